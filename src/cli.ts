@@ -23,8 +23,8 @@ import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
 import { contextOf, endWhenNobodyReads, outputTaken } from './cli/process-context.ts';
 import { PawlError, ToolError } from './shared/errors/failure.ts';
-import { shownText } from './shared/util/text/visible-text.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
+import { shownText } from './shared/util/text/visible-text.ts';
 
 /** Read here as well as in `main.ts`, which is loaded by the commands that need what stands behind it. */
 const version = ownVersion(new URL('../package.json', import.meta.url));

@@ -4,34 +4,36 @@ import './shared/store/redis/own-files.ts';
 
 export { type ReliableExecution, ToolReliabilityMiddleware } from './local/reliability-middleware.ts';
 export { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
-export type { AgentEvent } from './producer/sessions/sub-agents.ts';
 export type { ApprovalDesk, ApprovalListing, ApprovalQuery, DecideOptions } from './producer/approvals/approvals.ts';
+export type { QuestionDesk, Reply } from './producer/approvals/questions.ts';
 export type { AuditQuery } from './producer/calls/audit.ts';
 export type { CallOptions } from './producer/calls/call-envelope.ts';
+export type { Follower } from './producer/calls/call-events.ts';
+export type { Resolution } from './producer/calls/resolution.ts';
+export type { PendingSubmission, Submission, SubmitOptions } from './producer/calls/submission.ts';
+export type { DispatchEvent } from './producer/calls/submit-call.ts';
+export type { Position } from './producer/calls/timeline.ts';
+export { MAX_REASKS, type Reask, type ReaskOptions } from './producer/calls/validation-retry.ts';
 export type { CircuitListing, CircuitSelection } from './producer/circuits/circuit-admin.ts';
+export type { EnforcedCircuit } from './producer/circuits/circuit-effects.ts';
 // As a type: the client brings Redis' library, and half of what a tools file or a test of a tool would load.
 export type { Cancellation, Pawl } from './producer/client.ts';
-export type { DispatchEvent } from './producer/calls/submit-call.ts';
-export type { EnforcedCircuit } from './producer/circuits/circuit-effects.ts';
-export type { Follower } from './producer/calls/call-events.ts';
 export type { FlushSelection, Reliability, ReliabilityWord } from './producer/operations/operator-actions.ts';
-export type { QuestionDesk, Reply } from './producer/approvals/questions.ts';
-export { MAX_REASKS, type Reask, type ReaskOptions } from './producer/calls/validation-retry.ts';
-export type { ChangeOptions, PutOptions, Registry } from './producer/tools/registry.ts';
-export type { Resolution } from './producer/calls/resolution.ts';
-export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './producer/tools/served-tools.ts';
-export { Session, type SessionEvents } from './producer/sessions/session.ts';
 export type { ShardView } from './producer/operations/shards.ts';
+export { Session, type SessionEvents } from './producer/sessions/session.ts';
 export type { Skills } from './producer/sessions/skills.ts';
-export type { PendingSubmission, Submission, SubmitOptions } from './producer/calls/submission.ts';
-export type { Position } from './producer/calls/timeline.ts';
-export type { AgentOrder, AgentReply } from './shared/tools/sub-agent.ts';
+export type { AgentEvent } from './producer/sessions/sub-agents.ts';
+export type { ChangeOptions, PutOptions, Registry } from './producer/tools/registry.ts';
+export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './producer/tools/served-tools.ts';
 export type { Amendment, ApprovalRequest, ApprovalState, Decision } from './shared/approvals/approval.ts';
-export { acceptedForm, askCaller, type CallerAnswers, type ClientRequest, callerAnswers } from './shared/calls/elicitation.ts';
-export type { CircuitOverrides, CircuitState } from './shared/circuits/circuit-breaker.ts';
 export type { AttemptRecord, CallState, Phase, Settlement } from './shared/calls/call-state.ts';
-export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
-export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config/config.ts';
+export {
+  acceptedForm,
+  askCaller,
+  type CallerAnswers,
+  type ClientRequest,
+  callerAnswers,
+} from './shared/calls/elicitation.ts';
 export {
   contractSchemas,
   type ResultError,
@@ -41,20 +43,6 @@ export {
   toolCallEnvelopeSchema,
   toolResultEnvelopeSchema,
 } from './shared/calls/envelope.ts';
-export { type DecodedCall, decodeCall, type ProviderCall } from './shared/model-tools/decode.ts';
-export type { ToolReference } from './shared/model-tools/names.ts';
-export type { Dropped } from './shared/model-tools/provider-subset.ts';
-export {
-  type ExportableTool,
-  type ExportedTool,
-  type ExportOptions,
-  PROVIDERS,
-  type Provider,
-  type ToolExport,
-  type ToolReport,
-  toolsFor,
-} from './shared/model-tools/tools-for.ts';
-export { FAILURES, type FailureCode, type FailureKind, type Issue, PawlError, ToolError } from './shared/errors/failure.ts';
 export {
   type AfterAttemptAnswer,
   type AfterAttemptEvent,
@@ -77,22 +65,54 @@ export {
   type ShortCircuit,
   type ShortCircuitEvent,
 } from './shared/calls/hooks.ts';
-export type { Logger } from './shared/telemetry/log.ts';
 export type { Outcome } from './shared/calls/outcome.ts';
+export type { CircuitOverrides, CircuitState } from './shared/circuits/circuit-breaker.ts';
+export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config/config.ts';
+export type {
+  CheckedSpec,
+  CodeSwitchRecord,
+  PutSpec,
+  RegistryRecord,
+  ToolSpecRecord,
+} from './shared/connectors/declared-tool.ts';
+export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
+export {
+  FAILURES,
+  type FailureCode,
+  type FailureKind,
+  type Issue,
+  PawlError,
+  ToolError,
+} from './shared/errors/failure.ts';
+export { type DecodedCall, decodeCall, type ProviderCall } from './shared/model-tools/decode.ts';
+export type { ToolReference } from './shared/model-tools/names.ts';
+export type { Dropped } from './shared/model-tools/provider-subset.ts';
 export { repairParams } from './shared/model-tools/repair-params.ts';
+export {
+  type ExportableTool,
+  type ExportedTool,
+  type ExportOptions,
+  PROVIDERS,
+  type Provider,
+  type ToolExport,
+  type ToolReport,
+  toolsFor,
+} from './shared/model-tools/tools-for.ts';
 export type { RetryOverrides } from './shared/retries/retry.ts';
 export { type SanitizedSchema, sanitizeSchema } from './shared/schema/schema-sanitize.ts';
 export type { OpenSession, SessionKind, SessionRecord } from './shared/sessions/session.ts';
 export type { PutSkill, SkillRecord } from './shared/sessions/skill.ts';
 export type { ApprovalRecord, BriefApproval } from './shared/store/approvals/approvals.ts';
+export type { QuestionRecord } from './shared/store/approvals/questions.ts';
 export type { AuditEntry } from './shared/store/audit/audit-trail.ts';
-export type { CircuitChange } from './shared/store/circuits/circuits.ts';
 export type { Flushed } from './shared/store/calls/call-index.ts';
 export type { CallRecord, StoredRequest } from './shared/store/calls/call-record.ts';
+export type { CircuitChange } from './shared/store/circuits/circuits.ts';
 export type { CatalogueContent, ToolOffer, WorkerRecord } from './shared/store/fleet/catalogue.ts';
 export type { FleetMetrics } from './shared/store/telemetry/fleet-metrics.ts';
-export type { QuestionRecord } from './shared/store/approvals/questions.ts';
+export type { Logger } from './shared/telemetry/log.ts';
 export type { WorkerEvent } from './shared/telemetry/log-events.ts';
+export type { AgentOrder, AgentReply } from './shared/tools/sub-agent.ts';
 export {
   type AgentReport,
   type AgentState,
@@ -162,13 +182,6 @@ export {
   functionTool,
   type UntypedToolSpec,
 } from './shared/tools/tool-forms.ts';
-export type {
-  CheckedSpec,
-  CodeSwitchRecord,
-  PutSpec,
-  RegistryRecord,
-  ToolSpecRecord,
-} from './shared/connectors/declared-tool.ts';
 export {
   cached,
   filtered,

@@ -20,7 +20,6 @@ export {
 } from './local/run-tool.ts';
 export type { LocalRunner, RunOptions } from './local/runner.ts';
 export { type LoggedLine, type TestContext, type TestContextOptions, testContext } from './local/test-context.ts';
-export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
 export {
   DEDUPE_DEFAULTS,
   type DedupeAttempt,
@@ -28,6 +27,7 @@ export {
   type DedupeStore,
   type FlushSelection,
 } from './shared/calls/dedupe-store.ts';
+export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
 export { type InMemoryDedupeOptions, InMemoryDedupeStore } from './shared/store/calls/dedupe-memory.ts';
 export { type RedisDedupeOptions, RedisDedupeStore } from './shared/store/calls/dedupe-redis.ts';
 

@@ -39,7 +39,9 @@ describe('rule 1: the two sides never meet', () => {
   test('runs without a fleet put them together', () => {
     expect(broken('src/local/runner.ts', "import { Executor } from '../workers/execute.ts';")).toEqual([]);
     expect(broken('src/local/runner.ts', "import { Dispatch } from '../producer/dispatch.ts';")).toEqual([]);
-    expect(broken('src/shared/calls/dedupe-store.ts', "import { LocalRunner } from '../local/runner.ts';")).toEqual(['2 at 1']);
+    expect(broken('src/shared/calls/dedupe-store.ts', "import { LocalRunner } from '../local/runner.ts';")).toEqual([
+      '2 at 1',
+    ]);
   });
 
   test('both may import what is shared', () => {

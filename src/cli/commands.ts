@@ -90,7 +90,9 @@ export function callCommands(program: Command, context: CliContext, end: End): v
     );
   json(call, 'print the result envelope')
     .addHelpText('after', `\nExit codes:\n${exitCodeLines()}`)
-    .action(async (tool: string, options) => end(await (await import('./commands/call.ts')).runCall(context, tool, options)));
+    .action(async (tool: string, options) =>
+      end(await (await import('./commands/call.ts')).runCall(context, tool, options)),
+    );
 
   const calls = group(program, 'calls', 'list, follow, cancel and resolve calls', ['pawl calls', 'pawl calls watch']);
   const ls = command(calls, 'ls', 'list the newest calls', [
@@ -100,7 +102,9 @@ export function callCommands(program: Command, context: CliContext, end: End): v
     .option('--session <key>', 'only those of one session')
     .option('--tool <name>', 'only those of tools with this in their name')
     .addOption(new Option('--state <state>', 'only those in it; unresolved: those in doubt').choices(SOUGHT_STATES));
-  json(limit(ls)).action(async (options) => end(await (await import('./commands/calls.ts')).listCalls(context, options)));
+  json(limit(ls)).action(async (options) =>
+    end(await (await import('./commands/calls.ts')).listCalls(context, options)),
+  );
   const show = command(calls, 'show', 'tell a call’s whole story', ['pawl calls show r0.…']).argument('<id>');
   json(show).action(async (id: string, options) =>
     end(await (await import('./commands/calls.ts')).showCall(context, id, options)),
@@ -169,7 +173,8 @@ function registryCommands(tools: Command, context: CliContext, end: End): void {
     end(await (await import('./commands/registry.ts')).addTools(context, file, options)),
   );
   json(command(tools, 'rm', 'remove a declared tool', ['pawl tools rm weather']).argument('<name>')).action(
-    async (name: string, options) => end(await (await import('./commands/registry.ts')).removeTool(context, name, options)),
+    async (name: string, options) =>
+      end(await (await import('./commands/registry.ts')).removeTool(context, name, options)),
   );
   for (const enabled of [true, false]) {
     const [word, description] = enabled
@@ -221,7 +226,9 @@ export function sessionCommands(program: Command, context: CliContext, end: End)
     .option('--webhook <url>', 'of a webhook channel')
     .option('--skill <name...>', 'skills that it works with, and that restrict its tools')
     .option('--budget <json>', 'what it and the sessions below it may spend: {"calls":50,"costUnits":10}', jsonValue);
-  json(open).action(async (options) => end(await (await import('./commands/sessions.ts')).openSession(context, options)));
+  json(open).action(async (options) =>
+    end(await (await import('./commands/sessions.ts')).openSession(context, options)),
+  );
   json(limit(command(sessions, 'ls', 'list the newest sessions', ['pawl sessions ls --json']))).action(
     async (options) => end(await (await import('./commands/sessions.ts')).listSessions(context, options)),
   );
@@ -396,7 +403,9 @@ export function reliabilityCommands(program: Command, context: CliContext, end: 
     'pawl reliability disable --reason "wrong replays since 14:00"',
   ]);
   const ls = command(reliability, 'ls', 'show what of the layer works for each tool', ['pawl reliability ls --json']);
-  json(ls).action(async (options) => end(await (await import('./commands/reliability.ts')).listReliability(context, options)));
+  json(ls).action(async (options) =>
+    end(await (await import('./commands/reliability.ts')).listReliability(context, options)),
+  );
   for (const [name, description] of [
     ['disable', 'make every call a direct one: no deduplication, one attempt, no circuit'],
     ['enable', 'take a disable back, or override a configuration that says off, without a restart'],
@@ -419,7 +428,9 @@ export function reliabilityCommands(program: Command, context: CliContext, end: 
     .option('--session <key>', 'those of one session')
     .option('--tool <name>', 'those of one tool')
     .option('--all', 'every one');
-  json(flush).action(async (options) => end(await (await import('./commands/reliability.ts')).flushCalls(context, options)));
+  json(flush).action(async (options) =>
+    end(await (await import('./commands/reliability.ts')).flushCalls(context, options)),
+  );
 }
 
 export function auditCommands(program: Command, context: CliContext, end: End): void {
@@ -436,14 +447,18 @@ export function auditCommands(program: Command, context: CliContext, end: End): 
     .option('--call <id>', 'those of one call')
     .addOption(new Option('--type <type>', 'those of one kind').choices(AUDIT_TYPES))
     .option('--since <moment>', 'not older than this');
-  json(limit(ls)).action(async (options) => end(await (await import('./commands/audit.ts')).listAudit(context, options)));
+  json(limit(ls)).action(async (options) =>
+    end(await (await import('./commands/audit.ts')).listAudit(context, options)),
+  );
   const verify = command(audit, 'verify', 'find records that were changed, removed, moved or cut off', [
     'pawl audit verify',
     'pawl audit verify --folder /archive/pawl --from 120001',
   ])
     .option('--folder <folder>', 'of the files (default: audit.folder)')
     .option('--from <number>', 'the first record that must be there; earlier ones were put away', positiveInteger);
-  json(verify).action(async (options) => end(await (await import('./commands/audit.ts')).verifyAudit(context, options)));
+  json(verify).action(async (options) =>
+    end(await (await import('./commands/audit.ts')).verifyAudit(context, options)),
+  );
 }
 
 export function doctorCommand(program: Command, context: CliContext, end: End): void {

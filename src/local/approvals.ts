@@ -5,11 +5,11 @@
 import type { ApprovalDesk } from '../producer/approvals/approvals.ts';
 import { denied, type Verdict as PolicyVerdict } from '../shared/policy/policy.ts';
 import type { SessionRecord } from '../shared/sessions/session.ts';
-import type { Schedule } from '../shared/util/time.ts';
 import type { Tier, ToolPreview } from '../shared/tools/tool.ts';
+import type { Schedule } from '../shared/util/time.ts';
 import type { ApprovalGate } from '../workers/approvals/approval-gate.ts';
-import type { Begun } from '../workers/attempt/attempt-state.ts';
 import { previewCall } from '../workers/approvals/preview.ts';
+import type { Begun } from '../workers/attempt/attempt-state.ts';
 import type { Verdict } from '../workers/execution/settle-call.ts';
 
 /** What a person would be shown. */

@@ -4,8 +4,8 @@
  */
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../shared/circuits/circuit-breaker.ts';
 import type { CircuitNews } from '../shared/store/circuits/circuits.ts';
-import type { Place } from '../shared/store/redis/keys.ts';
 import type { CircuitRecords } from '../shared/store/ports.ts';
+import type { Place } from '../shared/store/redis/keys.ts';
 import type { Clock } from '../shared/util/time.ts';
 
 interface Held {

@@ -3,8 +3,8 @@
  */
 import type { AttemptRecord } from '../shared/calls/call-state.ts';
 import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
-import { failureOf } from '../shared/errors/failure.ts';
 import { type Outcome, resultError } from '../shared/calls/outcome.ts';
+import { failureOf } from '../shared/errors/failure.ts';
 import type { Claim } from '../shared/store/calls/claim.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import type { Schedule } from '../shared/util/time.ts';

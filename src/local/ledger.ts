@@ -5,21 +5,22 @@
  * runs it needs, the envelope, the phase, the fence, stands here. A record in flight that is not here belongs to another
  * process: it is followed until it ends, or until its lease does and it is taken over, which its tool's effects then judge.
  */
+
+import { placeFor } from '../shared/calls/call-id.ts';
 import { type AttemptRecord, leftInDoubt, type Phase, type RecordLife } from '../shared/calls/call-state.ts';
 import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/calls/dedupe-store.ts';
-import { failureOf, PawlError } from '../shared/errors/failure.ts';
-import { placeFor } from '../shared/calls/call-id.ts';
-import { parsedParts } from '../shared/util/json/large-json.ts';
 import { type Outcome, resultError } from '../shared/calls/outcome.ts';
+import { failureOf, PawlError } from '../shared/errors/failure.ts';
 import type { RetryAllowance } from '../shared/retries/retry-budget.ts';
 import type { BeginAnswer, BeginAttempt } from '../shared/store/calls/begin-attempt.ts';
 import { type StoredRequest, withParams } from '../shared/store/calls/call-record.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
+import type { Settle, WriteAnswer } from '../shared/store/calls/settle.ts';
+import type { CallLedger, KnownCall } from '../shared/store/ports.ts';
+import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import { homeOf } from '../shared/store/redis/keys.ts';
-import type { CallJob } from '../shared/store/queues/jobs.ts';
-import type { CallLedger, KnownCall } from '../shared/store/ports.ts';
-import type { Settle, WriteAnswer } from '../shared/store/calls/settle.ts';
+import { parsedParts } from '../shared/util/json/large-json.ts';
 import type { Schedule } from '../shared/util/time.ts';
 import { LocalBudgets } from './budgets.ts';
 import { errorOf, executionOf, leased, lostAttempt, mayRunAnew, recordFor } from './call-record.ts';

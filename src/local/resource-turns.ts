@@ -1,7 +1,8 @@
 /** Turns at resources within one process (C3): what `store/turns.ts` does for a fleet, without leases. */
-import type { TurnRecords } from '../shared/store/ports.ts';
-import type { TurnAnswer } from '../shared/store/limits/resource-locks.ts';
+
 import type { Turn } from '../shared/limits/resource-lock.ts';
+import type { TurnAnswer } from '../shared/store/limits/resource-locks.ts';
+import type { TurnRecords } from '../shared/store/ports.ts';
 
 interface Place {
   readonly turn: Turn;

@@ -3,14 +3,22 @@
  */
 import { z } from 'zod';
 import type { DispatchEvent } from '../producer/calls/submit-call.ts';
-import { resolveSettings, type SettingsInput } from '../shared/config/config.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
-import { PawlError } from '../shared/errors/failure.ts';
 import { checkHooks, type Hook } from '../shared/calls/hooks.ts';
-import { type Logger, silentLogger } from '../shared/telemetry/log.ts';
+import { resolveSettings, type SettingsInput } from '../shared/config/config.ts';
+import { PawlError } from '../shared/errors/failure.ts';
 import { InMemoryDedupeStore } from '../shared/store/calls/dedupe-memory.ts';
+import { type Logger, silentLogger } from '../shared/telemetry/log.ts';
 import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
+import {
+  type AnyTool,
+  type Channels,
+  defineTool,
+  type Effects,
+  isTool,
+  type MemoryStore,
+} from '../shared/tools/tool.ts';
 import {
   backgroundSchedule,
   type Clock,
@@ -19,7 +27,6 @@ import {
   systemClock,
   systemSchedule,
 } from '../shared/util/time.ts';
-import { type AnyTool, type Channels, defineTool, type Effects, isTool, type MemoryStore } from '../shared/tools/tool.ts';
 import { protectFolder } from '../workers/workspace/protected-paths.ts';
 import type { Approve } from './approvals.ts';
 import { LocalRunner } from './runner.ts';

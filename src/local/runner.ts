@@ -6,21 +6,22 @@
 
 import type { CallOptions } from '../producer/calls/call-envelope.ts';
 import { type Cancellation, cancelCall } from '../producer/calls/cancel.ts';
+import { Results } from '../producer/calls/result-waiters.ts';
+import type { Submission, SubmitOptions } from '../producer/calls/submission.ts';
+import { Dispatch, type DispatchEvent } from '../producer/calls/submit-call.ts';
 import { CircuitAdmin } from '../producer/circuits/circuit-admin.ts';
 import { CircuitView } from '../producer/circuits/circuit-cache.ts';
-import { Dispatch, type DispatchEvent } from '../producer/calls/submit-call.ts';
 import { logListenerFailure } from '../producer/sessions/listeners.ts';
 import { type InvalidParams, ListeningSessions } from '../producer/sessions/listening-sessions.ts';
-import { type Offer, unknownTool } from '../producer/tools/tool-catalogue.ts';
-import { Results } from '../producer/calls/result-waiters.ts';
 import { Session, type SessionHost } from '../producer/sessions/session.ts';
-import type { Submission, SubmitOptions } from '../producer/calls/submission.ts';
-import type { Settings } from '../shared/config/config.ts';
+import { type Offer, unknownTool } from '../producer/tools/tool-catalogue.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
-import { PawlError } from '../shared/errors/failure.ts';
 import { type Hook, Hooks } from '../shared/calls/hooks.ts';
-import type { Logger } from '../shared/telemetry/log.ts';
+import type { Settings } from '../shared/config/config.ts';
+import { Switches } from '../shared/config/switches.ts';
+import { PawlError } from '../shared/errors/failure.ts';
+import { takesTurns } from '../shared/limits/resource-lock.ts';
 import {
   newSession,
   type OpenSession,
@@ -35,11 +36,10 @@ import {
   withTaint,
 } from '../shared/sessions/session.ts';
 import { offerOf, type ToolOffer } from '../shared/store/fleet/catalogue.ts';
-import { homeOf } from '../shared/store/redis/keys.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
-import { Switches } from '../shared/config/switches.ts';
+import { homeOf } from '../shared/store/redis/keys.ts';
+import type { Logger } from '../shared/telemetry/log.ts';
 import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
-import { type Clock, type Random, type Schedule, uuidv7 } from '../shared/util/time.ts';
 import {
   type AnyTool,
   type Channels,
@@ -49,14 +49,14 @@ import {
   qualifiedName,
   TIERS,
 } from '../shared/tools/tool.ts';
-import { takesTurns } from '../shared/limits/resource-lock.ts';
-import { agentTools } from '../workers/context/agent-tools.ts';
+import { type Clock, type Random, type Schedule, uuidv7 } from '../shared/util/time.ts';
 import { type RegisteredTool, register } from '../workers/attempt/attempt-state.ts';
-import { Executor } from '../workers/execution/execute-job.ts';
 import { RunningAttempt } from '../workers/attempt/running-attempts.ts';
-import type { Verdict } from '../workers/execution/settle-call.ts';
+import { agentTools } from '../workers/context/agent-tools.ts';
 import { TerminalHost } from '../workers/context/terminal-host.ts';
 import { AttemptTurns } from '../workers/execution/acquire-resource.ts';
+import { Executor } from '../workers/execution/execute-job.ts';
+import type { Verdict } from '../workers/execution/settle-call.ts';
 import { type Approve, LocalApprovals } from './approvals.ts';
 import { LocalCircuits } from './circuits.ts';
 import { LocalLedger } from './ledger.ts';

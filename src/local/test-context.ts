@@ -2,14 +2,22 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Agents } from '../shared/tools/sub-agent.ts';
 import { resolveSettings } from '../shared/config/config.ts';
 import type { SessionKind } from '../shared/sessions/session.ts';
-import type { CallingAgent, Capability, Channel, Progress, StoredMemory, Tier, ToolContext } from '../shared/tools/tool.ts';
+import type { Agents } from '../shared/tools/sub-agent.ts';
+import type {
+  CallingAgent,
+  Capability,
+  Channel,
+  Progress,
+  StoredMemory,
+  Tier,
+  ToolContext,
+} from '../shared/tools/tool.ts';
 import { checkedProgress } from '../shared/tools/tool-answers.ts';
 import { capabilitiesFor } from '../workers/context/capabilities.ts';
-import { protectFolder } from '../workers/workspace/protected-paths.ts';
 import { TerminalHost } from '../workers/context/terminal-host.ts';
+import { protectFolder } from '../workers/workspace/protected-paths.ts';
 
 export interface TestContextOptions {
   /** Default `main`. What this kind of session may not, the handles refuse. */

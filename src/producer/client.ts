@@ -6,14 +6,14 @@ import { resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { ApprovalHooks } from '../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit/audit-event.ts';
-import { type Settings, toolPolicy } from '../shared/config/config.ts';
-import { defined } from '../shared/util/json/omit-undefined.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
-import { PawlError } from '../shared/errors/failure.ts';
 import { type Hook, Hooks } from '../shared/calls/hooks.ts';
-import type { Logger } from '../shared/telemetry/log.ts';
 import { envelopeOf } from '../shared/calls/outcome.ts';
+import { type Settings, toolPolicy } from '../shared/config/config.ts';
+import { Switches } from '../shared/config/switches.ts';
+import { PawlError } from '../shared/errors/failure.ts';
 import { isOutOfReach } from '../shared/policy/policy.ts';
+import { tenantRoot } from '../shared/policy/workspace-root.ts';
 import {
   newSession,
   type OpenSession,
@@ -26,56 +26,61 @@ import {
 import { skillRule } from '../shared/sessions/skill-rule.ts';
 import type { AuditEntry } from '../shared/store/audit/audit-trail.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
-import type { CircuitChange } from '../shared/store/circuits/circuits.ts';
 import type { Flushed } from '../shared/store/calls/call-index.ts';
 import { type CallRecord, withParams } from '../shared/store/calls/call-record.ts';
+import type { CircuitChange } from '../shared/store/circuits/circuits.ts';
 import type { ToolOffer } from '../shared/store/fleet/catalogue.ts';
-import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
 import { InboxReader } from '../shared/store/queues/result-inbox.ts';
-import { homeOf } from '../shared/store/redis/keys.ts';
 import { type News, NewsListener, publishNews } from '../shared/store/redis/broadcasts.ts';
+import { homeOf } from '../shared/store/redis/keys.ts';
 import { followAbove } from '../shared/store/sessions/sessions.ts';
 import { signRecordsAnew } from '../shared/store/signing/re-sign.ts';
-import { Switches } from '../shared/config/switches.ts';
-import { backgroundSchedule, type Clock, MAX_TIMER_MS, uuidv7 } from '../shared/util/time.ts';
+import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
+import type { Logger } from '../shared/telemetry/log.ts';
+import type { Tracing } from '../shared/telemetry/tracing.ts';
 import { qualifiedName, TIERS, type Tier } from '../shared/tools/tool.ts';
 import { resolveToolsets, type Toolset } from '../shared/tools/toolset.ts';
-import { tenantRoot } from '../shared/policy/workspace-root.ts';
-import type { Tracing } from '../shared/telemetry/tracing.ts';
-import { AgentDesk } from './sessions/sub-agents.ts';
+import { defined } from '../shared/util/json/omit-undefined.ts';
+import { backgroundSchedule, type Clock, MAX_TIMER_MS, uuidv7 } from '../shared/util/time.ts';
 import { ApprovalDesk } from './approvals/approvals.ts';
+import { QuestionDesk } from './approvals/questions.ts';
 import { type AuditQuery, CallAudit, findRecords } from './calls/audit.ts';
-import { CallDesk } from './operations/call-admin.ts';
+import { type Follower, Follows } from './calls/call-events.ts';
 import { afterCall, hookedTool } from './calls/call-hooks.ts';
 import type { Cancellation } from './calls/cancel.ts';
-import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuits/circuit-admin.ts';
-import { CircuitView } from './circuits/circuit-cache.ts';
-import { closeSessions } from './sessions/close-sessions.ts';
-import { Dispatch, type DispatchEvent } from './calls/submit-call.ts';
-import type { EnforcedCircuit } from './circuits/circuit-effects.ts';
 import { type CallFilter, findCalls } from './calls/find-calls.ts';
-import { type Follower, Follows } from './calls/call-events.ts';
-import { KnownSessions } from './sessions/session-cache.ts';
-import { logListenerFailure, tell } from './sessions/listeners.ts';
-import { type InvalidParams, ListeningSessions } from './sessions/listening-sessions.ts';
-import { ProducerMetrics } from './operations/metrics.ts';
-import { type Offer, Offers } from './tools/tool-catalogue.ts';
-import { type FlushSelection, OperatorDesk, type Reliability, type ReliabilityWord } from './operations/operator-actions.ts';
 import { readOutput, streamOutput } from './calls/outputs.ts';
 import { jsonParams } from './calls/params.ts';
-import { QuestionDesk } from './approvals/questions.ts';
-import { Registry } from './tools/registry.ts';
 import type { Resolution } from './calls/resolution.ts';
 import { Results } from './calls/result-waiters.ts';
-import { type ServedTool, ServedTools, type ServeOptions } from './tools/served-tools.ts';
-import { Session } from './sessions/session.ts';
-import { changeState } from './sessions/session-states.ts';
-import { type ShardView, viewShards } from './operations/shards.ts';
-import { checkRequired, Skills } from './sessions/skills.ts';
 import type { Submission, SubmitOptions } from './calls/submission.ts';
+import { Dispatch, type DispatchEvent } from './calls/submit-call.ts';
 import type { Position } from './calls/timeline.ts';
-import { ToolClients } from './tools/tool-clients.ts';
 import type { CallTraces } from './calls/traces.ts';
+import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuits/circuit-admin.ts';
+import { CircuitView } from './circuits/circuit-cache.ts';
+import type { EnforcedCircuit } from './circuits/circuit-effects.ts';
+import { CallDesk } from './operations/call-admin.ts';
+import { ProducerMetrics } from './operations/metrics.ts';
+import {
+  type FlushSelection,
+  OperatorDesk,
+  type Reliability,
+  type ReliabilityWord,
+} from './operations/operator-actions.ts';
+import { type ShardView, viewShards } from './operations/shards.ts';
+import { closeSessions } from './sessions/close-sessions.ts';
+import { logListenerFailure, tell } from './sessions/listeners.ts';
+import { type InvalidParams, ListeningSessions } from './sessions/listening-sessions.ts';
+import { Session } from './sessions/session.ts';
+import { KnownSessions } from './sessions/session-cache.ts';
+import { changeState } from './sessions/session-states.ts';
+import { checkRequired, Skills } from './sessions/skills.ts';
+import { AgentDesk } from './sessions/sub-agents.ts';
+import { Registry } from './tools/registry.ts';
+import { type ServedTool, ServedTools, type ServeOptions } from './tools/served-tools.ts';
+import { type Offer, Offers } from './tools/tool-catalogue.ts';
+import { ToolClients } from './tools/tool-clients.ts';
 
 /** A client that ends says what it counted last, if Redis takes it by then. */
 const LAST_METRICS_MS = 500;

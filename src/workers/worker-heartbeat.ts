@@ -2,7 +2,6 @@
  * What the fleet knows of this worker, and it of the fleet: its tools in the catalogue, its heartbeat, and who else is there.
  */
 import { hostname } from 'node:os';
-import type { Logger } from '../shared/telemetry/log.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import {
   type CatalogueContent,
@@ -11,6 +10,7 @@ import {
   type ToolOffer,
   type WorkerRecord,
 } from '../shared/store/fleet/catalogue.ts';
+import type { Logger } from '../shared/telemetry/log.ts';
 import { qualifiedName, type Tier } from '../shared/tools/tool.ts';
 
 export interface PresenceParts {

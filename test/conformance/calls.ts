@@ -5,9 +5,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Session } from '../../src/producer/sessions/session.ts';
+import type { ToolResultEnvelope } from '../../src/shared/calls/envelope.ts';
 import type { Circuit } from '../../src/shared/circuits/circuit-breaker.ts';
 import type { SettingsInput } from '../../src/shared/config/config.ts';
-import type { ToolResultEnvelope } from '../../src/shared/calls/envelope.ts';
 import { ToolError } from '../../src/shared/errors/failure.ts';
 import type { OpenSession } from '../../src/shared/sessions/session.ts';
 import { type AnyTool, defineTool, type ToolContext, type ToolResult } from '../../src/shared/tools/tool.ts';

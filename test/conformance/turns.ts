@@ -1,8 +1,8 @@
 /** What taking turns is, whatever keeps them (C3): first come, first served; readers together, writers alone. */
 import { describe, expect, test } from 'vitest';
 import { digest } from '../../src/shared/calls/call-id.ts';
-import type { TurnRecords } from '../../src/shared/store/ports.ts';
 import type { Turn, TurnMode } from '../../src/shared/limits/resource-lock.ts';
+import type { TurnRecords } from '../../src/shared/store/ports.ts';
 
 export interface TurnRig {
   readonly turns: TurnRecords;

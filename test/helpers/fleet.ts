@@ -1,16 +1,16 @@
 /** Producers and workers of one world in this process: everything real but the number of machines. */
 import { tmpdir } from 'node:os';
 import { expect, onTestFinished } from 'vitest';
-import { Pawl } from '../../src/producer/client.ts';
-import type { DispatchEvent } from '../../src/producer/calls/submit-call.ts';
-import type { Session } from '../../src/producer/sessions/session.ts';
 import type { Submission } from '../../src/producer/calls/submission.ts';
+import type { DispatchEvent } from '../../src/producer/calls/submit-call.ts';
+import { Pawl } from '../../src/producer/client.ts';
+import type { Session } from '../../src/producer/sessions/session.ts';
 import type { AuditEvent } from '../../src/shared/audit/audit-event.ts';
-import { resolveSettings, type Settings, type SettingsInput } from '../../src/shared/config/config.ts';
 import type { ToolResultEnvelope } from '../../src/shared/calls/envelope.ts';
 import type { Hook } from '../../src/shared/calls/hooks.ts';
-import { type Logger, silentLogger } from '../../src/shared/telemetry/log.ts';
+import { resolveSettings, type Settings, type SettingsInput } from '../../src/shared/config/config.ts';
 import { offerId, offerOf } from '../../src/shared/store/fleet/catalogue.ts';
+import { type Logger, silentLogger } from '../../src/shared/telemetry/log.ts';
 import type { WorkerEvent } from '../../src/shared/telemetry/log-events.ts';
 import type { AnyTool } from '../../src/shared/tools/tool.ts';
 import { TIERS } from '../../src/shared/tools/tool.ts';

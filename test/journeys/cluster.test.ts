@@ -4,8 +4,8 @@ import type { Session } from '../../src/index.ts';
 import { placeFor } from '../../src/shared/calls/call-id.ts';
 import type { Server } from '../chaos/server.ts';
 import { startCluster, type TestCluster, whyNoCluster } from '../helpers/cluster.ts';
-import { eventually } from '../helpers/signal.ts';
 import { contentOf, startFleet as startFleetHere } from '../helpers/fleet.ts';
+import { eventually } from '../helpers/signal.ts';
 import { echo, scripted } from '../helpers/tools.ts';
 import { connectTo, type Fleet, startFleet } from './fixtures/fleet.ts';
 

@@ -4,13 +4,13 @@ import { LocalCircuits } from '../../src/local/circuits.ts';
 import { fakeClock } from '../../src/local/fake-clock.ts';
 import { LocalLedger } from '../../src/local/ledger.ts';
 import { Turns } from '../../src/local/turns.ts';
+import type { Outcome } from '../../src/shared/calls/outcome.ts';
 import { type Circuit, CLOSED_CIRCUIT } from '../../src/shared/circuits/circuit-breaker.ts';
 import type { PawlError } from '../../src/shared/errors/failure.ts';
-import type { Outcome } from '../../src/shared/calls/outcome.ts';
-import type { CircuitNews } from '../../src/shared/store/circuits/circuits.ts';
 import { InMemoryDedupeStore } from '../../src/shared/store/calls/dedupe-memory.ts';
-import type { InboxEvent } from '../../src/shared/store/queues/result-inbox.ts';
+import type { CircuitNews } from '../../src/shared/store/circuits/circuits.ts';
 import type { CallJob } from '../../src/shared/store/queues/jobs.ts';
+import type { InboxEvent } from '../../src/shared/store/queues/result-inbox.ts';
 import { signal } from '../helpers/signal.ts';
 import { CIRCUIT, callIdFor, claimOf, PLACE } from '../shared/store/calls.ts';
 

@@ -7,21 +7,32 @@ import fc, { type Scheduler } from 'fast-check';
 import { expect, test } from 'vitest';
 import { ApprovalDesk } from '../../src/producer/approvals/approvals.ts';
 import type { Offer } from '../../src/producer/tools/tool-catalogue.ts';
-import { type ApprovalRequest, approvalId, DECISION_VALID_MS, type Decision } from '../../src/shared/approvals/approval.ts';
+import {
+  type ApprovalRequest,
+  approvalId,
+  DECISION_VALID_MS,
+  type Decision,
+} from '../../src/shared/approvals/approval.ts';
 import { ApprovalHooks } from '../../src/shared/approvals/approval-hooks.ts';
 import { recovery } from '../../src/shared/calls/call-state.ts';
-import { resolveSettings } from '../../src/shared/config/config.ts';
 import type { ToolCallEnvelope } from '../../src/shared/calls/envelope.ts';
-import { PawlError } from '../../src/shared/errors/failure.ts';
 import { Hooks } from '../../src/shared/calls/hooks.ts';
-import { silentLogger } from '../../src/shared/telemetry/log.ts';
+import { resolveSettings } from '../../src/shared/config/config.ts';
+import { PawlError } from '../../src/shared/errors/failure.ts';
 import type { Verdict } from '../../src/shared/policy/policy.ts';
 import type { SessionRecord } from '../../src/shared/sessions/session.ts';
 import type { ApprovalRecord, DecideAnswer } from '../../src/shared/store/approvals/approvals.ts';
 import type { ApprovalRecords } from '../../src/shared/store/ports.ts';
+import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { ApprovalGate } from '../../src/workers/approvals/approval-gate.ts';
+import {
+  leftBy,
+  type NextUse,
+  type PastUse,
+  type Use,
+  whyNotAgain,
+} from '../../src/workers/approvals/used-approvals.ts';
 import type { Begun } from '../../src/workers/attempt/attempt-state.ts';
-import { leftBy, type NextUse, type PastUse, type Use, whyNotAgain } from '../../src/workers/approvals/used-approvals.ts';
 import { type Bound, type Verdict as Judgement, judge } from '../chaos/checker.ts';
 import { History } from '../chaos/history.ts';
 import type { EffectLine } from '../journeys/fixtures/effect-log.ts';

@@ -5,12 +5,12 @@ import type { CallOptions } from '../../src/producer/calls/call-envelope.ts';
 import { Pawl } from '../../src/producer/client.ts';
 import { Session } from '../../src/producer/sessions/session.ts';
 import { placeOf } from '../../src/shared/calls/call-id.ts';
-import { silentLogger } from '../../src/shared/telemetry/log.ts';
-import { FleetKeys } from '../../src/shared/store/redis/keys.ts';
 import { whenReady } from '../../src/shared/store/redis/connection.ts';
+import { FleetKeys } from '../../src/shared/store/redis/keys.ts';
+import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { type AnyTool, TIERS } from '../../src/shared/tools/tool.ts';
-import { eventually } from '../helpers/signal.ts';
 import { type Fleet, pending, startFleet } from '../helpers/fleet.ts';
+import { eventually } from '../helpers/signal.ts';
 import { echo, gated, httpError, scripted } from '../helpers/tools.ts';
 
 /** Leaves a call of a `once` tool whose attempt began and left no record. */

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { Seals } from '../../src/shared/signing/signatures.ts';
 import type { Backend } from '../../src/shared/store/backend.ts';
 import { Catalogue, offerOf } from '../../src/shared/store/fleet/catalogue.ts';
 import { FleetKeys } from '../../src/shared/store/redis/keys.ts';
+import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { defineTool } from '../../src/shared/tools/tool.ts';
 import { Presence } from '../../src/workers/worker-heartbeat.ts';
 import { openBooks } from '../shared/store/calls.ts';

@@ -1,11 +1,11 @@
 import { Queue } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { FleetKeys, PlaceKeys } from '../../src/shared/store/redis/keys.ts';
 import { jobIdOf } from '../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../src/shared/store/redis/connection.ts';
+import { FleetKeys, PlaceKeys } from '../../src/shared/store/redis/keys.ts';
+import { contentOf, type Fleet, pending, startFleet } from '../helpers/fleet.ts';
 import { startWire } from '../helpers/proxy.ts';
 import { eventually, within } from '../helpers/signal.ts';
-import { contentOf, type Fleet, pending, startFleet } from '../helpers/fleet.ts';
 import { echo, gated, httpError, scripted } from '../helpers/tools.ts';
 
 const WORKSPACE = { tier: 'workspace', shard: 0 } as const;

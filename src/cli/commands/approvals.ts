@@ -4,14 +4,14 @@ import type { Pawl } from '../../producer/client.ts';
 import { approvalView, decisionView, listedApprovalView, rememberedView } from '../../producer/http/core/views.ts';
 import type { Amendment, ApprovalState } from '../../shared/approvals/approval.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import type { Grant } from '../../shared/store/approvals/standing-approvals.ts';
 import { beginningOfText } from '../../shared/util/text/truncate-json.ts';
 import { shownLine, shownText } from '../../shared/util/text/visible-text.ts';
-import type { Grant } from '../../shared/store/approvals/standing-approvals.ts';
-import { readParams } from './call.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { block, type Column, duration, fieldLines, json, moment, table } from '../print.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
+import { readParams } from './call.ts';
 
 const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'ID', text: ({ record }) => record.request.id },

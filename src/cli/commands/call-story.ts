@@ -2,9 +2,9 @@
 import { type AttemptRecord, isHarmless } from '../../shared/calls/call-state.ts';
 import type { ResultError } from '../../shared/calls/envelope.ts';
 import { isUnresolved, type Outcome } from '../../shared/calls/outcome.ts';
-import { shownLine, shownText } from '../../shared/util/text/visible-text.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
+import { shownLine, shownText } from '../../shared/util/text/visible-text.ts';
 import { duration, json, moment } from '../print.ts';
 
 const MAX_PARAMS_LENGTH = 400;

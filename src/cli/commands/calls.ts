@@ -1,15 +1,15 @@
 /** `pawl calls`: the ledger. */
 import { type CallFilter, findCalls } from '../../producer/calls/find-calls.ts';
-import { callSummary, callView } from '../../producer/http/core/views.ts';
 import type { Resolution } from '../../producer/calls/resolution.ts';
+import { callSummary, callView } from '../../producer/http/core/views.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
-import { SETTLEMENT_SENTENCES } from './call.ts';
-import { howToResolve, storyOf } from './call-story.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration, json, table } from '../print.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
+import { SETTLEMENT_SENTENCES } from './call.ts';
+import { howToResolve, storyOf } from './call-story.ts';
 
 export interface ListCallsOptions extends CallFilter {
   readonly session?: string;

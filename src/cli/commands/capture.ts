@@ -2,9 +2,9 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { Pawl } from '../../producer/client.ts';
-import { type CapturedCall, captureOf } from '../../shared/sessions/capture.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
 import { placeFor } from '../../shared/calls/call-id.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { type CapturedCall, captureOf } from '../../shared/sessions/capture.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';

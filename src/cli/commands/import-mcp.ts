@@ -2,8 +2,13 @@
 import { existsSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import type { Registry } from '../../producer/tools/registry.ts';
-import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import {
+  isToolSpec,
+  type PutSpec,
+  parseToolName,
+  type SpecOf,
+  specRecord,
+} from '../../shared/connectors/declared-tool.ts';
 import {
   type ImportPlan,
   type ImportPolicy,
@@ -14,13 +19,14 @@ import {
   planImport,
   resourceSpecs,
 } from '../../shared/connectors/mcp.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
-import { isToolSpec, type PutSpec, parseToolName, type SpecOf, specRecord } from '../../shared/connectors/declared-tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { McpConnections } from '../../workers/connectors/mcp/tools.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { json, table } from '../print.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
 
 const LOOK_TIMEOUT_MS = 60_000;
 

@@ -1,15 +1,15 @@
 /** `pawl policy explain`: what policy says about a call, and which rule decided. */
 import type { Pawl } from '../../producer/client.ts';
 import { toolPolicy } from '../../shared/config/config.ts';
+import { ruleOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluate, taintOf, type Verdict } from '../../shared/policy/policy.ts';
 import { GIVE_A_CHANNEL, OPEN } from '../../shared/sessions/session.ts';
-import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import { ruleOf } from '../../shared/connectors/declared-tool.ts';
-import { namedTool, readParams } from './call.ts';
+import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { json, table } from '../print.ts';
+import { namedTool, readParams } from './call.ts';
 
 export interface ExplainOptions {
   readonly session?: string;

@@ -3,9 +3,9 @@ import type { Reply } from '../../producer/approvals/questions.ts';
 import type { QuestionRecord } from '../../shared/store/approvals/questions.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration, json, table } from '../print.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
 
 const COLUMNS: readonly Column<QuestionRecord>[] = [
   { title: 'ID', text: ({ id }) => id },

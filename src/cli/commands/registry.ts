@@ -3,13 +3,13 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import type { SecretSource } from '../../shared/connectors/connector.ts';
+import type { PutSpec, RegistryRecord } from '../../shared/connectors/declared-tool.ts';
 import { importOpenApi } from '../../shared/connectors/openapi-import.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import type { PutSpec, RegistryRecord } from '../../shared/connectors/declared-tool.ts';
 import { type CliContext, operatorName, print, say, usageError, withPawl } from '../context.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { count, json, table } from '../print.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
 
 const byMe = () => ({ by: operatorName() });
 

@@ -2,8 +2,8 @@
 import { loadSettings } from '../../main.ts';
 import { type CliContext, print } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { openFrontDoor } from '../processes/api-process.ts';
 import { jsonLine } from '../print.ts';
+import { openFrontDoor } from '../processes/api-process.ts';
 import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
 
 export interface ServeOptions {

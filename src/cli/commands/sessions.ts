@@ -1,17 +1,17 @@
 /** `pawl sessions`: who calls. */
 
-import { spentBy } from '../../producer/http/routes/sessions.ts';
 import { callSummary } from '../../producer/http/core/views.ts';
+import { spentBy } from '../../producer/http/routes/sessions.ts';
 import type { Budget } from '../../shared/limits/budget.ts';
-import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Importance } from '../../shared/queues/priority.ts';
 import type { SessionKind, SessionRecord } from '../../shared/sessions/session.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
-import { CALL_COLUMNS } from './calls.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, fieldLines, json, moment, table } from '../print.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
+import { CALL_COLUMNS } from './calls.ts';
 
 const COLUMNS: readonly Column<SessionRecord>[] = [
   { title: 'SESSION', text: ({ sessionKey }) => sessionKey },

@@ -2,13 +2,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { callSummary } from '../../producer/http/core/views.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { shownLine } from '../../shared/util/text/visible-text.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { CALL_COLUMNS, standingOf } from './calls.ts';
+import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { count, jsonLine, moment, table } from '../print.ts';
+import { CALL_COLUMNS, standingOf } from './calls.ts';
 
 export interface WatchCallsOptions {
   readonly session?: string;

@@ -2,8 +2,9 @@
  * `pawl demo`: the main job on real input, everything embedded in a temporary folder: a private Redis, three worker processes,
  * a local HTTP service. Shows what happened to each call, and why, and checks that it should have.
  */
-import { CHAPTERS } from './chapters.ts';
+
 import { Mismatch } from './assertions.ts';
+import { CHAPTERS } from './chapters.ts';
 import { Stage, type Summary } from './stage.ts';
 import { Table } from './table.ts';
 

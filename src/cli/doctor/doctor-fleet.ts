@@ -2,18 +2,18 @@
 import { understand } from '../../producer/operations/signing-check.ts';
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
+import { tenantLimits } from '../../shared/limits/tenant.ts';
 import type { ShardLayout } from '../../shared/queues/shards.ts';
 import { keyFingerprints, UNSIGNED } from '../../shared/signing/signature.ts';
 import { Catalogue, type CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { Limits } from '../../shared/store/limits/concurrency-limits.ts';
 import { type PlaceState, readTierStates } from '../../shared/store/queues/shard-state.ts';
-import type { Redis } from '../../shared/store/redis/connection.ts';
 import { Shards } from '../../shared/store/queues/shards.ts';
-import { tenantLimits } from '../../shared/limits/tenant.ts';
-import { FollowedClock } from '../../shared/util/time.ts';
+import type { Redis } from '../../shared/store/redis/connection.ts';
 import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
-import type { Finding } from './doctor.ts';
+import { FollowedClock } from '../../shared/util/time.ts';
 import { count } from '../print.ts';
+import type { Finding } from './doctor.ts';
 
 type Worker = CatalogueContent['workers'][number];
 

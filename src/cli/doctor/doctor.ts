@@ -5,21 +5,31 @@ import { join, resolve } from 'node:path';
 import { loadSettings } from '../../main.ts';
 import { checkBinding } from '../../producer/http/core/access.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { PROMISES, type ServerFacts, type ServerFault, serverFaults, WAITAOF_PROMISE } from '../../shared/config/durability.ts';
+import {
+  PROMISES,
+  type ServerFacts,
+  type ServerFault,
+  serverFaults,
+  WAITAOF_PROMISE,
+} from '../../shared/config/durability.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { inspectServer } from '../../shared/store/backend.ts';
-import { DataFolderInUseError, type EmbeddedRedis, startEmbeddedRedis } from '../../shared/store/redis/embedded-redis.ts';
-import { FleetKeys } from '../../shared/store/redis/keys.ts';
 import { isClustered, type Redis, reach, serversOf } from '../../shared/store/redis/connection.ts';
+import {
+  DataFolderInUseError,
+  type EmbeddedRedis,
+  startEmbeddedRedis,
+} from '../../shared/store/redis/embedded-redis.ts';
+import { FleetKeys } from '../../shared/store/redis/keys.ts';
 import { NoRedisServerError } from '../../shared/store/redis/redis-binary.ts';
 import { checkRights, startError } from '../../shared/store/redis/start-check.ts';
+import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { detectMeans } from '../../workers/context/processes.ts';
 import { baseTools } from '../../workers/tools/index.ts';
 import { type CliContext, print, withoutPassword } from '../context.ts';
-import { checkFleet } from './doctor-fleet.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { count, json } from '../print.ts';
+import { checkFleet } from './doctor-fleet.ts';
 
 /** One thing that was looked at. */
 export interface Finding {

@@ -1,6 +1,7 @@
 /** Whether the fleet believes what a command signs. */
-import { countStrangers } from '../../producer/operations/signing-check.ts';
+
 import type { Pawl } from '../../producer/client.ts';
+import { countStrangers } from '../../producer/operations/signing-check.ts';
 import { type CliContext, say, usageError } from '../context.ts';
 import { count } from '../print.ts';
 

@@ -1,22 +1,22 @@
 /** What `pawl up` and `pawl serve` share: a producer with the HTTP API and Bull Board before it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, createLogger, PAWL_VERSION } from '../../main.ts';
-import { openBoard } from './bull-board.ts';
-import type { Pawl } from '../../producer/client.ts';
 import type { DispatchEvent } from '../../producer/calls/submit-call.ts';
-import { FleetView } from '../../producer/operations/fleet-metrics.ts';
+import type { Pawl } from '../../producer/client.ts';
 import { BOARD_PATH, type HttpServer, startHttpServer } from '../../producer/http/server.ts';
-import type { Settings } from '../../shared/config/config.ts';
-import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { FleetView } from '../../producer/operations/fleet-metrics.ts';
 import type { Hook } from '../../shared/calls/hooks.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
 import { AuditKeeper } from '../../shared/store/audit-service.ts';
 import type { ToolOffer } from '../../shared/store/fleet/catalogue.ts';
 import { clusterUrl } from '../../shared/store/redis/address.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 import { logLine, producerLine } from '../../shared/telemetry/log-events.ts';
 import type { Toolset } from '../../shared/tools/toolset.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { withoutPassword, withRedisHint } from '../context.ts';
+import { openBoard } from './bull-board.ts';
 import { openProcessEndpoint } from './health-endpoint.ts';
 import { markStopped } from './worker-processes.ts';
 

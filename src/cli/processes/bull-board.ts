@@ -9,11 +9,11 @@ import { type ConnectionOptions, Queue } from 'bullmq';
 import type { Express } from 'express';
 import type { Settings } from '../../shared/config/config.ts';
 import { FAILURES } from '../../shared/errors/failure.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
 import { redact } from '../../shared/errors/redaction.ts';
-import { PlaceKeys } from '../../shared/store/redis/keys.ts';
-import { backendError, nodeOptions, type Redis, slotOf } from '../../shared/store/redis/connection.ts';
 import type { Shards } from '../../shared/store/queues/shards.ts';
+import { backendError, nodeOptions, type Redis, slotOf } from '../../shared/store/redis/connection.ts';
+import { PlaceKeys } from '../../shared/store/redis/keys.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 
 export interface BoardOptions {
   readonly settings: Pick<Settings, 'prefix'>;

@@ -8,9 +8,9 @@ import { baseTools } from '../../workers/tools/index.ts';
 import type { ToolWorker } from '../../workers/worker.ts';
 import { type CliContext, print, say, usageError, withRedisHint } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { keepCode } from './kept-code.ts';
 import { count, jsonLine } from '../print.ts';
 import { openProcessEndpoint, type ProcessEndpoint } from './health-endpoint.ts';
+import { keepCode } from './kept-code.ts';
 import { loadToolFiles, refuseUnknownCode, toolsOf } from './tool-files.ts';
 import { silenceOf, startWatchdog } from './watchdog.ts';
 

@@ -8,13 +8,13 @@ import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { isPromise } from 'node:util/types';
 import { moduleFault } from '../../explain-import-error.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
-import { liesIn } from '../../shared/util/file-path.ts';
 import { type Hook, isHook } from '../../shared/calls/hooks.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
 import type { ToolOffer } from '../../shared/store/fleet/catalogue.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type AnyTool, isTool, qualifiedName } from '../../shared/tools/tool.ts';
 import { isToolset, resolveToolsets, type Toolset, toolset } from '../../shared/tools/toolset.ts';
+import { liesIn } from '../../shared/util/file-path.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
 import { isProtectedCode } from '../../workers/workspace/protected-paths.ts';
 import { usageError } from '../context.ts';
 

@@ -11,8 +11,8 @@ import { TIERS } from '../../shared/tools/tool.ts';
 import { type CliContext, type SupervisorWord, say } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { duration } from '../print.ts';
-import { silenceOf } from './watchdog.ts';
 import type { WorkerReady } from './run-worker.ts';
+import { silenceOf } from './watchdog.ts';
 
 const FIRST_DELAY_MS = 250;
 const LONGEST_DELAY_MS = 10_000;

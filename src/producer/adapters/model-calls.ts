@@ -6,8 +6,9 @@
  * any of them, an ID that comes again to the same adapter is a later answer's; an ID that comes to a new adapter may be that of an answer
  * which another process began, so it names the newest call.
  */
-import { identifierSchema, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+
 import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
+import { identifierSchema, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { Session } from '../sessions/session.ts';
 

@@ -1,8 +1,8 @@
 /** What a model reads of a success: the output as text, and the content that stands beside it, as far as models take it. */
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { capOutput } from '../../shared/util/text/truncate-output.ts';
-import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
 import type { ContentBlock } from '../../shared/tools/tool-result.ts';
+import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
+import { capOutput } from '../../shared/util/text/truncate-output.ts';
 
 export type ModelContent =
   | { readonly type: 'text'; readonly text: string }

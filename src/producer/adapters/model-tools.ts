@@ -3,12 +3,12 @@
  * reads. A wrong call is explained to the model, at most twice in a row for a tool (A15); then the session's owner is told.
  */
 
-import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { ResultError, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { refusal } from '../../shared/calls/outcome.ts';
+import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
 import type { ExportOptions, Provider, ToolExport } from '../../shared/model-tools/tools-for.ts';
-import { type Issue, PawlError } from '../../shared/errors/failure.ts';
-import { refusal } from '../../shared/calls/outcome.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { CallOptions } from '../calls/call-envelope.ts';
 import { listed } from '../calls/params.ts';

@@ -17,21 +17,21 @@ import {
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import { compensated } from '../../shared/calls/compensation.ts';
-import { type Settings, toolPolicy } from '../../shared/config/config.ts';
-import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
 import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
+import { compensated } from '../../shared/calls/compensation.ts';
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
 import { denied, permit, taintOf, type Verdict } from '../../shared/policy/policy.ts';
 import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../../shared/store/approvals/approvals.ts';
-import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Grant, Grants } from '../../shared/store/approvals/standing-approvals.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ApprovalRecords } from '../../shared/store/ports.ts';
+import type { Place } from '../../shared/store/redis/keys.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Offer, Offers } from '../tools/tool-catalogue.ts';
 
 export interface DecideOptions {

@@ -2,16 +2,16 @@
 import { z } from 'zod';
 import type { AskedCall, RecordAudit } from '../../shared/audit/audit-event.ts';
 import { answeredText } from '../../shared/audit/audit-record.ts';
-import { costUnitsOf } from '../../shared/limits/budget.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import { type DedupeMode, type ToolCallEnvelope, turnOf } from '../../shared/calls/envelope.ts';
+import { costUnitsOf } from '../../shared/limits/budget.ts';
 import type { AuditEntry, AuditRecord, AuditTrail } from '../../shared/store/audit/audit-trail.ts';
 import type { AuditWriter } from '../../shared/store/audit/audit-writer.ts';
 import type { ClaimAnswer } from '../../shared/store/calls/claim.ts';
-import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import type { DispatchEvent } from './submit-call.ts';
+import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
 import type { Offer } from '../tools/tool-catalogue.ts';
+import type { DispatchEvent } from './submit-call.ts';
 
 const MAX_LOOKED = 100_000;
 

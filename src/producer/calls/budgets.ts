@@ -1,12 +1,13 @@
 /** What a call that is handed in takes from budgets, and how much it matters (I17, I20). */
-import { accountsOf, checkCall, costUnitsOf } from '../../shared/limits/budget.ts';
-import type { Settings } from '../../shared/config/config.ts';
+
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { type Importance, importanceOf, lineOf, roomFor } from '../../shared/queues/priority.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { accountsOf, checkCall, costUnitsOf } from '../../shared/limits/budget.ts';
+import { tenantWeight } from '../../shared/limits/tenant.ts';
 import { type PolicyRequest, toolLimits } from '../../shared/policy/policy.ts';
+import { type Importance, importanceOf, lineOf, roomFor } from '../../shared/queues/priority.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
-import { tenantWeight } from '../../shared/limits/tenant.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { matches } from '../../shared/util/wildcard.ts';
 import type { Offer } from '../tools/tool-catalogue.ts';

@@ -2,17 +2,17 @@
  * The claim of a call, with the request for approval where a person has to decide.
  */
 
-import { scopeOf } from '../../shared/config/config.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import { scopeOf } from '../../shared/config/config.ts';
+import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import { KEPT_PER_SECOND } from '../../shared/store/queues/jobs.ts';
-import type { ReliabilityModes } from '../../shared/config/switches.ts';
+import type { Offer } from '../tools/tool-catalogue.ts';
 import { timedOf } from './budgets.ts';
 import type { Admitted, LoopGuard } from './check-call.ts';
-import type { DispatchParts } from './submit-call.ts';
-import type { Offer } from '../tools/tool-catalogue.ts';
 import type { SubmitOptions } from './submission.ts';
+import type { DispatchParts } from './submit-call.ts';
 
 /** Says of calls that have been checked what is to be claimed. */
 export class Claims {

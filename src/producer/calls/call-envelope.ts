@@ -14,8 +14,8 @@ import {
 } from '../../shared/calls/envelope.ts';
 import { nearest } from '../../shared/schema/schema.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import { type Clock, uuidv7 } from '../../shared/util/time.ts';
 import { type AnyTool, DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
+import { type Clock, uuidv7 } from '../../shared/util/time.ts';
 import { jsonParams } from './params.ts';
 
 export interface CallOptions {

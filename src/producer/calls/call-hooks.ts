@@ -1,6 +1,7 @@
 /** Where the hooks of a producer meet a call: around its way into the queue and back (D5, R32). */
+
+import { placeFor } from '../../shared/calls/call-id.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
-import type { Effects } from '../../shared/retries/effects.ts';
 import {
   parseEnvelope,
   type ResultError,
@@ -8,10 +9,10 @@ import {
   type ToolResultEnvelope,
   turnOf,
 } from '../../shared/calls/envelope.ts';
-import { failureOf, PawlError } from '../../shared/errors/failure.ts';
-import { placeFor } from '../../shared/calls/call-id.ts';
 import type { BeforeCallAnswer, HookEvent, HookedTool, Hooks, ShortCircuit } from '../../shared/calls/hooks.ts';
 import { resultError } from '../../shared/calls/outcome.ts';
+import { failureOf, PawlError } from '../../shared/errors/failure.ts';
+import type { Effects } from '../../shared/retries/effects.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Offers } from '../tools/tool-catalogue.ts';
 import type { Submission } from './submission.ts';

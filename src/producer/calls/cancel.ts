@@ -1,11 +1,12 @@
 /** Cancelling a call from outside, wherever it is, and learning how that ended. */
+
+import { placeFor } from '../../shared/calls/call-id.ts';
 import { isHarmless, type LedgerTtls, type Settlement } from '../../shared/calls/call-state.ts';
 import { lifeOfUnstarted } from '../../shared/calls/compensation.ts';
-import type { Effects } from '../../shared/retries/effects.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { failureOf, PawlError } from '../../shared/errors/failure.ts';
-import { placeFor } from '../../shared/calls/call-id.ts';
 import { doubtful, envelopeOf, type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import { failureOf, PawlError } from '../../shared/errors/failure.ts';
+import type { Effects } from '../../shared/retries/effects.ts';
 import type { CallLedger, KnownCall } from '../../shared/store/ports.ts';
 import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
 import type { Results } from './result-waiters.ts';

@@ -1,22 +1,23 @@
 /**
  * What is checked of a call before anything is written: session, tool, permission, schema, identity, budgets, approval.
  */
-import { circuitKey, targetOf } from '../../shared/circuits/circuit-breaker.ts';
-import { checkKey } from '../../shared/calls/compensation.ts';
-import { type Settings, scopeOf, toolPolicy } from '../../shared/config/config.ts';
-import { defined } from '../../shared/util/json/omit-undefined.ts';
-import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+
 import { type Identity, type IdentityRules, identify, paramsDigest } from '../../shared/calls/call-id.ts';
+import { checkKey } from '../../shared/calls/compensation.ts';
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import { circuitKey, targetOf } from '../../shared/circuits/circuit-breaker.ts';
+import { type Settings, scopeOf, toolPolicy } from '../../shared/config/config.ts';
+import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { denied, permit, taintOf, type Verdict } from '../../shared/policy/policy.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
-import type { ReliabilityModes } from '../../shared/config/switches.ts';
-import { uuidv7 } from '../../shared/util/time.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import { type Admission, admissionOf } from './budgets.ts';
-import type { DispatchParts } from './submit-call.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { uuidv7 } from '../../shared/util/time.ts';
 import type { Offer } from '../tools/tool-catalogue.ts';
+import { type Admission, admissionOf } from './budgets.ts';
 import { checkParams } from './params.ts';
+import type { DispatchParts } from './submit-call.ts';
 
 export type LoopGuard = Settings['reliability']['loopGuard'];
 

@@ -2,16 +2,16 @@
  * The time limit of a call, as its caller keeps it: whoever waits hears of the end in time, whatever became of the call.
  */
 import { lifeOfFailure } from '../../shared/calls/call-state.ts';
-import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { doubtful, envelopeOf, type FailureStatus, type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import { backgroundSchedule } from '../../shared/util/time.ts';
-import type { Admitted } from './check-call.ts';
-import type { DispatchParts } from './submit-call.ts';
 import type { Offer } from '../tools/tool-catalogue.ts';
+import type { Admitted } from './check-call.ts';
 import type { Submission } from './submission.ts';
+import type { DispatchParts } from './submit-call.ts';
 
 /** After the deadline of a call that no worker ended, its waiter ends the waiting. */
 const DEADLINE_GRACE_MS = 250;

@@ -3,8 +3,8 @@ import { PHASES, type SoughtState } from '../../shared/calls/call-state.ts';
 import { isUnresolved } from '../../shared/calls/outcome.ts';
 import type { Selection } from '../../shared/store/calls/call-index.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
+import type { Place } from '../../shared/store/redis/keys.ts';
 
 export interface CallFilter {
   /** A part of `namespace.name`. */

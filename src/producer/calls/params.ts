@@ -2,9 +2,9 @@
  * Parameters as a producer takes them: what JSON can say, and what the tool's schema lets through.
  */
 import { contractInvalid, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { withoutNulls } from '../../shared/model-tools/arguments.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
+import { withoutNulls } from '../../shared/model-tools/arguments.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Offer } from '../tools/tool-catalogue.ts';
 

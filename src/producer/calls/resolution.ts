@@ -2,9 +2,9 @@
  * What an operator found out of a call that was in doubt.
  */
 import { lifeOfFailure } from '../../shared/calls/call-state.ts';
+import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { failureOf } from '../../shared/errors/failure.ts';
-import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 

@@ -2,10 +2,11 @@
  * Who waits for which call. An event is only a wake-up: whoever waits also reads the record after a gap and now and then,
  * so that no answer depends on an event alone.
  */
-import { PawlError } from '../../shared/errors/failure.ts';
+
 import type { Outcome } from '../../shared/calls/outcome.ts';
-import type { InboxEvent, SettledEvent } from '../../shared/store/queues/result-inbox.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
+import type { InboxEvent, SettledEvent } from '../../shared/store/queues/result-inbox.ts';
 
 export type ProgressEvent = Exclude<InboxEvent, SettledEvent>;
 

@@ -2,35 +2,41 @@
  * The way of one call into the queue: contract, tool, permission, schema, identity, circuit, claim. Each step either passes a
  * narrower value on or ends the call with a typed error, before anything is written.
  */
-import { FORCED_BY_CONFIGURATION, FORCED_OPEN_RETRY_MS, forcedOpenText, targetOfCircuit } from '../../shared/circuits/circuit-breaker.ts';
-import { budgetExhausted } from '../../shared/limits/budget.ts';
-import { circuitPolicyOf, type Settings, toolPolicy } from '../../shared/config/config.ts';
-import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+
 import { placeFor } from '../../shared/calls/call-id.ts';
+import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
-import { overloaded } from '../../shared/queues/priority.ts';
 import { bringsTaint, envelopeOf, type Outcome, refusal } from '../../shared/calls/outcome.ts';
+import {
+  FORCED_BY_CONFIGURATION,
+  FORCED_OPEN_RETRY_MS,
+  forcedOpenText,
+  targetOfCircuit,
+} from '../../shared/circuits/circuit-breaker.ts';
+import { circuitPolicyOf, type Settings, toolPolicy } from '../../shared/config/config.ts';
+import type { Switches } from '../../shared/config/switches.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { budgetExhausted } from '../../shared/limits/budget.ts';
+import { overloaded } from '../../shared/queues/priority.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim, ClaimAnswer } from '../../shared/store/calls/claim.ts';
-import { homeOf } from '../../shared/store/redis/keys.ts';
-import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Ended } from '../../shared/store/calls/finished-call.ts';
+import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Shards } from '../../shared/store/queues/shards.ts';
-import type { Switches } from '../../shared/config/switches.ts';
+import { homeOf } from '../../shared/store/redis/keys.ts';
 import type { ProducerEvent } from '../../shared/telemetry/log-events.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Clock, Schedule } from '../../shared/util/time.ts';
-import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ApprovalDesk } from '../approvals/approvals.ts';
-import type { AskedRecord, CallAudit } from './audit.ts';
-import { type Admitted, CallChecks, type Permitted } from './check-call.ts';
-import { submitHooked } from './call-hooks.ts';
 import type { CircuitView } from '../circuits/circuit-cache.ts';
-import { Claims } from './build-claim.ts';
-import { heardWithin, SILENCE_GRACE_MS, withDeadline } from './deadline.ts';
 import type { Offer, Offers } from '../tools/tool-catalogue.ts';
 import { underOwnName } from '../tools/tool-catalogue.ts';
+import type { AskedRecord, CallAudit } from './audit.ts';
+import { Claims } from './build-claim.ts';
+import { submitHooked } from './call-hooks.ts';
+import { type Admitted, CallChecks, type Permitted } from './check-call.ts';
+import { heardWithin, SILENCE_GRACE_MS, withDeadline } from './deadline.ts';
 import type { Results, Waiting } from './result-waiters.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
 import type { CallTraces } from './traces.ts';

@@ -1,8 +1,15 @@
 /** What operators do with the fleet's circuits (R25): look, force open, reset. */
-import { type Circuit, CLOSED_CIRCUIT, forcedOpen, isOfTarget, reset, toolOfCircuit } from '../../shared/circuits/circuit-breaker.ts';
+import {
+  type Circuit,
+  CLOSED_CIRCUIT,
+  forcedOpen,
+  isOfTarget,
+  reset,
+  toolOfCircuit,
+} from '../../shared/circuits/circuit-breaker.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { homeOf, type Place } from '../../shared/store/redis/keys.ts';
 import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
+import { homeOf, type Place } from '../../shared/store/redis/keys.ts';
 import type { CircuitChange } from '../../shared/telemetry/log-events.ts';
 import { qualifiedName, type Tier, toolNamed } from '../../shared/tools/tool.ts';
 

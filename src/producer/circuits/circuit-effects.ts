@@ -1,8 +1,8 @@
 /** What the fleet's circuits do to calls: a listing says so of each, and shows those that only configuration knows of (R25, R33). */
 import { FORCED_BY_CONFIGURATION, isCircuitOf } from '../../shared/circuits/circuit-breaker.ts';
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
-import { homeOf } from '../../shared/store/redis/keys.ts';
 import type { Switches } from '../../shared/config/switches.ts';
+import { homeOf } from '../../shared/store/redis/keys.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 import type { CircuitListing } from './circuit-admin.ts';
 

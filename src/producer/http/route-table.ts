@@ -1,6 +1,9 @@
 /** All routes of the API, in the order in which the OpenAPI document lists them. */
 import type { Pawl } from '../client.ts';
 import type { FleetView } from '../operations/fleet-metrics.ts';
+import type { Waits } from './core/long-poll.ts';
+import { openApiRoute } from './core/openapi.ts';
+import type { Route } from './core/route.ts';
 import { agentRoutes } from './routes/agents.ts';
 import { approvalRoutes } from './routes/approvals.ts';
 import { auditRoutes } from './routes/audit.ts';
@@ -9,16 +12,13 @@ import { circuitRoutes } from './routes/circuits.ts';
 import { eventRoutes, type Streams } from './routes/events.ts';
 import { fleetRoutes } from './routes/fleet.ts';
 import { metricsRoute } from './routes/metrics.ts';
-import { openApiRoute } from './core/openapi.ts';
 import { questionRoutes } from './routes/questions.ts';
 import { registryRoutes } from './routes/registry.ts';
-import { rememberedRoutes } from './routes/standing-approvals.ts';
-import type { Route } from './core/route.ts';
 import { sessionRoutes } from './routes/sessions.ts';
 import { skillRoutes } from './routes/skills.ts';
+import { rememberedRoutes } from './routes/standing-approvals.ts';
 import { toolClientRoutes } from './routes/tool-clients.ts';
 import { toolRoutes } from './routes/tools.ts';
-import type { Waits } from './core/long-poll.ts';
 
 /** What routes are made of. */
 export interface ApiParts {

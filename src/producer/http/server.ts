@@ -10,19 +10,19 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../client.ts';
-import { FleetView } from '../operations/fleet-metrics.ts';
 import { type McpEndpoint, mcpEndpoint } from '../mcp/http.ts';
 import type { McpServerParts } from '../mcp/server.ts';
+import { FleetView } from '../operations/fleet-metrics.ts';
 import { authentication, checkBinding, checkPermission } from './core/access.ts';
+import { HttpError } from './core/errors.ts';
+import { Waits } from './core/long-poll.ts';
+import { Backlog, Limits, limited } from './core/rate-limit.ts';
+import { callerOf, mountRoutes, permitted, refuse, refuseMethod } from './core/route.ts';
 import { apiRoutes } from './route-table.ts';
 import { mountButtons } from './routes/approval-buttons.ts';
-import { HttpError } from './core/errors.ts';
 import { Streams } from './routes/events.ts';
 import { mountHealth } from './routes/health.ts';
-import { Backlog, Limits, limited } from './core/rate-limit.ts';
 import { mountPage } from './static-page.ts';
-import { callerOf, mountRoutes, permitted, refuse, refuseMethod } from './core/route.ts';
-import { Waits } from './core/long-poll.ts';
 
 /** Where the board of `operator/board.ts` stands. */
 export const BOARD_PATH = '/queues';

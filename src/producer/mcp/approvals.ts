@@ -4,8 +4,8 @@
  */
 import type { Result, ServerContext } from '@modelcontextprotocol/server';
 import { shownJson, shownLine } from '../../shared/util/text/visible-text.ts';
-import type { Pawl } from '../client.ts';
 import type { CallEvent } from '../calls/timeline.ts';
+import type { Pawl } from '../client.ts';
 import type { McpClient } from './request.ts';
 import type { McpOffer } from './tools.ts';
 

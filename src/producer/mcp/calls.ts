@@ -12,8 +12,8 @@ import {
 } from '@modelcontextprotocol/server';
 import { isQuestion, type Question } from '../../shared/calls/elicitation.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import type { Pawl } from '../client.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
+import type { Pawl } from '../client.ts';
 import { approvalAnswer, decided, pendingResult, whenAsked } from './approvals.ts';
 import { keyed, type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts';
 import { callToolResult } from './results.ts';

@@ -15,14 +15,14 @@ import {
   WebStandardStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/server';
 import express, { type Request as HttpRequest, type Response as HttpResponse, type RequestHandler } from 'express';
-import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
+import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
-import { splitName } from '../http/routes/calls.ts';
 import { enterAgain } from '../http/core/rate-limit.ts';
 import { callerOf, MAX_BODY_BYTES } from '../http/core/route.ts';
+import { splitName } from '../http/routes/calls.ts';
 import { headerMismatch } from './headers.ts';
 import { createMcpServer, type McpServerParts } from './server.ts';
 

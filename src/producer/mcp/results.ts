@@ -9,13 +9,13 @@ import {
   ProtocolError,
   ProtocolErrorCode,
 } from '@modelcontextprotocol/server';
-import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { FailureCode } from '../../shared/errors/failure.ts';
-import { wellFormed } from '../../shared/util/text/text-cut.ts';
 import type { ContentBlock as ToolContentBlock } from '../../shared/tools/tool-result.ts';
-import type { Pawl } from '../client.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { wellFormed } from '../../shared/util/text/text-cut.ts';
 import { listed } from '../calls/params.ts';
+import type { Pawl } from '../client.ts';
 import { declaredOutput, type McpOffer } from './tools.ts';
 
 /** Failures of the fleet, not of the call: another model's words would not help. */

@@ -1,11 +1,11 @@
 /** From an MCP request to a call in the queue. */
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
-import { idempotencyKeySchema } from '../../shared/calls/envelope.ts';
 import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
-import type { Pawl } from '../client.ts';
-import { submitterOf } from '../http/routes/approvals.ts';
+import { idempotencyKeySchema } from '../../shared/calls/envelope.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
+import type { Pawl } from '../client.ts';
+import { submitterOf } from '../http/routes/approvals.ts';
 import { type McpClient, sessionFor } from './request.ts';
 import type { McpOffer } from './tools.ts';
 

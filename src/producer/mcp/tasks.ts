@@ -5,10 +5,10 @@
 import { randomBytes } from 'node:crypto';
 import { ProtocolError, ProtocolErrorCode, type Result } from '@modelcontextprotocol/server';
 import { isQuestion } from '../../shared/calls/elicitation.ts';
-import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { envelopeOf } from '../../shared/calls/outcome.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { TaskRecord } from '../../shared/store/sessions/mcp-tasks.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import type { McpClient } from './request.ts';

@@ -2,14 +2,14 @@
 
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { answersParameter } from '../../shared/calls/elicitation.ts';
-import { defined } from '../../shared/util/json/omit-undefined.ts';
+import type { FailureCode } from '../../shared/errors/failure.ts';
 import { ownName } from '../../shared/model-tools/names.ts';
 import { flatRoot } from '../../shared/model-tools/object-root.ts';
-import type { FailureCode } from '../../shared/errors/failure.ts';
 import type { JsonSchema } from '../../shared/schema/schema.ts';
 import { withoutReference } from '../../shared/schema/schema-references.ts';
-import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
 import { DEFAULT_NAMESPACE, type Tier, type ToolAnnotations } from '../../shared/tools/tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../client.ts';
 
 export interface McpOffer {

@@ -1,14 +1,15 @@
 /** Ends calls from outside, and says what became of those whose outcome is unknown: each deed has its record in the audit trail. */
+
+import { isUnresolved } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { isUnresolved } from '../../shared/calls/outcome.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { ApprovalDesk } from '../approvals/approvals.ts';
 import { type Cancellation, cancelCall, requestCancellation } from '../calls/cancel.ts';
-import type { OperatorDesk } from './operator-actions.ts';
 import { type Resolution, resolveAs } from '../calls/resolution.ts';
 import type { Results } from '../calls/result-waiters.ts';
+import type { OperatorDesk } from './operator-actions.ts';
 
 export interface CallDeskParts {
   readonly ledger: Ledger;

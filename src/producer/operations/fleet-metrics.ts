@@ -5,12 +5,12 @@
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import { scopeOf, toolPolicy } from '../../shared/config/config.ts';
 import { durable } from '../../shared/config/durability.ts';
-import { EXPOSITION_TYPE, exposition, MetricSet } from '../../shared/telemetry/metric-set.ts';
-import { METRICS } from '../../shared/telemetry/metrics.ts';
 import { neededWorkers } from '../../shared/queues/scaling.ts';
 import { inspectServer } from '../../shared/store/backend.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { type PlaceState, readTierStates } from '../../shared/store/queues/shard-state.ts';
+import { EXPOSITION_TYPE, exposition, MetricSet } from '../../shared/telemetry/metric-set.ts';
+import { METRICS } from '../../shared/telemetry/metrics.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import type { Pawl } from '../client.ts';
 import { tierCounts, tierSizes } from './tier-counts.ts';

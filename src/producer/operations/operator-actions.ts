@@ -1,20 +1,20 @@
 /** What operators do to the fleet (R25, R33), each with its record in the audit trail. */
 import type { AuditEvent } from '../../shared/audit/audit-event.ts';
 import type { Settings } from '../../shared/config/config.ts';
+import type { ReliabilityModes, Switches, SwitchWords } from '../../shared/config/switches.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
-import type { CircuitChange } from '../../shared/store/circuits/circuits.ts';
 import type { Flushed } from '../../shared/store/calls/call-index.ts';
-import { homeOf } from '../../shared/store/redis/keys.ts';
-import { publishNews } from '../../shared/store/redis/broadcasts.ts';
+import type { CircuitChange } from '../../shared/store/circuits/circuits.ts';
 import type { ShadowCount } from '../../shared/store/config/switches.ts';
-import type { ReliabilityModes, Switches, SwitchWords } from '../../shared/config/switches.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
+import { publishNews } from '../../shared/store/redis/broadcasts.ts';
+import { homeOf } from '../../shared/store/redis/keys.ts';
 import { TIERS, type Tier, toolNamed } from '../../shared/tools/tool.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { CircuitAdmin, CircuitListing, CircuitSelection } from '../circuits/circuit-admin.ts';
 import { type EnforcedCircuit, withEnforcement } from '../circuits/circuit-effects.ts';
-import type { ProducerMetrics } from './metrics.ts';
 import type { Offers } from '../tools/tool-catalogue.ts';
+import type { ProducerMetrics } from './metrics.ts';
 
 /** About one tool, or all. */
 export interface ReliabilityWord {

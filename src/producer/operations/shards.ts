@@ -1,8 +1,8 @@
 /** How the shards of all tiers stand. */
 import type { Backend } from '../../shared/store/backend.ts';
-import { PlaceKeys } from '../../shared/store/redis/keys.ts';
 import { readPlaceState } from '../../shared/store/queues/shard-state.ts';
 import { slotOf } from '../../shared/store/redis/connection.ts';
+import { PlaceKeys } from '../../shared/store/redis/keys.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
 
 export interface ShardView {

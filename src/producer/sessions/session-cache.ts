@@ -1,8 +1,8 @@
-import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { OPEN, type SessionRecord, sessionClosed, usable, withTaintsOf } from '../../shared/sessions/session.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { SessionCache } from '../../shared/store/sessions/session-cache.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Clock } from '../../shared/util/time.ts';
 
 const MAX_SESSIONS = 10_000;

@@ -2,10 +2,11 @@
  * A session as its orchestrator holds it: calls tools, branches, and hears what becomes of its calls.
  */
 import { EventEmitter } from 'node:events';
-import type { AgentOrder, AgentReply } from '../../shared/tools/sub-agent.ts';
 import { digestOf } from '../../shared/approvals/approval.ts';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { refusal } from '../../shared/calls/outcome.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
 import { type DecodedCall, decodeCall, type ProviderCall } from '../../shared/model-tools/decode.ts';
 import {
   type ExportableTool,
@@ -14,21 +15,20 @@ import {
   type ToolExport,
   toolsFor,
 } from '../../shared/model-tools/tools-for.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
-import { refusal } from '../../shared/calls/outcome.ts';
 import type { JsonSchema } from '../../shared/schema/schema.ts';
 import type { OpenSession, SessionRecord } from '../../shared/sessions/session.ts';
 import type { RepeatedCalls } from '../../shared/store/calls/repeated-calls.ts';
+import type { AgentOrder, AgentReply } from '../../shared/tools/sub-agent.ts';
+import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type Clock, systemClock, uuidv7 } from '../../shared/util/time.ts';
-import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../../shared/tools/tool.ts';
-import type { AgentEvent } from './sub-agents.ts';
 import { type CallOptions, callEnvelope, KnownForms, targetOf, toolNameOf } from '../calls/call-envelope.ts';
 import type { Cancellation } from '../calls/cancel.ts';
+import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
+import { callAgainWhenInvalid, type ReaskOptions } from '../calls/validation-retry.ts';
 import { tell } from './listeners.ts';
 import type { InvalidParams, ListeningSessions } from './listening-sessions.ts';
-import { callAgainWhenInvalid, type ReaskOptions } from '../calls/validation-retry.ts';
-import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
+import type { AgentEvent } from './sub-agents.ts';
 
 export interface SessionEvents {
   progress: [

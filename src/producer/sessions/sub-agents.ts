@@ -2,9 +2,10 @@
  * Hands what sub-agents are told to the program that holds their parent's session (C18): to one process that listens, once. A
  * message waits in the agent's mailbox until somebody listens.
  */
-import { type AgentMessage, type AgentOrder, type AgentReply, hasAnswered } from '../../shared/tools/sub-agent.ts';
+
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Agents } from '../../shared/store/sessions/sub-agents.ts';
+import { type AgentMessage, type AgentOrder, type AgentReply, hasAnswered } from '../../shared/tools/sub-agent.ts';
 import type { Session } from './session.ts';
 
 /** Of `session.events.on('agent', …)`. */

@@ -3,10 +3,6 @@
  * what the writer saw, audited, and pushed to all processes.
  */
 import type { RecordAudit, RegistryChange } from '../../shared/audit/audit-event.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
-import type { SpecCopy, Specs } from '../../shared/store/connectors/declared-tools.ts';
-import { revisionConflict } from '../../shared/store/connectors/declared-tools.ts';
-import { qualifiedName } from '../../shared/tools/tool.ts';
 import {
   type CheckedSpec,
   type CodeSwitchRecord,
@@ -18,6 +14,10 @@ import {
   specRecord,
   type ToolSpecRecord,
 } from '../../shared/connectors/declared-tool.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { SpecCopy, Specs } from '../../shared/store/connectors/declared-tools.ts';
+import { revisionConflict } from '../../shared/store/connectors/declared-tools.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
 
 export interface RegistryParts {
   readonly specs: Specs;

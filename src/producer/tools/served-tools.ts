@@ -1,14 +1,14 @@
 /** A client in this process (C21): declares tools, runs their calls with functions of its own, and tells what came of them. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { classify } from '../../shared/errors/classify-error.ts';
 import type { ClientCall, PostedAnswer } from '../../shared/connectors/client-tool.ts';
+import { isToolSpec, type PutSpec, parseToolName, specRecord } from '../../shared/connectors/declared-tool.ts';
+import { classify } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { MAX_TIMER_MS } from '../../shared/util/time.ts';
 import { qualifiedName, type ToolResult } from '../../shared/tools/tool.ts';
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
 import { normalizeResult } from '../../shared/tools/tool-result.ts';
-import { isToolSpec, type PutSpec, parseToolName, specRecord } from '../../shared/connectors/declared-tool.ts';
+import { MAX_TIMER_MS } from '../../shared/util/time.ts';
 import type { Registry } from './registry.ts';
 import type { ClientNews, ToolClient, ToolClients } from './tool-clients.ts';
 

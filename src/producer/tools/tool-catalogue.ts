@@ -3,9 +3,17 @@
  * registry declares, a copy that is pushed. The schema of each definition is compiled once, when it is first called.
  */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { ownName } from '../../shared/model-tools/names.ts';
+import {
+  isToolSpec,
+  type RegistryRecord,
+  type RegistryRule,
+  type ToolSpecRecord,
+} from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { ownName } from '../../shared/model-tools/names.ts';
 import { compiledWhenUsed, nearest, type Validator } from '../../shared/schema/schema.ts';
+import { offerOfSpec, workersFor } from '../../shared/store/connectors/declared-offer.ts';
+import { SpecCopy, type Specs } from '../../shared/store/connectors/declared-tools.ts';
 import {
   type Catalogue,
   type CatalogueContent,
@@ -13,10 +21,7 @@ import {
   offerId,
   type ToolOffer,
 } from '../../shared/store/fleet/catalogue.ts';
-import { offerOfSpec, workersFor } from '../../shared/store/connectors/declared-offer.ts';
-import { SpecCopy, type Specs } from '../../shared/store/connectors/declared-tools.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import { isToolSpec, type RegistryRecord, type RegistryRule, type ToolSpecRecord } from '../../shared/connectors/declared-tool.ts';
 import { compareVersions } from '../../shared/tools/versions.ts';
 
 const REFRESH_MS = 5_000;

@@ -5,11 +5,11 @@
 import { randomBytes } from 'node:crypto';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { CLIENT_LEASE, type ClientCall, clientAnswer, type PostedAnswer } from '../../shared/connectors/client-tool.ts';
+import { parseToolName } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Handovers } from '../../shared/store/connectors/client-calls.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
-import { parseToolName } from '../../shared/connectors/declared-tool.ts';
 import type { Registry } from './registry.ts';
 
 export interface ToolClientsParts {

@@ -1,6 +1,7 @@
 /** What a list keeps of an approval: of what is large its beginning. One by itself is whole. */
-import type { ApprovalRequest, Decision } from './approval.ts';
+
 import { beginningOf, beginningOfText } from '../util/text/truncate-json.ts';
+import type { ApprovalRequest, Decision } from './approval.ts';
 
 /** Of each, so many characters of parameters and preview stand in a list. */
 const BRIEF_LENGTH = 16 * 1_024;

@@ -10,13 +10,14 @@
  * `pending` goes to one of the other four, once; `store/lua/decide.lua` is the one place that does it. All else in an approval
  * never changes after it was written.
  */
-import { isHarmless } from '../calls/call-state.ts';
-import { failureOf, PawlError } from '../errors/failure.ts';
+
 import { canonicalJson, digest } from '../calls/call-id.ts';
+import { isHarmless } from '../calls/call-state.ts';
 import { type Outcome, resultError } from '../calls/outcome.ts';
-import { shownLine } from '../util/text/visible-text.ts';
-import { startOf } from '../util/text/text-cut.ts';
+import { failureOf, PawlError } from '../errors/failure.ts';
 import type { Effects, Tier, ToolAnnotations } from '../tools/tool.ts';
+import { startOf } from '../util/text/text-cut.ts';
+import { shownLine } from '../util/text/visible-text.ts';
 
 export const APPROVAL_STATES = ['pending', 'approved', 'denied', 'expired', 'cancelled'] as const;
 export type ApprovalState = (typeof APPROVAL_STATES)[number];

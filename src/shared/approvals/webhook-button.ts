@@ -3,9 +3,9 @@
  * its digest, the decision and the expiry. Whoever brings it back has seen the message; nobody else can make one.
  */
 import { z } from 'zod';
-import { type ApprovalRequest, digestOf } from './approval.ts';
 import { PawlError } from '../errors/failure.ts';
 import type { Seals } from '../signing/signatures.ts';
+import { type ApprovalRequest, digestOf } from './approval.ts';
 
 export interface Button {
   readonly type: 'button';

@@ -2,10 +2,11 @@
  * An event as it is kept (I4): one line of JSON, bounded, with the seeds' names for times and costs, and without secrets: values
  * that stand under names of secrets, values that this process knows to be secret, and what looks like a token (R31).
  */
-import type { AskedCall, AuditEvent } from './audit-event.ts';
+
 import { digest } from '../calls/call-id.ts';
 import { REDACTED, redact, secretsIn } from '../errors/redaction.ts';
 import { startOf } from '../util/text/text-cut.ts';
+import type { AskedCall, AuditEvent } from './audit-event.ts';
 
 const MAX_SUMMARY = 1_000;
 const MAX_TEXT = 256;

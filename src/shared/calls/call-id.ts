@@ -2,9 +2,9 @@
  * What makes two calls the same call (R8 to R10; DESIGN, rulings 1 to 5).
  */
 import { hash } from 'node:crypto';
-import { type ToolCallEnvelope, turnOf } from './envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import type { Tier } from '../tools/tool.ts';
+import { type ToolCallEnvelope, turnOf } from './envelope.ts';
 
 /** Nesting beyond this is refused: no tool needs it, and recursion must end. */
 const MAX_DEPTH = 128;

@@ -2,12 +2,13 @@
  * Undoing what a call did (I18): a call of the same tool with the same parameters, which runs the tool's `compensate` in the place of
  * its `run`. It goes through the queue like any other call, and once: its key is made from the call that it undoes.
  */
+
+import { PawlError } from '../errors/failure.ts';
+import type { ToolResult } from '../tools/tool-result.ts';
+import { canonicalJson } from './call-id.ts';
 import type { LedgerTtls, RecordLife } from './call-state.ts';
 import { contractInvalid, type ToolCallEnvelope } from './envelope.ts';
-import { PawlError } from '../errors/failure.ts';
-import { canonicalJson } from './call-id.ts';
 import type { Outcome } from './outcome.ts';
-import type { ToolResult } from '../tools/tool-result.ts';
 
 const TAG = 'compensates:';
 

@@ -8,9 +8,10 @@
  *   trace, and must decide what became of it before it takes the record over with `compareAndSet`.
  * - Every write raises `version` by one.
  */
+
+import { PawlError } from '../errors/failure.ts';
 import type { CallState } from './call-state.ts';
 import { contractInvalid, MAX_KEY_BYTES } from './envelope.ts';
-import { PawlError } from '../errors/failure.ts';
 
 /** R14. JSON can say all of it. */
 export interface DedupeRecord {

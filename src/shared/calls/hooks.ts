@@ -8,12 +8,13 @@
  * results that MCP clients read of tasks, or of what they approved);
  * `beforeAttempt` and `afterAttempt` once for each attempt. A hook sees what those before it made of the call.
  */
-import type { ToolResultEnvelope } from './envelope.ts';
+
 import { type Failure, PawlError } from '../errors/failure.ts';
-import type { Schedule } from '../util/time.ts';
 import type { Tool } from '../tools/tool.ts';
 import { hookAnswerFault } from '../tools/tool-answers.ts';
 import type { ToolResult } from '../tools/tool-result.ts';
+import type { Schedule } from '../util/time.ts';
+import type { ToolResultEnvelope } from './envelope.ts';
 
 export const HOOK_KINDS = [
   'beforeCall',

@@ -3,12 +3,12 @@
  */
 
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
-import type { CallState, Settlement } from './call-state.ts';
-import type { ResultError, ResultStatus, RetriedBy, ToolResultEnvelope } from './envelope.ts';
 import { type Failure, failureOf, type PawlError } from '../errors/failure.ts';
+import type { ToolAnnotations } from '../tools/tool.ts';
 import { type LargeText, LargeTextWriter } from '../util/json/large-json.ts';
 import { capOutput } from '../util/text/truncate-output.ts';
-import type { ToolAnnotations } from '../tools/tool.ts';
+import type { CallState, Settlement } from './call-state.ts';
+import type { ResultError, ResultStatus, RetriedBy, ToolResultEnvelope } from './envelope.ts';
 
 interface OutcomeBase {
   readonly toolName: string;

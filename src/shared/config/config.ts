@@ -3,6 +3,7 @@
  * is allowed, and nothing starts.
  */
 import { z } from 'zod';
+import { DEFAULT_TTLS } from '../calls/call-state.ts';
 import {
   type CircuitOverrides,
   type CircuitPolicy,
@@ -10,19 +11,18 @@ import {
   circuitOverridesSchema,
   circuitPolicy,
 } from '../circuits/circuit-breaker.ts';
-import { budgetSettingsSchema } from '../limits/budget.ts';
-import { DEFAULT_TTLS } from '../calls/call-state.ts';
-import type { Effects } from '../retries/effects.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
+import { budgetSettingsSchema } from '../limits/budget.ts';
 import { limitSettingsSchema } from '../limits/concurrency-limit.ts';
+import { tenantSettingsSchema } from '../limits/tenant.ts';
 import { policySettingsSchema } from '../policy/policy-file.ts';
+import { shardCountSchema } from '../queues/shards.ts';
+import type { Effects } from '../retries/effects.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { sessionStateSchema } from '../sessions/session.ts';
-import { shardCountSchema } from '../queues/shards.ts';
-import { MODES } from './switches.ts';
-import { tenantSettingsSchema } from '../limits/tenant.ts';
-import { MAX_KEPT_MS, MAX_WAIT_MS } from '../util/time.ts';
 import { TIERS, type Tier } from '../tools/tool.ts';
+import { MAX_KEPT_MS, MAX_WAIT_MS } from '../util/time.ts';
+import { MODES } from './switches.ts';
 
 const bytes = z.number().int().positive();
 /** What a process waits for. */

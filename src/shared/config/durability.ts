@@ -2,9 +2,10 @@
  * What a Redis promises about what it has acknowledged, and what tools with effects `once` or of the elevated tier need of it
  * (DESIGN, decision 12). Redis is configured, not hoped for.
  */
-import { type Settings, toolPolicy } from './config.ts';
+
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { type AnyTool, qualifiedName } from '../tools/tool.ts';
+import { type Settings, toolPolicy } from './config.ts';
 
 /**
  * How sure the begin of a `once` attempt is before its effect starts:

@@ -2,10 +2,11 @@
  * The one request that a connector's parameters make (I14, I16). Pure; secrets are filled in where the request is sent. Parameters
  * are data: none of them can change the host, climb out of the path, or end a header.
  */
-import { type Connector, type ConnectorArgument, hostMatches } from './connector.ts';
+
 import { PawlError } from '../errors/failure.ts';
-import { invalidParameter, joinedText, membersOf, type ParameterStyle, pairsOf, plainText } from './parameter-style.ts';
 import { matches } from '../util/wildcard.ts';
+import { type Connector, type ConnectorArgument, hostMatches } from './connector.ts';
+import { invalidParameter, joinedText, membersOf, type ParameterStyle, pairsOf, plainText } from './parameter-style.ts';
 
 export interface ConnectorRequest {
   readonly method: string;

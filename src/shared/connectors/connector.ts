@@ -3,9 +3,9 @@
  * names, and nothing else: host, method and path are the operator's.
  */
 import { z } from 'zod';
+import { startOf } from '../util/text/text-cut.ts';
 import { expressionFault } from './jmespath.ts';
 import { parameterStyleSchema } from './parameter-style.ts';
-import { startOf } from '../util/text/text-cut.ts';
 
 export const CONNECTOR_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 const name = z.string().min(1).max(256);

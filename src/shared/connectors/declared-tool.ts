@@ -4,18 +4,18 @@
  * and `dynamic` (run by an outside client). A fourth record, `code`, only switches a tool of the workers' own.
  */
 import { z } from 'zod';
-import { operationCostsSchema } from '../limits/budget.ts';
-import { connectorSchema } from './connector.ts';
+import { canonicalJson, digest } from '../calls/call-id.ts';
 import { TRUST_CLASSES } from '../calls/consensus.ts';
-import { EFFECTS } from '../retries/effects.ts';
 import { issuesOf } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
-import { canonicalJson, digest } from '../calls/call-id.ts';
-import { mcpRoutingSchema } from './mcp.ts';
+import { operationCostsSchema } from '../limits/budget.ts';
 import { type ToolRule, toolRuleSchema } from '../policy/policy-file.ts';
+import { EFFECTS } from '../retries/effects.ts';
 import { compileSchema, type JsonSchema } from '../schema/schema.ts';
 import { sanitizeSchema } from '../schema/schema-sanitize.ts';
 import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS } from '../tools/tool.ts';
+import { connectorSchema } from './connector.ts';
+import { mcpRoutingSchema } from './mcp.ts';
 
 /** Kinds of tools that can be declared. */
 export const SPEC_KINDS = ['http', 'mcp', 'dynamic'] as const;

@@ -3,11 +3,11 @@
  * accepted of them. A server is somebody else's program: what it says of itself informs, and lowers nothing.
  */
 import { z } from 'zod';
-import type { Effects } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../calls/call-id.ts';
+import type { Effects } from '../retries/effects.ts';
 import type { JsonSchema } from '../schema/schema.ts';
-import { startOf } from '../util/text/text-cut.ts';
 import { TIERS, type Tier, type ToolAnnotations } from '../tools/tool.ts';
+import { startOf } from '../util/text/text-cut.ts';
 import type { PutSpec, ToolSpecRecord } from './declared-tool.ts';
 
 const serverName = z

@@ -3,10 +3,10 @@
  * followed, references out of it are not.
  */
 import { PawlError } from '../errors/failure.ts';
-import { type OperationOptions, schemesOf, specOf } from './openapi-operation.ts';
-import { invalidDocument, type Json, NotImportable, objectOf, referencesOf, resolved } from './openapi-schema.ts';
 import { nearest } from '../schema/schema.ts';
 import { type PutSpec, parseToolName, specRecord } from './declared-tool.ts';
+import { type OperationOptions, schemesOf, specOf } from './openapi-operation.ts';
+import { invalidDocument, type Json, NotImportable, objectOf, referencesOf, resolved } from './openapi-schema.ts';
 
 export interface OpenApiImport extends OperationOptions {
   /** Default: from the document's title. */

@@ -1,5 +1,9 @@
 /** One operation of an OpenAPI document as a connector: its parameters, body, credentials and address. */
+
+import type { JsonSchema } from '../schema/schema.ts';
+import { startOf } from '../util/text/text-cut.ts';
 import type { SecretSource } from './connector.ts';
+import type { PutSpec } from './declared-tool.ts';
 import {
   converted,
   described,
@@ -11,9 +15,6 @@ import {
   withDefinitions,
 } from './openapi-schema.ts';
 import type { ParameterStyle } from './parameter-style.ts';
-import type { JsonSchema } from '../schema/schema.ts';
-import { startOf } from '../util/text/text-cut.ts';
-import type { PutSpec } from './declared-tool.ts';
 
 const PLACES = ['path', 'query', 'header', 'cookie'];
 const MAX_DESCRIPTION = 1_024;

@@ -1,8 +1,9 @@
 /**
  * Turns whatever was thrown into a failure of the catalogue (D12, R18, R19).
  */
-import { clip, FAILURES, type Failure, type FailureCode, failureOf, PawlError, ToolError } from './failure.ts';
+
 import { systemClock } from '../util/time.ts';
+import { clip, FAILURES, type Failure, type FailureCode, failureOf, PawlError, ToolError } from './failure.ts';
 
 /** A tool's or an operator's own lists (R21): they win over the catalogue. */
 export interface ClassificationOverrides {

@@ -2,8 +2,9 @@
  * The one catalogue of what can go wrong with a call: code, class, whether another try could help, whether it proves that
  * nothing happened, whether it speaks against a circuit, and the sentences for the model and for the operator (R18, R19, R21).
  */
-import { redact } from './redaction.ts';
+
 import { startOf, wellFormed } from '../util/text/text-cut.ts';
+import { redact } from './redaction.ts';
 
 export type FailureClass =
   | 'request'

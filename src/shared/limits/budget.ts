@@ -7,8 +7,8 @@ import { z } from 'zod';
 import { type ToolCallEnvelope, turnOf } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { defaultsOf, type JsonSchema } from '../schema/schema.ts';
-import { MAX_KEPT_MS } from '../util/time.ts';
 import type { OperationCost, ToolBudget } from '../tools/tool-variant.ts';
+import { MAX_KEPT_MS } from '../util/time.ts';
 
 const amount = z.number().min(0).max(Number.MAX_SAFE_INTEGER);
 const limits = {

@@ -2,8 +2,9 @@
  * Which calls take turns (C3): those that change the same resource go one at a time, in the order in which they asked; those that
  * only read it run side by side, until somebody who changes it asks. Records of who holds and who waits: `store/turns.ts`.
  */
-import { ToolError } from '../errors/failure.ts';
+
 import { canonicalJson, digest } from '../calls/call-id.ts';
+import { ToolError } from '../errors/failure.ts';
 import { type AnyTool, isMutating, qualifiedName } from '../tools/tool.ts';
 import { inWords } from '../tools/tool-answers.ts';
 

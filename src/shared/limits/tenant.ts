@@ -1,7 +1,7 @@
 /** What an operator says of tenants: how much of a busy tier is theirs, and how much they may run (docs/scaling.md). */
 import { z } from 'zod';
-import { limitSettingsSchema, type NamedLimit } from './concurrency-limit.ts';
 import { matches } from '../util/wildcard.ts';
+import { limitSettingsSchema, type NamedLimit } from './concurrency-limit.ts';
 
 /** Under a tenant's ID, or a pattern with `*`. */
 export const tenantSettingsSchema = z.record(

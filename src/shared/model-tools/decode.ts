@@ -1,8 +1,8 @@
 /** The way back from an export: the call of a tool that a model means. */
 import { PawlError } from '../errors/failure.ts';
 import { nearest } from '../schema/schema.ts';
-import { startOf } from '../util/text/text-cut.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
+import { startOf } from '../util/text/text-cut.ts';
 import { withoutNulls } from './arguments.ts';
 import { ownName, type ToolReference } from './names.ts';
 import { underOwnNames } from './parameter-names.ts';

@@ -1,6 +1,7 @@
 /** What models get wrong in a way that has one meaning: mended without asking them again. */
-import { withoutNulls } from './arguments.ts';
+
 import type { JsonSchema } from '../schema/schema.ts';
+import { withoutNulls } from './arguments.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
 const MAX_DEPTH = 32;

@@ -6,12 +6,12 @@
 import { PawlError } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/schema.ts';
 import { withoutReference } from '../schema/schema-references.ts';
-import { wellFormed } from '../util/text/text-cut.ts';
 import type { Tool, ToolExample, ToolIcon, ToolVariant } from '../tools/tool.ts';
+import { wellFormed } from '../util/text/text-cut.ts';
 import { exportedNames, type ToolReference } from './names.ts';
+import { flatRoot } from './object-root.ts';
 import { renamedParameters, underPlainNames, withPlainNames } from './parameter-names.ts';
 import { refusalOf } from './provider-refusals.ts';
-import { flatRoot } from './object-root.ts';
 import { CannotBeStrict, type Dropped, measure, type SubsetRules, toSubset } from './provider-subset.ts';
 
 export const PROVIDERS = ['openai', 'anthropic', 'gemini', 'mcp'] as const;

@@ -1,7 +1,7 @@
 /** Where the hunks of a patch fit in a file. A hunk that fits several places is refused: the first need not be the one that is meant. */
 import { PawlError } from '../errors/failure.ts';
-import type { Hunk } from './patch.ts';
 import { matcher } from '../util/text/text-search.ts';
+import type { Hunk } from './patch.ts';
 
 /** What becomes of a hunk that fits several places. */
 export type SecondPlace = 'refuse' | 'take-first';

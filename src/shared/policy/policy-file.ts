@@ -1,8 +1,8 @@
 /** The operator's policy, as `policy` in the configuration file holds it: one declarative document, five kinds of layers. */
 import { z } from 'zod';
 import { sessionStateSchema } from '../sessions/session.ts';
-import { MAX_WAIT_MS } from '../util/time.ts';
 import { TIERS } from '../tools/tool.ts';
+import { MAX_WAIT_MS } from '../util/time.ts';
 
 /** From the mildest to the strictest. */
 export const POLICY_DECISIONS = ['allow', 'ask', 'deny'] as const;

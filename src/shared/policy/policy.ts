@@ -8,21 +8,21 @@
  */
 import { posix } from 'node:path';
 import type { Amendment } from '../approvals/approval.ts';
-import type { ToolLimits } from '../limits/budget.ts';
-import { rememberedPrefix } from './command-prefix.ts';
-import { ANY_COMMAND, readCommandText, type SimpleCommand } from './shell-command.ts';
-import type { SandboxPolicy, ToolPolicy } from '../config/config.ts';
 import type { DedupeMode } from '../calls/envelope.ts';
-import { asksToEscalate } from './sandbox-override.ts';
+import type { SandboxPolicy, ToolPolicy } from '../config/config.ts';
+import type { RegistryRule } from '../connectors/declared-tool.ts';
 import { PawlError } from '../errors/failure.ts';
+import type { ToolLimits } from '../limits/budget.ts';
 import { parsePatch } from '../patches/patch.ts';
-import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
 import { defaultsOf, type JsonSchema } from '../schema/schema.ts';
 import { SESSION_TIERS, type SessionKind, type SessionRecord } from '../sessions/session.ts';
 import { refusedBySkills, type SkillRule } from '../sessions/skill-rule.ts';
 import type { Effects, Tier } from '../tools/tool.ts';
-import type { RegistryRule } from '../connectors/declared-tool.ts';
 import { matches } from '../util/wildcard.ts';
+import { rememberedPrefix } from './command-prefix.ts';
+import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
+import { asksToEscalate } from './sandbox-override.ts';
+import { ANY_COMMAND, readCommandText, type SimpleCommand } from './shell-command.ts';
 
 export interface PolicyRequest {
   readonly tool: {

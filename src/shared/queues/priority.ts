@@ -40,7 +40,7 @@ export function roomFor(importance: Importance, maxInflight: number): number {
 
 /**
  * The line in which a call waits when its tier is busy: one for each tenant and importance. Lines take turns by weight, and in a line
- * its sessions do (`stand-in-line.lua` reads the weight, which comes first).
+ * its sessions do (`enqueue-fair.lua` reads the weight, which comes first).
  */
 export function lineOf(importance: Importance, tenantId: string | undefined, tenantWeight: number): string {
   return `${TURNS[importance] * tenantWeight} ${importance} ${tenantId ?? ''}`;

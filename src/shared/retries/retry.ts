@@ -2,12 +2,12 @@
  * Whether a failed attempt is followed by another (R18 to R20), decided in one place (DESIGN, decision 7).
  */
 import { z } from 'zod';
-import type { CircuitState } from '../circuits/circuit-breaker.ts';
-import { defined } from '../util/json/omit-undefined.ts';
-import type { Effects } from './effects.ts';
 import type { ResultStatus } from '../calls/envelope.ts';
+import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import type { Failure } from '../errors/failure.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { MAX_WAIT_MS, type Random } from '../util/time.ts';
+import type { Effects } from './effects.ts';
 
 export interface RetryPolicy {
   /** Attempts in all, the first included. */

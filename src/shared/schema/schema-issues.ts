@@ -1,9 +1,9 @@
 /** Ajv's faults as whoever sent the value can mend them (A14, A15): what was expected, what came, what is allowed. */
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Issue } from '../errors/failure.ts';
+import { startOf } from '../util/text/text-cut.ts';
 import { unescaped } from './json-pointer.ts';
 import type { Tag } from './tagged-union.ts';
-import { startOf } from '../util/text/text-cut.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
 

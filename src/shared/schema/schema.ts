@@ -4,9 +4,9 @@
 import { createRequire } from 'node:module';
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
+import { canonicalJson } from '../calls/call-id.ts';
 import { issuesOf as zodIssuesOf } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
-import { canonicalJson } from '../calls/call-id.ts';
 import { decoded } from './json-pointer.ts';
 import { isLinear, linearPattern } from './linear-pattern.ts';
 import { deepestValue, isDeeper } from './schema-cost.ts';

@@ -1,9 +1,9 @@
 /** What a session did, as a skill and a plan for a person to review: nothing of it is used before somebody says so. */
 import type { Outcome } from '../calls/outcome.ts';
 import { REDACTED, redact, secretsIn } from '../errors/redaction.ts';
+import { DEFAULT_NAMESPACE, qualifiedName, type Tier } from '../tools/tool.ts';
 import { beginningOf } from '../util/text/truncate-json.ts';
 import { escapeJson, shownJson, shownLine } from '../util/text/visible-text.ts';
-import { DEFAULT_NAMESPACE, qualifiedName, type Tier } from '../tools/tool.ts';
 
 type Params = Readonly<Record<string, unknown>>;
 

@@ -3,15 +3,15 @@
  */
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.ts';
-import { defined } from '../util/json/omit-undefined.ts';
 import { identifierSchema, issuesOf } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
+import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.ts';
 import { IMPORTANCES, type Importance } from '../queues/priority.ts';
-import { type SessionAgent, sessionAgent, sessionAgentSchema } from './session-agent.ts';
 import type { SessionShards } from '../queues/shards.ts';
-import type { SkillRule } from './skill-rule.ts';
 import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
+import { defined } from '../util/json/omit-undefined.ts';
+import { type SessionAgent, sessionAgent, sessionAgentSchema } from './session-agent.ts';
+import type { SkillRule } from './skill-rule.ts';
 
 export const SESSION_KINDS = ['main', 'branch', 'worker'] as const;
 export type SessionKind = (typeof SESSION_KINDS)[number];

@@ -2,8 +2,9 @@
  * What skills do to a session (I5, I6): they leave it fewer tools, and never more. The rule is fixed when the session is opened, and
  * signed with it; the sessions below have it, too.
  */
-import type { SkillRecord } from './skill.ts';
+
 import { matches } from '../util/wildcard.ts';
+import type { SkillRecord } from './skill.ts';
 
 export interface SkillRule {
   /** The skills that it comes from. */

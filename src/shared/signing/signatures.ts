@@ -23,11 +23,11 @@
  */
 import { type ApprovalRequest, type Decision, digestOf } from '../approvals/approval.ts';
 import type { AuditEvent, RecordAudit } from '../audit/audit-event.ts';
-import { failureOf } from '../errors/failure.ts';
 import { digest } from '../calls/call-id.ts';
 import { type Outcome, resultError } from '../calls/outcome.ts';
-import type { Signer } from './signature.ts';
+import { failureOf } from '../errors/failure.ts';
 import type { Tier } from '../tools/tool.ts';
+import type { Signer } from './signature.ts';
 
 /** A signed request holds this long after its job was queued. */
 const REQUEST_VALID_MS = 7 * 24 * 3_600_000;

@@ -2,8 +2,8 @@
 import { join, resolve } from 'node:path';
 import type { Settings } from '../config/config.ts';
 import type { Logger } from '../telemetry/log.ts';
-import { AuditSealer } from './audit/audit-trail.ts';
 import { AuditFiles, type AuditFilesParts } from './audit/audit-files.ts';
+import { AuditSealer } from './audit/audit-trail.ts';
 import type { Backend } from './backend.ts';
 
 /** Where a front door copies the trail to. */

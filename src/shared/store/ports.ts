@@ -3,9 +3,9 @@
  */
 import type { ToolCallEnvelope } from '../calls/envelope.ts';
 import type { Approvals } from './approvals/approvals.ts';
-import type { Breakers } from './circuits/circuits.ts';
 import type { CallRecord, StoredRequest } from './calls/call-record.ts';
 import type { Ledger } from './calls/ledger.ts';
+import type { Breakers } from './circuits/circuits.ts';
 import type { Turns } from './limits/resource-locks.ts';
 
 export interface CallLedger

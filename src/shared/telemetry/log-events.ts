@@ -3,13 +3,13 @@
  * or a key: a key appears as its SHA-256.
  */
 import { createHash } from 'node:crypto';
-import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import type { CallState, Phase } from '../calls/call-state.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts';
+import { type Outcome, stateOf } from '../calls/outcome.ts';
+import type { CircuitState } from '../circuits/circuit-breaker.ts';
+import type { ShadowKind } from '../config/switches.ts';
 import { FAILURES, type FailureCode } from '../errors/failure.ts';
 import type { Logger } from './log.ts';
-import { type Outcome, stateOf } from '../calls/outcome.ts';
-import type { ShadowKind } from '../config/switches.ts';
 
 export const CALL_EVENTS = [
   'tool_call_start',

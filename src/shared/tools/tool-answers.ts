@@ -4,8 +4,8 @@
  * what is no answer is named, and never taken for one.
  */
 import { PawlError } from '../errors/failure.ts';
-import type { Progress } from './tool-context.ts';
 import { unsayableIn } from '../util/json/json-support.ts';
+import type { Progress } from './tool-context.ts';
 
 /** What the functions must return, in words for whoever wrote the tool. */
 const EXPECTED = {

@@ -1,7 +1,8 @@
 /** What a running tool knows and may use (A8). */
-import type { ToolCapabilities } from './capabilities.ts';
+
 import type { JsonSchema } from '../schema/schema.ts';
 import type { SessionAgent } from '../sessions/session-agent.ts';
+import type { ToolCapabilities } from './capabilities.ts';
 
 export interface ToolLogger {
   debug(message: string, fields?: Readonly<Record<string, unknown>>): void;

@@ -1,8 +1,8 @@
 /** What a definition may say. TypeScript tells its authors; who writes JavaScript is told here, and so are models. */
 import { z } from 'zod';
 import { circuitOverridesSchema } from '../circuits/circuit-breaker.ts';
-import { operationCostsSchema } from '../limits/budget.ts';
 import { PawlError } from '../errors/failure.ts';
+import { operationCostsSchema } from '../limits/budget.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { nearest, shown } from '../schema/schema.ts';
 import type { ToolOptions } from './tool.ts';

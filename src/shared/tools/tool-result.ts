@@ -1,7 +1,7 @@
 /** What a tool returns (A12, D2): `output` for the model, `display` for people, and what it left behind. */
 
-import { wellFormed } from '../util/text/text-cut.ts';
 import { unsayableIn } from '../util/json/json-support.ts';
+import { wellFormed } from '../util/text/text-cut.ts';
 
 export interface Artifact {
   readonly kind: 'file-created' | 'file-modified' | 'file-deleted' | 'memory-record' | 'other';

@@ -2,14 +2,14 @@
  * What a tool is (A1): name, semantic version, tier, effects, schemas, annotations and one function `run(params, ctx)`.
  */
 import type { z } from 'zod';
-import type { CircuitOverrides } from '../circuits/circuit-breaker.ts';
-import { CAPABILITIES, type Capability, capabilitiesOf, NEEDS, type Need } from './capabilities.ts';
 import { DEFAULT_VOTERS, TRUST_CLASSES, type TrustClass } from '../calls/consensus.ts';
-import { EFFECTS, type Effects } from '../retries/effects.ts';
+import type { CircuitOverrides } from '../circuits/circuit-breaker.ts';
 import { PawlError, ToolError } from '../errors/failure.ts';
+import { EFFECTS, type Effects } from '../retries/effects.ts';
 import type { RetryOverrides } from '../retries/retry.ts';
 import { compileSchema, inputJsonSchema, type JsonSchema, outputJsonSchema, parsedBy } from '../schema/schema.ts';
 import { withoutReference } from '../schema/schema-references.ts';
+import { CAPABILITIES, type Capability, capabilitiesOf, NEEDS, type Need } from './capabilities.ts';
 import type { ToolContext } from './tool-context.ts';
 import { optionsCheck } from './tool-options.ts';
 import type { ProbeAnswer, ToolResult } from './tool-result.ts';
@@ -23,7 +23,6 @@ import type {
   VariantWithParameters,
 } from './tool-variant.ts';
 
-export type { AgentReport, AgentState, Agents } from './sub-agent.ts';
 export {
   type Answer,
   CAPABILITIES,
@@ -57,6 +56,7 @@ export {
   type WorkspaceLine,
   type WorkspaceSearch,
 } from './capabilities.ts';
+export type { AgentReport, AgentState, Agents } from './sub-agent.ts';
 
 import { MAX_WAIT_MS } from '../util/time.ts';
 

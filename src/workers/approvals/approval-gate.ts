@@ -15,24 +15,24 @@ import {
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
+import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
 import { lifeOfFailure } from '../../shared/calls/call-state.ts';
+import { resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
-import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
-import { resultError } from '../../shared/calls/outcome.ts';
 import { denied, type Verdict as PolicyVerdict } from '../../shared/policy/policy.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import { shownLine, shownText } from '../../shared/util/text/visible-text.ts';
 import type { ApprovalRecord, Preview } from '../../shared/store/approvals/approvals.ts';
 import type { Grants } from '../../shared/store/approvals/standing-approvals.ts';
 import type { ApprovalRecords, CallLedger } from '../../shared/store/ports.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
+import { shownLine, shownText } from '../../shared/util/text/visible-text.ts';
 import { type Begun, nowMs, type RegisteredTool } from '../attempt/attempt-state.ts';
-import { previewCall } from './preview.ts';
 import type { Verdict } from '../execution/settle-call.ts';
-import type { UsedApprovals } from './used-approvals.ts';
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
+import { previewCall } from './preview.ts';
+import type { UsedApprovals } from './used-approvals.ts';
 
 export interface ApprovalGateParts {
   readonly settings: Settings;

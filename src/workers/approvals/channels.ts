@@ -4,21 +4,21 @@
  */
 
 import { type ApprovalRoute, digestOf } from '../../shared/approvals/approval.ts';
+import { approvalButtons } from '../../shared/approvals/webhook-button.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
 import { evaluate, type Ruling } from '../../shared/policy/policy.ts';
-import type { Seals } from '../../shared/signing/signatures.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import { shownJson, shownText } from '../../shared/util/text/visible-text.ts';
+import type { Seals } from '../../shared/signing/signatures.ts';
 import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
-import type { Messages } from '../../shared/store/sessions/messages.ts';
 import type { Questions } from '../../shared/store/approvals/questions.ts';
+import type { Messages } from '../../shared/store/sessions/messages.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Answer, CapabilityOwner, Channel, ChannelMessage, Channels, Question } from '../../shared/tools/tool.ts';
-import { approvalButtons } from '../../shared/approvals/webhook-button.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { shownJson, shownText } from '../../shared/util/text/visible-text.ts';
 import { Asking } from './questions.ts';
 import { WebhookPauses } from './webhook-backoff.ts';
 

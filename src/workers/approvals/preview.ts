@@ -1,10 +1,10 @@
 /** What a call would do, asked of its tool before anybody decides on it (D4). Looks, and changes nothing. */
 import { clip, PawlError } from '../../shared/errors/failure.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
-import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import type { AnyTool, PreviewContext, ToolPreview } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import { unifiedDiff } from '../workspace/diff-tracker.ts';
 import { openWorkspace } from '../workspace/workspace.ts';
 

@@ -2,10 +2,11 @@
  * An attempt that has begun: what its steps share, and what follows from it.
  */
 import { type AttemptRecord, isInDoubt } from '../../shared/calls/call-state.ts';
-import type { ToolPolicy } from '../../shared/config/config.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { type Failure, PawlError } from '../../shared/errors/failure.ts';
 import type { Outcome } from '../../shared/calls/outcome.ts';
+import type { ToolPolicy } from '../../shared/config/config.ts';
+import type { ReliabilityModes } from '../../shared/config/switches.ts';
+import { type Failure, PawlError } from '../../shared/errors/failure.ts';
 import type { RetryPolicy } from '../../shared/retries/retry.ts';
 import type { RetryAllowance } from '../../shared/retries/retry-budget.ts';
 import { type JsonSchema, type Validator, validatorOf } from '../../shared/schema/schema.ts';
@@ -13,9 +14,8 @@ import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
 import { offerOf } from '../../shared/store/fleet/catalogue.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import { callOfJob } from '../../shared/store/queues/jobs.ts';
-import type { ReliabilityModes } from '../../shared/config/switches.ts';
-import type { Clock } from '../../shared/util/time.ts';
 import { type AnyTool, namingTool, qualifiedName } from '../../shared/tools/tool.ts';
+import type { Clock } from '../../shared/util/time.ts';
 import type { CircuitHold } from '../circuits/fleet-circuit.ts';
 import type { RunningAttempt } from './running-attempts.ts';
 import type { AttemptTrace } from './traces.ts';

@@ -19,8 +19,8 @@ import type { Failure } from '../../shared/errors/failure.ts';
 import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import { keyHash } from '../../shared/telemetry/log-events.ts';
-import type { ToolContext } from '../../shared/tools/tool.ts';
 import { traceparentOf } from '../../shared/telemetry/tracing.ts';
+import type { ToolContext } from '../../shared/tools/tool.ts';
 import type { CircuitHold } from '../circuits/fleet-circuit.ts';
 import type { Verdict } from '../execution/settle-call.ts';
 

@@ -12,9 +12,9 @@ import {
   windowSize,
 } from '../../shared/circuits/circuit-breaker.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
-import type { CircuitRecords } from '../../shared/store/ports.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
+import type { CircuitRecords } from '../../shared/store/ports.ts';
+import type { Place } from '../../shared/store/redis/keys.ts';
 import type { CircuitChange } from '../../shared/telemetry/log-events.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 

@@ -3,8 +3,8 @@
  * for a circuit that tools share, which begin without a look at it.
  */
 import { type Circuit, circuitKey } from '../../shared/circuits/circuit-breaker.ts';
-import { homeOf } from '../../shared/store/redis/keys.ts';
 import type { CircuitRecords } from '../../shared/store/ports.ts';
+import { homeOf } from '../../shared/store/redis/keys.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 
 export class ForcedCircuits {

@@ -3,10 +3,10 @@
  * Who holds the attempt, with its fence, limits and cancellation, is this worker; the client only runs it.
  */
 import { type ClientAnswer, type ClientCall, clientError } from '../../shared/connectors/client-tool.ts';
+import type { SpecOf } from '../../shared/connectors/declared-tool.ts';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import type { Handovers, Seen } from '../../shared/store/connectors/client-calls.ts';
 import { type ProbeAnswer, qualifiedName, type ToolContext, type ToolResult } from '../../shared/tools/tool.ts';
-import type { SpecOf } from '../../shared/connectors/declared-tool.ts';
 import type { Executable } from './declared-tools.ts';
 
 type DynamicSpec = Pick<SpecOf<'dynamic'>, 'namespace' | 'name' | 'effects' | 'timeoutMs' | 'routing'>;

@@ -2,14 +2,21 @@
  * The tools of the registry as this worker runs them. Their executors are compiled in, one for each kind; a tool is made from its
  * record when the first call of it comes.
  */
+
+import {
+  isToolSpec,
+  type RegistryRule,
+  type SpecKind,
+  type SpecOf,
+  type ToolSpecRecord,
+} from '../../shared/connectors/declared-tool.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
-import type { ToolOffer } from '../../shared/store/fleet/catalogue.ts';
-import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import { offerOfSpec } from '../../shared/store/connectors/declared-offer.ts';
 import { SpecCopy, type Specs } from '../../shared/store/connectors/declared-tools.ts';
+import type { ToolOffer } from '../../shared/store/fleet/catalogue.ts';
+import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import type { AnyTool, Tier, Tool, ToolOptions } from '../../shared/tools/tool.ts';
 import { defineUntypedTool } from '../../shared/tools/tool-forms.ts';
-import { isToolSpec, type RegistryRule, type SpecKind, type SpecOf, type ToolSpecRecord } from '../../shared/connectors/declared-tool.ts';
 import { type RegisteredTool, registeredTool } from '../attempt/attempt-state.ts';
 
 /** What a tool of each kind does when it is called. */

@@ -1,16 +1,16 @@
 /** Runs HTTP connectors: one request, or the pages of one, and of the answer what the declaration says (I8, I17). */
 import { isUtf8 } from 'node:buffer';
-import { decodeDocument } from '../../shared/util/text/charset.ts';
 import type { Connector } from '../../shared/connectors/connector.ts';
 import { type ConnectorRequest, checkAllowed, connectorRequest } from '../../shared/connectors/connector-request.ts';
+import type { SpecOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluateExpression, isEmpty } from '../../shared/connectors/jmespath.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 import { qualifiedName, type ToolContext, type ToolResult } from '../../shared/tools/tool.ts';
-import type { SpecOf } from '../../shared/connectors/declared-tool.ts';
-import type { Executable } from './declared-tools.ts';
+import { decodeDocument } from '../../shared/util/text/charset.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
 import { isForAnyOrigin } from '../context/network.ts';
+import type { Executable } from './declared-tools.ts';
 import type { ConnectorSecrets } from './secrets.ts';
 
 export interface HttpConnectorParts {

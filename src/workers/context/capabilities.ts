@@ -3,11 +3,11 @@
  * yet: files, programs and connections are opened when a tool uses a handle.
  */
 
-import type { Agents } from '../../shared/tools/sub-agent.ts';
-import { READ_ONLY_CAPABILITIES } from '../../shared/tools/capabilities.ts';
 import type { SandboxPolicy } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { GIVE_A_CHANNEL, SESSION_CAPABILITIES, type SessionKind } from '../../shared/sessions/session.ts';
+import { READ_ONLY_CAPABILITIES } from '../../shared/tools/capabilities.ts';
+import type { Agents } from '../../shared/tools/sub-agent.ts';
 import type {
   Capability,
   Channel,
@@ -21,12 +21,12 @@ import type {
   Workspace,
 } from '../../shared/tools/tool.ts';
 import { type ActingAttempt, acting } from '../attempt/side-effects.ts';
-import { CallChanges } from '../workspace/diff-tracker.ts';
-import { openNetwork } from './network.ts';
-import { openProcesses } from './processes.ts';
 import type { Means } from '../sandbox/isolation.ts';
+import { CallChanges } from '../workspace/diff-tracker.ts';
 import { openWorkspace } from '../workspace/workspace.ts';
 import { whyForbidden } from '../workspace/workspace-roots.ts';
+import { openNetwork } from './network.ts';
+import { openProcesses } from './processes.ts';
 
 const NO_CHANNEL = `The session has no channel to people: ${GIVE_A_CHANNEL}.`;
 

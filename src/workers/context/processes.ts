@@ -9,8 +9,9 @@ import type { Readable } from 'node:stream';
 import type { SandboxPolicy } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Processes, ProcessRequest, ProcessResult } from '../../shared/tools/tool.ts';
-import { findBoundary } from '../workspace/boundary.ts';
+import { collectOutput } from '../sandbox/capped-output.ts';
 import { type ProgramEnvironment, programEnvironment } from '../sandbox/environment.ts';
+import { findProgram } from '../sandbox/find-program.ts';
 import {
   availableMeans,
   chooseSandbox,
@@ -19,13 +20,12 @@ import {
   type Sandbox,
   type Trial,
 } from '../sandbox/isolation.ts';
-import { collectOutput } from '../sandbox/capped-output.ts';
 import { makePlaceholders } from '../sandbox/placeholders.ts';
-import { findProgram } from '../sandbox/find-program.ts';
 import { startTree } from '../sandbox/process-tree.ts';
+import { findBoundary } from '../workspace/boundary.ts';
+import { realRootOf } from '../workspace/safe-path.ts';
 import { resolveFolder } from '../workspace/workspace.ts';
 import { whyForbidden } from '../workspace/workspace-roots.ts';
-import { realRootOf } from '../workspace/safe-path.ts';
 
 export const DEFAULT_MAX_OUTPUT_BYTES = 256 * 1024;
 

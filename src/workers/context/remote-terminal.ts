@@ -5,8 +5,8 @@
 import { randomUUID } from 'node:crypto';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
-import type { WorkerMail } from '../../shared/store/fleet/worker-mailbox.ts';
 import { OWNER_RENEWAL_MS } from '../../shared/store/fleet/terminal-owners.ts';
+import type { WorkerMail } from '../../shared/store/fleet/worker-mailbox.ts';
 import type { TerminalReport } from '../../shared/tools/tool.ts';
 import { noTerminal } from './terminal-host.ts';
 

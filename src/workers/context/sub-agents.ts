@@ -1,10 +1,11 @@
 /** What the tools for sub-agents do on a worker: records and child sessions. The thinking happens where the session is held. */
-import { type AgentMessage, type AgentReport, type Agents, hasAnswered } from '../../shared/tools/sub-agent.ts';
-import { PawlError, ToolError } from '../../shared/errors/failure.ts';
+
 import { digest } from '../../shared/calls/call-id.ts';
+import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import { newSession, parseOpenSession, type SessionRecord, sessionTaken } from '../../shared/sessions/session.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { followAbove } from '../../shared/store/sessions/sessions.ts';
+import { type AgentMessage, type AgentReport, type Agents, hasAnswered } from '../../shared/tools/sub-agent.ts';
 
 /** Of one session, closed ones not counted. */
 const MAX_AGENTS = 16;

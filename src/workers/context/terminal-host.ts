@@ -7,11 +7,11 @@
 import { randomBytes } from 'node:crypto';
 import type { SandboxPolicy } from '../../shared/config/config.ts';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { TerminalReport, TerminalRequest, Terminals } from '../../shared/tools/tool.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Means } from '../sandbox/isolation.ts';
-import { Terminal } from './terminal.ts';
 import type { TerminalLink } from './remote-terminal.ts';
+import { Terminal } from './terminal.ts';
 
 export interface TerminalLimits {
   /** Of one worker. */

@@ -3,11 +3,11 @@
 import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { endOf, startOf } from '../../shared/util/text/text-cut.ts';
 import type { TerminalReport, TerminalRequest } from '../../shared/tools/tool.ts';
-import { type ProcessesOptions, prepareProgram } from './processes.ts';
-import { openPseudoTerminal } from '../sandbox/pseudo-terminal.ts';
+import { endOf, startOf } from '../../shared/util/text/text-cut.ts';
 import { startTree, type TreeExit } from '../sandbox/process-tree.ts';
+import { openPseudoTerminal } from '../sandbox/pseudo-terminal.ts';
+import { type ProcessesOptions, prepareProgram } from './processes.ts';
 
 /** Of the output between two reports its beginning and its end are kept, this much of each. */
 const KEPT_CHARACTERS = 32 * 1024;

@@ -1,23 +1,24 @@
 /**
  * What a running tool gets to see and use (A8 to A10), built from the session's kind, the tool's tier and its needs.
  */
-import type { Settings } from '../../shared/config/config.ts';
+
 import { turnOf } from '../../shared/calls/envelope.ts';
+import type { Settings } from '../../shared/config/config.ts';
 import { clip } from '../../shared/errors/failure.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
 import { redact, redactFields, secretsIn } from '../../shared/errors/redaction.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { sessionAgent } from '../../shared/sessions/session-agent.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 import { traceField } from '../../shared/telemetry/log-events.ts';
 import type { AgentTool, CapabilityOwner, Channels, MemoryStore, ToolContext } from '../../shared/tools/tool.ts';
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
-import type { WorkerAgents } from './sub-agents.ts';
 import { allParams, type Begun, deadlineOf } from '../attempt/attempt-state.ts';
+import { openTenantRoot } from '../workspace/workspace-roots.ts';
 import { capabilitiesFor } from './capabilities.ts';
+import type { WorkerAgents } from './sub-agents.ts';
 import type { TerminalHost } from './terminal-host.ts';
 import { lineOf } from './tool-log.ts';
-import { openTenantRoot } from '../workspace/workspace-roots.ts';
 
 export interface ContextParts {
   readonly memory?: MemoryStore;

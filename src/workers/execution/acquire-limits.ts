@@ -1,8 +1,8 @@
 /** The fleet's limits, as an attempt meets them: it starts, or goes back to its queue unspent until there is room. */
 import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
-import type { FleetLimit, Limits, Starter } from '../../shared/store/limits/concurrency-limits.ts';
 import { type TenantSettings, tenantLimits } from '../../shared/limits/tenant.ts';
+import type { FleetLimit, Limits, Starter } from '../../shared/store/limits/concurrency-limits.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Begun } from '../attempt/attempt-state.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import { patiently } from './settle-call.ts';

@@ -1,11 +1,11 @@
 /** Where an attempt meets the turns of its resource (C3): it has one before its tool runs, and gives it up when it ends. */
 import { classify } from '../../shared/errors/classify-error.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
-import type { CallJob } from '../../shared/store/queues/jobs.ts';
-import type { TurnRecords } from '../../shared/store/ports.ts';
-import type { TurnAnswer } from '../../shared/store/limits/resource-locks.ts';
 import { takesTurns, turnOf } from '../../shared/limits/resource-lock.ts';
+import type { TurnAnswer } from '../../shared/store/limits/resource-locks.ts';
+import type { TurnRecords } from '../../shared/store/ports.ts';
+import type { CallJob } from '../../shared/store/queues/jobs.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Begun } from '../attempt/attempt-state.ts';
 import type { Verdict } from './settle-call.ts';
 

@@ -2,10 +2,10 @@
 
 import { isInDoubt } from '../../shared/calls/call-state.ts';
 import { turnOf } from '../../shared/calls/envelope.ts';
-import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { AfterAttemptEvent, AttemptEvent, Hooks } from '../../shared/calls/hooks.ts';
-import { type AttemptOptions, type Ending, toEnding } from './run-tool.ts';
+import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { type Begun, paramsOf } from '../attempt/attempt-state.ts';
+import { type AttemptOptions, type Ending, toEnding } from './run-tool.ts';
 
 export class AttemptHooks {
   readonly #hooks: Hooks;

@@ -1,12 +1,12 @@
 /** What a worker tells the audit trail (I4): every attempt, lost ones included, and calls that ended without one. */
 import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
-import { costUnitsOf } from '../../shared/limits/budget.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
+import { costUnitsOf } from '../../shared/limits/budget.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import type { Ending } from './run-tool.ts';
+import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import { allParams, type Begun } from '../attempt/attempt-state.ts';
+import type { Ending } from './run-tool.ts';
 import type { Verdict } from './settle-call.ts';
 
 const TRIES = 4;

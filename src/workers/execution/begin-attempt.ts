@@ -1,28 +1,29 @@
 /**
  * begin and admit: the next fence or the reason why there is none, the tool that the call means, and the fleet's circuit.
  */
-import { type Circuit, forcedOpenText, targetOfCircuit } from '../../shared/circuits/circuit-breaker.ts';
-import { type AttemptRecord, isHarmless, leftInDoubt } from '../../shared/calls/call-state.ts';
-import { circuitPolicyOf, toolPolicy } from '../../shared/config/config.ts';
-import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
+
 import { placeFor } from '../../shared/calls/call-id.ts';
+import { type AttemptRecord, isHarmless, leftInDoubt } from '../../shared/calls/call-state.ts';
 import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import { type Circuit, forcedOpenText, targetOfCircuit } from '../../shared/circuits/circuit-breaker.ts';
+import { circuitPolicyOf, toolPolicy } from '../../shared/config/config.ts';
+import { DIRECT, type ReliabilityModes } from '../../shared/config/switches.ts';
+import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { retryPolicy } from '../../shared/retries/retry.ts';
 import { retryAllowance } from '../../shared/retries/retry-budget.ts';
 import type { BeginAnswer, StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
-import { parseCircuit } from '../../shared/store/circuits/circuits.ts';
 import { needOf, type StoredRequest } from '../../shared/store/calls/call-record.ts';
-import { homeOf } from '../../shared/store/redis/keys.ts';
+import { parseCircuit } from '../../shared/store/circuits/circuits.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
-import { DIRECT, type ReliabilityModes } from '../../shared/config/switches.ts';
+import { homeOf } from '../../shared/store/redis/keys.ts';
 import { type Effects, qualifiedName } from '../../shared/tools/tool.ts';
 import { type Begun, type RegisteredTool, retriedBy } from '../attempt/attempt-state.ts';
-import type { ExecuteParts } from './executor-deps.ts';
-import type { CircuitHold, FleetCircuits } from '../circuits/fleet-circuit.ts';
-import { misfitOf } from './version-check.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
+import type { CircuitHold, FleetCircuits } from '../circuits/fleet-circuit.ts';
+import type { ExecuteParts } from './executor-deps.ts';
 import { type KeptTool, patiently, type Settler, type Step, type Verdict } from './settle-call.ts';
 import { tellShadow } from './shadow-mode.ts';
+import { misfitOf } from './version-check.ts';
 
 /** How long a job waits when no living worker can run its tool. */
 export const ELSEWHERE_MS = 1_000;

@@ -1,5 +1,10 @@
 /** Runs a tool's `compensate` in the place of its `run` (I18). */
-import { type CompensatedCall, checkCompensation, compensated, recordedResult } from '../../shared/calls/compensation.ts';
+import {
+  type CompensatedCall,
+  checkCompensation,
+  compensated,
+  recordedResult,
+} from '../../shared/calls/compensation.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { AnyTool } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';

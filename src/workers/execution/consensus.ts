@@ -1,10 +1,11 @@
 /** Where an attempt meets the consensus that its tool needs (I11): who runs it, and what the runs come to. */
+
+import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
 import { DEFAULT_VOTERS, mayVote, type Tally, tally, type Vote, votesOf } from '../../shared/calls/consensus.ts';
 import { type Failure, failureOf } from '../../shared/errors/failure.ts';
-import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
 import { needExcept } from '../../shared/store/calls/fetch-jobs.ts';
-import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import type { AnyTool, ToolResult } from '../../shared/tools/tool.ts';
+import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import type { Begun } from '../attempt/attempt-state.ts';
 import type { Verdict } from './settle-call.ts';
 

@@ -1,24 +1,33 @@
 /**
  * judge: settle, try again later, hand back, or leave it to others.
  */
-import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
+
 import { leftInDoubt, settlementOfAborted } from '../../shared/calls/call-state.ts';
+import { bringsTaint, longOutcomeText, type Outcome } from '../../shared/calls/outcome.ts';
+import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf, type PawlError } from '../../shared/errors/failure.ts';
-import { isLong, jsonText } from '../../shared/util/json/json-stream.ts';
-import type { LargeText } from '../../shared/util/json/large-json.ts';
-import { bringsTaint, longOutcomeText, type Outcome } from '../../shared/calls/outcome.ts';
 import { redact, secretsIn, secretsOf } from '../../shared/errors/redaction.ts';
 import { decideRetry, mayRunAgain } from '../../shared/retries/retry.ts';
 import { RETRY_BUDGET_EXHAUSTED } from '../../shared/retries/retry-budget.ts';
 import { qualifiedName, type ToolResult } from '../../shared/tools/tool.ts';
 import { resultMetadata } from '../../shared/tools/tool-result.ts';
-import type { Ending, Evidence } from './run-tool.ts';
+import { isLong, jsonText } from '../../shared/util/json/json-stream.ts';
+import type { LargeText } from '../../shared/util/json/large-json.ts';
+import {
+  allParams,
+  attemptsWith,
+  type Begun,
+  isAnswerable,
+  nowMs,
+  outcomeBase,
+  remainingMs,
+} from '../attempt/attempt-state.ts';
+import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { AttemptHooks } from './attempt-hooks.ts';
-import { allParams, attemptsWith, type Begun, isAnswerable, nowMs, outcomeBase, remainingMs } from '../attempt/attempt-state.ts';
 import { type Counted, count, needsConsensus, nextVoters, split } from './consensus.ts';
 import type { ExecuteParts } from './executor-deps.ts';
-import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
+import type { Ending, Evidence } from './run-tool.ts';
 import { type FailureDetails, patiently, type Settler, type Verdict } from './settle-call.ts';
 import { tellShadow } from './shadow-mode.ts';
 

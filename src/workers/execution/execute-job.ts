@@ -15,25 +15,26 @@
  *
  * Each step takes what the one before returned, or ends the job with a verdict.
  */
-import { FORCED_BY_CONFIGURATION, forcedOpenText, isOfTarget } from '../../shared/circuits/circuit-breaker.ts';
+
 import { recovery } from '../../shared/calls/call-state.ts';
 import { votesOf } from '../../shared/calls/consensus.ts';
+import { FORCED_BY_CONFIGURATION, forcedOpenText, isOfTarget } from '../../shared/circuits/circuit-breaker.ts';
 import { durabilityOf } from '../../shared/config/durability.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { BeginAnswer } from '../../shared/store/calls/begin-attempt.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import { qualifiedName, type ToolResult } from '../../shared/tools/tool.ts';
-import { Admission, ELSEWHERE_MS } from './begin-attempt.ts';
-import { type AttemptOptions, askReady, type Ending, lastWord, runProbe, runTool } from './run-tool.ts';
+import { type Begun, isAnswerable, isToBeAsked, nowMs, waitedMs } from '../attempt/attempt-state.ts';
+import type { RunningAttempt } from '../attempt/running-attempts.ts';
+import { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
 import { AttemptAudit } from './audit.ts';
-import { type Begun, isAnswerable, isToBeAsked, nowMs, waitedMs } from '../attempt/attempt-state.ts';
+import { Admission, ELSEWHERE_MS } from './begin-attempt.ts';
 import { mayRunHere, nextVoters, tooFew } from './consensus.ts';
-import type { ExecuteParts } from './executor-deps.ts';
-import { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import { Judge } from './decide-outcome.ts';
+import type { ExecuteParts } from './executor-deps.ts';
 import { Preparation, refusalOf } from './prepare-call.ts';
-import type { RunningAttempt } from '../attempt/running-attempts.ts';
+import { type AttemptOptions, askReady, type Ending, lastWord, runProbe, runTool } from './run-tool.ts';
 import { patiently, Settler, type Step, type Verdict } from './settle-call.ts';
 import { tellShadow } from './shadow-mode.ts';
 

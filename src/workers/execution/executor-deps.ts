@@ -3,28 +3,28 @@
  */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { CompensatedCall } from '../../shared/calls/compensation.ts';
-import type { Settings } from '../../shared/config/config.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import type { Switches } from '../../shared/config/switches.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
-import type { Switches } from '../../shared/config/switches.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 import type { WorkerEvent } from '../../shared/telemetry/log-events.ts';
-import type { Clock, Random, Schedule } from '../../shared/util/time.ts';
 import type { AgentTool, AnyTool, Channels, MemoryStore } from '../../shared/tools/tool.ts';
-import type { WorkerAgents } from '../context/sub-agents.ts';
+import type { Clock, Random, Schedule } from '../../shared/util/time.ts';
 import type { ApprovalGate } from '../approvals/approval-gate.ts';
 import type { RegisteredTool } from '../attempt/attempt-state.ts';
-import type { RuleFound } from '../connectors/declared-tools.ts';
-import type { ForcedCircuits } from '../circuits/forced-circuits.ts';
-import type { LastOffered } from './version-check.ts';
-import type { NodeCircuits } from '../circuits/node-circuit.ts';
-import type { Pace } from './acquire-limits.ts';
-import type { Solitude } from './run-alone.ts';
-import type { TerminalHost } from '../context/terminal-host.ts';
 import type { AttemptTraces } from '../attempt/traces.ts';
+import type { ForcedCircuits } from '../circuits/forced-circuits.ts';
+import type { NodeCircuits } from '../circuits/node-circuit.ts';
+import type { RuleFound } from '../connectors/declared-tools.ts';
+import type { WorkerAgents } from '../context/sub-agents.ts';
+import type { TerminalHost } from '../context/terminal-host.ts';
+import type { Pace } from './acquire-limits.ts';
 import type { AttemptTurns } from './acquire-resource.ts';
+import type { Solitude } from './run-alone.ts';
+import type { LastOffered } from './version-check.ts';
 
 export interface ExecuteParts {
   readonly settings: Settings;

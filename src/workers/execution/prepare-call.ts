@@ -2,22 +2,22 @@
  * prepare: tool, permission, parameters and context, all from this worker's own registry.
  */
 import { generationOf } from '../../shared/approvals/approval.ts';
-import { isHarmless } from '../../shared/calls/call-state.ts';
-import { asksToEscalate } from '../../shared/policy/sandbox-override.ts';
-import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { placeFor } from '../../shared/calls/call-id.ts';
+import { isHarmless } from '../../shared/calls/call-state.ts';
+import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { denied, type PolicyRequest, permit, taintOf } from '../../shared/policy/policy.ts';
+import { asksToEscalate } from '../../shared/policy/sandbox-override.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { firstGenerationOf } from '../../shared/store/calls/call-record.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
-import type { AttemptOptions } from './run-tool.ts';
 import { type Begun, remainingMs, timeLimitMs } from '../attempt/attempt-state.ts';
-import { meantTool } from './compensation.ts';
 import { contextFor } from '../context/tool-context.ts';
-import type { ExecuteParts } from './executor-deps.ts';
+import { meantTool } from './compensation.ts';
 import type { Judge } from './decide-outcome.ts';
-import { hasDrifted } from './version-check.ts';
+import type { ExecuteParts } from './executor-deps.ts';
+import type { AttemptOptions } from './run-tool.ts';
 import type { Step } from './settle-call.ts';
+import { hasDrifted } from './version-check.ts';
 
 type Params = Readonly<Record<string, unknown>>;
 

@@ -2,16 +2,16 @@
  * The one place that meets a tool's code. Whatever happens there, a value, an exception of any kind, an abort, comes out as a value.
  */
 import { classify, isToolError, stackOf } from '../../shared/errors/classify-error.ts';
-import { withoutNulls } from '../../shared/model-tools/arguments.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
+import { withoutNulls } from '../../shared/model-tools/arguments.ts';
 import type { RetryPolicy } from '../../shared/retries/retry.ts';
 import type { Validator } from '../../shared/schema/schema.ts';
-import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 import type { AnyTool, ProbeAnswer, Readiness, ToolContext, ToolResult } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
 import { normalizeResult } from '../../shared/tools/tool-result.ts';
+import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import { inAttempt } from '../attempt/uncaught-errors.ts';
 

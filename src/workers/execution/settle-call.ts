@@ -2,7 +2,7 @@
  * The writing end of an attempt: the outcome of its call, or word that there will be another attempt. One script each, which
  * only the newest fence may run, again and again while Redis cannot take it and the lease still holds.
  */
-import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
+
 import {
   type AttemptRecord,
   type CallState,
@@ -13,15 +13,23 @@ import {
   type Settlement,
   settlementOfAborted,
 } from '../../shared/calls/call-state.ts';
-import { classify } from '../../shared/errors/classify-error.ts';
 import { lifeOfUnstarted } from '../../shared/calls/compensation.ts';
+import {
+  doubtful,
+  type FailureStatus,
+  isUnresolved,
+  type Outcome,
+  resultError,
+  stateOf,
+} from '../../shared/calls/outcome.ts';
+import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import type { Settings, ToolPolicy } from '../../shared/config/config.ts';
-import type { Effects } from '../../shared/retries/effects.ts';
+import { classify } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
-import { doubtful, type FailureStatus, isUnresolved, type Outcome, resultError, stateOf } from '../../shared/calls/outcome.ts';
-import type { CallLedger } from '../../shared/store/ports.ts';
+import type { Effects } from '../../shared/retries/effects.ts';
 import type { Settle, WriteAnswer } from '../../shared/store/calls/settle.ts';
+import type { CallLedger } from '../../shared/store/ports.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import { attemptsWith, type Begun, outcomeBase } from '../attempt/attempt-state.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';

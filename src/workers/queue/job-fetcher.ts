@@ -7,15 +7,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
 import type { BeginAnswer } from '../../shared/store/calls/begin-attempt.ts';
-import { type Delivery, ELSEWHERE, type Finished, type Room, type Taken } from '../../shared/store/calls/fetch-jobs.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
-import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Pushed } from '../../shared/store/calls/direct-dispatch.ts';
-import { callOfJob, KEPT_JOBS, REMOVED_AT_ONCE } from '../../shared/store/queues/jobs.ts';
+import { type Delivery, ELSEWHERE, type Finished, type Room, type Taken } from '../../shared/store/calls/fetch-jobs.ts';
+import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
+import { callOfJob, KEPT_JOBS, REMOVED_AT_ONCE } from '../../shared/store/queues/jobs.ts';
+import type { Place } from '../../shared/store/redis/keys.ts';
 import type { Clock } from '../../shared/util/time.ts';
-import { type Marker, MarkerWait } from './marker-wait.ts';
 import type { Slots } from './concurrency-slots.ts';
+import { type Marker, MarkerWait } from './marker-wait.ts';
 
 export interface DeliveryParts {
   readonly ledger: Pick<Ledger, 'take' | 'finish' | 'postpone'>;

@@ -9,16 +9,14 @@ import {
   raw2NextJobData,
   UnrecoverableError,
 } from 'bullmq';
-import { stackOf } from '../../shared/errors/classify-error.ts';
-import type { Settings } from '../../shared/config/config.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
 import { placeOf } from '../../shared/calls/call-id.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Outcome } from '../../shared/calls/outcome.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { stackOf } from '../../shared/errors/classify-error.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
-import type { Finished } from '../../shared/store/calls/fetch-jobs.ts';
-import { type Place, PlaceKeys } from '../../shared/store/redis/keys.ts';
 import type { PushReader } from '../../shared/store/calls/direct-dispatch.ts';
+import type { Finished } from '../../shared/store/calls/fetch-jobs.ts';
 import {
   type CallJob,
   callOfJob,
@@ -26,17 +24,19 @@ import {
   KEPT_EVENTS,
   scriptsOnRedisTime,
 } from '../../shared/store/queues/jobs.ts';
-import { nodeOptions, slotOf } from '../../shared/store/redis/connection.ts';
 import { wake } from '../../shared/store/queues/promote.ts';
+import { nodeOptions, slotOf } from '../../shared/store/redis/connection.ts';
+import { type Place, PlaceKeys } from '../../shared/store/redis/keys.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Clock } from '../../shared/util/time.ts';
-import { Deliveries, type Ending, type TakenAttempt, type TakenJob } from './job-fetcher.ts';
-import type { Executor } from '../execution/execute-job.ts';
-import { LockRenewal } from './lock-renewal.ts';
-import type { WorkerMetrics } from '../execution/metrics.ts';
 import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempts.ts';
+import type { Executor } from '../execution/execute-job.ts';
+import type { WorkerMetrics } from '../execution/metrics.ts';
 import { patiently, type Verdict } from '../execution/settle-call.ts';
 import type { Slots } from './concurrency-slots.ts';
+import { Deliveries, type Ending, type TakenAttempt, type TakenJob } from './job-fetcher.ts';
+import { LockRenewal } from './lock-renewal.ts';
 
 export interface JobQueueParts {
   readonly backend: Backend;

@@ -1,7 +1,8 @@
 /** Looks after calls in flight whose job is gone: somebody removed it, or Redis lost it. */
-import type { Logger } from '../../shared/telemetry/log.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
+
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
+import type { Place } from '../../shared/store/redis/keys.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
 
 /** Calls in flight that are older than this are looked at. */
 const SWEEP_AFTER_MS = 60_000;

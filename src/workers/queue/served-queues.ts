@@ -2,11 +2,12 @@
  * The queues that a worker takes jobs from: those of all shards of its tiers. It follows while it runs: a new shard is served at
  * once, and one that gets no new sessions any more for as long as a call of it is kept, because its sessions still call.
  */
-import type { Place } from '../../shared/store/redis/keys.ts';
+
 import type { Shards } from '../../shared/store/queues/shards.ts';
+import type { Place } from '../../shared/store/redis/keys.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
-import type { JobQueue } from './job-queue.ts';
 import { Slots } from './concurrency-slots.ts';
+import type { JobQueue } from './job-queue.ts';
 
 export interface ServedQueuesParts {
   readonly shards: Pick<Shards, 'layout' | 'places'>;

@@ -23,8 +23,8 @@
 import { realpath } from 'node:fs/promises';
 import { release, tmpdir } from 'node:os';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { processGroups } from './process-limit.ts';
 import { findTrusted } from './find-program.ts';
+import { processGroups } from './process-limit.ts';
 import { syscallFilter } from './syscall-filter.ts';
 import { type Confinement, OPEN, viewOf } from './view.ts';
 

@@ -9,9 +9,9 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import { MAX_TIMER_MS } from '../../shared/util/time.ts';
+import { collectOutput } from './capped-output.ts';
 import type { ProgramEnvironment } from './environment.ts';
 import { FILTER_DESCRIPTOR, type Launch, type LaunchRequest, type Sandbox } from './isolation.ts';
-import { collectOutput } from './capped-output.ts';
 
 /** How long after the end of a program its outputs may still be open: only a process that escaped holds them. */
 const OUTPUT_GRACE_MS = 500;

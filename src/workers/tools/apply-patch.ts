@@ -4,9 +4,9 @@ import { type FilePatch, PATCH_GRAMMAR, parsePatch } from '../../shared/patches/
 import { applyHunks } from '../../shared/patches/patch-apply.ts';
 import type { SecondPlace } from '../../shared/patches/patch-places.ts';
 import { type Artifact, defineTool, type ToolContext, type WorkspaceChange } from '../../shared/tools/tool.ts';
-import { editsFiles } from './lib/tool-presets.ts';
-import { hashOf, readText } from './lib/text-file.ts';
 import { counted } from './lib/phrases.ts';
+import { hashOf, readText } from './lib/text-file.ts';
+import { editsFiles } from './lib/tool-presets.ts';
 
 const CHANGED = ['added', 'modified', 'deleted', 'moved'] as const;
 const ARTIFACT_KINDS = {

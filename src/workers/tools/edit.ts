@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { placesOf } from '../../shared/util/text/text-search.ts';
 import { defineTool } from '../../shared/tools/tool.ts';
+import { placesOf } from '../../shared/util/text/text-search.ts';
 import { explainAbsent } from './lib/explain-no-match.ts';
-import { editsFiles } from './lib/tool-presets.ts';
 import { hashOf, readText } from './lib/text-file.ts';
+import { editsFiles } from './lib/tool-presets.ts';
 
 const MAX_NAMED_LINES = 10;
 /** Of one call, all its edits together. */

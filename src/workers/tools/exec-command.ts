@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { defineTool, type TerminalReport, type ToolResult } from '../../shared/tools/tool.ts';
 import { escalation, where } from './lib/escalation.ts';
-import { runsPrograms } from './lib/tool-presets.ts';
 import { startFolder } from './lib/parameters.ts';
 import { oneLine } from './lib/phrases.ts';
+import { runsPrograms } from './lib/tool-presets.ts';
 
 const DEFAULT_TIMEOUT_MS = 30 * 60_000;
 const MAX_TIMEOUT_MS = 6 * 3_600_000;

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/tool.ts';
-import { readsFiles } from './lib/tool-presets.ts';
 import { atMost, folder } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
+import { readsFiles } from './lib/tool-presets.ts';
 
 /** Which files changed last is known of those found, in order of name: a search looks for far more of them than a call asks for. */
 const MAX_FOUND = 100_000;

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/tool.ts';
-import { readsFiles } from './lib/tool-presets.ts';
 import { atMost, folder } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
+import { readsFiles } from './lib/tool-presets.ts';
 
 /** Tool `grep_files` (C17). */
 export const grepFiles = defineTool({

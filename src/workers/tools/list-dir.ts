@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { defineTool, type ToolContext, type WorkspaceEntry } from '../../shared/tools/tool.ts';
-import { readsFiles } from './lib/tool-presets.ts';
 import { atMost, folder } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
+import { readsFiles } from './lib/tool-presets.ts';
 
 const MAX_DEPTH = 10;
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 import { defineTool } from '../../shared/tools/tool.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const DAY_MS = 24 * 3_600_000;
 

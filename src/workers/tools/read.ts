@@ -1,12 +1,12 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
-import { utf16Of } from '../../shared/util/text/charset.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { nearest } from '../../shared/schema/schema.ts';
 import { defineTool, type ToolContext } from '../../shared/tools/tool.ts';
-import { readsFiles } from './lib/tool-presets.ts';
-import { hashOf, imageTypeOf, isBinary } from './lib/text-file.ts';
+import { utf16Of } from '../../shared/util/text/charset.ts';
 import { counted } from './lib/phrases.ts';
+import { hashOf, imageTypeOf, isBinary } from './lib/text-file.ts';
+import { readsFiles } from './lib/tool-presets.ts';
 
 const DEFAULT_LINES = 2_000;
 const MAX_BYTES = 256 * 1024;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 import { defineTool, type ToolResult } from '../../shared/tools/tool.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const DEFAULT_TIMEOUT_MS = 300_000;
 const MAX_TIMEOUT_MS = 3_600_000;

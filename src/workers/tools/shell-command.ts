@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/tool.ts';
 import { escalation, where } from './lib/escalation.ts';
-import { runsPrograms } from './lib/tool-presets.ts';
 import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './lib/parameters.ts';
 import { howEnded, marked, oneLine } from './lib/phrases.ts';
+import { runsPrograms } from './lib/tool-presets.ts';
 
 /** Tool `shell_command` (C16). What a script did cannot be asked afterwards: effects `once`. */
 export const shellCommand = defineTool({

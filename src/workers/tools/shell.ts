@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/tool.ts';
 import { escalation, where } from './lib/escalation.ts';
-import { runsPrograms } from './lib/tool-presets.ts';
 import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './lib/parameters.ts';
 import { clipped, howEnded, marked } from './lib/phrases.ts';
+import { runsPrograms } from './lib/tool-presets.ts';
 
 /** Base tool `shell` (A16). What a program did cannot be asked afterwards: effects `once`. */
 export const shell = defineTool({

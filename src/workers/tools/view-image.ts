@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { defineTool } from '../../shared/tools/tool.ts';
-import { readsFiles } from './lib/tool-presets.ts';
 import { imageTypeOf } from './lib/text-file.ts';
+import { readsFiles } from './lib/tool-presets.ts';
 
 /** What the providers take: 5 MB for an image, in base64. */
 const MAX_BYTES = 3_750_000;

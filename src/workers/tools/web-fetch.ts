@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { decodeDocument } from '../../shared/util/text/charset.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
 import { defineTool } from '../../shared/tools/tool.ts';
+import { decodeDocument } from '../../shared/util/text/charset.ts';
+import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
 import { baseOf, readable, stripped } from './lib/web-page.ts';
 
 /** Of the body, decompressed. */

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 import { defineTool } from '../../shared/tools/tool.ts';
-import { type SearchProvider, searchProviders } from './lib/search-providers.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
 import { counted } from './lib/phrases.ts';
+import { type SearchProvider, searchProviders } from './lib/search-providers.ts';
 
 const DEFAULT_COUNT = 8;
 const MAX_COUNT = 20;

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/tool.ts';
 import { MAX_WAIT_MS, terminalOutput, terminalResult } from './exec-command.ts';
-import { runsPrograms } from './lib/tool-presets.ts';
 import { oneLine } from './lib/phrases.ts';
+import { runsPrograms } from './lib/tool-presets.ts';
 
 const DEFAULT_WAIT_MS = 1_000;
 

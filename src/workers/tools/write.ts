@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/tool.ts';
-import { editsFiles } from './lib/tool-presets.ts';
 import { hashOf } from './lib/text-file.ts';
+import { editsFiles } from './lib/tool-presets.ts';
 
 /** Base tool `write` (A16). Writing the same content again leaves the same file: effects `idempotent`. */
 export const write = defineTool({

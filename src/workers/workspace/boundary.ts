@@ -3,6 +3,7 @@ import { existsSync, realpathSync, type Stats } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { liesIn } from '../../shared/util/file-path.ts';
+import { isPlaceholder } from '../sandbox/placeholders.ts';
 import { findOwnerFiles } from './owner-files.ts';
 import {
   credentials,
@@ -13,7 +14,6 @@ import {
   realPaths,
   statsOf,
 } from './protected-paths.ts';
-import { isPlaceholder } from '../sandbox/placeholders.ts';
 
 export interface Boundary {
   /** Real paths, shown empty. */

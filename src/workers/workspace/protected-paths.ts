@@ -11,8 +11,8 @@ import { existsSync, lstatSync, readdirSync, realpathSync, type Stats } from 'no
 import { homedir, tmpdir, userInfo } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { liesIn } from '../../shared/util/file-path.ts';
 import { DEFAULT_READ_ONLY_PATHS } from '../../shared/policy/read-only-paths.ts';
+import { liesIn } from '../../shared/util/file-path.ts';
 import { isOwnerFile } from './owner-files.ts';
 
 const folders = new Set<string>();

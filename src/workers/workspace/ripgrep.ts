@@ -11,8 +11,8 @@
  */
 import { spawn } from 'node:child_process';
 import type { WorkspaceSearch } from '../../shared/tools/tool.ts';
-import { hiddenNamesOf } from './glob.ts';
 import { findTrusted } from '../sandbox/find-program.ts';
+import { hiddenNamesOf } from './glob.ts';
 
 /** Paths below a folder, given by a path that leads to it whatever is renamed. Undefined: look at everything. */
 export type Scout = (

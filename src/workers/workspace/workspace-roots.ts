@@ -7,8 +7,8 @@
 import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { liesIn } from '../../shared/util/file-path.ts';
 import { forbiddenRoot, type TenantPlaces, tenantRoot, tenantsFolder } from '../../shared/policy/workspace-root.ts';
+import { liesIn } from '../../shared/util/file-path.ts';
 import { isProtectedCode, ownHomes, protectedFolders, protectFolder, realName, realPaths } from './protected-paths.ts';
 
 const grounds = new Set<string>();

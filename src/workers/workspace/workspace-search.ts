@@ -8,14 +8,14 @@ import { open, readdir } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { RE2JS } from 're2js';
 import { PawlError } from '../../shared/errors/failure.ts';
+import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { nextTurn } from '../../shared/util/time.ts';
-import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../../shared/tools/tool.ts';
 import { globFits, hiddenNamesOf, readGlob } from './glob.ts';
 import { isProtected, isProtectedFile } from './protected-paths.ts';
 import { ripgrep, type Scout } from './ripgrep.ts';
-import { type IgnoreLevel, isIgnored, levelsAbove, withIgnoreFile } from './workspace-ignore.ts';
 import { absent, at, descriptorPath, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './safe-path.ts';
+import { type IgnoreLevel, isIgnored, levelsAbove, withIgnoreFile } from './workspace-ignore.ts';
 
 const DEFAULT_LIMIT = 1_000;
 const MAX_FILE_BYTES = 8 * 1024 * 1024;

@@ -5,7 +5,6 @@ import { join, relative, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Workspace, WorkspaceEntry } from '../../shared/tools/tool.ts';
 import { commitWithin } from './atomic-commit.ts';
-import { searchWithin } from './workspace-search.ts';
 import {
   absent,
   at,
@@ -22,6 +21,7 @@ import {
   shown,
   tooLarge,
 } from './safe-path.ts';
+import { searchWithin } from './workspace-search.ts';
 
 export const DEFAULT_MAX_READ_BYTES = 16 * 1024 * 1024;
 

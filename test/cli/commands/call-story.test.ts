@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { howToResolve, storyOf } from '../../../src/cli/commands/call-story.ts';
-import { EFFECTS } from '../../../src/shared/retries/effects.ts';
-import { failureOf } from '../../../src/shared/errors/failure.ts';
 import { doubtful, resultError } from '../../../src/shared/calls/outcome.ts';
+import { failureOf } from '../../../src/shared/errors/failure.ts';
+import { EFFECTS } from '../../../src/shared/retries/effects.ts';
 import type { CallRecord } from '../../../src/shared/store/calls/call-record.ts';
 
 /** A call that ended with that code. */

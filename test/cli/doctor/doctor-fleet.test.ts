@@ -13,8 +13,8 @@ import { resolveSettings } from '../../../src/shared/config/config.ts';
 import { ONE_SHARD_EACH } from '../../../src/shared/queues/shards.ts';
 import { keyFingerprints } from '../../../src/shared/signing/signature.ts';
 import { Catalogue, offerOf } from '../../../src/shared/store/fleet/catalogue.ts';
-import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { Limits } from '../../../src/shared/store/limits/concurrency-limits.ts';
+import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { TIERS } from '../../../src/shared/tools/tool.ts';
 import { openBooks } from '../../shared/store/calls.ts';
 

@@ -182,7 +182,9 @@ describe('tools files', () => {
     for (const [name, text] of Object.entries(files)) writeFileSync(join(place.folder, name), text);
     mkdirSync(join(place.folder, 'folder'));
     const names = ['tools.ts', ...Object.keys(files), 'absent.ts', 'folder'];
-    const script = startScript(new URL('../fixtures/load-tool-files.ts', import.meta.url), names, { cwd: place.folder });
+    const script = startScript(new URL('../fixtures/load-tool-files.ts', import.meta.url), names, {
+      cwd: place.folder,
+    });
     await script.ended;
     const said = new Map(
       script

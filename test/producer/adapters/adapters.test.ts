@@ -27,8 +27,8 @@ import { defineTool, type ToolResult } from '../../../src/shared/tools/tool.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
 import { read } from '../../../src/workers/tools/read.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 
 const weather = () => {
   let runs = 0;

@@ -9,11 +9,11 @@ import { z } from 'zod';
 import type { Session } from '../../../src/producer/sessions/session.ts';
 import type { SettingsInput } from '../../../src/shared/config/config.ts';
 import { offerOf } from '../../../src/shared/store/fleet/catalogue.ts';
-import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
+import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { type AnyTool, defineTool, type Effects } from '../../../src/shared/tools/tool.ts';
-import { eventually, signal } from '../../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually, signal } from '../../helpers/signal.ts';
 import { echo, httpError } from '../../helpers/tools.ts';
 
 function wire(change: { run?: (attempt: number) => void; effects?: Effects; version?: string; about?: string } = {}) {

@@ -1,18 +1,18 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { ApprovalListing } from '../../../src/producer/approvals/approvals.ts';
+import type { Submission } from '../../../src/producer/calls/submission.ts';
 import { approvalView } from '../../../src/producer/http/core/views.ts';
 import type { Session, SessionEvents } from '../../../src/producer/sessions/session.ts';
-import type { Submission } from '../../../src/producer/calls/submission.ts';
 import { DECISION_VALID_MS, digestOf, expiredOutcome } from '../../../src/shared/approvals/approval.ts';
-import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import type { ApprovalRecord } from '../../../src/shared/store/approvals/approvals.ts';
 import { jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
-import { uuidv7 } from '../../../src/shared/util/time.ts';
+import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { uuidv7 } from '../../../src/shared/util/time.ts';
 import { Sweep } from '../../../src/workers/queue/orphan-sweep.ts';
-import { eventually, signal } from '../../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually, signal } from '../../helpers/signal.ts';
 import { echo } from '../../helpers/tools.ts';
 
 /** An elevated tool that counts, and shows a preview with characters that deceive. */

@@ -5,11 +5,11 @@ import { ToolError } from '../../../src/shared/errors/failure.ts';
 import type { AuditRecord } from '../../../src/shared/store/audit/audit-trail.ts';
 import { AuditKeys } from '../../../src/shared/store/redis/keys.ts';
 import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
+import { echo, gated, scripted } from '../../helpers/tools.ts';
 import { VirtualTime } from '../../model/time.ts';
 import { envelopeFor } from '../../shared/store/calls.ts';
-import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
-import { echo, gated, scripted } from '../../helpers/tools.ts';
 
 /** The records of a call or a session, the oldest first. */
 async function trailOf(fleet: Fleet, query: Parameters<Fleet['pawl']['audit']>[0] = {}): Promise<AuditRecord[]> {

@@ -5,8 +5,8 @@ import { createLocalRunner } from '../../../src/local/run-tool.ts';
 import type { Session } from '../../../src/producer/sessions/session.ts';
 import { costUnitsOf, sessionAccount } from '../../../src/shared/limits/budget.ts';
 import { defineTool, type ToolBudget } from '../../../src/shared/tools/tool.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { gated, scripted } from '../../helpers/tools.ts';
 
 const task = () => scripted('task', () => ({ output: 1 }), { budget: { costUnits: 2.5 } });

@@ -2,12 +2,12 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Pawl } from '../../../src/producer/client.ts';
 import { compensationKey } from '../../../src/shared/calls/compensation.ts';
-import { ToolError } from '../../../src/shared/errors/failure.ts';
 import type { HookEvent } from '../../../src/shared/calls/hooks.ts';
+import { ToolError } from '../../../src/shared/errors/failure.ts';
 import type { CallRecord } from '../../../src/shared/store/calls/call-record.ts';
 import { defineTool, type Tier, type ToolResult } from '../../../src/shared/tools/tool.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { echo } from '../../helpers/tools.ts';
 
 function bookingTool(tier: Tier = 'workspace', failures: readonly Error[] = []) {

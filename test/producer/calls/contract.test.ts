@@ -4,10 +4,9 @@ import { z } from 'zod';
 import { connect, startWorker } from '../../../src/index.ts';
 import { offerFor } from '../../../src/producer/mcp/tools.ts';
 import type { ToolResultEnvelope } from '../../../src/shared/calls/envelope.ts';
-import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
 import type { Hook } from '../../../src/shared/calls/hooks.ts';
+import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
 import type { ToolOffer } from '../../../src/shared/store/fleet/catalogue.ts';
-import { systemClock } from '../../../src/shared/util/time.ts';
 import {
   DEFAULT_NAMESPACE,
   defineTool,
@@ -17,10 +16,11 @@ import {
 } from '../../../src/shared/tools/tool.ts';
 import { defineUntypedTool, functionTool } from '../../../src/shared/tools/tool-forms.ts';
 import { cached, filtered, toolset } from '../../../src/shared/tools/toolset.ts';
+import { systemClock } from '../../../src/shared/util/time.ts';
 import { register } from '../../../src/workers/attempt/attempt-state.ts';
 import { baseTools } from '../../../src/workers/tools/index.ts';
-import { signal, within } from '../../helpers/signal.ts';
 import { contentOf, startFleet } from '../../helpers/fleet.ts';
+import { signal, within } from '../../helpers/signal.ts';
 import { echo, scripted } from '../../helpers/tools.ts';
 
 const base = { version: '1.0.0', description: 'Does it.', tier: 'workspace' } as const;

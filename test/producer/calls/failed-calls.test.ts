@@ -1,8 +1,8 @@
 /** How long a call that failed is found, and when its key runs again. */
 import { describe, expect, test } from 'vitest';
 import { uuidv7 } from '../../../src/shared/util/time.ts';
-import { eventually, signal } from '../../helpers/signal.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually, signal } from '../../helpers/signal.ts';
 import { gated, scripted } from '../../helpers/tools.ts';
 
 const DAY_MS = 24 * 3_600_000;

@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import { findCalls } from '../../../src/producer/calls/find-calls.ts';
 import { placeFor } from '../../../src/shared/calls/call-id.ts';
 import type { CallRecord } from '../../../src/shared/store/calls/call-record.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { echo, gated, scripted } from '../../helpers/tools.ts';
 
 const idsOf = (records: readonly CallRecord[]) => records.map(({ callId }) => callId);

@@ -2,12 +2,12 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { AuditTexts } from '../../../src/shared/audit/audit-record.ts';
-import { defined } from '../../../src/shared/util/json/omit-undefined.ts';
 import { defineHook, HOOK_KINDS, type Hook, type HookEvent } from '../../../src/shared/calls/hooks.ts';
 import { defineTool, type ToolContext } from '../../../src/shared/tools/tool.ts';
+import { defined } from '../../../src/shared/util/json/omit-undefined.ts';
 import { createLocalRunner } from '../../../src/testing.ts';
-import { signal } from '../../helpers/signal.ts';
 import { pending, startFleet } from '../../helpers/fleet.ts';
+import { signal } from '../../helpers/signal.ts';
 
 /** Writes down every hook that runs, in order. */
 function recorder(): { readonly hook: Hook; ran(): readonly string[] } {

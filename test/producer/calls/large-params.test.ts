@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/tool.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 
 function measuring() {
   const seen: number[] = [];

@@ -4,9 +4,9 @@ import { z } from 'zod';
 import type { Pawl } from '../../../src/producer/client.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { startWire } from '../../helpers/proxy.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { scripted } from '../../helpers/tools.ts';
 
 const { tool: note } = scripted('note', () => ({ output: null }), { effects: 'once' });

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Hook } from '../../../src/shared/calls/hooks.ts';
 import { defineTool } from '../../../src/shared/tools/tool.ts';
-import { eventually, signal } from '../../helpers/signal.ts';
 import { contentOf, startFleet } from '../../helpers/fleet.ts';
+import { eventually, signal } from '../../helpers/signal.ts';
 
 /** A tool whose calls begin, wait until they are let go, and tell what ran at the same time. */
 function desk(change: Partial<Parameters<typeof defineTool>[0]> = {}) {

@@ -3,9 +3,9 @@ import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 import { toolResultEnvelopeSchema } from '../../../src/shared/calls/envelope.ts';
 import { type ProducerEvent, producerLine } from '../../../src/shared/telemetry/log-events.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';
+import { contentOf, type Fleet, keysOfCalls, pending, startFleet } from '../../helpers/fleet.ts';
 import { startWire } from '../../helpers/proxy.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { contentOf, type Fleet, keysOfCalls, pending, startFleet } from '../../helpers/fleet.ts';
 import { echo, gated, httpError, scripted } from '../../helpers/tools.ts';
 
 function envelopeFor({ session }: Fleet, change: Partial<ToolCallEnvelope> = {}): ToolCallEnvelope {

@@ -2,13 +2,13 @@
 import { describe, expect, test } from 'vitest';
 import type { AgentEvent } from '../../../src/index.ts';
 import type { Session } from '../../../src/producer/sessions/session.ts';
-import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import { jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
+import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import type { ToolResult } from '../../../src/shared/tools/tool.ts';
 import { Sweep } from '../../../src/workers/queue/orphan-sweep.ts';
 import { sendInput, spawnAgent, wait } from '../../../src/workers/tools/agents.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { contentOf, type FleetOptions, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { scripted } from '../../helpers/tools.ts';
 
 const READS = { tier: 'read-only', effects: 'none' } as const;

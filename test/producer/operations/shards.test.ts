@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import type { Pawl } from '../../../src/producer/client.ts';
 import { placeFor } from '../../../src/shared/calls/call-id.ts';
-import { FleetKeys, PlaceKeys } from '../../../src/shared/store/redis/keys.ts';
 import { publishNews } from '../../../src/shared/store/redis/broadcasts.ts';
-import { eventually, within } from '../../helpers/signal.ts';
+import { FleetKeys, PlaceKeys } from '../../../src/shared/store/redis/keys.ts';
 import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually, within } from '../../helpers/signal.ts';
 import { echo, gated, scripted } from '../../helpers/tools.ts';
 
 const KEYS = Array.from({ length: 12 }, (_, number) => `session-${number}`);

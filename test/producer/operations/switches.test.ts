@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { SettingsInput } from '../../../src/shared/config/config.ts';
 import { defineTool, type Tier } from '../../../src/shared/tools/tool.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 
 /** A tool of a tier that fails as often as it is told, with what a retry may mend. */
 function flaky(name: string, tier: Tier = 'workspace', cooldownMs = 60_000) {

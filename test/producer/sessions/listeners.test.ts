@@ -4,8 +4,8 @@ import { Pawl, type PawlOptions } from '../../../src/producer/client.ts';
 import type { Session, SessionEvents } from '../../../src/producer/sessions/session.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import { WorkerAgents } from '../../../src/workers/context/sub-agents.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { contentOf, type Fleet, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { echo, httpError, scripted } from '../../helpers/tools.ts';
 
 const EVENTS = ['queued', 'approval-requested', 'progress', 'retrying', 'circuit-open', 'settled'] as const;

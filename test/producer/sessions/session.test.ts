@@ -4,8 +4,8 @@ import type { CallOptions } from '../../../src/producer/calls/call-envelope.ts';
 import type { Session } from '../../../src/producer/sessions/session.ts';
 import { parseEnvelope } from '../../../src/shared/calls/envelope.ts';
 import type { OpenSession } from '../../../src/shared/sessions/session.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { contentOf, keysOfCalls, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { echo, gated, httpError, scripted } from '../../helpers/tools.ts';
 
 describe('the envelope of a session’s call (R1 to R6)', () => {

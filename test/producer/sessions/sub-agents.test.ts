@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { expect, test, vi } from 'vitest';
-import { AgentDesk, type AgentEvent } from '../../../src/producer/sessions/sub-agents.ts';
 import type { Session } from '../../../src/producer/sessions/session.ts';
+import { AgentDesk, type AgentEvent } from '../../../src/producer/sessions/sub-agents.ts';
 import type { AgentOrder } from '../../../src/shared/tools/sub-agent.ts';
 import { nextTurn } from '../../../src/shared/util/time.ts';
 import { WorkerAgents } from '../../../src/workers/context/sub-agents.ts';

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import type { ServedTool } from '../../../src/producer/tools/served-tools.ts';
 import type { PostedAnswer } from '../../../src/shared/connectors/client-tool.ts';
+import type { PutSpec } from '../../../src/shared/connectors/declared-tool.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
-import type { PutSpec } from '../../../src/shared/connectors/declared-tool.ts';
-import { eventually, signal } from '../../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually, signal } from '../../helpers/signal.ts';
 import { echo } from '../../helpers/tools.ts';
 
 const inputSchema = { type: 'object', properties: { file: { type: 'string' } }, required: ['file'] };

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { PutSpec } from '../../../src/shared/connectors/declared-tool.ts';
 import type { ToolMakers } from '../../../src/workers/connectors/declared-tools.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { contentOf, type FleetOptions, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { echo, gated } from '../../helpers/tools.ts';
 
 const weather = (change: Partial<PutSpec> = {}): PutSpec =>

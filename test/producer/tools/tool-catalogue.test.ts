@@ -1,12 +1,12 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Offers } from '../../../src/producer/tools/tool-catalogue.ts';
 import { Seals } from '../../../src/shared/signing/signatures.ts';
-import { Catalogue, offerId, offerOf } from '../../../src/shared/store/fleet/catalogue.ts';
 import { Specs } from '../../../src/shared/store/connectors/declared-tools.ts';
+import { Catalogue, offerId, offerOf } from '../../../src/shared/store/fleet/catalogue.ts';
 import type { AnyTool } from '../../../src/shared/tools/tool.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { openBooks } from '../../shared/store/calls.ts';
 import { echo } from '../../helpers/tools.ts';
+import { openBooks } from '../../shared/store/calls.ts';
 
 async function open() {
   const { redis, world, ledger } = await openBooks();

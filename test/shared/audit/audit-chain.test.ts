@@ -9,8 +9,8 @@ import {
   type TrailHead,
 } from '../../../src/shared/audit/audit-chain.ts';
 import { AuditTexts } from '../../../src/shared/audit/audit-record.ts';
-import { Seals } from '../../../src/shared/signing/signatures.ts';
 import { Signer } from '../../../src/shared/signing/signature.ts';
+import { Seals } from '../../../src/shared/signing/signatures.ts';
 
 const RECORDS = 10_000;
 const START: TrailHead = { trail: '0123456789abcdef01', seq: 0, seal: '0123456789abcdef01' };

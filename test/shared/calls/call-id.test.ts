@@ -1,6 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
-import { PawlError } from '../../../src/shared/errors/failure.ts';
 import {
   canonicalJson,
   digest,
@@ -9,6 +7,8 @@ import {
   paramsDigest,
   placeOf,
 } from '../../../src/shared/calls/call-id.ts';
+import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
 
 describe('R9, ruling 1: canonical JSON is RFC 8785', () => {
   test.each([

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { failureOf } from '../../../src/shared/errors/failure.ts';
 import { defineHook, HOOK_KINDS, type Hook, type HookKind, Hooks, isHook } from '../../../src/shared/calls/hooks.ts';
+import { failureOf } from '../../../src/shared/errors/failure.ts';
 
 const tool = {
   name: 'pay',

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { lineOf } from '../../../src/shared/queues/priority.ts';
 import { tenantWeight } from '../../../src/shared/limits/tenant.ts';
+import { lineOf } from '../../../src/shared/queues/priority.ts';
 
 test('a tenant’s own weight counts before a pattern’s, and of patterns the first that fits', () => {
   const settings = { 'trial-*': { weight: 0.5 }, '*-7': { weight: 3 }, 'trial-9': { weight: 2 } };

@@ -2,9 +2,14 @@ import { describe, expect, test } from 'vitest';
 import { resolveSettings } from '../../../src/shared/config/config.ts';
 import { evaluate, type PolicyRequest, taintOf, toolLimits } from '../../../src/shared/policy/policy.ts';
 import { POLICY_DECISIONS, type PolicyDecision } from '../../../src/shared/policy/policy-file.ts';
-import { newSession, SESSION_KINDS, type SessionKind, type SessionRecord } from '../../../src/shared/sessions/session.ts';
-import { shownJson, shownText } from '../../../src/shared/util/text/visible-text.ts';
+import {
+  newSession,
+  SESSION_KINDS,
+  type SessionKind,
+  type SessionRecord,
+} from '../../../src/shared/sessions/session.ts';
 import { TIERS } from '../../../src/shared/tools/tool.ts';
+import { shownJson, shownText } from '../../../src/shared/util/text/visible-text.ts';
 import { matches } from '../../../src/shared/util/wildcard.ts';
 import { glob } from '../../../src/workers/tools/glob.ts';
 import { grepFiles } from '../../../src/workers/tools/grep-files.ts';

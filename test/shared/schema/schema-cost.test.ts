@@ -1,10 +1,10 @@
 /** A schema that is small and asks for much is refused where it comes in; what it lets in costs a bounded time. */
 import { describe, expect, test } from 'vitest';
-import { PROVIDERS, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
+import { specRecord } from '../../../src/shared/connectors/declared-tool.ts';
 import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
+import { PROVIDERS, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
 import { compileSchema, type JsonSchema } from '../../../src/shared/schema/schema.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
-import { specRecord } from '../../../src/shared/connectors/declared-tool.ts';
 
 /** Definitions of which each refers to the next twice: what the last one is asked doubles with each. */
 function doubling(twice: (reference: object) => object, levels = 40): JsonSchema {

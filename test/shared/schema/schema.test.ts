@@ -2,7 +2,13 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { z as z3 } from 'zod/v3';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import { compileSchema, inputJsonSchema, nearest, outputJsonSchema, validatorOf } from '../../../src/shared/schema/schema.ts';
+import {
+  compileSchema,
+  inputJsonSchema,
+  nearest,
+  outputJsonSchema,
+  validatorOf,
+} from '../../../src/shared/schema/schema.ts';
 
 const weather = z.object({
   city: z.string().min(2).describe('City name'),

@@ -1,14 +1,14 @@
 /** A ledger in a world of its own, and calls to put into it. */
 import { onTestFinished } from 'vitest';
-import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
-import { failureOf } from '../../../src/shared/errors/failure.ts';
 import { digest } from '../../../src/shared/calls/call-id.ts';
+import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 import { type Outcome, resultError } from '../../../src/shared/calls/outcome.ts';
+import { failureOf } from '../../../src/shared/errors/failure.ts';
 import type { BeginAnswer, StartedAttempt } from '../../../src/shared/store/calls/begin-attempt.ts';
-import { Breakers } from '../../../src/shared/store/circuits/circuits.ts';
 import type { Claim } from '../../../src/shared/store/calls/claim.ts';
 import type { Delivery } from '../../../src/shared/store/calls/fetch-jobs.ts';
 import { Ledger } from '../../../src/shared/store/calls/ledger.ts';
+import { Breakers } from '../../../src/shared/store/circuits/circuits.ts';
 import type { CallJob } from '../../../src/shared/store/queues/jobs.ts';
 import { openConnection, type Redis } from '../../../src/shared/store/redis/connection.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';

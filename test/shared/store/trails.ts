@@ -1,14 +1,14 @@
 /** An audit trail in a world of its own: who writes, seals and reads it, and copies it to files. */
 import { onTestFinished } from 'vitest';
-import type { AuditEvent } from '../../../src/shared/audit/audit-event.ts';
 import { ChainCheck } from '../../../src/shared/audit/audit-chain.ts';
-import { Seals } from '../../../src/shared/signing/signatures.ts';
+import type { AuditEvent } from '../../../src/shared/audit/audit-event.ts';
 import { Signer } from '../../../src/shared/signing/signature.ts';
-import { AuditSealer, AuditTrail } from '../../../src/shared/store/audit/audit-trail.ts';
+import { Seals } from '../../../src/shared/signing/signatures.ts';
 import { AuditFiles, linesOf, trailFiles } from '../../../src/shared/store/audit/audit-files.ts';
+import { AuditSealer, AuditTrail } from '../../../src/shared/store/audit/audit-trail.ts';
 import { AuditWriter } from '../../../src/shared/store/audit/audit-writer.ts';
-import { AuditKeys } from '../../../src/shared/store/redis/keys.ts';
 import { openConnection, type Redis, whenReady } from '../../../src/shared/store/redis/connection.ts';
+import { AuditKeys } from '../../../src/shared/store/redis/keys.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
 import { createWorld } from '../../helpers/world.ts';
 

@@ -2,8 +2,8 @@ import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { envelopeOf } from '../../../src/shared/calls/outcome.ts';
-import { capOutput } from '../../../src/shared/util/text/truncate-output.ts';
 import { normalizeResult, resultMetadata } from '../../../src/shared/tools/tool-result.ts';
+import { capOutput } from '../../../src/shared/util/text/truncate-output.ts';
 
 const cyclic = {
   child: {},

@@ -3,7 +3,13 @@ import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { circuitKey, isCircuitOf, targetOf, targetOfCircuit, toolOfCircuit } from '../../../src/shared/circuits/circuit-breaker.ts';
+import {
+  circuitKey,
+  isCircuitOf,
+  targetOf,
+  targetOfCircuit,
+  toolOfCircuit,
+} from '../../../src/shared/circuits/circuit-breaker.ts';
 import { PlaceKeys } from '../../../src/shared/store/redis/keys.ts';
 import { webFetch } from '../../../src/workers/tools/web-fetch.ts';
 import { startFleet } from '../../helpers/fleet.ts';

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
+import type { PutSpec } from '../../../src/shared/connectors/declared-tool.ts';
 import { type FleetLimit, Limits, type Starter } from '../../../src/shared/store/limits/concurrency-limits.ts';
 import { callOfJob, jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
-import type { PutSpec } from '../../../src/shared/connectors/declared-tool.ts';
-import { eventually } from '../../helpers/signal.ts';
+import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { gated } from '../../helpers/tools.ts';
 import { claimOf, openBooks, PLACE } from '../../shared/store/calls.ts';
 import { door, sendJson, startTestService } from './service.ts';

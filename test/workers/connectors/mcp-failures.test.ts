@@ -2,12 +2,12 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import { isToolSpec } from '../../../src/shared/connectors/declared-tool.ts';
+import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import type { ConnectionParts } from '../../../src/workers/connectors/mcp/connection.ts';
 import { McpConnections } from '../../../src/workers/connectors/mcp/tools.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { contentOf, pending } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { type McpFleet, startMcpFleet, temporaryFolder } from './mcp-rig.ts';
 
 async function startOdd(options: Parameters<typeof startMcpFleet>[0] = {}) {

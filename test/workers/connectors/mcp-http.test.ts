@@ -10,9 +10,9 @@ import { McpServer, WebStandardStreamableHTTPServerTransport } from '@modelconte
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { contentOf, pending } from '../../helpers/fleet.ts';
 import { startScript } from '../../helpers/process.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
-import { contentOf, pending } from '../../helpers/fleet.ts';
 import { startRig } from '../../producer/http/rig.ts';
 import { startMcpFleet } from './mcp-rig.ts';
 

@@ -1,7 +1,17 @@
 import { describe, expect, test } from 'vitest';
 import { SESSION_CAPABILITIES, SESSION_KINDS } from '../../../src/shared/sessions/session.ts';
-import { type Agents, CAPABILITIES, type Capability, type Channel, type StoredMemory } from '../../../src/shared/tools/tool.ts';
-import { type CapabilityOptions, capabilitiesFor, type GrantedCapabilities } from '../../../src/workers/context/capabilities.ts';
+import {
+  type Agents,
+  CAPABILITIES,
+  type Capability,
+  type Channel,
+  type StoredMemory,
+} from '../../../src/shared/tools/tool.ts';
+import {
+  type CapabilityOptions,
+  capabilitiesFor,
+  type GrantedCapabilities,
+} from '../../../src/workers/context/capabilities.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 
 const memory: StoredMemory = { search: async () => [], store: async () => ({ id: 'memory-1' }) };

@@ -6,9 +6,9 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import type { TerminalReport, Terminals } from '../../../src/shared/tools/tool.ts';
 import { detectMeans } from '../../../src/workers/context/processes.ts';
-import { MEANS, type Means } from '../../../src/workers/sandbox/isolation.ts';
 import type { TerminalLink } from '../../../src/workers/context/remote-terminal.ts';
 import { TerminalHost, type TerminalHostOptions } from '../../../src/workers/context/terminal-host.ts';
+import { MEANS, type Means } from '../../../src/workers/sandbox/isolation.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 

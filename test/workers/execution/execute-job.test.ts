@@ -1,15 +1,15 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { defineTool, type Effects, type ProbeAnswer, ToolError } from '../../../src/index.ts';
-import { PawlError } from '../../../src/shared/errors/failure.ts';
 import type { Hook } from '../../../src/shared/calls/hooks.ts';
-import { silentLogger } from '../../../src/shared/telemetry/log.ts';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { backoffMs, DEFAULT_RETRY } from '../../../src/shared/retries/retry.ts';
 import { Approvals } from '../../../src/shared/store/approvals/approvals.ts';
 import { Breakers } from '../../../src/shared/store/circuits/circuits.ts';
 import { Limits } from '../../../src/shared/store/limits/concurrency-limits.ts';
-import { eventually, signal } from '../../helpers/signal.ts';
+import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually, signal } from '../../helpers/signal.ts';
 import { echo, gated, httpError, scripted } from '../../helpers/tools.ts';
 
 const circuitOf = async ({ pawl }: Fleet) => (await pawl.circuits())[0]?.circuit;

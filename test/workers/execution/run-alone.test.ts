@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { type Clock, systemClock } from '../../../src/shared/util/time.ts';
 import { RunningAttempts } from '../../../src/workers/attempt/running-attempts.ts';
-import { Slots } from '../../../src/workers/queue/concurrency-slots.ts';
 import { Solitude } from '../../../src/workers/execution/run-alone.ts';
+import { Slots } from '../../../src/workers/queue/concurrency-slots.ts';
 
 const clock: Clock = systemClock;
 

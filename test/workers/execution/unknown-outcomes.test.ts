@@ -3,11 +3,11 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { FleetView } from '../../../src/producer/operations/fleet-metrics.ts';
-import { EFFECTS, type Effects } from '../../../src/shared/retries/effects.ts';
-import { ToolError } from '../../../src/shared/errors/failure.ts';
 import type { Hook } from '../../../src/shared/calls/hooks.ts';
-import { signal } from '../../helpers/signal.ts';
+import { ToolError } from '../../../src/shared/errors/failure.ts';
+import { EFFECTS, type Effects } from '../../../src/shared/retries/effects.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
+import { signal } from '../../helpers/signal.ts';
 import { gated, httpError, scripted } from '../../helpers/tools.ts';
 
 const FIND_OUT = 'It may have had its effect: find out before you call it again.';

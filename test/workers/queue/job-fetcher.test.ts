@@ -3,8 +3,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { callOfJob, jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../src/shared/store/redis/connection.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
-import { Deliveries, type Ending, type TakenJob } from '../../../src/workers/queue/job-fetcher.ts';
 import { Slots } from '../../../src/workers/queue/concurrency-slots.ts';
+import { Deliveries, type Ending, type TakenJob } from '../../../src/workers/queue/job-fetcher.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from '../../shared/store/calls.ts';
 

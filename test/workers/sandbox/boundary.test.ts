@@ -16,12 +16,12 @@ import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { keepCode } from '../../../src/cli/processes/kept-code.ts';
 import { readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
-import { codeNames } from '../../../src/workers/workspace/code-files.ts';
 import { detectMeans, openProcesses } from '../../../src/workers/context/processes.ts';
-import { protectCode, protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
 import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
 import { write } from '../../../src/workers/tools/write.ts';
+import { codeNames } from '../../../src/workers/workspace/code-files.ts';
+import { protectCode, protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
 import { attempts } from '../../helpers/attempts.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 

@@ -9,8 +9,8 @@ import { shell } from '../../../src/workers/tools/shell.ts';
 import { shellCommand } from '../../../src/workers/tools/shell-command.ts';
 import { writeStdin } from '../../../src/workers/tools/write-stdin.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 
 const escalated = { sandbox_permissions: 'require_escalated', justification: 'the file lies outside' } as const;
 

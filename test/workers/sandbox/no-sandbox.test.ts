@@ -8,8 +8,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { execCommand } from '../../../src/workers/tools/exec-command.ts';
 import { shell } from '../../../src/workers/tools/shell.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
-import { eventually } from '../../helpers/signal.ts';
 import { startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 
 const WORKER = fileURLToPath(new URL('../fixtures/no-sandbox-worker.ts', import.meta.url));
 /** In a mount namespace of its own every bubblewrap of the machine is hidden. */

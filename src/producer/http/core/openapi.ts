@@ -1,8 +1,8 @@
 /** `/openapi.json`: the routes described from the values that also check them. */
 import { z } from 'zod';
 import { contractSchemas } from '../../../shared/calls/envelope.ts';
-import { answerSchemas } from './response-schemas.ts';
 import { STATUSES } from './errors.ts';
+import { answerSchemas } from './response-schemas.ts';
 import { type Route, route } from './route.ts';
 
 export function openApiRoute(described: () => readonly Route[], version: string): Route {

@@ -3,12 +3,12 @@
  * come: a client leaves out what it does not know.
  */
 import { z } from 'zod';
-import { AGENT_MESSAGES } from '../../../shared/tools/sub-agent.ts';
 import { APPROVAL_STATES } from '../../../shared/approvals/approval.ts';
 import { CALL_STATES, PHASES, SETTLEMENTS } from '../../../shared/calls/call-state.ts';
 import { EFFECTS } from '../../../shared/retries/effects.ts';
 import { channelSchema, openSessionSchema, SESSION_KINDS } from '../../../shared/sessions/session.ts';
 import { skillSchema } from '../../../shared/sessions/skill.ts';
+import { AGENT_MESSAGES } from '../../../shared/tools/sub-agent.ts';
 import { TIERS } from '../../../shared/tools/tool.ts';
 
 const text = z.string();

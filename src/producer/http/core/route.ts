@@ -5,13 +5,13 @@
 import express, { type Express, type NextFunction, type Request, type RequestHandler, type Response } from 'express';
 import { z } from 'zod';
 import { issuesOf } from '../../../shared/calls/envelope.ts';
-import { readExactJson } from '../../../shared/util/json/exact-json.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
-import { isLong } from '../../../shared/util/json/json-stream.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
+import { readExactJson } from '../../../shared/util/json/exact-json.ts';
+import { isLong } from '../../../shared/util/json/json-stream.ts';
 import { type Caller, checkPermission, type Permission } from './access.ts';
-import type { AnswerName } from './response-schemas.ts';
 import { HttpError, invalidBody, refusalOf } from './errors.ts';
+import type { AnswerName } from './response-schemas.ts';
 import { longJson, sendParts } from './stream-response.ts';
 
 /** Parameters may have 4 MiB; the rest is for the envelope around them. */

@@ -4,12 +4,12 @@
  */
 import { envelopeOf, isUnresolved } from '../../../shared/calls/outcome.ts';
 import { redactFields, secretsIn } from '../../../shared/errors/redaction.ts';
-import { shownJson } from '../../../shared/util/text/visible-text.ts';
 import type { ApprovalRecord, BriefApproval } from '../../../shared/store/approvals/approvals.ts';
+import type { Grant } from '../../../shared/store/approvals/standing-approvals.ts';
 import type { AuditEntry } from '../../../shared/store/audit/audit-trail.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
 import type { CatalogueContent } from '../../../shared/store/fleet/catalogue.ts';
-import type { Grant } from '../../../shared/store/approvals/standing-approvals.ts';
+import { shownJson } from '../../../shared/util/text/visible-text.ts';
 import type { ApprovalListing } from '../../approvals/approvals.ts';
 import type { EnforcedCircuit } from '../../circuits/circuit-effects.ts';
 import type { SwitchedTool } from '../../tools/switched-tools.ts';

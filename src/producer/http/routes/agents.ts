@@ -1,10 +1,10 @@
 /** `/v1/sessions/{key}/agents`: programs of any language that run the sub-agents of a session (C18). */
 import { z } from 'zod';
-import { AGENT_ENDINGS } from '../../../shared/tools/sub-agent.ts';
 import { sessionClosed } from '../../../shared/sessions/session.ts';
+import { AGENT_ENDINGS } from '../../../shared/tools/sub-agent.ts';
 import type { AgentEvent } from '../../sessions/sub-agents.ts';
-import type { ApiParts } from '../route-table.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
+import type { ApiParts } from '../route-table.ts';
 import { sessionFor } from './sessions.ts';
 
 const MAX_WAIT_MS = 300_000;

@@ -4,9 +4,9 @@
  */
 import express, { type Express } from 'express';
 import { z } from 'zod';
+import { readButton } from '../../../shared/approvals/webhook-button.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { shownLine } from '../../../shared/util/text/visible-text.ts';
-import { readButton } from '../../../shared/approvals/webhook-button.ts';
 import type { Pawl } from '../../client.ts';
 import { jsonBody } from '../core/route.ts';
 

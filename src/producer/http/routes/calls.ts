@@ -15,19 +15,19 @@ import {
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { nearest } from '../../../shared/schema/schema.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
-import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { DEFAULT_NAMESPACE } from '../../../shared/tools/tool.ts';
-import type { Pawl } from '../../client.ts';
+import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { type CallFilter, findCalls } from '../../calls/find-calls.ts';
 import type { Submission } from '../../calls/submission.ts';
+import type { Pawl } from '../../client.ts';
 import { type Caller, checkTenant, seesTenant } from '../core/access.ts';
+import { type ErrorCode, HttpError, invalidBody } from '../core/errors.ts';
+import { type Answer, type Asked, queryNumber, type Route, route } from '../core/route.ts';
+import { contentAround, sendParts } from '../core/stream-response.ts';
+import { callSummary, callView, phaseOf } from '../core/views.ts';
 import type { ApiParts } from '../route-table.ts';
 import { nameOf, submitterOf } from './approvals.ts';
-import { type ErrorCode, HttpError, invalidBody } from '../core/errors.ts';
-import { contentAround, sendParts } from '../core/stream-response.ts';
-import { type Answer, type Asked, queryNumber, type Route, route } from '../core/route.ts';
 import { sessionFor, sessionOrNew } from './sessions.ts';
-import { callSummary, callView, phaseOf } from '../core/views.ts';
 
 const DEFAULT_WAIT_MS = 30_000;
 const MAX_WAIT_MS = 5 * 60_000;

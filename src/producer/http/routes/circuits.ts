@@ -1,14 +1,14 @@
 /** `/debug/tool-reliability`: circuits, ledger counts and switches, and an operator's hand on them (R25, R33). */
 import { z } from 'zod';
-import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
-import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { TIERS, toolNamed } from '../../../shared/tools/tool.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
+import { startOf } from '../../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../../client.ts';
 import { tierCounts } from '../../operations/tier-counts.ts';
-import { nameOf } from './approvals.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { circuitView } from '../core/views.ts';
+import { nameOf } from './approvals.ts';
 
 const AVAILABLE = ['force_open', 'reset', 'flush', 'disable', 'enable'] as const;
 const name = z.string().min(1).max(512);

@@ -2,12 +2,19 @@
 import type { Response } from 'express';
 import { z } from 'zod';
 import { isLong } from '../../../shared/util/json/json-stream.ts';
+import {
+  CALL_EVENTS,
+  type CallEvent,
+  compare,
+  formatPosition,
+  type Position,
+  parsePosition,
+} from '../../calls/timeline.ts';
 import type { Pawl } from '../../client.ts';
-import { CALL_EVENTS, type CallEvent, compare, formatPosition, type Position, parsePosition } from '../../calls/timeline.ts';
+import { type Route, route } from '../core/route.ts';
+import { longJson } from '../core/stream-response.ts';
 import type { ApiParts } from '../route-table.ts';
 import { callFor } from './calls.ts';
-import { longJson } from '../core/stream-response.ts';
-import { type Route, route } from '../core/route.ts';
 
 /** Keeps what stands between from closing a silent connection. */
 const KEEP_ALIVE_MS = 15_000;

@@ -6,8 +6,8 @@ import { readTierStates } from '../../../shared/store/queues/shard-state.ts';
 import { TIERS } from '../../../shared/tools/tool.ts';
 import type { Pawl } from '../../client.ts';
 import { permissionsOf } from '../core/access.ts';
-import { nameOf } from './approvals.ts';
 import { type Route, route } from '../core/route.ts';
+import { nameOf } from './approvals.ts';
 
 export function fleetRoutes(pawl: Pawl): readonly Route[] {
   return [

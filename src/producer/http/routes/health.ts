@@ -1,7 +1,7 @@
 /** `/healthz`, `/readyz` and `/metrics`: for whoever watches this process. The first two need no token. */
 import type { Express } from 'express';
-import { FleetKeys } from '../../../shared/store/redis/keys.ts';
 import type { Redis } from '../../../shared/store/redis/connection.ts';
+import { FleetKeys } from '../../../shared/store/redis/keys.ts';
 import { whatRedisLacks } from '../core/errors.ts';
 import { refuseMethod } from '../core/route.ts';
 

@@ -4,8 +4,8 @@ import { PawlError } from '../../../shared/errors/failure.ts';
 import type { QuestionRecord } from '../../../shared/store/approvals/questions.ts';
 import type { Pawl } from '../../client.ts';
 import { type Caller, seesTenant } from '../core/access.ts';
-import { nameOf } from './approvals.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
+import { nameOf } from './approvals.ts';
 
 const MAX_LISTED = 200;
 

@@ -1,11 +1,11 @@
 /** `/v1/tools/{name}`: declaring, switching and removing tools while the system runs (I2, I7). */
 import { z } from 'zod';
-import { PawlError } from '../../../shared/errors/failure.ts';
-import { startOf } from '../../../shared/util/text/text-cut.ts';
-import { toolNamed } from '../../../shared/tools/tool.ts';
 import { type PutSpec, putSpecSchema, type RegistryRecord } from '../../../shared/connectors/declared-tool.ts';
-import { refuseUnbelieved } from '../../operations/signing-check.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
+import { toolNamed } from '../../../shared/tools/tool.ts';
+import { startOf } from '../../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../../client.ts';
+import { refuseUnbelieved } from '../../operations/signing-check.ts';
 import type { ChangeOptions } from '../../tools/registry.ts';
 import type { Caller } from '../core/access.ts';
 import { checkPermission, permissionsOf } from '../core/access.ts';

@@ -1,16 +1,21 @@
 /** `/v1/sessions`: opening, finding and closing sessions. */
 import { z } from 'zod';
-import { sessionAccount } from '../../../shared/limits/budget.ts';
-import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
-import { liesIn } from '../../../shared/util/file-path.ts';
-import { changeSessionSchema, type OpenSession, openSessionSchema, type SessionRecord } from '../../../shared/sessions/session.ts';
+import { sessionAccount } from '../../../shared/limits/budget.ts';
 import { checkedRoot } from '../../../shared/policy/workspace-root.ts';
+import {
+  changeSessionSchema,
+  type OpenSession,
+  openSessionSchema,
+  type SessionRecord,
+} from '../../../shared/sessions/session.ts';
+import { liesIn } from '../../../shared/util/file-path.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../../client.ts';
 import type { Session } from '../../sessions/session.ts';
 import { type Caller, checkTenant, permissionsOf } from '../core/access.ts';
-import { nameOf } from './approvals.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
+import { nameOf } from './approvals.ts';
 
 const MAX_LISTED = 1_000;
 

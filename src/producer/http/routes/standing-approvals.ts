@@ -1,9 +1,9 @@
 /** `/v1/sessions/{key}/remembered`: what people allowed for the rest of a session, and taking it back. */
 import type { Pawl } from '../../client.ts';
-import { nameOf } from './approvals.ts';
 import { type Route, route } from '../core/route.ts';
-import { sessionFor } from './sessions.ts';
 import { rememberedView } from '../core/views.ts';
+import { nameOf } from './approvals.ts';
+import { sessionFor } from './sessions.ts';
 
 export function rememberedRoutes(pawl: Pawl): readonly Route[] {
   return [

@@ -4,8 +4,8 @@ import { PROVIDERS, toolsFor } from '../../../shared/model-tools/tools-for.ts';
 import type { Pawl } from '../../client.ts';
 import { switchedTools } from '../../tools/switched-tools.ts';
 import { type Route, route } from '../core/route.ts';
-import { sessionFor } from './sessions.ts';
 import { switchedToolView } from '../core/views.ts';
+import { sessionFor } from './sessions.ts';
 
 export function toolRoutes(pawl: Pawl): readonly Route[] {
   return [

@@ -5,18 +5,18 @@
 import type { ApprovalEnd, ApprovalRequest, ApprovalState, Decision } from '../../approvals/approval.ts';
 import { callOf, DECISION_VALID_MS } from '../../approvals/approval.ts';
 import { briefDecision, briefPreview, briefRequest } from '../../approvals/approval-summary.ts';
+import { placeOf } from '../../calls/call-id.ts';
 import { lifeOfFailure, type RecordLife } from '../../calls/call-state.ts';
+import { isUnresolved, type Outcome } from '../../calls/outcome.ts';
 import { type Settings, toolPolicy } from '../../config/config.ts';
 import { PawlError } from '../../errors/failure.ts';
-import { placeOf } from '../../calls/call-id.ts';
-import { isUnresolved, type Outcome } from '../../calls/outcome.ts';
 import type { Seals } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { type CallRecord, withParams } from '../calls/call-record.ts';
-import type { Place, PlaceKeys } from '../redis/keys.ts';
 import type { Ledger } from '../calls/ledger.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import { type Redis, Script } from '../redis/connection.ts';
+import type { Place, PlaceKeys } from '../redis/keys.ts';
 
 export interface Preview {
   readonly summary: string;
@@ -51,7 +51,7 @@ export type DecideAnswer =
   /** The stored request of the call is not authentic. */
   | { readonly kind: 'forged' };
 
-const decideScript = new Script('decide', ENQUEUE_LUA);
+const decideScript = new Script(new URL('./decide.lua', import.meta.url), ENQUEUE_LUA);
 const LISTED_AT_ONCE = 200;
 /** An approval may hold megabytes. */
 const READ_AT_ONCE = 8;

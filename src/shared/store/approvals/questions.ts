@@ -6,16 +6,17 @@
  * answered   by a person, once      dismissed  a person will not answer
  * expired    nobody did in time     withdrawn  who asked ended before; asking again opens it again
  */
-import type { Answer, Question } from '../../tools/capabilities.ts';
+
 import type { Seals } from '../../signing/signatures.ts';
+import type { Answer, Question } from '../../tools/capabilities.ts';
 import { uuidv7 } from '../../util/time.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import { newsChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 import { openedText, sealedText } from '../signing/signed-text.ts';
 
-const askScript = new Script('question-ask');
-const endScript = new Script('question-end');
+const askScript = new Script(new URL('./question-ask.lua', import.meta.url));
+const endScript = new Script(new URL('./question-end.lua', import.meta.url));
 
 /** How long an ended question is kept: longer than a call that runs again needs to find its answer. */
 const KEPT_MS = 3_600_000;

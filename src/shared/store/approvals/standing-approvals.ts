@@ -3,16 +3,16 @@
  * under a key of what it allows, so that looking for one is one read.
  */
 import type { Amendment, ApprovalRequest } from '../../approvals/approval.ts';
-import { isOpen } from '../../policy/command-prefix.ts';
+import { canonicalJson, digest } from '../../calls/call-id.ts';
 import { compensated } from '../../calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../calls/envelope.ts';
-import { asksToEscalate } from '../../policy/sandbox-override.ts';
-import { canonicalJson, digest } from '../../calls/call-id.ts';
+import { isOpen } from '../../policy/command-prefix.ts';
 import { commandOf, startsWith } from '../../policy/policy.ts';
+import { asksToEscalate } from '../../policy/sandbox-override.ts';
 import type { Seals } from '../../signing/signatures.ts';
 import { replaceField } from '../redis/compare-and-set.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import type { Redis } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 import { openedText, sealedText } from '../signing/signed-text.ts';
 
 /** A remembered approval holds at most this long. */

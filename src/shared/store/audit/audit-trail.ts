@@ -6,16 +6,16 @@
  * trail as one block; sinks (`audit-files.ts`) copy the trail to files.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import type { AuditEvent } from '../../audit/audit-event.ts';
 import { type SealedRecord, type Sealing, seal, type TrailHead } from '../../audit/audit-chain.ts';
+import type { AuditEvent } from '../../audit/audit-event.ts';
 import { startOf } from '../../util/text/text-cut.ts';
-import type { AuditWriter } from './audit-writer.ts';
-import { AuditKeys } from '../redis/keys.ts';
 import { type Redis, Script } from '../redis/connection.ts';
+import { AuditKeys } from '../redis/keys.ts';
+import type { AuditWriter } from './audit-writer.ts';
 
-const leaseScript = new Script('audit-lease');
-const sealScript = new Script('audit-seal');
-const beginAnewScript = new Script('audit-begin-anew');
+const leaseScript = new Script(new URL('./audit-lease.lua', import.meta.url));
+const sealScript = new Script(new URL('./audit-seal.lua', import.meta.url));
+const beginAnewScript = new Script(new URL('./audit-restart.lua', import.meta.url));
 const LEASE_MS = 5_000;
 /** How long what Redis has of a trail stays after another one has begun. */
 const LEFT_TRAIL_MS = 7 * 24 * 3_600_000;

@@ -10,8 +10,8 @@ import { AuditTexts } from '../../audit/audit-record.ts';
 import type { Settings } from '../../config/config.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Clock } from '../../util/time.ts';
-import { AuditKeys } from '../redis/keys.ts';
 import type { Redis } from '../redis/connection.ts';
+import { AuditKeys } from '../redis/keys.ts';
 
 const MAX_BATCH = 256;
 /** Records that a process keeps while Redis cannot take them; of more, the oldest batch is dropped, and that is told. */

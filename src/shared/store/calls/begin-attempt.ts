@@ -2,10 +2,10 @@
  * Beginning an attempt: the next fence, or why there is none.
  */
 import type { AttemptRecord, CallState } from '../../calls/call-state.ts';
-import { parseAttempts, type StoredRequest } from './call-record.ts';
-import type { LedgerAccess } from './ledger-context.ts';
 import type { CallJob } from '../queues/jobs.ts';
 import { Script } from '../redis/connection.ts';
+import { parseAttempts, type StoredRequest } from './call-record.ts';
+import type { LedgerAccess } from './ledger-context.ts';
 
 export interface BeginAttempt {
   readonly workerId: string;
@@ -69,7 +69,7 @@ export type BeginAnswer =
     }
   | { readonly kind: 'early'; readonly remainingMs: number };
 
-const beginScript = new Script('begin');
+const beginScript = new Script(new URL('./begin-attempt.lua', import.meta.url));
 
 export async function beginAttempt(access: LedgerAccess, job: CallJob, attempt: BeginAttempt): Promise<BeginAnswer> {
   const keys = access.placed(job.callId);

@@ -12,7 +12,7 @@ for number, job in ipairs(ARGV[1]) do
   if type(job) == 'table' and type(job[1]) == 'table' then
     local callId, generation = string.match(job[2], '^(.+)%.(%d+)$')
     begun = not callId and {'apart'}
-      or begin({records .. callId, circuitsKey},
+      or begin_attempt({records .. callId, circuitsKey},
         {generation, ARGV[2], ARGV[3], '', ARGV[4] .. '.' .. number, '0', inboxes, callId, '1', lostWorkers, '0'})
   end
   answers[2 * number - 1], answers[2 * number] = job, begun

@@ -3,11 +3,11 @@
  */
 import { callOf } from '../../approvals/approval.ts';
 import type { Settings } from '../../config/config.ts';
-import type { StoredRequest } from './call-record.ts';
-import type { Place, PlaceKeys } from '../redis/keys.ts';
-import type { LedgerAccess } from './ledger-context.ts';
 import { callOfJob } from '../queues/jobs.ts';
 import { Script } from '../redis/connection.ts';
+import type { Place, PlaceKeys } from '../redis/keys.ts';
+import type { StoredRequest } from './call-record.ts';
+import type { LedgerAccess } from './ledger-context.ts';
 
 /** As `claim.lua` divides the retention. */
 const SIZE_PARTS = 24;
@@ -33,7 +33,7 @@ export interface Selection {
   readonly only?: 'inflight' | 'inDoubt' | 'running' | 'awaiting-approval' | undefined;
 }
 
-const flushScript = new Script('flush');
+const flushScript = new Script(new URL('./flush.lua', import.meta.url));
 
 /**
  * How long the indices keep what has ended: as long as the records of any tool are there. Those of the few calls that were cancelled may

@@ -2,9 +2,9 @@
  * What the ledger keeps of a call, and how a record reads.
  */
 import type { AttemptRecord, CallState, Phase } from '../../calls/call-state.ts';
-import type { Effects } from '../../retries/effects.ts';
 import type { ToolCallEnvelope } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
+import type { Effects } from '../../retries/effects.ts';
 import { offerId } from '../fleet/catalogue.ts';
 import type { TextReference } from './large-values.ts';
 

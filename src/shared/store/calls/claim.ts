@@ -2,21 +2,21 @@
  * Claiming a call: the first writer of an identity gets it, everybody else hears what became of it (R11 to R16).
  */
 import type { ApprovalRequest } from '../../approvals/approval.ts';
-import { type Account, UNITS, type Unit } from '../../limits/budget.ts';
+import { isMerged, requestNameOf } from '../../calls/call-id.ts';
 import type { CallState, Phase } from '../../calls/call-state.ts';
 import type { DedupeMode } from '../../calls/envelope.ts';
-import { isMerged, requestNameOf } from '../../calls/call-id.ts';
+import { type Account, UNITS, type Unit } from '../../limits/budget.ts';
 import { lineOf } from '../../queues/priority.ts';
 import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
-import { PlacedBatches } from '../redis/batching.ts';
-import { needOf, type StoredRequest, withParams } from './call-record.ts';
-import type { PlaceKeys } from '../redis/keys.ts';
-import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
-import { type CallJob, ENQUEUE_LUA, PUSH_LUA } from '../queues/jobs.ts';
-import { backendError, luaFunction, Script } from '../redis/connection.ts';
-import { type Ended, endedAnswer, forgedAnswer } from './finished-call.ts';
 import { budgetArguments, reserve, type Spent } from '../limits/budgets.ts';
+import { type CallJob, ENQUEUE_LUA, PUSH_LUA } from '../queues/jobs.ts';
+import { PlacedBatches } from '../redis/batching.ts';
+import { backendError, luaFunction, Script } from '../redis/connection.ts';
+import type { PlaceKeys } from '../redis/keys.ts';
+import { needOf, type StoredRequest, withParams } from './call-record.ts';
+import { type Ended, endedAnswer, forgedAnswer } from './finished-call.ts';
+import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
 
 export interface Claim {
   readonly callId: string;
@@ -80,7 +80,13 @@ export type ClaimAnswer =
 /** In one step: enough to share what a step costs, and few enough for Redis and the callers to work at the same time. */
 const MAX_CLAIMS = 16;
 
-const claimsScript = new Script('claims', [PLACE_LUA, CARRY_LUA, ...ENQUEUE_LUA, ...PUSH_LUA, luaFunction('claim')]);
+const claimsScript = new Script(new URL('./claim-batch.lua', import.meta.url), [
+  PLACE_LUA,
+  CARRY_LUA,
+  ...ENQUEUE_LUA,
+  ...PUSH_LUA,
+  luaFunction(new URL('./claim.lua', import.meta.url)),
+]);
 
 interface Asked {
   readonly args: readonly (string | number)[];

@@ -10,8 +10,8 @@ import {
   storedRecord,
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
-import { DedupeKeys } from '../redis/keys.ts';
 import { type Redis, Script } from '../redis/connection.ts';
+import { DedupeKeys } from '../redis/keys.ts';
 
 export interface RedisDedupeOptions {
   readonly redis: Redis;
@@ -24,12 +24,12 @@ export interface RedisDedupeOptions {
   readonly onBackpressure?: (pressure: { readonly size: number; readonly maxKeys: number }) => void;
 }
 
-const putScript = new Script('dedupe-put');
-const getScript = new Script('dedupe-get');
-const dropScript = new Script('dedupe-drop');
-const keysScript = new Script('dedupe-keys');
-const sweepScript = new Script('dedupe-sweep');
-const sizeScript = new Script('dedupe-size');
+const putScript = new Script(new URL('./dedupe-put.lua', import.meta.url));
+const getScript = new Script(new URL('./dedupe-get.lua', import.meta.url));
+const dropScript = new Script(new URL('./dedupe-drop.lua', import.meta.url));
+const keysScript = new Script(new URL('./dedupe-keys.lua', import.meta.url));
+const sweepScript = new Script(new URL('./dedupe-sweep.lua', import.meta.url));
+const sizeScript = new Script(new URL('./dedupe-size.lua', import.meta.url));
 
 /** Records that one script drops at most, so that it keeps nobody waiting. */
 const BATCH = 500;

@@ -3,16 +3,17 @@
  * second step takes them. The worker says how many slots it has free whenever it takes or ends jobs; Redis counts down from there,
  * and hands nothing to a worker that does not listen. What a cut connection loses is taken over like the jobs of a lost worker.
  */
-import { oneTaken, type Room, type Taken } from './fetch-jobs.ts';
-import type { Place } from '../redis/keys.ts';
-import type { LedgerAccess } from './ledger-context.ts';
+
 import { callOfJob, KEPT, REMOVED_AT_ONCE } from '../queues/jobs.ts';
 import { slotOf } from '../redis/connection.ts';
+import type { Place } from '../redis/keys.ts';
 import { Subscription } from '../redis/subscription.ts';
+import { oneTaken, type Room, type Taken } from './fetch-jobs.ts';
+import type { LedgerAccess } from './ledger-context.ts';
 
 /** Of a message: how many jobs this connection has been sent, and Redis' clock. */
 const HEAD_LINES = 2;
-/** Of each job (`give.lua`). */
+/** Of each job (`dispatch-job.lua`). */
 const JOB_LINES = 10;
 
 /** A job that was pushed, its attempt begun where a lost message can do no harm. */

@@ -2,12 +2,13 @@
  * Jobs taken from a queue together with the begin of their attempts, and ended together with their calls and with the taking of
  * the next ones.
  */
-import { PlacedBatches } from '../redis/batching.ts';
-import { type BeginAnswer, beginAnswerOf } from './begin-attempt.ts';
-import type { Place, PlaceKeys } from '../redis/keys.ts';
-import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
+
 import { callOfJob, ENQUEUE_LUA, JOBS_LUA, MOVE_LUA, PUSH_LUA } from '../queues/jobs.ts';
+import { PlacedBatches } from '../redis/batching.ts';
 import { backendError, luaFunction, Script } from '../redis/connection.ts';
+import type { Place, PlaceKeys } from '../redis/keys.ts';
+import { type BeginAnswer, beginAnswerOf } from './begin-attempt.ts';
+import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
 import { type ReadySettle, readySettle, SETTLE_LUA, type Settle, settleArguments, type WriteAnswer } from './settle.ts';
 
 /** How a worker takes jobs. */
@@ -75,16 +76,25 @@ const MAX_ENDINGS_IN_BACKLOG = 32;
 /** What workers lack is known for so long: then such calls are offered to them again, and end where no worker that fits lives any more. */
 const LACKED_MS = 15_000;
 
-const NEXT_JOBS_LUA = ['next-in-line', 'next-jobs', 'begin', 'begin-taken'].map((name) => luaFunction(name));
-const takeScript = new Script('take', [PLACE_LUA, ...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
-const passOnScript = new Script('pass-on', [...ENQUEUE_LUA, ...PUSH_LUA]);
-const finishScript = new Script('finish', [
+const NEXT_JOBS_LUA = [
+  luaFunction(new URL('../queues/next-fair.lua', import.meta.url)),
+  luaFunction(new URL('../queues/fetch-jobs.lua', import.meta.url)),
+  luaFunction(new URL('./begin-attempt.lua', import.meta.url)),
+  luaFunction(new URL('./begin-fetched.lua', import.meta.url)),
+];
+const takeScript = new Script(new URL('../queues/fetch-and-begin.lua', import.meta.url), [
+  PLACE_LUA,
+  ...NEXT_JOBS_LUA,
+  MOVE_LUA.toActive,
+]);
+const passOnScript = new Script(new URL('../queues/skip-worker.lua', import.meta.url), [...ENQUEUE_LUA, ...PUSH_LUA]);
+const finishScript = new Script(new URL('./settle-and-fetch.lua', import.meta.url), [
   CARRY_LUA,
   ...SETTLE_LUA,
   JOBS_LUA,
   ...NEXT_JOBS_LUA,
-  luaFunction('settle'),
-  luaFunction('complete-job'),
+  luaFunction(new URL('./settle.lua', import.meta.url)),
+  luaFunction(new URL('../queues/complete-job.lua', import.meta.url)),
   MOVE_LUA.toFinished,
 ]);
 

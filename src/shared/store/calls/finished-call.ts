@@ -5,9 +5,9 @@
 import type { DedupeMode } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { PlacedBatches } from '../redis/batching.ts';
+import { Script } from '../redis/connection.ts';
 import type { PlaceKeys } from '../redis/keys.ts';
 import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
-import { Script } from '../redis/connection.ts';
 
 export interface Replay {
   readonly callId: string;
@@ -27,7 +27,7 @@ export interface Ended {
 /** In one step, as of claims. */
 const MAX_REPLAYS = 16;
 
-const replaysScript = new Script('replays', [PLACE_LUA, CARRY_LUA]);
+const replaysScript = new Script(new URL('./finished-calls.lua', import.meta.url), [PLACE_LUA, CARRY_LUA]);
 
 export class Replays {
   readonly #access: LedgerAccess;

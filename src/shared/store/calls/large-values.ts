@@ -7,8 +7,8 @@
 import { promisify } from 'node:util';
 // By its default export: a Node that lacks one of them would say so before it can be told which one is needed.
 import zlib from 'node:zlib';
-import { PawlError } from '../../errors/failure.ts';
 import { digest } from '../../calls/call-id.ts';
+import { PawlError } from '../../errors/failure.ts';
 import { type ByteRange, type LargeText, PART_BYTES } from '../../util/json/large-json.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 
@@ -28,7 +28,7 @@ const WORTHWHILE = 0.8;
 /** Parts that are on their way to Redis, or from there, at a time. */
 const MAX_UNDER_WAY = 4;
 
-const keepPartScript = new Script('keep-part');
+const keepPartScript = new Script(new URL('./store-chunk.lua', import.meta.url));
 const compress = promisify(zlib.zstdCompress);
 const decompress = promisify(zlib.zstdDecompress);
 const FASTEST = { [zlib.constants.ZSTD_c_compressionLevel]: 1 };

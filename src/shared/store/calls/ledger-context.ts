@@ -1,16 +1,17 @@
 /**
  * What the ledger's parts share: the connection, the keys of every place, the seals and the retention.
  */
-import { PawlError } from '../../errors/failure.ts';
+
 import { placeFor } from '../../calls/call-id.ts';
-import { type ByteRange, parsedParts } from '../../util/json/large-json.ts';
 import type { Outcome } from '../../calls/outcome.ts';
+import { PawlError } from '../../errors/failure.ts';
 import { FORGED_OUTCOME, type Seals } from '../../signing/signatures.ts';
+import { type ByteRange, parsedParts } from '../../util/json/large-json.ts';
 import { type AuditWriter, MAX_UNSEALED } from '../audit/audit-writer.ts';
-import { type StoredRequest, withParams } from './call-record.ts';
-import { AuditKeys, FleetKeys, homeOf, PLACE_NAMES, type Place, PlaceKeys } from '../redis/keys.ts';
-import { LargeTexts, type TextReference } from './large-values.ts';
 import { isClustered, luaConstants, type Redis, type Script } from '../redis/connection.ts';
+import { AuditKeys, FleetKeys, homeOf, PLACE_NAMES, type Place, PlaceKeys } from '../redis/keys.ts';
+import { type StoredRequest, withParams } from './call-record.ts';
+import { LargeTexts, type TextReference } from './large-values.ts';
 
 /** For `Script`: names of a place's keys, behind their base. */
 export const PLACE_LUA = luaConstants(PLACE_NAMES);

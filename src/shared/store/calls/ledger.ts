@@ -2,15 +2,21 @@
  * The ledger: the durable record of every call (R11 to R16). Each method is one Lua script that checks before it writes.
  */
 import type { ApprovalRequest } from '../../approvals/approval.ts';
-import type { Limits } from '../../limits/budget.ts';
-import type { AttemptRecord, RecordLife } from '../../calls/call-state.ts';
-import { PawlError } from '../../errors/failure.ts';
 import { isMerged, placeOf, type RequestNaming, requestNameOf } from '../../calls/call-id.ts';
+import type { AttemptRecord, RecordLife } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
+import { PawlError } from '../../errors/failure.ts';
+import type { Limits } from '../../limits/budget.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { FORGED_OUTCOME, Seals } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
 import type { AuditWriter } from '../audit/audit-writer.ts';
+import { spendTime, spent } from '../limits/budgets.ts';
+import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
+import type { InboxEvent, SettledEvent } from '../queues/result-inbox.ts';
+import { newsChannel } from '../redis/broadcasts.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+import type { Place, PlaceKeys } from '../redis/keys.ts';
 import { type BeginAnswer, type BeginAttempt, beginAttempt } from './begin-attempt.ts';
 import { CallIndex, type Flushed, type Selection } from './call-index.ts';
 import {
@@ -23,6 +29,7 @@ import {
   type StoredRequest,
 } from './call-record.ts';
 import { type Claim, type ClaimAnswer, Claims } from './claim.ts';
+import { PushReader, type PushReaderOptions } from './direct-dispatch.ts';
 import {
   type Delivery,
   Endings,
@@ -33,24 +40,17 @@ import {
   type Taken,
   takeJobs,
 } from './fetch-jobs.ts';
-import type { InboxEvent, SettledEvent } from '../queues/result-inbox.ts';
-import type { Place, PlaceKeys } from '../redis/keys.ts';
-import { LedgerAccess, type StoredOutcome } from './ledger-context.ts';
-import { newsChannel } from '../redis/broadcasts.ts';
-import { PushReader, type PushReaderOptions } from './direct-dispatch.ts';
-import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
-import { type Redis, Script } from '../redis/connection.ts';
 import { type Ended, type Replay, Replays } from './finished-call.ts';
+import { LedgerAccess, type StoredOutcome } from './ledger-context.ts';
 import { type Settle, settleCall, type WriteAnswer } from './settle.ts';
-import { spendTime, spent } from '../limits/budgets.ts';
 
-const postponeScript = new Script('postpone');
-const tellScript = new Script('tell');
-const cancelScript = new Script('cancel');
-const reachCodeScript = new Script('reach-code');
-const watchScript = new Script('watch');
-const resolveScript = new Script('resolve');
-const requeueScript = new Script('requeue', ENQUEUE_LUA);
+const postponeScript = new Script(new URL('./postpone.lua', import.meta.url));
+const tellScript = new Script(new URL('./renew-lease.lua', import.meta.url));
+const cancelScript = new Script(new URL('./cancel.lua', import.meta.url));
+const reachCodeScript = new Script(new URL('./reach-code.lua', import.meta.url));
+const watchScript = new Script(new URL('./read-call.lua', import.meta.url));
+const resolveScript = new Script(new URL('./resolve.lua', import.meta.url));
+const requeueScript = new Script(new URL('./requeue.lua', import.meta.url), ENQUEUE_LUA);
 
 /** Longer than the calls of a stopped worker wait to be taken over. */
 const STOPPED_KEPT_MS = 3_600_000;

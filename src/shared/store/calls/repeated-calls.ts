@@ -2,8 +2,9 @@
  * The newest name of a model's call whose ID came again in a later answer. A process that runs the same answer once more, after a crash,
  * finds the answer's own call by it.
  */
-import { FleetKeys } from '../redis/keys.ts';
+
 import type { Redis } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 
 export class RepeatedCalls {
   readonly #redis: Redis;

@@ -30,7 +30,7 @@ end
 -- Most often nothing is there: one look tells.
 local jobs, more, idle = nil, false, redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'paused', queue .. 'delayed') == 0
 if not idle and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0 then
-  if wanted > 0 then jobs, more = next_jobs({queue}, {ARGV[2], leaseMs, wanted, ARGV[7], ARGV[5], '1'}) end
+  if wanted > 0 then jobs, more = fetch_jobs({queue}, {ARGV[2], leaseMs, wanted, ARGV[7], ARGV[5], '1'}) end
 elseif (idle or redis.call('EXISTS', queue .. 'paused') == 0) and redis.call('EXISTS', queue .. 'active') == 0 then
   redis.call('XADD', queue .. 'events', '*', 'event', 'drained')
 end
@@ -38,6 +38,6 @@ jobs = jobs or {}
 if ARGV[8] ~= '' then
   redis.call('ZADD', queue .. 'pushable', text(room_of(queue, ARGV[8], ARGV[9], ARGV[10]) + wanted - #jobs), ARGV[8])
 end
-local answer = begin_taken(place, {jobs, ARGV[5], leaseMs, ARGV[6]})
+local answer = begin_fetched(place, {jobs, ARGV[5], leaseMs, ARGV[6]})
 answer[#answer + 1] = add_records(KEYS[1], ARGV[1], MAX_UNSEALED)
 return {endings, idle and 'none' or more and 'more' or '', unpack(answer)}

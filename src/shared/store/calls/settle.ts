@@ -2,13 +2,13 @@
  * Settling a call: its outcome, written once, by the newest fence only.
  */
 import type { AttemptRecord, CallState, RecordLife } from '../../calls/call-state.ts';
-import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
+import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
+import { luaConstants, Script } from '../redis/connection.ts';
 import { formatAttempts } from './call-record.ts';
 import { UNREFERRED_MS } from './large-values.ts';
 import { type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
-import { luaConstants, Script } from '../redis/connection.ts';
 
 /** Larger outcomes are stored in parts, and compressed. */
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
@@ -46,7 +46,7 @@ export interface Settle extends RecordLife {
 /** For `Script`: what `settle` needs. */
 export const SETTLE_LUA = [PLACE_LUA, luaConstants({ MAX_EVENT_OUTCOME_BYTES })];
 
-const settleScript = new Script('settle', SETTLE_LUA);
+const settleScript = new Script(new URL('./settle.lua', import.meta.url), SETTLE_LUA);
 
 /** A settle that a script can take. */
 export interface ReadySettle extends Omit<Settle, 'outcomeJson'> {

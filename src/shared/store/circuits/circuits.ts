@@ -5,16 +5,16 @@
  * date right after it: an attempt that begins in between is let in once more, and whoever counts its end sees that the copy is old.
  */
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
-import { type Place, PlaceKeys } from '../redis/keys.ts';
-import { newsChannel } from '../redis/broadcasts.ts';
-import { isClustered, type Redis, Script } from '../redis/connection.ts';
 import type { CircuitSample } from '../calls/settle.ts';
 import type { Shards } from '../queues/shards.ts';
+import { newsChannel } from '../redis/broadcasts.ts';
+import { isClustered, type Redis, Script } from '../redis/connection.ts';
+import { type Place, PlaceKeys } from '../redis/keys.ts';
 
-const failureScript = new Script('circuit-failure');
-const changeScript = new Script('circuit-change');
-const successScript = new Script('circuit-success');
-const copyScript = new Script('circuit-copy');
+const failureScript = new Script(new URL('./circuit-failure.lua', import.meta.url));
+const changeScript = new Script(new URL('./circuit-change.lua', import.meta.url));
+const successScript = new Script(new URL('./circuit-success.lua', import.meta.url));
+const copyScript = new Script(new URL('./circuit-copy.lua', import.meta.url));
 /** Of each place. */
 const CHANGES_KEPT = 500;
 const CHANGES_KEPT_MS = 7 * 24 * 3_600_000;

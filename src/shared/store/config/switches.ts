@@ -2,11 +2,11 @@
  * Remembers the fleet's switches (`switches.ts` decides), and counts what shadow mode would have done.
  */
 import type { ShadowKind, SwitchWord, SwitchWords } from '../../config/switches.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import { newsChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 
-const switchScript = new Script('switch');
+const switchScript = new Script(new URL('./switch.lua', import.meta.url));
 /** The field of the word about all tools. No tool is named so. */
 const ALL = '*';
 

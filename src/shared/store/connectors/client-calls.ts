@@ -10,18 +10,18 @@
  */
 import { type ClientAnswer, type ClientCall, MAX_CLIENT_TOOLS } from '../../connectors/client-tool.ts';
 import type { Seals } from '../../signing/signatures.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import { newsChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
 
-const joinScript = new Script('client-join');
-const nextScript = new Script('client-next');
-const leaveScript = new Script('client-leave');
-const offerScript = new Script('handover-offer');
-const lookScript = new Script('handover-look');
-const withdrawScript = new Script('handover-withdraw');
-const answerScript = new Script('handover-answer');
+const joinScript = new Script(new URL('./client-join.lua', import.meta.url));
+const nextScript = new Script(new URL('./client-next.lua', import.meta.url));
+const leaveScript = new Script(new URL('./client-leave.lua', import.meta.url));
+const offerScript = new Script(new URL('./client-call-offer.lua', import.meta.url));
+const lookScript = new Script(new URL('./client-call-read.lua', import.meta.url));
+const withdrawScript = new Script(new URL('./client-call-withdraw.lua', import.meta.url));
+const answerScript = new Script(new URL('./client-call-answer.lua', import.meta.url));
 
 /** After it was last looked at: longer than it takes until another worker has a dead one's call. */
 const KEPT_MS = 3_600_000;

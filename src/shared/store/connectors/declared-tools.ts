@@ -2,19 +2,26 @@
  * The registry's records in Redis (I7): one for each tool, with a history of revisions. A counter numbers all changes, so that
  * whoever holds a copy reads what changed since, and nothing else.
  */
+
+import {
+  isToolSpec,
+  type RegistryRecord,
+  type RegistryRule,
+  ruleOf,
+  type ToolSpecRecord,
+} from '../../connectors/declared-tool.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Seals } from '../../signing/signatures.ts';
 import { qualifiedName } from '../../tools/tool.ts';
-import { isToolSpec, type RegistryRecord, type RegistryRule, ruleOf, type ToolSpecRecord } from '../../connectors/declared-tool.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import { newsChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 import { signFieldsAnew } from '../signing/re-sign.ts';
 
 /** Revisions of one tool that can be read, and rolled back to. */
 export const KEPT_REVISIONS = 50;
 const READ_AT_A_TIME = 500;
-const writeScript = new Script('spec-write');
+const writeScript = new Script(new URL('./declared-tool-write.lua', import.meta.url));
 
 export type SpecWritten = { readonly kind: 'written' } | { readonly kind: 'changed'; readonly revision: number };
 

@@ -1,9 +1,10 @@
 /**
  * What the fleet offers: tools as their workers publish them, and which workers live. Producers know tools from here alone.
  */
-import type { CircuitOverrides } from '../../circuits/circuit-breaker.ts';
-import type { TrustClass } from '../../calls/consensus.ts';
+
 import { canonicalJson, digest } from '../../calls/call-id.ts';
+import type { TrustClass } from '../../calls/consensus.ts';
+import type { CircuitOverrides } from '../../circuits/circuit-breaker.ts';
 import type { JsonSchema } from '../../schema/schema.ts';
 import { Seals } from '../../signing/signatures.ts';
 import {
@@ -18,11 +19,11 @@ import {
   type ToolIcon,
   type ToolVariant,
 } from '../../tools/tool.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import { newsChannel } from '../redis/broadcasts.ts';
-import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
 import { type Redis, Script } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 import { sealedText, splitSealed } from '../signing/signed-text.ts';
+import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
 
 export const HEARTBEAT_MS = 5_000;
 /** A worker that has been silent this long counts as gone. */
@@ -162,7 +163,7 @@ export function isForsaken(
   return workers.some(({ tiers, seenAtMs }) => tiers.includes(offer.tier) && seenAtMs - offer.seenAtMs > sinceMs);
 }
 
-const heartbeatScript = new Script('heartbeat');
+const heartbeatScript = new Script(new URL('./heartbeat.lua', import.meta.url));
 
 export interface CatalogueOptions {
   /** Default: nothing is signed, and everything is taken. */

@@ -1,7 +1,7 @@
 /** Which worker a terminal lives in. The worker renews the record: without it, or with a dead worker's, there is no terminal. */
 import type { Seals } from '../../signing/signatures.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import type { Redis } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
 
 export const OWNER_RENEWAL_MS = 5_000;

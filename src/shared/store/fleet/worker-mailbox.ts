@@ -4,8 +4,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Seals } from '../../signing/signatures.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import { closeConnection, openConnection, type Redis } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
 
 const BLOCK_SECONDS = 5;

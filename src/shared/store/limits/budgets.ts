@@ -6,9 +6,9 @@ import type { Claim } from '../calls/claim.ts';
 import type { LedgerAccess } from '../calls/ledger-context.ts';
 import { Script } from '../redis/connection.ts';
 
-const takeScript = new Script('budgets-take');
-const returnScript = new Script('budgets-return');
-const spendTimeScript = new Script('spend-time');
+const takeScript = new Script(new URL('./budgets-take.lua', import.meta.url));
+const returnScript = new Script(new URL('./budgets-refund.lua', import.meta.url));
+const spendTimeScript = new Script(new URL('./spend-time.lua', import.meta.url));
 
 export async function spendTime(access: LedgerAccess, names: readonly string[], timeMs: number): Promise<void> {
   const keys = names.map((name) => access.fleet.budget(name));

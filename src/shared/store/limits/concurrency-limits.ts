@@ -2,9 +2,10 @@
  * Limits that hold for the whole fleet, whoever runs the calls: how many at a time, and how many starts in a second (I17, I20). Who
  * has to wait gives its worker back; whoever ends wakes the next one.
  */
-import { FleetKeys } from '../redis/keys.ts';
-import { luaFunction, type Redis, Script } from '../redis/connection.ts';
+
 import { wake } from '../queues/promote.ts';
+import { luaFunction, type Redis, Script } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 
 export interface FleetLimit {
   /** Calls under one name share the limit: of a tool, a tenant, a credential. */
@@ -25,10 +26,10 @@ const WINDOW_MS = 1_002;
 /** A slot, or a start, is kept this long for a call that was woken for it. */
 const WOKEN_MS = 2_000;
 
-const GRANT_LUA = [luaFunction('limit-grant')];
-const takeScript = new Script('limit-take', GRANT_LUA);
-const renewScript = new Script('limit-renew');
-const releaseScript = new Script('limit-release', GRANT_LUA);
+const GRANT_LUA = [luaFunction(new URL('./limit-grant.lua', import.meta.url))];
+const takeScript = new Script(new URL('./limit-acquire.lua', import.meta.url), GRANT_LUA);
+const renewScript = new Script(new URL('./limit-renew.lua', import.meta.url));
+const releaseScript = new Script(new URL('./limit-release.lua', import.meta.url), GRANT_LUA);
 
 /** Who asks for a start. */
 export interface Starter {

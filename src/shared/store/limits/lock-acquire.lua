@@ -19,7 +19,7 @@ if known[1] and (known[1] ~= ARGV[5] or known[2] ~= ARGV[6]) then
     redis.call('PEXPIRE', call, 3 * leaseMs)
     return {'granted', 0}
   end
-  jobs = turn_leave(KEYS, {ARGV[1], known[4], ARGV[3], ARGV[4]})
+  jobs = lock_release(KEYS, {ARGV[1], known[4], ARGV[3], ARGV[4]})
 end
 
 local holders, waiters = KEYS[1] .. 'holders:' .. ARGV[5], KEYS[1] .. 'waiters:' .. ARGV[5]
@@ -28,7 +28,7 @@ redis.call('PEXPIRE', call, 3 * leaseMs)
 if not redis.call('ZSCORE', holders, member) then
   local time = redis.call('TIME')
   redis.call('ZADD', waiters, 'NX', time[1] * 1000000 + time[2], member)
-  for _, job in ipairs(turn_grant(KEYS, {ARGV[5], ARGV[4]})) do
+  for _, job in ipairs(lock_grant(KEYS, {ARGV[5], ARGV[4]})) do
     if job ~= ARGV[2] then jobs[#jobs + 1] = job end
   end
 end

@@ -4,10 +4,10 @@
  * what a worker held that died is free when its lease ends, which is when those who wait are due by themselves.
  */
 import type { Turn } from '../../limits/resource-lock.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import { type CallJob, callOfJob, jobIdOf } from '../queues/jobs.ts';
-import { luaFunction, type Redis, Script } from '../redis/connection.ts';
 import { wake } from '../queues/promote.ts';
+import { luaFunction, type Redis, Script } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 
 export type TurnAnswer =
   | { readonly kind: 'granted' }
@@ -18,11 +18,11 @@ export type TurnAnswer =
 
 type Named = Pick<CallJob, 'callId' | 'generation'>;
 
-const GRANT_LUA = luaFunction('turn-grant');
-const LEAVE_LUA = [GRANT_LUA, luaFunction('turn-leave')];
-const takeScript = new Script('turn-take', LEAVE_LUA);
-const leaveScript = new Script('turn-leave', [GRANT_LUA]);
-const renewScript = new Script('turn-renew');
+const GRANT_LUA = luaFunction(new URL('./lock-grant.lua', import.meta.url));
+const LEAVE_LUA = [GRANT_LUA, luaFunction(new URL('./lock-release.lua', import.meta.url))];
+const takeScript = new Script(new URL('./lock-acquire.lua', import.meta.url), LEAVE_LUA);
+const leaveScript = new Script(new URL('./lock-release.lua', import.meta.url), [GRANT_LUA]);
+const renewScript = new Script(new URL('./lock-renew.lua', import.meta.url));
 
 export class Turns {
   readonly #redis: Redis;

@@ -17,7 +17,7 @@ local isLacked = line and lackersOf(queue)[ARGV[8]]
 if isLacked then line = line .. '\n' .. ARGV[8] end
 local others = gatheredFor('LPUSH', wait) or gatheredFor('ZADD', queue .. 'prioritized')
 if isLacked or line and (others or redis.call('EXISTS', wait, queue .. 'prioritized') > 0) then
-  stand_in_line({queue}, {jobId, line, ARGV[7]})
+  enqueue_fair({queue}, {jobId, line, ARGV[7]})
   -- A worker may pass it on.
   if ARGV[6] ~= PLAIN_LINE then redis.call('HSET', job, 'line', ARGV[6]) end
 else

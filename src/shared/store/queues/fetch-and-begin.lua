@@ -9,7 +9,7 @@
 local queue = KEYS[3]
 local room = room_of(queue, ARGV[7], ARGV[8], ARGV[9])
 if room < 1 then return {} end
-local jobs = next_jobs({queue}, {ARGV[1], ARGV[3], math.min(ARGV[10], room), ARGV[6], ARGV[4]})
+local jobs = fetch_jobs({queue}, {ARGV[1], ARGV[3], math.min(ARGV[10], room), ARGV[6], ARGV[4]})
 if not jobs then
   local now = nowMs()
   jobs = {moveToActive(
@@ -19,7 +19,7 @@ if not jobs then
 elseif not jobs[1] then
   jobs = {'elsewhere'}
 end
-local answer = begin_taken(KEYS, {jobs, ARGV[4], ARGV[3], ARGV[5]})
+local answer = begin_fetched(KEYS, {jobs, ARGV[4], ARGV[3], ARGV[5]})
 for position = 1, #answer, 2 do
   if answer[position + 1] then room = room - 1 end
 end

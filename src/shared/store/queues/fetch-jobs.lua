@@ -22,7 +22,7 @@ if due and not lineFirst then
 end
 if back + inAllLines == 0 then return nil end
 if most > 1 then most = math.min(most, math.max(1, math.ceil((back + inLine) / ARGV[4]))) end
-local jobIds = lineFirst and next_in_line({queue}, {most, left}) or {}
+local jobIds = lineFirst and next_fair({queue}, {most, left}) or {}
 if #jobIds < most and back > 0 then
   -- The last is the oldest.
   local returned = redis.call('LRANGE', queue .. 'wait', #jobIds - most, -1)
@@ -30,7 +30,7 @@ if #jobIds < most and back > 0 then
   for position = #returned, 1, -1 do jobIds[#jobIds + 1] = returned[position] end
 end
 if #jobIds < most and inLine > 0 and not lineFirst then
-  for _, jobId in ipairs(next_in_line({queue}, {most - #jobIds, left})) do jobIds[#jobIds + 1] = jobId end
+  for _, jobId in ipairs(next_fair({queue}, {most - #jobIds, left})) do jobIds[#jobIds + 1] = jobId end
 end
 local jobs = {}
 for number, jobId in ipairs(jobIds) do

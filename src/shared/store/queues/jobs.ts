@@ -8,8 +8,8 @@
 import { createRequire } from 'node:module';
 import type { Worker } from 'bullmq';
 import { lineOf } from '../../queues/priority.ts';
+import { luaConstants, luaFunction, namedLuaFunction } from '../redis/connection.ts';
 import type { PlaceKeys } from '../redis/keys.ts';
-import { luaConstants, luaFunction } from '../redis/connection.ts';
 
 const require = createRequire(import.meta.url);
 
@@ -83,7 +83,7 @@ function bullmqFunction(name: string, numberOfKeys: number): string {
     Record<string, { readonly content: string } | undefined>
   >;
   const unpacked = 'local cmsgpack = {unpack = function(value) return value end}\n';
-  return luaFunction(name, `${unpacked}${script[name]?.content}`);
+  return namedLuaFunction(name, `${unpacked}${script[name]?.content}`);
 }
 
 /** Options of a job that is gone as soon as it is finished, unless it failed. */
@@ -105,10 +105,18 @@ export const JOBS_LUA = [
   "local function job_options(kept) return kept == '1' and KEPT or REMOVED_AT_ONCE end\n",
 ].join('');
 /** For `Script`: `enqueue`. */
-export const ENQUEUE_LUA = [JOBS_LUA, luaFunction('stand-in-line'), luaFunction('enqueue')];
+export const ENQUEUE_LUA = [
+  JOBS_LUA,
+  luaFunction(new URL('./enqueue-fair.lua', import.meta.url)),
+  luaFunction(new URL('./enqueue.lua', import.meta.url)),
+];
 
 /** For `Script`: `idle_worker`, `give` and `push`, which needs `ENQUEUE_LUA`. */
-export const PUSH_LUA = ['idle-worker', 'give', 'push'].map((name) => luaFunction(name));
+export const PUSH_LUA = [
+  luaFunction(new URL('./idle-worker.lua', import.meta.url)),
+  luaFunction(new URL('./dispatch-job.lua', import.meta.url)),
+  luaFunction(new URL('./push.lua', import.meta.url)),
+];
 
 /** What a job carries: enough to find the call, and to recognise it on Bull Board. Never the parameters. */
 export interface CallJob {

@@ -1,10 +1,10 @@
 /** Calls that were put aside, and whose waiting is over: their delayed jobs are taken up at once. */
 import { placeOf } from '../../calls/call-id.ts';
+import { type Redis, Script } from '../redis/connection.ts';
 import { PlaceKeys } from '../redis/keys.ts';
 import { callOfJob } from './jobs.ts';
-import { type Redis, Script } from '../redis/connection.ts';
 
-const promoteScript = new Script('promote');
+const promoteScript = new Script(new URL('./promote.lua', import.meta.url));
 
 /** `absent`: it is on its way already, not put aside yet, or no job: it comes by itself. `ended`: its call needs it no more. */
 export async function wake(redis: Redis, prefix: string, jobId: string): Promise<'promoted' | 'absent' | 'ended'> {

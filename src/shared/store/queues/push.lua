@@ -8,4 +8,4 @@ redis.call('HSET', queue .. jobId, 'name', ARGV[3], 'data', ARGV[4], 'opts', job
   'delay', '0', 'priority', '0', 'processedOn', text(nowMs()), 'ats', '1')
 redis.call('XADD', queue .. 'events', '*', 'event', 'added', 'jobId', jobId, 'name', ARGV[3])
 trimLater(queue .. 'events', KEPT_EVENTS)
-give({queue}, {worker, jobId, ARGV[3], ARGV[4], ARGV[5], unpack(ARGV, 7)})
+dispatch_job({queue}, {worker, jobId, ARGV[3], ARGV[4], ARGV[5], unpack(ARGV, 7)})

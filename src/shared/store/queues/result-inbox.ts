@@ -2,8 +2,9 @@
  * Where one producer hears of its own calls: a channel, and for each place a list that keeps events while nobody listens. What a
  * cut connection loses, the reader's owner gets from the records (`onGap`).
  */
-import { FleetKeys, type Place, PlaceKeys } from '../redis/keys.ts';
+
 import { isClustered, type Redis, slotOf } from '../redis/connection.ts';
+import { FleetKeys, type Place, PlaceKeys } from '../redis/keys.ts';
 import { Subscription } from '../redis/subscription.ts';
 
 export interface SettledEvent {

@@ -1,6 +1,7 @@
 /** How places stand, and the tiers that they make up, for whoever watches them: counts alone, read in one step each. */
-import { type Place, PlaceKeys } from '../redis/keys.ts';
+
 import { type Redis, Script } from '../redis/connection.ts';
+import { type Place, PlaceKeys } from '../redis/keys.ts';
 import type { Shards } from './shards.ts';
 
 export interface PlaceState {
@@ -22,7 +23,7 @@ export interface PlaceState {
 
 /** Of each place. */
 const LOOKED_AT = 500;
-const stateScript = new Script('place-state');
+const stateScript = new Script(new URL('./shard-state.lua', import.meta.url));
 
 export async function readPlaceState(redis: Redis, prefix: string, place: Place): Promise<PlaceState> {
   const keys = new PlaceKeys(prefix, place);

@@ -1,11 +1,11 @@
 /** The fleet's shards, as they are written down for all processes; whoever hears that they have changed reads them again. */
 import { ONE_SHARD_EACH, type SessionShards, type ShardLayout, shardOf } from '../../queues/shards.ts';
 import { TIERS, type Tier } from '../../tools/tool.ts';
-import { FleetKeys, type Place, PlaceKeys } from '../redis/keys.ts';
 import { newsChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
+import { FleetKeys, type Place, PlaceKeys } from '../redis/keys.ts';
 
-const setScript = new Script('shards-set');
+const setScript = new Script(new URL('./shards-set.lua', import.meta.url));
 
 export class Shards {
   readonly #redis: Redis;

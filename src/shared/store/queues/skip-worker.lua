@@ -27,10 +27,10 @@ local other = idle_worker({queue}, {need})
 if other then
   local name, data, options = unpack(redis.call('HMGET', job, 'name', 'data', 'opts'))
   redis.call('HSET', job, 'processedOn', text(nowMs()))
-  give({queue}, {other, jobId, name, data, options == job_options('1') and '1' or '0', other.id .. ' ' .. jobId, '', '', '', '', ''})
+  dispatch_job({queue}, {other, jobId, name, data, options == job_options('1') and '1' or '0', other.id .. ' ' .. jobId, '', '', '', '', ''})
   return 1
 end
 local line = redis.call('HGET', job, 'line') or PLAIN_LINE
-stand_in_line({queue}, {jobId, line .. '\n' .. need, ARGV[6]})
+enqueue_fair({queue}, {jobId, line .. '\n' .. need, ARGV[6]})
 redis.call('ZADD', queue .. 'marker', '0', '0')
 return 1

@@ -1,7 +1,7 @@
 /** A field of a hash that is changed only as it was seen: what somebody has written meanwhile stays. */
 import { type Redis, Script } from './connection.ts';
 
-const replaceScript = new Script('field-replace');
+const replaceScript = new Script(new URL('./compare-and-set.lua', import.meta.url));
 
 /** Removes the field when no `value` takes the place of what was seen. Answers whether it was still that. */
 export async function replaceField(

@@ -2,14 +2,15 @@
  * Connections to Redis, and our scripts on them.
  */
 import { createHash } from 'node:crypto';
+import { basename } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { Cluster, Command, Redis, type RedisOptions } from 'ioredis';
 import { PawlError } from '../../errors/failure.ts';
+import { addressOf, clusterAddressOf, clusterUrl, isCluster, type NodeAddress } from './address.ts';
 import { type CommandQueues, CommandWatch } from './command-timeout.ts';
 import { DirectConnector } from './direct-connector.ts';
-import { GatheredWrites } from './pipelined-writes.ts';
 import { readOwnFile } from './own-files.ts';
-import { addressOf, clusterAddressOf, clusterUrl, isCluster, type NodeAddress } from './address.ts';
+import { GatheredWrites } from './pipelined-writes.ts';
 import { whyUnusable } from './redis-probe.ts';
 import './ioredis-promises.ts';
 
@@ -341,11 +342,19 @@ export async function whenReady(client: Redis, timeoutMs: number): Promise<void>
   }
 }
 
-const INCLUDES = luaFile('includes');
+const SHARED_FUNCTIONS = luaText(new URL('./shared.lua', import.meta.url));
 type ScriptArgument = string | number | Buffer;
 
-/** A script as a function that other scripts can call, with its own KEYS and ARGV: whatever it returns is what it would answer. */
-export function luaFunction(name: string, lua: string = luaFile(name)): string {
+/**
+ * A Lua file as a function that other scripts call with KEYS and ARGV of their own. The function is named after its file:
+ * `next-fair.lua` becomes `next_fair`.
+ */
+export function luaFunction(file: URL): string {
+  return namedLuaFunction(scriptName(file), luaText(file));
+}
+
+/** The same for a script that is not a file of its own. */
+export function namedLuaFunction(name: string, lua: string): string {
   return `local function ${name.replaceAll('-', '_')}(KEYS, ARGV)\n${lua}\nend\n`;
 }
 
@@ -356,19 +365,19 @@ export function luaConstants(values: Readonly<Record<string, string | number>>):
     .join('');
 }
 
-/** A Lua file of `lua/`, callable on any connection; it can call the given functions. What it gathered is written when it returns. */
+/** A Lua file, callable on any connection. It can call the given functions; the writes that it deferred are made when it returns. */
 export class Script {
   /** Of its file. */
   readonly name: string;
   readonly #lua: string;
   readonly #sha1: string;
 
-  constructor(name: string, functions: readonly string[] = []) {
-    this.name = name;
+  constructor(file: URL, functions: readonly string[] = []) {
+    this.name = scriptName(file);
     this.#lua = [
-      INCLUDES,
+      SHARED_FUNCTIONS,
       ...functions,
-      luaFunction('script', luaFile(name)),
+      namedLuaFunction('script', luaText(file)),
       'local answer = script(KEYS, ARGV)\nwriteGathered()\nreturn answer\n',
     ].join('');
     this.#sha1 = createHash('sha1').update(this.#lua).digest('hex');
@@ -411,8 +420,12 @@ function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT');
 }
 
-function luaFile(name: string): string {
-  return readOwnFile(new URL(`lua/${name}.lua`, import.meta.url));
+function luaText(file: URL): string {
+  return readOwnFile(file);
+}
+
+function scriptName(file: URL): string {
+  return basename(file.pathname, '.lua');
 }
 
 /**

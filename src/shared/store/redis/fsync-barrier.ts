@@ -2,10 +2,11 @@
  * Waits until what Redis has acknowledged is on its disk (`WAITAOF`). One round at a time serves all who ask: who comes while one
  * is under way waits for the next. On a connection of its own, which such a command holds up.
  */
-import { PawlError } from '../../errors/failure.ts';
+
 import { placeFor } from '../../calls/call-id.ts';
-import { FleetKeys, PlaceKeys } from './keys.ts';
+import { PawlError } from '../../errors/failure.ts';
 import { backendError, closeConnection, isClustered, openConnection, type Redis } from './connection.ts';
+import { FleetKeys, PlaceKeys } from './keys.ts';
 
 /** With `appendfsync everysec` the disk is reached within two seconds. */
 const WAIT_MS = 5_000;

@@ -197,7 +197,7 @@ export class FleetKeys {
     return `${this.prefix}:{fleet}:session-children:${sessionKey}`;
   }
 
-  /** The channel on which a producer hears of its calls. `includes.lua` derives it from an inbox's key. */
+  /** The channel on which a producer hears of its calls. `shared.lua` derives it from an inbox's key. */
   inbox(id: string): string {
     return `${this.prefix}:inbox:${id}`;
   }

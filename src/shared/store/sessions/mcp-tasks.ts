@@ -3,8 +3,8 @@
  * once, so that two servers that go on with one task do the same; and sealed, because a server makes a call of what stands there.
  */
 import type { Seals } from '../../signing/signatures.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import type { Redis } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
 
 /** What never changes. */

@@ -1,7 +1,7 @@
 /** What tools said to the people of a session, where its channel is a place of Pawl's own: the newest ones, for a day. */
 import type { ChannelMessage } from '../../tools/capabilities.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import type { Redis } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 
 const KEPT = 200;
 const KEPT_MS = 24 * 3_600_000;

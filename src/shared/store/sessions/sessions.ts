@@ -1,15 +1,15 @@
 /** The records of sessions. Readers may keep what they read until told otherwise: see `SessionRecord` for what changes. */
 import type { ApprovalRoute } from '../../approvals/approval.ts';
-import { Seals } from '../../signing/signatures.ts';
 import { CHANNEL_KINDS, type SessionRecord, sessionClosed, sessionForged, withTaint } from '../../sessions/session.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { Seals } from '../../signing/signatures.ts';
+import type { Shards } from '../queues/shards.ts';
 import { type News, newsChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 import { openedText, sealedText } from '../signing/signed-text.ts';
-import type { Shards } from '../queues/shards.ts';
 
-const replaceScript = new Script('session-replace');
-const enterScript = new Script('session-enter');
+const replaceScript = new Script(new URL('./session-replace.lua', import.meta.url));
+const enterScript = new Script(new URL('./session-enter.lua', import.meta.url));
 
 /** The first session with a channel, from one upwards (A5). */
 export async function routeOf(

@@ -1,10 +1,11 @@
 /** The records of skills (I6), by name. Sessions keep what they need of theirs: nobody has to be told of a change. */
-import type { Seals } from '../../signing/signatures.ts';
+
 import type { SkillRecord } from '../../sessions/skill.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import type { Seals } from '../../signing/signatures.ts';
 import type { Redis } from '../redis/connection.ts';
-import { openedText, sealedText } from '../signing/signed-text.ts';
+import { FleetKeys } from '../redis/keys.ts';
 import { signFieldsAnew } from '../signing/re-sign.ts';
+import { openedText, sealedText } from '../signing/signed-text.ts';
 
 export class SkillRecords {
   readonly #redis: Redis;

@@ -1,19 +1,20 @@
 /** The records of sub-agents, each with a mailbox. All that is said is sealed; every change is news. */
-import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../../tools/sub-agent.ts';
-import type { Seals } from '../../signing/signatures.ts';
-import { uuidv7 } from '../../util/time.ts';
-import { FleetKeys } from '../redis/keys.ts';
-import { type News, newsChannel } from '../redis/broadcasts.ts';
-import { type CallJob, jobIdOf } from '../queues/jobs.ts';
-import { type Redis, Script } from '../redis/connection.ts';
-import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
-import { wake } from '../queues/promote.ts';
 
-const spawnScript = new Script('agent-spawn');
-const tellScript = new Script('agent-tell');
-const takeScript = new Script('agent-take');
-const putBackScript = new Script('agent-put-back');
-const replyScript = new Script('agent-reply');
+import type { Seals } from '../../signing/signatures.ts';
+import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../../tools/sub-agent.ts';
+import { uuidv7 } from '../../util/time.ts';
+import { type CallJob, jobIdOf } from '../queues/jobs.ts';
+import { wake } from '../queues/promote.ts';
+import { type News, newsChannel } from '../redis/broadcasts.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
+
+const spawnScript = new Script(new URL('./agent-spawn.lua', import.meta.url));
+const tellScript = new Script(new URL('./agent-tell.lua', import.meta.url));
+const takeScript = new Script(new URL('./agent-take.lua', import.meta.url));
+const putBackScript = new Script(new URL('./agent-put-back.lua', import.meta.url));
+const replyScript = new Script(new URL('./agent-reply.lua', import.meta.url));
 
 /** After the last message or reply. */
 const KEPT_MS = 7 * 24 * 3_600_000;

@@ -2,8 +2,9 @@
  * When signing keys are changed: what was signed once and is kept for good is signed with the newest key while the older one still
  * verifies it. Otherwise it would be gone with that one, and a tool that was switched off would be on again.
  */
-import type { Logger } from '../../telemetry/log.ts';
+
 import type { Seals } from '../../signing/signatures.ts';
+import type { Logger } from '../../telemetry/log.ts';
 import { replaceField } from '../redis/compare-and-set.ts';
 import type { Redis } from '../redis/connection.ts';
 

@@ -3,8 +3,8 @@
  */
 import { withoutTool } from '../../telemetry/metric-set.ts';
 import { MAX_SERIES, OTHER } from '../../telemetry/metrics.ts';
-import { FleetKeys } from '../redis/keys.ts';
 import { type Redis, Script } from '../redis/connection.ts';
+import { FleetKeys } from '../redis/keys.ts';
 
 /** How often a process says what it has counted since. */
 export const PUBLISH_MS = 2_000;
@@ -13,7 +13,7 @@ const REMEMBERED_MS = 3_600_000;
 /** As many series as one script adds: Redis does nothing else meanwhile. */
 const BATCH = 500;
 
-const publishScript = new Script('publish-metrics');
+const publishScript = new Script(new URL('./publish-metrics.lua', import.meta.url));
 
 export class FleetMetrics {
   readonly #redis: Redis;

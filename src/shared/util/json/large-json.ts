@@ -2,8 +2,9 @@
  * JSON that is too large for one step: made, stored and read in parts of one size, with a turn of the event loop between them, so
  * that neither a process nor Redis handles all of it at once.
  */
-import { isLong, JsonReader, jsonPieces } from './json-stream.ts';
+
 import { nextTurn, uuidv7 } from '../time.ts';
+import { isLong, JsonReader, jsonPieces } from './json-stream.ts';
 
 /** Bytes of every part but the last. A process takes about a millisecond for any step with one. */
 export const PART_BYTES = 256 * 1_024;

@@ -7,11 +7,11 @@
  *                         └────────────── cannot be opened ──────────────────────▲
  */
 import { Client, type ClientOptions, type RequestOptions, type Transport } from '@modelcontextprotocol/client';
-import { asToolError } from '../../../shared/errors/classify-error.ts';
 import type { Settings } from '../../../shared/config/config.ts';
+import { definitionDigest, type McpConnectionOptions, type McpDefinition } from '../../../shared/connectors/mcp.ts';
+import { asToolError } from '../../../shared/errors/classify-error.ts';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
-import { definitionDigest, type McpConnectionOptions, type McpDefinition } from '../../../shared/connectors/mcp.ts';
 import { endOf } from '../../../shared/util/text/text-cut.ts';
 import { connectFailure, requestFailure } from './failures.ts';
 import { openHttpTransport } from './http.ts';

@@ -1,9 +1,10 @@
 /** The executor of declared tools of the kind `mcp` (C22): their calls go to this worker's connection to their server. */
-import { PawlError } from '../../../shared/errors/failure.ts';
+
 import { canonicalJson } from '../../../shared/calls/call-id.ts';
-import type { McpConnectionOptions, McpResourceRouting, McpToolRouting } from '../../../shared/connectors/mcp.ts';
-import type { ToolContext } from '../../../shared/tools/tool.ts';
 import type { SpecOf } from '../../../shared/connectors/declared-tool.ts';
+import type { McpConnectionOptions, McpResourceRouting, McpToolRouting } from '../../../shared/connectors/mcp.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
+import type { ToolContext } from '../../../shared/tools/tool.ts';
 import type { Executable } from '../declared-tools.ts';
 import { type ConnectionParts, McpConnection } from './connection.ts';
 import { isObject } from './incoming.ts';

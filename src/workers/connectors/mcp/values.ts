@@ -1,6 +1,7 @@
 /** Values of a declared server's environment and headers, which may stand in the worker's environment. */
-import { PawlError } from '../../../shared/errors/failure.ts';
+
 import type { McpValue } from '../../../shared/connectors/mcp.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 

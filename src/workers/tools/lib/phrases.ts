@@ -1,7 +1,7 @@
 /** Words for people, and marks for models. */
 
-import { startOf } from '../../../shared/util/text/text-cut.ts';
 import type { ProcessResult } from '../../../shared/tools/tool.ts';
+import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 const MAX_LENGTH = 120;
 

@@ -1,8 +1,8 @@
 /** Text files as tools see them. */
 import { createHash } from 'node:crypto';
-import { utf16Of } from '../../../shared/util/text/charset.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import type { Workspace } from '../../../shared/tools/tool.ts';
+import { utf16Of } from '../../../shared/util/text/charset.ts';
 
 export interface TextFile {
   readonly text: string;

@@ -1,7 +1,7 @@
 /** Bodies are taken as they were sent, or refused: nothing in them is replaced, rounded or lost. */
 import { describe, expect, test } from 'vitest';
-import { uuidv7 } from '../../../../src/shared/util/time.ts';
 import { defineUntypedTool } from '../../../../src/shared/tools/tool-forms.ts';
+import { uuidv7 } from '../../../../src/shared/util/time.ts';
 import { startRig } from '../rig.ts';
 
 /** Says as a text what it was given. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { METRICS } from '../../../../src/shared/telemetry/metrics.ts';
 import type { Outcome } from '../../../../src/shared/calls/outcome.ts';
+import { METRICS } from '../../../../src/shared/telemetry/metrics.ts';
 import { WorkerMetrics } from '../../../../src/workers/execution/metrics.ts';
 import { eventually } from '../../../helpers/signal.ts';
 import { type Rig, startRig, startTestWorker, testTools } from '../rig.ts';

@@ -1,9 +1,9 @@
 import { expect, test, vi } from 'vitest';
 import type { ApprovalRequest } from '../../../../src/shared/approvals/approval.ts';
-import type { ToolCallEnvelope } from '../../../../src/shared/calls/envelope.ts';
 import { canonicalJson, digest } from '../../../../src/shared/calls/call-id.ts';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
+import type { ToolCallEnvelope } from '../../../../src/shared/calls/envelope.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
+import { Seals } from '../../../../src/shared/signing/signatures.ts';
 import { Grants } from '../../../../src/shared/store/approvals/standing-approvals.ts';
 import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { openBooks } from '../calls.ts';

@@ -1,8 +1,8 @@
 import { appendFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import type { AuditEvent } from '../../../../src/shared/audit/audit-event.ts';
 import { ChainCheck, recordOf } from '../../../../src/shared/audit/audit-chain.ts';
+import type { AuditEvent } from '../../../../src/shared/audit/audit-event.ts';
 import { linesOf, sinkName, trailFiles } from '../../../../src/shared/store/audit/audit-files.ts';
 import { temporaryFolder } from '../../../helpers/context.ts';
 import { faultsOf, openTrail, override, sealing, toTheEnd } from '../trails.ts';

@@ -1,8 +1,8 @@
 /** Forgetting calls (R11, R25, R34), and how long they can be found. */
 import { describe, expect, test } from 'vitest';
+import { doubtful, resultError } from '../../../../src/shared/calls/outcome.ts';
 import { resolveSettings } from '../../../../src/shared/config/config.ts';
 import { failureOf } from '../../../../src/shared/errors/failure.ts';
-import { doubtful, resultError } from '../../../../src/shared/calls/outcome.ts';
 import { longestKeptMs } from '../../../../src/shared/store/calls/call-index.ts';
 import { startFleet } from '../../../helpers/fleet.ts';
 import { echo } from '../../../helpers/tools.ts';

@@ -1,18 +1,18 @@
 import { describe, expect, test } from 'vitest';
 import type { AttemptRecord } from '../../../../src/shared/calls/call-state.ts';
-import { PawlError } from '../../../../src/shared/errors/failure.ts';
 import { resultError } from '../../../../src/shared/calls/outcome.ts';
+import { PawlError } from '../../../../src/shared/errors/failure.ts';
 import { retryAllowance } from '../../../../src/shared/retries/retry-budget.ts';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
-import type { SettledEvent } from '../../../../src/shared/store/queues/result-inbox.ts';
+import { Seals } from '../../../../src/shared/signing/signatures.ts';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
-import { jobIdOf, KEPT_PER_SECOND } from '../../../../src/shared/store/queues/jobs.ts';
 import {
   MAX_EVENT_OUTCOME_BYTES,
   MAX_INLINE_OUTCOME_BYTES,
   type WriteAnswer,
 } from '../../../../src/shared/store/calls/settle.ts';
+import { jobIdOf, KEPT_PER_SECOND } from '../../../../src/shared/store/queues/jobs.ts';
+import type { SettledEvent } from '../../../../src/shared/store/queues/result-inbox.ts';
 import {
   type Books,
   begin,

@@ -1,8 +1,8 @@
 /** Calls that are merged into others: that nobody makes one call another, and how long it is remembered. */
 import { describe, expect, test } from 'vitest';
 import { type IdentityRules, identify } from '../../../../src/shared/calls/call-id.ts';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
+import { Seals } from '../../../../src/shared/signing/signatures.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
 import { pending, startFleet } from '../../../helpers/fleet.ts';

@@ -1,5 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { type Circuit, CLOSED_CIRCUIT, circuitPolicy, tripReason } from '../../../../src/shared/circuits/circuit-breaker.ts';
+import {
+  type Circuit,
+  CLOSED_CIRCUIT,
+  circuitPolicy,
+  tripReason,
+} from '../../../../src/shared/circuits/circuit-breaker.ts';
 import { parseCircuit } from '../../../../src/shared/store/circuits/circuits.ts';
 import { NewsListener } from '../../../../src/shared/store/redis/broadcasts.ts';
 import { signal, within } from '../../../helpers/signal.ts';

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
-import { Signer } from '../../../../src/shared/signing/signature.ts';
-import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
-import { KEPT_REVISIONS, SpecCopy, Specs } from '../../../../src/shared/store/connectors/declared-tools.ts';
 import { type RegistryRecord, specRecord } from '../../../../src/shared/connectors/declared-tool.ts';
+import { Signer } from '../../../../src/shared/signing/signature.ts';
+import { Seals } from '../../../../src/shared/signing/signatures.ts';
+import { KEPT_REVISIONS, SpecCopy, Specs } from '../../../../src/shared/store/connectors/declared-tools.ts';
+import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { cpuMsOf } from '../../../helpers/cpu.ts';
 import { openBooks } from '../calls.ts';
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { AuditEvent } from '../../../../src/shared/audit/audit-event.ts';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
+import { Seals } from '../../../../src/shared/signing/signatures.ts';
 import {
   Catalogue,
   type CatalogueOptions,

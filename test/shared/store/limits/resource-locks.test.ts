@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { digest } from '../../../../src/shared/calls/call-id.ts';
-import { FleetKeys, PlaceKeys } from '../../../../src/shared/store/redis/keys.ts';
-import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
 import { Turns } from '../../../../src/shared/store/limits/resource-locks.ts';
+import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
+import { FleetKeys, PlaceKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { jobFor, turnsBehave } from '../../../conformance/turns.ts';
 import { createWorld } from '../../../helpers/world.ts';
 

@@ -4,7 +4,12 @@ import { type ConnectionOptions, DelayedError, Queue, Worker } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import manifest from '../../../../package.json' with { type: 'json' };
 import { digest } from '../../../../src/shared/calls/call-id.ts';
-import { fetchAtEveryMarker, jobIdOf, KEPT_JOBS, scriptsOnRedisTime } from '../../../../src/shared/store/queues/jobs.ts';
+import {
+  fetchAtEveryMarker,
+  jobIdOf,
+  KEPT_JOBS,
+  scriptsOnRedisTime,
+} from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
 import { claimOf, jobOf, openBooks, PLACE } from '../calls.ts';
 
@@ -73,7 +78,7 @@ describe('BullMQ’s own scripts, which ours follow or run inside', () => {
     const script = (require(`bullmq/dist/cjs/scripts/${name}-${keys}.js`) as Record<string, { content: string }>)[name];
     expect(
       digest(script?.content ?? ''),
-      'BullMQ has changed a script: compare it with enqueue.lua, next-job.lua, complete-job.lua, take.lua and finish.lua, then update this test.',
+      'BullMQ has changed a script: compare it with enqueue.lua, next-job.lua, complete-job.lua, fetch-and-begin.lua and settle-and-fetch.lua, then update this test.',
     ).toBe(text);
   });
 });

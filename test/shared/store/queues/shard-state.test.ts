@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { placeFor } from '../../../../src/shared/calls/call-id.ts';
-import { readPlaceState } from '../../../../src/shared/store/queues/shard-state.ts';
 import { wake } from '../../../../src/shared/store/queues/promote.ts';
-import { eventually } from '../../../helpers/signal.ts';
+import { readPlaceState } from '../../../../src/shared/store/queues/shard-state.ts';
 import { pending, startFleet } from '../../../helpers/fleet.ts';
+import { eventually } from '../../../helpers/signal.ts';
 import { gated, scripted } from '../../../helpers/tools.ts';
 
 const AGO_MS = 20_000;

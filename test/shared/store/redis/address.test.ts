@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { resolveSettings } from '../../../../src/shared/config/config.ts';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
-import { reach, redisOptions } from '../../../../src/shared/store/redis/connection.ts';
 import { addressOf, clusterAddressOf } from '../../../../src/shared/store/redis/address.ts';
+import { reach, redisOptions } from '../../../../src/shared/store/redis/connection.ts';
 import { createUser } from '../../../helpers/redis-user.ts';
 import { createWorld } from '../../../helpers/world.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { isCluster } from '../../../../src/shared/store/redis/address.ts';
 import { type News, NewsListener, publishNews } from '../../../../src/shared/store/redis/broadcasts.ts';
 import { openConnection, type Redis, whenReady } from '../../../../src/shared/store/redis/connection.ts';
-import { isCluster } from '../../../../src/shared/store/redis/address.ts';
 import { startWire } from '../../../helpers/proxy.ts';
 import { eventually, signal, within } from '../../../helpers/signal.ts';
 import { openBooks } from '../calls.ts';

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
+import { isCluster, nodesOf } from '../../../../src/shared/store/redis/address.ts';
 import {
   backendError,
   closeConnection,
@@ -13,7 +14,6 @@ import {
   Script,
   whenReady,
 } from '../../../../src/shared/store/redis/connection.ts';
-import { isCluster, nodesOf } from '../../../../src/shared/store/redis/address.ts';
 import { startWire } from '../../../helpers/proxy.ts';
 import { createUser } from '../../../helpers/redis-user.ts';
 import { createWorld } from '../../../helpers/world.ts';
@@ -118,7 +118,9 @@ test('a script runs before what its connection says next, also on a server that 
   onTestFinished(() => redis.disconnect());
   await whenReady(redis, 10_000);
   const key = `${prefix}:text`;
-  const unknown = new Script('keep-part', [luaConstants({ MADE_FOR: prefix })]);
+  const unknown = new Script(new URL('../../../../src/shared/store/calls/store-chunk.lua', import.meta.url), [
+    luaConstants({ MADE_FOR: prefix }),
+  ]);
   for (const part of ['first', 'second']) {
     const kept = unknown.run(redis, [key], ['0', part, 60_000]);
     expect(await redis.hget(key, '0')).toBe(part);

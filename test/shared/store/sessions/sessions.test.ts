@@ -1,9 +1,9 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
 import type { SessionRecord } from '../../../../src/shared/sessions/session.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
-import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
+import { Seals } from '../../../../src/shared/signing/signatures.ts';
 import { newsChannel } from '../../../../src/shared/store/redis/broadcasts.ts';
+import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { Sessions } from '../../../../src/shared/store/sessions/sessions.ts';
 import { openBooks } from '../calls.ts';
 

@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { FleetMetrics, MetricsPublisher } from '../../../../src/shared/store/telemetry/fleet-metrics.ts';
 import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
+import { FleetMetrics, MetricsPublisher } from '../../../../src/shared/store/telemetry/fleet-metrics.ts';
 import { createWorld } from '../../../helpers/world.ts';
 
 async function open(maxSeries?: number) {

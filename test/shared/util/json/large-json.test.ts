@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { LargeTextWriter, largeTextOf, PART_BYTES, parsedParts } from '../../../../src/shared/util/json/large-json.ts';
 import { longOutcomeText } from '../../../../src/shared/calls/outcome.ts';
+import { LargeTextWriter, largeTextOf, PART_BYTES, parsedParts } from '../../../../src/shared/util/json/large-json.ts';
 
 const MIB = 1_024 * 1_024;
 const base = { status: 'success', toolName: 'note', durationMs: 5, attempts: 1 } as const;
