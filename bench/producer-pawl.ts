@@ -1,6 +1,6 @@
 /** A producer of Pawl: one session that calls tools. */
 import { randomUUID } from 'node:crypto';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { connect, type Session } from '../src/index.ts';
 import { processOptions, serve } from './child.ts';
 import { fill, inLanes, runLoad } from './load.ts';
@@ -82,7 +82,7 @@ async function refusals(calls: number, bulkMs: number): Promise<RefusalReport> {
     await Promise.all(Array.from({ length: BULK }, refused));
     bulkCalls += BULK;
     // Answers of others, heartbeats and timers have their turn, as in a program.
-    await nextTurn();
+    await yieldToEventLoop();
   }
   return {
     calls,

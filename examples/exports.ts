@@ -36,7 +36,7 @@ const forAda = toolset<typeof book | typeof cancel>('for-ada', async (request) =
   return own.tools(request);
 });
 const seenBy = async (actorId: string) => {
-  const tools = await resolveToolsets([forAda], { session: { sessionKey: 's', kind: 'main', actorId }, offered: [] });
+  const tools = await resolveToolsets([forAda], { session: { sessionKey: 's', kind: 'main', actorId }, published: [] });
   return tools.map((tool) => tool.name).join(', ');
 };
 console.log(`ada sees ${await seenBy('ada')}; everybody sees ${await seenBy('bob')}`);

@@ -24,7 +24,7 @@ import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts'
 import { contextOf, endWhenNobodyReads, outputTaken } from './cli/process-context.ts';
 import { PawlError, ToolError } from './shared/errors/failure.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
-import { shownText } from './shared/util/text/visible-text.ts';
+import { escapeInvisible } from './shared/util/text/visible-text.ts';
 
 /** Read here as well as in `main.ts`, which is loaded by the commands that need what stands behind it. */
 const version = ownVersion(new URL('../package.json', import.meta.url));
@@ -103,7 +103,7 @@ export function createProgram(context: CliContext, end: End): Command {
     .exitOverride()
     .configureOutput({
       writeOut: (text) => context.out.write(text),
-      writeErr: (text) => context.err.write(shownText(text)),
+      writeErr: (text) => context.err.write(escapeInvisible(text)),
       outputError: (text, write) => write(text.replace(/^error: /, 'pawl: ')),
     })
     .addHelpText(

@@ -4,11 +4,11 @@ import './shared/store/redis/own-files.ts';
 
 export { type ReliableExecution, ToolReliabilityMiddleware } from './local/reliability-middleware.ts';
 export { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
-export type { ApprovalDesk, ApprovalListing, ApprovalQuery, DecideOptions } from './producer/approvals/approvals.ts';
-export type { QuestionDesk, Reply } from './producer/approvals/questions.ts';
+export type { ApprovalListing, ApprovalQuery, ApprovalService, DecideOptions } from './producer/approvals/approvals.ts';
+export type { QuestionService, Reply } from './producer/approvals/questions.ts';
 export type { AuditQuery } from './producer/calls/audit.ts';
 export type { CallOptions } from './producer/calls/call-envelope.ts';
-export type { Follower } from './producer/calls/call-events.ts';
+export type { CallSubscriber } from './producer/calls/call-events.ts';
 export type { Resolution } from './producer/calls/resolution.ts';
 export type { PendingSubmission, Submission, SubmitOptions } from './producer/calls/submission.ts';
 export type { DispatchEvent } from './producer/calls/submit-call.ts';
@@ -25,14 +25,14 @@ export type { Skills } from './producer/sessions/skills.ts';
 export type { AgentEvent } from './producer/sessions/sub-agents.ts';
 export type { ChangeOptions, PutOptions, Registry } from './producer/tools/registry.ts';
 export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './producer/tools/served-tools.ts';
-export type { Amendment, ApprovalRequest, ApprovalState, Decision } from './shared/approvals/approval.ts';
+export type { ApprovalRequest, ApprovalState, Decision, StandingApprovalRequest } from './shared/approvals/approval.ts';
 export type { AttemptRecord, CallState, Phase, Settlement } from './shared/calls/call-state.ts';
 export {
   acceptedForm,
-  askCaller,
   type CallerAnswers,
   type ClientRequest,
   callerAnswers,
+  elicit,
 } from './shared/calls/elicitation.ts';
 export {
   contractSchemas,
@@ -69,11 +69,11 @@ export type { Outcome } from './shared/calls/outcome.ts';
 export type { CircuitOverrides, CircuitState } from './shared/circuits/circuit-breaker.ts';
 export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config/config.ts';
 export type {
-  CheckedSpec,
+  CheckedDeclaredTool,
   CodeSwitchRecord,
-  PutSpec,
+  DeclaredTool,
+  DeclaredToolRecord,
   RegistryRecord,
-  ToolSpecRecord,
 } from './shared/connectors/declared-tool.ts';
 export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
 export {
@@ -108,7 +108,7 @@ export type { AuditEntry } from './shared/store/audit/audit-trail.ts';
 export type { Flushed } from './shared/store/calls/call-index.ts';
 export type { CallRecord, StoredRequest } from './shared/store/calls/call-record.ts';
 export type { CircuitChange } from './shared/store/circuits/circuits.ts';
-export type { CatalogueContent, ToolOffer, WorkerRecord } from './shared/store/fleet/catalogue.ts';
+export type { CatalogueContent, PublishedTool, WorkerRecord } from './shared/store/fleet/catalogue.ts';
 export type { FleetMetrics } from './shared/store/telemetry/fleet-metrics.ts';
 export type { Logger } from './shared/telemetry/log.ts';
 export type { WorkerEvent } from './shared/telemetry/log-events.ts';

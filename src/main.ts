@@ -14,7 +14,7 @@ import { PawlError } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
 import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
 import { tenantsFolder } from './shared/policy/workspace-root.ts';
-import type { ToolOffer } from './shared/store/fleet/catalogue.ts';
+import type { PublishedTool } from './shared/store/fleet/catalogue.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import type { Logger } from './shared/telemetry/log.ts';
 import type { WorkerEvent } from './shared/telemetry/log-events.ts';
@@ -198,7 +198,7 @@ export interface ConnectOptions extends Partial<SettingsInput> {
   /** Of the kinds beforeCall, onShortCircuit, onApproval and afterCall. */
   readonly hooks?: readonly Hook[];
   /** What sessions see of the fleet's tools, resolved for each request of tools (D10). */
-  readonly toolsets?: readonly Toolset<ToolOffer>[];
+  readonly toolsets?: readonly Toolset<PublishedTool>[];
   /** Told what becomes of the calls that are handed in here (R27). */
   readonly onEvent?: (event: DispatchEvent) => void;
   /** Named in the audit trail as who cancels, resolves and switches here. Default: `library`. */
@@ -253,7 +253,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   checkOptions('startWorker', given);
   const { tools: entries, toolSettings, tiers, concurrency, log, hooks, onEvent, onDrainAsked, ...options } = given;
   const sets = entries.filter((entry) => !isTool(entry)) as readonly Toolset<AnyTool>[];
-  const tools = [...entries.filter(isTool), ...(await resolveToolsets(sets, { offered: [] }))];
+  const tools = [...entries.filter(isTool), ...(await resolveToolsets(sets, { published: [] }))];
   const { settings, ownLogLevel } = await readSettings({
     ...options,
     ...(toolSettings === undefined ? {} : { tools: toolSettings }),

@@ -13,7 +13,7 @@ import {
 } from 'pawl/testing';
 import { describe, expect, expectTypeOf, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { detectMeans } from '../src/workers/context/processes.ts';
+import { detectIsolation } from '../src/workers/context/processes.ts';
 import { read as readTool } from '../src/workers/tools/read.ts';
 import { shell } from '../src/workers/tools/shell.ts';
 import { temporaryFolder } from './helpers/context.ts';
@@ -43,7 +43,7 @@ test('Pawl’s own data folder is hidden from tools here, as on a worker', async
   const read = await runTool(readTool, { path: 'data/signing-key' }, { workspaceRoot, settings });
   expect(read.error?.code).toBe('PERMISSION_DENIED');
   const seen = await runTool(shell, { command: ['cat', 'data/signing-key'] }, { workspaceRoot, settings });
-  if ((await detectMeans()).includes('bubblewrap')) expect(JSON.stringify(seen)).not.toContain('secret');
+  if ((await detectIsolation()).includes('bubblewrap')) expect(JSON.stringify(seen)).not.toContain('secret');
 });
 
 describe('runTool', () => {

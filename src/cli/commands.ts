@@ -291,14 +291,14 @@ export function approvalCommands(program: Command, context: CliContext, end: End
     'pawl approvals remembered trip',
   ]);
   json(remembered.argument('<session>')).action(async (session: string, options) =>
-    end(await (await import('./commands/approvals.ts')).listRemembered(context, session, options)),
+    end(await (await import('./commands/approvals.ts')).listStandingApprovals(context, session, options)),
   );
   const forget = command(approvals, 'forget', 'take back what was allowed for the rest of a session', [
     'pawl approvals forget trip e0.…',
   ]);
   json(forget.argument('<session>').argument('<id>', 'of the approval with which it was remembered')).action(
     async (session: string, id: string, options) =>
-      end(await (await import('./commands/approvals.ts')).forgetRemembered(context, session, id, options)),
+      end(await (await import('./commands/approvals.ts')).revokeStandingApproval(context, session, id, options)),
   );
 }
 

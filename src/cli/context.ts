@@ -7,7 +7,7 @@ import type { Pawl } from '../producer/client.ts';
 import type { SettingsInput } from '../shared/config/config.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { EMBEDDED_REDIS_STEP, type Logger } from '../shared/telemetry/log.ts';
-import { shownLine, shownText } from '../shared/util/text/visible-text.ts';
+import { escapeInvisible, shownLine } from '../shared/util/text/visible-text.ts';
 
 export interface CliContext {
   readonly out: NodeJS.WriteStream;
@@ -48,7 +48,7 @@ export function usageError(message: string): PawlError {
 
 /** Lines of data. What callers, models and tools wrote in them moves no cursor and hides nothing. */
 export function print(context: CliContext, lines: string): void {
-  context.out.write(`${shownText(lines)}\n`);
+  context.out.write(`${escapeInvisible(lines)}\n`);
 }
 
 /** A plain line beside the data; it stays one line. */

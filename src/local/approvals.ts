@@ -2,15 +2,15 @@
  * Decides in the place of a person on calls that need one (A4), where there is no fleet: whoever made the runner says so, before a call's
  * first attempt. As in a fleet, the decision holds for the call's retries.
  */
-import type { ApprovalDesk } from '../producer/approvals/approvals.ts';
-import { denied, type Verdict as PolicyVerdict } from '../shared/policy/policy.ts';
+import type { ApprovalService } from '../producer/approvals/approvals.ts';
+import { denied, type PolicyResult } from '../shared/policy/policy.ts';
 import type { SessionRecord } from '../shared/sessions/session.ts';
 import type { Tier, ToolPreview } from '../shared/tools/tool.ts';
 import type { Schedule } from '../shared/util/time.ts';
 import type { ApprovalGate } from '../workers/approvals/approval-gate.ts';
 import { previewCall } from '../workers/approvals/preview.ts';
-import type { Begun } from '../workers/attempt/attempt-state.ts';
-import type { Verdict } from '../workers/execution/settle-call.ts';
+import type { Attempt } from '../workers/attempt/attempt-state.ts';
+import type { JobOutcome } from '../workers/execution/settle-call.ts';
 
 /** What a person would be shown. */
 export interface LocalApprovalRequest {
@@ -33,10 +33,10 @@ export interface LocalDecision {
 
 export type Approve = (request: LocalApprovalRequest) => LocalDecision | Promise<LocalDecision>;
 
-type Desk = Pick<ApprovalDesk, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;
+type Service = Pick<ApprovalService, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;
 type Gate = Pick<ApprovalGate, 'attend' | 'again' | 'pass' | 'leave'>;
 
-export class LocalApprovals implements Desk, Gate {
+export class LocalApprovals implements Service, Gate {
   readonly #approve: Approve;
   readonly #schedule: Schedule;
   readonly #approved = new Set<string>();
@@ -64,7 +64,7 @@ export class LocalApprovals implements Desk, Gate {
 
   // Before the effect
 
-  async attend(): Promise<Verdict> {
+  async attend(): Promise<JobOutcome> {
     return { kind: 'dropped' };
   }
 
@@ -72,9 +72,9 @@ export class LocalApprovals implements Desk, Gate {
 
   /** Throws `PERMISSION_DENIED` when the call is denied. */
   async pass(
-    { callId, envelope, registered: { tool } }: Begun,
+    { callId, envelope, registered: { tool } }: Attempt,
     session: SessionRecord,
-    { rule, reason }: PolicyVerdict,
+    { rule, reason }: PolicyResult,
   ): Promise<Readonly<Record<string, unknown>>> {
     const { params } = envelope.payload;
     if (this.#approved.has(callId)) return params;
@@ -107,7 +107,7 @@ export class LocalApprovals implements Desk, Gate {
     );
   }
 
-  async leave({ callId }: Begun, { kind }: Verdict): Promise<void> {
+  async leave({ callId }: Attempt, { kind }: JobOutcome): Promise<void> {
     if (kind === 'finished' || kind === 'dropped') this.#approved.delete(callId);
   }
 }

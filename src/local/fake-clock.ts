@@ -81,16 +81,16 @@ const REST_MS = 25;
 /** Resolves when code has had its turns and waits neither for files nor for child processes. */
 async function settle(): Promise<void> {
   const deadlineMs = performance.now() + PATIENCE_MS;
-  await turns();
+  await locks();
   // Nothing may be pending at either end of a rest.
   for (let rests = isBusy() ? 2 : 0; rests > 0 && performance.now() < deadlineMs; ) {
     await new Promise((resolve) => setTimeout(resolve, REST_MS));
-    await turns();
+    await locks();
     rests = isBusy() ? 2 : rests - 1;
   }
 }
 
-async function turns(): Promise<void> {
+async function locks(): Promise<void> {
   for (let turn = 0; turn < TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 

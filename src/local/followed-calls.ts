@@ -10,13 +10,13 @@ import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import type { Schedule } from '../shared/util/time.ts';
 import { attemptOf, leased } from './call-record.ts';
 
-export interface FollowedCallsParts {
+export interface SubscribedCallsDeps {
   readonly store: DedupeStore;
   readonly schedule: Schedule;
   /** Whether the call runs here. */
   isOwn(callId: string): boolean;
   /** The call's lease had ended, and is this process's now. */
-  onTakenOver(claim: Claim, record: DedupeRecord, attempts: readonly AttemptRecord[], leftNoRecord: boolean): void;
+  onRecovered(claim: Claim, record: DedupeRecord, attempts: readonly AttemptRecord[], leftNoRecord: boolean): void;
   onEvent(event: InboxEvent): void;
   onError(error: Error): void;
 }
@@ -24,12 +24,12 @@ export interface FollowedCallsParts {
 /** How often another process's call is looked at. */
 const FOLLOW_MS = 50;
 
-export class FollowedCalls {
-  readonly #parts: FollowedCallsParts;
+export class SubscribedCalls {
+  readonly #parts: SubscribedCallsDeps;
   readonly #followed = new Set<string>();
   #closed = false;
 
-  constructor(parts: FollowedCallsParts) {
+  constructor(parts: SubscribedCallsDeps) {
     this.#parts = parts;
   }
 
@@ -81,7 +81,7 @@ export class FollowedCalls {
     if (!taken.swapped) return true;
     const attempts = (record.execution?.attempts ?? []).map(attemptOf);
     const leftNoRecord = (record.execution?.attemptCount ?? 0) > attempts.length;
-    this.#parts.onTakenOver(claim, { ...renewed, version: taken.version }, attempts, leftNoRecord);
+    this.#parts.onRecovered(claim, { ...renewed, version: taken.version }, attempts, leftNoRecord);
     return false;
   }
 

@@ -6,31 +6,31 @@
  * process: it is followed until it ends, or until its lease does and it is taken over, which its tool's effects then judge.
  */
 
-import { placeFor } from '../shared/calls/call-id.ts';
+import { partitionFor } from '../shared/calls/call-id.ts';
 import { type AttemptRecord, leftInDoubt, type Phase, type RecordLife } from '../shared/calls/call-state.ts';
 import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/calls/dedupe-store.ts';
 import { type Outcome, resultError } from '../shared/calls/outcome.ts';
 import { failureOf, PawlError } from '../shared/errors/failure.ts';
 import type { RetryAllowance } from '../shared/retries/retry-budget.ts';
-import type { BeginAnswer, BeginAttempt } from '../shared/store/calls/begin-attempt.ts';
+import type { BeginAttempt, BeginResult } from '../shared/store/calls/begin-attempt.ts';
 import { type StoredRequest, withParams } from '../shared/store/calls/call-record.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
 import type { Settle, WriteAnswer } from '../shared/store/calls/settle.ts';
 import type { CallLedger, KnownCall } from '../shared/store/ports.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
-import { homeOf } from '../shared/store/redis/keys.ts';
+import { homePartition } from '../shared/store/redis/keys.ts';
 import { parsedParts } from '../shared/util/json/large-json.ts';
 import type { Schedule } from '../shared/util/time.ts';
 import { LocalBudgets } from './budgets.ts';
 import { errorOf, executionOf, leased, lostAttempt, mayRunAnew, recordFor } from './call-record.ts';
 import type { LocalCircuits } from './circuits.ts';
-import { FollowedCalls } from './followed-calls.ts';
+import { SubscribedCalls } from './followed-calls.ts';
 import { LocalLoops } from './loops.ts';
 import { LocalRetryBudgets } from './retry-budgets.ts';
-import { Turns } from './turns.ts';
+import { ResourceLocks } from './turns.ts';
 
-export interface LocalLedgerParts {
+export interface LocalLedgerDeps {
   readonly store: DedupeStore;
   readonly circuits: LocalCircuits;
   readonly schedule: Schedule;
@@ -71,7 +71,7 @@ const MAX_LOST_PROCESSES = 3;
 const MAX_MERGED = 10_000;
 
 export class LocalLedger implements CallLedger {
-  readonly #parts: LocalLedgerParts;
+  readonly #parts: LocalLedgerDeps;
   readonly #own = new Map<string, OwnCall>();
   /** The call in flight for a merge ID. */
   readonly #leaders = new Map<string, string>();
@@ -79,17 +79,17 @@ export class LocalLedger implements CallLedger {
   readonly #retries = new LocalRetryBudgets();
   readonly #loops = new LocalLoops();
   readonly #budgets = new LocalBudgets();
-  readonly #turns = new Turns();
-  readonly #followed: FollowedCalls;
+  readonly #locks = new ResourceLocks();
+  readonly #followed: SubscribedCalls;
 
-  constructor(parts: LocalLedgerParts) {
+  constructor(parts: LocalLedgerDeps) {
     this.#parts = parts;
     const { store, schedule } = parts;
-    this.#followed = new FollowedCalls({
+    this.#followed = new SubscribedCalls({
       store,
       schedule,
       isOwn: (callId) => this.#own.has(callId),
-      onTakenOver: (claim, record, attempts, leftNoRecord) => this.#run(claim, record, attempts, leftNoRecord),
+      onRecovered: (claim, record, attempts, leftNoRecord) => this.#run(claim, record, attempts, leftNoRecord),
       onEvent: (event) => parts.onEvent(event),
       onError: (error) => parts.onError(error),
     });
@@ -104,8 +104,8 @@ export class LocalLedger implements CallLedger {
   claim(claim: Claim): Promise<ClaimAnswer> {
     // Nobody else may take from the same budgets between looking at them and taking.
     const paid = () =>
-      claim.spends === undefined ? this.#claim(claim) : this.#turns.take('budgets', () => this.#claim(claim));
-    return this.#turns.take(`claim ${claim.mergeId ?? claim.callId}`, paid);
+      claim.spends === undefined ? this.#claim(claim) : this.#locks.take('budgets', () => this.#claim(claim));
+    return this.#locks.take(`claim ${claim.mergeId ?? claim.callId}`, paid);
   }
 
   async #claim(claim: Claim): Promise<ClaimAnswer> {
@@ -199,19 +199,19 @@ export class LocalLedger implements CallLedger {
 
   // Attempts
 
-  async begin(job: CallJob, { probeEpoch }: BeginAttempt): Promise<BeginAnswer> {
-    return this.#turns.take(job.callId, async () => {
+  async begin(job: CallJob, { probeEpoch }: BeginAttempt): Promise<BeginResult> {
+    return this.#locks.take(job.callId, async () => {
       const call = this.#own.get(job.callId);
       if (call === undefined || call.generation !== job.generation) return { kind: 'stale' };
       // A retry that was to come before this process lost the call, and then took it over again.
       if (call.phase === 'running') return { kind: 'stale' };
       const nowMs = await this.now();
-      const circuit = this.#parts.circuits.now(homeOf(placeFor(call.callId).tier), call.circuit);
-      const { request, fence, attempts: earlier, leftNoRecord: takenOver } = call;
+      const circuit = this.#parts.circuits.now(homePartition(partitionFor(call.callId).tier), call.circuit);
+      const { request, fence, attempts: earlier, leftNoRecord: recovered } = call;
       const circuitRaw = JSON.stringify(circuit);
-      if (circuit.state !== 'CLOSED' && circuit.epoch !== probeEpoch && !takenOver)
+      if (circuit.state !== 'CLOSED' && circuit.epoch !== probeEpoch && !recovered)
         return { kind: 'circuit', nowMs, circuit: call.circuit, circuitRaw, request, fence, earlier };
-      const attempts = takenOver ? [...earlier, lostAttempt(earlier, nowMs)] : earlier;
+      const attempts = recovered ? [...earlier, lostAttempt(earlier, nowMs)] : earlier;
       const written = await this.#write(call, {
         ...leased(call.record, nowMs),
         execution: executionOf(attempts, attempts.length + 1),
@@ -232,7 +232,7 @@ export class LocalLedger implements CallLedger {
         earlier: attempts,
         lostAttempts: lost,
         isPoison: lost >= MAX_LOST_PROCESSES,
-        takenOver,
+        recovered,
         firstStartedAtMs: call.firstStartedAtMs,
         circuit: call.circuit,
         circuitRaw,
@@ -245,12 +245,17 @@ export class LocalLedger implements CallLedger {
     const outcome = (
       typeof outcomeJson === 'string' ? JSON.parse(outcomeJson) : await parsedParts(outcomeJson.parts)
     ) as Outcome;
-    return this.#turns.take(callId, async () => {
+    return this.#locks.take(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';
       if (!(await this.#end(call, state, outcome, attempts, replayedMs(life)))) return 'fenced';
       if (sample !== undefined)
-        this.#parts.circuits.addSuccess(homeOf(placeFor(callId).tier), sample.circuit, sample.epoch, sample.windowSize);
+        this.#parts.circuits.addSuccess(
+          homePartition(partitionFor(callId).tier),
+          sample.circuit,
+          sample.epoch,
+          sample.windowSize,
+        );
       if (refill !== undefined) this.#retries.refill(refill, await this.now());
       return 'settled';
     });
@@ -265,7 +270,7 @@ export class LocalLedger implements CallLedger {
     event?: object,
     allowance?: RetryAllowance,
   ): Promise<WriteAnswer> {
-    return this.#turns.take(callId, async () => {
+    return this.#locks.take(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';
       if (call.cancelRequested) return 'cancelled';
@@ -289,7 +294,7 @@ export class LocalLedger implements CallLedger {
   }
 
   async cancel(callId: string, endings: Parameters<CallLedger['cancel']>[1]): ReturnType<CallLedger['cancel']> {
-    return this.#turns.take(callId, async () => {
+    return this.#locks.take(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined) {
         const record = await this.#parts.store.get(callId);
@@ -383,7 +388,7 @@ export class LocalLedger implements CallLedger {
   async #prolong(lockMs: number): Promise<void> {
     await Promise.all(
       [...this.#own.keys()].map((callId) =>
-        this.#turns.take(callId, async () => {
+        this.#locks.take(callId, async () => {
           const call = this.#own.get(callId);
           if (call !== undefined) await this.#write(call, leased(call.record, await this.now(), lockMs));
         }),

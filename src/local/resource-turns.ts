@@ -1,25 +1,30 @@
 /** Turns at resources within one process (C3): what `store/turns.ts` does for a fleet, without leases. */
 
-import type { Turn } from '../shared/limits/resource-lock.ts';
-import type { TurnAnswer } from '../shared/store/limits/resource-locks.ts';
-import type { TurnRecords } from '../shared/store/ports.ts';
+import type { ResourceLock } from '../shared/limits/resource-lock.ts';
+import type { ResourceLockResult } from '../shared/store/limits/resource-locks.ts';
+import type { ResourceLockRecords } from '../shared/store/ports.ts';
 
-interface Place {
-  readonly turn: Turn;
+interface Partition {
+  readonly turn: ResourceLock;
   readonly granted: PromiseWithResolvers<void>;
   isGranted: boolean;
 }
 
-export class LocalTurns implements TurnRecords {
-  readonly #places = new Map<string, Place>();
+export class LocalResourceLocks implements ResourceLockRecords {
+  readonly #partitions = new Map<string, Partition>();
   /** Of each resource, holders and those who wait, in the order in which they asked. */
-  readonly #queues = new Map<string, Set<Place>>();
+  readonly #queues = new Map<string, Set<Partition>>();
 
-  async take({ callId }: { readonly callId: string }, _fence: number, turn: Turn, any: boolean): Promise<TurnAnswer> {
-    const before = this.#places.get(callId);
+  async take(
+    { callId }: { readonly callId: string },
+    _fence: number,
+    turn: ResourceLock,
+    any: boolean,
+  ): Promise<ResourceLockResult> {
+    const before = this.#partitions.get(callId);
     const same = before?.turn.resource === turn.resource && before.turn.mode === turn.mode;
     if (before !== undefined && !same && !(any && before.isGranted)) await this.leave({ callId });
-    const { isGranted } = this.#places.get(callId) ?? this.#ask(callId, turn);
+    const { isGranted } = this.#partitions.get(callId) ?? this.#ask(callId, turn);
     return isGranted ? { kind: 'granted' } : { kind: 'waiting', withinMs: Number.POSITIVE_INFINITY };
   }
 
@@ -28,37 +33,37 @@ export class LocalTurns implements TurnRecords {
   }
 
   async leave({ callId }: { readonly callId: string }): Promise<void> {
-    const place = this.#places.get(callId);
-    if (place === undefined) return;
-    const { resource } = place.turn;
+    const partition = this.#partitions.get(callId);
+    if (partition === undefined) return;
+    const { resource } = partition.turn;
     const queue = this.#queues.get(resource);
-    this.#places.delete(callId);
-    queue?.delete(place);
-    place.granted.resolve();
+    this.#partitions.delete(callId);
+    queue?.delete(partition);
+    partition.granted.resolve();
     if (queue?.size === 0) this.#queues.delete(resource);
     else this.#grant(resource);
   }
 
   /** Resolves when a waiting call's turn has come. */
   async granted(callId: string): Promise<void> {
-    await this.#places.get(callId)?.granted.promise;
+    await this.#partitions.get(callId)?.granted.promise;
   }
 
-  #ask(callId: string, turn: Turn): Place {
-    const place: Place = { turn, granted: Promise.withResolvers(), isGranted: false };
-    this.#places.set(callId, place);
-    this.#queues.set(turn.resource, (this.#queues.get(turn.resource) ?? new Set()).add(place));
+  #ask(callId: string, turn: ResourceLock): Partition {
+    const partition: Partition = { turn, granted: Promise.withResolvers(), isGranted: false };
+    this.#partitions.set(callId, partition);
+    this.#queues.set(turn.resource, (this.#queues.get(turn.resource) ?? new Set()).add(partition));
     this.#grant(turn.resource);
-    return place;
+    return partition;
   }
 
   #grant(resource: string): void {
     let holding = 0;
-    for (const place of this.#queues.get(resource) ?? []) {
-      const exclusive = place.turn.mode === 'exclusive';
+    for (const partition of this.#queues.get(resource) ?? []) {
+      const exclusive = partition.turn.mode === 'exclusive';
       if (exclusive && holding > 0) return;
-      place.isGranted = true;
-      place.granted.resolve();
+      partition.isGranted = true;
+      partition.granted.resolve();
       holding += 1;
       if (exclusive) return;
     }

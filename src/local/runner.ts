@@ -14,14 +14,14 @@ import { CircuitView } from '../producer/circuits/circuit-cache.ts';
 import { logListenerFailure } from '../producer/sessions/listeners.ts';
 import { type InvalidParams, ListeningSessions } from '../producer/sessions/listening-sessions.ts';
 import { Session, type SessionHost } from '../producer/sessions/session.ts';
-import { type Offer, unknownTool } from '../producer/tools/tool-catalogue.ts';
+import { type ResolvedTool, unknownTool } from '../producer/tools/tool-catalogue.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { type Hook, Hooks } from '../shared/calls/hooks.ts';
 import type { Settings } from '../shared/config/config.ts';
 import { Switches } from '../shared/config/switches.ts';
 import { PawlError } from '../shared/errors/failure.ts';
-import { takesTurns } from '../shared/limits/resource-lock.ts';
+import { needsResourceLock } from '../shared/limits/resource-lock.ts';
 import {
   newSession,
   type OpenSession,
@@ -35,9 +35,9 @@ import {
   usable,
   withTaint,
 } from '../shared/sessions/session.ts';
-import { offerOf, type ToolOffer } from '../shared/store/fleet/catalogue.ts';
+import { type PublishedTool, publishedTool } from '../shared/store/fleet/catalogue.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
-import { homeOf } from '../shared/store/redis/keys.ts';
+import { homePartition } from '../shared/store/redis/keys.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
 import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
 import {
@@ -54,15 +54,15 @@ import { type RegisteredTool, register } from '../workers/attempt/attempt-state.
 import { RunningAttempt } from '../workers/attempt/running-attempts.ts';
 import { agentTools } from '../workers/context/agent-tools.ts';
 import { TerminalHost } from '../workers/context/terminal-host.ts';
-import { AttemptTurns } from '../workers/execution/acquire-resource.ts';
+import { AttemptLocks } from '../workers/execution/acquire-resource.ts';
 import { Executor } from '../workers/execution/execute-job.ts';
-import type { Verdict } from '../workers/execution/settle-call.ts';
+import type { JobOutcome } from '../workers/execution/settle-call.ts';
 import { type Approve, LocalApprovals } from './approvals.ts';
 import { LocalCircuits } from './circuits.ts';
 import { LocalLedger } from './ledger.ts';
-import { LocalTurns } from './resource-turns.ts';
+import { LocalResourceLocks } from './resource-turns.ts';
 
-export interface RunnerParts {
+export interface RunnerDeps {
   readonly tools: readonly AnyTool[];
   readonly settings: Settings;
   readonly store: DedupeStore;
@@ -102,14 +102,14 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   readonly circuits: CircuitAdmin;
   readonly store: DedupeStore;
   readonly listening = new ListeningSessions();
-  readonly #parts: RunnerParts;
+  readonly #parts: RunnerDeps;
   readonly #tools: ReadonlyMap<string, RegisteredTool>;
   readonly #ledger: LocalLedger;
   readonly #results: Results;
   readonly #dispatch: Dispatch;
   readonly #executor: Executor;
   readonly #terminals: TerminalHost;
-  readonly #turns = new LocalTurns();
+  readonly #locks = new LocalResourceLocks();
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #running = new Map<string, RunningAttempt>();
   readonly #working = new Set<Promise<void>>();
@@ -118,14 +118,14 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   #closed: Promise<void> | undefined;
 
   /** Throws `CONFIGURATION` for tools that cannot be offered together. */
-  constructor(parts: RunnerParts) {
+  constructor(parts: RunnerDeps) {
     const { settings, store, clock, schedule, log, tools } = parts;
     const onError = (error: Error) => log.warn({ error: error.message }, 'dedupe store');
     this.#parts = parts;
     this.store = store;
     this.#tools = register(tools);
     const seen = new CircuitView(clock);
-    const breakers = new LocalCircuits(clock, (news) => seen.learn(news));
+    const breakers = new LocalCircuits(clock, (broadcast) => seen.learn(broadcast));
     this.#ledger = new LocalLedger({
       store,
       circuits: breakers,
@@ -137,7 +137,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       onError,
     });
     this.#results = new Results(this.#ledger, INBOX, onError);
-    const offers = this.#offers();
+    const catalogue = this.#catalogue();
     const switches = new Switches(settings.reliability);
     const hooks = new Hooks(parts.hooks ?? [], {
       schedule,
@@ -148,19 +148,19 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       {
         breakers,
         ledger: this.#ledger,
-        tools: async () => [...offers.values()],
+        tools: async () => [...catalogue.values()],
       },
-      TIERS.map(homeOf),
+      TIERS.map(homePartition),
     );
     const approvals = parts.approve === undefined ? undefined : new LocalApprovals(parts.approve, schedule);
     this.#dispatch = new Dispatch({
       settings,
       ...(approvals === undefined ? {} : { approvals }),
       ledger: this.#ledger,
-      offers: {
-        peek: (namespace, name) => offers.get(`${namespace}.${name}`),
+      catalogue: {
+        peek: (namespace, name) => catalogue.get(`${namespace}.${name}`),
         find: async (namespace, name) => {
-          throw unknownTool([...offers.values()], namespace, name);
+          throw unknownTool([...catalogue.values()], namespace, name);
         },
       },
       circuits: seen,
@@ -195,16 +195,16 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       // There is no other node that could do better.
       nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value, failsInARow: () => false },
       switches,
-      ...(tools.some(takesTurns) ? { turns: new AttemptTurns(this.#turns, log) } : {}),
+      ...(tools.some(needsResourceLock) ? { locks: new AttemptLocks(this.#locks, log) } : {}),
       isAlone: true,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
-      toolsOf: (session) => agentTools(session, [...offers.values()], { settings, ruleFor: () => undefined }),
+      toolsOf: (session) => agentTools(session, [...catalogue.values()], { settings, toolPolicyFor: () => undefined }),
       taint: async (sessionKey, source, atMs) => {
         const record = this.#sessions.get(sessionKey);
         if (record !== undefined) this.#sessions.set(sessionKey, withTaint(record, [source], atMs));
       },
-      lastOffered: async () => ({ workers: [], seenAtMs: 0 }),
+      lastPublished: async () => ({ workers: [], seenAtMs: 0 }),
       onEvent: parts.onEvent,
     });
     this.#every(RENEW_MS, () => this.#ledger.renew());
@@ -287,13 +287,13 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     logListenerFailure(this.#parts.log, name, error);
   }
 
-  async tellInvalidParams(sessionKey: string, event: InvalidParams): Promise<void> {
+  async emitInvalidParams(sessionKey: string, event: InvalidParams): Promise<void> {
     this.listening.tell(sessionKey, event);
   }
 
-  async offeredTo({ kind }: Pick<SessionRecord, 'kind'>): Promise<readonly ToolOffer[]> {
-    const offers = [...this.#offers().values()];
-    return offers.filter((offer) => SESSION_TIERS[kind].includes(offer.tier));
+  async publishedFor({ kind }: Pick<SessionRecord, 'kind'>): Promise<readonly PublishedTool[]> {
+    const catalogue = [...this.#catalogue().values()];
+    return catalogue.filter((published) => SESSION_TIERS[kind].includes(published.tier));
   }
 
   #session(sessionKey: string): SessionRecord {
@@ -303,12 +303,12 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     return record;
   }
 
-  #offers(): ReadonlyMap<string, Offer> {
+  #catalogue(): ReadonlyMap<string, ResolvedTool> {
     const nowMs = this.#parts.clock.now();
     return new Map(
       [...this.#tools.values()].map(({ tool, validate }) => [
         qualifiedName(tool),
-        { ...offerOf(tool, nowMs), workers: 1, validate },
+        { ...publishedTool(tool, nowMs), workers: 1, validate },
       ]),
     );
   }
@@ -326,13 +326,13 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       const verdict = await this.#attempt(job);
       if (verdict.kind === 'later' || verdict.kind === 'waiting')
         await Promise.race([this.#parts.sleep(verdict.delayMs), this.#closing.promise]);
-      else if (verdict.kind === 'turn') await Promise.race([this.#turns.granted(job.callId), this.#closing.promise]);
+      else if (verdict.kind === 'turn') await Promise.race([this.#locks.granted(job.callId), this.#closing.promise]);
       else if (verdict.kind !== 'handed-back') return;
       if (this.#closed !== undefined) return;
     }
   }
 
-  async #attempt(job: CallJob): Promise<Verdict> {
+  async #attempt(job: CallJob): Promise<JobOutcome> {
     const { clock, log } = this.#parts;
     const running = new RunningAttempt(job.callId, job.callId, uuidv7(clock), clock.monotonic());
     this.#running.set(job.callId, running);

@@ -29,10 +29,10 @@ import { type Backend, openBackend } from '../shared/store/backend.ts';
 import type { Flushed } from '../shared/store/calls/call-index.ts';
 import { type CallRecord, withParams } from '../shared/store/calls/call-record.ts';
 import type { CircuitChange } from '../shared/store/circuits/circuits.ts';
-import type { ToolOffer } from '../shared/store/fleet/catalogue.ts';
+import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
 import { InboxReader } from '../shared/store/queues/result-inbox.ts';
-import { type News, NewsListener, publishNews } from '../shared/store/redis/broadcasts.ts';
-import { homeOf } from '../shared/store/redis/keys.ts';
+import { type Broadcast, BroadcastListener, publishBroadcast } from '../shared/store/redis/broadcasts.ts';
+import { homePartition } from '../shared/store/redis/keys.ts';
 import { followAbove } from '../shared/store/sessions/sessions.ts';
 import { signRecordsAnew } from '../shared/store/signing/re-sign.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
@@ -42,10 +42,10 @@ import { qualifiedName, TIERS, type Tier } from '../shared/tools/tool.ts';
 import { resolveToolsets, type Toolset } from '../shared/tools/toolset.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
 import { backgroundSchedule, type Clock, MAX_TIMER_MS, uuidv7 } from '../shared/util/time.ts';
-import { ApprovalDesk } from './approvals/approvals.ts';
-import { QuestionDesk } from './approvals/questions.ts';
+import { ApprovalService } from './approvals/approvals.ts';
+import { QuestionService } from './approvals/questions.ts';
 import { type AuditQuery, CallAudit, findRecords } from './calls/audit.ts';
-import { type Follower, Follows } from './calls/call-events.ts';
+import { type CallSubscriber, CallSubscriptions } from './calls/call-events.ts';
 import { afterCall, hookedTool } from './calls/call-hooks.ts';
 import type { Cancellation } from './calls/cancel.ts';
 import { type CallFilter, findCalls } from './calls/find-calls.ts';
@@ -60,11 +60,11 @@ import type { CallTraces } from './calls/traces.ts';
 import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuits/circuit-admin.ts';
 import { CircuitView } from './circuits/circuit-cache.ts';
 import type { EnforcedCircuit } from './circuits/circuit-effects.ts';
-import { CallDesk } from './operations/call-admin.ts';
+import { CallAdminService } from './operations/call-admin.ts';
 import { ProducerMetrics } from './operations/metrics.ts';
 import {
   type FlushSelection,
-  OperatorDesk,
+  OperatorService,
   type Reliability,
   type ReliabilityWord,
 } from './operations/operator-actions.ts';
@@ -73,13 +73,13 @@ import { closeSessions } from './sessions/close-sessions.ts';
 import { logListenerFailure, tell } from './sessions/listeners.ts';
 import { type InvalidParams, ListeningSessions } from './sessions/listening-sessions.ts';
 import { Session } from './sessions/session.ts';
-import { KnownSessions } from './sessions/session-cache.ts';
+import { ProducerSessions } from './sessions/session-cache.ts';
 import { changeState } from './sessions/session-states.ts';
 import { checkRequired, Skills } from './sessions/skills.ts';
-import { AgentDesk } from './sessions/sub-agents.ts';
+import { SubAgentService } from './sessions/sub-agents.ts';
 import { Registry } from './tools/registry.ts';
 import { type ServedTool, ServedTools, type ServeOptions } from './tools/served-tools.ts';
-import { type Offer, Offers } from './tools/tool-catalogue.ts';
+import { type ResolvedTool, ToolCatalogue } from './tools/tool-catalogue.ts';
 import { ToolClients } from './tools/tool-clients.ts';
 
 /** A client that ends says what it counted last, if Redis takes it by then. */
@@ -99,7 +99,7 @@ export interface PawlOptions {
   readonly clock?: Clock;
   readonly hooks?: readonly Hook[];
   /** What sessions see of the fleet's tools; without any, all that they may call. */
-  readonly toolsets?: readonly Toolset<ToolOffer>[];
+  readonly toolsets?: readonly Toolset<PublishedTool>[];
   readonly onEvent?: (event: DispatchEvent) => void;
   readonly tracing?: Tracing<CallTraces>;
 }
@@ -107,41 +107,41 @@ export interface PawlOptions {
 export type { Cancellation };
 
 /** For whom tools are listed: a session, or any of a kind. */
-type Asking = SessionRecord | (Pick<SessionRecord, 'kind'> & Partial<Omit<SessionRecord, 'sessionKey'>>);
+type ElicitationState = SessionRecord | (Pick<SessionRecord, 'kind'> & Partial<Omit<SessionRecord, 'sessionKey'>>);
 
 export class Pawl implements AsyncDisposable {
   /** Calls that wait for a person, and their decisions. */
-  readonly approvals: ApprovalDesk;
+  readonly approvals: ApprovalService;
   /** What sub-agents are told, for sessions that listen. */
-  readonly agents: AgentDesk;
+  readonly agents: SubAgentService;
   /** Tools that are declared while the system runs. */
   readonly registry: Registry;
   /** Instructions, and the tools that go with them. */
   readonly skills: Skills;
   /** Clients that run declared tools themselves. */
   readonly toolClients: ToolClients;
-  readonly questions: QuestionDesk;
+  readonly questions: QuestionService;
   /** What this process counts; `fleetMetrics` adds it up with what others do. */
   readonly metrics: ProducerMetrics;
   readonly fleetMetrics: FleetMetrics;
   readonly #options: PawlOptions;
   readonly #backend: Backend;
   readonly #inbox: InboxReader;
-  readonly #news: NewsListener;
+  readonly #broadcast: BroadcastListener;
   readonly #results: Results;
-  readonly #follows: Follows;
-  readonly #offers: Offers;
+  readonly #follows: CallSubscriptions;
+  readonly #catalogue: ToolCatalogue;
   readonly #circuits: CircuitView;
   readonly #switches: Switches;
   readonly #circuitAdmin: CircuitAdmin;
-  readonly #operators: OperatorDesk;
-  readonly #calls: CallDesk;
+  readonly #operators: OperatorService;
+  readonly #calls: CallAdminService;
   readonly #dispatch: Dispatch;
   readonly #publisher: MetricsPublisher;
   readonly #traces: CallTraces | undefined;
   readonly #hooks: Hooks;
   readonly #audit: CallAudit;
-  readonly #sessions: KnownSessions;
+  readonly #sessions: ProducerSessions;
   readonly #serving = new Set<ServedTools>();
   readonly #catalogueListeners = new Set<() => void>();
   readonly #inboxId: string;
@@ -177,7 +177,7 @@ export class Pawl implements AsyncDisposable {
     this.#backend = backend;
     // The dot: see `inbox.ts`.
     this.#inboxId = (backend.clustered ? '.' : '') + uuidv7(clock).slice(-12) + Math.random().toString(36).slice(2, 8);
-    this.#sessions = new KnownSessions({
+    this.#sessions = new ProducerSessions({
       sessions: backend.sessions,
       clock: backend.clock,
       workspaceRoot: (tenantId) => this.workspaceRoot(tenantId),
@@ -186,13 +186,13 @@ export class Pawl implements AsyncDisposable {
     // It may come back without them: what is asked from then on is asked of it.
     backend.redis.on('close', () => this.#sessions.clear());
     this.#results = new Results(backend.ledger, this.#inboxId, onError);
-    this.#follows = new Follows({
+    this.#follows = new CallSubscriptions({
       ledger: backend.ledger,
       results: this.#results,
       inboxId: this.#inboxId,
       onError,
     });
-    this.#offers = new Offers(backend.catalogue, backend.specs, onError);
+    this.#catalogue = new ToolCatalogue(backend.catalogue, backend.specs, onError);
     this.#circuits = new CircuitView(clock);
     this.#switches = new Switches(settings.reliability);
     this.metrics = new ProducerMetrics(settings);
@@ -205,14 +205,14 @@ export class Pawl implements AsyncDisposable {
       onError,
     });
     this.#circuitAdmin = new CircuitAdmin(
-      { breakers: backend.breakers, ledger: backend.ledger, tools: async () => (await this.#offers.all()).tools },
-      TIERS.map(homeOf),
+      { breakers: backend.breakers, ledger: backend.ledger, tools: async () => (await this.#catalogue.all()).tools },
+      TIERS.map(homePartition),
       (change) => this.#told({ type: 'tool_call_circuit_state', ...change }),
     );
-    this.#operators = new OperatorDesk({
+    this.#operators = new OperatorService({
       backend,
       settings,
-      offers: this.#offers,
+      catalogue: this.#catalogue,
       circuits: this.#circuitAdmin,
       switches: this.#switches,
       metrics: this.metrics,
@@ -224,10 +224,10 @@ export class Pawl implements AsyncDisposable {
       redis: backend.redis,
       prefix: settings.prefix,
       id: this.#inboxId,
-      places: () => backend.shards.places(),
+      partitions: () => backend.shards.partitions(),
       onEvent: (event) => {
         if (event.type === 'settled' && event.atMs !== undefined) this.metrics.heard(backend.clock.now() - event.atMs);
-        this.#results.deliver(backend.ledger.believed(event));
+        this.#results.deliver(backend.ledger.verified(event));
       },
       onGap: () => {
         void this.#results.checkAll();
@@ -236,12 +236,12 @@ export class Pawl implements AsyncDisposable {
       onError,
     });
     backend.shards.onChange(() => this.#inbox.follow());
-    this.#news = NewsListener.open({
+    this.#broadcast = BroadcastListener.open({
       url: backend.url,
       redis: backend.redis,
       prefix: settings.prefix,
       name: 'producer',
-      onNews: (news) => this.#hear(news),
+      onBroadcast: (broadcast) => this.#hear(broadcast),
       onSubscribed: () => void this.#catchUp().catch(onError).finally(this.#heard.resolve),
       onError,
     });
@@ -250,12 +250,12 @@ export class Pawl implements AsyncDisposable {
       onFailure: (hook, kind, message) =>
         log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
     });
-    this.approvals = new ApprovalDesk({
+    this.approvals = new ApprovalService({
       settings,
       approvals: backend.approvals,
-      grants: backend.grants,
-      offers: this.#offers,
-      places: (tier) => backend.shards.places(tier),
+      standingApprovals: backend.standingApprovals,
+      catalogue: this.#catalogue,
+      partitions: (tier) => backend.shards.partitions(tier),
       audit: backend.audit,
       hooks: new ApprovalHooks(
         this.#hooks,
@@ -264,7 +264,7 @@ export class Pawl implements AsyncDisposable {
       sessionOf: (key) => this.#sessions.find(key),
       now: () => backend.ledger.now(),
     });
-    this.#calls = new CallDesk({
+    this.#calls = new CallAdminService({
       ledger: backend.ledger,
       ttl: settings.ttl,
       results: this.#results,
@@ -274,24 +274,26 @@ export class Pawl implements AsyncDisposable {
     });
     this.registry = new Registry({
       specs: backend.specs,
-      copy: this.#offers.specs,
+      copy: this.#catalogue.specs,
       audit: backend.audit,
       now: () => backend.ledger.now(),
       isCode: async (namespace, name) =>
-        (await this.#offers.code()).some((offer) => offer.namespace === namespace && offer.name === name),
+        (await this.#catalogue.code()).some(
+          (published) => published.namespace === namespace && published.name === name,
+        ),
     });
-    const { handovers, audit } = backend;
+    const { clientCalls, audit } = backend;
     this.#audit = new CallAudit({
       record: audit,
       writer: backend.records,
       ...defined({ listener: options.audit }),
-      offerOf: (namespace, name) => this.#offers.peek(namespace, name),
+      publishedTool: (namespace, name) => this.#catalogue.peek(namespace, name),
     });
     const now = () => backend.ledger.now();
     this.skills = new Skills({ records: backend.skills, folders: settings.skillFolders, audit, now });
-    this.toolClients = new ToolClients({ handovers, registry: this.registry, audit });
-    this.questions = new QuestionDesk(backend.questions, backend.audit);
-    this.agents = new AgentDesk({
+    this.toolClients = new ToolClients({ clientCalls, registry: this.registry, audit });
+    this.questions = new QuestionService(backend.questions, backend.audit);
+    this.agents = new SubAgentService({
       agents: backend.agents,
       session: (key) => this.session(key),
       closeSession: (key) => this.closeSession(key),
@@ -302,7 +304,7 @@ export class Pawl implements AsyncDisposable {
       settings,
       approvals: this.approvals,
       ledger: backend.ledger,
-      offers: this.#offers,
+      catalogue: this.#catalogue,
       circuits: this.#circuits,
       hooks: this.#hooks,
       switches: this.#switches,
@@ -423,16 +425,16 @@ export class Pawl implements AsyncDisposable {
     if (callId === undefined || !this.#hooks.has('afterCall')) return result;
     const record = await this.read(callId);
     if (record === undefined) throw new PawlError('UNKNOWN_CALL');
-    return afterCall(this.#hooks, hookedTool(record, this.#offers), record.request.envelope, result);
+    return afterCall(this.#hooks, hookedTool(record, this.#catalogue), record.request.envelope, result);
   }
 
   /** Tells of everything that becomes of a call, from after an event when its position is given. The answer ends that. */
-  follow(callId: string, follower: Follower, after?: Position): () => void {
+  follow(callId: string, subscriber: CallSubscriber, after?: Position): () => void {
     this.#checkOpen();
     const failed = (name: string) => (error: unknown) => this.listenerFailed(name, error);
-    const guarded: Follower = {
-      onEvents: (events) => tell((told) => follower.onEvents(told), events, failed('onEvents')),
-      onEnd: () => tell(() => follower.onEnd(), undefined, failed('onEnd')),
+    const guarded: CallSubscriber = {
+      onEvents: (events) => tell((told) => subscriber.onEvents(told), events, failed('onEvents')),
+      onEnd: () => tell(() => subscriber.onEnd(), undefined, failed('onEnd')),
     };
     return this.#follows.follow(callId, guarded, after);
   }
@@ -458,14 +460,14 @@ export class Pawl implements AsyncDisposable {
   ): Promise<CallRecord[]> {
     const { ledger, shards } = this.#backend;
     const search = { ...options, limit: options.limit ?? 50, isSeen: () => true };
-    const { records } = await findCalls(shards.places(), ledger, search);
+    const { records } = await findCalls(shards.partitions(), ledger, search);
     return [...records];
   }
 
   /** How many calls wait or run in the whole fleet. */
   async backlog(): Promise<number> {
     const { ledger, shards } = this.#backend;
-    const counts = await Promise.all(shards.places().map((place) => ledger.counts(place)));
+    const counts = await Promise.all(shards.partitions().map((partition) => ledger.counts(partition)));
     return counts.reduce((sum, { inflight }) => sum + inflight, 0);
   }
 
@@ -504,7 +506,7 @@ export class Pawl implements AsyncDisposable {
       skillRule(skills),
     );
     if (skills.some(({ requiredTools }) => requiredTools.length > 0))
-      checkRequired(skills, await this.offeredTo(record));
+      checkRequired(skills, await this.publishedFor(record));
     const opened = await this.#backend.sessions.create(record, asked.sessionKey === undefined ? 'fresh' : undefined);
     if (opened === undefined) throw sessionTaken(record.sessionKey);
     const placed = await followAbove(this.#backend.sessions, opened, asked.state === undefined);
@@ -579,15 +581,15 @@ export class Pawl implements AsyncDisposable {
 
   /** Tools that the fleet offers, and its workers; for one session, what it may call. */
   async catalogue(sessionKey?: string) {
-    if (sessionKey === undefined) return this.#offers.all();
-    const content = await this.#offers.all(this.settings.toolWaitMs);
+    if (sessionKey === undefined) return this.#catalogue.all();
+    const content = await this.#catalogue.all(this.settings.toolWaitMs);
     const { record } = await this.session(sessionKey);
     const tools = content.tools.filter((tool) => this.#isFor(record, tool));
     return { ...content, tools: await this.#shown(tools, record) };
   }
 
   /** Whether policy leaves the session any call of the tool. A closed session shows what it had. */
-  #isFor({ state: now, ...asking }: Asking, tool: ToolOffer): boolean {
+  #isFor({ state: now, ...asking }: ElicitationState, tool: PublishedTool): boolean {
     const { settings } = this;
     const session = now === undefined || now === 'closed' ? asking : { ...asking, state: now };
     return !isOutOfReach({
@@ -595,24 +597,27 @@ export class Pawl implements AsyncDisposable {
       session,
       toolPolicy: toolPolicy(settings, tool),
       policy: settings.policy,
-      registry: this.#offers.ruleFor(tool),
+      registry: this.#catalogue.toolPolicyFor(tool),
     });
   }
 
   /** The tools that a session may call, one of each name. */
-  async offeredTo(session: Asking): Promise<readonly ToolOffer[]> {
-    const offers = await this.#offers.current(this.settings.toolWaitMs);
-    const offered = offers.filter((offer) => this.#isFor(session, offer));
-    return this.#shown(offered, 'sessionKey' in session ? session : undefined);
+  async publishedFor(session: ElicitationState): Promise<readonly PublishedTool[]> {
+    const catalogue = await this.#catalogue.current(this.settings.toolWaitMs);
+    const published = catalogue.filter((published) => this.#isFor(session, published));
+    return this.#shown(published, 'sessionKey' in session ? session : undefined);
   }
 
   /** What toolsets show of it, in their order (D10). */
-  async #shown<Tool extends ToolOffer>(offered: readonly Tool[], session?: SessionRecord): Promise<readonly Tool[]> {
+  async #shown<Tool extends PublishedTool>(
+    published: readonly Tool[],
+    session?: SessionRecord,
+  ): Promise<readonly Tool[]> {
     const { toolsets } = this.#options;
-    if (toolsets === undefined) return offered;
+    if (toolsets === undefined) return published;
     // A toolset sees one of each name, and may have been asked a while ago: what the fleet does not offer to the session now is not there.
-    const known = Map.groupBy(offered, qualifiedName);
-    const request = { offered: [...known.values()].flatMap(([first]) => first ?? []) };
+    const known = Map.groupBy(published, qualifiedName);
+    const request = { published: [...known.values()].flatMap(([first]) => first ?? []) };
     const shown = await resolveToolsets(toolsets, session === undefined ? request : { ...request, session });
     return shown.flatMap((tool) => known.get(qualifiedName(tool)) ?? []);
   }
@@ -638,8 +643,8 @@ export class Pawl implements AsyncDisposable {
   }
 
   /** The version of a tool that a call by name would get; undefined before the catalogue was read. */
-  offer(namespace: string, name: string): Offer | undefined {
-    return this.#offers.peek(namespace, name);
+  published(namespace: string, name: string): ResolvedTool | undefined {
+    return this.#catalogue.peek(namespace, name);
   }
 
   /** Circuits that ever left CLOSED, those that configuration forces open, and what each does to calls. */
@@ -698,25 +703,25 @@ export class Pawl implements AsyncDisposable {
     return this.#operators.flush(select);
   }
 
-  async tellInvalidParams(sessionKey: string, event: InvalidParams): Promise<void> {
+  async emitInvalidParams(sessionKey: string, event: InvalidParams): Promise<void> {
     this.listening.tell(sessionKey, event);
     const { redis, prefix } = this.#backend;
-    await publishNews(redis, prefix, { type: 'invalid-params', sessionKey, from: this.#inboxId, event });
+    await publishBroadcast(redis, prefix, { type: 'invalid-params', sessionKey, from: this.#inboxId, event });
   }
 
-  #hear(news: News): void {
-    if (news.type === 'circuit') this.#circuits.learn(news);
-    else if (news.type === 'catalogue') {
-      this.#offers.refresh();
+  #hear(broadcast: Broadcast): void {
+    if (broadcast.type === 'circuit') this.#circuits.learn(broadcast);
+    else if (broadcast.type === 'catalogue') {
+      this.#catalogue.refresh();
       for (const listener of this.#catalogueListeners) listener();
-    } else if (news.type === 'agent') this.agents.hear(news.sessionKey, news.agentId);
-    else if (news.type === 'session' || news.type === 'taint') this.#sessions.forget(news.sessionKey);
-    else if (news.type === 'switches') this.#operators.learnSwitches().catch(() => {});
-    else if (news.type === 'shards') this.#backend.shards.learn().catch(() => {});
-    else if (news.type === 'specs') this.#learnSpecs();
-    else if (news.type === 'offered') this.toolClients.hear(news.tool);
-    else if (news.type === 'invalid-params' && news.from !== this.#inboxId)
-      this.listening.tell(news.sessionKey, news.event as InvalidParams);
+    } else if (broadcast.type === 'agent') this.agents.hear(broadcast.sessionKey, broadcast.agentId);
+    else if (broadcast.type === 'session' || broadcast.type === 'taint') this.#sessions.forget(broadcast.sessionKey);
+    else if (broadcast.type === 'switches') this.#operators.learnSwitches().catch(() => {});
+    else if (broadcast.type === 'shards') this.#backend.shards.learn().catch(() => {});
+    else if (broadcast.type === 'specs') this.#learnDeclaredTools();
+    else if (broadcast.type === 'offered') this.toolClients.hear(broadcast.tool);
+    else if (broadcast.type === 'invalid-params' && broadcast.from !== this.#inboxId)
+      this.listening.tell(broadcast.sessionKey, broadcast.event as InvalidParams);
   }
 
   /** Records of the audit trail, the newest first, as far as Redis keeps them (I4). */
@@ -727,10 +732,10 @@ export class Pawl implements AsyncDisposable {
 
   #told(event: DispatchEvent): void {
     this.#traces?.observe(event);
-    if (event.type === 'refused' && event.envelope !== undefined && event.offer === undefined) {
+    if (event.type === 'refused' && event.envelope !== undefined && event.published === undefined) {
       const { toolNamespace, toolName } = event.envelope;
-      const offer = this.#offers.peek(toolNamespace, toolName);
-      if (offer !== undefined) this.metrics.tools.learn(offer);
+      const published = this.#catalogue.peek(toolNamespace, toolName);
+      if (published !== undefined) this.metrics.tools.learn(published);
     }
     // A worker did not find what is known here: Redis has lost it, and the next call opens it anew.
     if (event.type === 'ended' && event.result.error?.code === 'UNKNOWN_SESSION')
@@ -743,8 +748,8 @@ export class Pawl implements AsyncDisposable {
     this.#backend.switches.countShadow(event.kind, `${toolNamespace}.${toolName}`).catch(() => {});
   }
 
-  #learnSpecs(): void {
-    this.#offers.specs.catchUp().then(
+  #learnDeclaredTools(): void {
+    this.#catalogue.specs.catchUp().then(
       () => {
         for (const listener of this.#catalogueListeners) listener();
       },
@@ -769,7 +774,7 @@ export class Pawl implements AsyncDisposable {
     await Promise.all([
       this.#operators.learnSwitches(),
       this.#readCircuits(),
-      this.#offers.specs.catchUp(),
+      this.#catalogue.specs.catchUp(),
       shards.learn(),
     ]);
     this.agents.catchUp();
@@ -783,9 +788,9 @@ export class Pawl implements AsyncDisposable {
   }
 
   #learnCircuits(listings: readonly CircuitListing[], nowMs: number): void {
-    for (const { key, place, circuit } of listings) {
+    for (const { key, partition, circuit } of listings) {
       const retryAfterMs = circuit.state === 'OPEN' ? circuit.openedAtMs + circuit.cooldownMs - nowMs : 0;
-      this.#circuits.learn({ place, key, circuit, retryAfterMs });
+      this.#circuits.learn({ partition, key, circuit, retryAfterMs });
     }
   }
 
@@ -808,9 +813,9 @@ export class Pawl implements AsyncDisposable {
     await this.#publisher.close(LAST_METRICS_MS);
     this.#follows.close();
     this.agents.close();
-    this.#offers.close();
+    this.#catalogue.close();
     this.#results.close();
-    this.#news.close();
+    this.#broadcast.close();
     this.#inbox.close();
     this.#audit.flush();
     await this.#backend.close();

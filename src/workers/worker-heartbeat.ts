@@ -5,22 +5,22 @@ import { hostname } from 'node:os';
 import type { Backend } from '../shared/store/backend.ts';
 import {
   type CatalogueContent,
-  offerId,
+  type PublishedTool,
+  publishedToolId,
   runsAsPublished,
-  type ToolOffer,
   type WorkerRecord,
 } from '../shared/store/fleet/catalogue.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
 import { qualifiedName, type Tier } from '../shared/tools/tool.ts';
 
-export interface PresenceParts {
+export interface WorkerHeartbeatDeps {
   readonly backend: Backend;
   readonly workerId: string;
   readonly tiers: readonly Tier[];
   readonly concurrency: number;
   readonly pawlVersion: string;
   readonly log: Logger;
-  readonly offers: readonly ToolOffer[];
+  readonly offers: readonly PublishedTool[];
   readonly startedAtMs: number;
   /** How many attempts run now. */
   running(): number;
@@ -30,15 +30,15 @@ export interface PresenceParts {
   readonly unconfined?: readonly string[];
 }
 
-export class Presence {
-  readonly #parts: PresenceParts;
+export class WorkerHeartbeat {
+  readonly #parts: WorkerHeartbeatDeps;
   /** Other living workers. */
   #peers: CatalogueContent['workers'] = [];
   /** How many living workers take from a tier's queue, this one included. */
   readonly #workersOf = new Map<Tier, number>();
   #published = false;
 
-  constructor(parts: PresenceParts) {
+  constructor(parts: WorkerHeartbeatDeps) {
     this.#parts = parts;
   }
 
@@ -64,7 +64,7 @@ export class Presence {
       } as const;
       void backend.audit({ type: 'registry-changed', ...told, by: `worker ${workerId}` });
       log.warn(
-        { event: 'definition_drift', tool: offerId(offer) },
+        { event: 'definition_drift', tool: publishedToolId(offer) },
         'another worker published this tool and version with a different definition; the latest one is offered',
       );
     }
@@ -78,25 +78,25 @@ export class Presence {
   /** Redis was away, and may have come back without what this worker told it. */
   async publishAgain(): Promise<void> {
     if (!this.#published) return;
-    await this.renewOffers();
+    await this.renewPublished();
     await this.beat();
   }
 
   /** Keeps the offers from being forgotten. */
-  async renewOffers(): Promise<void> {
+  async renewPublished(): Promise<void> {
     const { backend, offers } = this.#parts;
     const content = await backend.catalogue.read();
     await this.#offer(offers.filter((offer) => !this.#isRedefined(offer, content)));
   }
 
-  async #offer(offers: readonly ToolOffer[]): Promise<void> {
+  async #offer(offers: readonly PublishedTool[]): Promise<void> {
     const { backend } = this.#parts;
     const nowMs = await backend.ledger.now();
     await backend.catalogue.publish(offers.map((offer) => ({ ...offer, seenAtMs: nowMs })));
   }
 
   /** A later definition of the same version stays offered for as long as a living worker runs it. */
-  #isRedefined(offer: ToolOffer, { tools, workers }: CatalogueContent): boolean {
+  #isRedefined(offer: PublishedTool, { tools, workers }: CatalogueContent): boolean {
     const published = publishedAs(offer, tools);
     return (
       published !== undefined &&
@@ -107,7 +107,7 @@ export class Presence {
 
   async beat(): Promise<void> {
     // Redis has lost what this worker told it, its tools too.
-    if (await this.#beat()) await this.renewOffers();
+    if (await this.#beat()) await this.renewPublished();
   }
 
   #beat(): Promise<boolean> {
@@ -119,13 +119,13 @@ export class Presence {
       tiers,
       concurrency,
       running: this.#parts.running(),
-      tools: offers.map(offerId),
+      tools: offers.map(publishedToolId),
       definitions: offers.map(({ definition }) => definition),
       kinds: this.#parts.kinds(),
       ...(unconfined.length === 0 ? {} : { unconfined }),
       startedAtMs,
       pawlVersion,
-      signing: backend.seals.fingerprints,
+      signing: backend.signatures.fingerprints,
       clockAheadMs: backend.clock.ownAheadMs,
     };
     return backend.catalogue.beat(record);
@@ -146,6 +146,6 @@ export class Presence {
   }
 }
 
-function publishedAs(offer: ToolOffer, tools: CatalogueContent['tools']): ToolOffer | undefined {
-  return tools.find((published) => offerId(published) === offerId(offer));
+function publishedAs(offer: PublishedTool, tools: CatalogueContent['tools']): PublishedTool | undefined {
+  return tools.find((published) => publishedToolId(published) === publishedToolId(offer));
 }

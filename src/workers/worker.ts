@@ -10,13 +10,13 @@ import type { Settings } from '../shared/config/config.ts';
 import { durabilityOf, serverFaults, unfitServer } from '../shared/config/durability.ts';
 import { Switches } from '../shared/config/switches.ts';
 import { PawlError } from '../shared/errors/failure.ts';
-import { takesTurns } from '../shared/limits/resource-lock.ts';
-import { AuditKeeper } from '../shared/store/audit-service.ts';
+import { needsResourceLock } from '../shared/limits/resource-lock.ts';
+import { AuditService } from '../shared/store/audit-service.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
-import { HEARTBEAT_MS, offerId, offerOf, type ToolOffer } from '../shared/store/fleet/catalogue.ts';
-import { type News, NewsListener } from '../shared/store/redis/broadcasts.ts';
+import { HEARTBEAT_MS, type PublishedTool, publishedTool, publishedToolId } from '../shared/store/fleet/catalogue.ts';
+import { type Broadcast, BroadcastListener } from '../shared/store/redis/broadcasts.ts';
 import { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
-import type { Place } from '../shared/store/redis/keys.ts';
+import type { Partition } from '../shared/store/redis/keys.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
 import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
@@ -30,7 +30,7 @@ import { UsedApprovals } from './approvals/used-approvals.ts';
 import { type RegisteredTool, register } from './attempt/attempt-state.ts';
 import { type RunningAttempt, RunningAttempts } from './attempt/running-attempts.ts';
 import type { AttemptTraces } from './attempt/traces.ts';
-import { containStrayErrors } from './attempt/uncaught-errors.ts';
+import { containUncaughtErrors } from './attempt/uncaught-errors.ts';
 import { ForcedCircuits } from './circuits/forced-circuits.ts';
 import { NodeCircuits } from './circuits/node-circuit.ts';
 import { DynamicCalls } from './connectors/client.ts';
@@ -42,18 +42,18 @@ import { lacksSandbox } from './context/processes.ts';
 import { TerminalLink } from './context/remote-terminal.ts';
 import { WorkerAgents } from './context/sub-agents.ts';
 import { TerminalHost } from './context/terminal-host.ts';
-import { Pace } from './execution/acquire-limits.ts';
-import { AttemptTurns } from './execution/acquire-resource.ts';
+import { LimitAcquirer } from './execution/acquire-limits.ts';
+import { AttemptLocks } from './execution/acquire-resource.ts';
 import { Executor } from './execution/execute-job.ts';
 import { WorkerMetrics } from './execution/metrics.ts';
 import { Solitude } from './execution/run-alone.ts';
-import { KnownSessions } from './execution/session-cache.ts';
-import { lastOffered } from './execution/version-check.ts';
-import type { Slots } from './queue/concurrency-slots.ts';
+import { WorkerSessions } from './execution/session-cache.ts';
+import { lastPublished } from './execution/version-check.ts';
+import type { ConcurrencyLimiter } from './queue/concurrency-slots.ts';
 import { JobQueue, type Unwanted } from './queue/job-queue.ts';
-import { Sweep } from './queue/orphan-sweep.ts';
+import { OrphanSweep } from './queue/orphan-sweep.ts';
 import { ServedQueues } from './queue/served-queues.ts';
-import { Presence } from './worker-heartbeat.ts';
+import { WorkerHeartbeat } from './worker-heartbeat.ts';
 
 export interface WorkerOptions {
   readonly settings: Settings;
@@ -112,20 +112,20 @@ export class ToolWorker implements AsyncDisposable {
   readonly #publisher: MetricsPublisher;
   readonly #channels: WorkerChannels;
   readonly #terminals: TerminalHost;
-  readonly #pace: Pace;
+  readonly #limits: LimitAcquirer;
   readonly #solitude: Solitude;
   readonly #executor: Executor;
   readonly #switches: Switches;
   readonly #forced: ForcedCircuits;
   readonly #declared: DeclaredTools;
   readonly #dynamic: DynamicCalls;
-  readonly #news: NewsListener;
+  readonly #broadcast: BroadcastListener;
   readonly #queues: ServedQueues;
-  readonly #presence: Presence;
-  readonly #sessions: KnownSessions;
+  readonly #heartbeat: WorkerHeartbeat;
+  readonly #sessions: WorkerSessions;
   readonly #disk: DiskBarrier | undefined;
-  readonly #auditKeeper: AuditKeeper;
-  readonly #releaseStray: () => void;
+  readonly #auditService: AuditService;
+  readonly #releaseUncaught: () => void;
   /** No sandbox works here, and one should. */
   readonly #unconfined: boolean;
   #mcp: Promise<McpConnections> | undefined;
@@ -152,7 +152,7 @@ export class ToolWorker implements AsyncDisposable {
       if (settings.sandbox === 'off') log.warn({ event: 'sandbox_off' }, SANDBOX_OFF);
       worker = new ToolWorker(options, backend, await backend.ledger.now(), unconfined);
       await Promise.all([worker.#learnSwitches(), worker.#declared.catchUp()]);
-      await worker.#presence.publish();
+      await worker.#heartbeat.publish();
       worker.#startTimers();
       await worker.#queues.follow();
       return worker;
@@ -169,12 +169,12 @@ export class ToolWorker implements AsyncDisposable {
     this.#options = options;
     this.#backend = backend;
     this.#clock = options.clock ?? systemClock;
-    this.#sessions = new KnownSessions(backend.sessions);
+    this.#sessions = new WorkerSessions(backend.sessions);
     this.id = `${hostname()}:${process.pid}:${uuidv7(this.#clock).slice(-6)}`;
     const served = servedTools(options);
     const onError = (error: Error) => this.#onError(error);
-    const offers = served.map((tool) => offerOf(tool, nowMs));
-    this.tools = offers.map(offerId);
+    const offers = served.map((tool) => publishedTool(tool, nowMs));
+    this.tools = offers.map(publishedToolId);
     this.#tools = register(served);
     if (served.some((tool) => durabilityOf(settings, tool) === 'waitaof'))
       this.#disk = DiskBarrier.open(backend, onError);
@@ -189,7 +189,7 @@ export class ToolWorker implements AsyncDisposable {
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#switches = new Switches(settings.reliability);
     this.#forced = new ForcedCircuits(backend.breakers);
-    this.#dynamic = new DynamicCalls(backend.handovers);
+    this.#dynamic = new DynamicCalls(backend.clientCalls);
     this.#declared = new DeclaredTools(backend.specs, {
       ...compiledIn({ settings, environment: options.environment, limits: backend.limits }),
       mcp: (record) => ({
@@ -198,10 +198,10 @@ export class ToolWorker implements AsyncDisposable {
       dynamic: (record) => this.#dynamic.executable(record),
       ...options.declared,
     });
-    const { seals, messages, questions, audit, ledger } = backend;
+    const { signatures, messages, questions, audit, ledger } = backend;
     this.#channels = new WorkerChannels({
       settings,
-      seals,
+      signatures,
       messages,
       questions,
       audit,
@@ -220,7 +220,7 @@ export class ToolWorker implements AsyncDisposable {
       pause: () => this.#queues.pause(),
       resume: () => this.#queues.resume(),
     });
-    this.#pace = new Pace({
+    this.#limits = new LimitAcquirer({
       limits: backend.limits,
       leaseMs: settings.lockDurationMs,
       tenants: settings.tenants,
@@ -228,7 +228,7 @@ export class ToolWorker implements AsyncDisposable {
       onError,
     });
     this.#executor = this.#newExecutor(served);
-    this.#presence = new Presence({
+    this.#heartbeat = new WorkerHeartbeat({
       backend,
       workerId: this.id,
       tiers: options.tiers,
@@ -239,26 +239,26 @@ export class ToolWorker implements AsyncDisposable {
       startedAtMs: nowMs,
       running: () => this.#running.size,
       kinds: () => this.#declared.kinds,
-      unconfined: unconfined ? served.filter(({ needs }) => needs.includes('processes')).map(offerId) : [],
+      unconfined: unconfined ? served.filter(({ needs }) => needs.includes('processes')).map(publishedToolId) : [],
     });
     this.#queues = new ServedQueues({
       shards: backend.shards,
       tiers: options.tiers,
-      kept: async (place) => (await ledger.counts(place)).calls,
-      open: (place, slots) => this.#queue(place, slots),
+      kept: async (partition) => (await ledger.counts(partition)).calls,
+      open: (partition, slots) => this.#queue(partition, slots),
       concurrency: options.concurrency,
     });
-    this.#news = NewsListener.open({
+    this.#broadcast = BroadcastListener.open({
       url: backend.url,
       redis: backend.redis,
       prefix: settings.prefix,
       name: 'worker',
-      onNews: (news) => this.#hear(news),
+      onBroadcast: (broadcast) => this.#hear(broadcast),
       onSubscribed: () => void this.#renewAll().catch((error: Error) => this.#onError(error)),
       onError: (error) => this.#onError(error),
     });
-    this.#releaseStray = containStrayErrors(log);
-    this.#auditKeeper = AuditKeeper.open(backend, settings, { files: false, log });
+    this.#releaseUncaught = containUncaughtErrors(log);
+    this.#auditService = AuditService.open(backend, settings, { files: false, log });
   }
 
   #newExecutor(served: readonly AnyTool[]): Executor {
@@ -289,39 +289,39 @@ export class ToolWorker implements AsyncDisposable {
       gate: this.#gate(hooks),
       audit: backend.audit,
       nodeCircuits: this.#nodeCircuits,
-      othersWith: (tool) => this.#presence.othersWith(offerId(tool)),
+      othersWith: (tool) => this.#heartbeat.othersWith(publishedToolId(tool)),
       ...(options.tracing === undefined ? {} : { traces: options.tracing.traces }),
-      ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
+      ...(served.some(needsResourceLock) ? { locks: new AttemptLocks(backend.locks, log) } : {}),
       switches: this.#switches,
       forced: this.#forced,
-      pace: this.#pace,
+      limits: this.#limits,
       solitude: this.#solitude,
       endsWithJob: true,
       toolNamed: (namespace, name) =>
         this.#tools.get(`${namespace}.${name}`) ?? this.#declared.toolNamed(namespace, name),
       toolOf: (request) => this.#declared.toolOf(request),
-      ruleFor: (tool) => this.#declared.ruleFor(tool),
+      toolPolicyFor: (tool) => this.#declared.toolPolicyFor(tool),
       callOf: (callId) => backend.approvals.callAsItRan(callId),
       sessionOf: (sessionKey) => this.#sessions.of(sessionKey),
       toolsOf: async (session) => {
         const { tools } = await backend.catalogue.read();
-        const ruleFor = (tool: ToolOffer) => this.#declared.ruleFor(tool);
-        return agentTools(session, [...tools, ...this.#declared.offers()], { settings, ruleFor });
+        const toolPolicyFor = (tool: PublishedTool) => this.#declared.toolPolicyFor(tool);
+        return agentTools(session, [...tools, ...this.#declared.offers()], { settings, toolPolicyFor });
       },
       taint: (sessionKey, source, atMs) => this.#sessions.taint(sessionKey, source, atMs),
-      lastOffered: async (request) => lastOffered(request, await backend.catalogue.read()),
+      lastPublished: async (request) => lastPublished(request, await backend.catalogue.read()),
       onEvent: (event) => this.#told(event),
     });
   }
 
   #gate(hooks: Hooks): ApprovalGate {
     const { settings, log } = this.#options;
-    const { approvals, grants, ledger, audit } = this.#backend;
+    const { approvals, standingApprovals, ledger, audit } = this.#backend;
     const used = new UsedApprovals(settings.dataDir);
     return new ApprovalGate({
       settings,
       approvals,
-      grants,
+      standingApprovals,
       ledger,
       used,
       audit,
@@ -331,12 +331,12 @@ export class ToolWorker implements AsyncDisposable {
     });
   }
 
-  #queue(place: Place, slots: Slots): JobQueue {
+  #queue(partition: Partition, slots: ConcurrencyLimiter): JobQueue {
     const { settings, log } = this.#options;
     return new JobQueue({
       backend: this.#backend,
       settings,
-      place,
+      partition,
       slots,
       workerId: this.id,
       clock: this.#clock,
@@ -344,8 +344,8 @@ export class ToolWorker implements AsyncDisposable {
       running: this.#running,
       executor: this.#executor,
       metrics: this.#metrics,
-      workers: () => this.#presence.workersOf(place.tier),
-      isAlone: () => this.#backend.shards.layout[place.tier].made === 1,
+      workers: () => this.#heartbeat.workersOf(partition.tier),
+      isAlone: () => this.#backend.shards.layout[partition.tier].made === 1,
       unwanted: (toolName, namespace) => this.#unwanted(toolName, namespace),
       renew: (attempt) => this.#renew(attempt),
       onError: (error) => this.#onError(error),
@@ -386,9 +386,9 @@ export class ToolWorker implements AsyncDisposable {
       if (tool.name !== toolName || !this.#switches.modes(tool).enabled) continue;
       if (namespace === undefined ? this.#hasNamesake(tool) : tool.namespace !== namespace) continue;
       if (!this.#nodeCircuits.isOpen(qualifiedName(tool))) continue;
-      const others = this.#presence.othersWith(offerId(tool));
+      const others = this.#heartbeat.othersWith(publishedToolId(tool));
       if (others.length > 0 && !this.#nodeCircuits.mayTry(qualifiedName(tool), this.#clock.monotonic()))
-        return { kind: 'passed-on', need: offerId(tool), others };
+        return { kind: 'passed-on', need: publishedToolId(tool), others };
     }
     return undefined;
   }
@@ -408,11 +408,11 @@ export class ToolWorker implements AsyncDisposable {
       attempt.fence,
       this.#options.settings.lockDurationMs,
     );
-    const mine = !attempt.hasTurn || (await this.#backend.turns.renew(attempt.callId, attempt.fence));
+    const mine = !attempt.holdsLock || (await this.#backend.locks.renew(attempt.callId, attempt.fence));
     if (!mine) attempt.abort(new PawlError('LEASE_LOST', 'Another call has had its turn at the resource.'));
     else if (!held) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));
     else if (cancelRequested) attempt.abort(new PawlError('CANCELLED'));
-    if (held) await this.#pace.renew(attempt);
+    if (held) await this.#limits.renew(attempt);
   }
 
   /** News may have been missed while the subscription was away. */
@@ -423,28 +423,28 @@ export class ToolWorker implements AsyncDisposable {
       this.#forced.catchUp(this.#options.tiers).then((circuits) => this.#nodeCircuits.relearn(circuits)),
       this.#declared.catchUp(),
       this.#followShards(),
-      this.#presence.publishAgain(),
+      this.#heartbeat.publishAgain(),
     ]);
     await Promise.all([...this.#running.all()].map((attempt) => this.#renew(attempt)));
   }
 
-  #hear(news: News): void {
-    if (news.type === 'cancel' && news.because === 'cancelled')
-      this.#running.ofCall(news.callId)?.abort(new PawlError('CANCELLED'));
-    else if (news.type === 'circuit') {
-      this.#nodeCircuits.learn(news.key, news.circuit.state);
-      this.#forced.learn(news.circuit);
-    } else if (news.type === 'session') {
-      this.#sessions.forget(news.sessionKey);
-      this.#terminals.endSession(news.sessionKey);
-    } else if (news.type === 'taint') this.#sessions.forget(news.sessionKey);
-    else if (news.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
-    else if (news.type === 'specs') this.#declared.catchUp().catch((error: Error) => this.#onError(error));
-    else if (news.type === 'shards') this.#followShards().catch((error: Error) => this.#onError(error));
-    else if (news.type === 'question') this.#channels.heard(news.id);
-    else if (news.type === 'handover') this.#dynamic.heard(news.callId);
-    else if (news.type === 'drain' && news.workerId === this.id) this.#drainAsked();
-    else if (news.type === 'catalogue') this.#presence.learnPeers().catch((error: Error) => this.#onError(error));
+  #hear(broadcast: Broadcast): void {
+    if (broadcast.type === 'cancel' && broadcast.because === 'cancelled')
+      this.#running.ofCall(broadcast.callId)?.abort(new PawlError('CANCELLED'));
+    else if (broadcast.type === 'circuit') {
+      this.#nodeCircuits.learn(broadcast.key, broadcast.circuit.state);
+      this.#forced.learn(broadcast.circuit);
+    } else if (broadcast.type === 'session') {
+      this.#sessions.forget(broadcast.sessionKey);
+      this.#terminals.endSession(broadcast.sessionKey);
+    } else if (broadcast.type === 'taint') this.#sessions.forget(broadcast.sessionKey);
+    else if (broadcast.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
+    else if (broadcast.type === 'specs') this.#declared.catchUp().catch((error: Error) => this.#onError(error));
+    else if (broadcast.type === 'shards') this.#followShards().catch((error: Error) => this.#onError(error));
+    else if (broadcast.type === 'question') this.#channels.heard(broadcast.id);
+    else if (broadcast.type === 'handover') this.#dynamic.heard(broadcast.callId);
+    else if (broadcast.type === 'drain' && broadcast.workerId === this.id) this.#drainAsked();
+    else if (broadcast.type === 'catalogue') this.#heartbeat.learnPeers().catch((error: Error) => this.#onError(error));
   }
 
   #drainAsked(): void {
@@ -485,13 +485,13 @@ export class ToolWorker implements AsyncDisposable {
       timer.unref();
       this.#timers.push(timer);
     };
-    every(HEARTBEAT_MS, () => this.#presence.beat());
+    every(HEARTBEAT_MS, () => this.#heartbeat.beat());
     every(HEARTBEAT_MS, () => this.#declared.catchUp());
     every(HEARTBEAT_MS, () => this.#followShards());
-    every(60_000, () => this.#presence.renewOffers());
-    const sweep = new Sweep(this.#backend.ledger, this.#options.log);
+    every(60_000, () => this.#heartbeat.renewPublished());
+    const sweep = new OrphanSweep(this.#backend.ledger, this.#options.log);
     every(Math.max(1_000, this.#options.settings.stalledIntervalMs), () =>
-      sweep.run(this.#backend.shards.places(this.#options.tiers)),
+      sweep.run(this.#backend.shards.partitions(this.#options.tiers)),
     );
   }
 
@@ -523,8 +523,8 @@ export class ToolWorker implements AsyncDisposable {
     // From here on nothing is fetched; what was fetched in this moment goes back (`#unwanted`).
     const putBack = this.#queues.putBack().catch((error: Error) => this.#onError(error));
     // A call that is lost with a process that was stopped is not to blame for that.
-    const places = this.#backend.shards.places(this.#options.tiers);
-    const marked = this.#backend.ledger.markStopped(places, this.id).catch(() => {});
+    const partitions = this.#backend.shards.partitions(this.#options.tiers);
+    const marked = this.#backend.ledger.markStopped(partitions, this.id).catch(() => {});
     const left = this.#backend.catalogue.leave(this.id).catch(() => {});
     const finished = Promise.all([marked, left, putBack.then(() => this.#queues.close())]);
     const isFinished =
@@ -540,10 +540,10 @@ export class ToolWorker implements AsyncDisposable {
     this.#running.close();
     this.#nodeCircuits.close();
     await (await this.#mcp)?.close();
-    this.#news.close();
-    this.#releaseStray();
+    this.#broadcast.close();
+    this.#releaseUncaught();
     await this.#publisher.close(LAST_METRICS_MS);
-    await this.#auditKeeper.close();
+    await this.#auditService.close();
     await this.#backend.close();
     await this.#options.tracing?.flush();
   }

@@ -3,11 +3,11 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { TestProcess } from '../helpers/process.ts';
 import { eventually } from '../helpers/signal.ts';
-import { openPlace, type Place } from './pawl.ts';
+import { openPlace, type Partition } from './pawl.ts';
 
 const FORGING_TOOLS = fileURLToPath(new URL('./fixtures/forging-tools.ts', import.meta.url));
 
-let place: Place;
+let place: Partition;
 let worker: TestProcess;
 beforeAll(async () => {
   place = await openPlace();

@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connect } from '../../src/main.ts';
 import { eventually } from '../helpers/signal.ts';
-import { openPlace, type Place } from './pawl.ts';
+import { openPlace, type Partition } from './pawl.ts';
 
-let place: Place;
+let place: Partition;
 beforeAll(async () => {
   place = await openPlace();
 });

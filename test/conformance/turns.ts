@@ -1,11 +1,11 @@
 /** What taking turns is, whatever keeps them (C3): first come, first served; readers together, writers alone. */
 import { describe, expect, test } from 'vitest';
 import { digest } from '../../src/shared/calls/call-id.ts';
-import type { Turn, TurnMode } from '../../src/shared/limits/resource-lock.ts';
-import type { TurnRecords } from '../../src/shared/store/ports.ts';
+import type { ResourceLock, ResourceLockMode } from '../../src/shared/limits/resource-lock.ts';
+import type { ResourceLockRecords } from '../../src/shared/store/ports.ts';
 
 export interface TurnRig {
-  readonly turns: TurnRecords;
+  readonly locks: ResourceLockRecords;
   /** The calls that wait and are called now, in order. */
   called(): Promise<readonly string[]>;
 }
@@ -14,16 +14,16 @@ export const jobFor = (name: string) => ({ callId: `w0.${digest(name)}`, generat
 
 export function turnsBehave(open: (names: readonly string[]) => Promise<TurnRig>): void {
   const rigFor = async (...names: readonly string[]) => {
-    const { turns, called } = await open(names);
-    const take = async (name: string, mode: TurnMode, resource = 'a', any = true) => {
-      const turn: Turn = { resource: digest(resource), mode };
-      return (await turns.take(jobFor(name), 1, turn, any)).kind;
+    const { locks, called } = await open(names);
+    const take = async (name: string, mode: ResourceLockMode, resource = 'a', any = true) => {
+      const turn: ResourceLock = { resource: digest(resource), mode };
+      return (await locks.take(jobFor(name), 1, turn, any)).kind;
     };
     const leave = async (name: string) => {
-      await turns.leave(jobFor(name), 1);
+      await locks.leave(jobFor(name), 1);
       return called();
     };
-    return { take, leave, turns };
+    return { take, leave, locks };
   };
 
   describe('turns at a resource (C3)', () => {

@@ -359,10 +359,10 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     const { server, ask } = await startRig({ tools: [wordy] });
     await ask('/v1/sessions', { method: 'POST', json: { sessionKey: word, actorId: 'ada' } });
     const page = await openPage(server.url, { viewport: { width: 390, height: 780 } });
-    for (const place of ['tools/tools.wordy', `sessions/${word}`]) {
-      await page.goto(`${server.url}/#${place}`);
+    for (const partition of ['tools/tools.wordy', `sessions/${word}`]) {
+      await page.goto(`${server.url}/#${partition}`);
       await page.getByRole('heading', { name: /^w{120}|^wordy/ }).waitFor();
-      expect(await widthOf(page), place).toBeLessThanOrEqual(390);
+      expect(await widthOf(page), partition).toBeLessThanOrEqual(390);
     }
   });
 

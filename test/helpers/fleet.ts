@@ -9,7 +9,7 @@ import type { AuditEvent } from '../../src/shared/audit/audit-event.ts';
 import type { ToolResultEnvelope } from '../../src/shared/calls/envelope.ts';
 import type { Hook } from '../../src/shared/calls/hooks.ts';
 import { resolveSettings, type Settings, type SettingsInput } from '../../src/shared/config/config.ts';
-import { offerId, offerOf } from '../../src/shared/store/fleet/catalogue.ts';
+import { publishedTool, publishedToolId } from '../../src/shared/store/fleet/catalogue.ts';
 import { type Logger, silentLogger } from '../../src/shared/telemetry/log.ts';
 import type { WorkerEvent } from '../../src/shared/telemetry/log-events.ts';
 import type { AnyTool } from '../../src/shared/tools/tool.ts';
@@ -108,9 +108,11 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
 async function publish(pawl: Pawl, tools: readonly AnyTool[]): Promise<void> {
   const { catalogue } = pawl.backend;
   const nowMs = await pawl.backend.ledger.now();
-  const offers = tools.map((tool) => offerOf(tool, nowMs));
+  const offers = tools.map((tool) => publishedTool(tool, nowMs));
   await catalogue.publish(offers);
-  expect((await pawl.catalogue()).tools.map(offerId).sort()).toEqual([...new Set(offers.map(offerId))].sort());
+  expect((await pawl.catalogue()).tools.map(publishedToolId).sort()).toEqual(
+    [...new Set(offers.map(publishedToolId))].sort(),
+  );
 }
 
 /** A submission that waits in the queue or runs. */

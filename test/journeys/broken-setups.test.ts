@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test } from 'vitest';
 import { startEmbeddedRedis } from '../../src/shared/store/redis/embedded-redis.ts';
-import { openPlace, type Place } from '../cli/pawl.ts';
+import { openPlace, type Partition } from '../cli/pawl.ts';
 import { eventually } from '../helpers/signal.ts';
 
 interface Check {
@@ -21,15 +21,15 @@ interface Check {
 
 type Environment = Readonly<Record<string, string>>;
 
-async function newPlace(): Promise<Place> {
-  const place = await openPlace();
-  onTestFinished(() => place[Symbol.asyncDispose]());
-  return place;
+async function newPartition(): Promise<Partition> {
+  const partition = await openPlace();
+  onTestFinished(() => partition[Symbol.asyncDispose]());
+  return partition;
 }
 
 /** What `pawl doctor` says is to be mended. */
-async function failures(place: Place, env: Environment = {}): Promise<readonly Check[]> {
-  const { code, stdout } = await place.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0', ...env } });
+async function failures(partition: Partition, env: Environment = {}): Promise<readonly Check[]> {
+  const { code, stdout } = await partition.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0', ...env } });
   const { usable, checks } = JSON.parse(stdout) as { readonly usable: boolean; readonly checks: readonly Check[] };
   expect(code === 0).toBe(usable);
   return checks.filter(({ state }) => state === 'fail');
@@ -48,13 +48,13 @@ function commandsOf(entry: string): readonly string[] {
   );
 }
 
-const greet = (place: Place, env: Environment = {}) =>
-  place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--timeout', '10000'], { env });
+const greet = (partition: Partition, env: Environment = {}) =>
+  partition.run(['call', 'greet', '--params', '{"name":"Ada"}', '--timeout', '10000'], { env });
 
 test('a Redis that evicts: workers refuse to start, doctor names the setting, and the runbook’s commands mend it', {
   timeout: 60_000,
 }, async () => {
-  const place = await newPlace();
+  const partition = await newPartition();
   const dataDir = mkdtempSync(join(tmpdir(), 'pawl-evicting-'));
   const server = await startEmbeddedRedis({ dataDir, log: () => {} });
   const redis = new Redis(server.url.replace('unix://', ''));
@@ -65,11 +65,11 @@ test('a Redis that evicts: workers refuse to start, doctor names the setting, an
   });
   await redis.config('SET', 'maxmemory-policy', 'allkeys-lru');
   const env = { REDIS_URL: server.url };
-  const refused = place.start(['worker', '--tools', 'tools.ts'], env);
+  const refused = partition.start(['worker', '--tools', 'tools.ts'], env);
   expect((await refused.ended).code).toBe(2);
   expect(refused.stderr()).toContain('maxmemory-policy');
 
-  const [failed, ...others] = await failures(place, env);
+  const [failed, ...others] = await failures(partition, env);
   expect(others).toEqual([]);
   expect(failed).toMatchObject({ check: 'eviction', fix: 'CONFIG SET maxmemory-policy noeviction' });
   const commands = commandsOf('Redis forgets calls');
@@ -79,9 +79,9 @@ test('a Redis that evicts: workers refuse to start, doctor names the setting, an
     expect(await redis.call(command, ...args)).toBe('OK');
   }
 
-  expect(await failures(place, env)).toEqual([]);
-  const worker = await place.worker(env);
-  expect(await greet(place, env)).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') });
+  expect(await failures(partition, env)).toEqual([]);
+  const worker = await partition.worker(env);
+  expect(await greet(partition, env)).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') });
   worker.signal('SIGTERM');
   await worker.ended;
 });
@@ -89,18 +89,18 @@ test('a Redis that evicts: workers refuse to start, doctor names the setting, an
 test('no worker for a tier: doctor counts what waits and says which command starts one', {
   timeout: 60_000,
 }, async () => {
-  const place = await newPlace();
+  const partition = await newPartition();
   // The tier's only worker has left; what it offered is still known.
-  const left = await place.worker();
+  const left = await partition.worker();
   left.signal('SIGTERM');
   await left.ended;
-  const reads = place.start(['worker', '--tiers', 'read-only', '--tools', 'tools.ts', '--json']);
+  const reads = partition.start(['worker', '--tiers', 'read-only', '--tools', 'tools.ts', '--json']);
   await reads.line('"event":"ready"');
-  const call = place.start(['call', 'linger', '--params', '{"ms":1}', '--json']);
+  const call = partition.start(['call', 'linger', '--params', '{"ms":1}', '--json']);
 
   const [failed] = await eventually(
     async () => {
-      const found = await failures(place);
+      const found = await failures(partition);
       return found.length > 0 && found;
     },
     { deadlineMs: 15_000 },
@@ -110,27 +110,27 @@ test('no worker for a tier: doctor counts what waits and says which command star
     message: expect.stringMatching(/^1 call of the tier workspace wait/),
   });
   const [, command = ''] = /'pawl ([^']+)'/.exec(failed?.fix ?? '') ?? [];
-  const started = place.start([...command.split(' '), '--tools', 'tools.ts', '--json']);
+  const started = partition.start([...command.split(' '), '--tools', 'tools.ts', '--json']);
   await started.line('"event":"ready"');
 
   expect((await call.ended).code).toBe(0);
-  expect(await failures(place)).toEqual([]);
+  expect(await failures(partition)).toEqual([]);
 });
 
 test('processes with different signing keys: doctor names the process, and the same keys everywhere mend it', {
   timeout: 60_000,
 }, async () => {
-  const place = await newPlace();
+  const partition = await newPartition();
   const [mine, theirs] = [
     { PAWL_SIGNING_KEYS: 'k1:the-key-of-the-fleet' },
     { PAWL_SIGNING_KEYS: 'k1:another-key-of-old' },
   ];
-  const worker = await place.worker(theirs);
-  const refused = await greet(place, mine);
+  const worker = await partition.worker(theirs);
+  const refused = await greet(partition, mine);
   expect(refused.code).not.toBe(0);
   expect(refused.stdout + refused.stderr).toMatch(/SIGNATURE_INVALID|sign/i);
 
-  const [failed] = await failures(place, mine);
+  const [failed] = await failures(partition, mine);
   expect(failed).toMatchObject({
     check: 'signatures',
     message: expect.stringContaining(`pid ${worker.pid}`),
@@ -139,14 +139,14 @@ test('processes with different signing keys: doctor names the process, and the s
   expect(JSON.stringify(failed)).not.toMatch(/the-key-of|another-key/);
   worker.signal('SIGTERM');
   await worker.ended;
-  await place.worker(mine);
+  await partition.worker(mine);
 
-  expect(await failures(place, mine)).toEqual([]);
-  expect(await greet(place, mine)).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') });
+  expect(await failures(partition, mine)).toEqual([]);
+  expect(await greet(partition, mine)).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') });
 });
 
 test('a signing key in the data folder that is empty, as a crash leaves one, or cannot be read is told and signs nothing', async () => {
-  const place = await newPlace();
+  const partition = await newPartition();
   const dataDir = mkdtempSync(join(tmpdir(), 'pawl-keyless-'));
   const server = await startEmbeddedRedis({ dataDir, log: () => {} });
   onTestFinished(async () => {
@@ -155,7 +155,7 @@ test('a signing key in the data folder that is empty, as a crash leaves one, or 
   });
   const key = join(dataDir, 'signing-key');
   writeFileSync(key, '');
-  const calls = () => place.run(['calls'], { env: { REDIS_URL: undefined, PAWL_DATA_DIR: dataDir } });
+  const calls = () => partition.run(['calls'], { env: { REDIS_URL: undefined, PAWL_DATA_DIR: dataDir } });
   expect(await calls()).toMatchObject({ code: 2, stderr: expect.stringContaining(`${key} holds no key. Remove it`) });
   rmSync(key);
   mkdirSync(key);
@@ -165,11 +165,11 @@ test('a signing key in the data folder that is empty, as a crash leaves one, or 
 });
 
 test('doctor points to the log of an embedded Redis that does not start, and asks nobody to install one that is there', async () => {
-  const place = await newPlace();
-  const dataDir = join(place.folder, 'damaged');
+  const partition = await newPartition();
+  const dataDir = join(partition.folder, 'damaged');
   mkdirSync(join(dataDir, 'redis'), { recursive: true });
   writeFileSync(join(dataDir, 'redis', 'appendonlydir'), 'no folder');
-  const doctor = await place.run(['doctor'], { env: { REDIS_URL: undefined, PAWL_DATA_DIR: dataDir } });
+  const doctor = await partition.run(['doctor'], { env: { REDIS_URL: undefined, PAWL_DATA_DIR: dataDir } });
   expect(doctor.code).toBe(7);
   expect(doctor.stdout).toContain(`→ look into ${join(dataDir, 'redis', 'redis.log')}`);
   expect(doctor.stdout).not.toContain('install redis-server');

@@ -31,9 +31,9 @@ async function circuitOf(fleet: Fleet, tool: Tool = 'ask_or_refuse'): Promise<Ci
 /** As if a minute and more had passed for the circuit: its cooldown is over, and so is the lease of a probe. */
 async function letTimePass(fleet: Fleet): Promise<void> {
   const key = 'tool:tools.ask_or_refuse';
-  const place = { tier: 'system', shard: 0 } as const;
+  const partition = { tier: 'system', shard: 0 } as const;
   const { breakers } = fleet.pawl.backend;
-  const circuit = await breakers.read(place, key);
+  const circuit = await breakers.read(partition, key);
   if (circuit.state === 'CLOSED') throw new Error('the circuit is closed');
   const earlier = (atMs: number) => atMs - COOLDOWN_MS;
   const probe = 'probe' in circuit && circuit.probe && { ...circuit.probe, untilMs: earlier(circuit.probe.untilMs) };
@@ -43,7 +43,7 @@ async function letTimePass(fleet: Fleet): Promise<void> {
     openedAtMs: earlier(circuit.openedAtMs ?? 0),
     ...(probe && { probe }),
   };
-  expect(await breakers.change(place, key, circuit, aged, 0)).toMatchObject({ changed: true });
+  expect(await breakers.change(partition, key, circuit, aged, 0)).toMatchObject({ changed: true });
 }
 
 /** Fails call by call until the circuit refuses, and returns what the calls came to. */

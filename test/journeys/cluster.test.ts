@@ -1,7 +1,7 @@
 /** @module-tag slow */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Session } from '../../src/index.ts';
-import { placeFor } from '../../src/shared/calls/call-id.ts';
+import { partitionFor } from '../../src/shared/calls/call-id.ts';
 import type { Server } from '../chaos/server.ts';
 import { startCluster, type TestCluster, whyNoCluster } from '../helpers/cluster.ts';
 import { contentOf, startFleet as startFleetHere } from '../helpers/fleet.ts';
@@ -37,7 +37,7 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     const gate = fleet.gate('held');
     const calls = await held(sessions, gate.path);
     const callIds = calls.map(({ callId = '' }) => callId);
-    expect(new Set(callIds.map((callId) => placeFor(callId).shard)).size).toBeGreaterThan(1);
+    expect(new Set(callIds.map((callId) => partitionFor(callId).shard)).size).toBeGreaterThan(1);
     const layout = (await fleet.pawl.shards()).filter(({ tier }) => tier === 'workspace');
     expect(layout.map(({ slot }) => typeof slot)).toEqual(['number', 'number', 'number', 'number']);
     expect(new Set(layout.map(({ node }) => node)).size).toBeGreaterThan(1);
@@ -108,10 +108,10 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     const again = await call(await Promise.all(KEYS.map((key) => other.session(key))));
     for (const result of [...first, ...again]) expect(contentOf(result)).toEqual(params);
     expect(again.every(({ fromCache }) => fromCache)).toBe(true);
-    expect(new Set(first.map(({ callId = '' }) => placeFor(callId).shard)).size).toBeGreaterThan(1);
+    expect(new Set(first.map(({ callId = '' }) => partitionFor(callId).shard)).size).toBeGreaterThan(1);
     const texts = (await cluster.keys()).filter((key) => /:(params|outcome):/.test(key));
     for (const { callId = '' } of first) {
-      const { base } = pawl.backend.ledger.keys(placeFor(callId));
+      const { base } = pawl.backend.ledger.keys(partitionFor(callId));
       const own = texts.filter((key) => key.includes(callId));
       expect(own.map((key) => key.slice(0, base.length))).toEqual([base, base]);
     }
@@ -143,7 +143,7 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     const left = 10 - 5 - refused.filter(({ callId }) => callId !== undefined).length;
     expect(contexts).toHaveLength(5);
     expect(await pawl.circuits()).toMatchObject([
-      { place: { tier: 'workspace', shard: 0 }, circuit: { state: 'OPEN' } },
+      { partition: { tier: 'workspace', shard: 0 }, circuit: { state: 'OPEN' } },
     ]);
 
     down = false;

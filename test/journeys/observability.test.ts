@@ -43,12 +43,12 @@ export const leak = defineTool({
 `;
 
 async function startStack(environment: Readonly<Record<string, string>> = {}) {
-  const place = await openPlace();
-  onTestFinished(() => place[Symbol.asyncDispose]());
-  writeFileSync(join(place.folder, 'observed.ts'), TOOLS);
+  const partition = await openPlace();
+  onTestFinished(() => partition[Symbol.asyncDispose]());
+  writeFileSync(join(partition.folder, 'observed.ts'), TOOLS);
   const env = { LOG_LEVEL: 'debug', PAWL_METRICS_PORT: '0', ...environment };
-  const worker = place.start(['worker', '--tools', 'observed.ts', '--json'], env);
-  const serve = place.start(['serve', '--port', '0', '--json'], env);
+  const worker = partition.start(['worker', '--tools', 'observed.ts', '--json'], env);
+  const serve = partition.start(['serve', '--port', '0', '--json'], env);
   const ready = async (process: typeof worker) =>
     JSON.parse(await process.line('"event":"ready"')) as Record<string, unknown>;
   const [{ metricsPort }, { url }] = await Promise.all([ready(worker), ready(serve)]);
@@ -202,7 +202,7 @@ test('TR-15: planted secrets reach no log, trace, metric, page of Bull Board or 
     { everyMs: 50 },
   );
   expect(worker.stderr()).toContain('about to log in');
-  const places = {
+  const partitions = {
     'the worker’s log': worker.stderr() + worker.stdout(),
     'the producer’s log': serve.stderr() + serve.stdout(),
     metrics: (await ofProducer()) + (await ofWorker()),
@@ -210,7 +210,7 @@ test('TR-15: planted secrets reach no log, trace, metric, page of Bull Board or 
     traces: collector.received(),
     errors: refused.text + failed.text.replaceAll(planted.address, ''),
   };
-  for (const [where, said] of Object.entries(places))
+  for (const [where, said] of Object.entries(partitions))
     for (const [what, secret] of Object.entries(planted))
       expect(said.includes(secret), `${what} in ${where}`).toBe(false);
 });

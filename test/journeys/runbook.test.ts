@@ -39,16 +39,16 @@ async function open(settings: Partial<SettingsInput>) {
 test('the rollback recipe of docs/runbook.md works as it stands there, step by step (R34, TR-14)', {
   timeout: 120_000,
 }, async () => {
-  const place = await openPlace();
-  onTestFinished(() => place[Symbol.asyncDispose]());
+  const partition = await openPlace();
+  onTestFinished(() => partition[Symbol.asyncDispose]());
   const steps = stepsOf('Calls are merged, refused or retried that should not be');
   expect(steps).toHaveLength(6);
   const exported: Record<string, string> = {};
-  let worker = await place.worker();
+  let worker = await partition.worker();
   const restart = async () => {
     worker.signal('SIGTERM');
     await worker.ended;
-    worker = await place.worker(exported);
+    worker = await partition.worker(exported);
   };
   /** Runs the commands of a step and returns what they printed. */
   const follow = async (number: number): Promise<string> => {
@@ -63,14 +63,14 @@ test('the rollback recipe of docs/runbook.md works as it stands there, step by s
           continue;
         }
         expect(command).toBe('pawl');
-        const { code, stdout, stderr } = await place.run(args, { env: exported });
+        const { code, stdout, stderr } = await partition.run(args, { env: exported });
         expect({ line, code, stderr }).toMatchObject({ code: 0 });
         said += stdout + stderr;
       }
     }
     return said;
   };
-  const { redisUrl, prefix } = place.world;
+  const { redisUrl, prefix } = partition.world;
   /** A call of a producer that was started with these settings. */
   const call = async (tool: string, params: object, reliability: SettingsInput['reliability']) => {
     await using pawl = await open({ redisUrl, prefix, logLevel: 'silent', reliability });
@@ -95,19 +95,19 @@ test('the rollback recipe of docs/runbook.md works as it stands there, step by s
   await restart();
   await greet(shadow);
   expect(await greet(shadow)).toMatchObject({ status: 'success', fromCache: false });
-  const { stderr } = await place.run(words(steps[3]?.[1]?.text ?? '').slice(1), { env: exported });
+  const { stderr } = await partition.run(words(steps[3]?.[1]?.text ?? '').slice(1), { env: exported });
   expect(stderr).toContain('tools.greet would have been merged 1 time');
 
   for (const name of Object.keys(exported)) delete exported[name];
   const stage = steps[4]?.find(({ language }) => language === 'json')?.text ?? '';
-  writeFileSync(join(place.folder, 'pawl.config.json'), stage);
+  writeFileSync(join(partition.folder, 'pawl.config.json'), stage);
   const { reliability } = resolveSettings({ file: JSON.parse(stage) });
   await restart();
   await greet(reliability);
   expect((await greet(reliability)).fromCache, 'read-only tools merge').toBe(true);
   await linger(reliability);
   expect((await linger(reliability)).fromCache, 'others do not yet').toBe(false);
-  rmSync(join(place.folder, 'pawl.config.json'));
+  rmSync(join(partition.folder, 'pawl.config.json'));
   await restart();
   await linger();
   expect((await linger()).fromCache).toBe(true);

@@ -5,13 +5,13 @@ import { lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, realpath
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
-import { detectMeans } from '../../src/workers/context/processes.ts';
+import { detectIsolation } from '../../src/workers/context/processes.ts';
 import { attempts } from '../helpers/attempts.ts';
 import { temporaryFolder } from '../helpers/context.ts';
 
 const PAWL = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
 const hasTracer = spawnSync('strace', ['-qq', '-e', 'trace=none', 'true']).status === 0;
-const canShow = hasTracer && (await detectMeans()).includes('bubblewrap');
+const canShow = hasTracer && (await detectIsolation()).includes('bubblewrap');
 if (!canShow) console.warn('skipped: strace or bubblewrap is missing, so the trust boundary is not traced');
 
 const TOOLS = `import { defineTool } from 'pawl';

@@ -37,14 +37,14 @@ describeCalls('a local runner with its records in Redis', async (options) => {
 
 describeCalls('a fleet', async ({ tools, settings }) => {
   const world = await createWorld();
-  const place = {
+  const partition = {
     redisUrl: world.redisUrl,
     prefix: world.prefix,
     signingKeys: [{ kid: 'test', key: 'a-test-signs-its-calls' }],
   };
   // Not `startWorker`, whose `tools` are the tools: policies for single tools come to it from the configuration file.
   const worker = await ToolWorker.start({
-    settings: resolveSettings({ options: { ...place, ...settings } }),
+    settings: resolveSettings({ options: { ...partition, ...settings } }),
     tools,
     tiers: TIERS,
     concurrency: DEFAULT_CONCURRENCY,
@@ -52,7 +52,7 @@ describeCalls('a fleet', async ({ tools, settings }) => {
     environment: {},
     pawlVersion: 'test',
   });
-  const pawl = await connect({ ...place, ...settings, log: silentLogger });
+  const pawl = await connect({ ...partition, ...settings, log: silentLogger });
   return {
     openSession: (open) => pawl.openSession(open),
     circuit: async (tool) => (await pawl.circuits()).find(({ key }) => key === `tool:tools.${tool}`)?.circuit,

@@ -3,12 +3,12 @@ import { describe, expect, test } from 'vitest';
 import { LocalCircuits } from '../../src/local/circuits.ts';
 import { fakeClock } from '../../src/local/fake-clock.ts';
 import { LocalLedger } from '../../src/local/ledger.ts';
-import { Turns } from '../../src/local/turns.ts';
+import { ResourceLocks } from '../../src/local/turns.ts';
 import type { Outcome } from '../../src/shared/calls/outcome.ts';
 import { type Circuit, CLOSED_CIRCUIT } from '../../src/shared/circuits/circuit-breaker.ts';
 import type { PawlError } from '../../src/shared/errors/failure.ts';
 import { InMemoryDedupeStore } from '../../src/shared/store/calls/dedupe-memory.ts';
-import type { CircuitNews } from '../../src/shared/store/circuits/circuits.ts';
+import type { CircuitBroadcast } from '../../src/shared/store/circuits/circuits.ts';
 import type { CallJob } from '../../src/shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../../src/shared/store/queues/result-inbox.ts';
 import { signal } from '../helpers/signal.ts';
@@ -17,8 +17,8 @@ import { CIRCUIT, callIdFor, claimOf, PLACE } from '../shared/store/calls.ts';
 const OPEN: Circuit = { state: 'OPEN', epoch: 1, openedAtMs: 5, cooldownMs: 30_000, failures: 5, reason: 'a test' };
 
 function openCircuits() {
-  const news: CircuitNews[] = [];
-  return { news, circuits: new LocalCircuits(fakeClock(), (item) => news.push(item)) };
+  const broadcast: CircuitBroadcast[] = [];
+  return { broadcast, circuits: new LocalCircuits(fakeClock(), (item) => broadcast.push(item)) };
 }
 
 describe('circuits of one process', () => {
@@ -49,13 +49,13 @@ describe('circuits of one process', () => {
   });
 
   test('only a change that was decided on the stored epoch is made, empties the window and is told', async () => {
-    const { circuits, news } = openCircuits();
+    const { circuits, broadcast } = openCircuits();
     await circuits.addFailure(PLACE, CIRCUIT, 0, 20);
     expect(await circuits.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 700)).toEqual({ changed: true, circuit: OPEN });
     const stale = { ...OPEN, reason: 'too late' };
     expect(await circuits.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, stale, 0)).toEqual({ changed: false, circuit: OPEN });
     expect(await circuits.window(PLACE, CIRCUIT)).toEqual([]);
-    expect(news).toEqual([{ type: 'circuit', place: PLACE, key: CIRCUIT, circuit: OPEN, retryAfterMs: 700 }]);
+    expect(broadcast).toEqual([{ type: 'circuit', partition: PLACE, key: CIRCUIT, circuit: OPEN, retryAfterMs: 700 }]);
     expect([...(await circuits.list(PLACE))]).toEqual([[CIRCUIT, OPEN]]);
     expect([...(await circuits.list({ tier: 'system', shard: 0 }))]).toEqual([]);
   });
@@ -126,7 +126,7 @@ describe('attempts of one process', () => {
     const first = await begin('a');
     await ledger.postpone(callIdFor('a'), first.fence, 'queued', [], 0);
     const second = await ledger.begin(jobs[0] as CallJob, { workerId: 'w', leaseMs: 1, token: 't2' });
-    expect(second).toMatchObject({ kind: 'started', takenOver: false, earlier: [] });
+    expect(second).toMatchObject({ kind: 'started', recovered: false, earlier: [] });
     expect(await ledger.postpone(callIdFor('a'), first.fence, 'queued', [], 0)).toBe('fenced');
     expect(await ledger.tell(callIdFor('a'), first.fence)).toMatchObject({ held: false });
     const outcome: Outcome = {
@@ -162,16 +162,16 @@ describe('attempts of one process', () => {
 });
 
 test('turns are taken in order, one at a time for each name, also after one that failed', async () => {
-  const turns = new Turns();
+  const locks = new ResourceLocks();
   const gate = signal();
   const order: string[] = [];
-  const first = turns.take('a', async () => {
+  const first = locks.take('a', async () => {
     await gate.promise;
     order.push('a1');
     throw new Error('no');
   });
-  const second = turns.take('a', async () => void order.push('a2'));
-  await turns.take('b', async () => void order.push('b1'));
+  const second = locks.take('a', async () => void order.push('a2'));
+  await locks.take('b', async () => void order.push('b1'));
   expect(order).toEqual(['b1']);
   gate.fire();
   await expect(first).rejects.toThrow('no');

@@ -1,24 +1,24 @@
-import { LocalTurns } from '../../src/local/resource-turns.ts';
+import { LocalResourceLocks } from '../../src/local/resource-turns.ts';
 import { jobFor, turnsBehave } from '../conformance/turns.ts';
 
 turnsBehave(async (names) => {
-  const turns = new LocalTurns();
+  const locks = new LocalResourceLocks();
   const told: string[] = [];
   const gone = new Set<string>();
   const listening = new Set<string>();
   return {
-    turns: {
-      renew: () => turns.renew(),
+    locks: {
+      renew: () => locks.renew(),
       leave: (job) => {
         gone.add(job.callId);
-        return turns.leave(job);
+        return locks.leave(job);
       },
       async take(job, fence, turn, any) {
-        const answer = await turns.take(job, fence, turn, any);
+        const answer = await locks.take(job, fence, turn, any);
         const name = names.find((candidate) => jobFor(candidate).callId === job.callId) ?? '';
         if (answer.kind === 'waiting' && !listening.has(name)) {
           listening.add(name);
-          void turns.granted(job.callId).then(() => told.push(name));
+          void locks.granted(job.callId).then(() => told.push(name));
         }
         return answer;
       },

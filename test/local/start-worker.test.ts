@@ -29,8 +29,8 @@ test.each<[string, unknown, string]>([
   ['tiers that are no list', { tools: [echo], tiers: 'read-only' }, '`tiers` must be a list.'],
 ])('a worker with %s is refused before anything is started', async (_what, options, message) => {
   // Nothing listens there: whoever asks Redis first says something else.
-  const place = { redisUrl: 'redis://127.0.0.1:1', log: silentLogger };
-  const given = options === undefined ? undefined : { ...place, ...options };
+  const partition = { redisUrl: 'redis://127.0.0.1:1', log: silentLogger };
+  const given = options === undefined ? undefined : { ...partition, ...options };
   await expect(startWorker(given as StartWorkerOptions)).rejects.toMatchObject({
     code: 'CONFIGURATION',
     message: expect.stringContaining(message),

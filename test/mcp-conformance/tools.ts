@@ -7,10 +7,10 @@ import { z } from 'zod';
 import { defineTool, defineUntypedTool, type ToolContext } from '../../src/index.ts';
 import {
   acceptedForm,
-  askCaller,
   type CallerAnswers,
   type ClientRequest,
   callerAnswers,
+  elicit,
 } from '../../src/shared/calls/elicitation.ts';
 import type { AnyTool } from '../../src/shared/tools/tool.ts';
 
@@ -139,7 +139,7 @@ const interaction: readonly AnyTool[] = [
     'test_sampling',
     (answers, { prompt }) => {
       const answer = response(answers, 'llm');
-      if (answer === undefined) return askCaller({ llm: completion(String(prompt)) });
+      if (answer === undefined) return elicit({ llm: completion(String(prompt)) });
       return text(`LLM response: ${answer.content?.text ?? 'No response'}`);
     },
     { prompt: z.string() },
@@ -149,7 +149,7 @@ const interaction: readonly AnyTool[] = [
     (answers, { message }) => {
       const answer = response(answers, 'user');
       if (answer === undefined)
-        return askCaller({
+        return elicit({
           user: form(String(message), { response: { type: 'string', description: "User's response" } }),
         });
       return text(`User response: action=${answer.action}, content=${JSON.stringify(answer.content ?? {})}`);
@@ -172,7 +172,7 @@ const interaction: readonly AnyTool[] = [
       },
       verified: { type: 'boolean', description: 'Verification status', default: true },
     };
-    return askCaller({ user: form('Please review and update the form fields with defaults', properties, []) });
+    return elicit({ user: form('Please review and update the form fields with defaults', properties, []) });
   }),
   asking('test_elicitation_sep1330_enums', (answers) => {
     const answer = response(answers, 'user');
@@ -193,35 +193,35 @@ const interaction: readonly AnyTool[] = [
       untitledMulti: { type: 'array', minItems: 1, maxItems: 3, items: { type: 'string', enum: options } },
       titledMulti: { type: 'array', minItems: 1, maxItems: 3, items: { anyOf: titled('Choice') } },
     };
-    return askCaller({ user: form('Please select options from the enum fields', properties, []) });
+    return elicit({ user: form('Please select options from the enum fields', properties, []) });
   }),
   asking('test_missing_capability', (answers) =>
     response(answers, 'llm_answer') === undefined
-      ? askCaller({ llm_answer: completion('Reply with the single word: pong') })
+      ? elicit({ llm_answer: completion('Reply with the single word: pong') })
       : text('sampling round-trip complete'),
   ),
   asking('test_input_required_result_elicitation', (answers) => {
     const name = acceptedForm(answers, 'user_name')?.['name'];
-    return typeof name === 'string' ? text(`Hello, ${name}!`) : askCaller({ user_name: nameForm() });
+    return typeof name === 'string' ? text(`Hello, ${name}!`) : elicit({ user_name: nameForm() });
   }),
   asking('test_input_required_result_sampling', (answers) => {
     const answer = response(answers, 'capital_question');
-    if (answer === undefined) return askCaller({ capital_question: completion('What is the capital of France?') });
+    if (answer === undefined) return elicit({ capital_question: completion('What is the capital of France?') });
     return text(`Sampling response: ${answer.content?.text ?? JSON.stringify(answer)}`);
   }),
   asking('test_input_required_result_list_roots', (answers) => {
     const listed = response(answers, 'client_roots')?.roots;
-    if (!Array.isArray(listed)) return askCaller({ client_roots: roots });
+    if (!Array.isArray(listed)) return elicit({ client_roots: roots });
     return text(`Client exposed ${listed.length} root(s): ${listed.map(({ uri }) => uri).join(', ')}`);
   }),
   asking('test_input_required_result_request_state', (answers) => {
     if (acceptedForm(answers, 'confirm') === undefined || answers?.state === undefined)
-      return askCaller({ confirm: form('Please confirm', { ok: { type: 'boolean' } }) }, { tool: 'request_state' });
+      return elicit({ confirm: form('Please confirm', { ok: { type: 'boolean' } }) }, { tool: 'request_state' });
     return text('state-ok: requestState verified and confirmation received');
   }),
   asking('test_input_required_result_tampered_state', (answers) => {
     if (acceptedForm(answers, 'confirm') === undefined || answers?.state === undefined)
-      return askCaller({ confirm: form('Please confirm', { ok: { type: 'boolean' } }) }, { tool: 'tampered_state' });
+      return elicit({ confirm: form('Please confirm', { ok: { type: 'boolean' } }) }, { tool: 'tampered_state' });
     return text('integrity-ok: requestState verified');
   }),
   asking('test_input_required_result_multiple_inputs', (answers) => {
@@ -229,7 +229,7 @@ const interaction: readonly AnyTool[] = [
     const greeting = response(answers, 'greeting')?.content?.text;
     const listed = response(answers, 'client_roots')?.roots;
     if (typeof name !== 'string' || typeof greeting !== 'string' || !Array.isArray(listed))
-      return askCaller(
+      return elicit(
         { user_name: nameForm(), greeting: completion('Generate a greeting'), client_roots: roots },
         { tool: 'multiple_inputs' },
       );
@@ -237,11 +237,11 @@ const interaction: readonly AnyTool[] = [
   }),
   asking('test_input_required_result_multi_round', (answers) => {
     const state = answers?.state as { readonly round?: number; readonly name?: unknown } | undefined;
-    if (state?.round === undefined) return askCaller({ step1: nameForm('Step 1: What is your name?') }, { round: 1 });
+    if (state?.round === undefined) return elicit({ step1: nameForm('Step 1: What is your name?') }, { round: 1 });
     if (state.round === 1) {
       const name = acceptedForm(answers, 'step1')?.['name'] ?? 'unknown';
       const color = form('Step 2: What is your favorite color?', { color: { type: 'string' } });
-      return askCaller({ step2: color }, { round: 2, name });
+      return elicit({ step2: color }, { round: 2, name });
     }
     const color = acceptedForm(answers, 'step2')?.['color'] ?? 'unknown';
     return text(`Multi-round complete: ${String(state.name)} likes ${String(color)}`);
@@ -253,7 +253,7 @@ const interaction: readonly AnyTool[] = [
       ...(answers?.canAsk.includes('sampling') ? { greeting: completion('Generate a short greeting') } : {}),
       ...(answers?.canAsk.includes('roots') ? { client_roots: roots } : {}),
     };
-    return Object.keys(requests).length === 0 ? text('Nothing can be asked.') : askCaller(requests);
+    return Object.keys(requests).length === 0 ? text('Nothing can be asked.') : elicit(requests);
   }),
 ];
 
@@ -303,7 +303,7 @@ const tasks: readonly AnyTool[] = [
       if (answers === undefined || Object.keys(answers.responses).length === 0) {
         // Long enough to have become a task.
         await sleep(700);
-        return askCaller({ confirm: form(`Delete ${String(filename)}?`, { confirm: { type: 'boolean' } }) });
+        return elicit({ confirm: form(`Delete ${String(filename)}?`, { confirm: { type: 'boolean' } }) });
       }
       return text(acceptedForm(answers, 'confirm')?.['confirm'] === true ? 'deleted' : 'kept');
     },
@@ -312,7 +312,7 @@ const tasks: readonly AnyTool[] = [
   asking('multi_input', async (answers) => {
     if (answers === undefined || Object.keys(answers.responses).length === 0) {
       await sleep(700);
-      return askCaller({ first: nameForm('The first name?'), second: nameForm('The second name?') });
+      return elicit({ first: nameForm('The first name?'), second: nameForm('The second name?') });
     }
     return text(
       `${String(acceptedForm(answers, 'first')?.['name'])} and ${String(acceptedForm(answers, 'second')?.['name'])}`,
@@ -320,7 +320,7 @@ const tasks: readonly AnyTool[] = [
   }),
   asking('test_tool_with_task', async (answers) => {
     const name = acceptedForm(answers, 'user_name')?.['name'];
-    if (typeof name !== 'string') return askCaller({ user_name: nameForm() });
+    if (typeof name !== 'string') return elicit({ user_name: nameForm() });
     await sleep(1_000);
     return text(`A task for ${name}`);
   }),

@@ -5,8 +5,8 @@
  */
 import fc, { type Scheduler } from 'fast-check';
 import { expect, test } from 'vitest';
-import { ApprovalDesk } from '../../src/producer/approvals/approvals.ts';
-import type { Offer } from '../../src/producer/tools/tool-catalogue.ts';
+import { ApprovalService } from '../../src/producer/approvals/approvals.ts';
+import type { ResolvedTool } from '../../src/producer/tools/tool-catalogue.ts';
 import {
   type ApprovalRequest,
   approvalId,
@@ -19,7 +19,7 @@ import type { ToolCallEnvelope } from '../../src/shared/calls/envelope.ts';
 import { Hooks } from '../../src/shared/calls/hooks.ts';
 import { resolveSettings } from '../../src/shared/config/config.ts';
 import { PawlError } from '../../src/shared/errors/failure.ts';
-import type { Verdict } from '../../src/shared/policy/policy.ts';
+import type { PolicyResult } from '../../src/shared/policy/policy.ts';
 import type { SessionRecord } from '../../src/shared/sessions/session.ts';
 import type { ApprovalRecord, DecideAnswer } from '../../src/shared/store/approvals/approvals.ts';
 import type { ApprovalRecords } from '../../src/shared/store/ports.ts';
@@ -32,7 +32,7 @@ import {
   type Use,
   whyNotAgain,
 } from '../../src/workers/approvals/used-approvals.ts';
-import type { Begun } from '../../src/workers/attempt/attempt-state.ts';
+import type { Attempt } from '../../src/workers/attempt/attempt-state.ts';
 import { type Bound, type Verdict as Judgement, judge } from '../chaos/checker.ts';
 import { History } from '../chaos/history.ts';
 import type { EffectLine } from '../journeys/fixtures/effect-log.ts';
@@ -54,14 +54,14 @@ const session = {
   channel: { kind: 'operator' },
 } as unknown as SessionRecord;
 const settings = resolveSettings({ options: {} });
-const asks = { decision: 'ask', rule: 'model', reason: 'the model asks', rulings: [] } as unknown as Verdict;
+const asks = { decision: 'ask', rule: 'model', reason: 'the model asks', rulings: [] } as unknown as PolicyResult;
 const noHooks = new ApprovalHooks(
   new Hooks([], { schedule: () => () => {}, onFailure: () => {} }),
   async () => undefined,
 );
 
 /** The tool as one generation of workers has it. */
-function offerOf(key: Key, version: number): Offer {
+function publishedTool(key: Key, version: number): ResolvedTool {
   const effects = key === 'a' ? 'once' : 'idempotent';
   const named = {
     name: key,
@@ -71,7 +71,7 @@ function offerOf(key: Key, version: number): Offer {
     effects,
     annotations: {},
   };
-  return { ...named, definition: `definition ${version}`, validate: () => [] } as unknown as Offer;
+  return { ...named, definition: `definition ${version}`, validate: () => [] } as unknown as ResolvedTool;
 }
 
 interface Call {
@@ -203,16 +203,21 @@ class People {
 
   // People
 
-  #desk(): ApprovalDesk {
-    return new ApprovalDesk({
+  #desk(): ApprovalService {
+    return new ApprovalService({
       settings,
       approvals: this.#records(),
-      grants: { find: async () => undefined, add: async () => {}, list: async () => [], remove: async () => undefined },
-      offers: {
-        peek: (_, name) => offerOf(name as Key, this.#published),
-        find: async (_, name) => offerOf(name as Key, this.#published),
+      standingApprovals: {
+        find: async () => undefined,
+        add: async () => {},
+        list: async () => [],
+        remove: async () => undefined,
       },
-      places: () => [],
+      catalogue: {
+        peek: (_, name) => publishedTool(name as Key, this.#published),
+        find: async (_, name) => publishedTool(name as Key, this.#published),
+      },
+      partitions: () => [],
       audit: async () => {},
       hooks: noHooks,
       sessionOf: async () => undefined,
@@ -225,7 +230,14 @@ class People {
     const call = this.#history.invoked({ tool: key === 'a' ? 'record_once' : 'record_idempotent', key, params });
     const generation = String(this.#time.now());
     const envelope = { payload: { params }, target: { actorId: CALLER }, control: {} } as unknown as ToolCallEnvelope;
-    const asked = { envelope, offer: offerOf(key, this.#published), session, verdict: asks, callId: key, generation };
+    const asked = {
+      envelope,
+      published: publishedTool(key, this.#published),
+      session,
+      verdict: asks,
+      callId: key,
+      generation,
+    };
     const request = await this.#desk().requestFor(asked);
     await this.#step();
     if (!this.#calls.has(key)) {
@@ -299,36 +311,36 @@ class People {
     const gate = this.#gate(machine);
     if (call.phase === 'awaiting-approval')
       return void (await gate.attend(call.approvalId, this.#time.now(), () => undefined));
-    const takenOver = call.phase === 'running';
-    if (takenOver && call.leaseUntilMs > this.#time.now()) return;
-    if (takenOver) call.lost += 1;
+    const recovered = call.phase === 'running';
+    if (recovered && call.leaseUntilMs > this.#time.now()) return;
+    if (recovered) call.lost += 1;
     Object.assign(call, { phase: 'running', fence: call.fence + 1, leaseUntilMs: this.#time.now() + LEASE_MS });
-    await this.#attempt(machine, gate, call, takenOver, handsBack);
+    await this.#attempt(machine, gate, call, recovered, handsBack);
   }
 
   async #attempt(
     machine: Machine,
     gate: ApprovalGate,
     call: Call,
-    takenOver: boolean,
+    recovered: boolean,
     handsBack: 'before' | 'behind' | undefined,
   ): Promise<void> {
     this.#tokens += 1;
     const { fence } = call;
     const begunAtMs = this.#time.now();
-    const tool = offerOf(call.callId as Key, machine.version);
+    const tool = publishedTool(call.callId as Key, machine.version);
     const begun = {
       callId: call.callId,
       envelope: { payload: { params: call.params }, target: { actorId: CALLER } },
-      started: { fence, takenOver, approvalId: call.approvalId, nowMs: begunAtMs },
+      started: { fence, recovered, approvalId: call.approvalId, nowMs: begunAtMs },
       registered: { tool, definition: tool.definition },
       running: { token: `token ${this.#tokens}` },
       workerId: 'worker',
       clock: this.#time,
       beganMonotonicMs: this.#time.monotonic(),
-    } as unknown as Begun;
+    } as unknown as Attempt;
     await this.#step(machine);
-    const plan = takenOver ? recovery(tool.effects, call.lost > 2) : { kind: 'run-again' as const };
+    const plan = recovered ? recovery(tool.effects, call.lost > 2) : { kind: 'run-again' as const };
     if (plan.kind === 'stop') return this.#settle(call, fence, 'failed', plan.code);
     if (handsBack === 'before') return this.#handBack(machine, gate, call, begun);
     let allowed: Readonly<Record<string, unknown>>;
@@ -351,7 +363,7 @@ class People {
   }
 
   /** `postpone.lua`; the job comes again when the worker is through with it. */
-  async #handBack(machine: Machine, gate: ApprovalGate, call: Call, { started, ...begun }: Begun): Promise<void> {
+  async #handBack(machine: Machine, gate: ApprovalGate, call: Call, { started, ...begun }: Attempt): Promise<void> {
     if (call.state !== 'inflight' || call.fence !== started.fence) return;
     await gate.leave({ ...begun, started }, { kind: 'handed-back' });
     await this.#step(machine);
@@ -362,7 +374,7 @@ class People {
     return new ApprovalGate({
       settings,
       approvals: this.#records(machine),
-      grants: { find: async () => undefined },
+      standingApprovals: { find: async () => undefined },
       ledger: { cancel: async () => ({ kind: 'gone' }) },
       used: {
         begin: async (name, use) => {
@@ -458,7 +470,7 @@ type Command = fc.AsyncCommand<Record<string, never>, People>;
 
 const steps = fc.nat({ max: 8 });
 const key = fc.constantFrom(...KEYS);
-const place = fc.nat({ max: 1 });
+const partition = fc.nat({ max: 1 });
 
 /** After each command, the schedule goes on for a while; what is under way then stays under way. */
 function command<T>(of: fc.Arbitrary<T>, text: (value: T) => string, act: (people: People, value: T) => unknown) {
@@ -491,7 +503,7 @@ const decide = command(
   (people, [name, what, by, amount]) => people.decide(name, what, by, amount),
 );
 const work = command(
-  fc.tuple(place, key, fc.constantFrom(undefined, undefined, 'before' as const, 'behind' as const)),
+  fc.tuple(partition, key, fc.constantFrom(undefined, undefined, 'before' as const, 'behind' as const)),
   ([at, name, handsBack]) =>
     `${at} works on ${name}${handsBack === undefined ? '' : `, which it hands back ${handsBack} the gate`}`,
   (people, [at, name, handsBack]) => people.work(at, name, handsBack),
@@ -502,7 +514,7 @@ const cancel = command(
   (people, name) => people.cancel(name),
 );
 const crash = command(
-  fc.tuple(place, fc.constantFrom(undefined, undefined, 2)),
+  fc.tuple(partition, fc.constantFrom(undefined, undefined, 2)),
   ([at, version]) => `crash ${at}${version === undefined ? '' : ', the next one has another version'}`,
   (people, [at, version]) => people.crash(at, version),
 );

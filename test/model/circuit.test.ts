@@ -53,10 +53,10 @@ class Workers {
     };
     const records: CircuitRecords = {
       addFailure: (...args) => slowly(() => this.#records.addFailure(...args)),
-      change: (place, key, from, next, retryAfterMs) =>
+      change: (partition, key, from, next, retryAfterMs) =>
         slowly(() => {
-          const compared = broken ? this.#records.now(place, key) : from;
-          return this.#records.change(place, key, compared, next, retryAfterMs);
+          const compared = broken ? this.#records.now(partition, key) : from;
+          return this.#records.change(partition, key, compared, next, retryAfterMs);
         }),
       read: (...args) => slowly(() => this.#records.read(...args)),
       list: (...args) => this.#records.list(...args),
@@ -104,7 +104,7 @@ class Workers {
     for (;;) {
       await this.#step();
       const seen = this.#records.now(PLACE, KEY);
-      const hold: CircuitHold = { place: PLACE, key: KEY, policy: POLICY, seen, probe: undefined };
+      const hold: CircuitHold = { partition: PLACE, key: KEY, policy: POLICY, seen, probe: undefined };
       if (seen.state === 'CLOSED') return hold;
       const entry = await this.#fleet.enter(hold, holder, this.#time.now());
       if (entry.kind === 'refuse') return undefined;

@@ -24,7 +24,7 @@ function command(text: string, steps: number, act: (fleet: Fleet) => void | Prom
   };
 }
 
-const place = fc.nat({ max: PLACES - 1 });
+const partition = fc.nat({ max: PLACES - 1 });
 const steps = fc.nat({ max: 12 });
 const key = fc.constantFrom(...KEYS);
 /** Most calls work in the end. */
@@ -36,7 +36,7 @@ const deeds = fc.oneof(
 /** A key stands for one tool; with other parameters, it is a conflict. */
 const ask = fc
   .tuple(
-    place,
+    partition,
     key,
     fc.oneof({ weight: 6, arbitrary: fc.constant(LABELS[0]) }, fc.constantFrom(...LABELS)),
     deeds,
@@ -46,23 +46,29 @@ const ask = fc
     command(`ask ${name} (${what.join(', ')}) at ${at}`, count, (fleet) => fleet.askAt(at, name, label, what)),
   );
 
-const crash = fc.tuple(place, steps).map(([at, count]) => command(`crash ${at}`, count, (fleet) => fleet.crash(at)));
-const freeze = fc.tuple(place, steps).map(([at, count]) => command(`freeze ${at}`, count, (fleet) => fleet.freeze(at)));
-const thaw = fc.tuple(place, steps).map(([at, count]) => command(`thaw ${at}`, count, (fleet) => fleet.thawAt(at)));
+const crash = fc
+  .tuple(partition, steps)
+  .map(([at, count]) => command(`crash ${at}`, count, (fleet) => fleet.crash(at)));
+const freeze = fc
+  .tuple(partition, steps)
+  .map(([at, count]) => command(`freeze ${at}`, count, (fleet) => fleet.freeze(at)));
+const thaw = fc.tuple(partition, steps).map(([at, count]) => command(`thaw ${at}`, count, (fleet) => fleet.thawAt(at)));
 const cut = fc
-  .tuple(place, fc.boolean(), steps)
+  .tuple(partition, fc.boolean(), steps)
   .map(([at, on, count]) => command(`${on ? 'cut' : 'mend'} ${at}`, count, (fleet) => fleet.cut(at, on)));
 const cancel = fc
-  .tuple(place, key, steps)
+  .tuple(partition, key, steps)
   .map(([at, name, count]) => command(`cancel ${name} at ${at}`, count, (fleet) => fleet.cancel(at, name)));
-const drain = fc.tuple(place, steps).map(([at, count]) => command(`drain ${at}`, count, (fleet) => fleet.drain(at)));
+const drain = fc
+  .tuple(partition, steps)
+  .map(([at, count]) => command(`drain ${at}`, count, (fleet) => fleet.drain(at)));
 const pass = fc
   .tuple(fc.constantFrom(10, 1_000, 6_000, LEASE_MS + 1), steps)
   .map(([ms, count]) => command(`${ms} ms pass`, count, (fleet) => fleet.pass(ms)));
 
 /** A machine stands still in the middle of a call until its lease has ended, and another is asked for the same. */
 const overtaken = fc
-  .tuple(place, key, deeds, fc.nat({ max: 8 }), fc.nat({ max: 40 }))
+  .tuple(partition, key, deeds, fc.nat({ max: 8 }), fc.nat({ max: 40 }))
   .map(([at, name, what, before, count]) =>
     command(`overtake ${name} (${what.join(', ')}) at ${at} after ${before} steps`, count, async (fleet) => {
       fleet.askAt(at, name, LABELS[0], what);

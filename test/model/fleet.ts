@@ -108,12 +108,12 @@ export class Fleet {
   #deaf = 0;
   #drains = 0;
 
-  constructor(scheduler: Scheduler, seed: number, places: number, broken: BrokenStore = () => ({})) {
+  constructor(scheduler: Scheduler, seed: number, partitions: number, broken: BrokenStore = () => ({})) {
     this.#scheduler = scheduler;
     this.#random = seeded(seed).next;
     this.#store = new InMemoryDedupeStore({ clock: this.#time });
     Object.assign(this.#store, broken(methodsOf(this.#store)));
-    this.machines = Array.from({ length: places }, () => this.#start());
+    this.machines = Array.from({ length: partitions }, () => this.#start());
   }
 
   // Machines
@@ -193,35 +193,35 @@ export class Fleet {
   }
 
   /** kill -9, and another process in its place. */
-  crash(place: number): void {
-    const machine = this.machines[place];
+  crash(partition: number): void {
+    const machine = this.machines[partition];
     if (machine === undefined) return;
     machine.condition = 'dead';
     machine.held.length = 0;
-    this.machines[place] = this.#start();
+    this.machines[partition] = this.#start();
   }
 
   /** SIGTERM, and another process in its place. */
-  drain(place: number): void {
-    const machine = this.machines[place];
+  drain(partition: number): void {
+    const machine = this.machines[partition];
     if (machine === undefined) return;
     this.#drains += 1;
     void machine.runner.close(1_000);
-    this.machines[place] = this.#start();
+    this.machines[partition] = this.#start();
   }
 
-  cut(place: number, on: boolean): void {
-    const machine = this.machines[place];
+  cut(partition: number, on: boolean): void {
+    const machine = this.machines[partition];
     if (machine !== undefined) machine.cut = on;
   }
 
-  freeze(place: number): void {
-    const machine = this.machines[place];
+  freeze(partition: number): void {
+    const machine = this.machines[partition];
     if (machine !== undefined) machine.condition = 'frozen';
   }
 
-  thawAt(place: number): void {
-    const machine = this.machines[place];
+  thawAt(partition: number): void {
+    const machine = this.machines[partition];
     if (machine !== undefined) this.#thaw(machine);
   }
 
@@ -285,8 +285,8 @@ export class Fleet {
   // Calls
 
   /** A key stands for one tool, and with its label for what the first one asked for. */
-  askAt(place: number, key: string, label: string, deeds: readonly Deed[]): void {
-    const machine = this.machines[place];
+  askAt(partition: number, key: string, label: string, deeds: readonly Deed[]): void {
+    const machine = this.machines[partition];
     const tool = TOOLS[key.charCodeAt(0) % TOOLS.length] ?? 'record_once';
     const given = this.#deeds.get(`${key} ${label}`) ?? deeds;
     this.#deeds.set(`${key} ${label}`, given);
@@ -324,10 +324,10 @@ export class Fleet {
   }
 
   /** Cancels a call from a machine, and holds the answer against what happened. */
-  cancel(place: number, key: string): void {
+  cancel(partition: number, key: string): void {
     const call = this.#history.calls.find(({ name }) => name === key);
     if (call?.callId === undefined) return;
-    this.machines[place]?.runner.cancel(call.callId).then(
+    this.machines[partition]?.runner.cancel(call.callId).then(
       ({ settlement }) => {
         if (settlement === 'cancelled-before-start') this.#saidNotRun.add(key);
       },

@@ -335,14 +335,16 @@ describe('R25: circuits', () => {
       (await Promise.all([look, pay].map((tool) => session.call(tool, {}, hint)))).map(({ status }) => status);
     const key = 'dependency:payments';
     const forced = await pawl.setCircuit('force_open', { key }, 'down tonight');
-    expect(forced.map(({ key: of, place, circuit }) => [of, place.tier, circuit.state])).toEqual(
+    expect(forced.map(({ key: of, partition, circuit }) => [of, partition.tier, circuit.state])).toEqual(
       TIERS.map((tier) => [key, tier, 'FORCED_OPEN']),
     );
     expect(await statuses()).toEqual(['circuit_open', 'circuit_open']);
     expect(await pawl.setCircuit('force_open', { key })).toHaveLength(TIERS.length);
     await pawl.setCircuit('reset', { key });
     expect(await statuses()).toEqual(['success', 'success']);
-    expect((await pawl.setCircuit('force_open', { key: 'global@acme' })).map(({ place }) => place.tier)).toEqual(TIERS);
+    expect(
+      (await pawl.setCircuit('force_open', { key: 'global@acme' })).map(({ partition }) => partition.tier),
+    ).toEqual(TIERS);
     for (const unknown of ['tool:tools.nothing', 'dependency:'])
       await expect(pawl.setCircuit('force_open', { key: unknown })).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' });
 

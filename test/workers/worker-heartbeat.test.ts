@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { Seals } from '../../src/shared/signing/signatures.ts';
+import { Signatures } from '../../src/shared/signing/signatures.ts';
 import type { Backend } from '../../src/shared/store/backend.ts';
-import { Catalogue, offerOf } from '../../src/shared/store/fleet/catalogue.ts';
+import { Catalogue, publishedTool } from '../../src/shared/store/fleet/catalogue.ts';
 import { FleetKeys } from '../../src/shared/store/redis/keys.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { defineTool } from '../../src/shared/tools/tool.ts';
-import { Presence } from '../../src/workers/worker-heartbeat.ts';
+import { WorkerHeartbeat } from '../../src/workers/worker-heartbeat.ts';
 import { openBooks } from '../shared/store/calls.ts';
 
 /** Workers that offer one version of a tool, each with a definition of its own. */
@@ -16,7 +16,7 @@ async function openFleet() {
   const backend = {
     catalogue,
     ledger,
-    seals: new Seals(),
+    signatures: new Signatures(),
     clock: { ownAheadMs: 0 },
     audit: () => Promise.resolve(),
   } as unknown as Backend;
@@ -29,52 +29,52 @@ async function openFleet() {
       input: z.object({}),
       run: () => ({ output: null }),
     });
-    return new Presence({
+    return new WorkerHeartbeat({
       backend,
       workerId,
       tiers: ['workspace'],
       concurrency: 1,
       pawlVersion: 'test',
       log: silentLogger,
-      offers: [offerOf(tool, 1)],
+      offers: [publishedTool(tool, 1)],
       startedAtMs: 1,
       running: () => 0,
       kinds: () => [],
     });
   };
-  const offered = async () => (await catalogue.read()).tools.map(({ description }) => description);
+  const published = async () => (await catalogue.read()).tools.map(({ description }) => description);
   const { tools, workers, workerLoads } = new FleetKeys(world.prefix);
   const lose = () => Promise.all([tools, workers, workerLoads].map((key) => redis.unlink(key)));
-  return { catalogue, worker, offered, lose };
+  return { catalogue, worker, published, lose };
 }
 
 test('the latest definition of a version stays offered while a worker with an earlier one renews what it offers', async () => {
-  const { worker, offered } = await openFleet();
+  const { worker, published } = await openFleet();
   const [old, young] = [worker('old', 'Old.'), worker('young', 'Young.')];
   await old.publish();
   await young.publish();
-  expect(await offered()).toEqual(['Young.']);
-  await old.renewOffers();
+  expect(await published()).toEqual(['Young.']);
+  await old.renewPublished();
   await old.learnPeers();
-  expect(await offered()).toEqual(['Young.']);
+  expect(await published()).toEqual(['Young.']);
 });
 
 test('a definition that no living worker runs any more gives way to the one that they run', async () => {
-  const { catalogue, worker, offered } = await openFleet();
+  const { catalogue, worker, published } = await openFleet();
   const [old, young, twin] = [worker('old', 'Old.'), worker('young', 'Young.'), worker('twin', 'Young.')];
   await old.publish();
   await young.publish();
   await twin.publish();
   await catalogue.leave('young');
   await old.learnPeers();
-  expect(await offered(), 'its twin still runs it').toEqual(['Young.']);
+  expect(await published(), 'its twin still runs it').toEqual(['Young.']);
   await catalogue.leave('twin');
   await old.learnPeers();
-  expect(await offered()).toEqual(['Old.']);
+  expect(await published()).toEqual(['Old.']);
 });
 
 test('a worker that does not say its definitions may run what is offered', async () => {
-  const { catalogue, worker, offered } = await openFleet();
+  const { catalogue, worker, published } = await openFleet();
   const [old, young] = [worker('old', 'Old.'), worker('young', 'Young.')];
   await old.publish();
   await young.publish();
@@ -87,15 +87,15 @@ test('a worker that does not say its definitions may run what is offered', async
   >;
   await catalogue.beat(record);
   await old.learnPeers();
-  expect(await offered()).toEqual(['Young.']);
+  expect(await published()).toEqual(['Young.']);
 });
 
 test('when Redis has lost the catalogue, the tools are there again with the worker', async () => {
-  const { worker, offered, lose } = await openFleet();
+  const { worker, published, lose } = await openFleet();
   const only = worker('only', 'Here.');
   await only.publish();
   await lose();
-  expect(await offered()).toEqual([]);
+  expect(await published()).toEqual([]);
   await only.beat();
-  expect(await offered()).toEqual(['Here.']);
+  expect(await published()).toEqual(['Here.']);
 });

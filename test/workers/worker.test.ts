@@ -2,7 +2,7 @@ import { Queue } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { jobIdOf } from '../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../src/shared/store/redis/connection.ts';
-import { FleetKeys, PlaceKeys } from '../../src/shared/store/redis/keys.ts';
+import { FleetKeys, PartitionKeys } from '../../src/shared/store/redis/keys.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../helpers/fleet.ts';
 import { startWire } from '../helpers/proxy.ts';
 import { eventually, within } from '../helpers/signal.ts';
@@ -11,7 +11,7 @@ import { echo, gated, httpError, scripted } from '../helpers/tools.ts';
 const WORKSPACE = { tier: 'workspace', shard: 0 } as const;
 
 function queueOf({ world, settings }: Fleet): Queue {
-  const keys = new PlaceKeys(settings.prefix, WORKSPACE);
+  const keys = new PartitionKeys(settings.prefix, WORKSPACE);
   const queue = new Queue(keys.queue, {
     prefix: keys.base,
     connection: redisOptions({ url: world.redisUrl, name: `${world.prefix}:queue`, mode: 'patient' }) as never,
@@ -211,7 +211,7 @@ test('jobs of lost workers are found although Redis’ clock was set back after 
   const submission = pending(await fleet.session.submit(gate.tool, {}));
   await gate.arrived();
   const record = await fleet.pawl.read(submission.callId);
-  const keys = new PlaceKeys(fleet.settings.prefix, WORKSPACE);
+  const keys = new PartitionKeys(fleet.settings.prefix, WORKSPACE);
   const { redis } = fleet.pawl.backend;
   await redis.set(keys.job('stalled-check'), '1', 'PX', 3_600_000);
   await redis.del(`${keys.job(jobIdOf(submission.callId, record?.generation ?? ''))}:lock`);
@@ -228,7 +228,7 @@ describe('a job that comes back to the worker that still runs it', () => {
     const submission = pending(await fleet.session.submit(gate.tool, {}));
     await gate.arrived();
     const record = await fleet.pawl.read(submission.callId);
-    const keys = new PlaceKeys(fleet.settings.prefix, WORKSPACE);
+    const keys = new PartitionKeys(fleet.settings.prefix, WORKSPACE);
     const jobId = jobIdOf(submission.callId, record?.generation ?? '');
     // What BullMQ's stalled check does with a job whose lock has run out.
     const { redis } = fleet.pawl.backend;

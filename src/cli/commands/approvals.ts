@@ -1,14 +1,19 @@
 /** `pawl approvals`: calls that wait for a person, and deciding on them. */
 import type { ApprovalListing, DecideOptions } from '../../producer/approvals/approvals.ts';
 import type { Pawl } from '../../producer/client.ts';
-import { approvalView, decisionView, listedApprovalView, rememberedView } from '../../producer/http/core/views.ts';
-import type { Amendment, ApprovalState } from '../../shared/approvals/approval.ts';
+import {
+  approvalView,
+  decisionView,
+  listedApprovalView,
+  standingApprovalView,
+} from '../../producer/http/core/views.ts';
+import type { ApprovalState, StandingApprovalRequest } from '../../shared/approvals/approval.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { Grant } from '../../shared/store/approvals/standing-approvals.ts';
-import { beginningOfText } from '../../shared/util/text/truncate-json.ts';
-import { shownLine, shownText } from '../../shared/util/text/visible-text.ts';
+import type { StandingApproval } from '../../shared/store/approvals/standing-approvals.ts';
+import { truncateText } from '../../shared/util/text/truncate-json.ts';
+import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
+import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { block, type Column, duration, fieldLines, json, moment, table } from '../print.ts';
 import { readParams } from './call.ts';
@@ -66,7 +71,7 @@ export async function decideApproval(
 ): Promise<number> {
   const params = options.params === undefined ? undefined : await readParams(context, options.params);
   return withPawl(context, async (pawl) => {
-    await checkBelieved(context, pawl);
+    await requireTrustedKeys(context, pawl);
     const { reason, remember } = options;
     const shown = await pawl.approvals.show(id);
     if (options.json !== true) say(context, `${decision}: ${approvalView(shown).preview.summary}`);
@@ -83,7 +88,7 @@ export async function decideApproval(
   });
 }
 
-const REMEMBERED_COLUMNS: readonly Column<Grant>[] = [
+const REMEMBERED_COLUMNS: readonly Column<StandingApproval>[] = [
   { title: 'ID', text: ({ approvalId }) => approvalId },
   { title: 'TOOL', text: ({ tool }) => tool.name },
   { title: 'WHAT', text: ({ amendment }) => amendmentText(amendment) },
@@ -91,7 +96,7 @@ const REMEMBERED_COLUMNS: readonly Column<Grant>[] = [
   { title: 'UNTIL', text: ({ validUntilMs }) => moment(validUntilMs) },
 ];
 
-export async function listRemembered(
+export async function listStandingApprovals(
   context: CliContext,
   sessionKey: string,
   options: { json?: boolean },
@@ -99,14 +104,14 @@ export async function listRemembered(
   return withPawl(context, async (pawl) => {
     const { key } = await pawl.session(sessionKey);
     const remembered = await pawl.approvals.remembered(key);
-    if (options.json === true) print(context, json({ remembered: remembered.map(rememberedView) }));
+    if (options.json === true) print(context, json({ remembered: remembered.map(standingApprovalView) }));
     else if (remembered.length > 0) print(context, table(remembered, REMEMBERED_COLUMNS));
     else say(context, 'nothing is remembered');
     return EXIT_CODES.success.code;
   });
 }
 
-export async function forgetRemembered(
+export async function revokeStandingApproval(
   context: CliContext,
   sessionKey: string,
   approvalId: string,
@@ -115,7 +120,7 @@ export async function forgetRemembered(
   return withPawl(context, async (pawl) => {
     const { key } = await pawl.session(sessionKey);
     const forgotten = await pawl.approvals.forget(key, approvalId, operatorName());
-    if (options.json === true) print(context, json(rememberedView(forgotten)));
+    if (options.json === true) print(context, json(standingApprovalView(forgotten)));
     else
       print(
         context,
@@ -125,7 +130,7 @@ export async function forgetRemembered(
   });
 }
 
-function amendmentText(amendment: Amendment): string {
+function amendmentText(amendment: StandingApprovalRequest): string {
   return amendment.kind === 'command-prefix' ? amendment.prefix.join(' ') : amendment.kind;
 }
 
@@ -158,7 +163,7 @@ export function describe(listing: ApprovalListing): string {
     ['what', preview.summary],
   ];
   const details = preview.details === undefined || preview.details === view.shown ? [] : [block(preview.details)];
-  return shownText([...fieldLines(lines), ...details, 'parameters', view.shown].join('\n'));
+  return escapeInvisible([...fieldLines(lines), ...details, 'parameters', view.shown].join('\n'));
 }
 
 /** Characters of the parameters that stand in a list where the tool does not say what the call would do, and by which that is known. */
@@ -168,7 +173,7 @@ const MAX_LISTED = 400;
 function whatOf({ preview, shown }: Pick<ReturnType<typeof approvalView>, 'preview' | 'shown'>): string {
   const { summary, details = '' } = preview;
   const isPlain = details.slice(0, MAX_LISTED) === shown.slice(0, MAX_LISTED);
-  return isPlain ? `${summary} ${beginningOfText(shown.replace(/\n\s*/g, ' '), MAX_LISTED)}` : summary;
+  return isPlain ? `${summary} ${truncateText(shown.replace(/\n\s*/g, ' '), MAX_LISTED)}` : summary;
 }
 
 /** The session's actor, and whom the call names in its place. */
@@ -180,7 +185,7 @@ function askedBy({ requestedBy, actorId }: { readonly requestedBy: string; reado
 const LOOK_EVERY_MS = 1_000;
 const QUESTION = 'Approve this call? y, or n and a reason: ';
 
-export interface Asking {
+export interface ElicitationState {
   /** Aborted when the call has ended: there is nothing to decide any more. */
   readonly signal: AbortSignal;
   /** Told of Ctrl-C, which is no signal while the terminal is asked. */
@@ -195,7 +200,7 @@ export async function askAtConsole(
   context: CliContext,
   pawl: Pick<Pawl, 'approvals'>,
   approvalId: string,
-  { signal, interrupt }: Asking,
+  { signal, interrupt }: ElicitationState,
 ): Promise<void> {
   const shown = await pawl.approvals.show(approvalId);
   const { request } = shown.record;

@@ -108,7 +108,7 @@ async function verifyTrail(
   // Without files, only the newest records can be checked: those that Redis keeps.
   const oldest = files.length > 0 ? undefined : (await backend.trail.sealed(trail, 0))[0]?.seq;
   const first = from ?? oldest ?? 1;
-  const check = new ChainCheck(backend.seals, { seq: first - 1, seal: first === 1 ? trail : undefined });
+  const check = new ChainCheck(backend.signatures, { seq: first - 1, seal: first === 1 ? trail : undefined });
   for await (const line of linesOf(files)) check.addLine(line);
   if (told?.trail === trail) check.reaches(told.seq);
   // Asked for last: files grow while they are read, and never beyond the head.

@@ -14,7 +14,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
 import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { shownText } from '../../shared/util/text/visible-text.ts';
+import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, usageError, userName, withPawl } from '../context.ts';
 import { EXIT_CODES, exitCodeOfResult } from '../exit-codes.ts';
 import { count, duration, json } from '../print.ts';
@@ -113,8 +113,8 @@ async function lookForWorker(
   tool: NamedTool,
   { timeout }: CallCommandOptions,
 ): Promise<boolean> {
-  const { isOffered, tier, workers } = await whoOffers(pawl, tool);
-  if (isOffered) return true;
+  const { isPublished, tier, workers } = await whoPublishes(pawl, tool);
+  if (isPublished) return true;
   if (tier !== undefined) {
     const limit = duration(timeout ?? NO_WORKER_MS);
     say(context, `no worker that has ${tool.name} is running: ${howToStart(tier)}; waiting for one, at most ${limit}`);
@@ -126,25 +126,25 @@ async function lookForWorker(
 
 /** Says it once when the last worker that has the tool goes away while its call waits. */
 function sayWhenAlone(context: CliContext, pawl: Pawl, tool: NamedTool): () => void {
-  let wasOffered = false;
+  let wasPublished = false;
   const timer = setInterval(async () => {
     // Without Redis nothing is known of workers.
-    const found = await whoOffers(pawl, tool).catch(() => undefined);
+    const found = await whoPublishes(pawl, tool).catch(() => undefined);
     if (found === undefined) return;
-    if (wasOffered && !found.isOffered && found.tier !== undefined)
+    if (wasPublished && !found.isPublished && found.tier !== undefined)
       say(
         context,
         `no worker that has ${tool.name} is running any more: ${howToStart(found.tier)}; Ctrl-C cancels the call`,
       );
-    wasOffered = found.isOffered;
+    wasPublished = found.isPublished;
   }, LOOK_EVERY_MS);
   return () => clearInterval(timer);
 }
 
-async function whoOffers(pawl: Pawl, { namespace, name }: NamedTool) {
+async function whoPublishes(pawl: Pawl, { namespace, name }: NamedTool) {
   const { tools, workers } = await pawl.catalogue();
   const offers = tools.filter((tool) => tool.name === name && tool.namespace === namespace);
-  return { isOffered: offers.some((tool) => tool.workers > 0), tier: offers[0]?.tier, workers };
+  return { isPublished: offers.some((tool) => tool.workers > 0), tier: offers[0]?.tier, workers };
 }
 
 function howToStart(tier: Tier): string {
@@ -277,5 +277,5 @@ function readable(
   const display = metadata?.['display'];
   if (typeof display !== 'string') return json(content);
   // A file or a program behind a pipe gets what the tool returned, to the letter.
-  return context.out.isTTY ? shownText(display.replaceAll('\r\n', '\n')) : display;
+  return context.out.isTTY ? escapeInvisible(display.replaceAll('\r\n', '\n')) : display;
 }

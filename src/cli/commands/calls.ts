@@ -5,7 +5,7 @@ import { callSummary, callView } from '../../producer/http/core/views.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
+import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration, json, table } from '../print.ts';
 import { SETTLEMENT_SENTENCES } from './call.ts';
@@ -20,14 +20,14 @@ export interface ListCallsOptions extends CallFilter {
 export const CALL_COLUMNS: readonly Column<CallRecord>[] = [
   { title: 'CALL', text: ({ callId }) => callId },
   { title: 'TOOL', text: ({ request }) => request.envelope.toolName },
-  { title: 'STATE', text: standingOf },
+  { title: 'STATE', text: callStatus },
   { title: 'ATTEMPTS', align: 'right', text: ({ attempts }) => String(attempts.length) },
   { title: 'AGE', align: 'right', text: ({ readAtMs, createdAtMs }) => duration(Math.max(0, readAtMs - createdAtMs)) },
   { title: 'SESSION', text: ({ request }) => request.envelope.target.sessionKey },
 ];
 
 /** `running`, `done`, `failed: TOOL_FAILED`. */
-export function standingOf({ state, phase, outcome }: CallRecord): string {
+export function callStatus({ state, phase, outcome }: CallRecord): string {
   if (state === 'inflight') return phase ?? state;
   return outcome?.error === undefined || state === 'cancelled' ? state : `${state}: ${outcome.error.code}`;
 }
@@ -37,7 +37,7 @@ export async function listCalls(context: CliContext, options: ListCallsOptions):
     const { session, limit, tool, state } = options;
     const isAll = session === undefined && tool === undefined && state === undefined;
     const { ledger, shards } = pawl.backend;
-    const { records: calls, complete } = await findCalls(shards.places(), ledger, {
+    const { records: calls, complete } = await findCalls(shards.partitions(), ledger, {
       limit,
       tool,
       state,
@@ -87,9 +87,9 @@ export interface ResolveCallOptions {
 export async function resolveCall(context: CliContext, callId: string, options: ResolveCallOptions): Promise<number> {
   const resolution = resolutionOf(options);
   return withPawl(context, async (pawl) => {
-    await checkBelieved(context, pawl);
+    await requireTrustedKeys(context, pawl);
     const record = await pawl.resolve(callId, resolution);
-    print(context, options.json === true ? json(callView(record)) : `${callId} is now ${standingOf(record)}`);
+    print(context, options.json === true ? json(callView(record)) : `${callId} is now ${callStatus(record)}`);
     return EXIT_CODES.success.code;
   });
 }

@@ -2,7 +2,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { Pawl } from '../../producer/client.ts';
-import { placeFor } from '../../shared/calls/call-id.ts';
+import { partitionFor } from '../../shared/calls/call-id.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { type CapturedCall, captureOf } from '../../shared/sessions/capture.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -64,7 +64,7 @@ function unlessNotKept(error: unknown): undefined {
 
 function captured({ callId, request, outcome }: CallRecord): CapturedCall {
   const { toolNamespace: namespace, toolName: name, payload } = request.envelope;
-  return { tool: { namespace, name, tier: placeFor(callId).tier }, params: payload.params, outcome };
+  return { tool: { namespace, name, tier: partitionFor(callId).tier }, params: payload.params, outcome };
 }
 
 /** A file of the user's stays as it is. */

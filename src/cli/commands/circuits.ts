@@ -8,7 +8,7 @@ import { type Column, json, moment, table } from '../print.ts';
 
 const COLUMNS: readonly Column<EnforcedCircuit>[] = [
   { title: 'CIRCUIT', text: ({ key }) => key },
-  { title: 'TIER', text: ({ place }) => place.tier },
+  { title: 'TIER', text: ({ partition }) => partition.tier },
   { title: 'STATE', text: ({ circuit }) => circuit.state },
   { title: 'ENFORCEMENT', text: ({ enforcement }) => enforcement },
   { title: 'FAILURES', align: 'right', text: ({ failures }) => String(failures) },

@@ -3,11 +3,11 @@ import { existsSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import type { Registry } from '../../producer/tools/registry.ts';
 import {
-  isToolSpec,
-  type PutSpec,
+  type DeclaredTool,
+  type DeclaredToolOf,
+  declaredToolRecord,
+  isDeclaredTool,
   parseToolName,
-  type SpecOf,
-  specRecord,
 } from '../../shared/connectors/declared-tool.ts';
 import {
   type ImportPlan,
@@ -17,14 +17,14 @@ import {
   mcpConnectionSchema,
   namespaceOf,
   planImport,
-  resourceSpecs,
+  resourceTools,
 } from '../../shared/connectors/mcp.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { McpConnections } from '../../workers/connectors/mcp/tools.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
+import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { json, table } from '../print.ts';
 
@@ -61,8 +61,8 @@ export interface ImportOutcome {
 export async function importServer(request: ImportRequest): Promise<ImportOutcome> {
   const { registry, connections, server, policy } = request;
   const known = (await registry.list()).filter(
-    (record): record is SpecOf<'mcp'> =>
-      isToolSpec(record) && record.kind === 'mcp' && 'tool' in record.routing && record.routing.server === server,
+    (record): record is DeclaredToolOf<'mcp'> =>
+      isDeclaredTool(record) && record.kind === 'mcp' && 'tool' in record.routing && record.routing.server === server,
   );
   const connection = request.connection ?? connectionOf(known);
   if (connection === undefined)
@@ -97,15 +97,15 @@ export async function importServer(request: ImportRequest): Promise<ImportOutcom
   };
 }
 
-function connectionOf(known: readonly SpecOf<'mcp'>[]): McpConnectionOptions | undefined {
+function connectionOf(known: readonly DeclaredToolOf<'mcp'>[]): McpConnectionOptions | undefined {
   const routing = known[0]?.routing;
   return routing !== undefined && 'connection' in routing ? routing.connection : undefined;
 }
 
 /** A tool that cannot be declared, such as one with an unusable schema, is left out and told of. */
-function whyInvalid(tool: string, spec: PutSpec): string | undefined {
+function whyInvalid(tool: string, spec: DeclaredTool): string | undefined {
   try {
-    specRecord(spec, { ...parseToolName(tool), revision: 1, updatedAtMs: 0, updatedBy: 'import-mcp' });
+    declaredToolRecord(spec, { ...parseToolName(tool), revision: 1, updatedAtMs: 0, updatedBy: 'import-mcp' });
     return undefined;
   } catch (error) {
     if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
@@ -137,11 +137,11 @@ async function declareResources(
 ): Promise<void> {
   const before = await registry.read('list_mcp_resources');
   const known =
-    isToolSpec(before) && before.kind === 'mcp' && 'servers' in before.routing ? before.routing.servers : {};
+    isDeclaredTool(before) && before.kind === 'mcp' && 'servers' in before.routing ? before.routing.servers : {};
   const { [server]: _, ...others } = known;
   const servers = connection === undefined ? others : { ...others, [server]: connection };
   if (JSON.stringify(servers) === JSON.stringify(known)) return;
-  for (const [tool, spec] of Object.entries(resourceSpecs(servers))) {
+  for (const [tool, spec] of Object.entries(resourceTools(servers))) {
     if (Object.keys(servers).length > 0) await registry.put(tool, spec, { by: 'import-mcp', imported: true });
     else if ((await registry.read(tool)) !== undefined) await registry.remove(tool, { by: 'import-mcp' });
   }
@@ -172,7 +172,7 @@ export async function importMcp(
   const { McpConnections } = await import('../../workers/connectors/mcp/tools.ts');
   const settings = await loadSettings();
   return withPawl(context, async (pawl) => {
-    await checkBelieved(context, pawl);
+    await requireTrustedKeys(context, pawl);
     const connections = new McpConnections({
       settings,
       environment: context.environment,

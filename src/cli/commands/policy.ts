@@ -2,7 +2,7 @@
 import type { Pawl } from '../../producer/client.ts';
 import { toolPolicy } from '../../shared/config/config.ts';
 import { ruleOf } from '../../shared/connectors/declared-tool.ts';
-import { evaluate, taintOf, type Verdict } from '../../shared/policy/policy.ts';
+import { evaluate, type PolicyResult, taintOf } from '../../shared/policy/policy.ts';
 import { GIVE_A_CHANNEL, OPEN } from '../../shared/sessions/session.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
@@ -22,20 +22,20 @@ export interface ExplainOptions {
 export async function explainPolicy(context: CliContext, tool: string, options: ExplainOptions): Promise<number> {
   const params = options.params === undefined ? undefined : await readParams(context, options.params);
   return withPawl(context, async (pawl) => {
-    const { verdict, channel } = await verdictOn(pawl, tool, params, options);
-    if (options.json === true) print(context, json({ tool, ...verdict, channel }));
+    const { result, channel } = await verdictOn(pawl, tool, params, options);
+    if (options.json === true) print(context, json({ tool, ...result, channel }));
     else {
-      print(context, shownLine(`${verdict.decision}: ${verdict.reason} (${verdict.rule})`));
+      print(context, shownLine(`${result.decision}: ${result.reason} (${result.rule})`));
       print(
         context,
-        table(verdict.rulings, [
-          { title: '', text: ({ rule }) => (rule === verdict.rule ? '*' : '') },
+        table(result.rulings, [
+          { title: '', text: ({ rule }) => (rule === result.rule ? '*' : '') },
           { title: 'DECISION', text: ({ decision }) => decision },
           { title: 'RULE', text: ({ rule }) => rule },
           { title: 'REASON', text: ({ reason }) => reason },
         ]),
       );
-      if (verdict.decision === 'ask' && channel === 'none') say(context, nobodyAsked(options.session));
+      if (result.decision === 'ask' && channel === 'none') say(context, nobodyAsked(options.session));
     }
     return EXIT_CODES.success.code;
   });
@@ -46,7 +46,7 @@ async function verdictOn(
   asked: string,
   params: Readonly<Record<string, unknown>> | undefined,
   { session: sessionKey, namespace: given, taint = [] }: ExplainOptions,
-): Promise<{ readonly verdict: Verdict; readonly channel: string }> {
+): Promise<{ readonly result: PolicyResult; readonly channel: string }> {
   const { namespace, name } = namedTool(asked, given);
   const { tools } = await pawl.catalogue();
   const tool = tools.find((each) => each.name === name && each.namespace === namespace);
@@ -55,7 +55,7 @@ async function verdictOn(
   const declared = await pawl.registry.read(qualifiedName(tool));
   const route = record === undefined ? undefined : await pawl.approvals.routeOf(record);
   const channel = route?.channel.kind ?? 'none';
-  const verdict = evaluate({
+  const result = evaluate({
     tool,
     session: record ?? { kind: 'main', state: OPEN },
     toolPolicy: toolPolicy(pawl.settings, tool),
@@ -66,7 +66,7 @@ async function verdictOn(
     taint: [...taint, ...taintOf([], record)],
     sandbox: pawl.settings.sandbox,
   });
-  return { verdict, channel };
+  return { result, channel };
 }
 
 function nobodyAsked(session: string | undefined): string {

@@ -3,7 +3,7 @@ import type { Reply } from '../../producer/approvals/questions.ts';
 import type { QuestionRecord } from '../../shared/store/approvals/questions.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
+import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration, json, table } from '../print.ts';
 
@@ -40,7 +40,7 @@ export async function replyToQuestion(
   options: { readonly json?: boolean },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
-    await checkBelieved(context, pawl);
+    await requireTrustedKeys(context, pawl);
     const by = operatorName();
     await pawl.questions.reply(id, reply, by);
     if (options.json === true) print(context, json({ id, ...reply, by }));

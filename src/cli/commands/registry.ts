@@ -3,11 +3,11 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import type { SecretSource } from '../../shared/connectors/connector.ts';
-import type { PutSpec, RegistryRecord } from '../../shared/connectors/declared-tool.ts';
+import type { DeclaredTool, RegistryRecord } from '../../shared/connectors/declared-tool.ts';
 import { importOpenApi } from '../../shared/connectors/openapi-import.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, print, say, usageError, withPawl } from '../context.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
+import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { count, json, table } from '../print.ts';
 
@@ -25,7 +25,7 @@ export async function addTools(
   );
   if (options.name !== undefined && declared.length !== 1) throw usageError('--name is for a file of one tool.');
   return withPawl(context, async (pawl) => {
-    await checkBelieved(context, pawl);
+    await requireTrustedKeys(context, pawl);
     const records: RegistryRecord[] = [];
     for (const { named, spec } of declared) records.push((await pawl.registry.put(named, spec, byMe())).record);
     show(context, records, options.json);
@@ -40,7 +40,7 @@ function declarationsIn(content: unknown): readonly unknown[] {
 }
 
 /** Looked at before the first one is declared: of a file, all are or none. */
-function declarationOf(entry: unknown, where: string, name: string | undefined): { named: string; spec: PutSpec } {
+function declarationOf(entry: unknown, where: string, name: string | undefined): { named: string; spec: DeclaredTool } {
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
     throw usageError(`${where} must be an object, a tool's declaration; got ${JSON.stringify(entry) ?? 'nothing'}.`);
   const { name: own, namespace, ...spec } = entry as Readonly<Record<string, unknown>>;
@@ -49,12 +49,12 @@ function declarationOf(entry: unknown, where: string, name: string | undefined):
       throw usageError(`${where}: ${field} must be text; got ${JSON.stringify(value)}.`);
   const named = name ?? (namespace === undefined ? own : own === undefined ? undefined : `${namespace}.${own}`);
   if (named === undefined) throw usageError(`${where} has no name; add "name", or give --name.`);
-  return { named: named as string, spec: spec as PutSpec };
+  return { named: named as string, spec: spec as DeclaredTool };
 }
 
 export async function removeTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    await checkBelieved(context, pawl);
+    await requireTrustedKeys(context, pawl);
     await pawl.registry.remove(name, byMe());
     if (options.json === true) print(context, json({ removed: name }));
     else say(context, `${name} was removed`);
@@ -69,7 +69,7 @@ export async function switchTool(
   options: { json?: boolean },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
-    await checkBelieved(context, pawl);
+    await requireTrustedKeys(context, pawl);
     const record = await pawl.registry.patch(name, { enabled }, byMe());
     if (options.json === true) print(context, json(record));
     else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
@@ -118,7 +118,7 @@ export async function importOpenApiFile(
     return EXIT_CODES.success.code;
   }
   return withPawl(context, async (pawl) => {
-    await checkBelieved(context, pawl);
+    await requireTrustedKeys(context, pawl);
     const records: RegistryRecord[] = [];
     for (const { name, spec } of imported.tools)
       records.push((await pawl.registry.put(name, spec, { ...byMe(), imported: true })).record);

@@ -3,12 +3,12 @@
 import { callSummary } from '../../producer/http/core/views.ts';
 import { spentBy } from '../../producer/http/routes/sessions.ts';
 import type { Budget } from '../../shared/limits/budget.ts';
-import type { Importance } from '../../shared/queues/priority.ts';
+import type { Priority } from '../../shared/queues/priority.ts';
 import type { SessionKind, SessionRecord } from '../../shared/sessions/session.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
-import { checkBelieved } from '../doctor/signing-keys.ts';
+import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, fieldLines, json, moment, table } from '../print.ts';
 import { CALL_COLUMNS } from './calls.ts';
@@ -33,7 +33,7 @@ export interface OpenSessionOptions {
   readonly agentName?: string;
   readonly model?: string;
   readonly tenant?: string;
-  readonly importance?: Importance;
+  readonly importance?: Priority;
   readonly workspace?: string;
   readonly channel?: 'console' | 'operator' | 'webhook';
   readonly webhook?: string;
@@ -45,7 +45,7 @@ export interface OpenSessionOptions {
 
 export async function openSession(context: CliContext, options: OpenSessionOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
-    await checkBelieved(context, pawl);
+    await requireTrustedKeys(context, pawl);
     const { key, parent, actor, agent, tenant, importance, workspace, kind, webhook, skill, budget } = options;
     const { agentName: name, model, state } = options;
     const channel = options.channel ?? (webhook === undefined ? undefined : 'webhook');
@@ -107,7 +107,7 @@ export async function setSessionState(
   options: { json?: boolean },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
-    await checkBelieved(context, pawl);
+    await requireTrustedKeys(context, pawl);
     const record = await pawl.setSessionState(key, state);
     if (options.json === true) print(context, json(record));
     else print(context, shownLine(`${key} is ${record.state}`));

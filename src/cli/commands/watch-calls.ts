@@ -8,7 +8,7 @@ import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { count, jsonLine, moment, table } from '../print.ts';
-import { CALL_COLUMNS, standingOf } from './calls.ts';
+import { CALL_COLUMNS, callStatus } from './calls.ts';
 
 export interface WatchCallsOptions {
   readonly session?: string;
@@ -135,6 +135,6 @@ function lineOf(call: CallRecord): string {
   const { request, callId, attempts, updatedAtMs } = call;
   const { toolName, target } = request.envelope;
   return shownLine(
-    `${moment(updatedAtMs)} ${callId} ${toolName} ${standingOf(call)} (${count(attempts.length, 'attempt')}) ${target.sessionKey}`,
+    `${moment(updatedAtMs)} ${callId} ${toolName} ${callStatus(call)} (${count(attempts.length, 'attempt')}) ${target.sessionKey}`,
   );
 }

@@ -12,7 +12,7 @@ import { within } from './wait.ts';
 
 /** The sources run as they are; the published package holds JavaScript. */
 const WORKER = fileURLToPath(
-  new URL(import.meta.url.endsWith('.ts') ? './worker-main.ts' : './worker/main.js', import.meta.url),
+  new URL(import.meta.url.endsWith('.ts') ? './worker-main.ts' : './worker-main.js', import.meta.url),
 );
 const READY_MS = 30_000;
 const END_MS = 10_000;

@@ -111,12 +111,12 @@ export class Stage {
       effectsFile: join(folder, 'effects.jsonl'),
     };
     this.tools = demoTools(this.#shop);
-    const passedOn = Object.entries(environment).filter(([name, value]) => value !== undefined && PASSED_ON.test(name));
+    const skipped = Object.entries(environment).filter(([name, value]) => value !== undefined && PASSED_ON.test(name));
     this.#fleet = new Fleet({
       folder,
       shop: this.#shop,
       environment: {
-        ...(Object.fromEntries(passedOn) as Record<string, string>),
+        ...(Object.fromEntries(skipped) as Record<string, string>),
         ...sandbox,
         PAWL_DATA_DIR: dataDir,
         PAWL_LOCK_DURATION_MS: String(LOCK_MS),

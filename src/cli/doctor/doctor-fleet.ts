@@ -1,5 +1,5 @@
 /** What `pawl doctor` finds out about the fleet: whether somebody serves each tier, holds the same keys, and knows the time. */
-import { understand } from '../../producer/operations/signing-check.ts';
+import { sharesKeys } from '../../producer/operations/signing-check.ts';
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
 import { tenantLimits } from '../../shared/limits/tenant.ts';
@@ -7,7 +7,7 @@ import type { ShardLayout } from '../../shared/queues/shards.ts';
 import { keyFingerprints, UNSIGNED } from '../../shared/signing/signature.ts';
 import { Catalogue, type CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { Limits } from '../../shared/store/limits/concurrency-limits.ts';
-import { type PlaceState, readTierStates } from '../../shared/store/queues/shard-state.ts';
+import { readTierStates, type ShardState } from '../../shared/store/queues/shard-state.ts';
 import { Shards } from '../../shared/store/queues/shards.ts';
 import type { Redis } from '../../shared/store/redis/connection.ts';
 import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
@@ -41,7 +41,7 @@ export async function checkFleet(redis: Redis, settings: Settings): Promise<read
 
 export function workersFinding(
   workers: readonly Pick<Worker, 'tiers'>[],
-  states: readonly Pick<PlaceState, 'waiting'>[],
+  states: readonly Pick<ShardState, 'waiting'>[],
 ): Finding {
   const check = 'workers';
   const perTier = TIERS.map((tier, index) => ({
@@ -65,7 +65,7 @@ export function workersFinding(
 }
 
 /** Calls that somebody has to see to. */
-export function callsFindings(states: readonly Pick<PlaceState, 'inDoubt' | 'stale'>[]): readonly Finding[] {
+export function callsFindings(states: readonly Pick<ShardState, 'inDoubt' | 'stale'>[]): readonly Finding[] {
   const sum = (name: 'inDoubt' | 'stale') => states.reduce((total, state) => total + state[name], 0);
   const [inDoubt, stale] = [sum('inDoubt'), sum('stale')];
   const troubles = [
@@ -116,9 +116,9 @@ async function limitFindings(
   const limited = Object.keys(settings.tools).filter((name) => settings.tools[name]?.limits !== undefined);
   const known = new Set(tools.flatMap((tool) => [tool.name, qualifiedName(tool)]));
   const unknown = limited.filter((name) => !known.has(name));
-  const offered = new Map(tools.map((tool) => [qualifiedName(tool), tool]));
+  const published = new Map(tools.map((tool) => [qualifiedName(tool), tool]));
   const named = [
-    ...[...offered].flatMap(([title, tool]) =>
+    ...[...published].flatMap(([title, tool]) =>
       toolLimit(tool, toolPolicy(settings, tool).limits).map((limit) => ({ title, limit })),
     ),
     ...Object.keys(settings.tenants)
@@ -156,12 +156,12 @@ export function signatureFinding(
     return { check, state: 'ok', message: 'calls are signed with a key of the data folder' };
   const own = keyFingerprints(signingKeys);
   // Workers of an earlier version do not say what keys they hold.
-  const strangers = workers.filter(({ signing }) => signing !== undefined && !understand(own, signing));
-  if (strangers.length > 0)
+  const untrusting = workers.filter(({ signing }) => signing !== undefined && !sharesKeys(own, signing));
+  if (untrusting.length > 0)
     return {
       check,
       state: 'fail',
-      message: `other signing keys than here (${named(own)}): ${strangers.map((worker) => `${worker.host} pid ${worker.pid} (${named(worker.signing ?? [])})`).join(', ')}; what one side signs, the other refuses as SIGNATURE_INVALID`,
+      message: `other signing keys than here (${named(own)}): ${untrusting.map((worker) => `${worker.host} pid ${worker.pid} (${named(worker.signing ?? [])})`).join(', ')}; what one side signs, the other refuses as SIGNATURE_INVALID`,
       fix: 'give all processes the same PAWL_SIGNING_KEYS, and start those again that had others',
     };
   if (signingKeys.length > 0)

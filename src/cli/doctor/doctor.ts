@@ -24,7 +24,7 @@ import { FleetKeys } from '../../shared/store/redis/keys.ts';
 import { NoRedisServerError } from '../../shared/store/redis/redis-binary.ts';
 import { checkRights, startError } from '../../shared/store/redis/start-check.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
-import { detectMeans } from '../../workers/context/processes.ts';
+import { detectIsolation } from '../../workers/context/processes.ts';
 import { baseTools } from '../../workers/tools/index.ts';
 import { type CliContext, print, withoutPassword } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
@@ -268,8 +268,8 @@ async function isPawl(address: string): Promise<boolean> {
 
 async function checkSandbox(): Promise<Finding> {
   const check = 'sandbox';
-  const means = await detectMeans();
-  const [best] = means;
+  const isolation = await detectIsolation();
+  const [best] = isolation;
   if (best === undefined)
     return {
       check,
@@ -277,7 +277,7 @@ async function checkSandbox(): Promise<Finding> {
       message: 'programs cannot be run here: /bin/sh does not work',
       fix: 'install a POSIX sh',
     };
-  const message = `${best}${means.length > 1 ? ` (also: ${means.slice(1).join(', ')})` : ''}`;
+  const message = `${best}${isolation.length > 1 ? ` (also: ${isolation.slice(1).join(', ')})` : ''}`;
   if (best === 'bubblewrap') return { check, state: 'ok', message };
   return {
     check,

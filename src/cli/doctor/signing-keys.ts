@@ -1,7 +1,7 @@
 /** Whether the fleet believes what a command signs. */
 
 import type { Pawl } from '../../producer/client.ts';
-import { countStrangers } from '../../producer/operations/signing-check.ts';
+import { countUntrusting } from '../../producer/operations/signing-check.ts';
 import { type CliContext, say, usageError } from '../context.ts';
 import { count } from '../print.ts';
 
@@ -9,11 +9,11 @@ import { count } from '../print.ts';
  * Before a command says what must be signed: without the fleet's keys it would report as done what every worker refuses. Throws
  * `CONFIGURATION` when no worker would believe it, and says so when some would not.
  */
-export async function checkBelieved(context: CliContext, pawl: Pawl): Promise<void> {
-  const { workers, strangers } = await countStrangers(pawl);
-  if (strangers === 0) return;
-  const all = strangers === workers;
-  const who = all ? 'the workers of this fleet' : `${strangers} of ${count(workers, 'worker')}`;
+export async function requireTrustedKeys(context: CliContext, pawl: Pawl): Promise<void> {
+  const { workers, untrusting } = await countUntrusting(pawl);
+  if (untrusting === 0) return;
+  const all = untrusting === workers;
+  const who = all ? 'the workers of this fleet' : `${untrusting} of ${count(workers, 'worker')}`;
   const message = `The signing keys here are not those of ${who}, who would refuse what this command says. Set PAWL_SIGNING_KEYS as they have it; 'pawl doctor' tells the keys apart.`;
   if (all) throw usageError(message);
   say(context, message);

@@ -8,8 +8,8 @@ import { FleetView } from '../../producer/operations/fleet-metrics.ts';
 import type { Hook } from '../../shared/calls/hooks.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { AuditKeeper } from '../../shared/store/audit-service.ts';
-import type { ToolOffer } from '../../shared/store/fleet/catalogue.ts';
+import { AuditService } from '../../shared/store/audit-service.ts';
+import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { clusterUrl } from '../../shared/store/redis/address.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { logLine, producerLine } from '../../shared/telemetry/log-events.ts';
@@ -41,7 +41,7 @@ export interface FrontDoorOptions {
   /** Its operator's page is the channel of sessions that name none. */
   readonly isDefaultChannel?: boolean;
   /** What sessions see of the tools that are called here; without any, all that they may call. */
-  readonly toolsets?: readonly Toolset<ToolOffer>[] | undefined;
+  readonly toolsets?: readonly Toolset<PublishedTool>[] | undefined;
 }
 
 const READY_TIMEOUT_MS = 15_000;
@@ -79,7 +79,7 @@ export async function openFrontDoor(
     await pawl.close();
     throw error;
   }
-  const keeper = AuditKeeper.open(pawl.backend, settings, {
+  const keeper = AuditService.open(pawl.backend, settings, {
     files: true,
     log,
     failures: pawl.metrics.auditWriteFailures,
@@ -165,12 +165,12 @@ async function untilReady(url: string): Promise<void> {
 async function offerPage(pawl: Pawl, log: Logger): Promise<() => Promise<void>> {
   const { sessions } = pawl.backend;
   const failed = (error: unknown) => log.warn({ error }, 'the operator’s page could not be offered as a channel');
-  const offer = (forMs: number) => sessions.offerChannel('operator', forMs).catch(failed);
-  await offer(PAGE_OFFERED_MS);
-  const timer = setInterval(() => void offer(PAGE_OFFERED_MS), PAGE_OFFERED_MS / 3);
+  const published = (forMs: number) => sessions.offerChannel('operator', forMs).catch(failed);
+  await published(PAGE_OFFERED_MS);
+  const timer = setInterval(() => void published(PAGE_OFFERED_MS), PAGE_OFFERED_MS / 3);
   timer.unref();
   return () => {
     clearInterval(timer);
-    return offer(0);
+    return published(0);
   };
 }

@@ -12,7 +12,7 @@ import { FAILURES } from '../../shared/errors/failure.ts';
 import { redact } from '../../shared/errors/redaction.ts';
 import type { Shards } from '../../shared/store/queues/shards.ts';
 import { backendError, nodeOptions, type Redis, slotOf } from '../../shared/store/redis/connection.ts';
-import { PlaceKeys } from '../../shared/store/redis/keys.ts';
+import { PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 
 export interface BoardOptions {
@@ -25,7 +25,7 @@ export interface BoardOptions {
   readonly basePath: string;
   readonly log: Logger;
   /** Queues are of places; more may come. */
-  readonly shards: Pick<Shards, 'places' | 'onChange'>;
+  readonly shards: Pick<Shards, 'partitions' | 'onChange'>;
 }
 
 export interface Board {
@@ -39,8 +39,8 @@ export function openBoard(options: BoardOptions): Board {
   const queues = new Map<string, Queue>();
   const opened = () =>
     shards
-      .places()
-      .map((place) => new PlaceKeys(settings.prefix, place))
+      .partitions()
+      .map((partition) => new PartitionKeys(settings.prefix, partition))
       .filter((keys) => !queues.has(keys.queue))
       .map((keys) => {
         const queue = openQueue(keys, options);
@@ -86,7 +86,7 @@ export function openBoard(options: BoardOptions): Board {
   };
 }
 
-function openQueue(keys: PlaceKeys, { settings, redis, redisUrl, log }: BoardOptions): Queue {
+function openQueue(keys: PartitionKeys, { settings, redis, redisUrl, log }: BoardOptions): Queue {
   const about = { url: redisUrl, name: `${settings.prefix}:board:${keys.queue}`, mode: 'fail-fast' } as const;
   const queue = new Queue(keys.queue, {
     connection: nodeOptions(about, () => slotOf(redis, keys.calls)?.node) as ConnectionOptions,

@@ -10,7 +10,7 @@ import { isPromise } from 'node:util/types';
 import { moduleFault } from '../../explain-import-error.ts';
 import { type Hook, isHook } from '../../shared/calls/hooks.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { ToolOffer } from '../../shared/store/fleet/catalogue.ts';
+import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { type AnyTool, isTool, qualifiedName } from '../../shared/tools/tool.ts';
 import { isToolset, resolveToolsets, type Toolset, toolset } from '../../shared/tools/toolset.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
@@ -61,7 +61,7 @@ export async function loadToolFiles(files: readonly string[], cwd: string): Prom
 
 /** The tools of the files, those of their toolsets included. Throws `CONFIGURATION`. */
 export async function toolsOf({ tools, toolsets }: ToolFiles): Promise<readonly AnyTool[]> {
-  const found = await resolveToolsets(toolsets, { offered: [] });
+  const found = await resolveToolsets(toolsets, { published: [] });
   const stranger = found.find((tool) => !isTool(tool));
   if (stranger !== undefined)
     throw usageError(
@@ -74,13 +74,17 @@ export async function toolsOf({ tools, toolsets }: ToolFiles): Promise<readonly 
  * What the toolsets of the files show a session (D10): of the tools that workers have from them, those that they find for it; all that
  * others run stays as it is. Throws `CONFIGURATION`.
  */
-export async function toolsetsOf({ toolsets: sets }: ToolFiles): Promise<readonly Toolset<ToolOffer>[] | undefined> {
+export async function toolsetsOf({
+  toolsets: sets,
+}: ToolFiles): Promise<readonly Toolset<PublishedTool>[] | undefined> {
   if (sets.length === 0) return undefined;
-  const own = new Set((await resolveToolsets(sets, { offered: [] })).map(qualifiedName));
-  const find = sets as unknown as readonly Toolset<ToolOffer>[];
-  const shown = toolset<ToolOffer>('of the tools files', async (request) => {
+  const own = new Set((await resolveToolsets(sets, { published: [] })).map(qualifiedName));
+  const find = sets as unknown as readonly Toolset<PublishedTool>[];
+  const shown = toolset<PublishedTool>('of the tools files', async (request) => {
     const found = new Set((await resolveToolsets(find, request)).map(qualifiedName));
-    return request.offered.filter((offer) => !own.has(qualifiedName(offer)) || found.has(qualifiedName(offer)));
+    return request.published.filter(
+      (published) => !own.has(qualifiedName(published)) || found.has(qualifiedName(published)),
+    );
   });
   return [shown];
 }

@@ -52,7 +52,7 @@ function watch({ beats, everyMs, stalledAfterMs, killedAfterMs }: WatchdogData):
       if (silentMs >= stalledAfterMs)
         refuse(response, `a tool has held the event loop for ${Math.round(silentMs / 1_000)} s`);
       else if (isWatched && isLiveness(incoming)) response.setHeader('content-type', 'application/json').end(ALIVE);
-      else passOn(incoming, response, listen.mainPort);
+      else skipWorker(incoming, response, listen.mainPort);
     });
     server.on('error', ({ message }) => parentPort?.postMessage({ error: message } satisfies WatchdogListens));
     server.listen(listen.port, listen.host, () => {
@@ -67,7 +67,7 @@ function isLiveness({ method, url }: IncomingMessage): boolean {
   return (method === 'GET' || method === 'HEAD') && url?.split('?')[0] === '/healthz';
 }
 
-function passOn(incoming: IncomingMessage, response: ServerResponse, port: number): void {
+function skipWorker(incoming: IncomingMessage, response: ServerResponse, port: number): void {
   const { method, url: path, headers } = incoming;
   const asked = request({ host: '127.0.0.1', port, method, path, headers, timeout: ANSWER_LIMIT_MS }, (answer) => {
     response.writeHead(answer.statusCode ?? 502, answer.headers);

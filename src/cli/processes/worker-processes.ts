@@ -231,8 +231,8 @@ export class WorkerProcesses {
 
 /** Says which workers are stopped. A Redis that cannot be told keeps no process from ending. */
 export function markStopped({ ledger, shards }: Pawl['backend'], workerIds: readonly string[]): void {
-  const places = shards.places(TIERS);
-  for (const id of workerIds) ledger.markStopped(places, id).catch(() => {});
+  const partitions = shards.partitions(TIERS);
+  for (const id of workerIds) ledger.markStopped(partitions, id).catch(() => {});
 }
 
 function ended(child: ChildProcess): Promise<void> {

@@ -7,20 +7,20 @@ import type { JsonSchema } from '../../shared/schema/schema.ts';
 import type { Session } from '../sessions/session.ts';
 import {
   type AdapterOptions,
-  type CallNews,
+  type CallNotice,
   type CallSource,
   type ModelAnswer,
   type ModelContent,
   ModelTools,
 } from './model-tools.ts';
 
-export type { AdapterOptions, CallNews, ModelContent } from './model-tools.ts';
+export type { AdapterOptions, CallNotice, ModelContent } from './model-tools.ts';
 
 type Execute = NonNullable<Parameters<typeof dynamicTool>[0]['execute']>;
 
 /** What a call gives while it runs (preliminary results), and at its end. */
 export type AiToolOutput =
-  | CallNews
+  | CallNotice
   | {
       readonly type: 'result';
       readonly text: string;

@@ -9,7 +9,7 @@ import {
   ModelTools,
 } from './model-tools.ts';
 
-export type { AdapterOptions, CallNews } from './model-tools.ts';
+export type { AdapterOptions, CallNotice } from './model-tools.ts';
 
 /** A tool as a request takes it. */
 export interface MessagesTool {

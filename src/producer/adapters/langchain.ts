@@ -10,14 +10,14 @@ import type { Session } from '../sessions/session.ts';
 import { dataUrl } from './model-content.ts';
 import {
   type AdapterOptions,
-  type CallNews,
+  type CallNotice,
   type CallSource,
   type ModelAnswer,
   type ModelContent,
   ModelTools,
 } from './model-tools.ts';
 
-export type { AdapterOptions, CallNews } from './model-tools.ts';
+export type { AdapterOptions, CallNotice } from './model-tools.ts';
 
 interface CallConfig {
   readonly signal?: AbortSignal;
@@ -82,8 +82,8 @@ export async function langchainTools(session: Session, options: AdapterOptions =
   });
 }
 
-function tell(news: CallNews, runManager: CallbackManagerForToolRun | undefined): void {
-  runManager?.handleCustomEvent('pawl', news, runManager.runId).catch(() => {});
+function tell(broadcast: CallNotice, runManager: CallbackManagerForToolRun | undefined): void {
+  runManager?.handleCustomEvent('pawl', broadcast, runManager.runId).catch(() => {});
 }
 
 /** The form of an image that LangChain's models of all providers take. */

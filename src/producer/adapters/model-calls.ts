@@ -57,10 +57,10 @@ export class ModelCalls {
    * Runs a call under its name, once more under another one where the first proves to be a call of an earlier answer. `run` takes the
    * `toolCallId` to hand in.
    */
-  async *run<News>(
+  async *run<Broadcast>(
     given: GivenCall,
-    run: (toolCallId: string) => AsyncGenerator<News, ToolResultEnvelope>,
-  ): AsyncGenerator<News, ToolResultEnvelope> {
+    run: (toolCallId: string) => AsyncGenerator<Broadcast, ToolResultEnvelope>,
+  ): AsyncGenerator<Broadcast, ToolResultEnvelope> {
     if (given.isNamed) return yield* run(given.toolCallId);
     const key = this.#keyOf(given);
     const known = this.#known(key, given);

@@ -25,7 +25,7 @@ const SAID_NOTHING = 'The tool answered that it failed, and gave no reason.';
 
 export interface AdapterOptions extends ExportOptions {
   /** What becomes of calls while they run. */
-  readonly onEvent?: (event: CallNews) => void;
+  readonly onEvent?: (event: CallNotice) => void;
   /** The model got a tool's parameters wrong three times in a row. */
   readonly onGivenUp?: (tool: string, message: string) => void;
   /**
@@ -37,7 +37,7 @@ export interface AdapterOptions extends ExportOptions {
   readonly maxOutputBytes?: number;
 }
 
-export type CallNews =
+export type CallNotice =
   | ({ readonly type: 'progress' } & SessionEvents['progress'][0])
   | ({ readonly type: 'retrying' } & SessionEvents['retrying'][0])
   | ({ readonly type: 'approval-requested' } & SessionEvents['approval-requested'][0]);
@@ -108,7 +108,7 @@ export class ModelTools {
   }
 
   /** The same, with its news on the way. Rejects only when Redis is out of reach. */
-  async *run(call: ProviderCall, given: CallSource = {}): AsyncGenerator<CallNews, ModelAnswer> {
+  async *run(call: ProviderCall, given: CallSource = {}): AsyncGenerator<CallNotice, ModelAnswer> {
     const turnId = given.turnId ?? this.#turn();
     const { signal } = given;
     const shown = 'name' in call ? call.name : call.kind;
@@ -155,12 +155,12 @@ export class ModelTools {
     name: string,
     params: Readonly<Record<string, unknown>>,
     options: CallOptions,
-  ): AsyncGenerator<CallNews, ToolResultEnvelope> {
+  ): AsyncGenerator<CallNotice, ToolResultEnvelope> {
     const { events } = this.#session;
-    const heard: CallNews[] = [];
+    const heard: CallNotice[] = [];
     let wake = () => {};
-    const hear = (news: CallNews) => {
-      heard.push(news);
+    const hear = (broadcast: CallNotice) => {
+      heard.push(broadcast);
       wake();
     };
     const listeners = {
@@ -181,10 +181,10 @@ export class ModelTools {
       });
       ended.catch(() => wake());
       for (;;) {
-        for (const news of heard.splice(0)) {
-          if (news.callId !== submission.callId) continue;
-          this.#session.inform('onEvent', this.#options.onEvent, news);
-          yield news;
+        for (const broadcast of heard.splice(0)) {
+          if (broadcast.callId !== submission.callId) continue;
+          this.#session.inform('onEvent', this.#options.onEvent, broadcast);
+          yield broadcast;
         }
         if (result !== undefined) return result;
         if (heard.length === 0) await Promise.race([ended, new Promise<void>((resolve) => (wake = resolve))]);
@@ -225,7 +225,7 @@ export class ModelTools {
   async #giveUp(shown: string, message: string, result: ToolResultEnvelope): Promise<void> {
     const { onGivenUp } = this.#options;
     this.#session.inform('onGivenUp', onGivenUp && ((tool: string) => onGivenUp(tool, message)), shown);
-    await this.#session.tellInvalidParams({ toolName: result.toolName, reasks: MAX_REASKS, result });
+    await this.#session.emitInvalidParams({ toolName: result.toolName, reasks: MAX_REASKS, result });
   }
 }
 

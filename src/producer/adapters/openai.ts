@@ -16,7 +16,7 @@ import {
   ModelTools,
 } from './model-tools.ts';
 
-export type { AdapterOptions, CallNews } from './model-tools.ts';
+export type { AdapterOptions, CallNotice } from './model-tools.ts';
 
 /** A tool as a request takes it; those after the first for free text, and with `native: true`. */
 export type ResponsesTool =

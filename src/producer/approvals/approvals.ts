@@ -22,17 +22,17 @@ import { compensated } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { denied, permit, taintOf, type Verdict } from '../../shared/policy/policy.ts';
+import { denied, type PolicyResult, permit, taintOf } from '../../shared/policy/policy.ts';
 import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../../shared/store/approvals/approvals.ts';
-import type { Grant, Grants } from '../../shared/store/approvals/standing-approvals.ts';
+import type { StandingApproval, StandingApprovals } from '../../shared/store/approvals/standing-approvals.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ApprovalRecords } from '../../shared/store/ports.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
+import type { Partition } from '../../shared/store/redis/keys.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import type { Offer, Offers } from '../tools/tool-catalogue.ts';
+import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 
 export interface DecideOptions {
   readonly decision: 'approve' | 'deny';
@@ -62,13 +62,13 @@ export interface ApprovalListing<Approval extends ApprovalRecord = ApprovalRecor
   readonly digest: string;
 }
 
-export interface ApprovalDeskParts {
+export interface ApprovalServiceDeps {
   readonly settings: Settings;
   readonly approvals: ApprovalRecords;
-  readonly grants: Pick<Grants, 'find' | 'add' | 'list' | 'remove'>;
-  readonly offers: Pick<Offers, 'peek' | 'find'> & Partial<Pick<Offers, 'ruleFor'>>;
+  readonly standingApprovals: Pick<StandingApprovals, 'find' | 'add' | 'list' | 'remove'>;
+  readonly catalogue: Pick<ToolCatalogue, 'peek' | 'find'> & Partial<Pick<ToolCatalogue, 'toolPolicyFor'>>;
   /** Where approvals are, of these tiers or of all. */
-  places(tiers?: readonly Tier[]): readonly Place[];
+  partitions(tiers?: readonly Tier[]): readonly Partition[];
   readonly audit: RecordAudit;
   readonly hooks: ApprovalHooks;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
@@ -83,10 +83,10 @@ const SIMILAR = 5;
 /** Of each place, so many of the newest are looked at. */
 const SIMILAR_AMONG = 100;
 
-export class ApprovalDesk {
-  readonly #parts: ApprovalDeskParts;
+export class ApprovalService {
+  readonly #parts: ApprovalServiceDeps;
 
-  constructor(parts: ApprovalDeskParts) {
+  constructor(parts: ApprovalServiceDeps) {
     this.#parts = parts;
   }
 
@@ -100,13 +100,14 @@ export class ApprovalDesk {
   /** Whether a person has allowed calls like this one before. */
   async isGranted(
     { sessionKey }: SessionRecord,
-    tool: Offer,
+    tool: ResolvedTool,
     envelope: ToolCallEnvelope,
-    { askedForTaint, unconfined }: Pick<Verdict, 'askedForTaint' | 'unconfined'>,
+    { askedForTaint, unconfined }: Pick<PolicyResult, 'askedForTaint' | 'unconfined'>,
   ): Promise<boolean> {
-    const { grants, now } = this.#parts;
+    const { standingApprovals, now } = this.#parts;
     return (
-      (await grants.find({ sessionKey, tool, envelope, askedForTaint, unconfined, nowMs: await now() })) !== undefined
+      (await standingApprovals.find({ sessionKey, tool, envelope, askedForTaint, unconfined, nowMs: await now() })) !==
+      undefined
     );
   }
 
@@ -116,18 +117,18 @@ export class ApprovalDesk {
    */
   async requestFor(asked: {
     readonly envelope: ToolCallEnvelope;
-    readonly offer: Offer;
+    readonly published: ResolvedTool;
     readonly session: SessionRecord;
-    readonly verdict: Verdict;
+    readonly verdict: PolicyResult;
     readonly callId: string;
     readonly generation: string;
     readonly submittedBy?: string | undefined;
   }): Promise<ApprovalRequest> {
-    const { envelope, offer, session, verdict, callId, generation, submittedBy } = asked;
+    const { envelope, published, session, verdict, callId, generation, submittedBy } = asked;
     const route = await this.routeOf(session);
     if (route === undefined)
       throw denied(
-        offer,
+        published,
         `${verdict.reason}, and neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`,
         verdict.rule,
       );
@@ -141,7 +142,7 @@ export class ApprovalDesk {
       id: approvalId(callId, generation),
       callId,
       generation,
-      tool: pick(offer),
+      tool: pick(published),
       params,
       paramsDigest,
       session: {
@@ -176,17 +177,17 @@ export class ApprovalDesk {
     { callId, request, attempts, readAtMs }: CallRecord,
     approvalId: string,
   ): Promise<ApprovalRequest> {
-    const { approvals, offers, hooks, settings } = this.#parts;
+    const { approvals, catalogue, hooks, settings } = this.#parts;
     const before = (await approvals.read(approvalId))?.request;
     if (before === undefined || before.callId !== callId)
       throw new PawlError(
         'CALL_NOT_RESOLVABLE',
         `Call ${callId} cannot run again: the approval that it ran under is not there any more. Resolve it as succeeded or failed.`,
       );
-    const offer = offers.peek(before.tool.namespace, before.tool.name);
+    const published = catalogue.peek(before.tool.namespace, before.tool.name);
     const again = askedAgain(before, {
       generation: String(readAtMs),
-      tool: offer === undefined ? before.tool : pick(offer),
+      tool: published === undefined ? before.tool : pick(published),
       attempts: attempts.length,
       createdAtMs: readAtMs,
       expiresAtMs: readAtMs + settings.policy.approvalLimitMs,
@@ -241,8 +242,8 @@ export class ApprovalDesk {
     const mayBe = (record: ApprovalRecord) => state === undefined || [state, 'pending'].includes(record.state);
     const isWanted = (record: ApprovalRecord) => isSeen(record) && mayBe(record);
     const found: Approval[] = [];
-    for (const place of this.#parts.places())
-      found.push(...(await this.#parts.approvals.list(place, { pending, limit, isWanted }, read)));
+    for (const partition of this.#parts.partitions())
+      found.push(...(await this.#parts.approvals.list(partition, { pending, limit, isWanted }, read)));
     const previewed = pending ? await Promise.all(found.map((record) => this.#previewed(record, nowMs, read))) : found;
     const records: Approval[] = [];
     for (const record of previewed) records.push(await this.#expired(record, nowMs, read));
@@ -287,7 +288,7 @@ export class ApprovalDesk {
 
   /** Decisions on the same tool before, the newest first, with the beginning of what is large. */
   async similarTo({ request }: ApprovalRecord): Promise<ApprovalRecord[]> {
-    const { approvals, places } = this.#parts;
+    const { approvals, partitions } = this.#parts;
     const isWanted = ({ state, request: other }: ApprovalRecord) =>
       (state === 'approved' || state === 'denied') &&
       other.id !== request.id &&
@@ -295,25 +296,25 @@ export class ApprovalDesk {
       qualifiedName(other.tool) === qualifiedName(request.tool);
     const search = { pending: false, limit: SIMILAR, among: SIMILAR_AMONG, isWanted };
     const found: ApprovalRecord[] = [];
-    for (const place of places([request.tool.tier]))
-      found.push(...(await approvals.list(place, search, (id) => approvals.readBrief(id))));
+    for (const partition of partitions([request.tool.tier]))
+      found.push(...(await approvals.list(partition, search, (id) => approvals.readBrief(id))));
     return found.sort((one, next) => next.request.createdAtMs - one.request.createdAtMs).slice(0, SIMILAR);
   }
 
   // What is remembered
 
   /** What people allowed for the rest of a session, and still holds, the newest first (C24). */
-  async remembered(sessionKey: string): Promise<Grant[]> {
-    return this.#parts.grants.list(sessionKey, await this.#parts.now());
+  async remembered(sessionKey: string): Promise<StandingApproval[]> {
+    return this.#parts.standingApprovals.list(sessionKey, await this.#parts.now());
   }
 
   /**
    * Takes back what was remembered with an approval: the next call like it is asked about again. What a worker has let through runs on.
    * Throws `UNKNOWN_APPROVAL` when the session remembers none with this ID.
    */
-  async forget(sessionKey: string, approvalId: string, by: string): Promise<Grant> {
-    const { grants, audit, sessionOf, now } = this.#parts;
-    const grant = await grants.remove(sessionKey, approvalId, await now());
+  async forget(sessionKey: string, approvalId: string, by: string): Promise<StandingApproval> {
+    const { standingApprovals, audit, sessionOf, now } = this.#parts;
+    const grant = await standingApprovals.remove(sessionKey, approvalId, await now());
     if (grant === undefined)
       throw new PawlError(
         'UNKNOWN_APPROVAL',
@@ -369,44 +370,50 @@ export class ApprovalDesk {
     }
     await this.#decided(record, what === 'approve' ? 'approved' : 'denied', decision);
     if (what === 'approve' && options.remember === true && params === undefined)
-      await this.#parts.grants.add(request, by, decision.decidedAtMs);
+      await this.#parts.standingApprovals.add(request, by, decision.decidedAtMs);
     return { record: await this.#find(request.id), digest: decision.digest };
   }
 
   /** The parameters that shall run in place of the call's own. */
   async #edited(request: ApprovalRequest, params: Params | undefined): Promise<Params | undefined> {
-    const { offers } = this.#parts;
+    const { catalogue } = this.#parts;
     const { namespace, name } = request.tool;
     // A process that has just started, such as that of a command, knows of no tools yet.
-    const offer =
-      params === undefined ? offers.peek(namespace, name) : await offers.find(namespace, name).catch(unlessUnknown);
-    if (offer !== undefined && offer.definition !== request.tool.definition)
+    const published =
+      params === undefined
+        ? catalogue.peek(namespace, name)
+        : await catalogue.find(namespace, name).catch(unlessUnknown);
+    if (published !== undefined && published.definition !== request.tool.definition)
       throw new PawlError('APPROVAL_STALE', `${request.tool.name} has changed since this approval was asked for.`);
     if (params === undefined) return undefined;
-    if (offer === undefined)
+    if (published === undefined)
       throw new PawlError('APPROVAL_STALE', `No worker offers ${request.tool.name} now, so its parameters stay.`);
-    const issues = offer.validate(params);
+    const issues = published.validate(params);
     if (issues.length === 0) {
-      await this.#permitEdited(request, offer, params);
+      await this.#permitEdited(request, published, params);
       return params;
     }
     const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
-    throw new PawlError('INVALID_PARAMS', `The edited parameters of ${offer.name} are not valid: ${listed}.`, {
+    throw new PawlError('INVALID_PARAMS', `The edited parameters of ${published.name} are not valid: ${listed}.`, {
       issues,
     });
   }
 
   /** The worker would end the call: whoever decides hears of it while they can still change their mind. Throws `PERMISSION_DENIED`. */
-  async #permitEdited({ session: { key }, taint }: ApprovalRequest, offer: Offer, params: Params): Promise<void> {
-    const { settings, offers, sessionOf } = this.#parts;
+  async #permitEdited(
+    { session: { key }, taint }: ApprovalRequest,
+    published: ResolvedTool,
+    params: Params,
+  ): Promise<void> {
+    const { settings, catalogue, sessionOf } = this.#parts;
     const session = await sessionOf(key);
     if (session === undefined) return;
     permit({
-      tool: offer,
+      tool: published,
       session: { ...session, state: undefined },
-      toolPolicy: toolPolicy(settings, offer),
+      toolPolicy: toolPolicy(settings, published),
       policy: settings.policy,
-      registry: offers.ruleFor?.(offer),
+      registry: catalogue.toolPolicyFor?.(published),
       channel: (await this.routeOf(session))?.channel.kind,
       params,
       taint,
@@ -468,7 +475,15 @@ function unlessUnknown(error: unknown): undefined {
   if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_TOOL') throw error;
 }
 
-function pick({ name, namespace, version, definition, tier, effects, annotations }: Offer): ApprovalRequest['tool'] {
+function pick({
+  name,
+  namespace,
+  version,
+  definition,
+  tier,
+  effects,
+  annotations,
+}: ResolvedTool): ApprovalRequest['tool'] {
   return { name, namespace, version, definition, tier, effects, annotations };
 }
 

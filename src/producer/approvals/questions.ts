@@ -6,7 +6,7 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 
 export type Reply = { readonly answer: string } | { readonly dismiss: true };
 
-export class QuestionDesk {
+export class QuestionService {
   readonly #questions: Questions;
 
   readonly #audit: RecordAudit;

@@ -10,21 +10,21 @@ import type { AuditWriter } from '../../shared/store/audit/audit-writer.ts';
 import type { ClaimAnswer } from '../../shared/store/calls/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
-import type { Offer } from '../tools/tool-catalogue.ts';
+import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { DispatchEvent } from './submit-call.ts';
 
 const MAX_LOOKED = 100_000;
 
 type Refusal = Extract<DispatchEvent, { type: 'refused' }>;
 
-export interface CallAuditParts {
+export interface CallAuditDeps {
   /** Of refusals. */
   readonly record: RecordAudit;
   /** Of calls that are taken: their records travel with the claim. */
   readonly writer: Pick<AuditWriter, 'asked' | 'add'>;
   /** Told of every call, beside the trail. */
   readonly listener?: RecordAudit;
-  offerOf(namespace: string, name: string): Offer | undefined;
+  publishedTool(namespace: string, name: string): ResolvedTool | undefined;
   readonly schedule?: Schedule;
 }
 
@@ -46,23 +46,23 @@ interface Counted {
  * second by one record, the last one's, that says how many they were (`times`).
  */
 export class CallAudit {
-  readonly #parts: CallAuditParts;
+  readonly #parts: CallAuditDeps;
   readonly #counted = new Map<string, Counted>();
   /** The one that came last: it often comes again. */
   #latest: Counted | undefined;
   #stop = () => {};
 
-  constructor(parts: CallAuditParts) {
+  constructor(parts: CallAuditDeps) {
     this.#parts = parts;
   }
 
   /** The record of a call that is handed in. */
   asked(
     envelope: ToolCallEnvelope,
-    offer: Offer,
+    published: ResolvedTool,
     known: Required<Pick<AskedCall, 'submittedBy' | 'sessionActorId'>> & { readonly paramsDigest: string },
   ): AskedRecord {
-    return new AskedRecord(this.#parts, { ...askedCall(envelope, offer), ...known });
+    return new AskedRecord(this.#parts, { ...askedCall(envelope, published), ...known });
   }
 
   observe(event: DispatchEvent): void {
@@ -71,7 +71,7 @@ export class CallAudit {
 
   #tell({ envelope, code, message }: Refusal, times?: number): void {
     if (envelope === undefined) return;
-    const asked = askedCall(envelope, this.#parts.offerOf(envelope.toolNamespace, envelope.toolName));
+    const asked = askedCall(envelope, this.#parts.publishedTool(envelope.toolNamespace, envelope.toolName));
     const refused = { ...asked, answer: 'refused', code, reason: message } as const;
     void this.#parts.record(times === undefined ? refused : { ...refused, times });
   }
@@ -120,11 +120,11 @@ function isSame(one: Refusal, other: Refusal): boolean {
 
 /** What is recorded of one call. */
 export class AskedRecord {
-  readonly #parts: CallAuditParts;
+  readonly #parts: CallAuditDeps;
   readonly #call: AskedCall;
   readonly #text: string | undefined;
 
-  constructor(parts: CallAuditParts, call: AskedCall) {
+  constructor(parts: CallAuditDeps, call: AskedCall) {
     this.#parts = parts;
     this.#call = call;
     this.#text = parts.writer.asked(call);
@@ -149,7 +149,7 @@ function isTold(kind: ClaimAnswer['kind']): kind is keyof typeof ANSWERS {
   return kind in ANSWERS;
 }
 
-function askedCall(envelope: ToolCallEnvelope, offer: Offer | undefined): AskedCall {
+function askedCall(envelope: ToolCallEnvelope, published: ResolvedTool | undefined): AskedCall {
   const { target, payload, toolNamespace: namespace, toolName: name } = envelope;
   return {
     type: 'call',
@@ -164,9 +164,13 @@ function askedCall(envelope: ToolCallEnvelope, offer: Offer | undefined): AskedC
     compensates: compensated(envelope),
     idempotencyKey: payload.idempotencyKey,
     params: payload.params,
-    ...(offer === undefined
+    ...(published === undefined
       ? {}
-      : { toolVersion: offer.version, tier: offer.tier, estimatedCostUnits: costUnitsOf(offer, payload.params) }),
+      : {
+          toolVersion: published.version,
+          tier: published.tier,
+          estimatedCostUnits: costUnitsOf(published, payload.params),
+        }),
   };
 }
 

@@ -5,17 +5,17 @@ import type { Settings } from '../../shared/config/config.ts';
 import { accountsOf, checkCall, costUnitsOf } from '../../shared/limits/budget.ts';
 import { tenantWeight } from '../../shared/limits/tenant.ts';
 import { type PolicyRequest, toolLimits } from '../../shared/policy/policy.ts';
-import { type Importance, importanceOf, lineOf, roomFor } from '../../shared/queues/priority.ts';
+import { importanceOf, lineOf, type Priority, roomFor } from '../../shared/queues/priority.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { matches } from '../../shared/util/wildcard.ts';
-import type { Offer } from '../tools/tool-catalogue.ts';
+import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
 export interface Admission {
   /** The call, with a deadline where its budget bounds its time. */
   readonly envelope: ToolCallEnvelope;
-  readonly importance: Importance;
+  readonly importance: Priority;
   readonly room: number;
   readonly line: string;
   readonly spends?: NonNullable<Claim['spends']>;
@@ -24,7 +24,7 @@ export interface Admission {
 /** Throws `BUDGET_EXHAUSTED` for a call that alone costs too much, and `CONTRACT_INVALID` for an importance that does not exist. */
 export function admissionOf(
   envelope: ToolCallEnvelope,
-  offer: Offer,
+  published: ResolvedTool,
   session: SessionRecord,
   {
     settings,
@@ -39,18 +39,18 @@ export function admissionOf(
   },
 ): Admission {
   const importance = importanceOf(envelope, session);
-  const costUnits = costUnitsOf(offer, envelope.payload.params);
-  const { maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = offer.budget ?? {};
+  const costUnits = costUnitsOf(published, envelope.payload.params);
+  const { maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = published.budget ?? {};
   const timeMs = checkCall(session.budgets, costUnits);
   const own = perTurn === undefined && perSession === undefined ? [] : [{ title: 'its tool', perTurn, perSession }];
   const accounts = accountsOf({
     envelope,
-    tool: qualifiedName(offer),
+    tool: qualifiedName(published),
     sessionKey: session.sessionKey,
     tenantId: session.tenantId,
     budgets: session.budgets,
     settings: settings.budgets,
-    toolLimits: [...own, ...toolLimits({ tool: offer, session, policy: settings.policy, ...about })],
+    toolLimits: [...own, ...toolLimits({ tool: published, session, policy: settings.policy, ...about })],
     matches,
   });
   return {

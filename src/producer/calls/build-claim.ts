@@ -8,19 +8,19 @@ import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import { KEPT_PER_SECOND } from '../../shared/store/queues/jobs.ts';
-import type { Offer } from '../tools/tool-catalogue.ts';
+import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import { timedOf } from './budgets.ts';
 import type { Admitted, LoopGuard } from './check-call.ts';
 import type { SubmitOptions } from './submission.ts';
-import type { DispatchParts } from './submit-call.ts';
+import type { SubmitDeps } from './submit-call.ts';
 
 /** Says of calls that have been checked what is to be claimed. */
 export class Claims {
-  readonly #parts: DispatchParts;
+  readonly #parts: SubmitDeps;
   #keptSecond = 0;
   #keptCount = 0;
 
-  constructor(parts: DispatchParts) {
+  constructor(parts: SubmitDeps) {
     this.#parts = parts;
   }
 
@@ -30,20 +30,20 @@ export class Claims {
    */
   of(admitted: Admitted, options: SubmitOptions, record?: string): Claim | Promise<Claim> {
     const claim = this.#plain(admitted, options, record);
-    const { asks, envelope, offer } = admitted;
+    const { asks, envelope, published } = admitted;
     const { approvals } = this.#parts;
     if (asks === undefined || approvals === undefined) return claim;
     const { callId, generation } = claim;
     const { submittedBy } = options;
     return approvals
-      .requestFor({ envelope, offer, ...asks, callId, generation, submittedBy })
+      .requestFor({ envelope, published, ...asks, callId, generation, submittedBy })
       .then((approval) => ({ ...claim, approval }));
   }
 
   #plain(
     {
       envelope,
-      offer,
+      published,
       paramsDigest: digest,
       identity,
       circuit,
@@ -60,13 +60,13 @@ export class Claims {
     const { room, line, spends } = admission;
     const request: StoredRequest = {
       envelope,
-      tool: { version: offer.version, definition: offer.definition, effects: offer.effects },
+      tool: { version: published.version, definition: published.definition, effects: published.effects },
       idempotencyKey: envelope.payload.idempotencyKey ?? identity.callId,
       ...(modes.enabled ? {} : { direct: true }),
       ...(options.submittedBy === undefined ? {} : { submittedBy: options.submittedBy }),
       ...(channel === undefined ? {} : { channel }),
       ...timedOf(spends),
-      ...(asks === undefined && this.#isShared(envelope, offer, modes) ? { shared: true } : {}),
+      ...(asks === undefined && this.#isShared(envelope, published, modes) ? { shared: true } : {}),
     };
     return {
       callId: identity.callId,
@@ -78,7 +78,7 @@ export class Claims {
       generation: String(this.#parts.clock.now()),
       circuit,
       kept: this.#keepJob(),
-      once: offer.effects === 'once',
+      once: published.effects === 'once',
       inboxId: this.#parts.inboxId,
       ...(spends === undefined ? {} : { spends }),
       ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
@@ -91,8 +91,10 @@ export class Claims {
   }
 
   /** Whether other sessions may join a call that nobody decides on. */
-  #isShared({ transport }: ToolCallEnvelope, offer: Offer, { dedupe }: ReliabilityModes): boolean {
-    return dedupe === 'on' && transport.dedupeMode !== 'disabled' && scopeOf(this.#parts.settings, offer) === 'global';
+  #isShared({ transport }: ToolCallEnvelope, published: ResolvedTool, { dedupe }: ReliabilityModes): boolean {
+    return (
+      dedupe === 'on' && transport.dedupeMode !== 'disabled' && scopeOf(this.#parts.settings, published) === 'global'
+    );
   }
 
   /** Of a producer's jobs, no more can be kept than of all; which are, the claim decides. */

@@ -156,7 +156,7 @@ const MAX_NAMES = 1_000;
 const MAX_NAMESPACES = 20;
 
 /** The forms of envelopes that were checked before: a tool that was called without any option but a key. */
-export class KnownForms {
+export class FormCache {
   /** Names of tools by namespace. */
   readonly #wellFormed = new Map<string, Set<string>>();
 

@@ -6,45 +6,45 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord, KeptProgress } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Results } from './result-waiters.ts';
-import { type CallEvent, compare, type Position, timeline } from './timeline.ts';
+import { type CallEvent, callEvents, compare, type Position } from './timeline.ts';
 
 /** Records are read this often although nothing was heard. */
 const CHECK_INTERVAL_MS = 15_000;
 /** As many as are kept. */
 const MAX_PROGRESS = 200;
 
-export interface Follower {
+export interface CallSubscriber {
   /** Events after the last ones told, in order. */
   onEvents(events: readonly CallEvent[]): void;
   /** Nothing follows any more: the call has ended, its record has gone, or this process closes. */
   onEnd(): void;
 }
 
-interface FollowsParts {
+interface CallSubscriptionsDeps {
   readonly ledger: Pick<Ledger, 'follow' | 'progress'>;
   readonly results: Pick<Results, 'wait'>;
   readonly inboxId: string;
   readonly onError: (error: Error) => void;
 }
 
-export class Follows {
-  readonly #parts: FollowsParts;
-  readonly #calls = new Map<string, FollowedCall>();
+export class CallSubscriptions {
+  readonly #parts: CallSubscriptionsDeps;
+  readonly #calls = new Map<string, SubscribedCall>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(parts: FollowsParts) {
+  constructor(parts: CallSubscriptionsDeps) {
     this.#parts = parts;
   }
 
   /** Follows a call, from after an event when its position is given. The answer ends the following. */
-  follow(callId: string, follower: Follower, after?: Position): () => void {
+  follow(callId: string, subscriber: CallSubscriber, after?: Position): () => void {
     let call = this.#calls.get(callId);
     if (call === undefined) {
-      call = new FollowedCall(callId, this.#parts, () => this.#calls.delete(callId));
+      call = new SubscribedCall(callId, this.#parts, () => this.#calls.delete(callId));
       this.#calls.set(callId, call);
     }
     this.#timer ??= setInterval(() => this.check(), CHECK_INTERVAL_MS).unref();
-    return call.add(follower, after);
+    return call.add(subscriber, after);
   }
 
   /** Looks after all calls: events may have been lost. */
@@ -61,22 +61,22 @@ export class Follows {
   }
 }
 
-type News = 'record' | 'progress';
+type Broadcast = 'record' | 'progress';
 
-class FollowedCall {
+class SubscribedCall {
   readonly #callId: string;
-  readonly #parts: FollowsParts;
+  readonly #parts: CallSubscriptionsDeps;
   readonly #forget: () => void;
   readonly #waiting: { stop(): void };
-  readonly #followers = new Map<Follower, Position | undefined>();
+  readonly #followers = new Map<CallSubscriber, Position | undefined>();
   readonly #progress: KeptProgress[] = [];
   #record: CallRecord | undefined;
   /** What there is to read, once the reading that is under way has ended. */
-  #news: News | undefined;
+  #broadcast: Broadcast | undefined;
   #reading = false;
   #ended = false;
 
-  constructor(callId: string, parts: FollowsParts, forget: () => void) {
+  constructor(callId: string, parts: CallSubscriptionsDeps, forget: () => void) {
     this.#callId = callId;
     this.#parts = parts;
     this.#forget = forget;
@@ -86,28 +86,28 @@ class FollowedCall {
     this.#waiting = waiting;
   }
 
-  add(follower: Follower, after: Position | undefined): () => void {
-    this.#followers.set(follower, after);
+  add(subscriber: CallSubscriber, after: Position | undefined): () => void {
+    this.#followers.set(subscriber, after);
     this.wake('record');
     return () => {
-      this.#followers.delete(follower);
+      this.#followers.delete(subscriber);
       if (this.#followers.size === 0) this.end();
     };
   }
 
-  wake(news: News): void {
+  wake(broadcast: Broadcast): void {
     if (this.#ended) return;
-    this.#news = this.#news === 'record' ? 'record' : news;
+    this.#broadcast = this.#broadcast === 'record' ? 'record' : broadcast;
     if (!this.#reading) void this.#readAll();
   }
 
   async #readAll(): Promise<void> {
     this.#reading = true;
     try {
-      while (this.#news !== undefined && !this.#ended) {
-        const news = this.#news;
-        this.#news = undefined;
-        await this.#read(news);
+      while (this.#broadcast !== undefined && !this.#ended) {
+        const broadcast = this.#broadcast;
+        this.#broadcast = undefined;
+        await this.#read(broadcast);
       }
     } catch (error) {
       // The next wake or check reads again, unless the record's result is gone.
@@ -118,10 +118,10 @@ class FollowedCall {
     }
   }
 
-  async #read(news: News): Promise<void> {
+  async #read(broadcast: Broadcast): Promise<void> {
     const { ledger, inboxId } = this.#parts;
     // The record first: what was reported before the end it tells of is then read too.
-    if (news === 'record' || this.#record === undefined) this.#record = await ledger.follow(this.#callId, inboxId);
+    if (broadcast === 'record' || this.#record === undefined) this.#record = await ledger.follow(this.#callId, inboxId);
     const last = this.#progress.at(-1);
     this.#progress.push(
       ...(await ledger.progress(this.#callId, last === undefined ? undefined : `${last.fence}-${last.number}`)),
@@ -129,18 +129,18 @@ class FollowedCall {
     this.#progress.splice(0, this.#progress.length - MAX_PROGRESS);
     if (this.#ended) return;
     if (this.#record === undefined) return this.end();
-    this.#tell(timeline(this.#record, this.#progress));
+    this.#tell(callEvents(this.#record, this.#progress));
     // Whoever came while this was read is told by the reading that they asked for.
-    if (this.#record.state !== 'inflight' && this.#news === undefined) this.end();
+    if (this.#record.state !== 'inflight' && this.#broadcast === undefined) this.end();
   }
 
   #tell(events: readonly CallEvent[]): void {
-    for (const [follower, after] of this.#followers) {
+    for (const [subscriber, after] of this.#followers) {
       const fresh = after === undefined ? events : events.filter(({ position }) => compare(position, after) > 0);
       const last = fresh.at(-1);
       if (last === undefined) continue;
-      this.#followers.set(follower, last.position);
-      follower.onEvents(fresh);
+      this.#followers.set(subscriber, last.position);
+      subscriber.onEvents(fresh);
     }
   }
 
@@ -149,7 +149,7 @@ class FollowedCall {
     this.#ended = true;
     this.#waiting.stop();
     this.#forget();
-    for (const follower of this.#followers.keys()) follower.onEnd();
+    for (const subscriber of this.#followers.keys()) subscriber.onEnd();
     this.#followers.clear();
   }
 }

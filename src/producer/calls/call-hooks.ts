@@ -1,6 +1,6 @@
 /** Where the hooks of a producer meet a call: around its way into the queue and back (D5, R32). */
 
-import { placeFor } from '../../shared/calls/call-id.ts';
+import { partitionFor } from '../../shared/calls/call-id.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import {
   parseEnvelope,
@@ -14,7 +14,7 @@ import { resultError } from '../../shared/calls/outcome.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { Effects } from '../../shared/retries/effects.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
-import type { Offers } from '../tools/tool-catalogue.ts';
+import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import type { Submission } from './submission.ts';
 
 type Submit = (envelope: ToolCallEnvelope) => Submission | Promise<Submission>;
@@ -78,12 +78,12 @@ export async function submitHooked(
 /** The tool of a record as hooks see it. It may be gone by now: hooks that bear its name still look after its results. */
 export function hookedTool(
   { callId, request }: Pick<CallRecord, 'callId' | 'request'>,
-  offers: Pick<Offers, 'peek'>,
+  catalogue: Pick<ToolCatalogue, 'peek'>,
 ): HookedTool {
   const { toolNamespace: namespace, toolName: name } = request.envelope;
   const { version } = request.tool;
-  const gone = { name, namespace, version, tier: placeFor(callId).tier, effects: 'once', annotations: {} } as const;
-  return offers.peek(namespace, name) ?? gone;
+  const gone = { name, namespace, version, tier: partitionFor(callId).tier, effects: 'once', annotations: {} } as const;
+  return catalogue.peek(namespace, name) ?? gone;
 }
 
 /** What `afterCall` makes of a result that its caller gets in another way than from its submission, which `envelope` was. */

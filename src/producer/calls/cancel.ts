@@ -1,6 +1,6 @@
 /** Cancelling a call from outside, wherever it is, and learning how that ended. */
 
-import { placeFor } from '../../shared/calls/call-id.ts';
+import { partitionFor } from '../../shared/calls/call-id.ts';
 import { isHarmless, type LedgerTtls, type Settlement } from '../../shared/calls/call-state.ts';
 import { lifeOfUnstarted } from '../../shared/calls/compensation.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
@@ -19,7 +19,7 @@ export interface Cancellation {
 /** How long a cancellation waits for the worker's answer. */
 const CANCEL_ANSWER_MS = 10_000;
 
-export interface CancelParts {
+export interface CancelDeps {
   readonly ledger: CallLedger;
   readonly results: Results;
   readonly inboxId: string;
@@ -31,7 +31,7 @@ export interface CancelParts {
 }
 
 /** Throws `UNKNOWN_CALL`. */
-export async function cancelCall(parts: CancelParts, callId: string): Promise<Cancellation> {
+export async function cancelCall(parts: CancelDeps, callId: string): Promise<Cancellation> {
   const { ledger, results, schedule = backgroundSchedule } = parts;
   const waiting = results.wait(callId);
   try {
@@ -60,7 +60,7 @@ export async function cancelCall(parts: CancelParts, callId: string): Promise<Ca
 
 /** Ends a call that waits, or tells the worker of a running one. */
 export function requestCancellation(
-  { ledger, inboxId, ttl }: Pick<CancelParts, 'ledger' | 'ttl'> & { readonly inboxId?: string },
+  { ledger, inboxId, ttl }: Pick<CancelDeps, 'ledger' | 'ttl'> & { readonly inboxId?: string },
   record: KnownCall,
 ): ReturnType<CallLedger['cancel']> {
   const { control = {} } = record.request.envelope;
@@ -70,7 +70,7 @@ export function requestCancellation(
     betweenAttempts: cancelledOutcome(record, 'cancelled'),
     ...lifeOfUnstarted(ttl, control),
     // An attempt that was lost says nothing of its effects, but its tool does.
-    ...(placeFor(record.callId).tier === 'read-only' || effectsOf(record) === 'none'
+    ...(partitionFor(record.callId).tier === 'read-only' || effectsOf(record) === 'none'
       ? {}
       : { inDoubt: { outcome: cancelledOutcome(record, 'unsettled'), ttlMs: Math.max(ttl.cancelledMs, ttl.doneMs) } }),
     ...(inboxId === undefined ? {} : { inboxId }),

@@ -8,34 +8,34 @@ import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { circuitKey, targetOf } from '../../shared/circuits/circuit-breaker.ts';
 import { type Settings, scopeOf, toolPolicy } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
-import { denied, permit, taintOf, type Verdict } from '../../shared/policy/policy.ts';
+import { denied, type PolicyResult, permit, taintOf } from '../../shared/policy/policy.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
-import type { Offer } from '../tools/tool-catalogue.ts';
+import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import { type Admission, admissionOf } from './budgets.ts';
 import { checkParams } from './params.ts';
-import type { DispatchParts } from './submit-call.ts';
+import type { SubmitDeps } from './submit-call.ts';
 
 export type LoopGuard = Settings['reliability']['loopGuard'];
 
 /** A call that its session may make. */
 export interface Permitted {
   readonly envelope: ToolCallEnvelope;
-  readonly offer: Offer;
+  readonly published: ResolvedTool;
   readonly circuit: string;
   /** The tool's own one, which most calls go through. */
   readonly ownCircuit: string;
   readonly modes: ReliabilityModes;
   readonly session: SessionRecord;
-  readonly verdict: Verdict;
+  readonly verdict: PolicyResult;
   readonly channel: string | undefined;
 }
 
 /** A call whose every part has been checked. */
-export interface Admitted extends Pick<Permitted, 'envelope' | 'offer' | 'circuit' | 'modes' | 'channel'> {
+export interface Admitted extends Pick<Permitted, 'envelope' | 'published' | 'circuit' | 'modes' | 'channel'> {
   readonly paramsDigest: string;
   readonly identity: Identity;
   readonly admission: Admission;
@@ -51,85 +51,96 @@ export interface Admitted extends Pick<Permitted, 'envelope' | 'offer' | 'circui
 
 /** Checks calls, one after the other; whatever does not hold is thrown as a typed error. */
 export class CallChecks {
-  readonly #parts: DispatchParts;
-  readonly #ownCircuits = new WeakMap<Offer, string>();
+  readonly #parts: SubmitDeps;
+  readonly #ownCircuits = new WeakMap<ResolvedTool, string>();
 
-  constructor(parts: DispatchParts) {
+  constructor(parts: SubmitDeps) {
     this.#parts = parts;
   }
 
   /** Session, tool, permission and schema; at once where all of them are known here. */
   permit(envelope: ToolCallEnvelope, opened?: SessionRecord): Permitted | Promise<Permitted> {
     checkKey(envelope);
-    const { offers, sessionOf, settings } = this.#parts;
+    const { catalogue, sessionOf, settings } = this.#parts;
     const session = sessionOf(envelope, opened);
-    const offer = offers.peek(envelope.toolNamespace, envelope.toolName);
-    if (session instanceof Promise || offer === undefined || hasChannelLayer(settings))
-      return this.#lookUp(envelope, session, offer);
-    return this.#permitted(envelope, session, offer, undefined);
+    const published = catalogue.peek(envelope.toolNamespace, envelope.toolName);
+    if (session instanceof Promise || published === undefined || hasChannelLayer(settings))
+      return this.#lookUp(envelope, session, published);
+    return this.#permitted(envelope, session, published, undefined);
   }
 
   async #lookUp(
     envelope: ToolCallEnvelope,
     asked: SessionRecord | Promise<SessionRecord>,
-    known: Offer | undefined,
+    known: ResolvedTool | undefined,
   ): Promise<Permitted> {
     const session = await asked;
-    const offer = known ?? (await this.#parts.offers.find(envelope.toolNamespace, envelope.toolName));
-    return this.#permitted(envelope, session, offer, await this.#channelOf(session));
+    const published = known ?? (await this.#parts.catalogue.find(envelope.toolNamespace, envelope.toolName));
+    return this.#permitted(envelope, session, published, await this.#channelOf(session));
   }
 
-  #permitted(asked: ToolCallEnvelope, session: SessionRecord, offer: Offer, channel: string | undefined): Permitted {
-    const first = this.#permit(asked, offer, session, channel);
-    const envelope = checkParams(asked, offer);
+  #permitted(
+    asked: ToolCallEnvelope,
+    session: SessionRecord,
+    published: ResolvedTool,
+    channel: string | undefined,
+  ): Permitted {
+    const first = this.#permit(asked, published, session, channel);
+    const envelope = checkParams(asked, published);
     // Policy may look at parameters: those that run.
-    const verdict = envelope === asked ? first : this.#permit(envelope, offer, session, channel);
-    const ownCircuit = this.#ownCircuitOf(offer);
-    const circuit = this.#circuitOf(envelope, offer) ?? ownCircuit;
-    const modes = this.#parts.switches.modes(offer);
-    return { envelope, offer, circuit, ownCircuit, modes, session, verdict, channel };
+    const verdict = envelope === asked ? first : this.#permit(envelope, published, session, channel);
+    const ownCircuit = this.#ownCircuitOf(published);
+    const circuit = this.#circuitOf(envelope, published) ?? ownCircuit;
+    const modes = this.#parts.switches.modes(published);
+    return { envelope, published, circuit, ownCircuit, modes, session, verdict, channel };
   }
 
-  #ownCircuitOf(offer: Offer): string {
-    let circuit = this.#ownCircuits.get(offer);
+  #ownCircuitOf(published: ResolvedTool): string {
+    let circuit = this.#ownCircuits.get(published);
     if (circuit === undefined) {
-      circuit = circuitKey({ hint: 'tool', tool: qualifiedName(offer) });
-      this.#ownCircuits.set(offer, circuit);
+      circuit = circuitKey({ hint: 'tool', tool: qualifiedName(published) });
+      this.#ownCircuits.set(published, circuit);
     }
     return circuit;
   }
 
   /** Undefined for the tool's own. */
-  #circuitOf({ transport, target: { tenantId }, payload }: ToolCallEnvelope, offer: Offer): string | undefined {
+  #circuitOf(
+    { transport, target: { tenantId }, payload }: ToolCallEnvelope,
+    published: ResolvedTool,
+  ): string | undefined {
     const { circuitBreakerHint: hint = 'tool' } = transport;
-    const { dependency, targetParameter } = { ...offer.circuit, ...toolPolicy(this.#parts.settings, offer).circuit };
+    const { dependency, targetParameter } = {
+      ...published.circuit,
+      ...toolPolicy(this.#parts.settings, published).circuit,
+    };
     const { params } = payload;
     const named = targetParameter !== undefined && Object.hasOwn(params, targetParameter);
     const target = named ? targetOf(params[targetParameter]) : undefined;
     if (hint === 'tool' && tenantId === undefined && target === undefined) return undefined;
-    return circuitKey({ hint, tool: qualifiedName(offer), dependency, target, tenantId });
+    return circuitKey({ hint, tool: qualifiedName(published), dependency, target, tenantId });
   }
 
   /** Identity, budgets and approval. */
-  async admit({ envelope, offer, circuit, modes, session, verdict, channel }: Permitted): Promise<Admitted> {
-    const digest = paramsDigest(envelope.payload.params, offer.inputSchema);
-    const shard = session.shards?.[offer.tier] ?? 0;
-    const asks = verdict.decision === 'ask' && (await this.#mustAsk(envelope, offer, session, verdict));
-    const known = this.identify(envelope, offer, digest, { shard, asks });
+  async admit({ envelope, published, circuit, modes, session, verdict, channel }: Permitted): Promise<Admitted> {
+    const digest = paramsDigest(envelope.payload.params, published.inputSchema);
+    const shard = session.shards?.[published.tier] ?? 0;
+    const asks = verdict.decision === 'ask' && (await this.#mustAsk(envelope, published, session, verdict));
+    const known = this.identify(envelope, published, digest, { shard, asks });
     const identity =
       modes.dedupe === 'on'
         ? known
-        : this.identify(envelope, offer, digest, { shard, asks, apart: uuidv7(this.#parts.clock) });
-    const admission = admissionOf(envelope, offer, session, {
+        : this.identify(envelope, published, digest, { shard, asks, apart: uuidv7(this.#parts.clock) });
+    const admission = admissionOf(envelope, published, session, {
       settings: this.#parts.settings,
-      registry: this.#parts.offers.ruleFor?.(offer),
+      registry: this.#parts.catalogue.toolPolicyFor?.(published),
       channel,
-      shards: this.#parts.shards?.layout[offer.tier].current ?? 1,
+      shards: this.#parts.shards?.layout[published.tier].current ?? 1,
       nowMs: this.#parts.clock.now(),
     });
     return {
       envelope: admission.envelope,
-      offer,
+      published,
       paramsDigest: digest,
       identity,
       circuit,
@@ -138,26 +149,31 @@ export class CallChecks {
       channel,
       sessionActorId: session.actorId === envelope.target.actorId ? undefined : session.actorId,
       asks: asks ? { verdict, session } : undefined,
-      ...this.#loopGuard(offer, identity, modes),
+      ...this.#loopGuard(published, identity, modes),
       ...(modes.dedupe === 'shadow'
         ? { shadow: { slotId: known.mergeId ?? known.callId, derived: known.mergeId !== undefined } }
         : {}),
     };
   }
 
-  #permit(envelope: ToolCallEnvelope, offer: Offer, session: SessionRecord, channel: string | undefined): Verdict {
+  #permit(
+    envelope: ToolCallEnvelope,
+    published: ResolvedTool,
+    session: SessionRecord,
+    channel: string | undefined,
+  ): PolicyResult {
     const { settings } = this.#parts;
     return permit({
-      tool: offer,
+      tool: published,
       session,
-      toolPolicy: toolPolicy(settings, offer),
+      toolPolicy: toolPolicy(settings, published),
       policy: settings.policy,
-      registry: this.#parts.offers.ruleFor?.(offer),
+      registry: this.#parts.catalogue.toolPolicyFor?.(published),
       channel,
       params: envelope.payload.params,
       taint: taintOf(envelope.control.requestTags, session),
       sandbox: settings.sandbox,
-      unconfined: offer.unconfined === true,
+      unconfined: published.unconfined === true,
       dedupeMode: envelope.transport.dedupeMode,
     });
   }
@@ -170,32 +186,38 @@ export class CallChecks {
   }
 
   /** Whether a person has to decide on this very call. Throws `PERMISSION_DENIED` where nobody can be asked. */
-  async #mustAsk(envelope: ToolCallEnvelope, offer: Offer, session: SessionRecord, verdict: Verdict): Promise<boolean> {
+  async #mustAsk(
+    envelope: ToolCallEnvelope,
+    published: ResolvedTool,
+    session: SessionRecord,
+    verdict: PolicyResult,
+  ): Promise<boolean> {
     const { approvals } = this.#parts;
-    if (approvals === undefined) throw denied(offer, `${verdict.reason}, and here nobody can be asked`, verdict.rule);
-    return !(await approvals.isGranted(session, offer, envelope, verdict));
+    if (approvals === undefined)
+      throw denied(published, `${verdict.reason}, and here nobody can be asked`, verdict.rule);
+    return !(await approvals.isGranted(session, published, envelope, verdict));
   }
 
   /** R26. The kill switch counts nothing. */
-  #loopGuard(offer: Offer, { loopId }: Identity, modes: ReliabilityModes): Pick<Admitted, 'loop'> {
+  #loopGuard(published: ResolvedTool, { loopId }: Identity, modes: ReliabilityModes): Pick<Admitted, 'loop'> {
     if (loopId === undefined || !modes.enabled) return {};
     const { settings } = this.#parts;
-    const own = defined<Partial<LoopGuard>>(toolPolicy(settings, offer).loopGuard ?? {});
+    const own = defined<Partial<LoopGuard>>(toolPolicy(settings, published).loopGuard ?? {});
     return { loop: { loopId, guard: { ...settings.reliability.loopGuard, ...own } } };
   }
 
   identify(
     envelope: ToolCallEnvelope,
-    offer: Offer,
+    published: ResolvedTool,
     digest: string,
     { shard, asks, ...rules }: Pick<IdentityRules, 'shard' | 'independent' | 'apart'> & { readonly asks: boolean },
   ): Identity {
     const { settings } = this.#parts;
     const { reliability } = settings;
     // What a person decides on is one session's call: nobody else asked them, and they may edit its parameters.
-    const isGlobal = scopeOf(settings, offer) === 'global' && !asks;
+    const isGlobal = scopeOf(settings, published) === 'global' && !asks;
     return identify(envelope, digest, {
-      tier: offer.tier,
+      tier: published.tier,
       // A call that all sessions share is where every session finds it.
       shard: isGlobal ? 0 : shard,
       scope: isGlobal ? 'global' : 'session',

@@ -8,10 +8,10 @@ import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import { backgroundSchedule } from '../../shared/util/time.ts';
-import type { Offer } from '../tools/tool-catalogue.ts';
+import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { Admitted } from './check-call.ts';
 import type { Submission } from './submission.ts';
-import type { DispatchParts } from './submit-call.ts';
+import type { SubmitDeps } from './submit-call.ts';
 
 /** After the deadline of a call that no worker ended, its waiter ends the waiting. */
 const DEADLINE_GRACE_MS = 250;
@@ -25,8 +25,8 @@ export const SILENCE_GRACE_MS = 1_000;
  * (`own` is false) only stops waiting: the call has its own deadline.
  */
 export function withDeadline(
-  parts: Pick<DispatchParts, 'ledger' | 'approvals' | 'settings' | 'inboxId' | 'clock' | 'schedule'>,
-  { envelope, offer }: Pick<Admitted, 'envelope' | 'offer'>,
+  parts: Pick<SubmitDeps, 'ledger' | 'approvals' | 'settings' | 'inboxId' | 'clock' | 'schedule'>,
+  { envelope, published }: Pick<Admitted, 'envelope' | 'published'>,
   callId: string,
   settled: Promise<ToolResultEnvelope>,
   stop: () => void,
@@ -39,7 +39,7 @@ export function withDeadline(
   const late = deadlineOutcome(toolName);
   const giveUpNow = () => {
     stop();
-    resolve(envelopeOf(goingOn(late, offer), { requestId, toolName, callId }));
+    resolve(envelopeOf(goingOn(late, published), { requestId, toolName, callId }));
   };
   const expire = async () => {
     if (!own) return giveUpNow();
@@ -48,8 +48,8 @@ export function withDeadline(
       state: 'failed',
       beforeStart: late,
       betweenAttempts: late,
-      ...lifeOfFailure(parts.settings.ttl, toolPolicy(parts.settings, offer).ttl),
-      ...inDoubt(parts.settings, offer),
+      ...lifeOfFailure(parts.settings.ttl, toolPolicy(parts.settings, published).ttl),
+      ...inDoubt(parts.settings, published),
       inboxId: parts.inboxId,
     });
     if (answer.kind === 'cancelled') await parts.approvals?.cancelled(callId);
@@ -94,16 +94,16 @@ export function deadlineOutcome(toolName: string): Outcome {
 }
 
 /** Nobody waits any longer, but the call may go on. */
-function goingOn(late: Outcome, offer: Offer): Outcome {
-  const isHarmless = offer.effects !== 'once' && offer.effects !== 'probe';
+function goingOn(late: Outcome, published: ResolvedTool): Outcome {
+  const isHarmless = published.effects !== 'once' && published.effects !== 'probe';
   return isHarmless || late.error === undefined ? late : { ...late, error: doubtful(late.error) };
 }
 
 /** What no attempt may repeat unasked has no known end, when one of them may have had its effect. */
-function inDoubt(settings: Settings, offer: Offer): Pick<Parameters<CallLedger['cancel']>[1], 'inDoubt'> {
-  if (offer.effects !== 'once' && offer.effects !== 'probe') return {};
-  const outcome = lateOutcome(offer.name, 'error', failureOf('OUTCOME_UNKNOWN'));
-  return { inDoubt: { outcome, ttlMs: toolPolicy(settings, offer).ttl?.doneMs ?? settings.ttl.doneMs } };
+function inDoubt(settings: Settings, published: ResolvedTool): Pick<Parameters<CallLedger['cancel']>[1], 'inDoubt'> {
+  if (published.effects !== 'once' && published.effects !== 'probe') return {};
+  const outcome = lateOutcome(published.name, 'error', failureOf('OUTCOME_UNKNOWN'));
+  return { inDoubt: { outcome, ttlMs: toolPolicy(settings, published).ttl?.doneMs ?? settings.ttl.doneMs } };
 }
 
 function lateOutcome(toolName: string, status: FailureStatus, failure: Failure): Outcome {

@@ -4,7 +4,7 @@ import { isUnresolved } from '../../shared/calls/outcome.ts';
 import type { Selection } from '../../shared/store/calls/call-index.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
+import type { Partition } from '../../shared/store/redis/keys.ts';
 
 export interface CallFilter {
   /** A part of `namespace.name`. */
@@ -25,20 +25,20 @@ const MAX_LOOKED_AT = 5_000;
 
 /** The newest first; `complete` unless older calls were not looked at. */
 export async function findCalls(
-  places: readonly Place[],
+  partitions: readonly Partition[],
   ledger: Pick<Ledger, 'list' | 'glance'>,
   search: CallSearch,
 ): Promise<{ readonly records: readonly CallRecord[]; readonly complete: boolean }> {
   const { limit, sessionKey, state } = search;
   const only = indexOf(state);
-  const ofPlace = async (place: Place) => {
+  const ofPartition = async (partition: Partition) => {
     // What is handed in between two pages moves the end of the first one onto the second.
     const found = new Map<string, CallRecord>();
     // A page is as large as the answer, unless most of it will be left out, or reading it would hold up all else here.
     const isAll = search.tool === undefined && search.state === undefined;
     const page = isAll ? Math.min(Math.max(limit, 20), MAX_PAGE) : PAGE;
     for (let offset = 0; offset < Math.max(MAX_LOOKED_AT, limit); offset += page) {
-      const callIds = await ledger.list(place, {
+      const callIds = await ledger.list(partition, {
         limit: page,
         offset,
         only,
@@ -51,7 +51,7 @@ export async function findCalls(
     }
     return { found, complete: false };
   };
-  const looked = await Promise.all(places.map(ofPlace));
+  const looked = await Promise.all(partitions.map(ofPartition));
   const records = looked
     .flatMap(({ found }) => [...found.values()])
     .sort((one, other) => other.createdAtMs - one.createdAtMs)

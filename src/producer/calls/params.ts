@@ -6,7 +6,7 @@ import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
 import { withoutNulls } from '../../shared/model-tools/arguments.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import type { Offer } from '../tools/tool-catalogue.ts';
+import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
 const MAX_PARAMS_BYTES = 4 * 1_024 * 1_024;
 
@@ -57,16 +57,16 @@ function isContainer(value: unknown): value is object {
  * The envelope as its tool takes it. Null for what is optional, as models send it that are shown every parameter as required, is absent:
  * where the parameters are refused for nothing else, they are those without it. Throws `INVALID_PARAMS`.
  */
-export function checkParams(envelope: ToolCallEnvelope, offer: Offer): ToolCallEnvelope {
+export function checkParams(envelope: ToolCallEnvelope, published: ResolvedTool): ToolCallEnvelope {
   const { params } = envelope.payload;
-  const faults = offer.validate(params);
+  const faults = published.validate(params);
   if (faults.length === 0) return envelope;
-  const meant = withoutNulls(offer.inputSchema, params) as ToolCallEnvelope['payload']['params'];
-  if (meant !== params && offer.validate(meant).length === 0)
+  const meant = withoutNulls(published.inputSchema, params) as ToolCallEnvelope['payload']['params'];
+  if (meant !== params && published.validate(meant).length === 0)
     return { ...envelope, payload: { ...envelope.payload, params: meant } };
   const known = secretsIn(params);
   const issues = faults.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
-  const message = `The parameters of ${offer.name} are not valid: ${inSentence(issues)}.`;
+  const message = `The parameters of ${published.name} are not valid: ${inSentence(issues)}.`;
   throw new PawlError('INVALID_PARAMS', message, { issues });
 }
 

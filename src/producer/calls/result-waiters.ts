@@ -26,7 +26,7 @@ export interface Waiting {
   claimed(): void;
 }
 
-interface Ended {
+interface FinishedCall {
   readonly callId: string;
   /** What was told of it, if anything. */
   readonly event: SettledEvent | undefined;
@@ -73,7 +73,7 @@ export class Results {
   /** Calls that ended, the latest and those before: what is asked for again is most likely among them. */
   #ended = new Set<string>();
   #endedBefore: ReadonlySet<string> = new Set();
-  readonly #toFetch: Ended[] = [];
+  readonly #toFetch: FinishedCall[] = [];
   readonly #timer: NodeJS.Timeout;
   #closed: PawlError | undefined;
   /** How often all calls were asked for since looking at them began. */
@@ -127,7 +127,7 @@ export class Results {
       if (waiters !== undefined) for (const waiter of waiters) waiter.progress?.(event);
       return;
     }
-    this.rememberEnd(event.callId);
+    this.markFinished(event.callId);
     if (waiters === undefined) {
       this.#early.add(event.callId);
       const [oldest] = this.#early;
@@ -152,11 +152,11 @@ export class Results {
   }
 
   /** Whether this process has been told of a call's end, as far as it remembers. The record may be gone since, or run anew. */
-  sawEnd(callId: string): boolean {
+  hasFinished(callId: string): boolean {
     return this.#ended.has(callId) || this.#endedBefore.has(callId);
   }
 
-  rememberEnd(callId: string): void {
+  markFinished(callId: string): void {
     this.#ended.add(callId);
     if (this.#ended.size < MAX_ENDED) return;
     this.#endedBefore = this.#ended;

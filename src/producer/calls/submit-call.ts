@@ -3,7 +3,7 @@
  * narrower value on or ends the call with a typed error, before anything is written.
  */
 
-import { placeFor } from '../../shared/calls/call-id.ts';
+import { partitionFor } from '../../shared/calls/call-id.ts';
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import { bringsTaint, envelopeOf, type Outcome, refusal } from '../../shared/calls/outcome.ts';
@@ -20,17 +20,17 @@ import { budgetExhausted } from '../../shared/limits/budget.ts';
 import { overloaded } from '../../shared/queues/priority.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim, ClaimAnswer } from '../../shared/store/calls/claim.ts';
-import type { Ended } from '../../shared/store/calls/finished-call.ts';
+import type { FinishedCall } from '../../shared/store/calls/finished-call.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Shards } from '../../shared/store/queues/shards.ts';
-import { homeOf } from '../../shared/store/redis/keys.ts';
+import { homePartition } from '../../shared/store/redis/keys.ts';
 import type { ProducerEvent } from '../../shared/telemetry/log-events.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Clock, Schedule } from '../../shared/util/time.ts';
-import type { ApprovalDesk } from '../approvals/approvals.ts';
+import type { ApprovalService } from '../approvals/approvals.ts';
 import type { CircuitView } from '../circuits/circuit-cache.ts';
-import type { Offer, Offers } from '../tools/tool-catalogue.ts';
+import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { underOwnName } from '../tools/tool-catalogue.ts';
 import type { AskedRecord, CallAudit } from './audit.ts';
 import { Claims } from './build-claim.ts';
@@ -48,10 +48,10 @@ const FORCED_HERE = {
   retryAfterMs: FORCED_OPEN_RETRY_MS,
 } as const;
 
-export interface DispatchParts {
+export interface SubmitDeps {
   readonly settings: Settings;
   readonly ledger: CallLedger;
-  readonly offers: Pick<Offers, 'peek' | 'find'> & Partial<Pick<Offers, 'ruleFor'>>;
+  readonly catalogue: Pick<ToolCatalogue, 'peek' | 'find'> & Partial<Pick<ToolCatalogue, 'toolPolicyFor'>>;
   readonly circuits: CircuitView;
   readonly hooks: Hooks;
   readonly switches: Pick<Switches, 'modes'>;
@@ -65,7 +65,7 @@ export interface DispatchParts {
   /** Of deadlines. Default: the system's timers. */
   readonly schedule?: Schedule;
   /** Without one, what a person must approve is denied. */
-  readonly approvals?: Pick<ApprovalDesk, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;
+  readonly approvals?: Pick<ApprovalService, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;
   /** Writes down that a session has seen what a tool brought from outside; resolves when its next call is judged by it. */
   taint?(sessionKey: string, source: string): Promise<void>;
   /** Finds the session that an envelope names, and opens one that is not there, as it was `opened` before. Throws `SESSION_CLOSED`. */
@@ -74,16 +74,16 @@ export interface DispatchParts {
 }
 
 /** What operators and metrics hear of (R27). */
-export type DispatchEvent = ProducerEvent<Offer>;
+export type DispatchEvent = ProducerEvent<ResolvedTool>;
 
 type Accepted = Exclude<ClaimAnswer, { kind: 'overloaded' | 'spent' | 'loop' }>;
 
 export class Dispatch {
-  readonly #parts: DispatchParts;
+  readonly #parts: SubmitDeps;
   readonly #checks: CallChecks;
   readonly #claims: Claims;
 
-  constructor(parts: DispatchParts) {
+  constructor(parts: SubmitDeps) {
     this.#parts = parts;
     this.#checks = new CallChecks(parts);
     this.#claims = new Claims(parts);
@@ -102,22 +102,22 @@ export class Dispatch {
 
   /** Hands in a well-formed envelope. Rejects, or throws, only when Redis is out of reach or the code is wrong. */
   submit(asked: ToolCallEnvelope, options: SubmitOptions = {}): Submission | Promise<Submission> {
-    const { hooks, offers } = this.#parts;
-    const envelope = underOwnName(asked, offers);
+    const { hooks, catalogue } = this.#parts;
+    const envelope = underOwnName(asked, catalogue);
     return hooks.has('beforeCall', 'onShortCircuit', 'afterCall')
       ? this.#submitHooked(envelope, options)
       : this.#submit(envelope, options);
   }
 
   async #submitHooked(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
-    const { hooks, offers } = this.#parts;
+    const { hooks, catalogue } = this.#parts;
     // A tool that nobody knows has no hooks: the call is refused below.
     const { toolNamespace: namespace, toolName: name } = envelope;
-    const offer = offers.peek(namespace, name) ?? (await offers.find(namespace, name).catch(() => undefined));
-    if (offer === undefined) return this.#submit(envelope, options);
+    const published = catalogue.peek(namespace, name) ?? (await catalogue.find(namespace, name).catch(() => undefined));
+    if (published === undefined) return this.#submit(envelope, options);
     return submitHooked(
       hooks,
-      offer,
+      published,
       envelope,
       (made) => this.#submit(made, options),
       (error, asked) => this.#refused(error, asked),
@@ -168,38 +168,38 @@ export class Dispatch {
   }
 
   /** R22: answered from the pushed copy, without a round trip. */
-  #refusedByCircuit({ envelope, offer, circuit, ownCircuit, modes }: Permitted): Submission | undefined {
+  #refusedByCircuit({ envelope, published, circuit, ownCircuit, modes }: Permitted): Submission | undefined {
     // What only observes, the worker observes.
     if (modes.circuits !== 'on') return undefined;
     const { settings, circuits } = this.#parts;
     const open =
-      toolPolicy(settings, offer).circuit?.forcedOpen === true
+      toolPolicy(settings, published).circuit?.forcedOpen === true
         ? FORCED_HERE
-        : circuits.refusal(homeOf(offer.tier), circuit, ownCircuit);
-    if (open === undefined || circuitPolicyOf(settings, offer).whenOpen === 'park') return undefined;
+        : circuits.refusal(homePartition(published.tier), circuit, ownCircuit);
+    if (open === undefined || circuitPolicyOf(settings, published).whenOpen === 'park') return undefined;
     const { retryAfterMs } = open;
     const target = targetOfCircuit(circuit);
     const error = {
       code: 'CIRCUIT_OPEN',
       message:
         open.state === 'FORCED_OPEN'
-          ? forcedOpenText(offer.name, open.reason)
-          : `${offer.name}${target === undefined ? '' : ` for ${target}`} keeps failing and is given time to recover; try again in ${Math.ceil(retryAfterMs / 1_000)} s.`,
+          ? forcedOpenText(published.name, open.reason)
+          : `${published.name}${target === undefined ? '' : ` for ${target}`} keeps failing and is given time to recover; try again in ${Math.ceil(retryAfterMs / 1_000)} s.`,
       details: { retryAfterMs },
     } as const;
-    this.#parts.onEvent({ type: 'refused', envelope, offer, code: error.code, message: error.message });
+    this.#parts.onEvent({ type: 'refused', envelope, published, code: error.code, message: error.message });
     return { kind: 'answered', result: refusal(error, asking(envelope), 'circuit_open', open.state) };
   }
 
   async #claim(admitted: Admitted, options: SubmitOptions, independent = false): Promise<Submission> {
-    const { envelope, offer, identity, paramsDigest } = admitted;
+    const { envelope, published, identity, paramsDigest } = admitted;
     const { submittedBy } = options;
-    const record = this.#parts.audit?.asked(envelope, offer, {
+    const record = this.#parts.audit?.asked(envelope, published, {
       paramsDigest,
       submittedBy,
       sessionActorId: admitted.sessionActorId,
     });
-    if (this.#parts.results.sawEnd(identity.callId)) {
+    if (this.#parts.results.hasFinished(identity.callId)) {
       const replayed = await this.#replay(admitted, record, options);
       if (replayed !== undefined) return replayed;
     }
@@ -221,16 +221,16 @@ export class Dispatch {
     if (
       answer.kind === 'conflict' &&
       !independent &&
-      toolPolicy(this.#parts.settings, offer).onConflict === 'independent'
+      toolPolicy(this.#parts.settings, published).onConflict === 'independent'
     ) {
       waiting.stop();
       // R17: whoever watches hears of it, although the call goes on.
       this.#parts.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: 'conflict' });
-      const { shard } = placeFor(identity.callId);
+      const { shard } = partitionFor(identity.callId);
       return this.#claim(
         {
           ...admitted,
-          identity: this.#checks.identify(envelope, offer, admitted.paramsDigest, {
+          identity: this.#checks.identify(envelope, published, admitted.paramsDigest, {
             shard,
             asks: admitted.asks !== undefined,
             independent: true,
@@ -242,14 +242,14 @@ export class Dispatch {
     }
     if (answer.kind === 'overloaded' || answer.kind === 'spent') {
       waiting.stop();
-      const shards = this.#parts.shards?.layout[offer.tier].current ?? 1;
-      return this.#refused(notTaken(admitted, answer, shards), envelope);
+      const shards = this.#parts.shards?.layout[published.tier].current ?? 1;
+      return this.#refused(rejected(admitted, answer, shards), envelope);
     }
     if (answer.kind === 'loop') {
       waiting.stop();
       const { repetitions, retryAfterMs } = answer;
       this.#parts.onEvent({ type: 'loop', envelope, callId: answer.callId, action: 'refused', repetitions });
-      return this.#refused(looping(offer.name, repetitions, retryAfterMs), envelope);
+      return this.#refused(looping(published.name, repetitions, retryAfterMs), envelope);
     }
     record?.answered(answer, envelope.transport.dedupeMode);
     return this.#accepted(admitted, claim, answer, waiting, options);
@@ -264,7 +264,7 @@ export class Dispatch {
     const { envelope, identity, paramsDigest } = admitted;
     const { callId } = identity;
     const mode = envelope.transport.dedupeMode;
-    let answer: Ended | undefined;
+    let answer: FinishedCall | undefined;
     try {
       answer = await this.#parts.ledger.ended?.({ callId, paramsDigest, mode });
     } catch (error) {
@@ -317,7 +317,7 @@ export class Dispatch {
   }
 
   /** What became of the call that is known already, where nobody waits for it. */
-  async #known({ envelope, offer }: Admitted, answer: Exclude<Accepted, { kind: 'claimed' }>): Promise<Submission> {
+  async #known({ envelope, published }: Admitted, answer: Exclude<Accepted, { kind: 'claimed' }>): Promise<Submission> {
     if (answer.kind === 'conflict') {
       return this.#refused(
         new PawlError(
@@ -330,14 +330,14 @@ export class Dispatch {
       );
     }
     if (answer.kind === 'ended') {
-      this.#parts.results.rememberEnd(answer.callId);
+      this.#parts.results.markFinished(answer.callId);
       const result = envelopeOf(answer.outcome, {
         requestId: envelope.requestId,
         toolName: envelope.toolName,
         callId: answer.callId,
         cache: { matchedOn: 'completed', ageMs: answer.ageMs },
       });
-      await this.#ended(envelope, offer, result);
+      await this.#ended(envelope, published, result);
       return { kind: 'answered', callId: answer.callId, result };
     }
     return this.#refused(
@@ -355,14 +355,14 @@ export class Dispatch {
    * Before the caller has the result. The worker has marked the session that made the call; this one may be another, which is given
    * the same call's result, and what this process knows of its own is older.
    */
-  #ended(envelope: ToolCallEnvelope, offer: Offer, result: ToolResultEnvelope): Promise<void> | undefined {
-    this.#parts.onEvent({ type: 'ended', envelope, offer, result });
-    if (!bringsTaint(result, offer)) return undefined;
-    return this.#parts.taint?.(envelope.target.sessionKey, qualifiedName(offer));
+  #ended(envelope: ToolCallEnvelope, published: ResolvedTool, result: ToolResultEnvelope): Promise<void> | undefined {
+    this.#parts.onEvent({ type: 'ended', envelope, published, result });
+    if (!bringsTaint(result, published)) return undefined;
+    return this.#parts.taint?.(envelope.target.sessionKey, qualifiedName(published));
   }
 
   #pending(
-    { envelope, offer }: Admitted,
+    { envelope, published }: Admitted,
     callId: string,
     waiting: { readonly outcome: Promise<Outcome>; stop(): void },
     attachedAgeMs: number | undefined,
@@ -375,10 +375,12 @@ export class Dispatch {
     };
     const settled = waiting.outcome.then((outcome) => envelopeOf(outcome, asked));
     const own = attachedAgeMs === undefined;
-    const result = withDeadline(this.#parts, { envelope, offer }, callId, settled, waiting.stop, own).then((ended) => {
-      const marked = this.#ended(envelope, offer, ended);
-      return marked === undefined ? ended : marked.then(() => ended);
-    });
+    const result = withDeadline(this.#parts, { envelope, published }, callId, settled, waiting.stop, own).then(
+      (ended) => {
+        const marked = this.#ended(envelope, published, ended);
+        return marked === undefined ? ended : marked.then(() => ended);
+      },
+    );
     const stop = () => {
       waiting.stop();
       this.#parts.traces?.left(envelope);
@@ -412,13 +414,13 @@ export class Dispatch {
   }
 }
 
-function notTaken(
+function rejected(
   { identity, admission }: Admitted,
   answer: Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' }>,
   shards: number,
 ): PawlError {
   if (answer.kind === 'overloaded')
-    return overloaded({ ...placeFor(identity.callId), shards }, admission.importance, answer.inflight);
+    return overloaded({ ...partitionFor(identity.callId), shards }, admission.importance, answer.inflight);
   const { account, unit, spent, leftMs } = answer;
   const asked = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
   return budgetExhausted(account, unit, spent, asked, leftMs);

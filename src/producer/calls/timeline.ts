@@ -25,7 +25,7 @@ const PROGRESS = 1;
 const RETRYING = 2;
 const SETTLED = 3;
 
-export function timeline(record: CallRecord, progress: readonly KeptProgress[]): readonly CallEvent[] {
+export function callEvents(record: CallRecord, progress: readonly KeptProgress[]): readonly CallEvent[] {
   const { callId, phase, state, fence } = record;
   const { envelope } = record.request;
   const events: CallEvent[] = [];

@@ -31,7 +31,7 @@ export interface ReaskOptions {
   readonly maxReasks?: number;
 }
 
-export interface ReaskParts {
+export interface ValidationRetryDeps {
   readonly toolName: string;
   readonly schema: JsonSchema;
   /** `round` grows with every call: each needs an identity of its own. */
@@ -42,7 +42,7 @@ export interface ReaskParts {
 export async function callAgainWhenInvalid(
   params: Parameters,
   { ask, repair, maxReasks = MAX_REASKS }: ReaskOptions,
-  { toolName, schema, call }: ReaskParts,
+  { toolName, schema, call }: ValidationRetryDeps,
 ): Promise<{ readonly result: ToolResultEnvelope; readonly reasks: number }> {
   let given = params;
   let round = 0;

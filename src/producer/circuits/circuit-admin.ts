@@ -9,13 +9,13 @@ import {
 } from '../../shared/circuits/circuit-breaker.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
-import { homeOf, type Place } from '../../shared/store/redis/keys.ts';
+import { homePartition, type Partition } from '../../shared/store/redis/keys.ts';
 import type { CircuitChange } from '../../shared/telemetry/log-events.ts';
 import { qualifiedName, type Tier, toolNamed } from '../../shared/tools/tool.ts';
 
 export interface CircuitListing {
   readonly key: string;
-  readonly place: Place;
+  readonly partition: Partition;
   readonly circuit: Circuit;
   /** In the window, while the circuit is closed; of an open one those that opened it. */
   readonly failures: number;
@@ -38,7 +38,7 @@ interface KnownTool {
   readonly tier: Tier;
 }
 
-interface CircuitAdminParts {
+interface CircuitAdminDeps {
   readonly breakers: CircuitRecords;
   /** What workers offer, and what is declared. */
   tools(): Promise<readonly KnownTool[]>;
@@ -46,35 +46,35 @@ interface CircuitAdminParts {
 }
 
 export class CircuitAdmin {
-  readonly #backend: CircuitAdminParts;
-  readonly #places: readonly Place[];
+  readonly #backend: CircuitAdminDeps;
+  readonly #partitions: readonly Partition[];
 
   readonly #onChange: (change: CircuitChange) => void;
 
   constructor(
-    backend: CircuitAdminParts,
-    places: readonly Place[],
+    backend: CircuitAdminDeps,
+    partitions: readonly Partition[],
     onChange: (change: CircuitChange) => void = () => {},
   ) {
     this.#backend = backend;
-    this.#places = places;
+    this.#partitions = partitions;
     this.#onChange = onChange;
   }
 
   /** Circuits that ever left CLOSED. */
   async list(): Promise<CircuitListing[]> {
     const { breakers } = this.#backend;
-    const ofPlace = async (place: Place): Promise<CircuitListing[]> => {
-      const circuits = await breakers.list(place);
+    const ofPartition = async (partition: Partition): Promise<CircuitListing[]> => {
+      const circuits = await breakers.list(partition);
       return Promise.all(
         [...circuits].map(async ([key, circuit]) => {
-          if (circuit.state === 'OPEN') return { key, place, circuit, failures: circuit.failures };
-          const window = await breakers.window(place, key);
-          return { key, place, circuit, failures: window.filter((sample) => !sample.ok).length };
+          if (circuit.state === 'OPEN') return { key, partition, circuit, failures: circuit.failures };
+          const window = await breakers.window(partition, key);
+          return { key, partition, circuit, failures: window.filter((sample) => !sample.ok).length };
         }),
       );
     };
-    return (await Promise.all(this.#places.map(ofPlace))).flat();
+    return (await Promise.all(this.#partitions.map(ofPartition))).flat();
   }
 
   /** Returns the circuits as they are now. Throws `UNKNOWN_TOOL` when there is nothing to force open. */
@@ -96,9 +96,9 @@ export class CircuitAdmin {
   ): readonly CircuitListing[] {
     const { key } = select;
     if (key === undefined || !SHARED.test(key)) return ownCircuit(select, tools, known);
-    return this.#places
-      .filter(({ tier }) => !known.some((listing) => listing.key === key && listing.place.tier === tier))
-      .map((place) => ({ key, place, circuit: CLOSED_CIRCUIT, failures: 0 }));
+    return this.#partitions
+      .filter(({ tier }) => !known.some((listing) => listing.key === key && listing.partition.tier === tier))
+      .map((partition) => ({ key, partition, circuit: CLOSED_CIRCUIT, failures: 0 }));
   }
 
   async #change(
@@ -108,11 +108,11 @@ export class CircuitAdmin {
     nowMs: number,
   ): Promise<CircuitListing> {
     const { breakers } = this.#backend;
-    let current = await breakers.read(target.place, target.key);
+    let current = await breakers.read(target.partition, target.key);
     for (let tries = 0; tries < TRIES; tries += 1) {
       const next = action === 'reset' ? reset(current) : forcedOpen(current, reason, nowMs);
       const { state } = current;
-      const answer = await breakers.change(target.place, target.key, current, next, 0);
+      const answer = await breakers.change(target.partition, target.key, current, next, 0);
       current = answer.circuit;
       if (!answer.changed) continue;
       if (state !== next.state) {
@@ -132,13 +132,13 @@ function ownCircuit(
   known: readonly CircuitListing[],
 ): readonly CircuitListing[] {
   const name = select.tool ?? toolOfCircuit(select.key ?? '') ?? '';
-  const offer = toolNamed(tools, name);
+  const published = toolNamed(tools, name);
   const tenant = select.tenantId === undefined ? '' : `@${select.tenantId}`;
-  const key = select.key ?? `tool:${offer?.namespace}.${offer?.name}${tenant}`;
+  const key = select.key ?? `tool:${published?.namespace}.${published?.name}${tenant}`;
   if (known.some((listing) => listing.key === key)) return [];
-  if (offer === undefined)
+  if (published === undefined)
     throw new PawlError('UNKNOWN_TOOL', `There is no tool or circuit ${JSON.stringify(select.key ?? name)}.`);
-  return [{ key, place: homeOf(offer.tier), circuit: CLOSED_CIRCUIT, failures: 0 }];
+  return [{ key, partition: homePartition(published.tier), circuit: CLOSED_CIRCUIT, failures: 0 }];
 }
 
 /** `named`: the one tool that a name means, as everywhere; of a name that nobody offers any more, each of that name. */

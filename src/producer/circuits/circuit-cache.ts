@@ -2,15 +2,15 @@
  * A producer's copy of the fleet's circuits, pushed by whoever changes one: an open circuit refuses a call without asking Redis.
  */
 import { type Circuit, FORCED_OPEN_RETRY_MS, isOfTarget } from '../../shared/circuits/circuit-breaker.ts';
-import type { CircuitNews } from '../../shared/store/circuits/circuits.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
+import type { CircuitBroadcast } from '../../shared/store/circuits/circuits.ts';
+import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Clock } from '../../shared/util/time.ts';
 
 /** Circuits of targets are kept up to this many: nobody knows how many there will be. */
 const MAX_HELD = 2_000;
 
 interface Held {
-  readonly place: Place;
+  readonly partition: Partition;
   readonly circuit: Circuit;
   /** On this process's own clock: until then the circuit refuses. */
   readonly untilMonotonicMs: number;
@@ -30,13 +30,13 @@ export class CircuitView {
     this.#clock = clock;
   }
 
-  learn(news: Pick<CircuitNews, 'place' | 'key' | 'circuit' | 'retryAfterMs'>): void {
-    const { place, key, circuit, retryAfterMs } = news;
-    const known = this.#at(place, key);
+  learn(broadcast: Pick<CircuitBroadcast, 'partition' | 'key' | 'circuit' | 'retryAfterMs'>): void {
+    const { partition, key, circuit, retryAfterMs } = broadcast;
+    const known = this.#at(partition, key);
     // News and readings may overtake each other, also when the circuit has closed since: the higher epoch is the later one.
     if (known !== undefined && known.circuit.epoch > circuit.epoch) return;
     const others = this.#held.get(key)?.filter((held) => held !== known) ?? [];
-    this.#held.set(key, [...others, { place, circuit, untilMonotonicMs: this.#clock.monotonic() + retryAfterMs }]);
+    this.#held.set(key, [...others, { partition, circuit, untilMonotonicMs: this.#clock.monotonic() + retryAfterMs }]);
     // What is forgotten is asked of Redis.
     const oldest = this.#held.size > MAX_HELD ? [...this.#held.keys()].find(isOfTarget) : undefined;
     if (oldest !== undefined) this.#held.delete(oldest);
@@ -51,9 +51,9 @@ export class CircuitView {
    * Why a call must not start now; undefined lets it through, also when it may become the probe. `own`: its tool's own circuit, which
    * holds for all calls of the tool when somebody has forced it open.
    */
-  refusal(place: Place, key: string, own = key): Refusal | undefined {
-    if (own !== key && this.#at(place, own)?.circuit.state === 'FORCED_OPEN') return this.refusal(place, own);
-    const held = this.#at(place, key);
+  refusal(partition: Partition, key: string, own = key): Refusal | undefined {
+    if (own !== key && this.#at(partition, own)?.circuit.state === 'FORCED_OPEN') return this.refusal(partition, own);
+    const held = this.#at(partition, key);
     if (held === undefined) return undefined;
     const { circuit } = held;
     if (circuit.state === 'FORCED_OPEN')
@@ -64,7 +64,7 @@ export class CircuitView {
       : undefined;
   }
 
-  #at({ tier, shard }: Place, key: string): Held | undefined {
-    return this.#held.get(key)?.find(({ place }) => place.tier === tier && place.shard === shard);
+  #at({ tier, shard }: Partition, key: string): Held | undefined {
+    return this.#held.get(key)?.find(({ partition }) => partition.tier === tier && partition.shard === shard);
   }
 }

@@ -2,7 +2,7 @@
 import { FORCED_BY_CONFIGURATION, isCircuitOf } from '../../shared/circuits/circuit-breaker.ts';
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import type { Switches } from '../../shared/config/switches.ts';
-import { homeOf } from '../../shared/store/redis/keys.ts';
+import { homePartition } from '../../shared/store/redis/keys.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 import type { CircuitListing } from './circuit-admin.ts';
 
@@ -43,7 +43,7 @@ function ownCircuit(tool: KnownTool): string {
 function forcedByConfiguration(tool: KnownTool): CircuitListing {
   return {
     key: ownCircuit(tool),
-    place: homeOf(tool.tier),
+    partition: homePartition(tool.tier),
     circuit: { state: 'FORCED_OPEN', epoch: 0, reason: FORCED_BY_CONFIGURATION },
     failures: 0,
   };
@@ -51,13 +51,13 @@ function forcedByConfiguration(tool: KnownTool): CircuitListing {
 
 /** Of a circuit that several tools share, the strictest. */
 function enforcementOf(
-  { key, place }: CircuitListing,
+  { key, partition }: CircuitListing,
   tools: readonly KnownTool[],
   switches: Pick<Switches, 'modes'>,
 ): Enforcement {
-  const through = tools.filter((tool) => tool.tier === place.tier && isCircuitOf(key, qualifiedName(tool)));
+  const through = tools.filter((tool) => tool.tier === partition.tier && isCircuitOf(key, qualifiedName(tool)));
   // A tool that nobody offers any more: what would hold for one of its tier.
-  const asked = through.length > 0 ? through : [{ namespace: '', name: '', tier: place.tier }];
+  const asked = through.length > 0 ? through : [{ namespace: '', name: '', tier: partition.tier }];
   const all = asked.map((tool) => switches.modes(tool));
   if (all.some(({ circuits }) => circuits === 'on')) return 'enforced';
   if (all.some(({ circuits }) => circuits === 'shadow')) return 'shadow';

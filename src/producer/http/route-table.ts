@@ -16,12 +16,12 @@ import { questionRoutes } from './routes/questions.ts';
 import { registryRoutes } from './routes/registry.ts';
 import { sessionRoutes } from './routes/sessions.ts';
 import { skillRoutes } from './routes/skills.ts';
-import { rememberedRoutes } from './routes/standing-approvals.ts';
+import { standingApprovalRoutes } from './routes/standing-approvals.ts';
 import { toolClientRoutes } from './routes/tool-clients.ts';
 import { toolRoutes } from './routes/tools.ts';
 
 /** What routes are made of. */
-export interface ApiParts {
+export interface ApiDeps {
   readonly pawl: Pawl;
   readonly waits: Waits;
   readonly fleet: FleetView;
@@ -32,7 +32,7 @@ export interface ApiParts {
   checkAccepting(): Promise<void>;
 }
 
-export function apiRoutes(parts: ApiParts): readonly Route[] {
+export function apiRoutes(parts: ApiDeps): readonly Route[] {
   const { pawl, fleet, version } = parts;
   const routes: readonly Route[] = [
     ...sessionRoutes(pawl),
@@ -40,7 +40,7 @@ export function apiRoutes(parts: ApiParts): readonly Route[] {
     ...callRoutes(parts),
     ...eventRoutes(parts),
     ...approvalRoutes(parts),
-    ...rememberedRoutes(pawl),
+    ...standingApprovalRoutes(pawl),
     ...questionRoutes(parts),
     ...toolRoutes(pawl),
     ...registryRoutes(pawl),

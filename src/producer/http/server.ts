@@ -11,7 +11,7 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../client.ts';
 import { type McpEndpoint, mcpEndpoint } from '../mcp/http.ts';
-import type { McpServerParts } from '../mcp/server.ts';
+import type { McpServerDeps } from '../mcp/server.ts';
 import { FleetView } from '../operations/fleet-metrics.ts';
 import { authentication, checkBinding, checkPermission } from './core/access.ts';
 import { HttpError } from './core/errors.ts';
@@ -48,7 +48,7 @@ export interface HttpServerOptions {
   /** Shown in the OpenAPI document. */
   readonly version?: string;
   /** Adds an application's own resources and prompts to every MCP server that is made. */
-  readonly extendMcp?: McpServerParts['extend'];
+  readonly extendMcp?: McpServerDeps['extend'];
   /** While it answers true, `/readyz` answers 503. */
   readonly isStarting?: () => boolean;
 }

@@ -3,11 +3,11 @@
  * at the client may decide as well, and is asked; whoever holds a token cannot approve what they asked for themselves.
  */
 import type { Result, ServerContext } from '@modelcontextprotocol/server';
-import { shownJson, shownLine } from '../../shared/util/text/visible-text.ts';
+import { formatForDisplay, shownLine } from '../../shared/util/text/visible-text.ts';
 import type { CallEvent } from '../calls/timeline.ts';
 import type { Pawl } from '../client.ts';
 import type { McpClient } from './request.ts';
-import type { McpOffer } from './tools.ts';
+import type { McpTool } from './tools.ts';
 
 const STATE = /^approval\|([^|]+)\|(.+)$/s;
 const QUESTION = 'approval';
@@ -26,11 +26,16 @@ export function whenAsked(pawl: Pawl, callId: string, then: () => void): () => v
 }
 
 /** What the client gets in place of a result: the question, or that it has to wait. */
-export async function approvalAnswer(pawl: Pawl, client: McpClient, callId: string, offer: McpOffer): Promise<Result> {
-  if (!client.canAsk.includes('elicitation') || !client.isLocal) return pendingResult(callId, offer);
+export async function approvalAnswer(
+  pawl: Pawl,
+  client: McpClient,
+  callId: string,
+  published: McpTool,
+): Promise<Result> {
+  if (!client.canAsk.includes('elicitation') || !client.isLocal) return pendingResult(callId, published);
   const { record, digest } = await pawl.approvals.show(callId);
   const { request, preview } = record;
-  const message = `Approve ${offer.mcpName}? ${shownLine(preview?.summary ?? request.reason)}\n${shownJson(request.params)}`;
+  const message = `Approve ${published.mcpName}? ${shownLine(preview?.summary ?? request.reason)}\n${formatForDisplay(request.params)}`;
   const decision = { type: 'string', enum: ['approve', 'deny'], description: 'It runs only if you approve it.' };
   const requestedSchema = { type: 'object', properties: { decision }, required: ['decision'] };
   return {
@@ -65,7 +70,7 @@ export async function decided(pawl: Pawl, client: McpClient, { mcpReq }: ServerC
 }
 
 /** What a client gets whose call is for others to approve. */
-export function pendingResult(callId: string, { mcpName }: McpOffer): Result {
+export function pendingResult(callId: string, { mcpName }: McpTool): Result {
   const text =
     `${mcpName} needs a person's approval and has not run yet. The request is with the session's approvers (call ${callId}). ` +
     'Go on with other work; ask again with the same arguments and idempotency key to learn what became of it.';

@@ -19,7 +19,7 @@ import { keyed, type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
 import { createTask } from './tasks.ts';
-import { type McpOffer, offerFor } from './tools.ts';
+import { type McpTool, publishedToolFor } from './tools.ts';
 
 /** A call that takes longer becomes a task, where the client takes one. */
 const TASK_AFTER_MS = 500;
@@ -37,22 +37,22 @@ export async function callTool(
   isClosing: () => boolean,
 ): Promise<Result> {
   const session = await sessionFor(pawl, client);
-  const offer = await offerFor(pawl, session.key, params.name);
-  const taskSupport = offer.annotations.taskSupport ?? 'optional';
+  const published = await publishedToolFor(pawl, session.key, params.name);
+  const taskSupport = published.annotations.taskSupport ?? 'optional';
   if (taskSupport === 'required' && !client.takesTasks && ctx.mcpReq.envelope !== undefined)
     throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
   const decision = await decided(pawl, client, ctx);
-  if (decision?.isOpen) return pendingResult(decision.callId, offer);
-  if (decision !== undefined) return resultOf(pawl, offer, decision.callId, ctx.mcpReq.signal, isClosing);
+  if (decision?.isOpen) return pendingResult(decision.callId, published);
+  if (decision !== undefined) return resultOf(pawl, published, decision.callId, ctx.mcpReq.signal, isClosing);
   const asked = Promise.withResolvers<void>();
-  const { given, idempotencyKey } = keyed(client, offer, params.arguments ?? {});
-  const submission = await submitCall(pawl, { ...client, idempotencyKey }, offer, given, {
+  const { given, idempotencyKey } = keyed(client, published, params.arguments ?? {});
+  const submission = await submitCall(pawl, { ...client, idempotencyKey }, published, given, {
     responses: ctx.mcpReq.inputResponses ?? {},
     state: await stateOf(pawl, client, params, ctx),
-    onProgress: (event) => report(event, offer, ctx),
+    onProgress: (event) => report(event, published, ctx),
     onApproval: asked.resolve,
   });
-  const answer = (result: ToolResultEnvelope) => answerOf(pawl, offer, result);
+  const answer = (result: ToolResultEnvelope) => answerOf(pawl, published, result);
   if (submission.kind === 'answered') return answer(submission.result);
   const { callId } = submission;
   // Who joined another request's call leaves it to that.
@@ -63,7 +63,7 @@ export async function callTool(
   const stopWaiting = [
     ...(mayBeTask ? [within(taskSupport === 'required' ? 0 : TASK_AFTER_MS, () => stopped.resolve(newTask()))] : []),
     // Policy may have a call of any tier wait for a person, and who joins it hears no more that it does.
-    ...(offer.tier === 'elevated' || joined ? [whenAsked(pawl, callId, asked.resolve)] : []),
+    ...(published.tier === 'elevated' || joined ? [whenAsked(pawl, callId, asked.resolve)] : []),
   ];
   const newTask = async () => {
     stopListening();
@@ -71,7 +71,7 @@ export async function callTool(
   };
   const waiting = asked.promise.then(() => {
     stopListening();
-    return approvalAnswer(pawl, client, callId, offer);
+    return approvalAnswer(pawl, client, callId, published);
   });
   try {
     return await Promise.race([submission.result.then(answer), stopped.promise, waiting]);
@@ -102,7 +102,7 @@ async function stateOf(pawl: Pawl, client: McpClient, { name }: CallToolParams, 
 /** The end of a call that a person has decided on. */
 async function resultOf(
   pawl: Pawl,
-  offer: McpOffer,
+  published: McpTool,
   callId: string,
   signal: AbortSignal,
   isClosing: () => boolean,
@@ -111,15 +111,15 @@ async function resultOf(
   try {
     const result = await pawl.result(callId);
     if (result === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The call has expired.');
-    return await answerOf(pawl, offer, await pawl.hooked(result));
+    return await answerOf(pawl, published, await pawl.hooked(result));
   } finally {
     stopListening();
   }
 }
 
-async function answerOf(pawl: Pawl, offer: McpOffer, result: ToolResultEnvelope): Promise<Result> {
+async function answerOf(pawl: Pawl, published: McpTool, result: ToolResultEnvelope): Promise<Result> {
   const output = result.status === 'success' ? result.output.content : undefined;
-  return isQuestion(output) ? inputRequiredResult(output, result.callId) : callToolResult(pawl, result, offer);
+  return isQuestion(output) ? inputRequiredResult(output, result.callId) : callToolResult(pawl, result, published);
 }
 
 function inputRequiredResult({ inputRequests, requestState }: Question, callId: string | undefined): Result {
@@ -131,7 +131,7 @@ function inputRequiredResult({ inputRequests, requestState }: Question, callId: 
 }
 
 /** A report of progress goes out as that, and its words as a log line, for clients that asked for either. */
-function report(event: ProgressEvent, offer: McpOffer, { mcpReq }: ServerContext): void {
+function report(event: ProgressEvent, published: McpTool, { mcpReq }: ServerContext): void {
   if (event.type !== 'progress') return;
   const progressToken = mcpReq._meta?.progressToken;
   const { progress, total, message } = event;
@@ -148,7 +148,7 @@ function report(event: ProgressEvent, offer: McpOffer, { mcpReq }: ServerContext
         },
       })
       .catch(ignore);
-  if (message !== undefined) mcpReq.log('info', message, offer.mcpName).catch(ignore);
+  if (message !== undefined) mcpReq.log('info', message, published.mcpName).catch(ignore);
 }
 
 /** The client took its request back, or closed the stream, which means the same. */

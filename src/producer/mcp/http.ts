@@ -24,7 +24,7 @@ import { enterAgain } from '../http/core/rate-limit.ts';
 import { callerOf, MAX_BODY_BYTES } from '../http/core/route.ts';
 import { splitName } from '../http/routes/calls.ts';
 import { headerMismatch } from './headers.ts';
-import { createMcpServer, type McpServerParts } from './server.ts';
+import { createMcpServer, type McpServerDeps } from './server.ts';
 
 export interface McpEndpoint {
   /** One for the route, in order. */
@@ -46,7 +46,7 @@ interface LegacySession {
   readonly transport: WebStandardStreamableHTTPServerTransport;
 }
 
-export function mcpEndpoint(given: McpServerParts & { readonly log: Logger }): McpEndpoint {
+export function mcpEndpoint(given: McpServerDeps & { readonly log: Logger }): McpEndpoint {
   let closing = false;
   const parts = { ...given, isClosing: () => closing };
   const { pawl, log } = parts;
@@ -242,5 +242,5 @@ function refuse(
 
 async function schemaOf(pawl: Pawl, mcpName: string): Promise<unknown> {
   const { namespace, name } = splitName(mcpName);
-  return pawl.offer(namespace, name)?.inputSchema;
+  return pawl.published(namespace, name)?.inputSchema;
 }

@@ -12,7 +12,7 @@ import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import { sessionOrNew } from '../http/routes/sessions.ts';
 import type { Session } from '../sessions/session.ts';
-import type { McpOffer } from './tools.ts';
+import type { McpTool } from './tools.ts';
 
 export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
 /** Either in `_meta`, or as a header of the same name in its usual spelling, or, the key alone, as an argument. */
@@ -91,7 +91,7 @@ function keyOf(given: unknown, header: string | undefined): string | undefined {
  */
 export function keyed(
   { idempotencyKey }: Pick<McpClient, 'idempotencyKey'>,
-  { inputSchema }: Pick<McpOffer, 'inputSchema'>,
+  { inputSchema }: Pick<McpTool, 'inputSchema'>,
   { [KEY_ARGUMENT]: argument, ...others }: Readonly<Record<string, unknown>>,
 ): { readonly given: Readonly<Record<string, unknown>>; readonly idempotencyKey: string | undefined } {
   const properties = inputSchema['properties'] as Readonly<Record<string, unknown>> | undefined;

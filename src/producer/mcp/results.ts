@@ -16,7 +16,7 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { wellFormed } from '../../shared/util/text/text-cut.ts';
 import { listed } from '../calls/params.ts';
 import type { Pawl } from '../client.ts';
-import { declaredOutput, type McpOffer } from './tools.ts';
+import { declaredOutput, type McpTool } from './tools.ts';
 
 /** Failures of the fleet, not of the call: another model's words would not help. */
 const DEFECTS: readonly string[] = [
@@ -33,15 +33,15 @@ const DEFECTS: readonly string[] = [
 export async function callToolResult(
   pawl: Pick<Pawl, 'output' | 'hooked'>,
   envelope: ToolResultEnvelope,
-  offer: McpOffer | undefined,
+  published: McpTool | undefined,
 ): Promise<CallToolResult> {
-  return wellFormed(await resultFor(pawl, envelope, offer));
+  return wellFormed(await resultFor(pawl, envelope, published));
 }
 
 async function resultFor(
   pawl: Pick<Pawl, 'output' | 'hooked'>,
   envelope: ToolResultEnvelope,
-  offer: McpOffer | undefined,
+  published: McpTool | undefined,
 ): Promise<CallToolResult> {
   const { callId, status, fromCache, attempts } = envelope;
   const _meta = defined({
@@ -63,7 +63,7 @@ async function resultFor(
   const { content, metadata } = envelope.output;
   // The tool did its work, and the answer is no.
   const soft = metadata?.['success'] === false ? { isError: true } : {};
-  const declaresOutput = () => offer !== undefined && declaredOutput(offer) !== undefined;
+  const declaresOutput = () => published !== undefined && declaredOutput(published) !== undefined;
   if (isMcpResult(content))
     return {
       ...content,
@@ -74,7 +74,7 @@ async function resultFor(
   const isWhole = metadata?.['whole'] === undefined || callId === undefined || !declaresOutput();
   // The record holds what the tool returned: hooks that have seen a part of it have not seen the rest.
   const whole = isWhole ? envelope : await pawl.hooked(wholeOf(envelope, await pawl.output(callId)));
-  if (whole.status !== 'success') return resultFor(pawl, whole, offer);
+  if (whole.status !== 'success') return resultFor(pawl, whole, published);
   const structured = whole.output.content;
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };
   return {

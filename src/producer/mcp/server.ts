@@ -20,9 +20,9 @@ import { HttpError } from '../http/core/errors.ts';
 import { callTool } from './calls.ts';
 import { clientOf, type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts';
 import { cancelTask, getTask, updateTask } from './tasks.ts';
-import { offersFor, toolView } from './tools.ts';
+import { publishedToolsFor, toolView } from './tools.ts';
 
-export interface McpServerParts {
+export interface McpServerDeps {
   readonly pawl: Pawl;
   readonly version: string;
   /** Adds what is not a tool: resources, prompts. Called for every server that is made. */
@@ -45,7 +45,7 @@ const updateSchema = z.looseObject({
 
 /** A server that speaks for one caller; without a session of the client's own, its calls belong to `sessionKey`. */
 export function createMcpServer(
-  { pawl, version, extend, checkAccepting, isClosing = () => false }: McpServerParts,
+  { pawl, version, extend, checkAccepting, isClosing = () => false }: McpServerDeps,
   caller: Caller,
   sessionKey: string,
 ): Server {
@@ -74,8 +74,8 @@ export function createMcpServer(
       const session = await sessionFor(pawl, client);
       // The schemas are JSON Schema of any shape, checked when the tool was defined: the protocol's type knows some shapes only.
       return {
-        tools: (await offersFor(pawl, session.key)).map((offer) =>
-          toolView(offer, ctx.mcpReq.envelope !== undefined),
+        tools: (await publishedToolsFor(pawl, session.key)).map((published) =>
+          toolView(published, ctx.mcpReq.envelope !== undefined),
         ) as readonly object[] as Tool[],
       };
     }),

@@ -7,7 +7,7 @@ import type { Submission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
 import { submitterOf } from '../http/routes/approvals.ts';
 import { type McpClient, sessionFor } from './request.ts';
-import type { McpOffer } from './tools.ts';
+import type { McpTool } from './tools.ts';
 
 export interface SubmitOptions {
   readonly responses: Readonly<Record<string, unknown>>;
@@ -22,11 +22,11 @@ export interface SubmitOptions {
 export async function submitCall(
   pawl: Pawl,
   client: Pick<McpClient, 'caller' | 'sessionKey' | 'idempotencyKey' | 'turnId' | 'traceparent' | 'canAsk'>,
-  offer: McpOffer,
+  published: McpTool,
   given: Readonly<Record<string, unknown>>,
   { responses, state, key, onProgress, onApproval }: SubmitOptions,
 ): Promise<Submission> {
-  const { answersName } = offer;
+  const { answersName } = published;
   const answered = Object.keys(responses).length > 0 || state !== undefined;
   const params =
     answersName === undefined
@@ -41,8 +41,8 @@ export async function submitCall(
   if (idempotencyKey !== undefined && !idempotencyKeySchema.safeParse(idempotencyKey).success)
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The idempotency key must have 1 to 1024 bytes of UTF-8.');
   const session = await sessionFor(pawl, client);
-  const envelope = session.envelope(offer.name, params, {
-    namespace: offer.namespace,
+  const envelope = session.envelope(published.name, params, {
+    namespace: published.namespace,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(client.turnId === undefined ? {} : { turnId: client.turnId }),
     ...(client.traceparent === undefined ? {} : { traceparent: client.traceparent }),

@@ -14,7 +14,7 @@ import type { Caller } from '../http/core/access.ts';
 import type { McpClient } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
-import { offerFor } from './tools.ts';
+import { publishedToolFor } from './tools.ts';
 
 const POLL_INTERVAL_MS = 500;
 
@@ -58,9 +58,9 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
   const { requestId, toolName } = record.request.envelope;
   const envelope = await pawl.hooked(envelopeOf(record.outcome, { requestId, toolName, callId: record.callId }));
   // Its tool may be gone by now.
-  const offer = await offerFor(pawl, task.sessionKey, task.tool).catch(() => undefined);
+  const published = await publishedToolFor(pawl, task.sessionKey, task.tool).catch(() => undefined);
   try {
-    const result = await callToolResult(pawl, envelope, offer);
+    const result = await callToolResult(pawl, envelope, published);
     return view('completed', { result: { ...result, resultType: 'complete' } });
   } catch (error) {
     if (!(error instanceof ProtocolError)) throw error;
@@ -104,13 +104,13 @@ export async function cancelTask(pawl: Pawl, client: McpClient, taskId: string):
 /** Calls the tool again with the answers. Its key is the task's and the round's: two servers that do this make one call. */
 async function goOn(pawl: Pawl, client: McpClient, task: TaskRecord, state: unknown): Promise<void> {
   const asker = { ...client, sessionKey: task.sessionKey };
-  const offer = await offerFor(pawl, task.sessionKey, task.tool);
+  const published = await publishedToolFor(pawl, task.sessionKey, task.tool);
   const responses = Object.fromEntries(
     Object.entries(task.answers).map(([name, text]) => [name, JSON.parse(text) as unknown]),
   );
   const params = JSON.parse(task.params) as Record<string, unknown>;
   const key = `task:${task.taskId}:${task.callIds.length}`;
-  const submission = await submitCall(pawl, asker, offer, params, { responses, state, key });
+  const submission = await submitCall(pawl, asker, published, params, { responses, state, key });
   const { callId } = submission;
   if (callId === undefined)
     throw new ProtocolError(ProtocolErrorCode.InternalError, 'The task cannot go on.', { code: 'TOOL_UNAVAILABLE' });

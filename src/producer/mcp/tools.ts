@@ -12,7 +12,7 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../client.ts';
 
-export interface McpOffer {
+export interface McpTool {
   /** As clients call it. */
   readonly mcpName: string;
   readonly name: string;
@@ -27,47 +27,47 @@ export interface McpOffer {
 }
 
 /** What a session may call, by name, so that the same tools always read the same. */
-export async function offersFor(pawl: Pawl, sessionKey: string): Promise<readonly McpOffer[]> {
+export async function publishedToolsFor(pawl: Pawl, sessionKey: string): Promise<readonly McpTool[]> {
   const { tools } = await pawl.catalogue(sessionKey);
-  const newest = new Map<string, McpOffer>();
+  const newest = new Map<string, McpTool>();
   for (const { name, namespace } of tools) {
-    const offer = pawl.offer(namespace, name);
-    if (offer === undefined) continue;
+    const published = pawl.published(namespace, name);
+    if (published === undefined) continue;
     const mcpName = namespace === DEFAULT_NAMESPACE ? name : `${namespace}.${name}`;
-    newest.set(mcpName, { ...offer, mcpName, answersName: answersParameter(offer.inputSchema) });
+    newest.set(mcpName, { ...published, mcpName, answersName: answersParameter(published.inputSchema) });
   }
   return [...newest.values()].sort((a, b) => (a.mcpName < b.mcpName ? -1 : 1));
 }
 
 /** Throws -32602: a tool that this session does not have is unknown to it. */
-export async function offerFor(pawl: Pawl, sessionKey: string, mcpName: string): Promise<McpOffer> {
-  const offers = await offersFor(pawl, sessionKey);
-  const named = (name: string | undefined) => offers.find((each) => each.mcpName === name);
-  const offer = named(mcpName) ?? named(ownName(DEFAULT_NAMESPACE, mcpName));
-  if (offer !== undefined) return offer;
+export async function publishedToolFor(pawl: Pawl, sessionKey: string, mcpName: string): Promise<McpTool> {
+  const catalogue = await publishedToolsFor(pawl, sessionKey);
+  const named = (name: string | undefined) => catalogue.find((each) => each.mcpName === name);
+  const published = named(mcpName) ?? named(ownName(DEFAULT_NAMESPACE, mcpName));
+  if (published !== undefined) return published;
   throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${startOf(mcpName, 256)}`, {
     code: 'UNKNOWN_TOOL' satisfies FailureCode,
   });
 }
 
-export function toolView(offer: McpOffer, knowsTasks: boolean) {
-  const { title, taskSupport, readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = offer.annotations;
+export function toolView(published: McpTool, knowsTasks: boolean) {
+  const { title, taskSupport, readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = published.annotations;
   return wellFormed(
     defined({
-      name: offer.mcpName,
+      name: published.mcpName,
       title,
-      description: offer.description,
-      inputSchema: objectRoot(withoutAnswers(offer)),
-      outputSchema: declaredOutput(offer),
+      description: published.description,
+      inputSchema: objectRoot(withoutAnswers(published)),
+      outputSchema: declaredOutput(published),
       annotations: defined({
         title,
-        readOnlyHint: readOnlyHint ?? offer.tier === 'read-only',
-        destructiveHint: destructiveHint ?? offer.tier !== 'read-only',
+        readOnlyHint: readOnlyHint ?? published.tier === 'read-only',
+        destructiveHint: destructiveHint ?? published.tier !== 'read-only',
         idempotentHint,
         openWorldHint,
       }),
       execution: taskSupport === undefined || !knowsTasks ? undefined : { taskSupport },
-      _meta: { 'pawl/tier': offer.tier },
+      _meta: { 'pawl/tier': published.tier },
     }),
   );
 }
@@ -79,7 +79,7 @@ function objectRoot(schema: JsonSchema): JsonSchema {
 }
 
 /** Clients hold a result against it, as structured content; that is an object, or there is none. */
-export function declaredOutput({ outputSchema }: McpOffer): JsonSchema | undefined {
+export function declaredOutput({ outputSchema }: McpTool): JsonSchema | undefined {
   const root = outputSchema && withoutReference(outputSchema, outputSchema);
   return root?.['type'] === 'object' && isForAllClients(root) ? root : undefined;
 }
@@ -104,7 +104,7 @@ function isUnicodePattern(pattern: string): boolean {
   }
 }
 
-function withoutAnswers({ inputSchema, answersName }: McpOffer): JsonSchema {
+function withoutAnswers({ inputSchema, answersName }: McpTool): JsonSchema {
   if (answersName === undefined) return inputSchema;
   const { [answersName]: _answers, ...properties } = inputSchema['properties'] as Record<string, unknown>;
   return { ...inputSchema, properties };

@@ -5,26 +5,26 @@ import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
-import type { ApprovalDesk } from '../approvals/approvals.ts';
+import type { ApprovalService } from '../approvals/approvals.ts';
 import { type Cancellation, cancelCall, requestCancellation } from '../calls/cancel.ts';
 import { type Resolution, resolveAs } from '../calls/resolution.ts';
 import type { Results } from '../calls/result-waiters.ts';
-import type { OperatorDesk } from './operator-actions.ts';
+import type { OperatorService } from './operator-actions.ts';
 
-export interface CallDeskParts {
+export interface CallAdminServiceDeps {
   readonly ledger: Ledger;
   /** How long the records of calls that have ended live. */
   readonly ttl: Settings['ttl'];
   readonly results: Results;
   readonly inboxId: string;
-  readonly approvals: Pick<ApprovalDesk, 'cancelled' | 'requestAgain' | 'requested'>;
-  readonly operators: Pick<OperatorDesk, 'overridden'>;
+  readonly approvals: Pick<ApprovalService, 'cancelled' | 'requestAgain' | 'requested'>;
+  readonly operators: Pick<OperatorService, 'overridden'>;
 }
 
-export class CallDesk {
-  readonly #parts: CallDeskParts;
+export class CallAdminService {
+  readonly #parts: CallAdminServiceDeps;
 
-  constructor(parts: CallDeskParts) {
+  constructor(parts: CallAdminServiceDeps) {
     this.#parts = parts;
   }
 

@@ -8,7 +8,7 @@ import { durable } from '../../shared/config/durability.ts';
 import { neededWorkers } from '../../shared/queues/scaling.ts';
 import { inspectServer } from '../../shared/store/backend.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
-import { type PlaceState, readTierStates } from '../../shared/store/queues/shard-state.ts';
+import { readTierStates, type ShardState } from '../../shared/store/queues/shard-state.ts';
 import { EXPOSITION_TYPE, exposition, MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS } from '../../shared/telemetry/metrics.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
@@ -126,7 +126,7 @@ export class FleetView {
   #showTier(
     set: MetricSet,
     tier: Tier,
-    state: PlaceState,
+    state: ShardState,
     all: CatalogueContent['workers'],
     totals: ReadonlyMap<string, number>,
   ): void {
@@ -171,21 +171,25 @@ export class FleetView {
       for (const state of CIRCUIT_STATES) set.set(METRICS.circuits, { tool, state }, states.get(state) ?? 0);
   }
 
-  #showTools(set: MetricSet, offers: CatalogueContent['tools'], sizes: readonly ReadonlyMap<string, number>[]): void {
+  #showTools(
+    set: MetricSet,
+    catalogue: CatalogueContent['tools'],
+    sizes: readonly ReadonlyMap<string, number>[],
+  ): void {
     const { metrics, settings } = this.#pawl;
     const counted = new Set<string>();
-    for (const offer of offers) {
-      const tool = metrics.tools.of(offer.namespace, offer.name);
-      const own = toolPolicy(settings, offer).ttl;
+    for (const published of catalogue) {
+      const tool = metrics.tools.of(published.namespace, published.name);
+      const own = toolPolicy(settings, published).ttl;
       set.set(METRICS.ttl, { tool, state: 'done' }, (own?.doneMs ?? settings.ttl.doneMs) / 1_000);
       set.set(METRICS.ttl, { tool, state: 'failed' }, (own?.failedMs ?? settings.ttl.failedMs) / 1_000);
       set.set(METRICS.ttl, { tool, state: 'cancelled' }, settings.ttl.cancelledMs / 1_000);
-      set.set(METRICS.tools, { tool, tier: offer.tier }, 1);
+      set.set(METRICS.tools, { tool, tier: published.tier }, 1);
       // The versions of a tool are one in the ledger.
-      const name = `${offer.namespace}.${offer.name}`;
-      const size = counted.has(name) ? 0 : (sizes[TIERS.indexOf(offer.tier)]?.get(name) ?? 0);
+      const name = `${published.namespace}.${published.name}`;
+      const size = counted.has(name) ? 0 : (sizes[TIERS.indexOf(published.tier)]?.get(name) ?? 0);
       counted.add(name);
-      set.count(METRICS.cacheSize, { tool, scope: scopeOf(settings, offer) }, Math.max(0, size));
+      set.count(METRICS.cacheSize, { tool, scope: scopeOf(settings, published) }, Math.max(0, size));
     }
   }
 }

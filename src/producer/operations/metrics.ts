@@ -5,7 +5,7 @@ import { type Settings, scopeOf } from '../../shared/config/config.ts';
 import { type Counter, type Histogram, MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS, ToolLabels } from '../../shared/telemetry/metrics.ts';
 import type { DispatchEvent } from '../calls/submit-call.ts';
-import type { Offer } from '../tools/tool-catalogue.ts';
+import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
 /** What every end of a tool's calls counts. */
 interface EndCounts {
@@ -19,7 +19,7 @@ export class ProducerMetrics {
   readonly tools = new ToolLabels();
   readonly #settings: Pick<Settings, 'tools'>;
   readonly #set = new MetricSet();
-  readonly #ends = new WeakMap<Offer, Map<string, EndCounts>>();
+  readonly #ends = new WeakMap<ResolvedTool, Map<string, EndCounts>>();
   readonly #inboxLag = this.#set.histogram(METRICS.inboxLag, {});
   /** Of a front door's copy of the audit trail; at 0 before the first, as `series` has it of conflicts. */
   readonly auditWriteFailures = this.#set.counter(METRICS.auditWriteFailures, {});
@@ -59,39 +59,42 @@ export class ProducerMetrics {
     return this.tools.of(toolNamespace, toolName);
   }
 
-  #ended({ offer, result }: Extract<DispatchEvent, { readonly type: 'ended' }>): void {
-    const counts = this.#endsOf(offer, result.status);
+  #ended({ published, result }: Extract<DispatchEvent, { readonly type: 'ended' }>): void {
+    const counts = this.#endsOf(published, result.status);
     counts.calls.value += 1;
     if (result.cache?.matchedOn === 'completed')
-      this.#set.count(METRICS.hits, { tool: this.tools.of(offer.namespace, offer.name), state: endState(result) });
+      this.#set.count(METRICS.hits, {
+        tool: this.tools.of(published.namespace, published.name),
+        state: endState(result),
+      });
     if (result.fromCache || result.attempts === 0) return;
     counts.duration ??= this.#set.histogram(METRICS.duration, {
-      tool: this.tools.of(offer.namespace, offer.name),
+      tool: this.tools.of(published.namespace, published.name),
       status: result.status,
     });
     counts.duration.observe(result.durationMs);
   }
 
-  #endsOf(offer: Offer, status: string): EndCounts {
-    let ends = this.#ends.get(offer);
+  #endsOf(published: ResolvedTool, status: string): EndCounts {
+    let ends = this.#ends.get(published);
     if (ends === undefined) {
       ends = new Map();
-      this.#ends.set(offer, ends);
+      this.#ends.set(published, ends);
     }
     let counts = ends.get(status);
     if (counts === undefined) {
-      this.tools.learn(offer);
-      const tool = this.tools.of(offer.namespace, offer.name);
-      counts = { calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, offer) }) };
+      this.tools.learn(published);
+      const tool = this.tools.of(published.namespace, published.name);
+      counts = { calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, published) }) };
       ends.set(status, counts);
     }
     return counts;
   }
 
-  #refused({ envelope, offer, code }: Extract<DispatchEvent, { readonly type: 'refused' }>): void {
+  #refused({ envelope, published, code }: Extract<DispatchEvent, { readonly type: 'refused' }>): void {
     const status = code === 'CIRCUIT_OPEN' ? 'circuit_open' : 'error';
-    if (offer !== undefined) {
-      this.#endsOf(offer, status).calls.value += 1;
+    if (published !== undefined) {
+      this.#endsOf(published, status).calls.value += 1;
       return;
     }
     const named = { namespace: envelope?.toolNamespace ?? '', name: envelope?.toolName ?? '' };

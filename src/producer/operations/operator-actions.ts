@@ -7,13 +7,13 @@ import type { Backend } from '../../shared/store/backend.ts';
 import type { Flushed } from '../../shared/store/calls/call-index.ts';
 import type { CircuitChange } from '../../shared/store/circuits/circuits.ts';
 import type { ShadowCount } from '../../shared/store/config/switches.ts';
-import { publishNews } from '../../shared/store/redis/broadcasts.ts';
-import { homeOf } from '../../shared/store/redis/keys.ts';
+import { publishBroadcast } from '../../shared/store/redis/broadcasts.ts';
+import { homePartition } from '../../shared/store/redis/keys.ts';
 import { TIERS, type Tier, toolNamed } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { CircuitAdmin, CircuitListing, CircuitSelection } from '../circuits/circuit-admin.ts';
 import { type EnforcedCircuit, withEnforcement } from '../circuits/circuit-effects.ts';
-import type { Offers } from '../tools/tool-catalogue.ts';
+import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import type { ProducerMetrics } from './metrics.ts';
 
 /** About one tool, or all. */
@@ -40,10 +40,10 @@ export interface FlushSelection {
 
 type Override = Extract<AuditEvent, { type: 'override' }>;
 
-export interface OperatorDeskParts {
+export interface OperatorServiceDeps {
   readonly backend: Backend;
   readonly settings: Settings;
-  readonly offers: Offers;
+  readonly catalogue: ToolCatalogue;
   readonly circuits: CircuitAdmin;
   readonly switches: Switches;
   readonly metrics: ProducerMetrics;
@@ -53,10 +53,10 @@ export interface OperatorDeskParts {
   readonly onCircuits: (changed: readonly CircuitListing[], nowMs: number) => void;
 }
 
-export class OperatorDesk {
-  readonly #parts: OperatorDeskParts;
+export class OperatorService {
+  readonly #parts: OperatorServiceDeps;
 
-  constructor(parts: OperatorDeskParts) {
+  constructor(parts: OperatorServiceDeps) {
     this.#parts = parts;
   }
 
@@ -77,14 +77,14 @@ export class OperatorDesk {
 
   /** Circuits that ever left CLOSED, those that configuration forces open, and what each does to calls. */
   async circuits(): Promise<EnforcedCircuit[]> {
-    const [listings, { tools }] = await Promise.all([this.#parts.circuits.list(), this.#parts.offers.all()]);
+    const [listings, { tools }] = await Promise.all([this.#parts.circuits.list(), this.#parts.catalogue.all()]);
     return withEnforcement(listings, tools, this.#parts.settings, this.#parts.switches);
   }
 
   /** What became of circuits, the newest first. */
   async circuitHistory(limit: number): Promise<CircuitChange[]> {
     const { breakers } = this.#parts.backend;
-    const changes = await Promise.all(TIERS.map((tier) => breakers.history(homeOf(tier), limit)));
+    const changes = await Promise.all(TIERS.map((tier) => breakers.history(homePartition(tier), limit)));
     return changes
       .flat()
       .sort((one, other) => other.atMs - one.atMs)
@@ -96,7 +96,7 @@ export class OperatorDesk {
     const { workers } = await this.#parts.backend.catalogue.read();
     if (!workers.some(({ id }) => id === workerId))
       throw new PawlError('NOT_FOUND', `There is no worker ${JSON.stringify(startOf(workerId, 200))}.`);
-    await publishNews(this.#parts.backend.redis, this.#parts.settings.prefix, { type: 'drain', workerId });
+    await publishBroadcast(this.#parts.backend.redis, this.#parts.settings.prefix, { type: 'drain', workerId });
     await this.overridden('worker', `drain ${workerId}`, by);
   }
 
@@ -104,7 +104,7 @@ export class OperatorDesk {
   async setShards(tier: Tier, shards: number, by?: string): Promise<void> {
     const { backend } = this.#parts;
     await backend.shards.set(tier, shards);
-    await backend.breakers.spread(homeOf(tier));
+    await backend.breakers.spread(homePartition(tier));
     await this.overridden('shards', `${tier} ${shards}`, by);
   }
 
@@ -115,7 +115,7 @@ export class OperatorDesk {
     reason?: string,
     by?: string,
   ): Promise<EnforcedCircuit[]> {
-    const { tools } = await this.#parts.offers.all();
+    const { tools } = await this.#parts.catalogue.all();
     for (const tool of tools) this.#parts.metrics.tools.learn(tool);
     const changed = await this.#parts.circuits.set(action, select, reason ?? 'forced by an operator');
     this.#parts.onCircuits(changed, await this.#parts.backend.ledger.now());
@@ -146,7 +146,7 @@ export class OperatorDesk {
       ...(tool === undefined ? {} : { tool: await this.#qualified(tool) }),
     };
     const { ledger, shards } = this.#parts.backend;
-    const all = await Promise.all(shards.places().map((place) => ledger.flush(place, select)));
+    const all = await Promise.all(shards.partitions().map((partition) => ledger.flush(partition, select)));
     const sum = (name: keyof Flushed) => all.reduce((total, counts) => total + counts[name], 0);
     await this.overridden('flush', `${sum('flushed')} forgotten`, by, select);
     return { flushed: sum('flushed'), inflight: sum('inflight'), unresolved: sum('unresolved') };
@@ -161,16 +161,16 @@ export class OperatorDesk {
   }
 
   async #qualified(name: string): Promise<string> {
-    const { tools } = await this.#parts.offers.all();
-    const offer = toolNamed(tools, name);
-    if (offer === undefined) throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
-    return `${offer.namespace}.${offer.name}`;
+    const { tools } = await this.#parts.catalogue.all();
+    const published = toolNamed(tools, name);
+    if (published === undefined) throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
+    return `${published.namespace}.${published.name}`;
   }
 
   /** What operators said of the reliability layer, what works for each tool here, and what shadow mode would have done. */
   async reliability(): Promise<Reliability> {
     const [{ tools }, shadow] = await Promise.all([
-      this.#parts.offers.all(),
+      this.#parts.catalogue.all(),
       this.#parts.backend.switches.shadows(),
       this.learnSwitches(),
     ]);

@@ -1,8 +1,8 @@
 /** How the shards of all tiers stand. */
 import type { Backend } from '../../shared/store/backend.ts';
-import { readPlaceState } from '../../shared/store/queues/shard-state.ts';
+import { readShardState } from '../../shared/store/queues/shard-state.ts';
 import { slotOf } from '../../shared/store/redis/connection.ts';
-import { PlaceKeys } from '../../shared/store/redis/keys.ts';
+import { PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
 
 export interface ShardView {
@@ -22,14 +22,14 @@ export interface ShardView {
 export async function viewShards({ redis, prefix, ledger, shards }: Backend): Promise<ShardView[]> {
   const layout = await shards.learn();
   return Promise.all(
-    shards.places().map(async (place) => {
+    shards.partitions().map(async (partition) => {
       const [{ waiting, running }, { calls }] = await Promise.all([
-        readPlaceState(redis, prefix, place),
-        ledger.counts(place),
+        readShardState(redis, prefix, partition),
+        ledger.counts(partition),
       ]);
-      const where = slotOf(redis, new PlaceKeys(prefix, place).calls);
-      const takesSessions = place.shard < layout[place.tier].current;
-      return { ...place, takesSessions, waiting, running, kept: calls, ...where };
+      const where = slotOf(redis, new PartitionKeys(prefix, partition).calls);
+      const takesSessions = partition.shard < layout[partition.tier].current;
+      return { ...partition, takesSessions, waiting, running, kept: calls, ...where };
     }),
   );
 }

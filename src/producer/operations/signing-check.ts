@@ -4,7 +4,7 @@ import { keyFingerprints } from '../../shared/signing/signature.ts';
 import type { Pawl } from '../client.ts';
 
 /** Processes understand each other when each verifies what the other signs: with its first key. */
-export function understand(one: readonly string[], other: readonly string[]): boolean {
+export function sharesKeys(one: readonly string[], other: readonly string[]): boolean {
   const [first] = one;
   const [second] = other;
   if (first === undefined || second === undefined) return first === second;
@@ -12,25 +12,25 @@ export function understand(one: readonly string[], other: readonly string[]): bo
 }
 
 /** How many workers there are, and how many of them believe nothing that this process signs. */
-export async function countStrangers({
+export async function countUntrusting({
   settings: { signingKeys, redisUrl },
   backend,
-}: Pick<Pawl, 'settings' | 'backend'>): Promise<{ readonly workers: number; readonly strangers: number }> {
+}: Pick<Pawl, 'settings' | 'backend'>): Promise<{ readonly workers: number; readonly untrusting: number }> {
   // An embedded fleet signs with a key of the data folder.
-  if (signingKeys.length === 0 && redisUrl === undefined) return { workers: 0, strangers: 0 };
+  if (signingKeys.length === 0 && redisUrl === undefined) return { workers: 0, untrusting: 0 };
   const own = keyFingerprints(signingKeys);
   const { workers } = await backend.catalogue.read();
-  const strangers = workers.filter(({ signing }) => signing !== undefined && !understand(own, signing));
-  return { workers: workers.length, strangers: strangers.length };
+  const untrusting = workers.filter(({ signing }) => signing !== undefined && !sharesKeys(own, signing));
+  return { workers: workers.length, untrusting: untrusting.length };
 }
 
 /**
  * Before something is signed for the workers to read: what none of them believes is not there for them, and must not be answered as
  * done. Throws `SIGNATURE_INVALID`.
  */
-export async function refuseUnbelieved(pawl: Pick<Pawl, 'settings' | 'backend'>): Promise<void> {
-  const { workers, strangers } = await countStrangers(pawl);
-  if (strangers === 0 || strangers < workers) return;
+export async function requireTrustedKeysFor(pawl: Pick<Pawl, 'settings' | 'backend'>): Promise<void> {
+  const { workers, untrusting } = await countUntrusting(pawl);
+  if (untrusting === 0 || untrusting < workers) return;
   throw new PawlError(
     'SIGNATURE_INVALID',
     'The signing keys of this server are not those of the workers, who would not believe this change: nothing was changed. Set PAWL_SIGNING_KEYS as they have it.',

@@ -6,7 +6,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
+import type { Partition } from '../../shared/store/redis/keys.ts';
 
 /** Calls that are looked at together. */
 const PAGE = 500;
@@ -17,7 +17,7 @@ const SESSIONS_AT_ONCE = 100;
 /** Thousands at once would hold up whatever else this process does, and let commands to Redis time out here. */
 const CANCELLED_AT_ONCE = 100;
 
-export interface ClosingParts {
+export interface CloseSessionsDeps {
   readonly backend: Pick<Backend, 'ledger' | 'sessions' | 'shards'>;
   /** How long a success is kept. */
   readonly outcomesKeptMs: number;
@@ -25,11 +25,11 @@ export interface ClosingParts {
   onClosed(closed: SessionRecord): Promise<void>;
 }
 
-interface Cancelling extends Pick<ClosingParts, 'backend' | 'cancel'> {
+interface Cancelling extends Pick<CloseSessionsDeps, 'backend' | 'cancel'> {
   glance(callId: string): Promise<CallRecord | undefined>;
 }
 
-export async function closeSessions(closing: ClosingParts, sessionKey: string): Promise<void> {
+export async function closeSessions(closing: CloseSessionsDeps, sessionKey: string): Promise<void> {
   const { backend, onClosed, outcomesKeptMs } = closing;
   const parts: Cancelling = {
     backend,
@@ -46,16 +46,16 @@ export async function closeSessions(closing: ClosingParts, sessionKey: string): 
     for (const key of open) keys.add(key);
     open = (await backend.sessions.tree(sessionKey)).filter((key) => !keys.has(key));
   }
-  const places = backend.shards.places();
-  const crowded = new Set<Place>();
-  const cancelAll = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(parts, places, key, MAX_INDEXED));
-  for (const left of await Promise.all([...keys].map(cancelAll))) for (const place of left) crowded.add(place);
+  const partitions = backend.shards.partitions();
+  const crowded = new Set<Partition>();
+  const cancelAll = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(parts, partitions, key, MAX_INDEXED));
+  for (const left of await Promise.all([...keys].map(cancelAll))) for (const partition of left) crowded.add(partition);
   const nowMs = await backend.ledger.now();
   // A session's index forgets calls as soon as they may have expired; those that still wait or run are among few.
-  for (const place of places)
-    await cancelInflight(parts, place, crowded.has(place) ? nowMs : nowMs - outcomesKeptMs, keys);
+  for (const partition of partitions)
+    await cancelInflight(parts, partition, crowded.has(partition) ? nowMs : nowMs - outcomesKeptMs, keys);
   // Another front door may have claimed calls before it heard that the session is closed.
-  const cancelNewest = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(parts, places, key, PAGE));
+  const cancelNewest = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(parts, partitions, key, PAGE));
   await Promise.all([...keys].map(cancelNewest));
 }
 
@@ -79,14 +79,16 @@ function atMost<Answer>(most: number, run: (id: string) => Promise<Answer>): (id
 /** By the index of the session, the newest first; answers with the places where it goes on beyond `most`. */
 async function cancelIndexed(
   parts: Cancelling,
-  places: readonly Place[],
+  partitions: readonly Partition[],
   sessionKey: string,
   most: number,
-): Promise<readonly Place[]> {
+): Promise<readonly Partition[]> {
   const { ledger } = parts.backend;
-  let left = places;
+  let left = partitions;
   for (let offset = 0; left.length > 0 && offset < most; offset += PAGE) {
-    const lists = await Promise.all(left.map((place) => ledger.list(place, { sessionKey, limit: PAGE, offset })));
+    const lists = await Promise.all(
+      left.map((partition) => ledger.list(partition, { sessionKey, limit: PAGE, offset })),
+    );
     await cancelAmong(parts, lists.flat(), new Set([sessionKey]));
     left = left.filter((_place, at) => lists[at]?.length === PAGE);
   }
@@ -96,17 +98,17 @@ async function cancelIndexed(
 /** Among all that the place has in flight since before that time. */
 async function cancelInflight(
   parts: Cancelling,
-  place: Place,
+  partition: Partition,
   beforeMs: number,
   sessionKeys: ReadonlySet<string>,
 ): Promise<void> {
   const { ledger } = parts.backend;
-  const oldest = await ledger.inflightBefore(place, beforeMs, PAGE);
+  const oldest = await ledger.inflightBefore(partition, beforeMs, PAGE);
   if (oldest.length < PAGE) return cancelAmong(parts, oldest, sessionKeys);
-  const { inflight } = await ledger.counts(place);
+  const { inflight } = await ledger.counts(partition);
   // From the newest back: what ends meanwhile moves those behind it to the front, where they are still to be looked at.
   for (let passed = Math.floor(inflight / PAGE) * PAGE; passed >= 0; passed -= PAGE)
-    await cancelAmong(parts, await ledger.inflightBefore(place, beforeMs, PAGE, passed), sessionKeys);
+    await cancelAmong(parts, await ledger.inflightBefore(partition, beforeMs, PAGE, passed), sessionKeys);
 }
 
 async function cancelAmong(

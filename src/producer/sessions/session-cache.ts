@@ -7,7 +7,7 @@ import type { Clock } from '../../shared/util/time.ts';
 
 const MAX_SESSIONS = 10_000;
 
-export interface KnownSessionsParts {
+export interface ProducerSessionsDeps {
   readonly sessions: Backend['sessions'];
   readonly clock: Clock;
   /** Of sessions that no caller opened. */
@@ -17,10 +17,10 @@ export interface KnownSessionsParts {
 }
 
 /** The sessions whose calls are handed in here. */
-export class KnownSessions extends SessionCache {
-  readonly #parts: KnownSessionsParts;
+export class ProducerSessions extends SessionCache {
+  readonly #parts: ProducerSessionsDeps;
 
-  constructor(parts: KnownSessionsParts) {
+  constructor(parts: ProducerSessionsDeps) {
     super(MAX_SESSIONS, parts.clock);
     this.#parts = parts;
   }

@@ -22,7 +22,7 @@ import type { AgentOrder, AgentReply } from '../../shared/tools/sub-agent.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type Clock, systemClock, uuidv7 } from '../../shared/util/time.ts';
-import { type CallOptions, callEnvelope, KnownForms, targetOf, toolNameOf } from '../calls/call-envelope.ts';
+import { type CallOptions, callEnvelope, FormCache, targetOf, toolNameOf } from '../calls/call-envelope.ts';
 import type { Cancellation } from '../calls/cancel.ts';
 import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from '../calls/validation-retry.ts';
@@ -90,9 +90,9 @@ export interface SessionHost {
   /** A listener of this name threw, or its promise was rejected. */
   listenerFailed(name: string, error: unknown): void;
   /** Tells those who listen to a session, in whatever process. */
-  tellInvalidParams(sessionKey: string, event: InvalidParams): Promise<void>;
+  emitInvalidParams(sessionKey: string, event: InvalidParams): Promise<void>;
   /** The tools that a session may call. */
-  offeredTo(session: SessionRecord): Promise<readonly ExportableTool[]>;
+  publishedFor(session: SessionRecord): Promise<readonly ExportableTool[]>;
 }
 
 /** Whoever has stopped waiting before the call is handed in wants nothing to run. */
@@ -107,7 +107,7 @@ export class Session {
   readonly events = new EventEmitter<SessionEvents>();
 
   readonly #target: ToolCallEnvelope['target'];
-  readonly #forms = new KnownForms();
+  readonly #forms = new FormCache();
 
   constructor(host: SessionHost, record: SessionRecord, clock: Pick<Clock, 'now'> = systemClock) {
     this.#host = host;
@@ -321,24 +321,24 @@ export class Session {
         },
       },
     );
-    if (result.error?.code === 'INVALID_PARAMS') await this.tellInvalidParams({ toolName, reasks, result });
+    if (result.error?.code === 'INVALID_PARAMS') await this.emitInvalidParams({ toolName, reasks, result });
     return result as ToolResultEnvelope<OutputOf<T>>;
   }
 
   /** Tells the session above that a model could not mend a tool's arguments (A15). */
-  async tellInvalidParams(event: Omit<InvalidParams, 'sessionKey'>): Promise<void> {
+  async emitInvalidParams(event: Omit<InvalidParams, 'sessionKey'>): Promise<void> {
     const { parent } = this.record;
-    if (parent !== undefined) await this.#host.tellInvalidParams(parent, { sessionKey: this.key, ...event });
+    if (parent !== undefined) await this.#host.emitInvalidParams(parent, { sessionKey: this.key, ...event });
   }
 
   async #schemaOf(name: string, namespace = DEFAULT_NAMESPACE): Promise<JsonSchema> {
-    const offered = await this.#host.offeredTo(this.record);
-    return offered.find((tool) => tool.name === name && tool.namespace === namespace)?.inputSchema ?? {};
+    const published = await this.#host.publishedFor(this.record);
+    return published.find((tool) => tool.name === name && tool.namespace === namespace)?.inputSchema ?? {};
   }
 
   /** This session's tools as a provider's API takes them, with a report of what got lost and a map of the names. */
   async toolsFor(provider: Provider, options?: ExportOptions): Promise<ToolExport> {
-    return toolsFor(provider, await this.#host.offeredTo(this.record), options);
+    return toolsFor(provider, await this.#host.publishedFor(this.record), options);
   }
 
   /** The newest name of a call whose ID a model gave again in a later answer, for all processes that run this session's answers. */
@@ -348,7 +348,7 @@ export class Session {
 
   /** The tool and parameters that a model means. Throws `UNKNOWN_TOOL` and `INVALID_PARAMS`. */
   async decode(exported: ToolExport, call: ProviderCall): Promise<DecodedCall> {
-    return decodeCall(exported, await this.#host.offeredTo(this.record), call);
+    return decodeCall(exported, await this.#host.publishedFor(this.record), call);
   }
 
   /** Cancels a call, queued or running on any worker, and says how that ended. */

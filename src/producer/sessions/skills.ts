@@ -18,7 +18,7 @@ import { names } from '../../shared/sessions/skill-rule.ts';
 import type { SkillRecords } from '../../shared/store/sessions/skills.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 
-export interface SkillsParts {
+export interface SkillsDeps {
   readonly records: SkillRecords;
   readonly folders: readonly string[];
   readonly audit: RecordAudit;
@@ -28,9 +28,9 @@ export interface SkillsParts {
 const MAX_FILE_BYTES = 512 * 1_024;
 
 export class Skills {
-  readonly #parts: SkillsParts;
+  readonly #parts: SkillsDeps;
 
-  constructor(parts: SkillsParts) {
+  constructor(parts: SkillsDeps) {
     this.#parts = parts;
   }
 
@@ -88,10 +88,10 @@ export class Skills {
 /** Throws `CONTRACT_INVALID` when one of the tools that skills require is not there for the session. */
 export function checkRequired(
   skills: readonly SkillRecord[],
-  offered: readonly { readonly namespace: string; readonly name: string }[],
+  published: readonly { readonly namespace: string; readonly name: string }[],
 ): void {
   const issues = skills.flatMap(({ name, requiredTools }) => {
-    const missing = requiredTools.filter((pattern) => !offered.some((tool) => names(pattern, tool)));
+    const missing = requiredTools.filter((pattern) => !published.some((tool) => names(pattern, tool)));
     return missing.length === 0 ? [] : [{ path: 'skills', message: `${name} requires ${missing.join(', ')}` }];
   });
   if (issues.length === 0) return;
@@ -128,8 +128,8 @@ async function skillFiles(folders: readonly string[]): Promise<readonly SkillRec
     const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
     // What a link leads to is seen when its file is looked for.
     const below = entries.filter((entry) => entry.isDirectory() || entry.isSymbolicLink()).map(({ name }) => name);
-    for (const place of ['', ...below.sort()]) {
-      const skill = await skillFile(join(folder, place, 'SKILL.md'));
+    for (const partition of ['', ...below.sort()]) {
+      const skill = await skillFile(join(folder, partition, 'SKILL.md'));
       if (skill !== undefined) skills.push(skill);
     }
   }

@@ -14,7 +14,7 @@ export interface AgentEvent extends AgentOrder, AgentMessage {
   readonly session: Session;
 }
 
-export interface AgentDeskParts {
+export interface SubAgentServiceDeps {
   readonly agents: Pick<Agents, 'list' | 'take' | 'putBack' | 'read' | 'reply'>;
   session(sessionKey: string): Promise<Session>;
   closeSession(sessionKey: string): Promise<void>;
@@ -23,8 +23,8 @@ export interface AgentDeskParts {
 
 const BROKE_OFF = 'The program that runs this agent failed before it had an answer.';
 
-export class AgentDesk {
-  readonly #parts: AgentDeskParts;
+export class SubAgentService {
+  readonly #parts: SubAgentServiceDeps;
   /** By session: who listens here. The first one is told. */
   readonly #listening = new Map<string, Set<Session>>();
   /** By agent: that it is closed, which was taken and not told, because its session could not be closed. */
@@ -32,7 +32,7 @@ export class AgentDesk {
   /** By session: the newest look at what its agents were told before. */
   readonly #looks = new Map<string, Promise<void>>();
 
-  constructor(parts: AgentDeskParts) {
+  constructor(parts: SubAgentServiceDeps) {
     this.#parts = parts;
   }
 

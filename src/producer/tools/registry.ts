@@ -4,24 +4,24 @@
  */
 import type { RecordAudit, RegistryChange } from '../../shared/audit/audit-event.ts';
 import {
-  type CheckedSpec,
+  type CheckedDeclaredTool,
   type CodeSwitchRecord,
-  isToolSpec,
-  type PutSpec,
+  type DeclaredTool,
+  type DeclaredToolRecord,
+  declaredToolRecord,
+  isDeclaredTool,
   parseToolName,
   type RegistryRecord,
   type RemovedRecord,
-  specRecord,
-  type ToolSpecRecord,
 } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { SpecCopy, Specs } from '../../shared/store/connectors/declared-tools.ts';
+import type { DeclaredToolCopy, DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';
 import { revisionConflict } from '../../shared/store/connectors/declared-tools.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 
-export interface RegistryParts {
-  readonly specs: Specs;
-  readonly copy: SpecCopy;
+export interface RegistryDeps {
+  readonly specs: DeclaredToolRecords;
+  readonly copy: DeclaredToolCopy;
   readonly audit: RecordAudit;
   now(): Promise<number>;
   /** Whether workers bring a tool of this name along, as code. */
@@ -44,9 +44,9 @@ export interface PutOptions extends ChangeOptions {
 const TRIES = 5;
 
 export class Registry {
-  readonly #parts: RegistryParts;
+  readonly #parts: RegistryDeps;
 
-  constructor(parts: RegistryParts) {
+  constructor(parts: RegistryDeps) {
     this.#parts = parts;
   }
 
@@ -75,20 +75,20 @@ export class Registry {
    */
   async put(
     tool: string,
-    spec: PutSpec,
+    spec: DeclaredTool,
     { imported = false, ...options }: PutOptions = {},
-  ): Promise<CheckedSpec & { readonly created: boolean }> {
+  ): Promise<CheckedDeclaredTool & { readonly created: boolean }> {
     const { namespace, name } = parseToolName(tool);
     if (await this.#parts.isCode(namespace, name)) throw takenByCode(`${namespace}.${name}`);
-    let checked: CheckedSpec | undefined;
+    let checked: CheckedDeclaredTool | undefined;
     let created = false;
     await this.#change(tool, 'declared', options, (before, revision) => {
       refuseImmutable(before);
-      created = !isToolSpec(before);
-      checked = specRecord({ ...(isToolSpec(before) ? kept(before, imported) : {}), ...spec }, revision);
+      created = !isDeclaredTool(before);
+      checked = declaredToolRecord({ ...(isDeclaredTool(before) ? kept(before, imported) : {}), ...spec }, revision);
       return checked.record;
     });
-    return { ...(checked as unknown as CheckedSpec), created };
+    return { ...(checked as unknown as CheckedDeclaredTool), created };
   }
 
   /** Switches a tool off or on, whoever runs it, and protects a declaration from changes or lifts that. Throws `UNKNOWN_TOOL`. */
@@ -96,12 +96,12 @@ export class Registry {
     tool: string,
     switches: { readonly enabled?: boolean; readonly mutable?: boolean },
     options: ChangeOptions = {},
-  ): Promise<ToolSpecRecord | CodeSwitchRecord> {
+  ): Promise<DeclaredToolRecord | CodeSwitchRecord> {
     const { namespace, name } = parseToolName(tool);
     const isCode = await this.#parts.isCode(namespace, name);
     const action = switches.enabled === undefined ? 'changed' : switches.enabled ? 'enabled' : 'disabled';
     return this.#change(tool, action, options, (before, revision) => {
-      if (isToolSpec(before)) return { ...before, ...switches, ...revision };
+      if (isDeclaredTool(before)) return { ...before, ...switches, ...revision };
       if (!isCode && before?.kind !== 'code') throw notDeclared(tool);
       const known = before?.kind === 'code' ? before : { enabled: true, mutable: true };
       return { kind: 'code', enabled: known.enabled, mutable: known.mutable, ...switches, ...revision };
@@ -123,10 +123,10 @@ export class Registry {
   }
 
   /** Makes an earlier revision the newest again. Throws `UNKNOWN_TOOL` and `NOT_FOUND`. */
-  async rollback(tool: string, to: number, options: ChangeOptions = {}): Promise<ToolSpecRecord> {
+  async rollback(tool: string, to: number, options: ChangeOptions = {}): Promise<DeclaredToolRecord> {
     const earlier = (await this.history(tool)).find(({ revision }) => revision === to);
     if (earlier === undefined) throw new PawlError('NOT_FOUND', `${tool} has no revision ${to} that is still kept.`);
-    if (!isToolSpec(earlier))
+    if (!isDeclaredTool(earlier))
       throw new PawlError(
         'NOT_FOUND',
         `Revision ${to} of ${tool} declares no tool: it is of the kind ${earlier.kind}.`,
@@ -178,12 +178,12 @@ export class Registry {
 }
 
 /** What stays of a declaration unless the next one says otherwise: who switched a tool off has not seen that one. */
-function kept({ enabled, policy }: ToolSpecRecord, imported: boolean): Partial<PutSpec> {
+function kept({ enabled, policy }: DeclaredToolRecord, imported: boolean): Partial<DeclaredTool> {
   return { enabled, ...(imported && policy !== undefined ? { policy } : {}) };
 }
 
 function refuseImmutable(before: RegistryRecord | undefined): void {
-  if (isToolSpec(before) && !before.mutable)
+  if (isDeclaredTool(before) && !before.mutable)
     throw new PawlError(
       'PERMISSION_DENIED',
       `${qualifiedName(before)} is protected from changes (mutable is false): PATCH it with {"mutable":true} first.`,

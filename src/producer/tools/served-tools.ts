@@ -1,7 +1,12 @@
 /** A client in this process (C21): declares tools, runs their calls with functions of its own, and tells what came of them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClientCall, PostedAnswer } from '../../shared/connectors/client-tool.ts';
-import { isToolSpec, type PutSpec, parseToolName, specRecord } from '../../shared/connectors/declared-tool.ts';
+import {
+  type DeclaredTool,
+  declaredToolRecord,
+  isDeclaredTool,
+  parseToolName,
+} from '../../shared/connectors/declared-tool.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { qualifiedName, type ToolResult } from '../../shared/tools/tool.ts';
@@ -10,7 +15,7 @@ import type { Progress } from '../../shared/tools/tool-context.ts';
 import { normalizeResult } from '../../shared/tools/tool-result.ts';
 import { MAX_TIMER_MS } from '../../shared/util/time.ts';
 import type { Registry } from './registry.ts';
-import type { ClientNews, ToolClient, ToolClients } from './tool-clients.ts';
+import type { ClientCallNotice, ToolClient, ToolClients } from './tool-clients.ts';
 
 /** What the function of a served tool gets beside its parameters. */
 export interface ServedCall extends ClientCall {
@@ -19,10 +24,10 @@ export interface ServedCall extends ClientCall {
   progress(progress: Progress): void;
 }
 
-type DynamicSpec = Extract<PutSpec, { readonly kind: 'dynamic' }>;
+type ClientToolRecord = Extract<DeclaredTool, { readonly kind: 'dynamic' }>;
 
 /** A tool that this process runs by itself. `concurrency`: how many calls at a time, all clients together. Default 4. */
-export interface ServedTool extends Omit<DynamicSpec, 'kind' | 'routing' | 'inputSchema'> {
+export interface ServedTool extends Omit<ClientToolRecord, 'kind' | 'routing' | 'inputSchema'> {
   /** `name`, or `namespace.name`. */
   readonly name: string;
   readonly inputSchema: Readonly<Record<string, unknown>>;
@@ -42,7 +47,7 @@ export interface ServeOptions {
 const WAIT_MS = 60_000;
 const AGAIN_MS = 500;
 
-export interface ServedToolsParts {
+export interface ServedToolsDeps {
   readonly clients: ToolClients;
   readonly registry: Registry;
   onClosed(serving: ServedTools): void;
@@ -63,7 +68,7 @@ export class ServedTools implements AsyncDisposable {
 
   /** Declares what is not declared so yet, and begins to take calls. Throws `CONTRACT_INVALID` for what cannot be declared. */
   static async start(
-    { clients, registry, onClosed }: ServedToolsParts,
+    { clients, registry, onClosed }: ServedToolsDeps,
     tools: readonly ServedTool[],
     options: ServeOptions = {},
   ): Promise<ServedTools> {
@@ -99,9 +104,9 @@ export class ServedTools implements AsyncDisposable {
     while (!signal.aborted) {
       try {
         const running = [...this.#running.keys()];
-        const news = await this.#clients.next(this.#client.clientId, { running, waitMs: WAIT_MS, signal });
-        this.#cancel(news);
-        if (news.call !== undefined) this.#start(news.call);
+        const broadcast = await this.#clients.next(this.#client.clientId, { running, waitMs: WAIT_MS, signal });
+        this.#cancel(broadcast);
+        if (broadcast.call !== undefined) this.#start(broadcast.call);
       } catch (error) {
         await this.#mend(error);
       }
@@ -128,14 +133,14 @@ export class ServedTools implements AsyncDisposable {
   #beat(): void {
     this.#heartbeat = setInterval(() => {
       this.#clients.heartbeat(this.#client.clientId, [...this.#running.keys()]).then(
-        (news) => this.#cancel(news),
+        (broadcast) => this.#cancel(broadcast),
         // The poll meets the same trouble, and mends it.
         () => {},
       );
     }, this.#client.leaseMs / 3).unref();
   }
 
-  #cancel({ cancelled }: ClientNews): void {
+  #cancel({ cancelled }: ClientCallNotice): void {
     for (const callId of cancelled) {
       this.#running.get(callId)?.abort(new PawlError('CANCELLED'));
       this.#running.delete(callId);
@@ -184,7 +189,7 @@ export class ServedTools implements AsyncDisposable {
       if (tool === undefined) throw new PawlError('UNKNOWN_TOOL', `This client does not serve ${call.tool}.`);
       const result = normalizeResult(tool.name, await tool.run(call.arguments, { ...call, signal, progress }));
       if (typeof result === 'string') throw new PawlError('RESULT_INVALID', result);
-      checkSayable(tool.name, result);
+      checkSerializable(tool.name, result);
       return { fence, ...result } as unknown as PostedAnswer;
     } catch (error) {
       const { code, message, retriable, nothingHappened, retryAfterMs } = classify(error);
@@ -223,7 +228,7 @@ export class ServedTools implements AsyncDisposable {
 }
 
 /** Throws `RESULT_INVALID`: what JSON cannot say could not be handed back, however often it is tried. */
-function checkSayable(tool: string, result: ToolResult<unknown>): void {
+function checkSerializable(tool: string, result: ToolResult<unknown>): void {
   try {
     JSON.stringify(result);
   } catch (error) {
@@ -244,9 +249,13 @@ function join(
 
 /** A declaration that says the same already is left alone, and so is its switch. */
 async function declare(registry: Registry, { run: _, concurrency, name, ...tool }: ServedTool, by?: string) {
-  const spec = { kind: 'dynamic', ...tool, routing: concurrency === undefined ? {} : { concurrency } } as DynamicSpec;
+  const spec = {
+    kind: 'dynamic',
+    ...tool,
+    routing: concurrency === undefined ? {} : { concurrency },
+  } as ClientToolRecord;
   const known = await registry.read(name);
   const named = { ...parseToolName(name), revision: 0, updatedAtMs: 0, updatedBy: '' };
-  if (isToolSpec(known) && known.definition === specRecord(spec, named).record.definition) return;
+  if (isDeclaredTool(known) && known.definition === declaredToolRecord(spec, named).record.definition) return;
   await registry.put(name, spec, by === undefined ? {} : { by });
 }

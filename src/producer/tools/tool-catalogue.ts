@@ -4,22 +4,22 @@
  */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import {
-  isToolSpec,
+  type DeclaredToolRecord,
+  isDeclaredTool,
   type RegistryRecord,
-  type RegistryRule,
-  type ToolSpecRecord,
+  type ToolPolicyRecord,
 } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { ownName } from '../../shared/model-tools/names.ts';
 import { compiledWhenUsed, nearest, type Validator } from '../../shared/schema/schema.ts';
-import { offerOfSpec, workersFor } from '../../shared/store/connectors/declared-offer.ts';
-import { SpecCopy, type Specs } from '../../shared/store/connectors/declared-tools.ts';
+import { declaredToolAsPublished, workersFor } from '../../shared/store/connectors/declared-offer.ts';
+import { DeclaredToolCopy, type DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';
 import {
   type Catalogue,
   type CatalogueContent,
   isForsaken,
-  offerId,
-  type ToolOffer,
+  type PublishedTool,
+  publishedToolId,
 } from '../../shared/store/fleet/catalogue.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { compareVersions } from '../../shared/tools/versions.ts';
@@ -28,30 +28,30 @@ const REFRESH_MS = 5_000;
 /** An unknown name asks the catalogue again, but not more often than this. */
 const ASK_AGAIN_MS = 200;
 
-export interface Offer extends ToolOffer {
+export interface ResolvedTool extends PublishedTool {
   readonly workers: number;
   readonly validate: Validator;
   /** A worker that runs it says that no sandbox works there. */
   readonly unconfined?: boolean;
 }
 
-export class Offers {
+export class ToolCatalogue {
   readonly #catalogue: Catalogue;
   readonly #onError: (error: Error) => void;
   /** The registry, as far as this process knows it. */
-  readonly specs: SpecCopy;
+  readonly specs: DeclaredToolCopy;
   /** Of the workers' own tools. */
-  #byName = new Map<string, Offer>();
-  readonly #declared = new Map<string, Offer & { readonly spec: ToolSpecRecord }>();
+  #byName = new Map<string, ResolvedTool>();
+  readonly #declared = new Map<string, ResolvedTool & { readonly spec: DeclaredToolRecord }>();
   #content: CatalogueContent = { tools: [], workers: [] };
   #validators = new Map<string, Validator>();
   #readAtMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
   readonly #timer: NodeJS.Timeout;
 
-  constructor(catalogue: Catalogue, specs: Pick<Specs, 'changesSince'>, onError: (error: Error) => void) {
+  constructor(catalogue: Catalogue, specs: Pick<DeclaredToolRecords, 'changesSince'>, onError: (error: Error) => void) {
     this.#catalogue = catalogue;
-    this.specs = new SpecCopy(specs, (tool, record) => this.#learn(tool, record));
+    this.specs = new DeclaredToolCopy(specs, (tool, record) => this.#learn(tool, record));
     this.#onError = onError;
     this.#timer = setInterval(() => this.refresh(), REFRESH_MS);
     this.#timer.unref();
@@ -71,14 +71,16 @@ export class Offers {
 
   async #readNow(): Promise<void> {
     const [content] = await Promise.all([this.#catalogue.read(), this.specs.catchUp()]);
-    const byName = new Map<string, Offer>();
+    const byName = new Map<string, ResolvedTool>();
     const validators = new Map<string, Validator>();
     // The newest version that a living worker runs comes last and wins.
-    for (const offer of [...content.tools].sort(byPreference)) {
-      const validate = this.#validators.get(offer.definition) ?? compiledWhenUsed(offer.inputSchema);
-      validators.set(offer.definition, validate);
-      const unconfined = content.workers.some((worker) => worker.unconfined?.includes(offerId(offer)) === true);
-      byName.set(qualifiedName(offer), { ...offer, validate, unconfined });
+    for (const published of [...content.tools].sort(byPreference)) {
+      const validate = this.#validators.get(published.definition) ?? compiledWhenUsed(published.inputSchema);
+      validators.set(published.definition, validate);
+      const unconfined = content.workers.some(
+        (worker) => worker.unconfined?.includes(publishedToolId(published)) === true,
+      );
+      byName.set(qualifiedName(published), { ...published, validate, unconfined });
     }
     this.#content = content;
     this.#byName = byName;
@@ -87,7 +89,7 @@ export class Offers {
   }
 
   /** The offer of a tool. Throws `UNKNOWN_TOOL` with the nearest names. */
-  async find(namespace: string, name: string): Promise<Offer> {
+  async find(namespace: string, name: string): Promise<ResolvedTool> {
     const found = this.peek(namespace, name);
     if (found !== undefined) return found;
     if (performance.now() - this.#readAtMs > ASK_AGAIN_MS) {
@@ -99,53 +101,53 @@ export class Offers {
   }
 
   /** Known now, without asking anybody. */
-  peek(namespace: string, name: string): Offer | undefined {
+  peek(namespace: string, name: string): ResolvedTool | undefined {
     const qualified = `${namespace}.${name}`;
     return this.#byName.get(qualified) ?? this.#declared.get(qualified);
   }
 
   /** What the registry says of calls of a tool. */
-  ruleFor(tool: { readonly namespace: string; readonly name: string }): RegistryRule | undefined {
-    return this.specs.ruleFor(tool);
+  toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): ToolPolicyRecord | undefined {
+    return this.specs.toolPolicyFor(tool);
   }
 
   #learn(tool: string, record: RegistryRecord | undefined): void {
-    if (!isToolSpec(record)) {
+    if (!isDeclaredTool(record)) {
       this.#declared.delete(tool);
       return;
     }
     const known = this.#declared.get(tool);
     const validate = known?.definition === record.definition ? known.validate : compiledWhenUsed(record.inputSchema);
-    this.#declared.set(tool, { ...offerOfSpec(record), workers: 0, validate, spec: record });
+    this.#declared.set(tool, { ...declaredToolAsPublished(record), workers: 0, validate, spec: record });
   }
 
   /** With the number of workers that can run them now. */
-  #declaredNow(): Offer[] {
+  #declaredNow(): ResolvedTool[] {
     const { workers } = this.#content;
     return [...this.#declared.values()]
-      .filter((offer) => !this.#byName.has(qualifiedName(offer)))
-      .map(({ spec, ...offer }) => ({ ...offer, workers: workersFor(spec, workers) }));
+      .filter((published) => !this.#byName.has(qualifiedName(published)))
+      .map(({ spec, ...published }) => ({ ...published, workers: workersFor(spec, workers) }));
   }
 
   /** The catalogue, read anew, but for tools that nobody has run for so long. */
   async all(forsakenMs = Number.POSITIVE_INFINITY): Promise<CatalogueContent> {
     await this.#read();
     const { tools, workers } = this.#content;
-    const published = tools.filter((offer) => !isForsaken(offer, workers, forsakenMs));
+    const published = tools.filter((published) => !isForsaken(published, workers, forsakenMs));
     return { ...this.#content, tools: [...published, ...this.#declaredNow()] };
   }
 
   /** The tools that workers publish, read anew. */
-  async code(): Promise<readonly ToolOffer[]> {
+  async code(): Promise<readonly PublishedTool[]> {
     await this.#read();
     return this.#content.tools;
   }
 
   /** The one offer of each name that calls go to, read anew, but for those that nobody has run for so long. */
-  async current(forsakenMs: number): Promise<readonly Offer[]> {
+  async current(forsakenMs: number): Promise<readonly ResolvedTool[]> {
     await this.#read();
     const { workers } = this.#content;
-    const published = [...this.#byName.values()].filter((offer) => !isForsaken(offer, workers, forsakenMs));
+    const published = [...this.#byName.values()].filter((published) => !isForsaken(published, workers, forsakenMs));
     return [...published, ...this.#declaredNow()];
   }
 
@@ -155,29 +157,31 @@ export class Offers {
 }
 
 /** A call by a second name of a base tool is a call of that tool, unless another tool has the name. */
-export function underOwnName(envelope: ToolCallEnvelope, offers: Pick<Offers, 'peek'>): ToolCallEnvelope {
+export function underOwnName(envelope: ToolCallEnvelope, catalogue: Pick<ToolCatalogue, 'peek'>): ToolCallEnvelope {
   const { toolNamespace: namespace, toolName } = envelope;
   const own = ownName(namespace, toolName);
-  const isMeant = own !== undefined && offers.peek(namespace, toolName) === undefined;
-  return isMeant && offers.peek(namespace, own) !== undefined ? { ...envelope, toolName: own } : envelope;
+  const isMeant = own !== undefined && catalogue.peek(namespace, toolName) === undefined;
+  return isMeant && catalogue.peek(namespace, own) !== undefined ? { ...envelope, toolName: own } : envelope;
 }
 
 /** `UNKNOWN_TOOL`, with the nearest names among what is offered. */
 export function unknownTool(
-  offers: readonly Pick<ToolOffer, 'namespace' | 'name'>[],
+  catalogue: readonly Pick<PublishedTool, 'namespace' | 'name'>[],
   namespace: string,
   name: string,
 ): PawlError {
-  const names = offers.map((offer) => (offer.namespace === namespace ? offer.name : qualifiedName(offer)));
+  const names = catalogue.map((published) =>
+    published.namespace === namespace ? published.name : qualifiedName(published),
+  );
   const suggestions = nearest(name, names);
-  const meant = offers.find((offer) => qualifiedName(offer) === name);
+  const meant = catalogue.find((published) => qualifiedName(published) === name);
   const hint =
     // To name what was asked for would be no help.
     meant !== undefined
       ? `Call ${JSON.stringify(meant.name)} in namespace ${JSON.stringify(meant.namespace)}.`
       : suggestions.length > 0
         ? `Did you mean ${suggestions.join(' or ')}?`
-        : offers.length === 0
+        : catalogue.length === 0
           ? 'No worker has published a tool yet: is one running?'
           : `Known tools: ${names.slice(0, 20).join(', ')}.`;
   return new PawlError(
@@ -188,8 +192,8 @@ export function unknownTool(
 }
 
 function byPreference(
-  a: ToolOffer & { readonly workers: number },
-  b: ToolOffer & { readonly workers: number },
+  a: PublishedTool & { readonly workers: number },
+  b: PublishedTool & { readonly workers: number },
 ): number {
   const alive = Number(a.workers > 0) - Number(b.workers > 0);
   return alive !== 0 ? alive : compareVersions(a.version, b.version);

@@ -7,13 +7,13 @@ import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { CLIENT_LEASE, type ClientCall, clientAnswer, type PostedAnswer } from '../../shared/connectors/client-tool.ts';
 import { parseToolName } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { Handovers } from '../../shared/store/connectors/client-calls.ts';
+import type { ClientCalls } from '../../shared/store/connectors/client-calls.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
 import type { Registry } from './registry.ts';
 
-export interface ToolClientsParts {
-  readonly handovers: Omit<Handovers, 'offer' | 'look' | 'withdraw'>;
+export interface ToolClientsDeps {
+  readonly clientCalls: Omit<ClientCalls, 'published' | 'look' | 'withdraw'>;
   readonly registry: Pick<Registry, 'read'>;
   readonly audit: RecordAudit;
 }
@@ -27,7 +27,7 @@ export interface ToolClient {
 }
 
 /** What a client is told when it asks. */
-export interface ClientNews {
+export interface ClientCallNotice {
   readonly call?: ClientCall;
   /** Calls that it runs and that nobody waits for any more. */
   readonly cancelled: readonly string[];
@@ -48,11 +48,11 @@ export interface Poll {
 const LOOK_MS = 2_000;
 
 export class ToolClients {
-  readonly #parts: ToolClientsParts;
+  readonly #parts: ToolClientsDeps;
   /** Who waits for something to do, by tool. */
   readonly #waiting = new Map<string, Set<() => void>>();
 
-  constructor(parts: ToolClientsParts) {
+  constructor(parts: ToolClientsDeps) {
     this.#parts = parts;
   }
 
@@ -76,7 +76,7 @@ export class ToolClients {
       names.add(qualifiedName(parseToolName(tool)));
     }
     const clientId = `client-${randomBytes(16).toString('hex')}`;
-    await this.#parts.handovers.join(clientId, [...names], leaseMs);
+    await this.#parts.clientCalls.join(clientId, [...names], leaseMs);
     for (const tool of names) await this.#told(tool, 'served', by);
     return { clientId, tools: [...names], leaseMs };
   }
@@ -85,41 +85,41 @@ export class ToolClients {
    * The next call, or what else there is to tell, within the time that the client waits. Throws `NOT_FOUND` after its lease,
    * and `LEASE_LOST` for a request that a newer one of the client has replaced.
    */
-  async next(clientId: string, { running, waitMs, signal, take = true }: Poll): Promise<ClientNews> {
-    const { handovers } = this.#parts;
+  async next(clientId: string, { running, waitMs, signal, take = true }: Poll): Promise<ClientCallNotice> {
+    const { clientCalls } = this.#parts;
     const deadlineMs = performance.now() + waitMs;
-    const tools = await handovers.toolsOf(clientId);
+    const tools = await clientCalls.toolsOf(clientId);
     const poll = randomBytes(8).toString('hex');
     for (let first = true; ; first = false) {
       // Listening begins before looking, so that nothing falls between the two.
-      const news = this.#listen(tools, signal);
+      const broadcast = this.#listen(tools, signal);
       try {
-        const renewed = await handovers.next(clientId, running, take ? { id: poll, first } : undefined);
+        const renewed = await clientCalls.next(clientId, running, take ? { id: poll, first } : undefined);
         if (renewed.kind !== 'renewed') throw renewed.kind === 'gone' ? left() : superseded();
         const { kind: _, ...told } = renewed;
         const leftMs = deadlineMs - performance.now();
         if (told.call !== undefined || told.cancelled.length > 0 || leftMs <= 0 || signal?.aborted === true)
           return told;
-        await news.within(Math.min(leftMs, LOOK_MS, told.leaseMs / 3));
+        await broadcast.within(Math.min(leftMs, LOOK_MS, told.leaseMs / 3));
       } finally {
-        news.stop();
+        broadcast.stop();
       }
     }
   }
 
   /** Renews the lease. Throws `NOT_FOUND` when it is over. */
-  heartbeat(clientId: string, running: readonly string[]): Promise<ClientNews> {
+  heartbeat(clientId: string, running: readonly string[]): Promise<ClientCallNotice> {
     return this.next(clientId, { running, waitMs: 0, take: false });
   }
 
   /** False: nobody waits for the call any more, and the client may as well stop. */
   async progress(clientId: string, callId: string, fence: number, progress: Progress): Promise<boolean> {
-    return (await this.#parts.handovers.tell(clientId, callId, fence, progress)) === 'told';
+    return (await this.#parts.clientCalls.tell(clientId, callId, fence, progress)) === 'told';
   }
 
   /** What came of a call, once; the same again changes nothing. Throws `LEASE_LOST` when it is not the client's any more. */
   async answer(clientId: string, callId: string, posted: PostedAnswer): Promise<void> {
-    const told = await this.#parts.handovers.answer(clientId, callId, posted.fence, clientAnswer(posted));
+    const told = await this.#parts.clientCalls.answer(clientId, callId, posted.fence, clientAnswer(posted));
     if (told !== 'late') return;
     throw new PawlError(
       'LEASE_LOST',
@@ -129,8 +129,8 @@ export class ToolClients {
 
   /** What it runs ends at once with a typed error. Throws `NOT_FOUND` when it had left already. */
   async leave(clientId: string, by = 'local'): Promise<void> {
-    const tools = await this.#parts.handovers.toolsOf(clientId);
-    if (!(await this.#parts.handovers.leave(clientId))) throw left();
+    const tools = await this.#parts.clientCalls.toolsOf(clientId);
+    if (!(await this.#parts.clientCalls.leave(clientId))) throw left();
     for (const tool of tools) await this.#told(tool, 'left', by);
   }
 

@@ -1,6 +1,6 @@
 /** What a list keeps of an approval: of what is large its beginning. One by itself is whole. */
 
-import { beginningOf, beginningOfText } from '../util/text/truncate-json.ts';
+import { truncateJson, truncateText } from '../util/text/truncate-json.ts';
 import type { ApprovalRequest, Decision } from './approval.ts';
 
 /** Of each, so many characters of parameters and preview stand in a list. */
@@ -12,20 +12,20 @@ export function briefRequest(request: ApprovalRequest, paramsJson: string): Appr
   const { params, justification, reason, amendment } = request;
   return {
     ...request,
-    params: beginningOf(params, BRIEF_LENGTH),
-    ...(justification === undefined ? {} : { justification: beginningOfText(justification, BRIEF_LENGTH) }),
-    reason: beginningOfText(reason, BRIEF_LENGTH),
-    ...(amendment === undefined ? {} : { amendment: beginningOf(amendment, BRIEF_LENGTH) }),
+    params: truncateJson(params, BRIEF_LENGTH),
+    ...(justification === undefined ? {} : { justification: truncateText(justification, BRIEF_LENGTH) }),
+    reason: truncateText(reason, BRIEF_LENGTH),
+    ...(amendment === undefined ? {} : { amendment: truncateJson(amendment, BRIEF_LENGTH) }),
   };
 }
 
 export function briefPreview<Shown extends { readonly details?: string }>(preview: Shown): Shown {
   const { details = '' } = preview;
-  return details.length <= BRIEF_LENGTH ? preview : { ...preview, details: beginningOfText(details, BRIEF_LENGTH) };
+  return details.length <= BRIEF_LENGTH ? preview : { ...preview, details: truncateText(details, BRIEF_LENGTH) };
 }
 
 export function briefDecision(decision: Decision): Decision {
   const { params } = decision;
   if (params === undefined || JSON.stringify(params).length <= BRIEF_LENGTH) return decision;
-  return { ...decision, params: beginningOf(params, BRIEF_LENGTH) };
+  return { ...decision, params: truncateJson(params, BRIEF_LENGTH) };
 }

@@ -70,7 +70,7 @@ export interface ApprovalRequest {
   readonly rule: string;
   readonly reason: string;
   /** What could be remembered, so that calls like this one need no further decision (C24). */
-  readonly amendment?: Amendment;
+  readonly amendment?: StandingApprovalRequest;
   readonly route: ApprovalRoute;
   /** Of a call whose outcome was unknown, and that somebody wants to run again: how many attempts it had. */
   readonly attemptsBefore?: number;
@@ -79,7 +79,7 @@ export interface ApprovalRequest {
 }
 
 /** Calls of a session that need no further decision: those of a tool with these parameters, or whose command starts like this. */
-export type Amendment =
+export type StandingApprovalRequest =
   | { readonly kind: 'command-prefix'; readonly prefix: readonly string[] }
   | { readonly kind: 'same-parameters'; readonly paramsDigest: string };
 

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
-import type { Seals } from '../signing/signatures.ts';
+import type { Signatures } from '../signing/signatures.ts';
 import { type ApprovalRequest, digestOf } from './approval.ts';
 
 export interface Button {
@@ -24,10 +24,10 @@ export interface ButtonDecision {
 }
 
 /** None without keys: a button that anybody can make would be no decision. */
-export function approvalButtons(request: ApprovalRequest, seals: Seals): readonly Button[] {
+export function approvalButtons(request: ApprovalRequest, signatures: Signatures): readonly Button[] {
   const button = (decision: 'approve' | 'deny', text: string, style: Button['style']): Button[] => {
     const content = JSON.stringify([request.id, digestOf(request), decision, request.expiresAtMs]);
-    const signature = seals.token(content);
+    const signature = signatures.token(content);
     if (signature === undefined) return [];
     const value = `${Buffer.from(content).toString('base64url')}.${Buffer.from(signature).toString('base64url')}`;
     return [{ type: 'button', text: { type: 'plain_text', text }, style, action_id: `pawl-${decision}`, value }];
@@ -36,9 +36,9 @@ export function approvalButtons(request: ApprovalRequest, seals: Seals): readonl
 }
 
 /** What a button that was pressed says. Throws `PERMISSION_DENIED` for one that this fleet did not make, or that has expired. */
-export function readButton(value: string, seals: Seals, nowMs: number): ButtonDecision {
+export function readButton(value: string, signatures: Signatures, nowMs: number): ButtonDecision {
   const [content = '', signature = ''] = value.split('.').map((part) => Buffer.from(part, 'base64url').toString());
-  if (!seals.isToken(content, signature))
+  if (!signatures.isToken(content, signature))
     throw new PawlError('PERMISSION_DENIED', 'This button was not made by this fleet.');
   const [approvalId, digest, decision, expiresAtMs] = tokenSchema.parse(JSON.parse(content));
   if (nowMs > expiresAtMs) throw new PawlError('APPROVAL_STALE', 'The time to decide is over.');

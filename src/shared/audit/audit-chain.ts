@@ -6,14 +6,14 @@
 import { startOf } from '../util/text/text-cut.ts';
 
 /** Makes and checks the seal of a record. */
-export interface Sealing {
+export interface AuditChainLink {
   audit(seq: number, previous: string, text: string): string;
   isAudit(seq: number, previous: string, text: string, seal: string): boolean;
   /** The name of the key that a seal says it was made with, when it is none of those that are here; `''`: made without one. */
   foreignKey(seal: string): string | undefined;
 }
 
-export interface SealedRecord {
+export interface ChainedRecord {
   /** From 1 on, without gaps. */
   readonly seq: number;
   /** The record, JSON, byte for byte as it was sealed. */
@@ -31,7 +31,7 @@ export interface TrailHead {
 }
 
 /** Continues a chain with records in order. */
-export function seal(head: TrailHead, texts: readonly string[], sealing: Sealing): readonly SealedRecord[] {
+export function seal(head: TrailHead, texts: readonly string[], sealing: AuditChainLink): readonly ChainedRecord[] {
   let previous = head.seal;
   return texts.map((text, index) => {
     const seq = head.seq + 1 + index;
@@ -41,7 +41,7 @@ export function seal(head: TrailHead, texts: readonly string[], sealing: Sealing
 }
 
 /** A sealed record as a line of a file. */
-export function lineOf({ seq, text, seal }: SealedRecord): string {
+export function lineOf({ seq, text, seal }: ChainedRecord): string {
   return `{"seq":${seq},"record":${text},"seal":${JSON.stringify(seal)}}`;
 }
 
@@ -49,7 +49,7 @@ export function lineOf({ seq, text, seal }: SealedRecord): string {
 const LINE = /^\{"seq":([1-9]\d{0,15}),"record":(\{.*\}),"seal":("(?:[^"\\]|\\.)*")\}$/s;
 
 /** The record of a line, its text byte for byte; undefined for what is no such line. */
-export function recordOf(line: string): SealedRecord | undefined {
+export function recordOf(line: string): ChainedRecord | undefined {
   const match = LINE.exec(line);
   if (match === null) return undefined;
   try {
@@ -82,7 +82,7 @@ export interface Verification {
 
 /** Checks a trail record by record, in the order in which they stand. */
 export class ChainCheck {
-  readonly #sealing: Sealing;
+  readonly #sealing: AuditChainLink;
   readonly #faults: Fault[] = [];
   #records = 0;
   readonly #first: number;
@@ -95,7 +95,7 @@ export class ChainCheck {
    * Behind what the first record must stand: a trail's beginning (0 and its ID), or a record whose seal is not known any more,
    * because it was put away.
    */
-  constructor(sealing: Sealing, start: { readonly seq: number; readonly seal: string | undefined }) {
+  constructor(sealing: AuditChainLink, start: { readonly seq: number; readonly seal: string | undefined }) {
     this.#sealing = sealing;
     this.#first = start.seq + 1;
     this.#last = start.seq;
@@ -116,7 +116,7 @@ export class ChainCheck {
     }
   }
 
-  add(record: SealedRecord): void {
+  add(record: ChainedRecord): void {
     const { seq, text, seal: sealed } = record;
     this.#records += 1;
     if (seq <= this.#last) {

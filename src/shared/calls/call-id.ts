@@ -180,13 +180,13 @@ export function isMerged(
   request: string,
   leading: { readonly callId: string; readonly envelope: ToolCallEnvelope; readonly paramsDigest: string },
 ): boolean {
-  const place = placeOf(callId);
-  if (place === undefined) return false;
+  const partition = placeOf(callId);
+  if (partition === undefined) return false;
   const idOf = (name: string, scope: IdentityRules['scope']) =>
     identify(
       leading.envelope,
       leading.paramsDigest,
-      { ...place, scope, derive: true, derivedReplay: 'same-request' },
+      { ...partition, scope, derive: true, derivedReplay: 'same-request' },
       name,
     ).callId;
   return (['session', 'global'] as const).some(
@@ -198,8 +198,8 @@ const TIER_LETTERS: Readonly<Record<Tier, string>> = { 'read-only': 'r', workspa
 const CALL_ID = /^([rwse])(\d{1,4})\.[A-Za-z0-9_-]{43}$/;
 
 /** A call's ID starts with its place, tier letter and shard, so that whoever holds one finds the record. */
-function callIdOf(place: { readonly tier: Tier; readonly shard: number }, fingerprint: string): string {
-  return `${TIER_LETTERS[place.tier]}${place.shard}.${fingerprint}`;
+function callIdOf(partition: { readonly tier: Tier; readonly shard: number }, fingerprint: string): string {
+  return `${TIER_LETTERS[partition.tier]}${partition.shard}.${fingerprint}`;
 }
 
 /** Where a call's record lives; undefined when the text is no call ID. */
@@ -211,8 +211,8 @@ export function placeOf(callId: string): { readonly tier: Tier; readonly shard: 
 }
 
 /** The same for what has to be a call's ID. Throws `UNKNOWN_CALL`. */
-export function placeFor(callId: string): { readonly tier: Tier; readonly shard: number } {
-  const place = placeOf(callId);
-  if (place === undefined) throw new PawlError('UNKNOWN_CALL', `${JSON.stringify(callId)} is not a call ID.`);
-  return place;
+export function partitionFor(callId: string): { readonly tier: Tier; readonly shard: number } {
+  const partition = placeOf(callId);
+  if (partition === undefined) throw new PawlError('UNKNOWN_CALL', `${JSON.stringify(callId)} is not a call ID.`);
+  return partition;
 }

@@ -23,10 +23,10 @@ export const SOUGHT_STATES = [...CALL_STATES, ...PHASES, 'unresolved'] as const;
 export type SoughtState = (typeof SOUGHT_STATES)[number];
 
 /** Where a call stands: its end state, or the phase it is in. */
-export type Standing = Phase | Exclude<CallState, 'inflight'>;
+export type CallStatus = Phase | Exclude<CallState, 'inflight'>;
 
 /** The legal transitions and the reason that each one carries. Everything else is refused. */
-export const TRANSITIONS: Readonly<Record<Standing, Partial<Readonly<Record<Standing, string>>>>> = {
+export const TRANSITIONS: Readonly<Record<CallStatus, Partial<Readonly<Record<CallStatus, string>>>>> = {
   claimed: { queued: 'enqueued', 'awaiting-approval': 'needs approval', cancelled: 'cancelled by a caller' },
   'awaiting-approval': { queued: 'approved', failed: 'denied or expired', cancelled: 'cancelled by a caller' },
   queued: { running: 'an attempt began', failed: 'refused before an attempt', cancelled: 'cancelled by a caller' },
@@ -59,7 +59,7 @@ export const TRANSITIONS: Readonly<Record<Standing, Partial<Readonly<Record<Stan
 };
 
 /** The reason of a transition; throws for one that is not in the table. */
-export function transition(from: Standing, to: Standing): string {
+export function transition(from: CallStatus, to: CallStatus): string {
   const reason = TRANSITIONS[from][to];
   if (reason === undefined)
     throw new PawlError(
@@ -75,14 +75,14 @@ export type Settlement = (typeof SETTLEMENTS)[number];
 
 /**
  * What to do with a call whose attempt began and left no record (DESIGN, decision 5). `isPoison`: the call is proven to take down each
- * worker that runs it. `isAnswerable`: it can be asked for.
+ * worker that runs it. `supportsProbe`: it can be asked for.
  */
 export function recovery(
   effects: Effects,
   isPoison: boolean,
-  isAnswerable = false,
+  supportsProbe = false,
 ): { readonly kind: 'run-again' | 'probe' } | { readonly kind: 'stop'; readonly code: FailureCode } {
-  if (effects === 'once' && !isAnswerable) return { kind: 'stop', code: 'OUTCOME_UNKNOWN' };
+  if (effects === 'once' && !supportsProbe) return { kind: 'stop', code: 'OUTCOME_UNKNOWN' };
   if (isPoison) return { kind: 'stop', code: 'POISONED' };
   return { kind: effects === 'probe' || effects === 'once' ? 'probe' : 'run-again' };
 }

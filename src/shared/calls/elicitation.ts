@@ -41,7 +41,7 @@ export const callerAnswers = z
 export type CallerAnswers = NonNullable<z.output<typeof callerAnswers>>;
 
 /** What a tool returns in order to ask: never the output of a call that is done. */
-export function askCaller(
+export function elicit(
   inputRequests: Readonly<Record<string, ClientRequest>>,
   requestState?: unknown,
 ): ToolResult<never> {

@@ -211,7 +211,7 @@ export function isHook(value: unknown): value is Hook {
 
 type Unsigned<Event extends HookEvent> = Omit<Event, 'signal'>;
 
-export interface HookParts {
+export interface HookDeps {
   readonly schedule: Schedule;
   /** Hears of hooks that failed. */
   onFailure(hook: string, kind: HookKind, message: string): void;
@@ -220,9 +220,9 @@ export interface HookParts {
 /** The hooks of one process. Every method throws `PERMISSION_DENIED` for a denial and `HOOK_FAILED` for a closed failure. */
 export class Hooks {
   readonly #hooks: readonly Hook[];
-  readonly #parts: HookParts;
+  readonly #parts: HookDeps;
 
-  constructor(hooks: readonly Hook[], parts: HookParts) {
+  constructor(hooks: readonly Hook[], parts: HookDeps) {
     this.#hooks = hooks;
     this.#parts = parts;
   }

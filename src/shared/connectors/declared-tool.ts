@@ -19,7 +19,7 @@ import { mcpRoutingSchema } from './mcp.ts';
 
 /** Kinds of tools that can be declared. */
 export const SPEC_KINDS = ['http', 'mcp', 'dynamic'] as const;
-export type SpecKind = (typeof SPEC_KINDS)[number];
+export type DeclaredToolKind = (typeof SPEC_KINDS)[number];
 
 const schemaSchema = z.record(z.string(), z.unknown());
 const count = z.number().int().min(0);
@@ -82,13 +82,13 @@ const dynamicRoutingSchema = z
   .prefault({});
 
 /** What `PUT /v1/tools/{name}` takes. */
-export const putSpecSchema = z.discriminatedUnion('kind', [
+export const declaredToolSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('http'), ...common, routing: connectorSchema }),
   z.strictObject({ kind: z.literal('mcp'), ...common, routing: mcpRoutingSchema }),
   z.strictObject({ kind: z.literal('dynamic'), ...common, routing: dynamicRoutingSchema }),
 ]);
-export type PutSpec = z.input<typeof putSpecSchema>;
-type ParsedSpec = z.output<typeof putSpecSchema>;
+export type DeclaredTool = z.input<typeof declaredToolSchema>;
+type ParsedDeclaredTool = z.output<typeof declaredToolSchema>;
 
 /** Who wrote a revision, and when by Redis' clock. */
 interface Revision {
@@ -104,14 +104,14 @@ interface Revision {
 type Switches = 'enabled' | 'mutable';
 
 /** A declared tool as stored. */
-export type ToolSpecRecord = ParsedSpec &
+export type DeclaredToolRecord = ParsedDeclaredTool &
   Revision & {
     readonly tier: (typeof TIERS)[number];
     readonly effects: Exclude<(typeof EFFECTS)[number], 'probe'>;
     /** Digest of all that decides what a call does: two revisions that differ in their switches alone share it. */
     readonly definition: string;
   };
-export type SpecOf<Kind extends SpecKind> = Extract<ToolSpecRecord, { kind: Kind }>;
+export type DeclaredToolOf<Kind extends DeclaredToolKind> = Extract<DeclaredToolRecord, { kind: Kind }>;
 
 /** The switch of a tool that workers bring along. */
 export interface CodeSwitchRecord extends Revision {
@@ -125,26 +125,26 @@ export interface RemovedRecord extends Revision {
   readonly kind: 'removed';
 }
 
-export type RegistryRecord = ToolSpecRecord | CodeSwitchRecord | RemovedRecord;
+export type RegistryRecord = DeclaredToolRecord | CodeSwitchRecord | RemovedRecord;
 
-export function isToolSpec(record: RegistryRecord | undefined): record is ToolSpecRecord {
+export function isDeclaredTool(record: RegistryRecord | undefined): record is DeclaredToolRecord {
   return record !== undefined && record.kind !== 'code' && record.kind !== 'removed';
 }
 
 /** What the registry says of calls of a tool: a layer of policy that only restricts. */
-export interface RegistryRule {
+export interface ToolPolicyRecord {
   readonly enabled: boolean;
   readonly reason?: string;
   readonly rule?: ToolRule;
 }
 
-export function ruleOf(record: RegistryRecord | undefined): RegistryRule | undefined {
+export function ruleOf(record: RegistryRecord | undefined): ToolPolicyRecord | undefined {
   if (record === undefined) return undefined;
   if (record.kind === 'removed') return { enabled: false, reason: 'the tool was removed from the registry' };
   return {
     enabled: record.enabled,
     ...(record.enabled ? {} : { reason: 'the tool is disabled in the registry' }),
-    ...(isToolSpec(record) && record.policy !== undefined ? { rule: record.policy } : {}),
+    ...(isDeclaredTool(record) && record.policy !== undefined ? { rule: record.policy } : {}),
   };
 }
 
@@ -170,19 +170,19 @@ export function parseToolName(text: string): { readonly namespace: string; reado
   return { namespace, name };
 }
 
-export interface CheckedSpec {
-  readonly record: ToolSpecRecord;
+export interface CheckedDeclaredTool {
+  readonly record: DeclaredToolRecord;
   /** What was changed in foreign schemas to make them usable. */
   readonly changes: readonly string[];
 }
 
 /** The record that a declaration makes. Throws `CONTRACT_INVALID` with every fault. */
-export function specRecord(given: unknown, revision: Revision): CheckedSpec {
-  const parsed = putSpecSchema.safeParse(given);
+export function declaredToolRecord(given: unknown, revision: Revision): CheckedDeclaredTool {
+  const parsed = declaredToolSchema.safeParse(given);
   if (!parsed.success) throw invalid(issuesOf(parsed.error));
   const spec = parsed.data;
   const tier = spec.tier ?? defaultTier(spec);
-  const effects = spec.effects ?? specEffects(spec, tier);
+  const effects = spec.effects ?? declaredEffects(spec, tier);
   if (tier === 'read-only' && effects !== 'none')
     throw invalid([{ path: 'effects', message: `must be none in the read-only tier; got ${effects}` }]);
   if (spec.trustClass === 'ConsensusRequired' && tier !== 'read-only')
@@ -203,26 +203,26 @@ export function specRecord(given: unknown, revision: Revision): CheckedSpec {
     ...(output === undefined ? {} : { outputSchema: output.schema }),
   };
   return {
-    record: { ...content, ...revision, definition: definitionOf(content, revision) } as ToolSpecRecord,
+    record: { ...content, ...revision, definition: definitionOf(content, revision) } as DeclaredToolRecord,
     changes: [...input.changes, ...(output?.changes ?? [])],
   };
 }
 
 function definitionOf(
-  { enabled: _, mutable: __, ...content }: Pick<ParsedSpec, Switches> & object,
+  { enabled: _, mutable: __, ...content }: Pick<ParsedDeclaredTool, Switches> & object,
   { namespace, name }: Revision,
 ): string {
   return digest(canonicalJson(['spec', namespace, name, content]));
 }
 
 /** Reading over HTTP is read-only; whatever else goes out into the world is of the system tier. */
-function defaultTier(spec: ParsedSpec): ToolSpecRecord['tier'] {
+function defaultTier(spec: ParsedDeclaredTool): DeclaredToolRecord['tier'] {
   if (spec.kind !== 'http') return 'system';
   return ['GET', 'HEAD'].includes(spec.routing.method) ? 'read-only' : 'system';
 }
 
 /** By RFC 9110 a repeated PUT or DELETE ends in the same state; a service that knows idempotency keys answers the same. */
-function specEffects(spec: ParsedSpec, tier: ToolSpecRecord['tier']): ToolSpecRecord['effects'] {
+function declaredEffects(spec: ParsedDeclaredTool, tier: DeclaredToolRecord['tier']): DeclaredToolRecord['effects'] {
   if (tier === 'read-only') return 'none';
   if (spec.kind !== 'http') return 'once';
   if (spec.routing.idempotencyHeader !== undefined) return 'keyed';

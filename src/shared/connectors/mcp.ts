@@ -8,7 +8,7 @@ import type { Effects } from '../retries/effects.ts';
 import type { JsonSchema } from '../schema/schema.ts';
 import { TIERS, type Tier, type ToolAnnotations } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import type { PutSpec, ToolSpecRecord } from './declared-tool.ts';
+import type { DeclaredTool, DeclaredToolRecord } from './declared-tool.ts';
 
 const serverName = z
   .string()
@@ -148,15 +148,15 @@ export interface ImportRequest {
   readonly definitions: readonly McpDefinition[];
   readonly policy: ImportPolicy;
   /** What the registry holds of this server. */
-  readonly known: readonly ToolSpecRecord[];
+  readonly known: readonly DeclaredToolRecord[];
   /** Why a tool cannot be declared as it is; undefined where it can. */
-  readonly whyInvalid: (tool: string, spec: PutSpec) => string | undefined;
+  readonly whyInvalid: (tool: string, spec: DeclaredTool) => string | undefined;
 }
 
 export interface PlannedTool {
   /** Qualified. */
   readonly tool: string;
-  readonly spec: PutSpec & { readonly kind: 'mcp' };
+  readonly spec: DeclaredTool & { readonly kind: 'mcp' };
   readonly change: 'added' | 'changed' | 'same';
   /** What differs from what was accepted. */
   readonly differs: readonly string[];
@@ -241,7 +241,7 @@ function specOf(definition: McpDefinition, { server, version, connection, policy
   };
 }
 
-function differences(before: ToolSpecRecord, spec: PlannedTool['spec']): readonly string[] {
+function differences(before: DeclaredToolRecord, spec: PlannedTool['spec']): readonly string[] {
   const routing = mcpRoutingSchema.parse(before.routing) as McpToolRouting;
   const now = spec.routing as McpToolRouting;
   const same = (one: unknown, other: unknown) => canonicalJson(plain(one)) === canonicalJson(plain(other));
@@ -267,9 +267,9 @@ const server = (names: readonly string[]) => ({ type: 'string', enum: names, des
 const cursor = { type: 'string', description: 'Where the next page begins, as the page before said. Needs `server`.' };
 
 /** The tools that read what servers offer beside their tools (C20), for all imported servers that have resources. */
-export function resourceSpecs(
+export function resourceTools(
   servers: Readonly<Record<string, McpConnectionOptions>>,
-): Readonly<Record<string, PutSpec & { readonly kind: 'mcp' }>> {
+): Readonly<Record<string, DeclaredTool & { readonly kind: 'mcp' }>> {
   const names = Object.keys(servers).sort();
   const spec = (
     resources: McpResourceRouting['resources'],

@@ -4,7 +4,7 @@
  */
 import { PawlError } from '../errors/failure.ts';
 import { nearest } from '../schema/schema.ts';
-import { type PutSpec, parseToolName, specRecord } from './declared-tool.ts';
+import { type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
 import { type OperationOptions, schemesOf, specOf } from './openapi-operation.ts';
 import { invalidDocument, type Json, NotImportable, objectOf, referencesOf, resolved } from './openapi-schema.ts';
 
@@ -21,7 +21,7 @@ export interface OpenApiImport extends OperationOptions {
 
 export interface ImportedOpenApi {
   readonly namespace: string;
-  readonly tools: readonly { readonly name: string; readonly spec: PutSpec }[];
+  readonly tools: readonly { readonly name: string; readonly spec: DeclaredTool }[];
   readonly skipped: readonly { readonly operation: string; readonly reason: string }[];
 }
 
@@ -41,7 +41,7 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
   const info = objectOf(document['info']) ?? {};
   const namespace = options.namespace ?? namespaceOf(info['title']);
   const names = new Set<string>();
-  const tools: { name: string; spec: PutSpec }[] = [];
+  const tools: { name: string; spec: DeclaredTool }[] = [];
   const skipped: { operation: string; reason: string }[] = [];
   const skip = (operation: string, error: unknown) => {
     if (!(error instanceof NotImportable)) throw error;
@@ -114,9 +114,9 @@ function checkSchemes(document: Json, named: readonly string[]): void {
 }
 
 /** What the registry would refuse is left out by itself, before anything is declared. Throws `NotImportable`. */
-function checkDeclarable(spec: PutSpec, named: ReturnType<typeof parseToolName>): void {
+function checkDeclarable(spec: DeclaredTool, named: ReturnType<typeof parseToolName>): void {
   try {
-    specRecord(spec, { ...named, revision: 1, updatedAtMs: 0, updatedBy: 'import-openapi' });
+    declaredToolRecord(spec, { ...named, revision: 1, updatedAtMs: 0, updatedBy: 'import-openapi' });
   } catch (error) {
     if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
     throw new NotImportable(error.message);

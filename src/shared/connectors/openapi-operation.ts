@@ -3,7 +3,7 @@
 import type { JsonSchema } from '../schema/schema.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { SecretSource } from './connector.ts';
-import type { PutSpec } from './declared-tool.ts';
+import type { DeclaredTool } from './declared-tool.ts';
 import {
   converted,
   described,
@@ -42,13 +42,13 @@ export interface Operation {
   readonly options: OperationOptions;
 }
 
-type HttpSpec = Extract<PutSpec, { kind: 'http' }>;
-type Routing = { -readonly [K in keyof HttpSpec['routing']]: HttpSpec['routing'][K] };
+type HttpTool = Extract<DeclaredTool, { kind: 'http' }>;
+type Routing = { -readonly [K in keyof HttpTool['routing']]: HttpTool['routing'][K] };
 /** Answers the name under which a tool takes it. */
 type AddParameter = (wished: string, schema: JsonSchema, required: boolean) => string;
 
 /** Throws `NotImportable` for one that a connector cannot make, `CONTRACT_INVALID` where the document names no server. */
-export function specOf(of: Operation): PutSpec {
+export function specOf(of: Operation): DeclaredTool {
   const { document, references, operation, method, path, info, namespace, options } = of;
   const properties: Record<string, JsonSchema> = {};
   const required: string[] = [];
@@ -213,7 +213,7 @@ function addSecurity({ document, operation, options }: Operation, routing: Routi
   const isNamed = (way: readonly string[]) => way.some((name) => options.secrets?.[name] !== undefined);
   const named = ways.filter(isNamed);
   const others = ways.some((way) => way.length === 0) ? [] : ways.filter((way) => !isNamed(way));
-  let unsayable: NotImportable | undefined;
+  let unserializable: NotImportable | undefined;
   for (const way of [...named, ...others]) {
     try {
       const { headers, ...rest } = credentials(document, way, options);
@@ -221,10 +221,10 @@ function addSecurity({ document, operation, options }: Operation, routing: Routi
       return;
     } catch (error) {
       if (!(error instanceof NotImportable)) throw error;
-      unsayable ??= error;
+      unserializable ??= error;
     }
   }
-  if (unsayable !== undefined) throw unsayable;
+  if (unserializable !== undefined) throw unserializable;
 }
 
 function credentials(

@@ -8,16 +8,16 @@ import { ToolError } from '../errors/failure.ts';
 import { type AnyTool, isMutating, qualifiedName } from '../tools/tool.ts';
 import { inWords } from '../tools/tool-answers.ts';
 
-export interface Turn {
+export interface ResourceLock {
   /** Names the resource within the fleet. */
   readonly resource: string;
-  readonly mode: TurnMode;
+  readonly mode: ResourceLockMode;
 }
 
-export type TurnMode = 'exclusive' | 'shared';
+export type ResourceLockMode = 'exclusive' | 'shared';
 
 /** Whether calls of the tool may have to wait for others. */
-export function takesTurns(tool: AnyTool): boolean {
+export function needsResourceLock(tool: AnyTool): boolean {
   return tool.resource !== undefined || !tool.parallel;
 }
 
@@ -30,7 +30,7 @@ export function turnOf(
   tool: AnyTool,
   params: unknown,
   asked: { readonly tenantId?: string | undefined; readonly sessionKey: string },
-): Turn | undefined {
+): ResourceLock | undefined {
   const name: unknown = tool.resource?.(params);
   if (name !== undefined && (typeof name !== 'string' || name === ''))
     throw new ToolError(`resource of ${tool.name} must return a name or undefined; it returned ${inWords(name)}`, {

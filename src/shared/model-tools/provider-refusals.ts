@@ -81,13 +81,13 @@ const REFUSALS: readonly Refusal[] = [
 /** What a provider refuses of the parameters, with its place; undefined where it takes them. */
 export function refusalOf(form: Form, parameters: Parts): string | undefined {
   const table = REFUSALS.filter(({ forms }) => forms.includes(form));
-  const look = (schema: unknown, place: string): string | undefined => {
+  const look = (schema: unknown, partition: string): string | undefined => {
     if (typeof schema !== 'object' || schema === null) return undefined;
     const parts = schema as Parts;
-    const refused = table.find(({ holds }) => holds(parts, place === ''));
-    if (refused !== undefined) return `${place === '' ? 'the root' : place.slice(1)} ${refused.what}`;
+    const refused = table.find(({ holds }) => holds(parts, partition === ''));
+    if (refused !== undefined) return `${partition === '' ? 'the root' : partition.slice(1)} ${refused.what}`;
     for (const [name, below] of schemasBelow(parts)) {
-      const found = look(below, `${place}.${name}`);
+      const found = look(below, `${partition}.${name}`);
       if (found !== undefined) return found;
     }
     return undefined;

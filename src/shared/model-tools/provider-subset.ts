@@ -114,7 +114,7 @@ function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dro
   if (made['properties'] !== undefined || isType(made, 'object')) convertObject(made, path, rules, below);
   if (rules.closed) {
     sayType(made);
-    checkSayable(made, path);
+    checkSerializable(made, path);
     if (made['default'] !== undefined) words.push(`Default: ${JSON.stringify(made['default'])}.`);
     delete made['default'];
     delete made['examples'];
@@ -181,12 +181,12 @@ function typeOf(value: unknown): string {
   return value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
 }
 
-function checkSayable(made: Parts, path: string): void {
-  const place = path || 'the root';
+function checkSerializable(made: Parts, path: string): void {
+  const partition = path || 'the root';
   const says = ['type', 'anyOf', '$ref', 'enum', 'const'].some((keyword) => made[keyword] !== undefined);
-  if (!says) throw new CannotBeStrict(`${place} accepts anything`);
+  if (!says) throw new CannotBeStrict(`${partition} accepts anything`);
   if (isType(made, 'array') && made['items'] === undefined)
-    throw new CannotBeStrict(`the items of ${place} are not described`);
+    throw new CannotBeStrict(`the items of ${partition} are not described`);
 }
 
 /** Accepts null too. The description stays outside, where models look for it. */

@@ -36,7 +36,7 @@ const RUN_UNDER = new Map<string, readonly string[]>(
 );
 
 /** Undefined where only the very same command is like this one. */
-export function rememberedPrefix(command: readonly string[]): readonly string[] | undefined {
+export function commandPrefixRule(command: readonly string[]): readonly string[] | undefined {
   const prefix = command.slice(0, 2);
   return prefix.length === 0 || isOpen(prefix) ? undefined : prefix;
 }

@@ -7,10 +7,10 @@
  * prefix for the tool's own decision.
  */
 import { posix } from 'node:path';
-import type { Amendment } from '../approvals/approval.ts';
+import type { StandingApprovalRequest } from '../approvals/approval.ts';
 import type { DedupeMode } from '../calls/envelope.ts';
 import type { SandboxPolicy, ToolPolicy } from '../config/config.ts';
-import type { RegistryRule } from '../connectors/declared-tool.ts';
+import type { ToolPolicyRecord } from '../connectors/declared-tool.ts';
 import { PawlError } from '../errors/failure.ts';
 import type { ToolLimits } from '../limits/budget.ts';
 import { parsePatch } from '../patches/patch.ts';
@@ -19,7 +19,7 @@ import { SESSION_TIERS, type SessionKind, type SessionRecord } from '../sessions
 import { refusedBySkills, type SkillRule } from '../sessions/skill-rule.ts';
 import type { Effects, Tier } from '../tools/tool.ts';
 import { matches } from '../util/wildcard.ts';
-import { rememberedPrefix } from './command-prefix.ts';
+import { commandPrefixRule } from './command-prefix.ts';
 import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
 import { asksToEscalate } from './sandbox-override.ts';
 import { ANY_COMMAND, readCommandText, type SimpleCommand } from './shell-command.ts';
@@ -47,7 +47,7 @@ export interface PolicyRequest {
   readonly toolPolicy?: Pick<ToolPolicy, 'enabled' | 'states' | 'allowDisabledDedupe'>;
   readonly policy?: PolicySettings;
   /** What the registry says of the tool now. */
-  readonly registry?: RegistryRule | undefined;
+  readonly registry?: ToolPolicyRecord | undefined;
   /** Kind of the channel that the session's requests reach. */
   readonly channel?: string | undefined;
   readonly params?: Readonly<Record<string, unknown>>;
@@ -70,7 +70,7 @@ export interface Ruling {
   readonly reason: string;
 }
 
-export interface Verdict extends Ruling {
+export interface PolicyResult extends Ruling {
   /** All that applied, the deciding one among them. */
   readonly rulings: readonly Ruling[];
   /** Where the parameters may come from, if that is a reason to ask. */
@@ -78,13 +78,13 @@ export interface Verdict extends Ruling {
   /** With `ask`: programs of the call would run outside of the sandbox. */
   readonly unconfined?: true;
   /** With `ask`: what a person could allow for the rest of the session (C24). */
-  readonly amendment?: Omit<Extract<Amendment, { kind: 'command-prefix' }>, never>;
+  readonly amendment?: Omit<Extract<StandingApprovalRequest, { kind: 'command-prefix' }>, never>;
 }
 
 const SEVERITY: Readonly<Record<PolicyDecision, number>> = { allow: 0, ask: 1, deny: 2 };
 
 /** The verdict, with the rule that decided. Among equally strict rulings the first one decides. */
-export function evaluate(request: PolicyRequest): Verdict {
+export function evaluate(request: PolicyRequest): PolicyResult {
   const rulings = builtIn(request);
   const layers = layersOf(request);
   for (const layer of layers) rulings.push(...layerRulings(request, layer));
@@ -94,11 +94,11 @@ export function evaluate(request: PolicyRequest): Verdict {
   if (deciding.decision !== 'ask') return { ...deciding, rulings };
   const { taint = [] } = request;
   const isTaintAsked = layers.some(({ layer }) => layer.taint === 'ask' && concernsTaint(request));
-  const verdict: Verdict = { ...deciding, rulings, ...(isTaintAsked ? { askedForTaint: taint } : {}) };
-  if (request.unconfined === true) return { ...verdict, unconfined: true };
-  if (asksToEscalate(request.params)) return verdict;
-  const prefix = rememberedPrefix(commandOf(request.params) ?? []);
-  return prefix === undefined ? verdict : { ...verdict, amendment: { kind: 'command-prefix', prefix } };
+  const result: PolicyResult = { ...deciding, rulings, ...(isTaintAsked ? { askedForTaint: taint } : {}) };
+  if (request.unconfined === true) return { ...result, unconfined: true };
+  if (asksToEscalate(request.params)) return result;
+  const prefix = commandPrefixRule(commandOf(request.params) ?? []);
+  return prefix === undefined ? result : { ...result, amendment: { kind: 'command-prefix', prefix } };
 }
 
 function concernsTaint({ tool, taint = [] }: PolicyRequest): boolean {
@@ -106,10 +106,10 @@ function concernsTaint({ tool, taint = [] }: PolicyRequest): boolean {
 }
 
 /** The same, for what may not be denied: throws `PERMISSION_DENIED`, saying why, or `DEDUPE_REQUIRED` where nothing else is in the way. */
-export function permit(request: PolicyRequest): Verdict {
-  const verdict = evaluate(request);
-  if (verdict.decision !== 'deny') return verdict;
-  const refusing = verdict.rulings.find(({ decision, rule }) => decision === 'deny' && rule !== DEDUPE_RULE);
+export function permit(request: PolicyRequest): PolicyResult {
+  const result = evaluate(request);
+  if (result.decision !== 'deny') return result;
+  const refusing = result.rulings.find(({ decision, rule }) => decision === 'deny' && rule !== DEDUPE_RULE);
   if (refusing === undefined) throw dedupeRequired(request.tool);
   throw denied(request.tool, refusing.reason, refusing.rule);
 }

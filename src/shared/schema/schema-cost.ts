@@ -25,7 +25,7 @@ const MAX_DEPTH = 128;
 interface Link {
   readonly target: object;
   /** Where the value stands that the target is for; '' for the place of the definition itself. */
-  readonly place: string;
+  readonly partition: string;
   /** How much deeper that is. */
   readonly steps: number;
 }
@@ -124,12 +124,12 @@ function definitionsOf(root: Parts): ReadonlyMap<object, Definition> {
 function definitionFrom(looks: number, links: readonly Link[]): Definition {
   const below = Map.groupBy(
     links.filter(({ steps }) => steps > 0),
-    ({ place }) => place,
+    ({ partition }) => partition,
   );
   // What is for every member is for each one that has a name, too.
-  const ofAll = links.filter(({ place }) => place.includes('*'));
-  const places = [...below].map(([place, own]) => (place.includes('*') ? ofAll : [...own, ...ofAll]));
-  return { looks, here: links.filter(({ steps }) => steps === 0), below: places };
+  const ofAll = links.filter(({ partition }) => partition.includes('*'));
+  const partitions = [...below].map(([partition, own]) => (partition.includes('*') ? ofAll : [...own, ...ofAll]));
+  return { looks, here: links.filter(({ steps }) => steps === 0), below: partitions };
 }
 
 interface Reading {
@@ -146,17 +146,17 @@ interface Found {
 }
 
 /** One schema with all that stands in it, up to the references. */
-function read(schema: unknown, reading: Reading, place = '', steps = 0): Found {
+function read(schema: unknown, reading: Reading, partition = '', steps = 0): Found {
   if (typeof schema !== 'object' || schema === null) return { links: [], looks: 0 };
   reading.schemas += 1;
   if (reading.schemas > MAX_SCHEMAS) throw tooCostly(`it holds more than ${MAX_SCHEMAS} schemas`);
   const parts = schema as Parts;
   const target = targetOf(parts, reading);
-  const own: Found = { links: target === undefined ? [] : [{ target, place, steps }], looks: steps === 0 ? 1 : 0 };
+  const own: Found = { links: target === undefined ? [] : [{ target, partition, steps }], looks: steps === 0 ? 1 : 0 };
   const all = [own];
   for (const [keyword, value] of Object.entries(parts)) {
     const inside = partsOf(keyword, value).map(([name, part]) =>
-      name === '' ? read(part, reading, place, steps) : read(part, reading, `${place}/${name}`, steps + 1),
+      name === '' ? read(part, reading, partition, steps) : read(part, reading, `${partition}/${name}`, steps + 1),
     );
     const isTagged = keyword === 'oneOf' && parts['discriminator'] !== undefined;
     all.push(...(isTagged ? inside.toSorted((a, b) => b.links.length - a.links.length).slice(0, 1) : inside));
@@ -167,12 +167,16 @@ function read(schema: unknown, reading: Reading, place = '', steps = 0): Found {
 
 /** An alternative that the tag does not name is looked at for no value: what it refers to is none the less known. */
 function apart({ links }: Found, index: number): Found {
-  const moved = links.map((link) => ({ ...link, place: `|${index}${link.place}`, steps: Math.max(1, link.steps) }));
+  const moved = links.map((link) => ({
+    ...link,
+    partition: `|${index}${link.partition}`,
+    steps: Math.max(1, link.steps),
+  }));
   return { links: moved, looks: 0 };
 }
 
 /** Schemas below a keyword, each with the place that it is for; '' for the same one. */
-function partsOf(keyword: string, value: unknown): (readonly [place: string, schema: unknown])[] {
+function partsOf(keyword: string, value: unknown): (readonly [partition: string, schema: unknown])[] {
   if (keyword === '$defs' || keyword === 'definitions' || typeof value !== 'object' || value === null) return [];
   if (keyword === 'properties') return Object.entries(value).map(([name, part]) => [nameOf(name), part]);
   if (keyword === 'patternProperties') return Object.values(value).map((part) => ['*', part]);

@@ -40,9 +40,9 @@ function withoutOtherAlternatives(errors: readonly ErrorObject[]): readonly Erro
   const left = new Set(errors);
   for (const choice of errors.filter(isChoice)) {
     const branches = (choice.schema as readonly unknown[]).map((branch, index) => {
-      const place = (branch as Parts | null)?.['$ref'] ?? `${choice.schemaPath}/${index}`;
+      const partition = (branch as Parts | null)?.['$ref'] ?? `${choice.schemaPath}/${index}`;
       const faults = errors.filter(
-        (error) => isWithin(choice, error) && error.schemaPath.startsWith(`${String(place)}/`),
+        (error) => isWithin(choice, error) && error.schemaPath.startsWith(`${String(partition)}/`),
       );
       return { branch, faults };
     });

@@ -2,8 +2,8 @@
 import type { Outcome } from '../calls/outcome.ts';
 import { REDACTED, redact, secretsIn } from '../errors/redaction.ts';
 import { DEFAULT_NAMESPACE, qualifiedName, type Tier } from '../tools/tool.ts';
-import { beginningOf } from '../util/text/truncate-json.ts';
-import { escapeJson, shownJson, shownLine } from '../util/text/visible-text.ts';
+import { truncateJson } from '../util/text/truncate-json.ts';
+import { escapeJson, formatForDisplay, shownLine } from '../util/text/visible-text.ts';
 
 type Params = Readonly<Record<string, unknown>>;
 
@@ -113,7 +113,7 @@ function skillText(
     'required-tools': tools,
   };
   const steps = Object.entries(nodes).map(([node, { tool, params }], index) => {
-    const shown = shownJson(beginningOf(params, SHOWN_LENGTH));
+    const shown = formatForDisplay(truncateJson(params, SHOWN_LENGTH));
     return `## ${node}: ${tool} (${calls[index]?.tool.tier ?? ''})\n\n\`\`\`json\n${shown}\n\`\`\``;
   });
   const doubt =

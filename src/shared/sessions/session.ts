@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { identifierSchema, issuesOf } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.ts';
-import { IMPORTANCES, type Importance } from '../queues/priority.ts';
+import { IMPORTANCES, type Priority } from '../queues/priority.ts';
 import type { SessionShards } from '../queues/shards.ts';
 import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
 import { defined } from '../util/json/omit-undefined.ts';
@@ -143,7 +143,7 @@ export interface SessionRecord {
   readonly budget?: Budget;
   /** Its own budget and those of the sessions above it. */
   readonly budgets?: readonly SessionBudget[];
-  readonly importance?: Importance;
+  readonly importance?: Priority;
   /** It only grows, and the sessions below begin with it. */
   readonly taint?: readonly Taint[];
   /** Where its calls are. */

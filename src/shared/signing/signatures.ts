@@ -41,7 +41,7 @@ type Refused = Extract<AuditEvent, { type: 'refused' }>;
 /** What is signed of an outcome. */
 type OutcomeKind = 'outcome' | 'outcome-parts';
 
-export class Seals {
+export class Signatures {
   readonly #signer: Signer | undefined;
   readonly #audit: RecordAudit;
   readonly #workerSigners: WorkerSigners;
@@ -109,7 +109,7 @@ export class Seals {
   }
 
   /** The outcome, or in place of one that nobody with a key wrote, an error. */
-  believedOutcome(callId: string, state: string, text: string, signature: string): Outcome {
+  verifiedOutcome(callId: string, state: string, text: string, signature: string): Outcome {
     return this.isOutcome(callId, state, text, signature) ? (JSON.parse(text) as Outcome) : FORGED_OUTCOME;
   }
 
@@ -148,7 +148,7 @@ export class Seals {
   }
 
   /** The decision, when somebody with a key wrote it. */
-  believedDecision(request: ApprovalRequest, text: string, signature: string): Decision | undefined {
+  verifiedDecision(request: ApprovalRequest, text: string, signature: string): Decision | undefined {
     const refused = {
       what: 'decision',
       callId: request.callId,
@@ -170,7 +170,7 @@ export class Seals {
     return this.#sign('grant', sessionKey, text);
   }
 
-  isGrant(sessionKey: string, text: string, signature: string): boolean {
+  isStandingApproval(sessionKey: string, text: string, signature: string): boolean {
     const refused = { what: 'grant', sessionKey, reason: 'the grant is not signed by this fleet' } as const;
     return this.#holds(signature, refused, 'grant', sessionKey, text);
   }
@@ -234,16 +234,16 @@ export class Seals {
 
   /** Without keys a plain digest: it shows edits, and cannot show who made them. */
   audit(seq: number, previous: string, text: string): string {
-    return this.#signer?.sign('audit', String(seq), previous, text) ?? plainSeal(seq, previous, text);
+    return this.#signer?.sign('audit', String(seq), previous, text) ?? plainSignature(seq, previous, text);
   }
 
-  isAudit(seq: number, previous: string, text: string, seal: string): boolean {
-    if (this.#signer === undefined) return seal === plainSeal(seq, previous, text);
-    return this.#signer.verify(seal, 'audit', String(seq), previous, text);
+  isAudit(seq: number, previous: string, text: string, signature: string): boolean {
+    if (this.#signer === undefined) return signature === plainSignature(seq, previous, text);
+    return this.#signer.verify(signature, 'audit', String(seq), previous, text);
   }
 
-  foreignKey(seal: string): string | undefined {
-    const kid = seal.slice(0, Math.max(0, seal.lastIndexOf(':')));
+  foreignKey(signature: string): string | undefined {
+    const kid = signature.slice(0, Math.max(0, signature.lastIndexOf(':')));
     const key = kid === PLAIN ? '' : kid;
     const isHere = key === '' ? this.#signer === undefined : this.#signer?.knows(key) === true;
     return isHere ? undefined : key;
@@ -262,7 +262,7 @@ export class Seals {
 /** Stands where a seal has the name of its key. */
 const PLAIN = 'sha256';
 
-function plainSeal(seq: number, previous: string, text: string): string {
+function plainSignature(seq: number, previous: string, text: string): string {
   return `${PLAIN}:${digest(`${seq} ${previous} ${text}`)}`;
 }
 

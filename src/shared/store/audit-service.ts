@@ -2,8 +2,8 @@
 import { join, resolve } from 'node:path';
 import type { Settings } from '../config/config.ts';
 import type { Logger } from '../telemetry/log.ts';
-import { AuditFiles, type AuditFilesParts } from './audit/audit-files.ts';
-import { AuditSealer } from './audit/audit-trail.ts';
+import { AuditFiles, type AuditFilesDeps } from './audit/audit-files.ts';
+import { AuditChainer } from './audit/audit-trail.ts';
 import type { Backend } from './backend.ts';
 
 /** Where a front door copies the trail to. */
@@ -16,14 +16,14 @@ const EVERY_MS = 200;
 /** Redis may be away. */
 const CLOSE_LIMIT_MS = 1_000;
 
-export class AuditKeeper {
-  readonly #keepers: readonly Pick<AuditSealer | AuditFiles, 'step' | 'leave'>[];
+export class AuditService {
+  readonly #keepers: readonly Pick<AuditChainer | AuditFiles, 'step' | 'leave'>[];
   readonly #onError: (error: Error) => void;
   #timer: NodeJS.Timeout | undefined;
   #turn: Promise<void> | undefined;
   #closed = false;
 
-  constructor(keepers: readonly Pick<AuditSealer | AuditFiles, 'step' | 'leave'>[], onError: (error: Error) => void) {
+  constructor(keepers: readonly Pick<AuditChainer | AuditFiles, 'step' | 'leave'>[], onError: (error: Error) => void) {
     this.#keepers = keepers;
     this.#onError = onError;
     this.#wait(EVERY_MS);
@@ -51,18 +51,18 @@ export class AuditKeeper {
 
   /** Of a worker, and with `files` of a front door. */
   static open(
-    { redis, prefix, seals, trail }: Pick<Backend, 'redis' | 'prefix' | 'seals' | 'trail'>,
+    { redis, prefix, signatures, trail }: Pick<Backend, 'redis' | 'prefix' | 'signatures' | 'trail'>,
     settings: Settings,
     {
       files,
       log,
       failures,
-    }: { readonly files: boolean; readonly log: Logger; readonly failures?: AuditFilesParts['failures'] },
-  ): AuditKeeper {
+    }: { readonly files: boolean; readonly log: Logger; readonly failures?: AuditFilesDeps['failures'] },
+  ): AuditService {
     const { keptRecords, maxFileBytes, files: wanted } = settings.audit;
-    const sealer = new AuditSealer({ redis, prefix, sealing: seals, keptRecords });
+    const sealer = new AuditChainer({ redis, prefix, sealing: signatures, keptRecords });
     const onError = (error: Error) => log.debug({ error: error.message }, 'the audit trail');
-    if (!files || wanted === 'off') return new AuditKeeper([sealer], onError);
+    if (!files || wanted === 'off') return new AuditService([sealer], onError);
     const onGap = (gap: { readonly from: number; readonly to: number }) =>
       log.error(
         { event: 'audit_gap', ...gap },
@@ -79,7 +79,7 @@ export class AuditKeeper {
         'the audit trail cannot be written to its files: Redis alone has its newest records',
       );
     const sink = new AuditFiles({ trail, folder, maxFileBytes, onGap, onFault, failures });
-    return new AuditKeeper([sealer, sink], onError);
+    return new AuditService([sealer, sink], onError);
   }
 
   /** Keeps what is left, for others would have to wait until the leases run out, and gives these back. */

@@ -18,13 +18,13 @@ import {
 import { PawlError } from '../errors/failure.ts';
 import { secretsOf } from '../errors/redaction.ts';
 import { Signer, type SigningKey, UNSIGNED } from '../signing/signature.ts';
-import { Seals, type WorkerSigners } from '../signing/signatures.ts';
+import { Signatures, type WorkerSigners } from '../signing/signatures.ts';
 import { EMBEDDED_REDIS_STEP } from '../telemetry/log.ts';
 import { TIERS, type Tier } from '../tools/tool.ts';
 import { FollowedClock } from '../util/time.ts';
 import { Approvals } from './approvals/approvals.ts';
 import { Questions } from './approvals/questions.ts';
-import { Grants } from './approvals/standing-approvals.ts';
+import { StandingApprovals } from './approvals/standing-approvals.ts';
 import { AuditTrail } from './audit/audit-trail.ts';
 import { AuditWriter } from './audit/audit-writer.ts';
 import { longestKeptMs } from './calls/call-index.ts';
@@ -32,13 +32,13 @@ import { Ledger } from './calls/ledger.ts';
 import { RepeatedCalls } from './calls/repeated-calls.ts';
 import { Breakers } from './circuits/circuits.ts';
 import { SwitchRecords } from './config/switches.ts';
-import { Handovers } from './connectors/client-calls.ts';
-import { Specs } from './connectors/declared-tools.ts';
+import { ClientCalls } from './connectors/client-calls.ts';
+import { DeclaredToolRecords } from './connectors/declared-tools.ts';
 import { Catalogue } from './fleet/catalogue.ts';
 import { TerminalOwners } from './fleet/terminal-owners.ts';
-import { WorkerMail } from './fleet/worker-mailbox.ts';
+import { WorkerMailbox } from './fleet/worker-mailbox.ts';
 import { Limits } from './limits/concurrency-limits.ts';
-import { Turns } from './limits/resource-locks.ts';
+import { ResourceLocks } from './limits/resource-locks.ts';
 import { Shards } from './queues/shards.ts';
 import { closeConnection, isClustered, type Redis, reach, serversOf } from './redis/connection.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './redis/embedded-redis.ts';
@@ -66,21 +66,21 @@ export interface Backend {
   /** Where calls are. */
   readonly shards: Shards;
   readonly approvals: Approvals;
-  readonly grants: Grants;
+  readonly standingApprovals: StandingApprovals;
   readonly agents: Agents;
   readonly repeatedCalls: RepeatedCalls;
   readonly messages: Messages;
   readonly questions: Questions;
-  readonly seals: Seals;
+  readonly signatures: Signatures;
   readonly audit: RecordAudit;
   readonly records: AuditWriter;
   readonly trail: AuditTrail;
   readonly catalogue: Catalogue;
   /** Tools that are declared while the system runs. */
-  readonly specs: Specs;
+  readonly specs: DeclaredToolRecords;
   readonly skills: SkillRecords;
   /** Calls that outside clients run. */
-  readonly handovers: Handovers;
+  readonly clientCalls: ClientCalls;
   readonly switches: SwitchRecords;
   /** Redis' clock, for every time that another process will compare. */
   readonly clock: FollowedClock;
@@ -88,8 +88,8 @@ export interface Backend {
   readonly tasks: Tasks;
   readonly terminals: TerminalOwners;
   /** The mail of one worker; nothing is opened before it is read. */
-  mailOf(workerId: string): WorkerMail;
-  readonly turns: Turns;
+  mailboxOf(workerId: string): WorkerMailbox;
+  readonly locks: ResourceLocks;
   close(): Promise<void>;
 }
 
@@ -138,9 +138,9 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
         options.log('warn', 'records of the audit trail were lost while Redis was away', { records }),
     });
     const audit = auditOf(options, writer);
-    const seals = new Seals(signerOf(options, embedded !== undefined), audit, workerSignersOf(settings));
+    const signatures = new Signatures(signerOf(options, embedded !== undefined), audit, workerSignersOf(settings));
     const shards = await knownShards(redis, settings);
-    const ledger = new Ledger(redis, settings.prefix, longestKeptMs(settings), seals, writer);
+    const ledger = new Ledger(redis, settings.prefix, longestKeptMs(settings), signatures, writer);
     return {
       url,
       prefix: settings.prefix,
@@ -149,29 +149,29 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       ledger,
       breakers: new Breakers(redis, settings.prefix, shards),
       limits: new Limits(redis, settings.prefix),
-      sessions: new Sessions(redis, settings.prefix, seals, shards),
+      sessions: new Sessions(redis, settings.prefix, signatures, shards),
       shards,
-      approvals: new Approvals(redis, ledger, seals, settings),
-      grants: new Grants(redis, settings.prefix, seals),
+      approvals: new Approvals(redis, ledger, signatures, settings),
+      standingApprovals: new StandingApprovals(redis, settings.prefix, signatures),
       repeatedCalls: new RepeatedCalls(redis, settings.prefix, settings.ttl.doneMs),
-      agents: new Agents(redis, settings.prefix, seals),
+      agents: new Agents(redis, settings.prefix, signatures),
       messages: new Messages(redis, settings.prefix),
-      questions: new Questions(redis, settings.prefix, seals),
-      seals,
+      questions: new Questions(redis, settings.prefix, signatures),
+      signatures,
       audit,
       records: writer,
       trail: new AuditTrail(redis, settings.prefix, writer),
-      catalogue: new Catalogue(redis, settings.prefix, { seals, ...(tiers === undefined ? {} : { tiers }) }),
-      specs: new Specs(redis, settings.prefix, seals),
-      skills: new SkillRecords(redis, settings.prefix, seals),
-      handovers: new Handovers(redis, settings.prefix, seals),
+      catalogue: new Catalogue(redis, settings.prefix, { signatures, ...(tiers === undefined ? {} : { tiers }) }),
+      specs: new DeclaredToolRecords(redis, settings.prefix, signatures),
+      skills: new SkillRecords(redis, settings.prefix, signatures),
+      clientCalls: new ClientCalls(redis, settings.prefix, signatures),
       switches: new SwitchRecords(redis, settings.prefix),
       clock: following.clock,
       server,
-      tasks: new Tasks(redis, settings.prefix, settings.ttl.doneMs, seals),
-      terminals: new TerminalOwners(redis, settings.prefix, seals),
-      mailOf: (workerId) => new WorkerMail({ redis, url, prefix: settings.prefix, seals, workerId }),
-      turns: new Turns(redis, settings.prefix, settings.lockDurationMs),
+      tasks: new Tasks(redis, settings.prefix, settings.ttl.doneMs, signatures),
+      terminals: new TerminalOwners(redis, settings.prefix, signatures),
+      mailboxOf: (workerId) => new WorkerMailbox({ redis, url, prefix: settings.prefix, signatures, workerId }),
+      locks: new ResourceLocks(redis, settings.prefix, settings.lockDurationMs),
       close: async () => {
         await writer.close();
         following.close();

@@ -6,7 +6,7 @@ import type { Approvals } from './approvals/approvals.ts';
 import type { CallRecord, StoredRequest } from './calls/call-record.ts';
 import type { Ledger } from './calls/ledger.ts';
 import type { Breakers } from './circuits/circuits.ts';
-import type { Turns } from './limits/resource-locks.ts';
+import type { ResourceLocks } from './limits/resource-locks.ts';
 
 export interface CallLedger
   extends Pick<
@@ -27,7 +27,7 @@ export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcom
   readonly attempts: readonly unknown[];
 }
 
-export type TurnRecords = Pick<Turns, 'take' | 'renew' | 'leave'>;
+export type ResourceLockRecords = Pick<ResourceLocks, 'take' | 'renew' | 'leave'>;
 
 export type CircuitRecords = Pick<Breakers, 'addFailure' | 'change' | 'read' | 'list' | 'window'> &
   Partial<Pick<Breakers, 'addSuccessApart'>>;

@@ -62,8 +62,8 @@ export type WorkerEvent =
   /** What the reliability layer would have done, were it not in shadow mode. */
   | ({ readonly type: 'tool_call_shadow'; readonly kind: ShadowKind; readonly detail: string } & AttemptEvent);
 
-/** What a producer tells about the calls that were handed to it. `Offer` is the tool as its fleet offers it. */
-export type ProducerEvent<Offer = unknown> =
+/** What a producer tells about the calls that were handed to it. `ResolvedTool` is the tool as its fleet offers it. */
+export type ProducerEvent<ResolvedTool = unknown> =
   | {
       readonly type: 'accepted';
       readonly envelope: ToolCallEnvelope;
@@ -82,7 +82,7 @@ export type ProducerEvent<Offer = unknown> =
       readonly type: 'refused';
       readonly envelope?: ToolCallEnvelope;
       /** Where the refusal is the tool's own. */
-      readonly offer?: Offer;
+      readonly published?: ResolvedTool;
       readonly code: string;
       readonly message: string;
     }
@@ -97,7 +97,7 @@ export type ProducerEvent<Offer = unknown> =
   | {
       readonly type: 'ended';
       readonly envelope: ToolCallEnvelope;
-      readonly offer: Offer;
+      readonly published: ResolvedTool;
       readonly result: ToolResultEnvelope;
     }
   /** Somebody has forced a circuit open, or reset it, here. */

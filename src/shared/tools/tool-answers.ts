@@ -4,7 +4,7 @@
  * what is no answer is named, and never taken for one.
  */
 import { PawlError } from '../errors/failure.ts';
-import { unsayableIn } from '../util/json/json-support.ts';
+import { findUnserializable } from '../util/json/json-support.ts';
 import type { Progress } from './tool-context.ts';
 
 /** What the functions must return, in words for whoever wrote the tool. */
@@ -89,10 +89,10 @@ export function hookAnswerFault(answer: object): string | undefined {
     return `deny must be a text that says why; it answered ${inWords(deny)}`;
   const wrong = HOOK_MEMBERS.find(([name, is]) => members[name] !== undefined && !is(members[name]));
   if (wrong !== undefined) return `${wrong[0]} must be ${wrong[2]}; it answered ${inWords(members[wrong[0]])}`;
-  const unsayable = unsayableIn(content);
-  return unsayable === undefined
+  const unserializable = findUnserializable(content);
+  return unserializable === undefined
     ? undefined
-    : `content must be a value that JSON can say; it answered ${unsayable.what} in content${unsayable.path}`;
+    : `content must be a value that JSON can say; it answered ${unserializable.what} in content${unserializable.path}`;
 }
 
 const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -102,5 +102,5 @@ const HOOK_MEMBERS: readonly [name: string, is: (value: unknown) => boolean, exp
   ['hints', isObject, 'an object'],
   ['carry', isObject, 'an object of texts'],
   ['result', isObject, 'a result with output'],
-  ['metadata', (value) => isObject(value) && unsayableIn(value) === undefined, 'an object that JSON can say'],
+  ['metadata', (value) => isObject(value) && findUnserializable(value) === undefined, 'an object that JSON can say'],
 ];

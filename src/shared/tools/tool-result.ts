@@ -1,6 +1,6 @@
 /** What a tool returns (A12, D2): `output` for the model, `display` for people, and what it left behind. */
 
-import { unsayableIn } from '../util/json/json-support.ts';
+import { findUnserializable } from '../util/json/json-support.ts';
 import { wellFormed } from '../util/text/text-cut.ts';
 
 export interface Artifact {
@@ -52,9 +52,9 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
   const { output, display, artifacts, content, success, tainted } = value as ToolResult<unknown>;
   const wrong = (field: string, expected: string, came: unknown) =>
     `${toolName} must return ${expected} as ${field}; it returned ${kindOf(came)}.`;
-  const unsayable = unsayableOutput(output);
-  if (unsayable !== undefined)
-    return `${toolName} must return a value that JSON can say as output; it returned ${unsayable}.`;
+  const unserializable = unserializableOutput(output);
+  if (unserializable !== undefined)
+    return `${toolName} must return a value that JSON can say as output; it returned ${unserializable}.`;
   if (display !== undefined && typeof display !== 'string') return wrong('display', 'a text', display);
   if (artifacts !== undefined && !Array.isArray(artifacts)) return wrong('artifacts', 'a list', artifacts);
   if (content !== undefined && !Array.isArray(content)) return wrong('content', 'a list', content);
@@ -75,9 +75,9 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
 }
 
 /** JSON would leave it out without a word, and the caller would get a success without an output, or without a part of it. */
-function unsayableOutput(output: unknown): string | undefined {
+function unserializableOutput(output: unknown): string | undefined {
   try {
-    const found = unsayableIn(output);
+    const found = findUnserializable(output);
     return found === undefined || found.path === '' ? found?.what : `${found.what} in output${found.path}`;
   } catch (error) {
     return `one that throws: ${error instanceof Error ? error.message : String(error)}`;

@@ -20,7 +20,7 @@ export interface ToolsetRequest<T> {
     readonly tenantId?: string;
   };
   /** What the fleet offers to that session; empty in a worker. */
-  readonly offered: readonly T[];
+  readonly published: readonly T[];
 }
 
 export interface Toolset<T extends Named = Named> {

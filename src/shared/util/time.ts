@@ -124,6 +124,6 @@ function randomByte(): number {
 }
 
 /** Lets everything else that waits for the event loop go first: between the parts of what would hold it for long. */
-export function nextTurn(): Promise<void> {
+export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

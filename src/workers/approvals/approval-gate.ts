@@ -20,24 +20,24 @@ import { lifeOfFailure } from '../../shared/calls/call-state.ts';
 import { resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
-import { denied, type Verdict as PolicyVerdict } from '../../shared/policy/policy.ts';
+import { denied, type PolicyResult } from '../../shared/policy/policy.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, Preview } from '../../shared/store/approvals/approvals.ts';
-import type { Grants } from '../../shared/store/approvals/standing-approvals.ts';
+import type { StandingApprovals } from '../../shared/store/approvals/standing-approvals.ts';
 import type { ApprovalRecords, CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
-import { shownLine, shownText } from '../../shared/util/text/visible-text.ts';
-import { type Begun, nowMs, type RegisteredTool } from '../attempt/attempt-state.ts';
-import type { Verdict } from '../execution/settle-call.ts';
+import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
+import { type Attempt, nowMs, type RegisteredTool } from '../attempt/attempt-state.ts';
+import type { JobOutcome } from '../execution/settle-call.ts';
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
 import { previewCall } from './preview.ts';
 import type { UsedApprovals } from './used-approvals.ts';
 
-export interface ApprovalGateParts {
+export interface ApprovalGateDeps {
   readonly settings: Settings;
   readonly approvals: ApprovalRecords;
-  readonly grants: Pick<Grants, 'find'>;
+  readonly standingApprovals: Pick<StandingApprovals, 'find'>;
   readonly ledger: Pick<CallLedger, 'cancel'>;
   readonly used: Pick<UsedApprovals, 'begin' | 'end'>;
   readonly audit: RecordAudit;
@@ -55,9 +55,9 @@ const GRACE_MS = 20;
 const withoutPreview = (tool: AnyTool): AnyTool => ({ ...tool, preview: undefined }) as unknown as AnyTool;
 
 export class ApprovalGate {
-  readonly #parts: ApprovalGateParts;
+  readonly #parts: ApprovalGateDeps;
 
-  constructor(parts: ApprovalGateParts) {
+  constructor(parts: ApprovalGateDeps) {
     this.#parts = parts;
   }
 
@@ -67,7 +67,7 @@ export class ApprovalGate {
     approvalId: string,
     atMs: number,
     toolNamed: (namespace: string, name: string) => RegisteredTool | undefined,
-  ): Promise<Verdict> {
+  ): Promise<JobOutcome> {
     const { approvals } = this.#parts;
     const record = await approvals.read(approvalId);
     if (record === undefined) return this.#refuseForged(approvalId);
@@ -80,7 +80,7 @@ export class ApprovalGate {
         'waits for a decision, and its job came before the time for that was over',
       );
     const { namespace, name } = record.request.tool;
-    const again: Verdict = { kind: 'later', delayMs: Math.min(AGAIN_MS, remainingMs + GRACE_MS) };
+    const again: JobOutcome = { kind: 'later', delayMs: Math.min(AGAIN_MS, remainingMs + GRACE_MS) };
     let preview = record.preview;
     if (preview === undefined) {
       const registered = toolNamed(namespace, name);
@@ -116,10 +116,10 @@ export class ApprovalGate {
       undefined,
       (fault) => this.#parts.log.warn({ event: 'tool_answer_invalid', callId, toolName: tool.name }, fault),
     );
-    return { summary: shownLine(summary), ...(details === undefined ? {} : { details: shownText(details) }) };
+    return { summary: shownLine(summary), ...(details === undefined ? {} : { details: escapeInvisible(details) }) };
   }
 
-  async #expire(record: ApprovalRecord): Promise<Verdict> {
+  async #expire(record: ApprovalRecord): Promise<JobOutcome> {
     const { request } = record;
     const answer = await this.#parts.approvals.expire(record, expiredOutcome(request));
     if (answer.kind === 'early') return { kind: 'later', delayMs: answer.remainingMs + GRACE_MS };
@@ -141,7 +141,7 @@ export class ApprovalGate {
   }
 
   /** A call that waits for an approval that nobody with a key has asked for. */
-  async #refuseForged(approvalId: string): Promise<Verdict> {
+  async #refuseForged(approvalId: string): Promise<JobOutcome> {
     const callId = callOf(approvalId);
     const error = resultError(failureOf('APPROVAL_INVALID'), 'error');
     const outcome = { status: 'error', toolName: '', durationMs: 0, attempts: 0, error } as const;
@@ -157,7 +157,11 @@ export class ApprovalGate {
    * The parameters that may run: the call's own, or what the approver made of them. Throws `PERMISSION_DENIED` when there is no
    * approval, `APPROVAL_INVALID` when there is one that does not cover this.
    */
-  async pass(begun: Begun, session: SessionRecord, verdict: PolicyVerdict): Promise<Readonly<Record<string, unknown>>> {
+  async pass(
+    begun: Attempt,
+    session: SessionRecord,
+    verdict: PolicyResult,
+  ): Promise<Readonly<Record<string, unknown>>> {
     const { callId, envelope, started, registered, running, workerId } = begun;
     const { tool } = registered;
     const { params } = envelope.payload;
@@ -166,7 +170,7 @@ export class ApprovalGate {
     const { sessionKey } = session;
     const { askedForTaint, unconfined } = verdict;
     const search = { sessionKey, tool: about.tool, envelope, askedForTaint, unconfined, nowMs: about.nowMs };
-    const granted = approvalId === undefined ? await this.#parts.grants.find(search) : undefined;
+    const granted = approvalId === undefined ? await this.#parts.standingApprovals.find(search) : undefined;
     const used = {
       callId,
       tool: qualifiedName(tool),
@@ -190,7 +194,7 @@ export class ApprovalGate {
     const again = await this.#parts.used.begin(`${approvalId} ${resolution}`, {
       fence: started.fence,
       token: running.token,
-      mayRepeat: started.takenOver || tool.effects !== 'once',
+      mayRepeat: started.recovered || tool.effects !== 'once',
     });
     if (again !== undefined) throw this.#refused(callId, again);
     // Awaited: what cannot be written down must not happen.
@@ -199,7 +203,7 @@ export class ApprovalGate {
   }
 
   /** An attempt under an approval is over. What it came to is written by now: it stands, also where this cannot be noted. */
-  async leave({ callId, started, running }: Begun, verdict: Verdict): Promise<void> {
+  async leave({ callId, started, running }: Attempt, verdict: JobOutcome): Promise<void> {
     const { approvalId, resolution = '', fence } = started;
     if (approvalId === undefined || verdict.kind === 'abandoned') return;
     const ended = verdict.kind === 'finished' || verdict.kind === 'dropped';
@@ -216,7 +220,7 @@ export class ApprovalGate {
     return new PawlError('APPROVAL_INVALID', `The approval of this call does not hold: ${reason}.`);
   }
 
-  #aboutToRun(begun: Begun, session: SessionRecord): AboutToRun {
+  #aboutToRun(begun: Attempt, session: SessionRecord): AboutToRun {
     const { callId, envelope, registered } = begun;
     const { name, namespace, version, tier, effects, annotations } = registered.tool;
     return {

@@ -10,7 +10,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { evaluate, type Ruling } from '../../shared/policy/policy.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import type { Seals } from '../../shared/signing/signatures.ts';
+import type { Signatures } from '../../shared/signing/signatures.ts';
 import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
 import type { Questions } from '../../shared/store/approvals/questions.ts';
 import type { Messages } from '../../shared/store/sessions/messages.ts';
@@ -18,13 +18,13 @@ import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Answer, CapabilityOwner, Channel, ChannelMessage, Channels, Question } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { shownJson, shownText } from '../../shared/util/text/visible-text.ts';
-import { Asking } from './questions.ts';
+import { escapeInvisible, formatForDisplay } from '../../shared/util/text/visible-text.ts';
+import { ElicitationState } from './questions.ts';
 import { WebhookPauses } from './webhook-backoff.ts';
 
-export interface WorkerChannelsParts {
+export interface WorkerChannelsDeps {
   readonly settings: Settings;
-  readonly seals: Seals;
+  readonly signatures: Signatures;
   readonly log: Logger;
   readonly messages: Messages;
   readonly questions: Questions;
@@ -42,13 +42,13 @@ const MAX_NOTE = 200;
 const MAX_LINE = 300;
 
 export class WorkerChannels implements Channels {
-  readonly #parts: WorkerChannelsParts;
-  readonly #asking: Asking;
+  readonly #parts: WorkerChannelsDeps;
+  readonly #asking: ElicitationState;
   readonly #pauses = new WebhookPauses();
 
-  constructor(parts: WorkerChannelsParts) {
+  constructor(parts: WorkerChannelsDeps) {
     this.#parts = parts;
-    this.#asking = new Asking(parts.questions, parts.audit);
+    this.#asking = new ElicitationState(parts.questions, parts.audit);
   }
 
   /** A question has ended, here or elsewhere. */
@@ -123,7 +123,7 @@ export class WorkerChannels implements Channels {
   ): Promise<void> {
     this.#checkMay('send', route, session);
     const { text, format } = typeof message === 'string' ? { text: message } : message;
-    const said = { text: shownText(text), ...(format === undefined ? {} : { format }) };
+    const said = { text: escapeInvisible(text), ...(format === undefined ? {} : { format }) };
     const { callId } = owner;
     if (route.channel.kind !== 'webhook') {
       const { messages, now } = this.#parts;
@@ -139,7 +139,7 @@ export class WorkerChannels implements Channels {
     const url = urlOf(request.route);
     if (!this.#pauses.mayAsk(url, POST_TIMEOUT_MS)) return false;
     const text = announcement(record);
-    const buttons = approvalButtons(request, this.#parts.seals);
+    const buttons = approvalButtons(request, this.#parts.signatures);
     const message = {
       text,
       blocks: [
@@ -174,7 +174,7 @@ function announcement({ request, preview }: ApprovalRecord): string {
     `${tool.namespace}.${tool.name} ${tool.version}, asked by ${line(session.actorId)}${named} in ${line(session.key)}`,
     `${line(reason)}${justification === undefined ? '' : `; why: ${line(justification)}`}`,
   ].join('\n');
-  const params = inert(shownJson(request.params));
+  const params = inert(formatForDisplay(request.params));
   const shown = startOf(params, Math.max(0, MAX_SECTION - MAX_NOTE - head.length));
   const left = params.length - shown.length;
   const note = `*${left} more characters of the parameters are not shown here: look at the whole approval before you decide.*`;
@@ -190,7 +190,7 @@ function line(text: string): string {
 /** As Slack shows it, it is no link, mentions nobody, and does not end the block that it stands in. */
 function inert(text: string): string {
   const entities: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' };
-  return shownText(text)
+  return escapeInvisible(text)
     .replaceAll(/[&<>]/g, (character) => entities[character] ?? '')
     .replaceAll('```', '\\u{60}'.repeat(3));
 }

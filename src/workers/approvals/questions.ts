@@ -9,7 +9,7 @@ const LOOK_EVERY_MS = 2_000;
 const DEFAULT_TIMEOUT_MS = 300_000;
 const MAX_TIMEOUT_MS = 7 * 24 * 3_600_000;
 
-export class Asking {
+export class ElicitationState {
   readonly #questions: Questions;
   /** Who waits for news of a question. */
   readonly #waiting = new Map<string, () => void>();
@@ -36,7 +36,7 @@ export class Asking {
     const id = `${request.callId}.${number}.${digest(request.text).slice(0, 12)}`;
     let standing = await this.#questions.ask(id, request, wholeMs(timeoutMs ?? DEFAULT_TIMEOUT_MS));
     while (standing.state === 'waits') {
-      await this.#news(id, Math.min(standing.leftMs, LOOK_EVERY_MS), signal);
+      await this.#broadcast(id, Math.min(standing.leftMs, LOOK_EVERY_MS), signal);
       if (signal?.aborted === true) {
         // Another worker has the call by now, and asks under the same ID: the question is not this one's to take back.
         if (!isLeaseLost(signal.reason)) await this.#questions.withdraw(id).catch(() => {});
@@ -53,7 +53,7 @@ export class Asking {
     void this.#audit({ type: 'question-ended', questionId, callId, sessionKey, tenantId, state: 'expired', question });
   }
 
-  #news(id: string, limitMs: number, signal: AbortSignal | undefined): Promise<void> {
+  #broadcast(id: string, limitMs: number, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve) => {
       const end = () => {
         clearTimeout(timer);

@@ -11,7 +11,7 @@ import type { RetryPolicy } from '../../shared/retries/retry.ts';
 import type { RetryAllowance } from '../../shared/retries/retry-budget.ts';
 import { type JsonSchema, type Validator, validatorOf } from '../../shared/schema/schema.ts';
 import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
-import { offerOf } from '../../shared/store/fleet/catalogue.ts';
+import { publishedTool } from '../../shared/store/fleet/catalogue.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import { callOfJob } from '../../shared/store/queues/jobs.ts';
 import { type AnyTool, namingTool, qualifiedName } from '../../shared/tools/tool.ts';
@@ -37,7 +37,7 @@ export interface RegisteredTool {
  * Whether an attempt that left no record can be asked for. Of `once` tools only those that run outside of the workers: what they
  * do goes on when a worker dies.
  */
-export function isAnswerable({ tool, declared }: RegisteredTool): boolean {
+export function supportsProbe({ tool, declared }: RegisteredTool): boolean {
   return tool.probe !== undefined && (tool.effects === 'probe' || (tool.effects === 'once' && declared === true));
 }
 
@@ -45,7 +45,7 @@ export function isAnswerable({ tool, declared }: RegisteredTool): boolean {
  * Whether the attempt before this one left open whether it had its effect, and its tool can say. One of an earlier life of the call is
  * not asked about: somebody said that it may run again.
  */
-export function isToBeAsked({ registered, started }: Pick<Begun, 'registered' | 'started'>): boolean {
+export function needsProbe({ registered, started }: Pick<Attempt, 'registered' | 'started'>): boolean {
   const last = started.earlier.at(-1);
   if (last === undefined || registered.tool.effects !== 'probe') return false;
   return (last.inDoubt === true || last.status === 'lost') && last.startedAtMs >= started.firstStartedAtMs;
@@ -58,7 +58,7 @@ export function register(tools: readonly AnyTool[]): ReadonlyMap<string, Registe
     const name = qualifiedName(tool);
     if (registered.has(name))
       throw new PawlError('CONFIGURATION', `Two tools are named ${name}; give one another name or namespace.`);
-    registered.set(name, registeredTool(tool, offerOf(tool, 0).definition));
+    registered.set(name, registeredTool(tool, publishedTool(tool, 0).definition));
   }
   return registered;
 }
@@ -83,7 +83,7 @@ function compiledOnce(schema: JsonSchema): Validator {
   return known;
 }
 
-export interface Begun {
+export interface Attempt {
   readonly callId: string;
   /** Of the call's job. */
   readonly generation: string;
@@ -112,45 +112,45 @@ export interface Begun {
 export function paramsOf({
   running,
   envelope,
-}: Pick<Begun, 'running' | 'envelope'>): Readonly<Record<string, unknown>> {
+}: Pick<Attempt, 'running' | 'envelope'>): Readonly<Record<string, unknown>> {
   return running.params ?? envelope.payload.params;
 }
 
 /** The call's own parameters, and those that run: what is secret in either is said nowhere (R31). */
-export function allParams({ running, envelope }: Pick<Begun, 'running' | 'envelope'>): unknown {
+export function allParams({ running, envelope }: Pick<Attempt, 'running' | 'envelope'>): unknown {
   const { params } = envelope.payload;
   return running.params === undefined ? params : [params, running.params];
 }
 
 /** Redis' clock as it was at the start, carried on by this process's monotonic one. */
-export function nowMs({ started, clock, beganMonotonicMs }: Begun): number {
+export function nowMs({ started, clock, beganMonotonicMs }: Attempt): number {
   return Math.round(started.nowMs + clock.monotonic() - beganMonotonicMs);
 }
 
 /** How long the call was in its queue before this attempt, its first: a generation is named by when it was queued. */
-export function waitedMs({ running, started }: Begun): number {
+export function waitedMs({ running, started }: Attempt): number {
   return Math.max(0, started.nowMs - Number(callOfJob(running.jobId).generation));
 }
 
 /** How long the attempt may take; a caller may give it more time than its tool says, and none more than the operator. */
-export function timeLimitMs({ envelope, policy }: Begun, tool: { readonly timeoutMs: number }): number {
+export function timeLimitMs({ envelope, policy }: Attempt, tool: { readonly timeoutMs: number }): number {
   const allowedMs = policy.timeoutMs ?? Number.POSITIVE_INFINITY;
   return Math.min(envelope.payload.callHints?.timeoutMs ?? policy.timeoutMs ?? tool.timeoutMs, allowedMs);
 }
 
 /** When nobody wants the call's result any more. Whoever let it run again, which was in doubt, wants it however late that is. */
-export function deadlineOf({ envelope, started }: Pick<Begun, 'envelope' | 'started'>): number | undefined {
+export function deadlineOf({ envelope, started }: Pick<Attempt, 'envelope' | 'started'>): number | undefined {
   return started.resolution === undefined ? envelope.control.deadlineAtMs : undefined;
 }
 
 /** Milliseconds until the call's deadline; undefined when it has none. */
-export function remainingMs(begun: Begun): number | undefined {
+export function remainingMs(begun: Attempt): number | undefined {
   const deadlineAtMs = deadlineOf(begun);
   return deadlineAtMs === undefined ? undefined : deadlineAtMs - nowMs(begun);
 }
 
 /** The attempts of the call with this one at the end. */
-export function attemptsWith(begun: Begun, failure: Failure | undefined, delayMs?: number): AttemptRecord[] {
+export function attemptsWith(begun: Attempt, failure: Failure | undefined, delayMs?: number): AttemptRecord[] {
   const { vote } = begun.running;
   const { started, registered, attempt, workerId } = begun;
   const record: AttemptRecord = {
@@ -170,7 +170,7 @@ export function attemptsWith(begun: Begun, failure: Failure | undefined, delayMs
   return [...started.earlier, record];
 }
 
-export function outcomeBase(begun: Begun): Pick<Outcome, 'toolName' | 'durationMs' | 'retriedBy'> {
+export function outcomeBase(begun: Attempt): Pick<Outcome, 'toolName' | 'durationMs' | 'retriedBy'> {
   const { envelope, started } = begun;
   return {
     toolName: envelope.toolName,

@@ -27,10 +27,10 @@ export class RunningAttempt {
   /** Those that run in the place of the call's own, where an approver or a hook made others of them. */
   params: Readonly<Record<string, unknown>> | undefined;
   /** See `acts.ts`. */
-  acts = 0;
+  sideEffects = 0;
   /** It has a turn at a resource, with a lease of its own to renew. */
-  hasTurn = false;
-  #stray: ((error: unknown) => void) | undefined;
+  holdsLock = false;
+  #uncaught: ((error: unknown) => void) | undefined;
   #released: (() => void) | undefined;
 
   /** Without a lease nobody else can run the call. */
@@ -82,12 +82,12 @@ export class RunningAttempt {
   }
 
   /** Hears of errors that the tool threw outside of its own promise (D12). */
-  onStray(listener: (error: unknown) => void): void {
-    this.#stray = listener;
+  onUncaught(listener: (error: unknown) => void): void {
+    this.#uncaught = listener;
   }
 
-  stray(error: unknown): void {
-    this.#stray?.(error);
+  uncaught(error: unknown): void {
+    this.#uncaught?.(error);
   }
 
   /** Hears that the attempt is over, with what was to be written of it. */
@@ -100,7 +100,7 @@ export class RunningAttempt {
    * where only a full collection looks: whatever the attempt still held would be copied by every collection until then.
    */
   release(): void {
-    this.#stray = undefined;
+    this.#uncaught = undefined;
     this.#released?.();
     this.#released = undefined;
   }

@@ -5,26 +5,26 @@
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { ToolError } from '../../shared/errors/failure.ts';
 
-export interface ActingAttempt {
+export interface SideEffectTracker {
   /** Steps that changed something, or may have, or still do. */
-  acts: number;
+  sideEffects: number;
 }
 
 /** Takes a step that changes something, unless how it ended says that it has not. */
-export async function acting<T>(
-  attempt: ActingAttempt,
+export async function trackSideEffect<T>(
+  attempt: SideEffectTracker,
   act: () => Promise<T>,
   changedNothing: (done: T) => boolean = () => false,
 ): Promise<T> {
-  attempt.acts += 1;
+  attempt.sideEffects += 1;
   try {
     const done = await act();
-    if (changedNothing(done)) attempt.acts -= 1;
+    if (changedNothing(done)) attempt.sideEffects -= 1;
     return done;
   } catch (error) {
     if (!classify(error).nothingHappened) throw error;
-    attempt.acts -= 1;
+    attempt.sideEffects -= 1;
     // A handle's own word is about this step, and would be taken for its tool's.
-    throw attempt.acts > 0 && error instanceof ToolError ? asToolError(error, false) : error;
+    throw attempt.sideEffects > 0 && error instanceof ToolError ? asToolError(error, false) : error;
   }
 }

@@ -22,7 +22,7 @@ import { keyHash } from '../../shared/telemetry/log-events.ts';
 import { traceparentOf } from '../../shared/telemetry/tracing.ts';
 import type { ToolContext } from '../../shared/tools/tool.ts';
 import type { CircuitHold } from '../circuits/fleet-circuit.ts';
-import type { Verdict } from '../execution/settle-call.ts';
+import type { JobOutcome } from '../execution/settle-call.ts';
 
 export class AttemptTraces {
   readonly #tracer: Tracer;
@@ -107,7 +107,7 @@ export class AttemptTrace {
     this.#span.setStatus({ code: SpanStatusCode.ERROR, message: code });
   }
 
-  end(verdict: Verdict): void {
+  end(verdict: JobOutcome): void {
     this.#span.setAttribute('pawl.verdict', verdict.kind);
     if (verdict.kind === 'finished') {
       const { status, error } = verdict.outcome;

@@ -18,7 +18,7 @@ export function inAttempt<T>(attempt: RunningAttempt, run: () => T): T {
 }
 
 /** Contains stray errors while at least one worker of this process needs it; call the answer to end that. */
-export function containStrayErrors(log: Logger): () => void {
+export function containUncaughtErrors(log: Logger): () => void {
   users += 1;
   stop ??= install(log);
   let released = false;
@@ -40,7 +40,7 @@ function install(log: Logger): () => void {
       const whose =
         attempt === undefined ? 'an error that belongs to no call' : 'a tool threw outside of its own promise';
       log.error({ event: 'stray_error', callId: attempt?.callId, stack: stackOf(error) }, whose);
-      attempt?.stray(error);
+      attempt?.uncaught(error);
     };
     process.on(event, contain);
     return () => process.off(event, contain);

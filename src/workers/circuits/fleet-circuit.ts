@@ -14,13 +14,13 @@ import {
 import type { Failure } from '../../shared/errors/failure.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
 import type { CircuitRecords } from '../../shared/store/ports.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
+import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { CircuitChange } from '../../shared/telemetry/log-events.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 
 /** The circuit as one attempt knows it. */
 export interface CircuitHold {
-  readonly place: Place;
+  readonly partition: Partition;
   readonly key: string;
   readonly policy: CircuitPolicy;
   readonly seen: Circuit;
@@ -70,13 +70,13 @@ export class FleetCircuits {
     if (hold.probe !== undefined) return this.#answer(hold, failure.againstCircuit ? false : undefined);
     if (hold.bypassed === true) return 'CLOSED';
     if (!failure.againstCircuit) return hold.seen.state;
-    const { place, key, policy, seen } = hold;
+    const { partition, key, policy, seen } = hold;
     // Successes are written with the ends of their calls, behind failures that came later.
-    const name = `${place.tier} ${key}`;
+    const name = `${partition.tier} ${key}`;
     const before = Math.min(this.#successes.get(name) ?? 0, this.#unwritten.get(name) ?? 0);
     this.#successes.delete(name);
     const size = windowSize(policy);
-    const counted = await this.#breakers.addFailure(place, key, seen.epoch, size, policy.windowMs, before);
+    const counted = await this.#breakers.addFailure(partition, key, seen.epoch, size, policy.windowMs, before);
     const next = afterWindow(counted.circuit, counted.window, policy, counted.nowMs);
     if (next === undefined) return counted.circuit.state;
     return (await this.#change({ ...hold, seen: counted.circuit }, next, policy.cooldownMs)).state;
@@ -84,10 +84,10 @@ export class FleetCircuits {
 
   /** A success answers the probe at once; otherwise it goes into the window together with the outcome (the returned sample). */
   async succeeded(hold: CircuitHold, running?: Pick<RunningAttempt, 'onRelease'>): Promise<Settle['sample']> {
-    const { place, key, policy, seen, apart = false, bypassed = false } = hold;
+    const { partition, key, policy, seen, apart = false, bypassed = false } = hold;
     if (hold.probe !== undefined) await this.#answer(hold, true);
     if (bypassed) return undefined;
-    const name = `${place.tier} ${key}`;
+    const name = `${partition.tier} ${key}`;
     if (running !== undefined) {
       addTo(this.#successes, name, 1);
       addTo(this.#unwritten, name, 1);
@@ -96,7 +96,7 @@ export class FleetCircuits {
     const sample = { circuit: key, epoch: seen.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
     if (!apart) return sample;
     // One that is not counted because Redis is away changes nothing for the call.
-    this.#breakers.addSuccessApart?.(place, sample).catch(() => {});
+    this.#breakers.addSuccessApart?.(partition, sample).catch(() => {});
     return undefined;
   }
 
@@ -120,11 +120,11 @@ export class FleetCircuits {
   }
 
   async #change(
-    { place, key, seen }: CircuitHold,
+    { partition, key, seen }: CircuitHold,
     next: Circuit,
     retryAfterMs: number,
   ): Promise<{ readonly kind: 'changed' | 'stale'; readonly state: CircuitState }> {
-    const { changed, circuit } = await this.#breakers.change(place, key, seen, next, retryAfterMs);
+    const { changed, circuit } = await this.#breakers.change(partition, key, seen, next, retryAfterMs);
     if (changed && seen.state !== next.state) {
       const reason = next.state === 'OPEN' ? { reason: next.reason } : {};
       this.#onChange({ circuit: key, from: seen.state, to: next.state, ...reason });

@@ -4,7 +4,7 @@
  */
 import { type Circuit, circuitKey } from '../../shared/circuits/circuit-breaker.ts';
 import type { CircuitRecords } from '../../shared/store/ports.ts';
-import { homeOf } from '../../shared/store/redis/keys.ts';
+import { homePartition } from '../../shared/store/redis/keys.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 
 export class ForcedCircuits {
@@ -28,7 +28,7 @@ export class ForcedCircuits {
 
   /** Reads what was changed while nobody listened: all circuits, by their keys. */
   async catchUp(tiers: readonly Tier[]): Promise<ReadonlyMap<string, Circuit>> {
-    const listed = await Promise.all(tiers.map((tier) => this.#breakers.list(homeOf(tier))));
+    const listed = await Promise.all(tiers.map((tier) => this.#breakers.list(homePartition(tier))));
     const circuits = new Map(listed.flatMap((ofTier) => [...ofTier]));
     for (const circuit of circuits.values()) this.learn(circuit);
     this.#isCaughtUp = true;
@@ -42,7 +42,7 @@ export class ForcedCircuits {
   ): Promise<string | undefined> {
     const own = circuitKey({ hint: 'tool', tool: qualifiedName(tool) });
     if (through === own) return undefined;
-    const circuit = await this.#breakers.read(homeOf(tool.tier), own);
+    const circuit = await this.#breakers.read(homePartition(tool.tier), own);
     return circuit.state === 'FORCED_OPEN' ? circuit.reason : undefined;
   }
 }

@@ -3,13 +3,13 @@
  * Who holds the attempt, with its fence, limits and cancellation, is this worker; the client only runs it.
  */
 import { type ClientAnswer, type ClientCall, clientError } from '../../shared/connectors/client-tool.ts';
-import type { SpecOf } from '../../shared/connectors/declared-tool.ts';
+import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
-import type { Handovers, Seen } from '../../shared/store/connectors/client-calls.ts';
+import type { ClientCalls, Seen } from '../../shared/store/connectors/client-calls.ts';
 import { type ProbeAnswer, qualifiedName, type ToolContext, type ToolResult } from '../../shared/tools/tool.ts';
 import type { Executable } from './declared-tools.ts';
 
-type DynamicSpec = Pick<SpecOf<'dynamic'>, 'namespace' | 'name' | 'effects' | 'timeoutMs' | 'routing'>;
+type ClientToolRecord = Pick<DeclaredToolOf<'dynamic'>, 'namespace' | 'name' | 'effects' | 'timeoutMs' | 'routing'>;
 
 /** News may be lost: whoever waits looks by itself now and then. */
 const LOOK_MS = 2_000;
@@ -17,11 +17,11 @@ const LOOK_MS = 2_000;
 const PASSED_ON: readonly unknown[] = ['LEASE_LOST', 'DRAINED'];
 
 export class DynamicCalls {
-  readonly #handovers: Pick<Handovers, 'offer' | 'look' | 'withdraw'>;
+  readonly #clientCalls: Pick<ClientCalls, 'published' | 'look' | 'withdraw'>;
   readonly #waiting = new Map<string, () => void>();
 
-  constructor(handovers: Pick<Handovers, 'offer' | 'look' | 'withdraw'>) {
-    this.#handovers = handovers;
+  constructor(clientCalls: Pick<ClientCalls, 'published' | 'look' | 'withdraw'>) {
+    this.#clientCalls = clientCalls;
   }
 
   /** Something became of a call. */
@@ -30,7 +30,7 @@ export class DynamicCalls {
   }
 
   /** What a declared tool does when it is called. */
-  executable(spec: DynamicSpec): Executable {
+  executable(spec: ClientToolRecord): Executable {
     const tool = qualifiedName(spec);
     /** Attempts that are to take on what their probe found. */
     const found = new Set<string>();
@@ -39,8 +39,8 @@ export class DynamicCalls {
       limit: { name: `dynamic:${tool}`, concurrency: spec.routing.concurrency },
       run: async (params, ctx) => {
         const call = callFor(spec, params, ctx);
-        const offered = await this.#handovers.offer(call, found.delete(attemptOf(ctx)));
-        if (offered === 'nobody') throw nobody(tool);
+        const published = await this.#clientCalls.published(call, found.delete(attemptOf(ctx)));
+        if (published === 'nobody') throw nobody(tool);
         return this.#result(call, ctx, (seen) => {
           switch (seen.state) {
             case 'answered':
@@ -70,18 +70,18 @@ export class DynamicCalls {
     let told = '';
     for (;;) {
       // Listening begins before looking, so that nothing falls between the two.
-      const news = this.#listen(call.callId, ctx.signal);
+      const broadcast = this.#listen(call.callId, ctx.signal);
       try {
         if (ctx.signal.aborted) return conclude(await this.#withdrawn(call, ctx.signal));
-        const seen = await this.#handovers.look(call);
+        const seen = await this.#clientCalls.look(call);
         if (seen.state !== 'waiting' && seen.state !== 'taken') return conclude(seen);
         if (seen.state === 'taken' && seen.progress !== told) {
           told = seen.progress;
           report(told, ctx);
         }
-        await news.within(seen.state === 'taken' ? Math.min(seen.leaseLeftMs + 1, LOOK_MS) : LOOK_MS);
+        await broadcast.within(seen.state === 'taken' ? Math.min(seen.leaseLeftMs + 1, LOOK_MS) : LOOK_MS);
       } finally {
-        news.stop();
+        broadcast.stop();
       }
     }
   }
@@ -90,7 +90,7 @@ export class DynamicCalls {
   async #withdrawn(call: ClientCall, signal: AbortSignal): Promise<Seen> {
     const reason = signal.reason as Error;
     if (reason instanceof PawlError && PASSED_ON.includes(reason.code)) throw reason;
-    const withdrawn = await this.#handovers.withdraw(call).catch(() => undefined);
+    const withdrawn = await this.#clientCalls.withdraw(call).catch(() => undefined);
     if (withdrawn?.state === 'answered') return withdrawn;
     if (withdrawn?.state !== 'untouched') throw reason;
     throw new ToolError(`No client took the call: ${reason.message}`, { code: 'CLIENT_GONE', nothingHappened: true });
@@ -118,7 +118,7 @@ export class DynamicCalls {
 }
 
 function callFor(
-  { namespace, name, timeoutMs }: DynamicSpec,
+  { namespace, name, timeoutMs }: ClientToolRecord,
   params: Readonly<Record<string, unknown>>,
   ctx: ToolContext,
 ): ClientCall {
@@ -159,7 +159,7 @@ function nobody(tool: string): PawlError {
 }
 
 /** DESIGN, decision 5: what a client began and left no word about is in doubt. */
-function lost({ name, effects }: DynamicSpec): PawlError {
+function lost({ name, effects }: ClientToolRecord): PawlError {
   const what = `The client that ran ${name} left before it answered`;
   return effects === 'once'
     ? new PawlError('OUTCOME_UNKNOWN', `${what}: the effect may have happened.`)

@@ -4,23 +4,23 @@
  */
 
 import {
-  isToolSpec,
-  type RegistryRule,
-  type SpecKind,
-  type SpecOf,
-  type ToolSpecRecord,
+  type DeclaredToolKind,
+  type DeclaredToolOf,
+  type DeclaredToolRecord,
+  isDeclaredTool,
+  type ToolPolicyRecord,
 } from '../../shared/connectors/declared-tool.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
-import { offerOfSpec } from '../../shared/store/connectors/declared-offer.ts';
-import { SpecCopy, type Specs } from '../../shared/store/connectors/declared-tools.ts';
-import type { ToolOffer } from '../../shared/store/fleet/catalogue.ts';
+import { declaredToolAsPublished } from '../../shared/store/connectors/declared-offer.ts';
+import { DeclaredToolCopy, type DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';
+import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import type { AnyTool, Tier, Tool, ToolOptions } from '../../shared/tools/tool.ts';
 import { defineUntypedTool } from '../../shared/tools/tool-forms.ts';
 import { type RegisteredTool, registeredTool } from '../attempt/attempt-state.ts';
 
 /** What a tool of each kind does when it is called. */
-export type ToolMakers = { readonly [Kind in SpecKind]?: (record: SpecOf<Kind>) => Executable };
+export type ToolMakers = { readonly [Kind in DeclaredToolKind]?: (record: DeclaredToolOf<Kind>) => Executable };
 
 /** The functions that an executor gives a declared tool. */
 export interface Executable
@@ -32,21 +32,21 @@ export interface Executable
   readonly limit?: FleetLimit;
 }
 
-export type RuleFound = RegistryRule | undefined | Promise<RegistryRule | undefined>;
+export type RuleFound = ToolPolicyRecord | undefined | Promise<ToolPolicyRecord | undefined>;
 
 /** Definitions that are kept made, the newest used last. */
 const MAX_MADE = 2_000;
 
 export class DeclaredTools {
-  readonly #specs: Pick<Specs, 'changesSince' | 'withDefinition'>;
+  readonly #specs: Pick<DeclaredToolRecords, 'changesSince' | 'withDefinition'>;
   readonly #makers: ToolMakers;
-  readonly #copy: SpecCopy;
+  readonly #copy: DeclaredToolCopy;
   readonly #made = new Map<string, RegisteredTool>();
 
-  constructor(specs: Pick<Specs, 'changesSince' | 'withDefinition'>, makers: ToolMakers) {
+  constructor(specs: Pick<DeclaredToolRecords, 'changesSince' | 'withDefinition'>, makers: ToolMakers) {
     this.#specs = specs;
     this.#makers = makers;
-    this.#copy = new SpecCopy(specs);
+    this.#copy = new DeclaredToolCopy(specs);
   }
 
   get kinds(): readonly string[] {
@@ -58,26 +58,26 @@ export class DeclaredTools {
   }
 
   /** What the registry says of a tool. A call may be here before the news: a refusal is read again before it counts. */
-  ruleFor(tool: { readonly namespace: string; readonly name: string }): RuleFound {
-    const rule = this.#copy.ruleFor(tool);
-    return rule?.enabled === false ? this.catchUp().then(() => this.#copy.ruleFor(tool)) : rule;
+  toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): RuleFound {
+    const rule = this.#copy.toolPolicyFor(tool);
+    return rule?.enabled === false ? this.catchUp().then(() => this.#copy.toolPolicyFor(tool)) : rule;
   }
 
   /** The newest declaration that this worker knows and can run. */
   toolNamed(namespace: string, name: string): RegisteredTool | undefined {
     const record = this.#copy.get(`${namespace}.${name}`);
-    return isToolSpec(record) ? this.#registered(record) : undefined;
+    return isDeclaredTool(record) ? this.#registered(record) : undefined;
   }
 
   /** All that are declared, whether or not this worker can run them. */
-  offers(): readonly ToolOffer[] {
-    return [...this.#copy.all()].filter(isToolSpec).map(offerOfSpec);
+  offers(): readonly PublishedTool[] {
+    return [...this.#copy.all()].filter(isDeclaredTool).map(declaredToolAsPublished);
   }
 
   /** Of the newest declaration that this worker knows, whether or not it can run it. */
   tierOf(namespace: string, name: string): Tier | undefined {
     const record = this.#copy.get(`${namespace}.${name}`);
-    return isToolSpec(record) ? record.tier : undefined;
+    return isDeclaredTool(record) ? record.tier : undefined;
   }
 
   /** The declaration that a call was validated with: it may be newer than what was heard of here, or older than the newest. */
@@ -88,12 +88,12 @@ export class DeclaredTools {
     const name = `${envelope.toolNamespace}.${envelope.toolName}`;
     const newest = this.#copy.get(name);
     if (newest === undefined) return undefined;
-    if (isToolSpec(newest) && newest.definition === tool.definition) return this.#registered(newest);
+    if (isDeclaredTool(newest) && newest.definition === tool.definition) return this.#registered(newest);
     const meant = await this.#specs.withDefinition(name, tool.definition);
     return meant === undefined ? undefined : this.#registered(meant);
   }
 
-  #registered(record: ToolSpecRecord): RegisteredTool | undefined {
+  #registered(record: DeclaredToolRecord): RegisteredTool | undefined {
     const registered = this.#made.get(record.definition) ?? this.#make(record);
     if (registered === undefined) return undefined;
     this.#made.delete(record.definition);
@@ -103,8 +103,8 @@ export class DeclaredTools {
     return registered;
   }
 
-  #make(record: ToolSpecRecord): RegisteredTool | undefined {
-    const make = this.#makers[record.kind] as ((record: ToolSpecRecord) => Executable) | undefined;
+  #make(record: DeclaredToolRecord): RegisteredTool | undefined {
+    const make = this.#makers[record.kind] as ((record: DeclaredToolRecord) => Executable) | undefined;
     if (make === undefined) return undefined;
     const executable = make(record);
     const registered = registeredTool(toolOf(record, executable), record.definition);
@@ -112,7 +112,7 @@ export class DeclaredTools {
   }
 }
 
-function toolOf(record: ToolSpecRecord, { limit: _, ...executable }: Executable): AnyTool {
+function toolOf(record: DeclaredToolRecord, { limit: _, ...executable }: Executable): AnyTool {
   const { name, namespace, version, description, tier, effects, annotations, inputSchema, outputSchema } = record;
   const { trustClass, voters, timeoutMs, maxResultBytes, maxOutputBytes, budget, circuit } = record;
   const tool: Tool = defineUntypedTool({

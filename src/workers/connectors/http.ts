@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { Connector } from '../../shared/connectors/connector.ts';
 import { type ConnectorRequest, checkAllowed, connectorRequest } from '../../shared/connectors/connector-request.ts';
-import type { SpecOf } from '../../shared/connectors/declared-tool.ts';
+import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluateExpression, isEmpty } from '../../shared/connectors/jmespath.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
@@ -13,7 +13,7 @@ import { isForAnyOrigin } from '../context/network.ts';
 import type { Executable } from './declared-tools.ts';
 import type { ConnectorSecrets } from './secrets.ts';
 
-export interface HttpConnectorParts {
+export interface HttpConnectorDeps {
   readonly secrets: Pick<ConnectorSecrets, 'resolve'>;
   /**
    * Resolves when one more request of a call may be sent, with what to call when it has ended. The first one is paced by whoever
@@ -37,8 +37,8 @@ const nothing = async () => {};
 type Params = Readonly<Record<string, unknown>>;
 type Secrets = ReadonlyMap<string, string>;
 
-export function httpConnector(parts: HttpConnectorParts) {
-  return (record: SpecOf<'http'>): Executable & { readonly limit?: FleetLimit } => {
+export function httpConnector(parts: HttpConnectorDeps) {
+  return (record: DeclaredToolOf<'http'>): Executable & { readonly limit?: FleetLimit } => {
     const connector = record.routing;
     const limit = limitOf(record);
     return {
@@ -60,7 +60,7 @@ export function httpConnector(parts: HttpConnectorParts) {
   };
 }
 
-function limitOf(record: SpecOf<'http'>): FleetLimit | undefined {
+function limitOf(record: DeclaredToolOf<'http'>): FleetLimit | undefined {
   const { credential, concurrency, perSecond } = record.routing.limits;
   if (concurrency === undefined && perSecond === undefined) return undefined;
   return {

@@ -6,7 +6,7 @@ import type { ToolMakers } from './declared-tools.ts';
 import { httpConnector } from './http.ts';
 import { ConnectorSecrets } from './secrets.ts';
 
-export interface ConnectorParts {
+export interface ConnectorDeps {
   readonly settings: Settings;
   /** Where secrets may come from. */
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -16,7 +16,7 @@ export interface ConnectorParts {
 /** A slot that a call holds already is held this long from each of its further requests on. */
 const SLOT_MS = 60_000;
 
-export function compiledIn({ settings, environment, limits }: ConnectorParts): ToolMakers {
+export function compiledIn({ settings, environment, limits }: ConnectorDeps): ToolMakers {
   return {
     http: httpConnector({
       secrets: new ConnectorSecrets(settings.connectors.secrets, environment),

@@ -2,7 +2,7 @@
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import { isOutOfReach } from '../../shared/policy/policy.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import type { ToolOffer } from '../../shared/store/fleet/catalogue.ts';
+import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { type AgentTool, qualifiedName } from '../../shared/tools/tool.ts';
 import { compareVersions } from '../../shared/tools/versions.ts';
 import type { RuleFound } from '../connectors/declared-tools.ts';
@@ -10,18 +10,18 @@ import type { RuleFound } from '../connectors/declared-tools.ts';
 /** The newest of each name, in the order of their names. */
 export async function agentTools(
   { state: _, ...session }: SessionRecord,
-  offers: readonly ToolOffer[],
-  { settings, ruleFor }: { readonly settings: Settings; ruleFor(tool: ToolOffer): RuleFound },
+  offers: readonly PublishedTool[],
+  { settings, toolPolicyFor }: { readonly settings: Settings; toolPolicyFor(tool: PublishedTool): RuleFound },
 ): Promise<readonly AgentTool[]> {
-  const newest = new Map<string, ToolOffer>();
-  for (const offer of offers) {
-    const known = newest.get(qualifiedName(offer));
-    if (known === undefined || compareVersions(known.version, offer.version) < 0)
-      newest.set(qualifiedName(offer), offer);
+  const newest = new Map<string, PublishedTool>();
+  for (const published of offers) {
+    const known = newest.get(qualifiedName(published));
+    if (known === undefined || compareVersions(known.version, published.version) < 0)
+      newest.set(qualifiedName(published), published);
   }
   const tools: AgentTool[] = [];
   for (const [, tool] of [...newest].sort(([one], [other]) => (one < other ? -1 : 1))) {
-    const registry = await ruleFor(tool);
+    const registry = await toolPolicyFor(tool);
     const { policy } = settings;
     if (isOutOfReach({ tool, session, toolPolicy: toolPolicy(settings, tool), policy, registry })) continue;
     const { name, namespace, version, description, tier, inputSchema } = tool;

@@ -20,8 +20,8 @@ import type {
   ToolCapabilities,
   Workspace,
 } from '../../shared/tools/tool.ts';
-import { type ActingAttempt, acting } from '../attempt/side-effects.ts';
-import type { Means } from '../sandbox/isolation.ts';
+import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
+import type { Isolation } from '../sandbox/isolation.ts';
 import { CallChanges } from '../workspace/diff-tracker.ts';
 import { openWorkspace } from '../workspace/workspace.ts';
 import { whyForbidden } from '../workspace/workspace-roots.ts';
@@ -45,12 +45,12 @@ export interface CapabilityOptions {
   readonly callId: string;
   readonly signal: AbortSignal;
   /** Learns of the steps that change something. */
-  readonly attempt?: ActingAttempt;
+  readonly attempt?: SideEffectTracker;
   /** The worker's environment; programs see an allow-list of it. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** `host` or `host:port` that `fetch` may reach although private. */
   readonly allowedHosts?: readonly string[];
-  readonly sandbox?: SandboxPolicy | Means;
+  readonly sandbox?: SandboxPolicy | Isolation;
   readonly sandboxNetwork?: boolean;
   /** Absent where no program can go on after its call. */
   readonly terminals?: Terminals;
@@ -68,7 +68,7 @@ export interface GrantedCapabilities extends ToolCapabilities {
 
 /** Every method of a handle that is not granted throws `PERMISSION_DENIED`. */
 export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities {
-  const { signal, callId, env, attempt = { acts: 0 } } = options;
+  const { signal, callId, env, attempt = { sideEffects: 0 } } = options;
   const { workspaceRoot } = options.session;
   const refusedRoot =
     options.session.refusedRoot ?? (workspaceRoot === undefined ? undefined : whyForbidden(workspaceRoot));
@@ -131,9 +131,9 @@ class GuardedWorkspace implements Workspace {
   readonly #workspace: Workspace;
   readonly #demand: Demand;
   readonly #changes: DiffTracker;
-  readonly #attempt: ActingAttempt;
+  readonly #attempt: SideEffectTracker;
 
-  constructor(workspace: Workspace, demand: Demand, changes: DiffTracker, attempt: ActingAttempt) {
+  constructor(workspace: Workspace, demand: Demand, changes: DiffTracker, attempt: SideEffectTracker) {
     this.#workspace = workspace;
     this.#demand = demand;
     this.#changes = changes;
@@ -164,7 +164,7 @@ class GuardedWorkspace implements Workspace {
 
   readonly commit: Workspace['commit'] = async (changes) => {
     this.#demand('workspace:write');
-    const committed = await acting(this.#attempt, () => this.#workspace.commit(changes));
+    const committed = await trackSideEffect(this.#attempt, () => this.#workspace.commit(changes));
     changes.forEach((change, index) => {
       const before = committed[index]?.before;
       const after = change.kind === 'remove' ? undefined : Buffer.from(change.content);
@@ -183,28 +183,29 @@ class GuardedWorkspace implements Workspace {
   };
 }
 
-function guardedProcesses(processes: Processes, demand: Demand, attempt: ActingAttempt): Processes {
+function guardedProcesses(processes: Processes, demand: Demand, attempt: SideEffectTracker): Processes {
   return {
     run: async (request) => {
       demand('processes');
-      return acting(attempt, () => processes.run(request));
+      return trackSideEffect(attempt, () => processes.run(request));
     },
   };
 }
 
-function guardedTerminals(terminals: Terminals | undefined, demand: Demand, attempt: ActingAttempt): Terminals {
+function guardedTerminals(terminals: Terminals | undefined, demand: Demand, attempt: SideEffectTracker): Terminals {
   const present = (): Terminals => {
     demand('processes');
     if (terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no terminals here.');
     return terminals;
   };
   return {
-    start: (request) => acting(attempt, async () => present().start(request)),
-    write: (terminalId, chars, waitMs) => acting(attempt, async () => present().write(terminalId, chars, waitMs)),
+    start: (request) => trackSideEffect(attempt, async () => present().start(request)),
+    write: (terminalId, chars, waitMs) =>
+      trackSideEffect(attempt, async () => present().write(terminalId, chars, waitMs)),
   };
 }
 
-function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: ActingAttempt): Agents {
+function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: SideEffectTracker): Agents {
   const present = (): Agents => {
     demand('agents');
     if (agents === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no sub-agents without a fleet.');
@@ -213,11 +214,12 @@ function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: Acti
   return {
     // However often the call is attempted, it starts one.
     spawn: async (message, agentType) => present().spawn(message, agentType),
-    send: (agentId, message, interrupt) => acting(attempt, async () => present().send(agentId, message, interrupt)),
-    resume: (agentId) => acting(attempt, async () => present().resume(agentId)),
+    send: (agentId, message, interrupt) =>
+      trackSideEffect(attempt, async () => present().send(agentId, message, interrupt)),
+    resume: (agentId) => trackSideEffect(attempt, async () => present().resume(agentId)),
     look: async (agentIds) => present().look(agentIds),
     haveAnswered: async (agentIds) => present().haveAnswered(agentIds),
-    close: (agentId) => acting(attempt, async () => present().close(agentId)),
+    close: (agentId) => trackSideEffect(attempt, async () => present().close(agentId)),
   };
 }
 
@@ -225,7 +227,7 @@ function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: Acti
 function guardedMemory(
   memory: StoredMemory | undefined,
   demand: Demand,
-  attempt: ActingAttempt,
+  attempt: SideEffectTracker,
   tainted: boolean,
 ): Memory {
   const present = (capability: Capability): StoredMemory => {
@@ -236,7 +238,9 @@ function guardedMemory(
   return {
     search: async (query, options) => present('memory:search').search(query, options),
     store: (text, options) =>
-      acting(attempt, async () => present('memory:store').store(text, tainted ? { ...options, tainted } : options)),
+      trackSideEffect(attempt, async () =>
+        present('memory:store').store(text, tainted ? { ...options, tainted } : options),
+      ),
     get: async (id) => {
       const own = present('memory:search');
       if (own.get === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory cannot be read by ID.');
@@ -245,7 +249,7 @@ function guardedMemory(
     forget: async (id) => {
       const own = present('memory:store');
       if (own.forget === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory forgets nothing when asked.');
-      return acting(attempt, async () => own.forget?.(id) ?? false);
+      return trackSideEffect(attempt, async () => own.forget?.(id) ?? false);
     },
   };
 }
@@ -253,9 +257,9 @@ function guardedMemory(
 class GuardedChannel implements Channel {
   readonly #channel: Channel | undefined;
   readonly #demand: Demand;
-  readonly #attempt: ActingAttempt;
+  readonly #attempt: SideEffectTracker;
 
-  constructor(channel: Channel | undefined, demand: Demand, attempt: ActingAttempt) {
+  constructor(channel: Channel | undefined, demand: Demand, attempt: SideEffectTracker) {
     this.#channel = channel;
     this.#demand = demand;
     this.#attempt = attempt;
@@ -272,7 +276,8 @@ class GuardedChannel implements Channel {
   }
 
   // Fields, as above.
-  readonly send: Channel['send'] = (message) => acting(this.#attempt, async () => this.#present().send(message));
+  readonly send: Channel['send'] = (message) =>
+    trackSideEffect(this.#attempt, async () => this.#present().send(message));
 
   readonly ask: NonNullable<Channel['ask']> = async (question) => {
     const channel = this.#present();

@@ -49,13 +49,13 @@ interface Row {
   readonly vector?: readonly number[];
 }
 
-export interface MemoryParts {
+export interface MemoryDeps {
   readonly now?: () => number;
   readonly load?: () => Promise<Lance>;
 }
 
 /** Opens nothing yet. The first use throws `CONFIGURATION` where LanceDB is not installed. */
-export function openMemory(settings: Pick<Settings, 'dataDir' | 'memory'>, parts: MemoryParts = {}): MemoryStore {
+export function openMemory(settings: Pick<Settings, 'dataDir' | 'memory'>, parts: MemoryDeps = {}): MemoryStore {
   return new LanceMemory(settings, parts);
 }
 
@@ -69,7 +69,7 @@ class LanceMemory implements MemoryStore {
   readonly #tables = new Map<string, Promise<Table>>();
   #stored = 0;
 
-  constructor(settings: Pick<Settings, 'dataDir' | 'memory'>, parts: MemoryParts) {
+  constructor(settings: Pick<Settings, 'dataDir' | 'memory'>, parts: MemoryDeps) {
     this.#settings = settings.memory;
     this.#uri = settings.memory.uri ?? join(resolve(settings.dataDir), 'memory');
     this.#embed = settings.memory.embedding === undefined ? undefined : openEmbedder(settings.memory.embedding);

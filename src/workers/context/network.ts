@@ -14,7 +14,7 @@ import { pipeline, Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { type ActingAttempt, acting } from '../attempt/side-effects.ts';
+import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
 import { whyNotPublic } from './public-addresses.ts';
 
 export const DEFAULT_MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
@@ -33,7 +33,7 @@ export interface NetworkOptions {
   /** Aborts requests and their bodies. */
   readonly signal: AbortSignal;
   /** Learns of requests that may have had an effect. */
-  readonly attempt?: ActingAttempt;
+  readonly attempt?: SideEffectTracker;
   /** `host` or `host:port` that may be private: the operator's policy, never the caller's word. */
   readonly allowedHosts?: readonly string[];
   /** Cap on the decompressed body; beyond it reading fails with `RESULT_TOO_LARGE`. */
@@ -57,7 +57,7 @@ export function openNetwork(options: NetworkOptions): Fetch {
   return async (input, init) => {
     const request = newRequest(input, init);
     if (attempt === undefined || onlyReads(request.method)) return reach(request);
-    return acting(attempt, () => reach(request), isUnheard);
+    return trackSideEffect(attempt, () => reach(request), isUnheard);
   };
 }
 

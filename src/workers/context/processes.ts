@@ -13,10 +13,10 @@ import { collectOutput } from '../sandbox/capped-output.ts';
 import { type ProgramEnvironment, programEnvironment } from '../sandbox/environment.ts';
 import { findProgram } from '../sandbox/find-program.ts';
 import {
-  availableMeans,
+  availableIsolation,
   chooseSandbox,
+  type Isolation,
   type LaunchRequest,
-  type Means,
   type Sandbox,
   type Trial,
 } from '../sandbox/isolation.ts';
@@ -43,7 +43,7 @@ export interface ProcessesOptions {
   /** Where the allow-listed variables are taken from; others never reach a program. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** A means other than the strongest that works here, or what policy says: `required`, `preferred`, `off`. */
-  readonly sandbox?: SandboxPolicy | 'auto' | Means;
+  readonly sandbox?: SandboxPolicy | 'auto' | Isolation;
   /** Whether programs in a sandbox may use the network. Default: no. */
   readonly network?: boolean;
   /** Folders below /tmp, which a sandbox replaces, that the program is made of: shown read-only. */
@@ -96,7 +96,7 @@ export async function prepareProgram(
   const marker = `${callId}.${randomBytes(8).toString('hex')}`;
   const argv = [program, ...request.argv.slice(1)] as const;
   const launch = { root: realRoot, folder, argv, marker };
-  if (sandbox.means !== 'bubblewrap') return { sandbox, launch, environment };
+  if (sandbox.isolation !== 'bubblewrap') return { sandbox, launch, environment };
   const { absent, ...boundary } = await findBoundary(realRoot);
   const placeholders = await makePlaceholders(absent);
   const confine = {
@@ -118,7 +118,7 @@ export async function lacksSandbox(wanted: SandboxPolicy): Promise<boolean> {
 }
 
 /** Throws `PERMISSION_DENIED` where policy wants a sandbox and none works here. Only `off` says that none is needed. */
-export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Means): Promise<Sandbox> {
+export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Isolation): Promise<Sandbox> {
   switch (wanted) {
     case 'required':
       return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
@@ -154,8 +154,8 @@ function programFolders(searchPath: string, more: readonly string[]): readonly s
 }
 
 /** Which means work on this machine, the strongest first; the first is what `auto` takes. */
-export function detectMeans(): Promise<readonly Means[]> {
-  return availableMeans(trial);
+export function detectIsolation(): Promise<readonly Isolation[]> {
+  return availableIsolation(trial);
 }
 
 const trial: Trial = async (sandbox, request) => {

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { OWNER_RENEWAL_MS } from '../../shared/store/fleet/terminal-owners.ts';
-import type { WorkerMail } from '../../shared/store/fleet/worker-mailbox.ts';
+import type { WorkerMailbox } from '../../shared/store/fleet/worker-mailbox.ts';
 import type { TerminalReport } from '../../shared/tools/tool.ts';
 import { noTerminal } from './terminal-host.ts';
 
@@ -30,14 +30,14 @@ type Message =
 type Serve = (sessionKey: string, terminalId: string, chars: string, waitMs: number) => Promise<TerminalReport>;
 
 export interface TerminalLinkOptions {
-  readonly backend: Pick<Backend, 'clock' | 'terminals' | 'mailOf'>;
+  readonly backend: Pick<Backend, 'clock' | 'terminals' | 'mailboxOf'>;
   readonly workerId: string;
   onError(error: Error): void;
 }
 
 export class TerminalLink {
   readonly #options: TerminalLinkOptions;
-  readonly #mail: WorkerMail;
+  readonly #mail: WorkerMailbox;
   readonly #waiting = new Map<string, (message: Message) => void>();
   /** Requests of the last moments, which nobody can send a second time; by when they become too late anyway. */
   readonly #seen = new Map<string, number>();
@@ -49,7 +49,7 @@ export class TerminalLink {
 
   constructor(options: TerminalLinkOptions) {
     this.#options = options;
-    this.#mail = options.backend.mailOf(options.workerId);
+    this.#mail = options.backend.mailboxOf(options.workerId);
   }
 
   serve(serve: Serve): void {

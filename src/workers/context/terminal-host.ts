@@ -9,7 +9,7 @@ import type { SandboxPolicy } from '../../shared/config/config.ts';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import type { TerminalReport, TerminalRequest, Terminals } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import type { Means } from '../sandbox/isolation.ts';
+import type { Isolation } from '../sandbox/isolation.ts';
 import type { TerminalLink } from './remote-terminal.ts';
 import { Terminal } from './terminal.ts';
 
@@ -26,7 +26,7 @@ export const TERMINAL_LIMITS: TerminalLimits = { maxTerminals: 64, maxPerSession
 
 export interface TerminalHostOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly sandbox?: SandboxPolicy | Means;
+  readonly sandbox?: SandboxPolicy | Isolation;
   readonly network?: boolean;
   /** Without one, terminals are found in this process only. */
   readonly link?: TerminalLink;

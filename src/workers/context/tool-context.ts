@@ -13,14 +13,14 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 import { traceField } from '../../shared/telemetry/log-events.ts';
 import type { AgentTool, CapabilityOwner, Channels, MemoryStore, ToolContext } from '../../shared/tools/tool.ts';
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
-import { allParams, type Begun, deadlineOf } from '../attempt/attempt-state.ts';
+import { type Attempt, allParams, deadlineOf } from '../attempt/attempt-state.ts';
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
 import { capabilitiesFor } from './capabilities.ts';
 import type { WorkerAgents } from './sub-agents.ts';
 import type { TerminalHost } from './terminal-host.ts';
 import { lineOf } from './tool-log.ts';
 
-export interface ContextParts {
+export interface ToolContextDeps {
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   readonly terminals?: TerminalHost;
@@ -44,7 +44,11 @@ export interface PreparedContext {
 }
 
 /** Throws `PERMISSION_DENIED` when the tool needs a capability that is absent, before it runs. */
-export async function contextFor(begun: Begun, session: SessionRecord, parts: ContextParts): Promise<PreparedContext> {
+export async function contextFor(
+  begun: Attempt,
+  session: SessionRecord,
+  parts: ToolContextDeps,
+): Promise<PreparedContext> {
   const { envelope, started, callId, running } = begun;
   const { tool } = begun.registered;
   const { settings, ledger, log, escalated = false } = parts;

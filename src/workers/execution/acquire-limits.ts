@@ -3,16 +3,16 @@ import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
 import { type TenantSettings, tenantLimits } from '../../shared/limits/tenant.ts';
 import type { FleetLimit, Limits, Starter } from '../../shared/store/limits/concurrency-limits.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import type { Begun } from '../attempt/attempt-state.ts';
+import type { Attempt } from '../attempt/attempt-state.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
-import { patiently } from './settle-call.ts';
+import { retryUntilLeaseLost } from './settle-call.ts';
 
 /** A slot that is kept for a call that waits for another one outlives that wait. */
 const SLACK_MS = 5_000;
 /** Who keeps slots while it waits for another asks again after that time, and keeps them on. */
 const KEEPS_MS = 2_000;
 
-export interface PaceParts {
+export interface LimitAcquirerDeps {
   readonly limits: Pick<Limits, 'take' | 'renew' | 'release' | 'giveBack' | 'hasSlot' | 'hasStart'>;
   /** Of an attempt, and of the slots that it holds. */
   readonly leaseMs: number;
@@ -35,16 +35,16 @@ interface Held {
   renewing?: Promise<void>;
 }
 
-export class Pace {
-  readonly #parts: PaceParts;
+export class LimitAcquirer {
+  readonly #parts: LimitAcquirerDeps;
   readonly #held = new WeakMap<RunningAttempt, readonly Held[]>();
 
-  constructor(parts: PaceParts) {
+  constructor(parts: LimitAcquirerDeps) {
     this.#parts = parts;
   }
 
   /** Undefined when the call may start now: under all limits that it counts against, taken one after the other. */
-  async enter(begun: Begun): Promise<Waiting | undefined> {
+  async enter(begun: Attempt): Promise<Waiting | undefined> {
     const { limits, leaseMs } = this.#parts;
     const starter = starterOf(begun);
     const held: Held[] = [];
@@ -61,9 +61,11 @@ export class Pace {
       const keeps = answer.kind === 'waiting' && answer.near && held.length > 0;
       const waitMs = keeps ? Math.min(answer.waitMs, KEEPS_MS) : answer.waitMs;
       const keptMs = keeps ? waitMs + SLACK_MS : 0;
-      for (const each of held) await this.#patiently(begun, () => limits.giveBack(each.limit, starter, keptMs));
+      for (const each of held)
+        await this.#retryUntilLeaseLost(begun, () => limits.giveBack(each.limit, starter, keptMs));
       // It may have been woken for one of these.
-      for (const each of all.slice(held.length + 1)) await this.#patiently(begun, () => limits.giveBack(each, starter));
+      for (const each of all.slice(held.length + 1))
+        await this.#retryUntilLeaseLost(begun, () => limits.giveBack(each, starter));
       const isReady = () =>
         answer.kind === 'waiting' ? limits.hasSlot(limit, starter) : limits.hasStart(limit, starter);
       return { waitMs, isReady };
@@ -89,7 +91,7 @@ export class Pace {
   }
 
   /** Lets the next ones start. */
-  async leave(begun: Begun): Promise<void> {
+  async leave(begun: Attempt): Promise<void> {
     const { limits, onError } = this.#parts;
     const held = this.#held.get(begun.running) ?? [];
     this.#held.delete(begun.running);
@@ -98,16 +100,16 @@ export class Pace {
       await each.renewing;
       await limits.release(each.limit, each.starter, each.untilMs);
     };
-    await Promise.all(held.map((each) => this.#patiently(begun, () => release(each)).catch(onError)));
+    await Promise.all(held.map((each) => this.#retryUntilLeaseLost(begun, () => release(each)).catch(onError)));
   }
 
   /** Nobody else can use what is not given back until its lease ends. */
-  #patiently(begun: Begun, give: () => Promise<void>): Promise<void> {
-    return patiently(give, begun.running, this.#parts.log);
+  #retryUntilLeaseLost(begun: Attempt, give: () => Promise<void>): Promise<void> {
+    return retryUntilLeaseLost(give, begun.running, this.#parts.log);
   }
 
   /** In the same order for all calls, so that no two wait for each other. */
-  #limitsOf({ envelope, registered, policy }: Begun): readonly FleetLimit[] {
+  #limitsOf({ envelope, registered, policy }: Attempt): readonly FleetLimit[] {
     const { tool, limit } = registered;
     return [
       ...tenantLimits(this.#parts.tenants, envelope.target.tenantId),
@@ -118,6 +120,10 @@ export class Pace {
 }
 
 /** Each attempt is a start of its own. */
-function starterOf({ running: { jobId }, started: { fence, firstStartedAtMs }, envelope: { target } }: Begun): Starter {
+function starterOf({
+  running: { jobId },
+  started: { fence, firstStartedAtMs },
+  envelope: { target },
+}: Attempt): Starter {
   return { jobId, start: `${jobId} ${fence}`, session: target.sessionKey, sinceMs: firstStartedAtMs };
 }

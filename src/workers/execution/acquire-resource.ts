@@ -1,19 +1,19 @@
 /** Where an attempt meets the turns of its resource (C3): it has one before its tool runs, and gives it up when it ends. */
 import { classify } from '../../shared/errors/classify-error.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
-import { takesTurns, turnOf } from '../../shared/limits/resource-lock.ts';
-import type { TurnAnswer } from '../../shared/store/limits/resource-locks.ts';
-import type { TurnRecords } from '../../shared/store/ports.ts';
+import { needsResourceLock, turnOf } from '../../shared/limits/resource-lock.ts';
+import type { ResourceLockResult } from '../../shared/store/limits/resource-locks.ts';
+import type { ResourceLockRecords } from '../../shared/store/ports.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import type { Begun } from '../attempt/attempt-state.ts';
-import type { Verdict } from './settle-call.ts';
+import type { Attempt } from '../attempt/attempt-state.ts';
+import type { JobOutcome } from './settle-call.ts';
 
-export class AttemptTurns {
-  readonly #records: TurnRecords;
+export class AttemptLocks {
+  readonly #records: ResourceLockRecords;
   readonly #log: Logger;
 
-  constructor(records: TurnRecords, log: Logger) {
+  constructor(records: ResourceLockRecords, log: Logger) {
     this.#records = records;
     this.#log = log;
   }
@@ -23,12 +23,12 @@ export class AttemptTurns {
    * been granted at another resource will do so far.
    */
   async take(
-    begun: Begun,
+    begun: Attempt,
     params: unknown,
     any: boolean,
-  ): Promise<TurnAnswer | { readonly kind: 'failed'; readonly failure: Failure }> {
+  ): Promise<ResourceLockResult | { readonly kind: 'failed'; readonly failure: Failure }> {
     const { registered, envelope, started, running } = begun;
-    if (!takesTurns(registered.tool)) return { kind: 'granted' };
+    if (!needsResourceLock(registered.tool)) return { kind: 'granted' };
     let turn: ReturnType<typeof turnOf>;
     try {
       turn = turnOf(registered.tool, params, envelope.target);
@@ -37,18 +37,18 @@ export class AttemptTurns {
     }
     if (turn === undefined) return { kind: 'granted' };
     const answer = await this.#records.take(begun, started.fence, turn, any);
-    running.hasTurn = answer.kind === 'granted';
+    running.holdsLock = answer.kind === 'granted';
     return answer;
   }
 
   /** After an attempt: what was lost with its lease is another's by now, or runs out by itself. */
-  async leave(begun: Begun, verdict: Verdict): Promise<void> {
-    if (verdict.kind === 'turn' || verdict.kind === 'abandoned' || !takesTurns(begun.registered.tool)) return;
+  async leave(begun: Attempt, verdict: JobOutcome): Promise<void> {
+    if (verdict.kind === 'turn' || verdict.kind === 'abandoned' || !needsResourceLock(begun.registered.tool)) return;
     await this.#leave(begun, begun.started.fence);
   }
 
   /** A call that ended without an attempt may have been granted a turn. */
-  async leaveUnused(job: CallJob, verdict: Verdict): Promise<void> {
+  async leaveUnused(job: CallJob, verdict: JobOutcome): Promise<void> {
     if (verdict.kind === 'finished' || verdict.kind === 'dropped') await this.#leave(job, 0);
   }
 

@@ -4,15 +4,15 @@ import { isInDoubt } from '../../shared/calls/call-state.ts';
 import { turnOf } from '../../shared/calls/envelope.ts';
 import type { AfterAttemptEvent, AttemptEvent, Hooks } from '../../shared/calls/hooks.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
-import { type Begun, paramsOf } from '../attempt/attempt-state.ts';
+import { type Attempt, paramsOf } from '../attempt/attempt-state.ts';
 import { type AttemptOptions, type Ending, toEnding } from './run-tool.ts';
 
 export class AttemptHooks {
   readonly #hooks: Hooks;
   /** The values that an attempt's hooks share with its tool. */
-  readonly #values = new WeakMap<Begun, Map<string, unknown>>();
+  readonly #values = new WeakMap<Attempt, Map<string, unknown>>();
   /** What they made of its parameters, if they did: a tool that is asked first, and then run, gets the same. */
-  readonly #made = new WeakMap<Begun, { readonly params?: Readonly<Record<string, unknown>> }>();
+  readonly #made = new WeakMap<Attempt, { readonly params?: Readonly<Record<string, unknown>> }>();
 
   constructor(hooks: Hooks) {
     this.#hooks = hooks;
@@ -22,7 +22,7 @@ export class AttemptHooks {
    * The attempt as the hooks leave it. Throws `PERMISSION_DENIED`, also for what they rewrote and policy does not allow, `HOOK_FAILED`
    * and, for what they rewrote, `INVALID_PARAMS`.
    */
-  async before(begun: Begun, options: AttemptOptions): Promise<AttemptOptions> {
+  async before(begun: Attempt, options: AttemptOptions): Promise<AttemptOptions> {
     if (!this.#hooks.has('beforeAttempt', 'afterAttempt', 'onRetry')) return options;
     const { values } = options.context;
     for (const [name, value] of this.#values.get(begun) ?? []) values.set(name, value);
@@ -41,7 +41,7 @@ export class AttemptHooks {
     return { ...options, params: options.tool.parse(params) };
   }
 
-  async #make(begun: Begun, given: Readonly<Record<string, unknown>>) {
+  async #make(begun: Attempt, given: Readonly<Record<string, unknown>>) {
     const params = await this.#hooks.beforeAttempt({ ...this.#event(begun), params: given });
     const made = params === given ? {} : { params };
     this.#made.set(begun, made);
@@ -49,7 +49,7 @@ export class AttemptHooks {
   }
 
   /** The ending that counts. A closed failure after the attempt says nothing about the tool's effect. */
-  async after(begun: Begun, options: AttemptOptions, ending: Ending): Promise<Ending> {
+  async after(begun: Attempt, options: AttemptOptions, ending: Ending): Promise<Ending> {
     if (!this.#hooks.has('afterAttempt')) return ending;
     try {
       const shown = endingOf(ending);
@@ -64,7 +64,7 @@ export class AttemptHooks {
   }
 
   /** Whether there may be another attempt. A hook that fails closed allows none. */
-  async mayRetry(begun: Begun, failure: Failure, delayMs: number): Promise<boolean> {
+  async mayRetry(begun: Attempt, failure: Failure, delayMs: number): Promise<boolean> {
     if (!this.#hooks.has('onRetry')) return true;
     try {
       return await this.#hooks.onRetry({ ...this.#event(begun), failure, delayMs });
@@ -73,7 +73,7 @@ export class AttemptHooks {
     }
   }
 
-  #event(begun: Begun): Omit<AttemptEvent, 'signal'> {
+  #event(begun: Attempt): Omit<AttemptEvent, 'signal'> {
     const { envelope, registered, callId, attempt, started } = begun;
     const { sessionKey, actorId, agentId, tenantId } = envelope.target;
     const turnId = turnOf(envelope);
@@ -95,7 +95,7 @@ export class AttemptHooks {
 }
 
 /** Whether the attempt may have had its effect, as far as its ending says. */
-function mayHaveActed({ registered }: Begun, ending: Ending): boolean {
+function mayHaveActed({ registered }: Attempt, ending: Ending): boolean {
   switch (ending.kind) {
     case 'value':
       return true;

@@ -5,9 +5,9 @@ import { costUnitsOf } from '../../shared/limits/budget.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
-import { allParams, type Begun } from '../attempt/attempt-state.ts';
+import { type Attempt, allParams } from '../attempt/attempt-state.ts';
 import type { Ending } from './run-tool.ts';
-import type { Verdict } from './settle-call.ts';
+import type { JobOutcome } from './settle-call.ts';
 
 const TRIES = 4;
 const AGAIN_MS = 250;
@@ -26,7 +26,7 @@ export class AttemptAudit {
   }
 
   /** An attempt that began elsewhere left no record: this worker took its call over. */
-  lost(begun: Begun): void {
+  lost(begun: Attempt): void {
     const { earlier } = begun.started;
     const before = earlier.at(-1);
     if (before?.status !== 'lost') return;
@@ -40,7 +40,7 @@ export class AttemptAudit {
    * still is: the effect cannot be taken back, and the trail has the record that was written before it. `final` is what the hooks
    * made of the ending, which may hide parts of the result.
    */
-  async ended(begun: Begun, ending: Ending, final: Ending, latencyMs: number): Promise<void> {
+  async ended(begun: Attempt, ending: Ending, final: Ending, latencyMs: number): Promise<void> {
     const { attempt, started, workerId, registered } = begun;
     const event: AttemptEvent = {
       ...common(begun),
@@ -58,7 +58,7 @@ export class AttemptAudit {
   }
 
   /** The call has ended, and the tool's code did not run for it this time. */
-  withoutAttempt(begun: Begun, verdict: Verdict): void {
+  withoutAttempt(begun: Attempt, verdict: JobOutcome): void {
     if (verdict.kind !== 'finished') return;
     const { callId, tool, sessionKey, tenantId, worker } = { ...common(begun), worker: begun.workerId };
     const { status, attempts, error } = verdict.outcome;
@@ -82,7 +82,7 @@ export class AttemptAudit {
   }
 }
 
-function common(begun: Begun) {
+function common(begun: Attempt) {
   const { callId, envelope, registered, started } = begun;
   const { tool } = registered;
   const { sessionKey, tenantId, actorId } = envelope.target;

@@ -2,7 +2,7 @@
  * begin and admit: the next fence or the reason why there is none, the tool that the call means, and the fleet's circuit.
  */
 
-import { placeFor } from '../../shared/calls/call-id.ts';
+import { partitionFor } from '../../shared/calls/call-id.ts';
 import { type AttemptRecord, isHarmless, leftInDoubt } from '../../shared/calls/call-state.ts';
 import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
 import { type Circuit, forcedOpenText, targetOfCircuit } from '../../shared/circuits/circuit-breaker.ts';
@@ -11,19 +11,19 @@ import { DIRECT, type ReliabilityModes } from '../../shared/config/switches.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { retryPolicy } from '../../shared/retries/retry.ts';
 import { retryAllowance } from '../../shared/retries/retry-budget.ts';
-import type { BeginAnswer, StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
+import type { BeginResult, StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
 import { needOf, type StoredRequest } from '../../shared/store/calls/call-record.ts';
 import { parseCircuit } from '../../shared/store/circuits/circuits.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
-import { homeOf } from '../../shared/store/redis/keys.ts';
+import { homePartition } from '../../shared/store/redis/keys.ts';
 import { type Effects, qualifiedName } from '../../shared/tools/tool.ts';
-import { type Begun, type RegisteredTool, retriedBy } from '../attempt/attempt-state.ts';
+import { type Attempt, type RegisteredTool, retriedBy } from '../attempt/attempt-state.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import type { CircuitHold, FleetCircuits } from '../circuits/fleet-circuit.ts';
-import type { ExecuteParts } from './executor-deps.ts';
-import { type KeptTool, patiently, type Settler, type Step, type Verdict } from './settle-call.ts';
-import { tellShadow } from './shadow-mode.ts';
-import { misfitOf } from './version-check.ts';
+import type { ExecutorDeps } from './executor-deps.ts';
+import { type CallSettler, type JobOutcome, type KeptTool, retryUntilLeaseLost, type Step } from './settle-call.ts';
+import { reportShadow } from './shadow-mode.ts';
+import { incompatibilityReason } from './version-check.ts';
 
 /** How long a job waits when no living worker can run its tool. */
 export const ELSEWHERE_MS = 1_000;
@@ -34,23 +34,23 @@ const NEXT_SOLITUDE_MS = 1_000;
 
 /** The way of a job to an attempt that has begun, or to the end that it has instead. */
 export class Admission {
-  readonly #parts: ExecuteParts;
+  readonly #parts: ExecutorDeps;
   readonly #circuits: FleetCircuits;
-  readonly #settler: Settler;
+  readonly #settler: CallSettler;
   /**
    * The one attempt of this worker whose call already lost one. When a worker dies, all that it ran comes back at once: run
    * together again, the one that killed it would take the others with it until they are all set aside.
    */
   #suspect: RunningAttempt | undefined;
 
-  constructor(parts: ExecuteParts, circuits: FleetCircuits, settler: Settler) {
+  constructor(parts: ExecutorDeps, circuits: FleetCircuits, settler: CallSettler) {
     this.#parts = parts;
     this.#circuits = circuits;
     this.#settler = settler;
   }
 
   /** `answer` is what begin answered already, when the job was taken. */
-  enter(job: CallJob, running: RunningAttempt, answer: BeginAnswer | undefined): Promise<Step<Begun>> {
+  enter(job: CallJob, running: RunningAttempt, answer: BeginResult | undefined): Promise<Step<Attempt>> {
     return answer === undefined ? this.#begin(job, running) : this.#begun(job, running, answer);
   }
 
@@ -65,7 +65,7 @@ export class Admission {
     running: RunningAttempt,
     hold?: Pick<CircuitHold, 'seen' | 'probe'>,
     harmless = false,
-  ): Promise<Step<Begun>> {
+  ): Promise<Step<Attempt>> {
     const { backend, workerId, settings } = this.#parts;
     const answer = await backend.ledger.begin(job, {
       workerId,
@@ -81,15 +81,15 @@ export class Admission {
   async #begun(
     job: CallJob,
     running: RunningAttempt,
-    answer: BeginAnswer,
+    answer: BeginResult,
     hold?: Pick<CircuitHold, 'seen' | 'probe'>,
-  ): Promise<Step<Begun>> {
+  ): Promise<Step<Attempt>> {
     switch (answer.kind) {
       case 'stale':
         return { end: { kind: 'dropped' } };
       case 'ended':
         // The job of a call that was cancelled while it waited comes by in its time.
-        if (placeFor(job.callId).tier === 'elevated' && answer.state !== 'cancelled')
+        if (partitionFor(job.callId).tier === 'elevated' && answer.state !== 'cancelled')
           this.#parts.gate?.again(job.callId);
         return { end: { kind: 'dropped' } };
       case 'awaiting':
@@ -99,7 +99,7 @@ export class Admission {
         return { end: { kind: 'later', delayMs: answer.remainingMs } };
       case 'suspect':
         // It is only settled, which takes no worker down.
-        if (answer.takenOver && this.#effectsOf(answer.request) === 'once')
+        if (answer.recovered && this.#effectsOf(answer.request) === 'once')
           return this.#begin(job, running, hold, true);
         if (this.#suspect !== undefined) return { end: { kind: 'later', delayMs: ONE_SUSPECT_AT_A_TIME_MS } };
         this.#suspect = running;
@@ -120,7 +120,7 @@ export class Admission {
     running: RunningAttempt,
     answer: StartedAttempt,
     probe: string | undefined,
-  ): Promise<Step<Begun>> {
+  ): Promise<Step<Attempt>> {
     const { settings, clock, workerId } = this.#parts;
     let started = answer;
     let { envelope } = started.request;
@@ -129,9 +129,9 @@ export class Admission {
     const registered = this.#isMeant(started.request, named)
       ? named
       : ((await this.#parts.toolOf?.(started.request)) ?? named);
-    const misfit = misfitOf(started.request, registered);
-    if (registered === undefined || misfit !== undefined)
-      return { end: await this.#passOn(job.callId, started, misfit ?? '') };
+    const incompatibility = incompatibilityReason(started.request, registered);
+    if (registered === undefined || incompatibility !== undefined)
+      return { end: await this.#passOn(job.callId, started, incompatibility ?? '') };
     if (started.cancelRequested) running.abort(new PawlError('CANCELLED'));
     const beganMonotonicMs = clock.monotonic();
     let unreadable: Failure | undefined;
@@ -147,15 +147,15 @@ export class Admission {
     const policy = toolPolicy(settings, registered.tool);
     const modes = this.#modesOf(started.request, registered);
     const circuit: CircuitHold = {
-      place: homeOf(placeFor(job.callId).tier),
+      partition: homePartition(partitionFor(job.callId).tier),
       key: started.circuit,
       policy: circuitPolicyOf(this.#parts.settings, registered.tool),
       seen: parseCircuit(started.circuitRaw),
       probe,
       bypassed: !modes.enabled,
-      apart: this.#parts.backend.clustered === true && placeFor(job.callId).shard > 0,
+      apart: this.#parts.backend.clustered === true && partitionFor(job.callId).shard > 0,
     };
-    const begun: Begun = {
+    const begun: Attempt = {
       callId: job.callId,
       generation: job.generation,
       running,
@@ -192,7 +192,7 @@ export class Admission {
         return failureOf(error.code, error.message);
       }
     };
-    return patiently(read, running, log, schedule);
+    return retryUntilLeaseLost(read, running, log, schedule);
   }
 
   /** Only declared tools change while a worker runs. */
@@ -209,12 +209,12 @@ export class Admission {
    * Another worker of the tier may be able to run the call: the attempt goes back unspent. When the fleet has not offered what the
    * call needs for long, the call ends.
    */
-  async #passOn(callId: string, started: StartedAttempt, misfit: string): Promise<Verdict> {
+  async #passOn(callId: string, started: StartedAttempt, incompatibility: string): Promise<JobOutcome> {
     const { settings, backend, log } = this.#parts;
-    const { request, nowMs: atMs, fence, takenOver, earlier } = started;
-    const offered = await this.#parts.lastOffered(request);
-    const waitedMs = atMs - Math.max(started.firstStartedAtMs, offered.seenAtMs);
-    const others = offered.workers;
+    const { request, nowMs: atMs, fence, recovered, earlier } = started;
+    const published = await this.#parts.lastPublished(request);
+    const waitedMs = atMs - Math.max(started.firstStartedAtMs, published.seenAtMs);
+    const others = published.workers;
     if (others.length > 0 || waitedMs < settings.toolWaitMs) {
       const delayMs = others.length > 0 ? 0 : ELSEWHERE_MS;
       // What became of an attempt that left no record stays for a worker to decide that knows the tool.
@@ -222,20 +222,21 @@ export class Admission {
       if (answer === 'cancelled') return this.#cancelled(callId, started);
       return others.length > 0 ? { kind: 'passed-on', need: needOf(request), others } : { kind: 'later', delayMs };
     }
-    log.warn({ event: 'tool_unavailable', callId, misfit }, 'no worker could run a call for long');
+    log.warn({ event: 'tool_unavailable', callId, incompatibility }, 'no worker could run a call for long');
     const failure =
-      takenOver && !isHarmless(request.tool.effects)
+      recovered && !isHarmless(request.tool.effects)
         ? failureOf('OUTCOME_UNKNOWN')
         : failureOf(
             'TOOL_UNAVAILABLE',
-            `No worker could run the call for ${Math.round(waitedMs / 1_000)} s: ${misfit}.`,
+            `No worker could run the call for ${Math.round(waitedMs / 1_000)} s: ${incompatibility}.`,
           );
     return this.#settler.refuse(callId, fence, unstartedOutcome(request, earlier, failure), earlier, keptAs(request));
   }
 
   /** It was asked for while this worker, which does not know the tool, held the call. */
-  #cancelled(callId: string, { request, fence, earlier }: StartedAttempt): Promise<Verdict> {
-    const harmless = placeFor(callId).tier === 'read-only' || request.tool.effects === 'none' || !leftInDoubt(earlier);
+  #cancelled(callId: string, { request, fence, earlier }: StartedAttempt): Promise<JobOutcome> {
+    const harmless =
+      partitionFor(callId).tier === 'read-only' || request.tool.effects === 'none' || !leftInDoubt(earlier);
     const settlement = earlier.length === 0 ? 'cancelled-before-start' : harmless ? 'cancelled' : 'unsettled';
     const outcome = { ...unstartedOutcome(request, earlier, failureOf('CANCELLED')), settlement } as const;
     return this.#settler.refuse(callId, fence, outcome, earlier, keptAs(request));
@@ -249,19 +250,19 @@ export class Admission {
   async #admit(
     job: CallJob,
     running: RunningAttempt,
-    answer: Extract<BeginAnswer, { kind: 'circuit' }>,
-  ): Promise<Step<Begun>> {
+    answer: Extract<BeginResult, { kind: 'circuit' }>,
+  ): Promise<Step<Attempt>> {
     const { envelope } = answer.request;
     const registered = this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName);
     // Who can run it asks the circuit; who cannot passes it on, closed or not.
-    if (registered === undefined || misfitOf(answer.request, registered) !== undefined)
+    if (registered === undefined || incompatibilityReason(answer.request, registered) !== undefined)
       return this.#begin(job, running, { seen: parseCircuit(answer.circuitRaw), probe: undefined });
     const policy = circuitPolicyOf(this.#parts.settings, registered.tool);
     const seen = parseCircuit(answer.circuitRaw);
     const modes = this.#modesOf(answer.request, registered);
     const bypassed = !modes.enabled;
     const hold: CircuitHold = {
-      place: homeOf(placeFor(job.callId).tier),
+      partition: homePartition(partitionFor(job.callId).tier),
       key: answer.circuit,
       policy,
       seen,
@@ -283,7 +284,7 @@ export class Admission {
       case 'refuse':
         if (modes.circuits !== 'on') {
           const attempt = answer.earlier.length + 1;
-          tellShadow(this.#parts, modes.circuits, { callId: job.callId, envelope, attempt }, 'refused', seen.state);
+          reportShadow(this.#parts, modes.circuits, { callId: job.callId, envelope, attempt }, 'refused', seen.state);
           return this.#begin(job, running, hold);
         }
         if (policy.whenOpen === 'park') return { end: { kind: 'later', delayMs: entry.retryAfterMs } };
@@ -293,11 +294,11 @@ export class Admission {
 
   #refuse(
     { callId }: CallJob,
-    answer: Extract<BeginAnswer, { kind: 'circuit' }>,
+    answer: Extract<BeginResult, { kind: 'circuit' }>,
     { tool }: RegisteredTool,
     seen: Circuit,
     retryAfterMs: number,
-  ): Promise<Verdict> {
+  ): Promise<JobOutcome> {
     const { fence, request, earlier } = answer;
     const { envelope } = request;
     const breakerState = seen.state;
@@ -328,7 +329,7 @@ export class Admission {
     });
   }
 
-  #refuseForged({ callId }: CallJob, fence: number): Promise<Verdict> {
+  #refuseForged({ callId }: CallJob, fence: number): Promise<JobOutcome> {
     this.#parts.log.error({ event: 'signature_invalid', callId }, 'a call without a valid signature was refused');
     const error = resultError(failureOf('SIGNATURE_INVALID'), 'error');
     return this.#settler.refuse(

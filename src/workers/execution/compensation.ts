@@ -8,11 +8,11 @@ import {
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { AnyTool } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
-import type { Begun, RegisteredTool } from '../attempt/attempt-state.ts';
+import type { Attempt, RegisteredTool } from '../attempt/attempt-state.ts';
 
 /** The tool as a call means it. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL` for a call that undoes what it may not. */
 export async function meantTool(
-  { envelope, registered }: Begun,
+  { envelope, registered }: Attempt,
   callOf: ((callId: string) => Promise<CompensatedCall | undefined>) | undefined,
 ): Promise<Pick<RegisteredTool, 'tool' | 'validateOutput'>> {
   const callId = compensated(envelope);

@@ -6,15 +6,15 @@ import { type Failure, failureOf } from '../../shared/errors/failure.ts';
 import { needExcept } from '../../shared/store/calls/fetch-jobs.ts';
 import type { AnyTool, ToolResult } from '../../shared/tools/tool.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
-import type { Begun } from '../attempt/attempt-state.ts';
-import type { Verdict } from './settle-call.ts';
+import type { Attempt } from '../attempt/attempt-state.ts';
+import type { JobOutcome } from './settle-call.ts';
 
 export function needsConsensus({ trustClass }: Pick<AnyTool, 'trustClass'>): boolean {
   return trustClass === 'ConsensusRequired';
 }
 
 /** False: this worker has answered, and the call goes back unspent for another one. */
-export function mayRunHere({ registered, started, workerId }: Begun): boolean {
+export function mayRunHere({ registered, started, workerId }: Attempt): boolean {
   return !needsConsensus(registered.tool) || mayVote(votesOf(started.earlier), workerId, votersOf(registered.tool));
 }
 
@@ -25,7 +25,7 @@ const NORMALISE_MS = 5_000;
 
 /** The tool's own `normalise` says what of the output counts; it may throw whatever a tool may. */
 export async function count(
-  { registered: { tool }, started, workerId }: Begun,
+  { registered: { tool }, started, workerId }: Attempt,
   result: ToolResult<unknown>,
   schedule: Schedule = systemSchedule,
 ): Promise<Counted> {
@@ -55,10 +55,10 @@ async function normalised(tool: AnyTool, output: unknown, schedule: Schedule): P
 
 /** Who else may answer, of living workers that have the tool; undefined where that is nobody, or one that has answered already. */
 export function nextVoters(
-  { registered }: Begun,
+  { registered }: Attempt,
   votes: readonly Vote[],
   workers: readonly string[] = [],
-): Extract<Verdict, { kind: 'passed-on' }> | undefined {
+): Extract<JobOutcome, { kind: 'passed-on' }> | undefined {
   const voted = votes.map(({ worker }) => worker);
   const others = workers.filter((id) => !voted.includes(id));
   if (others.length === 0 || votes.length >= votersOf(registered.tool)) return undefined;
@@ -66,7 +66,7 @@ export function nextVoters(
 }
 
 /** Too few workers have answered, and nobody else comes. */
-export function tooFew({ registered, started }: Begun): Failure {
+export function tooFew({ registered, started }: Attempt): Failure {
   const voters = votersOf(registered.tool);
   const votes = votesOf(started.earlier);
   return noConsensus(`${votes.length} of ${voters} workers answered, and no other one came`, votes);

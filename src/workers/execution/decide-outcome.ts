@@ -15,21 +15,21 @@ import { resultMetadata } from '../../shared/tools/tool-result.ts';
 import { isLong, jsonText } from '../../shared/util/json/json-stream.ts';
 import type { LargeText } from '../../shared/util/json/large-json.ts';
 import {
+  type Attempt,
   allParams,
   attemptsWith,
-  type Begun,
-  isAnswerable,
   nowMs,
   outcomeBase,
   remainingMs,
+  supportsProbe,
 } from '../attempt/attempt-state.ts';
 import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { AttemptHooks } from './attempt-hooks.ts';
 import { type Counted, count, needsConsensus, nextVoters, split } from './consensus.ts';
-import type { ExecuteParts } from './executor-deps.ts';
+import type { ExecutorDeps } from './executor-deps.ts';
 import type { Ending, Evidence } from './run-tool.ts';
-import { type FailureDetails, patiently, type Settler, type Verdict } from './settle-call.ts';
-import { tellShadow } from './shadow-mode.ts';
+import { type CallSettler, type FailureDetails, type JobOutcome, retryUntilLeaseLost } from './settle-call.ts';
+import { reportShadow } from './shadow-mode.ts';
 
 type Unsuccessful = Exclude<Ending, { readonly kind: 'value' }>;
 
@@ -45,15 +45,15 @@ interface Worded {
 export type WordedEnding = Unsuccessful | Worded;
 
 /** Ends attempts: every way in which one can, and what it means for the call. */
-export class Judge {
-  readonly #parts: ExecuteParts;
+export class OutcomeResolver {
+  readonly #parts: ExecutorDeps;
   readonly #circuits: FleetCircuits;
-  readonly #settler: Settler;
+  readonly #settler: CallSettler;
   readonly #hooks: AttemptHooks;
   /** Of this process. */
   readonly #secrets: readonly string[];
 
-  constructor(parts: ExecuteParts, circuits: FleetCircuits, settler: Settler, hooks: AttemptHooks) {
+  constructor(parts: ExecutorDeps, circuits: FleetCircuits, settler: CallSettler, hooks: AttemptHooks) {
     this.#parts = parts;
     this.#circuits = circuits;
     this.#settler = settler;
@@ -62,7 +62,7 @@ export class Judge {
   }
 
   /** A result as its caller will have it. One that JSON cannot say, or that is too large, is a failure of its tool. */
-  async word(begun: Begun, ending: Ending, diff: string): Promise<WordedEnding> {
+  async word(begun: Attempt, ending: Ending, diff: string): Promise<WordedEnding> {
     if (ending.kind !== 'value') return ending;
     const { registered, policy } = begun;
     const outcome = successOutcome(begun, ending.result, diff);
@@ -78,7 +78,7 @@ export class Judge {
     return { kind: 'failure', failure: failureOf('RESULT_TOO_LARGE', message) };
   }
 
-  decide(begun: Begun, ending: WordedEnding): Promise<Verdict> {
+  decide(begun: Attempt, ending: WordedEnding): Promise<JobOutcome> {
     switch (ending.kind) {
       case 'value':
         return this.#accept(begun, ending);
@@ -89,7 +89,7 @@ export class Judge {
     }
   }
 
-  async #accept(begun: Begun, worded: Worded): Promise<Verdict> {
+  async #accept(begun: Attempt, worded: Worded): Promise<JobOutcome> {
     if (this.#parts.isAlone === true || !needsConsensus(begun.registered.tool)) return this.succeed(begun, worded);
     let counted: Counted;
     try {
@@ -108,23 +108,23 @@ export class Judge {
         return this.fail(begun, split(counted.votes), { status: 'error', ran: true });
       case 'open': {
         const next = nextVoters(begun, counted.votes, this.#parts.othersWith?.(begun.registered.tool));
-        await this.#patiently(begun, () => this.#circuits.release(begun.circuit));
+        await this.#retryUntilLeaseLost(begun, () => this.#circuits.release(begun.circuit));
         const verdict = await this.#settler.postpone(begun, 'queued', attemptsWith(begun, undefined), 0);
         return next !== undefined && verdict.kind === 'handed-back' ? next : verdict;
       }
     }
   }
 
-  async succeed(begun: Begun, { outcome, outcomeJson }: Worded): Promise<Verdict> {
+  async succeed(begun: Attempt, { outcome, outcomeJson }: Worded): Promise<JobOutcome> {
     const { registered, circuit } = begun;
     if (!(await this.#tainted(begun, bringsTaint(outcome, registered.tool)))) return { kind: 'abandoned' };
-    const sample = await this.#patiently(begun, () => this.#circuits.succeeded(circuit, begun.running));
+    const sample = await this.#retryUntilLeaseLost(begun, () => this.#circuits.succeeded(circuit, begun.running));
     this.#tellEnd(begun, outcome);
     return this.#settler.succeed(begun, outcome, outcomeJson, sample);
   }
 
   /** The attempt failed by itself: count it, then try again or give up. */
-  async #failed(begun: Begun, failure: Failure): Promise<Verdict> {
+  async #failed(begun: Attempt, failure: Failure): Promise<JobOutcome> {
     const { callId, envelope, started, attempt, registered, modes } = begun;
     begun.trace?.failed(failure);
     const { nodeCircuits, othersWith = () => [] } = this.#parts;
@@ -134,7 +134,7 @@ export class Judge {
       nodeCircuits.failsInARow(qualifiedName(registered.tool), begun.circuit.policy) &&
       othersWith(registered.tool).length > 0;
     const sample = alone ? { ...failure, againstCircuit: false } : failure;
-    const counted = await this.#patiently(begun, () => this.#circuits.failed(begun.circuit, sample));
+    const counted = await this.#retryUntilLeaseLost(begun, () => this.#circuits.failed(begun.circuit, sample));
     const circuitState = counted ?? begun.circuit.seen.state;
     // Votes are none.
     const tries = started.earlier.filter(({ vote }) => vote === undefined);
@@ -158,7 +158,7 @@ export class Judge {
       return this.#settleFailure(begun, failure, details);
     }
     if (modes.retry !== 'on') {
-      tellShadow(this.#parts, modes.retry, { callId, envelope, attempt }, 'retried', failure.code);
+      reportShadow(this.#parts, modes.retry, { callId, envelope, attempt }, 'retried', failure.code);
       const status = failure.class === 'timeout' ? 'timeout' : 'retriable_error';
       return this.#settleFailure(begun, failure, { status, ran: true, breakerState: circuitState });
     }
@@ -181,7 +181,7 @@ export class Judge {
   }
 
   /** The tool's calls have used up their retries together: the call ends with its last failure. */
-  #refuseRetry(begun: Begun, failure: Failure, breakerState: CircuitState): Promise<Verdict> {
+  #refuseRetry(begun: Attempt, failure: Failure, breakerState: CircuitState): Promise<JobOutcome> {
     const { callId, envelope, attempt, allowance } = begun;
     const { bucket } = allowance;
     this.#parts.onEvent({
@@ -201,10 +201,10 @@ export class Judge {
    * The attempt was ended from outside. `evidence` says what is known of its effect: the code was not reached, the tool proved
    * that nothing happened, or nothing is known.
    */
-  async interrupted(begun: Begun, reason: PawlError, evidence: Evidence): Promise<Verdict> {
+  async interrupted(begun: Attempt, reason: PawlError, evidence: Evidence): Promise<JobOutcome> {
     const { effects } = begun.registered.tool;
     const { started, envelope } = begun;
-    const nothingHappened = evidence === 'proven' || (evidence === 'not-run' && !started.takenOver);
+    const nothingHappened = evidence === 'proven' || (evidence === 'not-run' && !started.recovered);
     const failure = { ...failureOf(reason.code, reason.message), nothingHappened };
     const ran = evidence !== 'not-run';
     switch (reason.code) {
@@ -220,12 +220,12 @@ export class Judge {
           settlement: settlementOfAborted(effects, nothingHappened && !leftInDoubt(started.earlier)),
         });
       case 'DRAINED': {
-        if (isAnswerable(begun.registered) && ran && !nothingHappened) return { kind: 'abandoned' };
+        if (supportsProbe(begun.registered) && ran && !nothingHappened) return { kind: 'abandoned' };
         const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
         // What the attempt did not reach, or did not decide, is left as it was to the next one.
         const again = !ran || mayRunAgain({ failure, effects, expectedRetrySafe });
         if (!again) return this.fail(begun, failureOf('OUTCOME_UNKNOWN'), { status: 'error', ran: true });
-        await this.#patiently(begun, () => this.#circuits.release(begun.circuit));
+        await this.#retryUntilLeaseLost(begun, () => this.#circuits.release(begun.circuit));
         return this.#settler.postpone(begun, 'queued', started.earlier, 0);
       }
       default:
@@ -234,17 +234,17 @@ export class Judge {
   }
 
   /** Ends a call whose code this attempt did not reach. */
-  giveUp(begun: Begun, failure: Failure): Promise<Verdict> {
+  giveUp(begun: Attempt, failure: Failure): Promise<JobOutcome> {
     return this.fail(begun, failure, { status: 'error', ran: false });
   }
 
   /** Ends a call with an error that says nothing about the service behind the tool. */
-  async fail(begun: Begun, failure: Failure, details: FailureDetails): Promise<Verdict> {
-    await this.#patiently(begun, () => this.#circuits.release(begun.circuit));
+  async fail(begun: Attempt, failure: Failure, details: FailureDetails): Promise<JobOutcome> {
+    await this.#retryUntilLeaseLost(begun, () => this.#circuits.release(begun.circuit));
     return this.#settleFailure(begun, failure, details);
   }
 
-  async #settleFailure(begun: Begun, raw: Failure, details: FailureDetails): Promise<Verdict> {
+  async #settleFailure(begun: Attempt, raw: Failure, details: FailureDetails): Promise<JobOutcome> {
     const outside = details.ran && begun.registered.tool.annotations.openWorldHint === true;
     if (!(await this.#tainted(begun, outside))) return { kind: 'abandoned' };
     const failure = withoutSecrets(raw, [...secretsIn(allParams(begun)), ...this.#secrets]);
@@ -254,7 +254,7 @@ export class Judge {
   }
 
   /** Before anybody can read what came from outside, the session is marked (I23). False when the lease was lost over it. */
-  async #tainted(begun: Begun, outside: boolean): Promise<boolean> {
+  async #tainted(begun: Attempt, outside: boolean): Promise<boolean> {
     const { taint, log, schedule } = this.#parts;
     if (!outside || taint === undefined) return true;
     const { envelope, registered, running } = begun;
@@ -262,15 +262,15 @@ export class Judge {
       await taint(envelope.target.sessionKey, qualifiedName(registered.tool), nowMs(begun));
       return true;
     };
-    return (await patiently(mark, running, log, schedule)) === true;
+    return (await retryUntilLeaseLost(mark, running, log, schedule)) === true;
   }
 
   /** What the tool came to is not lost because Redis cannot take a word on its circuit now. */
-  #patiently<T>({ running }: Begun, write: () => Promise<T>): Promise<T | undefined> {
-    return patiently(write, running, this.#parts.log, this.#parts.schedule);
+  #retryUntilLeaseLost<T>({ running }: Attempt, write: () => Promise<T>): Promise<T | undefined> {
+    return retryUntilLeaseLost(write, running, this.#parts.log, this.#parts.schedule);
   }
 
-  #tellEnd(begun: Begun, outcome: Outcome): void {
+  #tellEnd(begun: Attempt, outcome: Outcome): void {
     const { callId, envelope, attempt, started } = begun;
     const elapsedMs = nowMs(begun) - started.nowMs;
     this.#parts.onEvent({ type: 'tool_call_end', callId, envelope, attempt, outcome, elapsedMs });
@@ -284,7 +284,7 @@ function withoutSecrets(failure: Failure, known: readonly string[]): Failure {
   return { ...failure, message: redact(failure.message, known), ...(issues === undefined ? {} : { issues }) };
 }
 
-function successOutcome(begun: Begun, result: ToolResult<unknown>, diff: string): Outcome {
+function successOutcome(begun: Attempt, result: ToolResult<unknown>, diff: string): Outcome {
   const { tool } = begun.registered;
   const metadata = resultMetadata(result, { outside: tool.annotations.openWorldHint === true, diff });
   const shownBytes = begun.policy.maxOutputBytes ?? tool.maxOutputBytes;

@@ -21,42 +21,42 @@ import { votesOf } from '../../shared/calls/consensus.ts';
 import { FORCED_BY_CONFIGURATION, forcedOpenText, isOfTarget } from '../../shared/circuits/circuit-breaker.ts';
 import { durabilityOf } from '../../shared/config/durability.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
-import type { BeginAnswer } from '../../shared/store/calls/begin-attempt.ts';
+import type { BeginResult } from '../../shared/store/calls/begin-attempt.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import { qualifiedName, type ToolResult } from '../../shared/tools/tool.ts';
-import { type Begun, isAnswerable, isToBeAsked, nowMs, waitedMs } from '../attempt/attempt-state.ts';
+import { type Attempt, needsProbe, nowMs, supportsProbe, waitedMs } from '../attempt/attempt-state.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
 import { AttemptAudit } from './audit.ts';
 import { Admission, ELSEWHERE_MS } from './begin-attempt.ts';
 import { mayRunHere, nextVoters, tooFew } from './consensus.ts';
-import { Judge } from './decide-outcome.ts';
-import type { ExecuteParts } from './executor-deps.ts';
+import { OutcomeResolver } from './decide-outcome.ts';
+import type { ExecutorDeps } from './executor-deps.ts';
 import { Preparation, refusalOf } from './prepare-call.ts';
 import { type AttemptOptions, askReady, type Ending, lastWord, runProbe, runTool } from './run-tool.ts';
-import { patiently, Settler, type Step, type Verdict } from './settle-call.ts';
-import { tellShadow } from './shadow-mode.ts';
+import { CallSettler, type JobOutcome, retryUntilLeaseLost, type Step } from './settle-call.ts';
+import { reportShadow } from './shadow-mode.ts';
 
 /** How long a call waits for one that has voted already, or for a voter that does not live yet. */
 const NEXT_VOTER_MS = 200;
 
 export class Executor {
-  readonly #parts: ExecuteParts;
+  readonly #parts: ExecutorDeps;
   readonly #circuits: FleetCircuits;
-  readonly #settler: Settler;
+  readonly #settler: CallSettler;
   readonly #hooks: AttemptHooks;
   readonly #audit: AttemptAudit;
-  readonly #judge: Judge;
+  readonly #resolver: OutcomeResolver;
   readonly #admission: Admission;
   readonly #preparation: Preparation;
   /** Attempts in which the tool's code was reached. */
-  readonly #ran = new WeakSet<Begun>();
+  readonly #ran = new WeakSet<Attempt>();
 
-  constructor(parts: ExecuteParts) {
+  constructor(parts: ExecutorDeps) {
     const { backend, settings, log, schedule } = parts;
     this.#parts = parts;
-    this.#settler = new Settler(backend.ledger, settings, log, { schedule, endsWithJob: parts.endsWithJob });
+    this.#settler = new CallSettler(backend.ledger, settings, log, { schedule, endsWithJob: parts.endsWithJob });
     this.#hooks = new AttemptHooks(parts.hooks);
     this.#audit = new AttemptAudit(parts.audit, log, schedule);
     this.#circuits = new FleetCircuits(
@@ -64,13 +64,13 @@ export class Executor {
       () => backend.ledger.now(),
       (change) => parts.onEvent({ type: 'tool_call_circuit_state', ...change }),
     );
-    this.#judge = new Judge(parts, this.#circuits, this.#settler, this.#hooks);
+    this.#resolver = new OutcomeResolver(parts, this.#circuits, this.#settler, this.#hooks);
     this.#admission = new Admission(parts, this.#circuits, this.#settler);
-    this.#preparation = new Preparation(parts, this.#judge);
+    this.#preparation = new Preparation(parts, this.#resolver);
   }
 
   /** `begun` is what begin answered already, when the job was taken. */
-  async execute(job: CallJob, running: RunningAttempt, begun?: BeginAnswer): Promise<Verdict> {
+  async execute(job: CallJob, running: RunningAttempt, begun?: BeginResult): Promise<JobOutcome> {
     try {
       return await this.#execute(job, running, begun);
     } finally {
@@ -78,16 +78,16 @@ export class Executor {
     }
   }
 
-  async #execute(job: CallJob, running: RunningAttempt, answer: BeginAnswer | undefined): Promise<Verdict> {
+  async #execute(job: CallJob, running: RunningAttempt, answer: BeginResult | undefined): Promise<JobOutcome> {
     const begun = await this.#admission.enter(job, running, answer);
     if ('end' in begun) {
-      await this.#parts.turns?.leaveUnused(job, begun.end);
+      await this.#parts.locks?.leaveUnused(job, begun.end);
       return begun.end;
     }
     const verdict = await this.#attempt(begun.go)
       .catch((error) => this.#handBack(begun.go, error))
-      .finally(() => this.#parts.pace?.leave(begun.go));
-    await this.#parts.turns?.leave(begun.go, verdict);
+      .finally(() => this.#parts.limits?.leave(begun.go));
+    await this.#parts.locks?.leave(begun.go, verdict);
     if (!this.#ran.has(begun.go)) this.#audit.withoutAttempt(begun.go, verdict);
     await this.#parts.gate?.leave(begun.go, verdict);
     if (running.leaseLost) begun.go.trace?.failed(failureOf('LEASE_LOST'));
@@ -96,23 +96,23 @@ export class Executor {
   }
 
   /** Redis could not take a step before the tool's code was reached: nothing has happened, and the attempt goes back unspent. */
-  #handBack(begun: Begun, error: unknown): Promise<Verdict> {
+  #handBack(begun: Attempt, error: unknown): Promise<JobOutcome> {
     if (this.#ran.has(begun) || !(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
     // Of the attempt before it nobody would ask any more: the call is recovered by its lease once again.
-    if (begun.started.takenOver && begun.registered.tool.effects === 'once') throw error;
+    if (begun.started.recovered && begun.registered.tool.effects === 'once') throw error;
     this.#parts.log.warn({ callId: begun.callId, error: error.message }, 'an attempt cannot be made ready now');
     return this.#wait(begun, ELSEWHERE_MS);
   }
 
-  async #attempt(begun: Begun): Promise<Verdict> {
-    if (begun.started.takenOver) this.#audit.lost(begun);
+  async #attempt(begun: Attempt): Promise<JobOutcome> {
+    if (begun.started.recovered) this.#audit.lost(begun);
     const recovered = await this.#recover(begun);
     if ('end' in recovered) return recovered.end;
     const forced = await this.#refuseForcedOpen(begun);
     if (forced !== undefined) return forced;
     const elsewhere = await this.#leaveToOtherVoters(begun);
     if (elsewhere !== undefined) return elsewhere;
-    const paced = await this.#parts.pace?.enter(begun);
+    const paced = await this.#parts.limits?.enter(begun);
     if (paced !== undefined) return this.#waitUntil(begun, paced.waitMs, paced.isReady);
     const prepared = await this.#preparation.prepare(begun);
     if ('end' in prepared) return prepared.end;
@@ -130,15 +130,15 @@ export class Executor {
     this.#ran.add(begun);
     await this.#spend(begun, tookMs);
     const final = await this.#hooks.after(begun, guarded.go, lastWord(ending));
-    const worded = await this.#judge.word(begun, final, guarded.go.context.changes.unified());
+    const worded = await this.#resolver.word(begun, final, guarded.go.context.changes.unified());
     // What nobody can be given is no success, for the audit trail as for its caller.
     const isUnsaid = final.kind === 'value' && worded.kind === 'failure';
     await this.#audit.ended(begun, isUnsaid ? worded : ending, worded, tookMs);
-    return this.#judge.decide(begun, worded);
+    return this.#resolver.decide(begun, worded);
   }
 
   /** From here on the tool's own code and hooks run: where the call is a suspect, that tells what a lost worker was lost to. */
-  async #reachCode({ callId, started, running }: Begun): Promise<void> {
+  async #reachCode({ callId, started, running }: Attempt): Promise<void> {
     const { solitude, backend } = this.#parts;
     if (solitude?.isOf(running) === true) await backend.ledger.reachCode?.(callId, started.fence);
   }
@@ -146,11 +146,11 @@ export class Executor {
   // recover
 
   /** An attempt before this one began and left its effect open: its tool's effects say what to do (DESIGN, decision 5). */
-  async #recover(begun: Begun): Promise<Step<void>> {
+  async #recover(begun: Attempt): Promise<Step<void>> {
     const { started, registered, circuit, running } = begun;
-    if (started.takenOver || isToBeAsked(begun)) {
-      const plan = recovery(registered.tool.effects, started.isPoison, isAnswerable(registered));
-      if (plan.kind === 'stop') return { end: await this.#judge.giveUp(begun, failureOf(plan.code)) };
+    if (started.recovered || needsProbe(begun)) {
+      const plan = recovery(registered.tool.effects, started.isPoison, supportsProbe(registered));
+      if (plan.kind === 'stop') return { end: await this.#resolver.giveUp(begun, failureOf(plan.code)) };
       if (plan.kind === 'probe') {
         const asked = await this.#ask(begun);
         if ('end' in asked) return asked;
@@ -161,16 +161,16 @@ export class Executor {
     }
     if (!running.signal.aborted) return { go: undefined };
     const reason = running.signal.reason as PawlError;
-    return { end: await this.#judge.interrupted(begun, reason, 'not-run') };
+    return { end: await this.#resolver.interrupted(begun, reason, 'not-run') };
   }
 
   /** Asks the tool what became of that attempt; goes on when it had no effect. */
-  async #ask(begun: Begun): Promise<Step<void>> {
+  async #ask(begun: Attempt): Promise<Step<void>> {
     const prepared = await this.#preparation.prepare(begun, true);
     if ('end' in prepared) return prepared;
     await this.#reachCode(begun);
     const asking = await this.#hooks.before(begun, prepared.go).catch(() => undefined);
-    if (asking === undefined) return { end: await this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
+    if (asking === undefined) return { end: await this.#resolver.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
     const answer = await runProbe(asking);
     if (answer.state === 'done') return { end: await this.#found(begun, asking, answer.result) };
     if (answer.state === 'unknown') return { end: await this.#unanswered(begun, answer.fault) };
@@ -178,37 +178,37 @@ export class Executor {
   }
 
   /** The result of the attempt that was asked about: its hooks have not seen it yet. */
-  async #found(begun: Begun, asking: AttemptOptions, result: ToolResult<unknown>): Promise<Verdict> {
+  async #found(begun: Attempt, asking: AttemptOptions, result: ToolResult<unknown>): Promise<JobOutcome> {
     const ending = await this.#hooks.after(begun, asking, { kind: 'value', result });
-    const worded = await this.#judge.word(begun, ending, '');
-    return worded.kind === 'value' ? this.#judge.succeed(begun, worded) : this.#judge.decide(begun, worded);
+    const worded = await this.#resolver.word(begun, ending, '');
+    return worded.kind === 'value' ? this.#resolver.succeed(begun, worded) : this.#resolver.decide(begun, worded);
   }
 
   /** The tool gave no clear answer, or was not heard out: then what it is asked about stays as open as it was. */
-  #unanswered(begun: Begun, fault: string | undefined): Promise<Verdict> {
+  #unanswered(begun: Attempt, fault: string | undefined): Promise<JobOutcome> {
     const { aborted, reason } = begun.running.signal as { readonly aborted: boolean; readonly reason: PawlError };
     return aborted && reason.code !== 'TIMEOUT'
-      ? this.#judge.interrupted(begun, reason, 'not-run')
-      : this.#judge.giveUp(begun, unknownOutcome(fault));
+      ? this.#resolver.interrupted(begun, reason, 'not-run')
+      : this.#resolver.giveUp(begun, unknownOutcome(fault));
   }
 
   /** Why a circuit is forced open: by configuration, which Redis knows nothing of, or by an operator, where the call goes through another. */
-  async #forcedOpen({ policy, circuit, registered, running }: Begun): Promise<string | undefined> {
+  async #forcedOpen({ policy, circuit, registered, running }: Attempt): Promise<string | undefined> {
     if (policy.circuit?.forcedOpen === true) return FORCED_BY_CONFIGURATION;
     const { forced, log, schedule } = this.#parts;
     if (forced?.mayBeAny !== true) return undefined;
-    return patiently(() => forced.reasonFor(registered.tool, circuit.key), running, log, schedule);
+    return retryUntilLeaseLost(() => forced.reasonFor(registered.tool, circuit.key), running, log, schedule);
   }
 
   /** R25 */
-  async #refuseForcedOpen(begun: Begun): Promise<Verdict | undefined> {
+  async #refuseForcedOpen(begun: Attempt): Promise<JobOutcome | undefined> {
     const { modes, circuit, callId, envelope, attempt, started } = begun;
     const reason = await this.#forcedOpen(begun);
     if (reason === undefined) return undefined;
     const breakerState = 'FORCED_OPEN';
     const event = { callId, envelope, attempt };
     if (modes.circuits !== 'on') {
-      tellShadow(this.#parts, modes.circuits, event, 'refused', breakerState);
+      reportShadow(this.#parts, modes.circuits, event, 'refused', breakerState);
       return undefined;
     }
     const retryAfterMs = circuit.policy.cooldownMs;
@@ -219,17 +219,18 @@ export class Executor {
     const message = forcedOpenText(envelope.toolName, reason);
     const failure = failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
     this.#parts.onEvent({ type: 'tool_call_blocked', ...event, errorCode: failure.code, breakerState });
-    return this.#judge.fail(begun, failure, { status: 'circuit_open', ran: false, breakerState });
+    return this.#resolver.fail(begun, failure, { status: 'circuit_open', ran: false, breakerState });
   }
 
   // consensus (I11)
 
   /** This worker has answered already: another one runs the call, if one comes in time. */
-  async #leaveToOtherVoters(begun: Begun): Promise<Verdict | undefined> {
+  async #leaveToOtherVoters(begun: Attempt): Promise<JobOutcome | undefined> {
     if (this.#parts.isAlone === true || mayRunHere(begun)) return undefined;
     const { started } = begun;
     const lastVoteAtMs = started.earlier.at(-1)?.finishedAtMs ?? started.firstStartedAtMs;
-    if (started.nowMs - lastVoteAtMs > this.#parts.settings.toolWaitMs) return this.#judge.giveUp(begun, tooFew(begun));
+    if (started.nowMs - lastVoteAtMs > this.#parts.settings.toolWaitMs)
+      return this.#resolver.giveUp(begun, tooFew(begun));
     const next = nextVoters(begun, votesOf(started.earlier), this.#parts.othersWith?.(begun.registered.tool));
     const verdict = await this.#wait(begun, next === undefined ? NEXT_VOTER_MS : 0);
     return next !== undefined && verdict.kind === 'handed-back' ? next : verdict;
@@ -238,14 +239,14 @@ export class Executor {
   // pace
 
   /** The fleet's limits do not let the call start yet: the attempt goes back unspent. */
-  async #wait(begun: Begun, waitMs: number): Promise<Verdict> {
+  async #wait(begun: Attempt, waitMs: number): Promise<JobOutcome> {
     const { log, schedule } = this.#parts;
-    await patiently(() => this.#circuits.release(begun.circuit), begun.running, log, schedule);
+    await retryUntilLeaseLost(() => this.#circuits.release(begun.circuit), begun.running, log, schedule);
     return this.#settler.postpone(begun, 'queued', begun.started.earlier, waitMs);
   }
 
   /** The same for a call that is woken: what woke it may have come before its job was put aside. */
-  async #waitUntil(begun: Begun, waitMs: number, isReady: () => Promise<boolean>): Promise<Verdict> {
+  async #waitUntil(begun: Attempt, waitMs: number, isReady: () => Promise<boolean>): Promise<JobOutcome> {
     const verdict = await this.#wait(begun, waitMs);
     return verdict.kind === 'later' ? { ...verdict, kind: 'waiting', isReady } : verdict;
   }
@@ -253,13 +254,13 @@ export class Executor {
   // await
 
   /** What the call waits for has not come yet: it goes back unspent, and looks once more when its job has been put aside. */
-  async #awaitReady(begun: Begun, options: AttemptOptions): Promise<Step<void>> {
+  async #awaitReady(begun: Attempt, options: AttemptOptions): Promise<Step<void>> {
     const { started } = begun;
     if (options.tool.ready === undefined) return { go: undefined };
     const ask = () => askReady(options, nowMs(begun) - started.firstStartedAtMs);
     const answer = await ask();
     if (answer.kind === 'ready') return { go: undefined };
-    if (answer.kind !== 'waiting') return { end: await this.#judge.decide(begun, answer) };
+    if (answer.kind !== 'waiting') return { end: await this.#resolver.decide(begun, answer) };
     const { againInMs } = answer;
     const isReady = async () => (await ask()).kind !== 'waiting';
     return { end: await this.#waitUntil(begun, Math.min(againInMs, options.remainingMs ?? againInMs), isReady) };
@@ -268,7 +269,7 @@ export class Executor {
   // secure
 
   /** A power failure must not forget that a `once` attempt began: whoever asked again would cause a second effect. */
-  async #secure(begun: Begun): Promise<Step<void>> {
+  async #secure(begun: Attempt): Promise<Step<void>> {
     const { settings, backend, onDisk } = this.#parts;
     const { callId, started, registered, running } = begun;
     if (onDisk === undefined || durabilityOf(settings, registered.tool) !== 'waitaof') return { go: undefined };
@@ -284,20 +285,20 @@ export class Executor {
       return { end: await this.#settler.postpone(begun, 'queued', started.earlier, ELSEWHERE_MS) };
     }
     if (!running.signal.aborted) return { go: undefined };
-    return { end: await this.#judge.interrupted(begun, running.signal.reason as PawlError, 'not-run') };
+    return { end: await this.#resolver.interrupted(begun, running.signal.reason as PawlError, 'not-run') };
   }
 
   // take turns
 
-  /** A call that must wait goes back unspent; `any` as `AttemptTurns` takes it. */
-  async #takeTurn(begun: Begun, params: unknown, any: boolean): Promise<Step<void>> {
-    const answer = await this.#parts.turns?.take(begun, params, any);
+  /** A call that must wait goes back unspent; `any` as `AttemptLocks` takes it. */
+  async #takeTurn(begun: Attempt, params: unknown, any: boolean): Promise<Step<void>> {
+    const answer = await this.#parts.locks?.take(begun, params, any);
     switch (answer?.kind) {
       case undefined:
       case 'granted':
         return { go: undefined };
       case 'failed':
-        return { end: await this.#judge.giveUp(begun, answer.failure) };
+        return { end: await this.#resolver.giveUp(begun, answer.failure) };
       case 'fenced':
         return { end: { kind: 'abandoned' } };
       case 'waiting': {
@@ -311,12 +312,12 @@ export class Executor {
   // guard
 
   /** The hooks before the attempt, which may rewrite or deny. What they made may work on another resource. */
-  async #guard(begun: Begun, prepared: AttemptOptions): Promise<Step<AttemptOptions>> {
+  async #guard(begun: Attempt, prepared: AttemptOptions): Promise<Step<AttemptOptions>> {
     let guarded: AttemptOptions;
     try {
       guarded = await this.#hooks.before(begun, prepared);
     } catch (error) {
-      return { end: await this.#judge.giveUp(begun, refusalOf(error)) };
+      return { end: await this.#resolver.giveUp(begun, refusalOf(error)) };
     }
     const turn = await this.#takeTurn(begun, guarded.params, false);
     return 'end' in turn ? turn : { go: guarded };
@@ -324,7 +325,7 @@ export class Executor {
 
   // run
 
-  async #run(begun: Begun, options: AttemptOptions): Promise<Ending> {
+  async #run(begun: Attempt, options: AttemptOptions): Promise<Ending> {
     const { callId, envelope, attempt, started, registered, circuit } = begun;
     const waited = attempt === 1 && registered.tool.ready === undefined ? { waitedMs: waitedMs(begun) } : {};
     this.#parts.onEvent({ type: 'tool_call_start', callId, envelope, attempt, fence: started.fence, ...waited });
@@ -339,7 +340,7 @@ export class Executor {
   }
 
   /** The attempt's time, from the budgets that count it. One that cannot be reached now has it for nothing. */
-  async #spend({ started, callId }: Begun, tookMs: number): Promise<void> {
+  async #spend({ started, callId }: Attempt, tookMs: number): Promise<void> {
     const { timed } = started.request;
     if (timed === undefined) return;
     try {

@@ -21,12 +21,12 @@ import type { NodeCircuits } from '../circuits/node-circuit.ts';
 import type { RuleFound } from '../connectors/declared-tools.ts';
 import type { WorkerAgents } from '../context/sub-agents.ts';
 import type { TerminalHost } from '../context/terminal-host.ts';
-import type { Pace } from './acquire-limits.ts';
-import type { AttemptTurns } from './acquire-resource.ts';
+import type { LimitAcquirer } from './acquire-limits.ts';
+import type { AttemptLocks } from './acquire-resource.ts';
 import type { Solitude } from './run-alone.ts';
-import type { LastOffered } from './version-check.ts';
+import type { LastPublished } from './version-check.ts';
 
-export interface ExecuteParts {
+export interface ExecutorDeps {
   readonly settings: Settings;
   readonly backend: { readonly ledger: CallLedger; readonly breakers: CircuitRecords; readonly clustered?: boolean };
   readonly workerId: string;
@@ -53,9 +53,9 @@ export interface ExecuteParts {
   /** Lets a suspect call have the worker to itself. Absent where nothing else runs beside it. */
   readonly solitude?: Pick<Solitude, 'enter' | 'leave' | 'isOf'>;
   /** Absent where no tool takes turns. */
-  readonly turns?: AttemptTurns;
+  readonly locks?: AttemptLocks;
   /** Limits that hold for the whole fleet. Default: none. */
-  readonly pace?: Pick<Pace, 'enter' | 'leave'>;
+  readonly limits?: Pick<LimitAcquirer, 'enter' | 'leave'>;
   /** Without one, what a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'attend' | 'again' | 'pass' | 'leave'>;
   readonly audit?: RecordAudit;
@@ -67,7 +67,7 @@ export interface ExecuteParts {
   /** The declared tool that a call was validated with, where it is not, or not yet, the newest one here. */
   readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
   /** What the registry says of calls of a tool now. */
-  readonly ruleFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
+  readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
   /** The record of another call, for one that undoes it. Default: none can be. */
   readonly callOf?: (callId: string) => Promise<CompensatedCall | undefined>;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
@@ -76,7 +76,7 @@ export interface ExecuteParts {
   /** Writes down that a session has seen what a tool brought from outside. */
   taint?(sessionKey: string, source: string, atMs: number): Promise<void>;
   /** When the fleet could last run a call like this one. */
-  lastOffered(request: StoredRequest): Promise<LastOffered>;
+  lastPublished(request: StoredRequest): Promise<LastPublished>;
   /** Resolves when all that Redis has acknowledged is on its disk; absent where no tool asks for it. */
   readonly onDisk?: (callId: string) => Promise<void>;
   onEvent(event: WorkerEvent): void;

@@ -2,7 +2,7 @@
  * prepare: tool, permission, parameters and context, all from this worker's own registry.
  */
 import { generationOf } from '../../shared/approvals/approval.ts';
-import { placeFor } from '../../shared/calls/call-id.ts';
+import { partitionFor } from '../../shared/calls/call-id.ts';
 import { isHarmless } from '../../shared/calls/call-state.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { denied, type PolicyRequest, permit, taintOf } from '../../shared/policy/policy.ts';
@@ -10,11 +10,11 @@ import { asksToEscalate } from '../../shared/policy/sandbox-override.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { firstGenerationOf } from '../../shared/store/calls/call-record.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
-import { type Begun, remainingMs, timeLimitMs } from '../attempt/attempt-state.ts';
+import { type Attempt, remainingMs, timeLimitMs } from '../attempt/attempt-state.ts';
 import { contextFor } from '../context/tool-context.ts';
 import { meantTool } from './compensation.ts';
-import type { Judge } from './decide-outcome.ts';
-import type { ExecuteParts } from './executor-deps.ts';
+import type { OutcomeResolver } from './decide-outcome.ts';
+import type { ExecutorDeps } from './executor-deps.ts';
 import type { AttemptOptions } from './run-tool.ts';
 import type { Step } from './settle-call.ts';
 import { hasDrifted } from './version-check.ts';
@@ -28,30 +28,32 @@ interface Permitted {
 
 /** Makes an attempt ready to run, from this worker's own registry and records; the job is not believed. */
 export class Preparation {
-  readonly #parts: ExecuteParts;
-  readonly #judge: Judge;
+  readonly #parts: ExecutorDeps;
+  readonly #resolver: OutcomeResolver;
   /** Attempts whose parameters a person decided on. */
-  readonly #decided = new WeakSet<Begun>();
+  readonly #decided = new WeakSet<Attempt>();
 
-  constructor(parts: ExecuteParts, judge: Judge) {
+  constructor(parts: ExecutorDeps, resolver: OutcomeResolver) {
     this.#parts = parts;
-    this.#judge = judge;
+    this.#resolver = resolver;
   }
 
   /** `toAsk` is for the question what became of an attempt before this one: when it cannot be asked, nobody knows. */
-  async prepare(begun: Begun, toAsk = false): Promise<Step<AttemptOptions>> {
+  async prepare(begun: Attempt, toAsk = false): Promise<Step<AttemptOptions>> {
     const { envelope, registered, running } = begun;
     const { validate } = registered;
     const { settings, backend, log, environment, schedule } = this.#parts;
     const remaining = remainingMs(begun);
     if (remaining !== undefined && remaining <= 0) {
-      if (toAsk) return { end: await this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
-      return { end: await this.#judge.fail(begun, failureOf('DEADLINE_EXCEEDED'), { status: 'timeout', ran: false }) };
+      if (toAsk) return { end: await this.#resolver.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
+      return {
+        end: await this.#resolver.fail(begun, failureOf('DEADLINE_EXCEEDED'), { status: 'timeout', ran: false }),
+      };
     }
     if (begun.unreadable !== undefined) {
       // What became of an attempt before this one cannot be asked, nor found out by running it again.
-      const isKnown = !begun.started.takenOver || isHarmless(registered.tool.effects);
-      return { end: await this.#judge.giveUp(begun, isKnown ? begun.unreadable : failureOf('OUTCOME_UNKNOWN')) };
+      const isKnown = !begun.started.recovered || isHarmless(registered.tool.effects);
+      return { end: await this.#resolver.giveUp(begun, isKnown ? begun.unreadable : failureOf('OUTCOME_UNKNOWN')) };
     }
     try {
       const session = await this.#parts.sessionOf(envelope.target.sessionKey);
@@ -99,11 +101,11 @@ export class Preparation {
     } catch (error) {
       // Whether the call may run cannot be known now, which refuses nothing.
       if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE') throw error;
-      return { end: await this.#judge.giveUp(begun, toAsk ? failureOf('OUTCOME_UNKNOWN') : refusalOf(error)) };
+      return { end: await this.#resolver.giveUp(begun, toAsk ? failureOf('OUTCOME_UNKNOWN') : refusalOf(error)) };
     }
   }
 
-  #isUnconfined({ registered: { tool } }: Begun): boolean {
+  #isUnconfined({ registered: { tool } }: Attempt): boolean {
     return this.#parts.unconfined === true && tool.needs.includes('processes');
   }
 
@@ -114,7 +116,7 @@ export class Preparation {
   }
 
   /** The parameters that policy, and where it asks a person, that person let run; and how those are checked that a hook makes. */
-  async #permitted(begun: Begun, session: SessionRecord): Promise<Permitted> {
+  async #permitted(begun: Attempt, session: SessionRecord): Promise<Permitted> {
     const { envelope, registered, policy: toolPolicy } = begun;
     const { tool } = registered;
     const { params } = envelope.payload;
@@ -124,14 +126,14 @@ export class Preparation {
       session: { ...session, state: undefined },
       toolPolicy,
       policy: this.#parts.settings.policy,
-      registry: await this.#parts.ruleFor?.(tool),
+      registry: await this.#parts.toolPolicyFor?.(tool),
       channel: begun.started.request.channel ?? (await this.#channelOf(session)),
       params,
       // What the session saw after the call was made is not in its parameters.
       taint: taintOf(envelope.control.requestTags, session, madeAtMs(begun)),
       sandbox: this.#parts.settings.sandbox,
       unconfined: this.#isUnconfined(begun),
-      queueTier: placeFor(begun.callId).tier,
+      queueTier: partitionFor(begun.callId).tier,
     };
     const verdict = permit(request);
     const checkRewritten = (made: Params) => {
@@ -158,7 +160,7 @@ export class Preparation {
  * When the call was made, at the earliest that somebody with a key says: its generation is renewed when it is approved, or resolved as
  * `retry`. The approval that its record names is signed for that ID, or the call does not run.
  */
-function madeAtMs({ generation, started: { approvalId, resolution } }: Begun): number {
+function madeAtMs({ generation, started: { approvalId, resolution } }: Attempt): number {
   const asked = approvalId === undefined ? generation : generationOf(approvalId);
   const resolved = resolution === undefined ? generation : firstGenerationOf(resolution);
   return Math.min(Number(generation), Number(asked), Number(resolved));

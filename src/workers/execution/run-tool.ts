@@ -141,7 +141,7 @@ async function conclude(
   if (running.signal.aborted)
     return { kind: 'aborted', reason: running.signal.reason as PawlError, evidence: 'not-run' };
   const stopTimer = startTimer(options);
-  running.acts = 0;
+  running.sideEffects = 0;
   const failed = (thrown: unknown): Ending => {
     const failure = failureAfter(running, thrown, options.policy);
     // A tool that ends because it was told to, or says itself why it cannot go on, has no defect to look for.
@@ -157,13 +157,13 @@ async function conclude(
       );
     return { kind: 'failure', failure };
   };
-  const stray = new Promise<Ending>((resolve) => running.onStray((error) => resolve(failed(error))));
+  const uncaught = new Promise<Ending>((resolve) => running.onUncaught((error) => resolve(failed(error))));
   // An async function turns a synchronous throw into a rejection, so that both end in one place.
   // What the tool returned can throw as well, while it is looked at.
   const own = inAttempt(running, async () => run())
     .then(accept)
     .catch(failed);
-  const finished = Promise.race([own, stray]);
+  const finished = Promise.race([own, uncaught]);
   const abort = aborted(running.signal);
   try {
     const reason = await Promise.race([finished.then(() => undefined), abort.reason]);
@@ -177,9 +177,9 @@ async function conclude(
 }
 
 /** What an error proves, it proves of the step that failed; a tool that throws a `ToolError` speaks of all that it did. */
-function failureAfter({ acts }: RunningAttempt, thrown: unknown, policy: RetryPolicy): Failure {
+function failureAfter({ sideEffects }: RunningAttempt, thrown: unknown, policy: RetryPolicy): Failure {
   const failure = classify(thrown, policy);
-  if (acts === 0 || !failure.nothingHappened || isToolError(thrown)) return failure;
+  if (sideEffects === 0 || !failure.nothingHappened || isToolError(thrown)) return failure;
   return { ...failure, nothingHappened: false };
 }
 

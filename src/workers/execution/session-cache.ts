@@ -5,7 +5,7 @@ import type { Sessions } from '../../shared/store/sessions/sessions.ts';
 const MAX_SESSIONS = 5_000;
 
 /** The sessions of the calls that this worker runs. */
-export class KnownSessions extends SessionCache {
+export class WorkerSessions extends SessionCache {
   readonly #records: Sessions;
 
   constructor(records: Sessions) {

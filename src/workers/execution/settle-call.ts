@@ -31,11 +31,11 @@ import type { Settle, WriteAnswer } from '../../shared/store/calls/settle.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
-import { attemptsWith, type Begun, outcomeBase } from '../attempt/attempt-state.ts';
+import { type Attempt, attemptsWith, outcomeBase } from '../attempt/attempt-state.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 
 /** What became of the job. The queue's part in it is the worker's business. */
-export type Verdict =
+export type JobOutcome =
   | {
       readonly kind: 'finished';
       readonly outcome: Outcome;
@@ -57,7 +57,7 @@ export type Verdict =
   | { readonly kind: 'abandoned'; readonly fenced?: boolean };
 
 /** A step's answer: go on with a value, or the job's end. */
-export type Step<T> = { readonly go: T } | { readonly end: Verdict };
+export type Step<T> = { readonly go: T } | { readonly end: JobOutcome };
 
 const WRITE_AGAIN_MS = 250;
 
@@ -82,10 +82,10 @@ export interface Retry {
   /** For those who wait. */
   readonly event: object;
   /** The budget is exhausted. */
-  refused(): Promise<Verdict>;
+  refused(): Promise<JobOutcome>;
 }
 
-export class Settler {
+export class CallSettler {
   readonly #ledger: CallLedger;
   readonly #settings: Settings;
   readonly #log: Logger;
@@ -108,11 +108,11 @@ export class Settler {
 
   /** Ends a call with its tool's result. */
   async succeed(
-    begun: Begun,
+    begun: Attempt,
     outcome: Outcome,
     outcomeJson: Settle['outcomeJson'],
     sample: Settle['sample'],
-  ): Promise<Verdict> {
+  ): Promise<JobOutcome> {
     const settle: Settle = {
       ...this.#ending(begun.callId, begun.started.fence, outcome, begun.policy),
       outcomeJson,
@@ -126,7 +126,7 @@ export class Settler {
   }
 
   /** How a call ends with an error. */
-  failing(begun: Begun, failure: Failure, details: FailureDetails): Settle {
+  failing(begun: Attempt, failure: Failure, details: FailureDetails): Settle {
     const { status, ran, breakerState, settlement } = details;
     const attempts = ran ? attemptsWith(begun, failure) : begun.started.earlier;
     const outcome: Outcome = {
@@ -147,7 +147,7 @@ export class Settler {
   }
 
   /** Ends a call with an error, as `failing` says. */
-  fail(begun: Begun, ending: Settle): Promise<Verdict> {
+  fail(begun: Attempt, ending: Settle): Promise<JobOutcome> {
     return this.#settle(ending, begun.running);
   }
 
@@ -158,7 +158,7 @@ export class Settler {
     outcome: Outcome,
     attempts: readonly AttemptRecord[],
     tool?: KeptTool,
-  ): Promise<Verdict> {
+  ): Promise<JobOutcome> {
     return this.#settle(this.#failing(callId, fence, outcome, attempts, tool), undefined);
   }
 
@@ -198,22 +198,22 @@ export class Settler {
     return policy.ttl?.doneMs ?? this.#settings.ttl.doneMs;
   }
 
-  async #settle(settle: Settle, running: RunningAttempt | undefined): Promise<Verdict> {
-    const answer = await patiently(() => this.#ledger.settle(settle), running, this.#log, this.#schedule);
+  async #settle(settle: Settle, running: RunningAttempt | undefined): Promise<JobOutcome> {
+    const answer = await retryUntilLeaseLost(() => this.#ledger.settle(settle), running, this.#log, this.#schedule);
     if (answer === 'settled') return { kind: 'finished', outcome: settle.outcome };
     return notWritten(answer);
   }
 
   /** The call gets another attempt: after `delayMs`, or at once with this one unspent (`queued`). */
   async postpone(
-    begun: Begun,
+    begun: Attempt,
     phase: 'waiting-retry' | 'queued' | 'unstarted',
     attempts: readonly AttemptRecord[],
     delayMs: number,
     retry?: Retry,
-  ): Promise<Verdict> {
+  ): Promise<JobOutcome> {
     const { callId, started, running } = begun;
-    const answer = await patiently(
+    const answer = await retryUntilLeaseLost(
       () =>
         this.#ledger.postpone(callId, started.fence, phase, attempts, delayMs, retry?.event, retry && begun.allowance),
       running,
@@ -234,7 +234,7 @@ export class Settler {
   }
 
   /** The attempt is given up before the tool's code: as if it had not begun. Where Redis is away, the lease says so in its time. */
-  async release({ callId, started }: Begun): Promise<void> {
+  async release({ callId, started }: Attempt): Promise<void> {
     try {
       await this.#ledger.postpone(callId, started.fence, 'unstarted', started.earlier, 0);
     } catch (error) {
@@ -243,13 +243,13 @@ export class Settler {
   }
 }
 
-function notWritten(answer: WriteAnswer | undefined): Verdict {
+function notWritten(answer: WriteAnswer | undefined): JobOutcome {
   if (answer === 'fenced') return { kind: 'abandoned', fenced: true };
   return answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };
 }
 
 /** Writes again and again while Redis cannot take it and the lease still holds; undefined when it is lost. */
-export async function patiently<T>(
+export async function retryUntilLeaseLost<T>(
   write: () => Promise<T>,
   running: RunningAttempt | undefined,
   log: Logger,

@@ -1,10 +1,10 @@
 import type { Mode, ShadowKind } from '../../shared/config/switches.ts';
 import type { AttemptEvent } from '../../shared/telemetry/log-events.ts';
-import type { ExecuteParts } from './executor-deps.ts';
+import type { ExecutorDeps } from './executor-deps.ts';
 
 /** Where a part of the reliability layer is in shadow mode: what it would have done. */
-export function tellShadow(
-  { onEvent }: Pick<ExecuteParts, 'onEvent'>,
+export function reportShadow(
+  { onEvent }: Pick<ExecutorDeps, 'onEvent'>,
   mode: Mode,
   event: AttemptEvent,
   kind: ShadowKind,

@@ -4,13 +4,16 @@
  */
 import { CONTRACT_VERSION } from '../../shared/calls/envelope.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
-import { type CatalogueContent, offerId, type WorkerRecord } from '../../shared/store/fleet/catalogue.ts';
+import { type CatalogueContent, publishedToolId, type WorkerRecord } from '../../shared/store/fleet/catalogue.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { runsCallsOf } from '../../shared/tools/versions.ts';
 import type { RegisteredTool } from '../attempt/attempt-state.ts';
 
 /** Why a worker must not run a call, in words; undefined when it may. */
-export function misfitOf(request: StoredRequest, registered: RegisteredTool | undefined): string | undefined {
+export function incompatibilityReason(
+  request: StoredRequest,
+  registered: RegisteredTool | undefined,
+): string | undefined {
   const { envelope, tool } = request;
   if (envelope.contractVersion !== CONTRACT_VERSION)
     return `it follows contract ${String(envelope.contractVersion)}, and this worker knows ${CONTRACT_VERSION}`;
@@ -26,21 +29,23 @@ export function hasDrifted({ tool }: StoredRequest, registered: RegisteredTool):
 }
 
 /** Who can run a call, and when the fleet last could. */
-export interface LastOffered {
+export interface LastPublished {
   /** IDs of living workers that can. */
   readonly workers: readonly string[];
   /** When such an offer was last renewed. */
   readonly seenAtMs: number;
 }
 
-export function lastOffered({ tool, envelope }: StoredRequest, { tools, workers }: CatalogueContent): LastOffered {
+export function lastPublished({ tool, envelope }: StoredRequest, { tools, workers }: CatalogueContent): LastPublished {
   const name = `${envelope.toolNamespace}.${envelope.toolName}`;
-  const fitting = tools.filter((offer) => qualifiedName(offer) === name && runsCallsOf(offer.version, tool.version));
-  const ids = new Set(fitting.map(offerId));
-  const offersOneOf = (worker: WorkerRecord) => worker.tools.some((id) => ids.has(id));
+  const fitting = tools.filter(
+    (published) => qualifiedName(published) === name && runsCallsOf(published.version, tool.version),
+  );
+  const ids = new Set(fitting.map(publishedToolId));
+  const publishesOneOf = (worker: WorkerRecord) => worker.tools.some((id) => ids.has(id));
   return {
     // Which contracts a living worker knows it does not say: it is left to try, for as long as calls may wait.
-    workers: envelope.contractVersion === CONTRACT_VERSION ? workers.filter(offersOneOf).map(({ id }) => id) : [],
+    workers: envelope.contractVersion === CONTRACT_VERSION ? workers.filter(publishesOneOf).map(({ id }) => id) : [],
     seenAtMs: Math.max(0, ...fitting.map(({ seenAtMs }) => seenAtMs)),
   };
 }

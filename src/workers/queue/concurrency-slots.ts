@@ -2,7 +2,7 @@
  * How many attempts of a tier this worker runs at a time, whichever of the tier's queues they come from. Queues that wait for a slot
  * get theirs in the order in which they asked: one that is full of work leaves turns to the others.
  */
-export class Slots {
+export class ConcurrencyLimiter {
   #free: number;
   readonly #waiting: { readonly by: object; readonly go: () => void }[] = [];
   #paused = false;

@@ -6,20 +6,26 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
-import type { BeginAnswer } from '../../shared/store/calls/begin-attempt.ts';
-import type { Pushed } from '../../shared/store/calls/direct-dispatch.ts';
-import { type Delivery, ELSEWHERE, type Finished, type Room, type Taken } from '../../shared/store/calls/fetch-jobs.ts';
+import type { BeginResult } from '../../shared/store/calls/begin-attempt.ts';
+import type { DispatchedJobs } from '../../shared/store/calls/direct-dispatch.ts';
+import {
+  ELSEWHERE,
+  type FetchedJob,
+  type Finished,
+  type Room,
+  type Taken,
+} from '../../shared/store/calls/fetch-jobs.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
 import { callOfJob, KEPT_JOBS, REMOVED_AT_ONCE } from '../../shared/store/queues/jobs.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
+import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Clock } from '../../shared/util/time.ts';
-import type { Slots } from './concurrency-slots.ts';
+import type { ConcurrencyLimiter } from './concurrency-slots.ts';
 import { type Marker, MarkerWait } from './marker-wait.ts';
 
-export interface DeliveryParts {
+export interface JobFetcherDeps {
   readonly ledger: Pick<Ledger, 'take' | 'finish' | 'postpone'>;
-  readonly place: Place;
+  readonly partition: Partition;
   readonly workerId: string;
   /** Of lock and lease. */
   readonly leaseMs: number;
@@ -28,13 +34,13 @@ export interface DeliveryParts {
   /** Names an attempt, or several that are taken together. */
   nextToken(): string;
   /** Of the tier: each job that was taken holds one until it ends. */
-  readonly slots: Slots;
+  readonly slots: ConcurrencyLimiter;
   /** How many workers take from the same queue. */
   workers(): number;
   /** How jobs are pushed here. None are while other queues share the slots. */
-  pushes(): Room['pushes'];
+  dispatches(): Room['dispatches'];
   /** Gives a marker that nobody here waits for, or has a slot for, to another worker. */
-  passOn(marker: NonNullable<Marker>): void;
+  skipWorker(marker: NonNullable<Marker>): void;
   /** Runs a job. What it resolves with is written together with the job's end; with nothing, the job has found its end already. */
   run(job: TakenJob): Promise<Ending | undefined>;
   onError(error: Error): void;
@@ -58,7 +64,7 @@ export interface TakenAttempt {
   readonly token: string;
   /** When the job was asked for, on this process's monotonic clock: the lease runs since then. */
   readonly askedAtMs: number;
-  readonly answer: BeginAnswer;
+  readonly answer: BeginResult;
 }
 
 /** A call's outcome, to be written when its job ends. */
@@ -80,11 +86,11 @@ const LATE_SHARE = 1 / 6;
 const MAX_TAKEN = 16;
 
 type Answer = Taken & { readonly job: unknown[] };
-type Under = Pick<Delivery, 'lockToken' | 'askedAtMs'>;
+type Under = Pick<FetchedJob, 'lockToken' | 'askedAtMs'>;
 type MoveToActive = RedisQueueBackend['moveToActive'];
 
-export class Deliveries {
-  readonly #parts: DeliveryParts;
+export class JobFetcher {
+  readonly #parts: JobFetcherDeps;
   /** Jobs with a slot. */
   readonly #holding = new Set<string>();
   readonly #running = new Set<Promise<void>>();
@@ -92,9 +98,9 @@ export class Deliveries {
   #backend: RedisQueueBackend | undefined;
   #closed = false;
 
-  constructor(parts: DeliveryParts) {
+  constructor(parts: JobFetcherDeps) {
     this.#parts = parts;
-    this.#marker = new MarkerWait(parts.passOn, () => !this.#closed && parts.slots.free > 0);
+    this.#marker = new MarkerWait(parts.skipWorker, () => !this.#closed && parts.slots.free > 0);
   }
 
   /** What BullMQ's worker runs on: its own backend, with our ways of taking and waiting. */
@@ -109,19 +115,19 @@ export class Deliveries {
   };
 
   /** Jobs were pushed to this worker. With none, it listens from now on: it asks, to say what it has room for. */
-  pushed(jobs: readonly Pushed[]): void {
+  dispatched(jobs: readonly DispatchedJobs[]): void {
     const { slots } = this.#parts;
     for (const taken of jobs.filter(isAnswer)) {
       const { lockToken, atMs } = taken;
       if (this.#holds(taken)) slots.use(1);
       this.#start(taken, { lockToken, askedAtMs: this.#monotonicAt(atMs) });
     }
-    if (jobs.length === 0 && !this.#closed) this.#marker.wake();
+    if (jobs.length === 0 && !this.#closed) this.#marker.promote();
   }
 
   /** Asked by BullMQ's worker: takes jobs and runs them. What it gets is no job, and when to ask again. */
   async #take(lockToken: string): Promise<unknown[]> {
-    const { ledger, place, slots } = this.#parts;
+    const { ledger, partition, slots } = this.#parts;
     if (this.#closed) return [];
     await slots.take(this);
     const most = 1 + slots.takeNow(MAX_TAKEN - 1);
@@ -129,17 +135,17 @@ export class Deliveries {
     let isElsewhere = false;
     try {
       if (this.#closed) return [];
-      const delivery = this.#delivery(lockToken, () => this.#room(most));
-      const taken = await ledger.take(place, delivery, most);
+      const fetched = this.#fetched(lockToken, () => this.#room(most));
+      const taken = await ledger.take(partition, fetched, most);
       const answers = taken.filter(isAnswer);
       isElsewhere = taken[0]?.job === ELSEWHERE;
       if (answers.length === 0) return noJob(taken[0]?.job);
       for (const answer of answers) {
         if (this.#holds(answer)) used += 1;
-        this.#start(answer, this.#leased(answer, delivery));
+        this.#start(answer, this.#leased(answer, fetched));
       }
       // The last says whether there is more: now, or when something is due.
-      if (answers.at(-1)?.job[4] !== 1) this.#marker.wake();
+      if (answers.at(-1)?.job[4] !== 1) this.#marker.promote();
       return [];
     } finally {
       slots.give(most - used);
@@ -150,11 +156,11 @@ export class Deliveries {
 
   /** `asked`: slots for which jobs are asked for in the same step. */
   #room(asked = 0): Room {
-    const pushes = this.#closed ? undefined : this.#parts.pushes();
-    return { free: this.#parts.slots.free + asked, ...(pushes === undefined ? {} : { pushes }) };
+    const dispatches = this.#closed ? undefined : this.#parts.dispatches();
+    return { free: this.#parts.slots.free + asked, ...(dispatches === undefined ? {} : { dispatches }) };
   }
 
-  #delivery(lockToken: string, room = () => this.#room()): Delivery {
+  #fetched(lockToken: string, room = () => this.#room()): FetchedJob {
     const { workerId, leaseMs, clock } = this.#parts;
     const [token, workers] = [this.#parts.nextToken(), this.#parts.workers()];
     const [timestampMs, askedAtMs] = [clock.now(), clock.monotonic()];
@@ -162,7 +168,7 @@ export class Deliveries {
   }
 
   /** A lease runs since it was asked for, or, where Redis was away in between, since Redis gave it. */
-  #leased({ begun }: Answer, { lockToken, askedAtMs }: Delivery): Under {
+  #leased({ begun }: Answer, { lockToken, askedAtMs }: FetchedJob): Under {
     const { clock, leaseMs } = this.#parts;
     const isLate = clock.monotonic() - askedAtMs > leaseMs * LATE_SHARE;
     if (!isLate || begun?.kind !== 'started') return { lockToken, askedAtMs };
@@ -192,7 +198,7 @@ export class Deliveries {
     const { slots, run } = this.#parts;
     const job = jobOf(answer, under);
     let ending: Ending | undefined;
-    let next: (Answer & { readonly delivery: Delivery }) | undefined;
+    let next: (Answer & { readonly fetched: FetchedJob }) | undefined;
     let holds = false;
     try {
       ending = await run(job);
@@ -210,24 +216,24 @@ export class Deliveries {
     } finally {
       if (holds && (next === undefined || !this.#holds(next))) slots.give(1);
     }
-    if (next !== undefined) this.#start(next, this.#leased(next, next.delivery));
+    if (next !== undefined) this.#start(next, this.#leased(next, next.fetched));
   }
 
   async #finish(
     job: TakenJob,
     ending: Ending,
     takeNext: boolean,
-  ): Promise<(Answer & { delivery: Delivery }) | undefined> {
-    const delivery = this.#delivery(job.lockToken);
+  ): Promise<(Answer & { fetched: FetchedJob }) | undefined> {
+    const fetched = this.#fetched(job.lockToken);
     const { returnValue } = ending;
     const finishedJob = { id: job.id, returnValue, kept: keptOf(job.raw), takeNext };
-    const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, finishedJob, delivery));
+    const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, finishedJob, fetched));
     if (finished === undefined || finished.code === 'fenced') return undefined;
     if (finished.refused !== undefined)
       this.#parts.onError(new Error(`BullMQ could not end job ${job.id}: code ${finished.refused}`));
     if (finished.next !== undefined && isAnswer(finished.next)) return finished.next;
     // What is there could not be taken in passing.
-    if (!finished.idle) this.#marker.wake();
+    if (!finished.idle) this.#marker.promote();
     return undefined;
   }
 

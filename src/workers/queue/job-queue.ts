@@ -15,7 +15,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { stackOf } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
-import type { PushReader } from '../../shared/store/calls/direct-dispatch.ts';
+import type { DispatchReader } from '../../shared/store/calls/direct-dispatch.ts';
 import type { Finished } from '../../shared/store/calls/fetch-jobs.ts';
 import {
   type CallJob,
@@ -24,25 +24,25 @@ import {
   KEPT_EVENTS,
   scriptsOnRedisTime,
 } from '../../shared/store/queues/jobs.ts';
-import { wake } from '../../shared/store/queues/promote.ts';
+import { promote } from '../../shared/store/queues/promote.ts';
 import { nodeOptions, slotOf } from '../../shared/store/redis/connection.ts';
-import { type Place, PlaceKeys } from '../../shared/store/redis/keys.ts';
+import { type Partition, PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempts.ts';
 import type { Executor } from '../execution/execute-job.ts';
 import type { WorkerMetrics } from '../execution/metrics.ts';
-import { patiently, type Verdict } from '../execution/settle-call.ts';
-import type { Slots } from './concurrency-slots.ts';
-import { Deliveries, type Ending, type TakenAttempt, type TakenJob } from './job-fetcher.ts';
+import { type JobOutcome, retryUntilLeaseLost } from '../execution/settle-call.ts';
+import type { ConcurrencyLimiter } from './concurrency-slots.ts';
+import { type Ending, JobFetcher, type TakenAttempt, type TakenJob } from './job-fetcher.ts';
 import { LockRenewal } from './lock-renewal.ts';
 
-export interface JobQueueParts {
+export interface JobQueueDeps {
   readonly backend: Backend;
   readonly settings: Settings;
-  readonly place: Place;
-  readonly slots: Slots;
+  readonly partition: Partition;
+  readonly slots: ConcurrencyLimiter;
   readonly workerId: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -69,23 +69,23 @@ const LOOKS_PER_INTERVAL = 3;
 /** How long a job waits that all workers leave to each other. */
 const NOBODY_MS = 500;
 
-export type Unwanted = Extract<Verdict, { kind: 'handed-back' | 'passed-on' }>;
+export type Unwanted = Extract<JobOutcome, { kind: 'handed-back' | 'passed-on' }>;
 
 export class JobQueue {
-  readonly #parts: JobQueueParts;
-  readonly #deliveries: Deliveries;
+  readonly #parts: JobQueueDeps;
+  readonly #fetcher: JobFetcher;
   /** Absent where further queues shared the slots from the beginning. */
-  readonly #pushes: PushReader | undefined;
+  readonly #dispatches: DispatchReader | undefined;
   readonly #bull: BullWorker<CallJob>;
   readonly #locks: LockRenewal;
 
-  constructor(parts: JobQueueParts) {
+  constructor(parts: JobQueueDeps) {
     this.#parts = parts;
-    const { backend, settings, place, clock, running, onError } = parts;
-    const keys = new PlaceKeys(settings.prefix, place);
-    this.#deliveries = new Deliveries({
+    const { backend, settings, partition, clock, running, onError } = parts;
+    const keys = new PartitionKeys(settings.prefix, partition);
+    this.#fetcher = new JobFetcher({
       ledger: backend.ledger,
-      place,
+      partition,
       workerId: parts.workerId,
       leaseMs: settings.lockDurationMs,
       clock,
@@ -93,19 +93,19 @@ export class JobQueue {
       slots: parts.slots,
       redisClock: backend.clock,
       workers: () => parts.workers(),
-      pushes: () => (parts.isAlone() ? this.#pushes?.state : undefined),
-      passOn: ({ member, score }) => void backend.redis.zadd(keys.job('marker'), score, member).catch(onError),
+      dispatches: () => (parts.isAlone() ? this.#dispatches?.state : undefined),
+      skipWorker: ({ member, score }) => void backend.redis.zadd(keys.job('marker'), score, member).catch(onError),
       run: (job) => this.#run(job),
       onError,
     });
     if (parts.isAlone())
-      this.#pushes = backend.ledger.pushes({
+      this.#dispatches = backend.ledger.dispatches({
         url: backend.url,
         prefix: settings.prefix,
-        place,
+        partition,
         workerId: parts.workerId,
         leaseMs: settings.lockDurationMs,
-        onJobs: (jobs) => this.#deliveries.pushed(jobs),
+        onJobs: (jobs) => this.#fetcher.dispatched(jobs),
         onError,
       });
     const { url, redis } = backend;
@@ -126,7 +126,7 @@ export class JobQueue {
       runRetryDelay: 1_000,
     };
     this.#bull = new BullWorker(keys.queue, noJobComesHere, options, (...queue) => {
-      const bull = this.#deliveries.backend(...queue);
+      const bull = this.#fetcher.backend(...queue);
       const look = bull.moveStalledJobsToWait.bind(bull);
       bull.moveStalledJobsToWait = async () => {
         await this.#endLongTurn(keys.job('stalled-check'), lookEveryMs);
@@ -158,8 +158,8 @@ export class JobQueue {
 
   /** Begins to take jobs. */
   async run(): Promise<void> {
-    const { backend, settings, place, onError } = this.#parts;
-    const meta = new PlaceKeys(settings.prefix, place).job('meta');
+    const { backend, settings, partition, onError } = this.#parts;
+    const meta = new PartitionKeys(settings.prefix, partition).job('meta');
     await backend.redis.hset(meta, 'opts.maxLenEvents', KEPT_EVENTS);
     this.#bull.run().catch(onError);
     await this.#bull.waitUntilReady();
@@ -167,21 +167,21 @@ export class JobQueue {
 
   /** The tier has further queues that share its slots: nothing is pushed any more, all of them are asked in turn. */
   async share(): Promise<void> {
-    await this.#pushes?.leave();
-    this.#pushes?.close();
+    await this.#dispatches?.leave();
+    this.#dispatches?.close();
   }
 
   /** Fetches nothing any more; what was fetched in this moment goes back. */
   async putBack(): Promise<void> {
-    this.#deliveries.close();
+    this.#fetcher.close();
     await this.#bull.pause(true);
-    await this.#pushes?.leave().catch(this.#parts.onError);
+    await this.#dispatches?.leave().catch(this.#parts.onError);
   }
 
   /** Resolves when the jobs that run have ended, with `force` at once. */
   async close(force = false): Promise<void> {
-    this.#pushes?.close();
-    if (!force) await this.#deliveries.ended();
+    this.#dispatches?.close();
+    if (!force) await this.#fetcher.ended();
     await this.#bull.close(force);
   }
 
@@ -191,7 +191,7 @@ export class JobQueue {
   }
 
   async #run(taken: TakenJob): Promise<Ending | undefined> {
-    const { running: attempts, clock, metrics, log, place } = this.#parts;
+    const { running: attempts, clock, metrics, log, partition } = this.#parts;
     const { id: jobId, name, lockToken, attempt } = taken;
     const call = this.#callOf(jobId, taken.data);
     if (call === undefined) return this.#fail(taken, 'This is not a job of Pawl.');
@@ -208,7 +208,7 @@ export class JobQueue {
     };
     const startedAtMs = clock.monotonic();
     const verdict = await this.#execute(call, running, attempt);
-    if (running.fence > 0) metrics.attemptEnded(place.tier, clock.monotonic() - startedAtMs, running);
+    if (running.fence > 0) metrics.attemptEnded(partition.tier, clock.monotonic() - startedAtMs, running);
     if (running.leaseLost) {
       const { message } = running.signal.reason as PawlError;
       log.warn(
@@ -216,11 +216,11 @@ export class JobQueue {
         'an attempt was given up: its lease was lost',
       );
     }
-    if (verdict.kind === 'abandoned' && verdict.fenced === true) metrics.writeFenced(place.tier);
+    if (verdict.kind === 'abandoned' && verdict.fenced === true) metrics.writeFenced(partition.tier);
     if (verdict.kind === 'finished' && verdict.unwritten !== undefined) {
       const write = async (finish: () => Promise<Finished>) => {
-        const written = await patiently(finish, running, log).finally(end);
-        if (written?.code === 'fenced') metrics.writeFenced(place.tier);
+        const written = await retryUntilLeaseLost(finish, running, log).finally(end);
+        if (written?.code === 'fenced') metrics.writeFenced(partition.tier);
         return written;
       };
       return { settle: verdict.unwritten, returnValue: JSON.stringify(shownOf(verdict.outcome)), write };
@@ -233,9 +233,9 @@ export class JobQueue {
   #callOf(jobId: string, data: string): CallJob | undefined {
     const { callId, generation } = callOfJob(jobId);
     const told = toldBy(data);
-    const { place, backend } = this.#parts;
+    const { partition, backend } = this.#parts;
     const named = placeOf(callId);
-    const ours = named?.tier === place.tier && named.shard === place.shard && /^\d+$/.test(generation);
+    const ours = named?.tier === partition.tier && named.shard === partition.shard && /^\d+$/.test(generation);
     const { audit } = backend;
     if (!ours)
       void audit({
@@ -253,7 +253,7 @@ export class JobQueue {
     return ours ? { callId, generation, session: typeof told.session === 'string' ? told.session : '' } : undefined;
   }
 
-  async #execute(call: CallJob, running: RunningAttempt, taken: TakenAttempt | undefined): Promise<Verdict> {
+  async #execute(call: CallJob, running: RunningAttempt, taken: TakenAttempt | undefined): Promise<JobOutcome> {
     try {
       return await this.#parts.executor.execute(call, running, taken?.answer);
     } catch (error) {
@@ -269,7 +269,7 @@ export class JobQueue {
   }
 
   /** Tells BullMQ, in its own terms, what became of a job whose end is not written together with its call's. */
-  async #conclude(taken: TakenJob, call: CallJob, verdict: Verdict): Promise<undefined> {
+  async #conclude(taken: TakenJob, call: CallJob, verdict: JobOutcome): Promise<undefined> {
     const { backend } = this.#parts;
     const token = taken.lockToken;
     const delay = (delayMs: number) => this.#jobOf(taken).moveToDelayed(Date.now() + delayMs, token);
@@ -288,17 +288,17 @@ export class JobQueue {
         return;
       case 'turn':
         await delay(verdict.delayMs);
-        await backend.turns.parked(call);
+        await backend.locks.parked(call);
         return;
       case 'waiting':
         await delay(verdict.delayMs);
-        if (await verdict.isReady()) await wake(backend.redis, backend.prefix, taken.id);
+        if (await verdict.isReady()) await promote(backend.redis, backend.prefix, taken.id);
         return;
       case 'passed-on': {
-        const { place, workerId } = this.#parts;
+        const { partition, workerId } = this.#parts;
         const { need, others } = verdict;
         const passed = { jobId: taken.id, lockToken: token, session: call.session, need, workerId, others };
-        if (!(await backend.ledger.passOn(place, passed))) await delay(NOBODY_MS);
+        if (!(await backend.ledger.skipWorker(partition, passed))) await delay(NOBODY_MS);
         return;
       }
       case 'handed-back':

@@ -39,7 +39,7 @@ export class MarkerWait {
   }
 
   /** Wakes whoever waits, or else does not let the next one wait. */
-  wake(): void {
+  promote(): void {
     if (this.#waiting === undefined) this.#expected = true;
     else this.#take()?.resolve(AT_ONCE);
   }

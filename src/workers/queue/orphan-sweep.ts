@@ -1,7 +1,7 @@
 /** Looks after calls in flight whose job is gone: somebody removed it, or Redis lost it. */
 
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
+import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 
 /** Calls in flight that are older than this are looked at. */
@@ -9,7 +9,7 @@ const SWEEP_AFTER_MS = 60_000;
 /** So many of a place at a time. */
 const SWEEP_BATCH = 200;
 
-export class Sweep {
+export class OrphanSweep {
   readonly #ledger: Ledger;
   readonly #log: Logger;
   readonly #batch: number;
@@ -23,18 +23,18 @@ export class Sweep {
   }
 
   /** Forgets what has expired, and queues again what is in flight without a job. */
-  async run(places: readonly Place[]): Promise<void> {
+  async run(partitions: readonly Partition[]): Promise<void> {
     const nowMs = await this.#ledger.now();
-    for (const place of places) {
-      await this.#ledger.prune(place, nowMs);
-      await this.#lookAt(place, nowMs);
+    for (const partition of partitions) {
+      await this.#ledger.prune(partition, nowMs);
+      await this.#lookAt(partition, nowMs);
     }
   }
 
-  async #lookAt(place: Place, nowMs: number): Promise<void> {
-    const { queue } = this.#ledger.keys(place);
+  async #lookAt(partition: Partition, nowMs: number): Promise<void> {
+    const { queue } = this.#ledger.keys(partition);
     const passed = this.#passed.get(queue) ?? 0;
-    const old = await this.#ledger.inflightBefore(place, nowMs - SWEEP_AFTER_MS, this.#batch, passed);
+    const old = await this.#ledger.inflightBefore(partition, nowMs - SWEEP_AFTER_MS, this.#batch, passed);
     this.#passed.set(queue, old.length < this.#batch ? 0 : passed + old.length);
     for (const callId of old) {
       const record = await this.#ledger.read(callId);

@@ -4,38 +4,38 @@
  */
 
 import type { Shards } from '../../shared/store/queues/shards.ts';
-import type { Place } from '../../shared/store/redis/keys.ts';
+import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
-import { Slots } from './concurrency-slots.ts';
+import { ConcurrencyLimiter } from './concurrency-slots.ts';
 import type { JobQueue } from './job-queue.ts';
 
-export interface ServedQueuesParts {
-  readonly shards: Pick<Shards, 'layout' | 'places'>;
+export interface ServedQueuesDeps {
+  readonly shards: Pick<Shards, 'layout' | 'partitions'>;
   readonly tiers: readonly Tier[];
   /** Attempts at a time, for each tier. */
   readonly concurrency: number;
   /** How many calls of a place are kept. */
-  kept(place: Place): Promise<number>;
-  open(place: Place, slots: Slots): ServedQueue;
+  kept(partition: Partition): Promise<number>;
+  open(partition: Partition, slots: ConcurrencyLimiter): ServedQueue;
 }
 
 type ServedQueue = Pick<JobQueue, 'run' | 'share' | 'putBack' | 'close' | 'closeLocks'>;
 
 interface Served {
-  readonly place: Place;
+  readonly partition: Partition;
   readonly queue: ServedQueue;
 }
 
 export class ServedQueues {
-  readonly #parts: ServedQueuesParts;
-  readonly #slots: ReadonlyMap<Tier, Slots>;
+  readonly #parts: ServedQueuesDeps;
+  readonly #slots: ReadonlyMap<Tier, ConcurrencyLimiter>;
   #served: readonly Served[] = [];
   #following: Promise<void> = Promise.resolve();
   #ended = false;
 
-  constructor(parts: ServedQueuesParts) {
+  constructor(parts: ServedQueuesDeps) {
     this.#parts = parts;
-    this.#slots = new Map(parts.tiers.map((tier) => [tier, new Slots(parts.concurrency)]));
+    this.#slots = new Map(parts.tiers.map((tier) => [tier, new ConcurrencyLimiter(parts.concurrency)]));
   }
 
   /** Serves what is to be served by now; resolves when jobs are taken from all of it. */
@@ -48,18 +48,20 @@ export class ServedQueues {
   async #follow(): Promise<void> {
     const { shards, tiers } = this.#parts;
     const wanted = await Promise.all(
-      shards.places(tiers).map(async (place) => ({ place, isWanted: await this.#isWanted(place) })),
+      shards.partitions(tiers).map(async (partition) => ({ partition, isWanted: await this.#isWanted(partition) })),
     );
     const opened: Served[] = [];
     const left: Served[] = [];
-    for (const { place, isWanted } of wanted) {
-      const served = this.#served.find((each) => each.place.tier === place.tier && each.place.shard === place.shard);
+    for (const { partition, isWanted } of wanted) {
+      const served = this.#served.find(
+        (each) => each.partition.tier === partition.tier && each.partition.shard === partition.shard,
+      );
       if (this.#ended || isWanted === (served !== undefined)) continue;
-      if (served === undefined) opened.push(this.#open(place));
+      if (served === undefined) opened.push(this.#open(partition));
       else left.push(served);
     }
     this.#served = this.#served.filter((each) => !left.includes(each));
-    const sharing = this.#served.filter(({ place }) => shards.layout[place.tier].made > 1);
+    const sharing = this.#served.filter(({ partition }) => shards.layout[partition.tier].made > 1);
     await Promise.all([
       ...opened.map((served) => this.#run(served)),
       ...left.map(leave),
@@ -67,13 +69,16 @@ export class ServedQueues {
     ]);
   }
 
-  async #isWanted(place: Place): Promise<boolean> {
+  async #isWanted(partition: Partition): Promise<boolean> {
     const { shards, kept } = this.#parts;
-    return place.shard < shards.layout[place.tier].current || (await kept(place)) > 0;
+    return partition.shard < shards.layout[partition.tier].current || (await kept(partition)) > 0;
   }
 
-  #open(place: Place): Served {
-    const served = { place, queue: this.#parts.open(place, this.#slots.get(place.tier) as Slots) };
+  #open(partition: Partition): Served {
+    const served = {
+      partition,
+      queue: this.#parts.open(partition, this.#slots.get(partition.tier) as ConcurrencyLimiter),
+    };
     this.#served = [...this.#served, served];
     return served;
   }

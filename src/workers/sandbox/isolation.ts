@@ -29,7 +29,7 @@ import { syscallFilter } from './syscall-filter.ts';
 import { type Confinement, OPEN, viewOf } from './view.ts';
 
 export const MEANS = ['bubblewrap', 'namespace', 'keeper', 'group'] as const;
-export type Means = (typeof MEANS)[number];
+export type Isolation = (typeof MEANS)[number];
 
 /** What is started for a program. */
 export interface Launch {
@@ -61,7 +61,7 @@ export interface LaunchRequest {
 }
 
 export interface Sandbox {
-  readonly means: Means;
+  readonly isolation: Isolation;
   launch(request: LaunchRequest): Launch;
   /** Ends what is left of a run whose `sh` was killed by something else than this worker. */
   sweep?(marker: string): readonly [string, ...string[]];
@@ -174,12 +174,12 @@ function confinement({ network }: Confinement): readonly string[] {
 }
 
 /** The candidates of one means on this machine; empty where its programs are not installed. */
-async function candidates(means: Means): Promise<readonly Sandbox[]> {
+async function candidates(isolation: Isolation): Promise<readonly Sandbox[]> {
   // A session of its own for the program: `kill 0` in a script then reaches the script's processes and not the shell next to it.
   const setsid = await findTrusted('setsid');
   const session = (terminal = false): readonly string[] =>
     setsid === undefined ? [] : terminal ? [setsid, '-c'] : [setsid];
-  switch (means) {
+  switch (isolation) {
     case 'bubblewrap': {
       const bubblewrap = await findTrusted('bwrap');
       const filter = syscallFilter();
@@ -189,7 +189,7 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
       const groups = countsProcesses() ? undefined : processGroups(MAX_PROCESSES);
       return [
         {
-          means,
+          isolation,
           launch: ({ root, folder, argv, marker, terminal, confine = OPEN }) => {
             const group = groups?.();
             const confined = [
@@ -212,7 +212,7 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
       const users =
         process.getuid?.() === 0 ? [[], ['--map-root-user']] : [['--map-current-user'], ['--map-root-user']];
       return users.map((user) => ({
-        means,
+        isolation,
         launch: ({ argv, marker, terminal }) => ({
           argv: [
             ...([setpriv, '--pdeathsig', 'KILL'] as const),
@@ -229,7 +229,7 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
       const sweep = sweepFunction(grep, sleep);
       return [
         {
-          means,
+          isolation,
           launch: ({ argv, marker, terminal }) => ({
             argv: [SHELL, '-c', keeper(sweep), 'pawl-run', marker, ...session(terminal), ...argv],
             hasInit: false,
@@ -241,30 +241,30 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
     case 'group':
       return [
         {
-          means,
+          isolation,
           launch: ({ argv, marker }) => ({ argv: [SHELL, '-c', GROUP, 'pawl-run', marker, ...argv], hasInit: false }),
         },
       ];
   }
 }
 
-const tried = new Map<Means, Promise<Sandbox | undefined>>();
+const tried = new Map<Isolation, Promise<Sandbox | undefined>>();
 
 /** The first candidate of a means that really works here. Tried once per process. */
-function working(means: Means, trial: Trial): Promise<Sandbox | undefined> {
-  const known = tried.get(means);
+function working(isolation: Isolation, trial: Trial): Promise<Sandbox | undefined> {
+  const known = tried.get(isolation);
   if (known !== undefined) return known;
   const found = (async () => {
     const root = await realpath(tmpdir());
-    for (const sandbox of await candidates(means)) {
-      if (await trial(sandbox, { root, folder: root, argv: [SHELL, '-c', 'exit 0'], marker: `trial-${means}` }))
+    for (const sandbox of await candidates(isolation)) {
+      if (await trial(sandbox, { root, folder: root, argv: [SHELL, '-c', 'exit 0'], marker: `trial-${isolation}` }))
         return sandbox;
     }
     return undefined;
   })();
-  tried.set(means, found);
+  tried.set(isolation, found);
   // A trial that could not be made says nothing about the means: the next use tries again.
-  found.catch(() => tried.delete(means));
+  found.catch(() => tried.delete(isolation));
   return found;
 }
 
@@ -272,18 +272,18 @@ function working(means: Means, trial: Trial): Promise<Sandbox | undefined> {
  * The strongest means that works on this machine, the strongest that only holds processes together (`unconfined`), or the one asked for.
  * Throws `CONFIGURATION` where that one does not work; `group` works on every POSIX system.
  */
-export async function chooseSandbox(wanted: 'auto' | 'unconfined' | Means, trial: Trial): Promise<Sandbox> {
-  const means =
+export async function chooseSandbox(wanted: 'auto' | 'unconfined' | Isolation, trial: Trial): Promise<Sandbox> {
+  const isolation =
     wanted === 'auto' ? MEANS : wanted === 'unconfined' ? MEANS.filter((each) => each !== 'bubblewrap') : [wanted];
-  for (const each of means) {
+  for (const each of isolation) {
     const sandbox = await working(each, trial);
     if (sandbox !== undefined) return sandbox;
   }
-  throw new PawlError('CONFIGURATION', `Programs cannot be run by means of ${means.join(', ')} on this machine.`);
+  throw new PawlError('CONFIGURATION', `Programs cannot be run by means of ${isolation.join(', ')} on this machine.`);
 }
 
 /** Which means work here, the strongest first (for `pawl doctor`). */
-export async function availableMeans(trial: Trial): Promise<readonly Means[]> {
-  const found = await Promise.all(MEANS.map((means) => working(means, trial)));
+export async function availableIsolation(trial: Trial): Promise<readonly Isolation[]> {
+  const found = await Promise.all(MEANS.map((isolation) => working(isolation, trial)));
   return MEANS.filter((_, index) => found[index] !== undefined);
 }

@@ -97,7 +97,7 @@ async function treeEnd(
   const { signal, name } = request;
   const diagnosis = collectOutput(child.stderr, MAX_DIAGNOSIS_BYTES);
   const ending = await endOf(child, launch, request.timeoutMs, signal, onArmed);
-  if (sandbox.means === 'group') await groupEnd(child.pid);
+  if (sandbox.isolation === 'group') await groupEnd(child.pid);
   if (ending.kind !== 'exited' && sandbox.sweep !== undefined) await sweep(sandbox.sweep(request.launch.marker));
   if (ending.kind === 'not started') throw couldNotStart(sandbox, name, ending.error, diagnosis().text);
   if (ending.kind === 'cut' && ending.why === 'abort') throw signal.reason;
@@ -288,7 +288,7 @@ function couldNotStart(
     );
   }
   const why = error?.message ?? (diagnosis.trim() || 'it ended before the program was started');
-  return new ToolError(`${name} could not be started by means of ${sandbox.means}: ${why}`, {
+  return new ToolError(`${name} could not be started by means of ${sandbox.isolation}: ${why}`, {
     code: 'PROCESS_NOT_STARTED',
     retriable: true,
     nothingHappened: true,

@@ -45,7 +45,7 @@ export function openPseudoTerminal(): PseudoTerminal {
  */
 function inputThrough(output: ReadStream, master: number): Writable {
   let again: NodeJS.Timeout | undefined;
-  const offer = (chunk: Buffer, done: () => void): void => {
+  const published = (chunk: Buffer, done: () => void): void => {
     let taken: number;
     try {
       taken = output.destroyed ? chunk.length : writeSync(master, chunk);
@@ -54,10 +54,10 @@ function inputThrough(output: ReadStream, master: number): Writable {
       taken = (error as NodeJS.ErrnoException).code === 'EAGAIN' ? 0 : chunk.length;
     }
     if (taken === chunk.length) done();
-    else again = setTimeout(offer, OFFER_AGAIN_MS, chunk.subarray(taken), done);
+    else again = setTimeout(published, OFFER_AGAIN_MS, chunk.subarray(taken), done);
   };
   return new Writable({
-    write: (chunk: Buffer, _encoding, done) => offer(chunk, done),
+    write: (chunk: Buffer, _encoding, done) => published(chunk, done),
     destroy(error, done) {
       clearTimeout(again);
       output.destroy();

@@ -192,14 +192,14 @@ function stands(content: string, text: string): boolean {
   return [text, inCrLf(text)].some((form) => placesOf(content, form, 1).length > 0);
 }
 
-interface Place {
+interface Partition {
   readonly at: number;
   readonly from: string;
   readonly to: string;
 }
 
 /** Where the old text stands, ascending, and what comes there instead. */
-function placesIn(content: string, { old_string: oldText, new_string: newText, replace_all: all }: Edit): Place[] {
+function placesIn(content: string, { old_string: oldText, new_string: newText, replace_all: all }: Edit): Partition[] {
   const lineEndAt = lineEndsOf(content);
   const newForms = { '\n': newText, '\r\n': inCrLf(newText) };
   const places = formsIn(content, oldText).flatMap((from) =>

@@ -10,7 +10,7 @@ import { RE2JS } from 're2js';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { nextTurn } from '../../shared/util/time.ts';
+import { yieldToEventLoop } from '../../shared/util/time.ts';
 import { globFits, hiddenNamesOf, readGlob } from './glob.ts';
 import { isProtected, isProtectedFile } from './protected-paths.ts';
 import { ripgrep, type Scout } from './ripgrep.ts';
@@ -123,7 +123,7 @@ class SearchTask {
   /** Lets others have a turn, and the search be ended, where names and patterns take long to compare. */
   async #turn(): Promise<void> {
     if (performance.now() - this.#turnSinceMs < MAX_TURN_MS) return;
-    await nextTurn();
+    await yieldToEventLoop();
     this.#signal.throwIfAborted();
     this.#turnSinceMs = performance.now();
   }

@@ -3,9 +3,9 @@ import { spawn } from '@lydell/node-pty';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import type { TestProcess } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { openPlace, type Place } from '../pawl.ts';
+import { openPlace, type Partition } from '../pawl.ts';
 
-let place: Place;
+let place: Partition;
 let worker: TestProcess;
 beforeAll(async () => {
   place = await openPlace();

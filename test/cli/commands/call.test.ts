@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestProcess } from '../../helpers/process.ts';
 import { startWire } from '../../helpers/proxy.ts';
-import { openPlace, type Place } from '../pawl.ts';
+import { openPlace, type Partition } from '../pawl.ts';
 
-let place: Place;
+let place: Partition;
 let worker: TestProcess;
 
 beforeAll(async () => {

@@ -5,9 +5,9 @@ import { parse } from 'yaml';
 import { captureOf } from '../../../src/shared/sessions/capture.ts';
 import { skillFileParts, skillOfFile } from '../../../src/shared/sessions/skill.ts';
 import type { TestProcess } from '../../helpers/process.ts';
-import { openPlace, type Place } from '../pawl.ts';
+import { openPlace, type Partition } from '../pawl.ts';
 
-let place: Place;
+let place: Partition;
 let worker: TestProcess;
 beforeAll(async () => {
   place = await openPlace();

@@ -3,9 +3,9 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { TestProcess } from '../../helpers/process.ts';
-import { openPlace, type Place } from '../pawl.ts';
+import { openPlace, type Partition } from '../pawl.ts';
 
-let place: Place;
+let place: Partition;
 let worker: TestProcess;
 beforeAll(async () => {
   place = await openPlace();

@@ -6,9 +6,9 @@ import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/tool.ts';
 import { startRig } from '../../producer/http/rig.ts';
 import { sendJson, startTestService } from '../../workers/connectors/service.ts';
-import { openPlace, type Place } from '../pawl.ts';
+import { openPlace, type Partition } from '../pawl.ts';
 
-let place: Place;
+let place: Partition;
 beforeAll(async () => {
   place = await openPlace();
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openPlace, type Place } from '../pawl.ts';
+import { openPlace, type Partition } from '../pawl.ts';
 
-let place: Place;
+let place: Partition;
 beforeAll(async () => {
   place = await openPlace();
 });

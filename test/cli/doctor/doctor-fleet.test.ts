@@ -12,7 +12,7 @@ import { defineTool } from '../../../src/index.ts';
 import { resolveSettings } from '../../../src/shared/config/config.ts';
 import { ONE_SHARD_EACH } from '../../../src/shared/queues/shards.ts';
 import { keyFingerprints } from '../../../src/shared/signing/signature.ts';
-import { Catalogue, offerOf } from '../../../src/shared/store/fleet/catalogue.ts';
+import { Catalogue, publishedTool } from '../../../src/shared/store/fleet/catalogue.ts';
 import { Limits } from '../../../src/shared/store/limits/concurrency-limits.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { TIERS } from '../../../src/shared/tools/tool.ts';
@@ -88,7 +88,7 @@ test('limits: how many run and wait under each, and one of a tool that nobody of
     input: z.strictObject({}),
     run: () => ({ output: '' }),
   });
-  await new Catalogue(redis, world.prefix).publish([offerOf(tool, Date.now())]);
+  await new Catalogue(redis, world.prefix).publish([publishedTool(tool, Date.now())]);
   const limits = { concurrency: 1, perSecond: 9 };
   const settings = resolveSettings({
     options: {

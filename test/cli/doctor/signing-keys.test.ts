@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openPlace, type Place } from '../pawl.ts';
+import { openPlace, type Partition } from '../pawl.ts';
 
 const KEYS = { PAWL_SIGNING_KEYS: 'one:a key of this test only' };
 
-let place: Place;
+let place: Partition;
 beforeAll(async () => {
   place = await openPlace();
 });

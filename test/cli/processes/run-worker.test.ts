@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startScript } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { openPlace, type Place } from '../pawl.ts';
+import { openPlace, type Partition } from '../pawl.ts';
 
-let place: Place;
+let place: Partition;
 beforeAll(async () => {
   place = await openPlace();
 });

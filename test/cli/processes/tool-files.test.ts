@@ -23,9 +23,9 @@ test('D10: toolsets of tools files decide what a session sees of their own tools
   const shown = async (actorId: string) => {
     const session = await pawl.openSession({ actorId });
     const { tools } = await pawl.catalogue(session.key);
-    const offered = (await pawl.offeredTo(session.record)).map(({ name }) => name).sort();
-    expect(tools.map(({ name }) => name).sort()).toEqual(offered);
-    return offered;
+    const published = (await pawl.publishedFor(session.record)).map(({ name }) => name).sort();
+    expect(tools.map(({ name }) => name).sort()).toEqual(published);
+    return published;
   };
   expect(await shown('ada')).toEqual(['echo', 'open', 'secret']);
   expect(await shown('bob')).toEqual(['echo', 'open']);

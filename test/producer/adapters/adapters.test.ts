@@ -15,7 +15,7 @@ import { z } from 'zod';
 import { aiSdkTools } from '../../../src/producer/adapters/ai-sdk.ts';
 import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
 import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
-import type { AdapterOptions, CallNews } from '../../../src/producer/adapters/model-tools.ts';
+import type { AdapterOptions, CallNotice } from '../../../src/producer/adapters/model-tools.ts';
 import {
   agentTools,
   type ChatToolMessage,
@@ -54,7 +54,7 @@ describe('pawl/openai', () => {
     const { tool, runs } = weather();
     const { session } = await startFleet({ tools: [tool] });
     const given: string[] = [];
-    const heard: CallNews[] = [];
+    const heard: CallNotice[] = [];
     const tools = await responsesTools(session, {
       onEvent: (event) => heard.push(event),
       onGivenUp: (name) => given.push(name),
@@ -96,8 +96,8 @@ describe('pawl/openai', () => {
       version: '2.0.0',
       description: 'Current weather of a place.',
       tier: 'workspace',
-      input: z.object({ place: z.string() }),
-      run: ({ place }) => ({ output: { place } }),
+      input: z.object({ partition: z.string() }),
+      run: ({ partition }) => ({ output: { partition } }),
     });
     await startWorker({ tools: [next] });
     const call = { type: 'function_call', call_id: '1', name: 'weather', arguments: '{"city":"Paris","units":null}' };
@@ -108,7 +108,7 @@ describe('pawl/openai', () => {
         return text.startsWith('INVALID_PARAMS') ? text : undefined;
       })
     ).split('follow this schema: ');
-    expect(JSON.parse(schema)).toMatchObject({ properties: { place: { type: 'string' } } });
+    expect(JSON.parse(schema)).toMatchObject({ properties: { partition: { type: 'string' } } });
   });
 
   test('runs the tool calls of a message of Chat Completions, with OpenAI’s own client', async () => {

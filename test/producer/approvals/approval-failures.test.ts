@@ -8,7 +8,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import type { Session } from '../../../src/producer/sessions/session.ts';
 import type { SettingsInput } from '../../../src/shared/config/config.ts';
-import { offerOf } from '../../../src/shared/store/fleet/catalogue.ts';
+import { publishedTool } from '../../../src/shared/store/fleet/catalogue.ts';
 import { jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { type AnyTool, defineTool, type Effects } from '../../../src/shared/tools/tool.ts';
@@ -425,7 +425,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
     expect((await fleet.pawl.catalogue()).tools).toEqual([]);
     expect(refusedOf(fleet)).toEqual(['tool']);
     // A worker with the key may publish it otherwise.
-    await fleet.pawl.backend.catalogue.publish([{ ...offerOf(tool, Date.now()), effects: 'none' }]);
+    await fleet.pawl.backend.catalogue.publish([{ ...publishedTool(tool, Date.now()), effects: 'none' }]);
     await fleet.pawl.catalogue();
     const asked = await ask(1);
     expect((await fleet.pawl.approvals.show(asked.id)).record.request.tool.effects).toBe('none');
@@ -474,7 +474,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
     const { limits } = fleet.pawl.backend;
     const limit = { name: 'policy:tools.wire', concurrency: 1 };
     const other = { jobId: 'other', start: 'other' };
-    const place = await eventually(async () => {
+    const partition = await eventually(async () => {
       const answer = await limits.take(limit, other, 60_000);
       return answer.kind === 'granted' && answer;
     });
@@ -482,7 +482,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
     await redis.hset(record(asked.callId), { ...before, fence: '10', createdAtMs: '1', version: '1' });
     await bringBack(queue, asked.callId, before.generation);
     await eventually(async () => (await queue.getDelayedCount()) === 1, { what: 'the call to wait for its place' });
-    await limits.release(limit, other, place.heldUntilMs);
+    await limits.release(limit, other, partition.heldUntilMs);
     await eventually(async () => (await redis.hget(record(asked.callId), 'phase')) === null, { what: 'its end' });
     expect((await fleet.pawl.read(asked.callId))?.outcome?.error?.code).toBe('APPROVAL_INVALID');
     expect(ran).toHaveLength(1);

@@ -10,7 +10,7 @@ import { jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import { defineTool } from '../../../src/shared/tools/tool.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';
-import { Sweep } from '../../../src/workers/queue/orphan-sweep.ts';
+import { OrphanSweep } from '../../../src/workers/queue/orphan-sweep.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
 import { echo } from '../../helpers/tools.ts';
@@ -63,7 +63,7 @@ async function loseJob({ pawl }: Fleet, callId: string): Promise<void> {
   await redis.del(keys.job(jobId));
   // Only what has been in flight for a while is looked at.
   await redis.zadd(keys.inflight, 1, callId);
-  await new Sweep(ledger, silentLogger).run(shards.places(['elevated']));
+  await new OrphanSweep(ledger, silentLogger).run(shards.partitions(['elevated']));
   expect(await redis.exists(keys.job(jobIdOf(callId, (await ledger.read(callId))?.generation ?? '')))).toBe(1);
 }
 
@@ -81,9 +81,9 @@ test('a lost job is found behind older calls that wait for people', async () => 
   const [, , last = ''] = callIds;
   const job = keys.job(jobIdOf(last, (await ledger.read(last))?.generation ?? ''));
   await redis.del(job);
-  const sweep = new Sweep(ledger, silentLogger, 2);
+  const sweep = new OrphanSweep(ledger, silentLogger, 2);
   for (const found of [0, 1]) {
-    await sweep.run(shards.places(['elevated']));
+    await sweep.run(shards.partitions(['elevated']));
     expect(await redis.exists(job)).toBe(found);
   }
 });
@@ -505,7 +505,7 @@ test.each([
     return fleet.pawl.approvals.listBrief();
   };
   const first = await list();
-  expect(first.map(({ record }) => record.shortened)).toEqual(Array.from({ length: 30 }, () => true));
+  expect(first.map(({ record }) => record.truncated)).toEqual(Array.from({ length: 30 }, () => true));
   expect(JSON.stringify(first).length).toBeLessThan(1_000_000);
   expect(reads).toBe(30);
   expect(most).toBeLessThanOrEqual(8);

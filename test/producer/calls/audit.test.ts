@@ -28,7 +28,7 @@ describe('refusals that come again and again', () => {
         if (event.type === 'call') told.push([event.sessionKey, event.code, event.times]);
       },
       writer: { asked: () => '', add: () => {} },
-      offerOf: () => undefined,
+      publishedTool: () => undefined,
       schedule: time.schedule,
     });
     const refuse = (sessionKey: string, code = 'CIRCUIT_OPEN') => {

@@ -2,11 +2,11 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { connect, startWorker } from '../../../src/index.ts';
-import { offerFor } from '../../../src/producer/mcp/tools.ts';
+import { publishedToolFor } from '../../../src/producer/mcp/tools.ts';
 import type { ToolResultEnvelope } from '../../../src/shared/calls/envelope.ts';
 import type { Hook } from '../../../src/shared/calls/hooks.ts';
 import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
-import type { ToolOffer } from '../../../src/shared/store/fleet/catalogue.ts';
+import type { PublishedTool } from '../../../src/shared/store/fleet/catalogue.ts';
 import {
   DEFAULT_NAMESPACE,
   defineTool,
@@ -197,7 +197,7 @@ test('C17: read_file is a second name of read, at every front door, unless anoth
   expect(exported.tools.map(({ name }) => name)).toEqual(['read']);
   const call = { kind: 'function', name: 'read_file', arguments: missing } as const;
   expect(decodeCall(exported, [read], call)).toEqual({ namespace: 'tools', name: 'read', params: missing });
-  expect((await offerFor(pawl, session.key, 'read_file')).name).toBe('read');
+  expect((await publishedToolFor(pawl, session.key, 'read_file')).name).toBe('read');
   expect((await session.call('read_file', missing, { namespace: 'other' })).error?.code).toBe('UNKNOWN_TOOL');
 
   const own = scripted('read_file', () => ({ output: 'own' })).tool;
@@ -209,9 +209,9 @@ test('D10: connect({ toolsets }) decides for each request what a session is show
   const quiet = scripted('quiet', () => ({ output: 1 })).tool;
   const { world } = await startFleet({ tools: [echo, quiet] });
   const asked: (string | undefined)[] = [];
-  const shown = toolset<ToolOffer>('shown', ({ session, offered }) => {
+  const shown = toolset<PublishedTool>('shown', ({ session, published }) => {
     asked.push(session?.actorId);
-    return offered;
+    return published;
   });
   const pawl = await connect({
     redisUrl: world.redisUrl,
@@ -230,7 +230,7 @@ test('D10: connect({ toolsets }) decides for each request what a session is show
 
 test('D10: what a cached toolset found is shown again and again', async () => {
   const { world } = await startFleet({ tools: [echo] });
-  const all = toolset<ToolOffer>('all', ({ offered }) => offered);
+  const all = toolset<PublishedTool>('all', ({ published }) => published);
   const pawl = await connect({
     redisUrl: world.redisUrl,
     prefix: world.prefix,
@@ -239,7 +239,7 @@ test('D10: what a cached toolset found is shown again and again', async () => {
   });
   onTestFinished(() => pawl.close());
   const session = await pawl.openSession();
-  const shown = async () => (await pawl.offeredTo(session.record)).map(({ name }) => name);
+  const shown = async () => (await pawl.publishedFor(session.record)).map(({ name }) => name);
   expect(await shown()).toEqual(['echo']);
   expect(await shown()).toEqual(['echo']);
 });

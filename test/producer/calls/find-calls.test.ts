@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { findCalls } from '../../../src/producer/calls/find-calls.ts';
-import { placeFor } from '../../../src/shared/calls/call-id.ts';
+import { partitionFor } from '../../../src/shared/calls/call-id.ts';
 import type { CallRecord } from '../../../src/shared/store/calls/call-record.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -37,7 +37,7 @@ test.each(['running', 'awaiting-approval'] as const)(
     await gate.arrived();
     const parked = pending(await ada.submit(deploy.tool, {})).callId;
     const { redis, ledger: records } = pawl.backend;
-    const delayed = records.keys(placeFor(parked)).job('delayed');
+    const delayed = records.keys(partitionFor(parked)).job('delayed');
     await eventually(async () => (await redis.zcard(delayed)) === 1, {
       what: 'the worker to let go of what is parked',
     });
@@ -45,14 +45,14 @@ test.each(['running', 'awaiting-approval'] as const)(
 
     const { looked, ledger } = watchedLedger(fleet);
     const search = { state, limit: 50, isSeen: () => true };
-    const found = await findCalls(pawl.backend.shards.places(), ledger, search);
+    const found = await findCalls(pawl.backend.shards.partitions(), ledger, search);
     const wanted = [state === 'running' ? running : parked];
     expect({ ids: idsOf(found.records), looked, complete: found.complete }).toEqual({
       ids: wanted,
       looked: wanted,
       complete: true,
     });
-    const ofBob = await findCalls(pawl.backend.shards.places(), ledger, { ...search, sessionKey: 'bob' });
+    const ofBob = await findCalls(pawl.backend.shards.partitions(), ledger, { ...search, sessionKey: 'bob' });
     expect(ofBob).toEqual({ records: [], complete: true });
     gate.open();
   },
@@ -64,13 +64,13 @@ test('a call that is handed in while others are looked at shows none of them twi
   const PAGE = 200;
   for (let number = 0; number <= PAGE; number += 1) await session.call(echo, { text: `${number}` });
   const { ledger } = watchedLedger(fleet);
-  const list: typeof ledger.list = async (place, options) => {
-    const callIds = await ledger.list(place, options);
+  const list: typeof ledger.list = async (partition, options) => {
+    const callIds = await ledger.list(partition, options);
     if (callIds.length === PAGE) await session.call(echo, { text: 'between two pages' });
     return callIds;
   };
   const search = { state: 'done', limit: 1_000, isSeen: () => true } as const;
-  const { records } = await findCalls(pawl.backend.shards.places(), { ...ledger, list }, search);
+  const { records } = await findCalls(pawl.backend.shards.partitions(), { ...ledger, list }, search);
   expect(new Set(idsOf(records)).size).toBe(records.length);
   expect(records.length).toBe(PAGE + 1);
 });

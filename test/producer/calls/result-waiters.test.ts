@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { Follows } from '../../../src/producer/calls/call-events.ts';
+import { CallSubscriptions } from '../../../src/producer/calls/call-events.ts';
 import { type ProgressEvent, Results } from '../../../src/producer/calls/result-waiters.ts';
 import type { Outcome } from '../../../src/shared/calls/outcome.ts';
 import type { CallLedger } from '../../../src/shared/store/ports.ts';
@@ -63,7 +63,7 @@ describe('who waits for which call', () => {
     const after = results.wait(callId);
     void results.checkAll();
     await expect(within(after.outcome, 10_000, 'the same')).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
-    const follows = new Follows({ ledger: books.ledger, results, inboxId: 'producer-1', onError: () => {} });
+    const follows = new CallSubscriptions({ ledger: books.ledger, results, inboxId: 'producer-1', onError: () => {} });
     onTestFinished(() => follows.close());
     const ended = new Promise<void>((onEnd) => follows.follow(callId, { onEvents: () => {}, onEnd }));
     await within(ended, 10_000, 'the end of the following');
@@ -103,11 +103,11 @@ describe('who waits for which call', () => {
 
   test('at least the last ten thousand ends are remembered, and not all of them for ever', async () => {
     const { results } = await open();
-    for (let number = 0; number < 30_000; number += 1) results.rememberEnd(`call-${number}`);
-    expect(results.sawEnd('call-29999')).toBe(true);
-    expect(results.sawEnd('call-20000')).toBe(true);
-    expect(results.sawEnd('call-0')).toBe(false);
-    expect(results.sawEnd('call-30000')).toBe(false);
+    for (let number = 0; number < 30_000; number += 1) results.markFinished(`call-${number}`);
+    expect(results.hasFinished('call-29999')).toBe(true);
+    expect(results.hasFinished('call-20000')).toBe(true);
+    expect(results.hasFinished('call-0')).toBe(false);
+    expect(results.hasFinished('call-30000')).toBe(false);
   });
 
   test('progress goes to those who asked for it', async () => {

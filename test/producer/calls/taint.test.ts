@@ -5,7 +5,7 @@ import type { Session } from '../../../src/producer/sessions/session.ts';
 import { jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import type { ToolResult } from '../../../src/shared/tools/tool.ts';
-import { Sweep } from '../../../src/workers/queue/orphan-sweep.ts';
+import { OrphanSweep } from '../../../src/workers/queue/orphan-sweep.ts';
 import { sendInput, spawnAgent, wait } from '../../../src/workers/tools/agents.ts';
 import { contentOf, type FleetOptions, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -139,7 +139,7 @@ describe('a call is judged by what its session had read when it was made', () =>
     await session.call('page', {});
     // Only what has been in flight for a while is looked at.
     await redis.zadd(keys.inflight, 1, callId);
-    await new Sweep(ledger, silentLogger).run(shards.places(['workspace']));
+    await new OrphanSweep(ledger, silentLogger).run(shards.partitions(['workspace']));
     await fleet.startWorker();
     expect((await result).status).toBe('success');
   });

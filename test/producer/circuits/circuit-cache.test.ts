@@ -15,7 +15,8 @@ function view() {
     pass: (ms: number) => {
       nowMs += ms;
     },
-    learn: (circuit: Circuit, retryAfterMs = 0) => circuits.learn({ place: PLACE, key: KEY, circuit, retryAfterMs }),
+    learn: (circuit: Circuit, retryAfterMs = 0) =>
+      circuits.learn({ partition: PLACE, key: KEY, circuit, retryAfterMs }),
     refusal: () => circuits.refusal(PLACE, KEY),
   };
 }

@@ -2,7 +2,7 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import { answerSchemas } from '../../../src/producer/http/core/response-schemas.ts';
-import { type ApiParts, apiRoutes } from '../../../src/producer/http/route-table.ts';
+import { type ApiDeps, apiRoutes } from '../../../src/producer/http/route-table.ts';
 import { contractSchemas } from '../../../src/shared/calls/envelope.ts';
 
 const ajv = new Ajv2020({ strict: false, allErrors: true });
@@ -16,7 +16,7 @@ const schemas = {
 ajv.addSchema({ $id: 'api', components: { schemas } });
 
 // They are only looked at.
-const routes = apiRoutes({ pawl: {}, fleet: {} } as ApiParts).map(({ method, path, answers }) => ({
+const routes = apiRoutes({ pawl: {}, fleet: {} } as ApiDeps).map(({ method, path, answers }) => ({
   method: method.toUpperCase(),
   pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+').replaceAll('.', '\\.')}(?:\\?.*)?$`),
   answers,

@@ -8,7 +8,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { oldestOfMost, sendOnceThere } from '../../../src/producer/mcp/http.ts';
 import { createMcpServer } from '../../../src/producer/mcp/server.ts';
-import { acceptedForm, askCaller, callerAnswers } from '../../../src/shared/calls/elicitation.ts';
+import { acceptedForm, callerAnswers, elicit } from '../../../src/shared/calls/elicitation.ts';
 import type { Hook } from '../../../src/shared/calls/hooks.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { type AnyTool, defineTool } from '../../../src/shared/tools/tool.ts';
@@ -82,7 +82,7 @@ function askingTool(release?: Promise<void>, question = 'who'): AnyTool {
       if (typeof name === 'string') return { output: `${greeting}, ${name}, ${String(answers?.state)}` };
       await release;
       const requestedSchema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] };
-      return askCaller(
+      return elicit(
         { [question]: { method: 'elicitation/create', params: { mode: 'form', message: 'Who?', requestedSchema } } },
         'kept',
       );

@@ -1,15 +1,15 @@
 import { describe, expect, test } from 'vitest';
 import type { Pawl } from '../../../src/producer/client.ts';
-import { placeFor } from '../../../src/shared/calls/call-id.ts';
-import { publishNews } from '../../../src/shared/store/redis/broadcasts.ts';
-import { FleetKeys, PlaceKeys } from '../../../src/shared/store/redis/keys.ts';
+import { partitionFor } from '../../../src/shared/calls/call-id.ts';
+import { publishBroadcast } from '../../../src/shared/store/redis/broadcasts.ts';
+import { FleetKeys, PartitionKeys } from '../../../src/shared/store/redis/keys.ts';
 import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually, within } from '../../helpers/signal.ts';
 import { echo, gated, scripted } from '../../helpers/tools.ts';
 
 const KEYS = Array.from({ length: 12 }, (_, number) => `session-${number}`);
 const open = (pawl: Pawl, sessionKey: string) => pawl.openSession({ sessionKey, actorId: 'ada' });
-const shardsOf = (callIds: readonly string[]) => new Set(callIds.map((callId) => placeFor(callId).shard));
+const shardsOf = (callIds: readonly string[]) => new Set(callIds.map((callId) => partitionFor(callId).shard));
 
 describe('shards of a tier', () => {
   test('take its sessions, each with all its calls; what lists, counts and flushes calls covers all of them', async () => {
@@ -49,9 +49,11 @@ describe('shards of a tier', () => {
 
     for (const tier of ['read-only', 'workspace'] as const) await fleet.pawl.setShards(tier, 4);
     const newer = await fleet.openProducer();
-    const pushes = async () =>
+    const dispatches = async () =>
       (await fleet.world.connections()).filter((name) => /:push:(?:read-only|workspace)/.test(name));
-    await eventually(async () => (await pushes()).length === 0, { what: 'the end of pushes where queues share slots' });
+    await eventually(async () => (await dispatches()).length === 0, {
+      what: 'the end of pushes where queues share slots',
+    });
     const joined = await Promise.all(
       KEYS.map(async (each) => (await newer.session(each)).submit(gate.tool, { of: each }, key)),
     );
@@ -109,7 +111,7 @@ describe('shards of a tier', () => {
     await eventually(async () => (await fleet.pawl.backlog()) === 0);
     await fleet.pawl.flush();
     // Workers look by themselves with every heartbeat.
-    const look = () => publishNews(fleet.pawl.backend.redis, fleet.world.prefix, { type: 'shards' });
+    const look = () => publishBroadcast(fleet.pawl.backend.redis, fleet.world.prefix, { type: 'shards' });
     await look();
     await eventually(async () => new Set(await names()).size === 1, { what: 'the end of the queues that are empty' });
     // Its sessions still are where they were, and are served again.
@@ -132,7 +134,7 @@ describe('shards of a tier', () => {
     await fleet.pawl.setShards('workspace', 1);
     const { ledger, shards } = fleet.pawl.backend;
     const muchLaterMs = (await ledger.now()) + 2 * fleet.settings.ttl.doneMs;
-    for (const place of shards.places()) await ledger.prune(place, muchLaterMs);
+    for (const partition of shards.partitions()) await ledger.prune(partition, muchLaterMs);
     await fleet.pawl.setShards('read-only', 2);
     const isServed = async () => (await fleet.world.connections()).some((name) => name.includes(':read-only.1'));
     await eventually(isServed, { what: 'a look at all shards' });
@@ -154,7 +156,7 @@ describe('shards of a tier', () => {
     expect(ends).toEqual(Array.from({ length: 5 }, () => 'retry_exhausted'));
     expect(new Set(used.map(({ record }) => record.shards?.workspace ?? 0)).size).toBeGreaterThan(1);
     expect(await fleet.pawl.circuits()).toMatchObject([
-      { key: 'tool:tools.failing', place: { tier: 'workspace', shard: 0 }, circuit: { state: 'OPEN' } },
+      { key: 'tool:tools.failing', partition: { tier: 'workspace', shard: 0 }, circuit: { state: 'OPEN' } },
     ]);
     for (const session of sessions) expect((await session.call(failing.tool, {})).status).toBe('circuit_open');
     expect(failing.contexts).toHaveLength(5);
@@ -185,7 +187,7 @@ describe('shards of a tier', () => {
     const { redis, prefix } = fleet.pawl.backend;
     // Whoever looks and finds nothing waits with nothing else at hand.
     for (const shard of [0, 1]) {
-      const marker = new PlaceKeys(prefix, { tier: 'workspace', shard }).job('marker');
+      const marker = new PartitionKeys(prefix, { tier: 'workspace', shard }).job('marker');
       await redis.zadd(marker, 0, '0');
       await eventually(async () => (await redis.exists(marker)) === 0, { what: 'a look at the queue' });
     }
@@ -209,6 +211,6 @@ describe('shards of a tier', () => {
     }
     expect(shared.contexts).toHaveLength(1);
     const { redis, prefix } = fleet.pawl.backend;
-    expect(await redis.zcard(new PlaceKeys(prefix, { tier: 'read-only', shard: 1 }).calls)).toBe(0);
+    expect(await redis.zcard(new PartitionKeys(prefix, { tier: 'read-only', shard: 1 }).calls)).toBe(0);
   });
 });

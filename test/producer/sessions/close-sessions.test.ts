@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type ClosingParts, closeSessions } from '../../../src/producer/sessions/close-sessions.ts';
+import { type CloseSessionsDeps, closeSessions } from '../../../src/producer/sessions/close-sessions.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import type { CallRecord } from '../../../src/shared/store/calls/call-record.ts';
 
@@ -52,8 +52,8 @@ function placeWith(
         backend: {
           ledger,
           sessions: { close: async () => undefined, tree: async () => ['trip', ...below] },
-          shards: { places: () => [{ tier: 'read-only', shard: 0 }] },
-        } as unknown as ClosingParts['backend'],
+          shards: { partitions: () => [{ tier: 'read-only', shard: 0 }] },
+        } as unknown as CloseSessionsDeps['backend'],
         outcomesKeptMs: 1_000,
         cancel: async (callId) => {
           inflight.delete(callId);
@@ -73,14 +73,14 @@ const many = (length: number, session: string, state?: 'done') =>
   Array.from({ length }, () => ({ session, ...(state === undefined ? {} : { state }) }));
 
 test('closing a session of thousands of calls leaves room for others: it looks at, and cancels, some hundred at a time', async () => {
-  const place = placeWith([...many(3_000, 'trip'), ...many(3_000, 'other')]);
-  await place.close();
-  expect(place.cancellations.all).toBe(3_000);
-  expect(place.leftOf('other')).toHaveLength(3_000);
-  expect(place.looks.most).toBeLessThanOrEqual(500);
-  expect(place.cancellations.most).toBeLessThanOrEqual(100);
+  const partition = placeWith([...many(3_000, 'trip'), ...many(3_000, 'other')]);
+  await partition.close();
+  expect(partition.cancellations.all).toBe(3_000);
+  expect(partition.leftOf('other')).toHaveLength(3_000);
+  expect(partition.looks.most).toBeLessThanOrEqual(500);
+  expect(partition.cancellations.most).toBeLessThanOrEqual(100);
   // Not at those of others, and a second time at the newest only.
-  expect(place.looks.all).toBeLessThanOrEqual(3_500);
+  expect(partition.looks.all).toBeLessThanOrEqual(3_500);
 });
 
 test('a call that takes its time to end keeps no session below from being cancelled meanwhile', async () => {
@@ -96,41 +96,41 @@ test('a call that takes its time to end keeps no session below from being cancel
 });
 
 test('closing cancels all calls of a session, however many it made', async () => {
-  const place = placeWith(many(30_000, 'trip'));
-  await place.close();
-  expect(place.leftOf('trip')).toEqual([]);
-  expect(place.cancellations.most).toBeLessThanOrEqual(100);
+  const partition = placeWith(many(30_000, 'trip'));
+  await partition.close();
+  expect(partition.leftOf('trip')).toEqual([]);
+  expect(partition.cancellations.most).toBeLessThanOrEqual(100);
 });
 
 test('closing cancels a call that waits behind thousands that have ended, while those of others end', async () => {
-  const place = placeWith([
+  const partition = placeWith([
     ...many(1_000, 'other'),
     { session: 'trip' },
     ...many(12_000, 'trip', 'done'),
     ...many(500, 'other'),
     { session: 'trip' },
   ]);
-  await place.close(() => {
-    for (const callId of place.leftOf('other').slice(0, 600)) place.inflight.delete(callId);
+  await partition.close(() => {
+    for (const callId of partition.leftOf('other').slice(0, 600)) partition.inflight.delete(callId);
   });
-  expect(place.leftOf('trip')).toEqual([]);
-  expect(place.leftOf('other')).not.toEqual([]);
+  expect(partition.leftOf('trip')).toEqual([]);
+  expect(partition.leftOf('other')).not.toEqual([]);
 });
 
 test('closing cancels a call, too, that another front door claimed before it heard of it', async () => {
-  const place = placeWith(many(1, 'trip'));
-  await place.close((cancelled) => {
+  const partition = placeWith(many(1, 'trip'));
+  await partition.close((cancelled) => {
     if (cancelled !== 'r0.0') return;
-    place.sessions.set('r0.1', 'trip');
-    place.inflight.add('r0.1');
+    partition.sessions.set('r0.1', 'trip');
+    partition.inflight.add('r0.1');
   });
-  expect(place.cancellations.all).toBe(2);
+  expect(partition.cancellations.all).toBe(2);
 });
 
 test('a call whose record expires meanwhile does not keep the others from being cancelled', async () => {
-  const place = placeWith(many(200, 'trip'));
-  await place.close((callId) => {
+  const partition = placeWith(many(200, 'trip'));
+  await partition.close((callId) => {
     if (callId === 'r0.199') throw new PawlError('UNKNOWN_CALL');
   });
-  expect(place.leftOf('trip')).toEqual([]);
+  expect(partition.leftOf('trip')).toEqual([]);
 });

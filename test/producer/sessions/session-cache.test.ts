@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { KnownSessions } from '../../../src/producer/sessions/session-cache.ts';
+import { ProducerSessions } from '../../../src/producer/sessions/session-cache.ts';
 import type { SessionRecord } from '../../../src/shared/sessions/session.ts';
 import type { Backend } from '../../../src/shared/store/backend.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
@@ -25,7 +25,7 @@ function slowRecord() {
     onTheirWay.push(() => resolve(answered));
     return promise;
   };
-  const known = new KnownSessions({
+  const known = new ProducerSessions({
     sessions: { read: answer, taint: answer } as unknown as Backend['sessions'],
     clock: systemClock,
     workspaceRoot: () => '/work',
@@ -88,7 +88,7 @@ describe('a session that Redis has lost', () => {
         return record;
       },
     };
-    const known = new KnownSessions({
+    const known = new ProducerSessions({
       sessions: sessions as unknown as Backend['sessions'],
       clock: systemClock,
       workspaceRoot: () => '/work',

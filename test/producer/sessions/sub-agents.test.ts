@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { expect, test, vi } from 'vitest';
 import type { Session } from '../../../src/producer/sessions/session.ts';
-import { AgentDesk, type AgentEvent } from '../../../src/producer/sessions/sub-agents.ts';
+import { type AgentEvent, SubAgentService } from '../../../src/producer/sessions/sub-agents.ts';
 import type { AgentOrder } from '../../../src/shared/tools/sub-agent.ts';
-import { nextTurn } from '../../../src/shared/util/time.ts';
+import { yieldToEventLoop } from '../../../src/shared/util/time.ts';
 import { WorkerAgents } from '../../../src/workers/context/sub-agents.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 
@@ -12,7 +12,7 @@ test('what an agent is told stays in its mailbox while its session cannot be rea
   const told: string[] = [];
   const errors: Error[] = [];
   let away = true;
-  const desk = new AgentDesk({
+  const desk = new SubAgentService({
     agents: {
       list: async () => [...mail.keys()],
       take: async (agentId) => mail.get(agentId)?.shift(),
@@ -62,7 +62,7 @@ test('that an agent is closed is told later when its session could not be closed
   const told: string[] = [];
   const errors: Error[] = [];
   let away = true;
-  const desk = new AgentDesk({
+  const desk = new SubAgentService({
     agents: {
       list: async () => ['one'],
       take: async () => waiting.shift(),
@@ -90,7 +90,7 @@ test('who stops listening at once takes nothing', async () => {
   const ignore = () => {};
   session.events.on('agent', ignore);
   session.events.off('agent', ignore);
-  await nextTurn();
+  await yieldToEventLoop();
   expect(listen).not.toHaveBeenCalled();
 });
 

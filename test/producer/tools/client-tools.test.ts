@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ServedTool } from '../../../src/producer/tools/served-tools.ts';
 import type { PostedAnswer } from '../../../src/shared/connectors/client-tool.ts';
-import type { PutSpec } from '../../../src/shared/connectors/declared-tool.ts';
+import type { DeclaredTool } from '../../../src/shared/connectors/declared-tool.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
@@ -10,14 +10,14 @@ import { echo } from '../../helpers/tools.ts';
 
 const inputSchema = { type: 'object', properties: { file: { type: 'string' } }, required: ['file'] };
 
-const openFile = (change: object = {}): PutSpec =>
+const openFile = (change: object = {}): DeclaredTool =>
   ({
     kind: 'dynamic',
     version: '1.0.0',
     description: 'Opens a file in the editor.',
     inputSchema,
     ...change,
-  }) as PutSpec;
+  }) as DeclaredTool;
 
 const servedTool = (change: Partial<ServedTool> = {}): ServedTool => ({
   name: 'open_file',
@@ -140,11 +140,11 @@ describe('a tool that an outside client runs (C21)', () => {
 
   test('whose result cannot be handed back at once is not run again, and its result is kept until it can', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
-    const { handovers } = pawl.backend;
-    const answer = handovers.answer.bind(handovers);
+    const { clientCalls } = pawl.backend;
+    const answer = clientCalls.answer.bind(clientCalls);
     let isAway = true;
     const ran: unknown[] = [];
-    handovers.answer = async (...args) => {
+    clientCalls.answer = async (...args) => {
       // Redis is away until another call has come and gone.
       if (isAway && JSON.stringify(args[3]).includes('"a"')) throw new PawlError('BACKEND_UNAVAILABLE');
       return answer(...args);
@@ -301,7 +301,7 @@ describe('what is between a client and its worker', () => {
     await pawl.backend.redis.rpush(`${clients}waiting:tools.open_file`, 's0.forged');
     expect((await pawl.toolClients.next(clientId, { running: [], waitMs: 0 })).call).toBeUndefined();
     await pawl.backend.redis.hset(`${clients}call:s0.forged`, { state: 'answered', answer: 'sig {"kind":"result"}' });
-    expect(await pawl.backend.handovers.look({ callId: 's0.forged', tool: 'tools.open_file' })).toEqual({
+    expect(await pawl.backend.clientCalls.look({ callId: 's0.forged', tool: 'tools.open_file' })).toEqual({
       state: 'lost',
     });
   });

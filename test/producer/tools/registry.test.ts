@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import type { PutSpec } from '../../../src/shared/connectors/declared-tool.ts';
+import type { DeclaredTool } from '../../../src/shared/connectors/declared-tool.ts';
 import type { ToolMakers } from '../../../src/workers/connectors/declared-tools.ts';
 import { contentOf, type FleetOptions, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { echo, gated } from '../../helpers/tools.ts';
 
-const weather = (change: Partial<PutSpec> = {}): PutSpec =>
+const weather = (change: Partial<DeclaredTool> = {}): DeclaredTool =>
   ({
     kind: 'http',
     version: '1.0.0',
@@ -13,7 +13,7 @@ const weather = (change: Partial<PutSpec> = {}): PutSpec =>
     inputSchema: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
     routing: { method: 'GET', url: 'https://weather.example.com/{city}' },
     ...change,
-  }) as PutSpec;
+  }) as DeclaredTool;
 
 /** Answers with the description of the declaration that it runs under. */
 const declared: ToolMakers = { http: ({ description }) => ({ run: () => ({ output: description }) }) };
@@ -45,7 +45,7 @@ describe('a tool that is declared while the system runs (I7, I8)', () => {
       async () => (await further.call('weather', { city: 'Bonn' })).error?.code === 'PERMISSION_DENIED',
       { deadlineMs: 4_000, what: 'the refusal of another producer, sooner than it would ask by itself' },
     );
-    expect((await pawl.offeredTo(session.record)).map(({ name }) => name)).toEqual(['echo']);
+    expect((await pawl.publishedFor(session.record)).map(({ name }) => name)).toEqual(['echo']);
     expect(await registry.rollback('weather', 1)).toMatchObject({ revision: 4, description: 'Current weather.' });
     expect(contentOf(await session.call('weather', { city: 'Oslo' }))).toBe('Current weather.');
     await registry.remove('weather');
@@ -162,11 +162,13 @@ describe('a tool that is declared while the system runs (I7, I8)', () => {
       'url',
     ],
     ['a field that does not exist', { colour: 'red' }, 'colour'],
-  ])('%s is refused with its place', async (_what, change, place) => {
+  ])('%s is refused with its place', async (_what, change, partition) => {
     const { pawl } = await startRegistry({ workers: 0 });
-    const error = await pawl.registry.put('weather', weather(change as Partial<PutSpec>)).catch((thrown) => thrown);
+    const error = await pawl.registry
+      .put('weather', weather(change as Partial<DeclaredTool>))
+      .catch((thrown) => thrown);
     expect(error).toMatchObject({ code: 'CONTRACT_INVALID' });
-    expect(error.message).toContain(place);
+    expect(error.message).toContain(partition);
   });
 });
 

@@ -1,8 +1,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { Offers } from '../../../src/producer/tools/tool-catalogue.ts';
-import { Seals } from '../../../src/shared/signing/signatures.ts';
-import { Specs } from '../../../src/shared/store/connectors/declared-tools.ts';
-import { Catalogue, offerId, offerOf } from '../../../src/shared/store/fleet/catalogue.ts';
+import { ToolCatalogue } from '../../../src/producer/tools/tool-catalogue.ts';
+import { Signatures } from '../../../src/shared/signing/signatures.ts';
+import { DeclaredToolRecords } from '../../../src/shared/store/connectors/declared-tools.ts';
+import { Catalogue, publishedTool, publishedToolId } from '../../../src/shared/store/fleet/catalogue.ts';
 import type { AnyTool } from '../../../src/shared/tools/tool.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { echo } from '../../helpers/tools.ts';
@@ -11,11 +11,11 @@ import { openBooks } from '../../shared/store/calls.ts';
 async function open() {
   const { redis, world, ledger } = await openBooks();
   const catalogue = new Catalogue(redis, world.prefix);
-  const offers = new Offers(catalogue, new Specs(redis, world.prefix, new Seals()), () => {});
+  const offers = new ToolCatalogue(catalogue, new DeclaredToolRecords(redis, world.prefix, new Signatures()), () => {});
   onTestFinished(() => offers.close());
   const publishAgo = async (ms: number, ...tools: AnyTool[]) => {
     const seenAtMs = (await ledger.now()) - ms;
-    await catalogue.publish(tools.map((tool) => offerOf(tool, seenAtMs)));
+    await catalogue.publish(tools.map((tool) => publishedTool(tool, seenAtMs)));
   };
   const publish = (...tools: AnyTool[]) => publishAgo(0, ...tools);
   const work = (id: string, ...tools: AnyTool[]) =>
@@ -26,7 +26,7 @@ async function open() {
       tiers: ['read-only'],
       concurrency: 1,
       running: 0,
-      tools: tools.map(offerId),
+      tools: tools.map(publishedToolId),
       startedAtMs: 0,
       pawlVersion: 'test',
     });

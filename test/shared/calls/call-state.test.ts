@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import {
   CALL_STATES,
+  type CallStatus,
   DEFAULT_TTLS,
   PHASES,
   recovery,
-  type Standing,
   settlementOfAborted,
   TRANSITIONS,
   transition,
@@ -13,13 +13,13 @@ import {
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { EFFECTS } from '../../../src/shared/tools/tool.ts';
 
-const STANDINGS: readonly Standing[] = [
+const STANDINGS: readonly CallStatus[] = [
   ...PHASES,
   ...CALL_STATES.filter((state): state is Exclude<typeof state, 'inflight'> => state !== 'inflight'),
 ];
 
 /** Columns in the order of STANDINGS: x is legal. */
-const LEGAL: Readonly<Record<Standing, string>> = {
+const LEGAL: Readonly<Record<CallStatus, string>> = {
   //                    cl aw qu ru wa do fa ca
   claimed: '            .  x  x  .  .  .  .  x',
   'awaiting-approval': '.  .  x  .  .  .  x  x',

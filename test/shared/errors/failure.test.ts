@@ -84,7 +84,7 @@ describe('Node’s and undici’s codes (R18)', () => {
     );
   });
 
-  const refusals = ['::1:5432', '127.0.0.1:5432'].map((place) => new Error(`connect ECONNREFUSED ${place}`));
+  const refusals = ['::1:5432', '127.0.0.1:5432'].map((partition) => new Error(`connect ECONNREFUSED ${partition}`));
   const told = 'connect ECONNREFUSED ::1:5432; connect ECONNREFUSED 127.0.0.1:5432';
   test.each<[string, Error, string]>([
     ['that says nothing itself', new AggregateError(refusals), told],

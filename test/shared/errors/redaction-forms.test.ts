@@ -107,8 +107,8 @@ const contexts: Readonly<Record<string, (token: string) => string>> = {
 };
 
 test.each(Object.entries(TOKENS))('a token is taken out of every kind of text: %s', (_service, token) => {
-  for (const [what, place] of Object.entries(contexts)) {
-    const clean = redact(place(token));
+  for (const [what, partition] of Object.entries(contexts)) {
+    const clean = redact(partition(token));
     // The host of a webhook may stay.
     const secret = token.slice(token.lastIndexOf('/') + 1);
     expect(clean, what).not.toContain(secret);

@@ -29,8 +29,8 @@ export function unexplained(errors: readonly ErrorObject[], dropped: ToolReport[
   const placeOf = (path: string) => path.replaceAll('oneOf', 'anyOf');
   // The keyword itself, or something within what it says. One schema that all must match is exported as that schema.
   const listed = dropped.map(({ path, keyword }) => {
-    const place = placeOf(path === '' ? keyword : `${path}.${keyword}`).replaceAll('$', String.raw`\$`);
-    return new RegExp(`^${place.replaceAll('.', String.raw`(?:\.allOf\.0)*\.`)}(?:.|$)`);
+    const partition = placeOf(path === '' ? keyword : `${path}.${keyword}`).replaceAll('$', String.raw`\$`);
+    return new RegExp(`^${partition.replaceAll('.', String.raw`(?:\.allOf\.0)*\.`)}(?:.|$)`);
   });
   const isListed = ({ schemaPath }: ErrorObject) => {
     const failed = placeOf(schemaPath.split('/').slice(1).join('.'));

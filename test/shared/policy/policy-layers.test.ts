@@ -9,7 +9,7 @@ import {
   type SessionRecord,
 } from '../../../src/shared/sessions/session.ts';
 import { TIERS } from '../../../src/shared/tools/tool.ts';
-import { shownJson, shownText } from '../../../src/shared/util/text/visible-text.ts';
+import { escapeInvisible, formatForDisplay } from '../../../src/shared/util/text/visible-text.ts';
 import { matches } from '../../../src/shared/util/wildcard.ts';
 import { glob } from '../../../src/workers/tools/glob.ts';
 import { grepFiles } from '../../../src/workers/tools/grep-files.ts';
@@ -42,13 +42,13 @@ test('every cell of tier × session kind × layer × decision names its deciding
       for (const [group, [name]] of Object.entries(LAYERS))
         for (const decision of POLICY_DECISIONS) {
           const layer = { tools: { shell: decision } };
-          const verdict = verdictOn({ [group]: name === undefined ? layer : { [name]: layer } }, request);
+          const result = verdictOn({ [group]: name === undefined ? layer : { [name]: layer } }, request);
           const path = name === undefined ? `policy.${group}` : `policy.${group}.${name}`;
           const stricter = STRICTNESS.indexOf(decision) > STRICTNESS.indexOf(without.decision);
-          expect(verdict.rule).toBe(stricter ? `${path}.tools.shell` : without.rule);
-          expect(verdict.decision).toBe(stricter ? decision : without.decision);
-          expect(verdict.rulings).toContainEqual(expect.objectContaining({ decision, rule: `${path}.tools.shell` }));
-          expect(verdict.reason).not.toBe('');
+          expect(result.rule).toBe(stricter ? `${path}.tools.shell` : without.rule);
+          expect(result.decision).toBe(stricter ? decision : without.decision);
+          expect(result.rulings).toContainEqual(expect.objectContaining({ decision, rule: `${path}.tools.shell` }));
+          expect(result.reason).not.toBe('');
           cells += 1;
         }
     }
@@ -439,6 +439,8 @@ test('patterns: a star stands for any text', () => {
 });
 
 test('what deceives the eye is written out', () => {
-  expect(shownText('a\u202eb\u200bc\u001b[2J\r\n\u2066')).toBe('a\\u{202E}b\\u{200B}c\\u{1B}[2J\\u{D}\n\\u{2066}');
-  expect(shownJson({ 'x\u202e': '\u{e0041}日本' })).toBe('{\n  "x\\u{202E}": "\\u{E0041}日本"\n}');
+  expect(escapeInvisible('a\u202eb\u200bc\u001b[2J\r\n\u2066')).toBe(
+    'a\\u{202E}b\\u{200B}c\\u{1B}[2J\\u{D}\n\\u{2066}',
+  );
+  expect(formatForDisplay({ 'x\u202e': '\u{e0041}日本' })).toBe('{\n  "x\\u{202E}": "\\u{E0041}日本"\n}');
 });

@@ -4,7 +4,7 @@ import { type PolicyRequest, permit } from '../../../src/shared/policy/policy.ts
 import { SESSION_KINDS } from '../../../src/shared/sessions/session.ts';
 import { TIERS } from '../../../src/shared/tools/tool.ts';
 
-function verdict(change: Partial<PolicyRequest>): string {
+function result(change: Partial<PolicyRequest>): string {
   try {
     const { decision } = permit({ tool: { name: 'note', tier: 'workspace' }, session: { kind: 'main' }, ...change });
     return decision === 'allow' ? 'permitted' : decision;
@@ -18,7 +18,7 @@ describe('who may call what (A3, A17)', () => {
   test('a worker session has read-only tools, the others all but elevated ones, for which a person is asked', () => {
     const permitted = SESSION_KINDS.map((kind) => [
       kind,
-      TIERS.filter((tier) => verdict({ session: { kind }, tool: { name: 'note', tier } }) === 'permitted'),
+      TIERS.filter((tier) => result({ session: { kind }, tool: { name: 'note', tier } }) === 'permitted'),
     ]);
     expect(Object.fromEntries(permitted)).toEqual({
       main: ['read-only', 'workspace', 'system'],
@@ -28,23 +28,23 @@ describe('who may call what (A3, A17)', () => {
   });
 
   test('a refusal names tool, tier and reason', () => {
-    expect(verdict({ toolPolicy: { enabled: false } })).toBe(
+    expect(result({ toolPolicy: { enabled: false } })).toBe(
       'note (tier workspace) is denied: the tool is disabled by configuration.',
     );
-    expect(verdict({ session: { kind: 'worker' } })).toContain('a worker session may only use the tiers read-only');
-    expect(verdict({ tool: { name: 'note', tier: 'elevated' } })).toBe('ask');
-    expect(verdict({ queueTier: 'read-only' })).toContain('the queue of another tier');
+    expect(result({ session: { kind: 'worker' } })).toContain('a worker session may only use the tiers read-only');
+    expect(result({ tool: { name: 'note', tier: 'elevated' } })).toBe('ask');
+    expect(result({ queueTier: 'read-only' })).toContain('the queue of another tier');
   });
 
   test('dedupeMode "disabled" needs a read-only tool, or a policy that allows it', () => {
     const tool = { name: 'note', tier: 'read-only' } as const;
-    expect(() => verdict({ dedupeMode: 'disabled' })).toThrow(
+    expect(() => result({ dedupeMode: 'disabled' })).toThrow(
       expect.objectContaining({ code: 'DEDUPE_REQUIRED', message: expect.stringContaining('allowDisabledDedupe') }),
     );
     // What is denied anyway is denied for that.
-    expect(verdict({ dedupeMode: 'disabled', session: { kind: 'worker' } })).toContain('read-only');
-    expect(verdict({ dedupeMode: 'disabled', tool })).toBe('permitted');
-    expect(verdict({ dedupeMode: 'disabled', toolPolicy: { allowDisabledDedupe: true } })).toBe('permitted');
-    expect(verdict({ dedupeMode: 'bestEffort' })).toBe('permitted');
+    expect(result({ dedupeMode: 'disabled', session: { kind: 'worker' } })).toContain('read-only');
+    expect(result({ dedupeMode: 'disabled', tool })).toBe('permitted');
+    expect(result({ dedupeMode: 'disabled', toolPolicy: { allowDisabledDedupe: true } })).toBe('permitted');
+    expect(result({ dedupeMode: 'bestEffort' })).toBe('permitted');
   });
 });

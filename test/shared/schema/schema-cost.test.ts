@@ -1,6 +1,6 @@
 /** A schema that is small and asks for much is refused where it comes in; what it lets in costs a bounded time. */
 import { describe, expect, test } from 'vitest';
-import { specRecord } from '../../../src/shared/connectors/declared-tool.ts';
+import { declaredToolRecord } from '../../../src/shared/connectors/declared-tool.ts';
 import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
 import { PROVIDERS, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
 import { compileSchema, type JsonSchema } from '../../../src/shared/schema/schema.ts';
@@ -57,7 +57,7 @@ describe.each(Object.entries(AT_ONE_PLACE))('a schema that doubles by %s', (_wha
     expect(() => inTime(() => compileSchema(schema))).toThrow(/too costly/);
     const spec = { kind: 'dynamic', version: '1.0.0', description: 'Does it.', inputSchema: schema } as const;
     const named = { name: 'go', namespace: 'x', revision: 1, updatedAtMs: 0, updatedBy: 'me' };
-    expect(() => inTime(() => specRecord(spec, named))).toThrow(/too costly/);
+    expect(() => inTime(() => declaredToolRecord(spec, named))).toThrow(/too costly/);
     const { $defs, ...root } = schema;
     const document = JSON.parse(
       JSON.stringify({

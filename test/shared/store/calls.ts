@@ -4,9 +4,9 @@ import { digest } from '../../../src/shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 import { type Outcome, resultError } from '../../../src/shared/calls/outcome.ts';
 import { failureOf } from '../../../src/shared/errors/failure.ts';
-import type { BeginAnswer, StartedAttempt } from '../../../src/shared/store/calls/begin-attempt.ts';
+import type { BeginResult, StartedAttempt } from '../../../src/shared/store/calls/begin-attempt.ts';
 import type { Claim } from '../../../src/shared/store/calls/claim.ts';
-import type { Delivery } from '../../../src/shared/store/calls/fetch-jobs.ts';
+import type { FetchedJob } from '../../../src/shared/store/calls/fetch-jobs.ts';
 import { Ledger } from '../../../src/shared/store/calls/ledger.ts';
 import { Breakers } from '../../../src/shared/store/circuits/circuits.ts';
 import type { CallJob } from '../../../src/shared/store/queues/jobs.ts';
@@ -59,7 +59,7 @@ export function envelopeFor(name: string, sessionKey = 'session-1'): ToolCallEnv
 let deliveries = 0;
 
 /** What a worker asks for jobs with, each time under another token. */
-export function delivery(): Delivery {
+export function fetched(): FetchedJob {
   deliveries += 1;
   return {
     lockToken: 'lock-1',
@@ -101,7 +101,7 @@ export function jobOf(claim: Claim): CallJob {
 
 let tokens = 0;
 
-export function begin({ ledger }: Books, claim: Claim, token?: string): Promise<BeginAnswer> {
+export function begin({ ledger }: Books, claim: Claim, token?: string): Promise<BeginResult> {
   tokens += 1;
   return ledger.begin(jobOf(claim), { workerId: 'worker-1', leaseMs: LEASE_MS, token: token ?? `token-${tokens}` });
 }

@@ -3,16 +3,16 @@ import { onTestFinished } from 'vitest';
 import { ChainCheck } from '../../../src/shared/audit/audit-chain.ts';
 import type { AuditEvent } from '../../../src/shared/audit/audit-event.ts';
 import { Signer } from '../../../src/shared/signing/signature.ts';
-import { Seals } from '../../../src/shared/signing/signatures.ts';
+import { Signatures } from '../../../src/shared/signing/signatures.ts';
 import { AuditFiles, linesOf, trailFiles } from '../../../src/shared/store/audit/audit-files.ts';
-import { AuditSealer, AuditTrail } from '../../../src/shared/store/audit/audit-trail.ts';
+import { AuditChainer, AuditTrail } from '../../../src/shared/store/audit/audit-trail.ts';
 import { AuditWriter } from '../../../src/shared/store/audit/audit-writer.ts';
 import { openConnection, type Redis, whenReady } from '../../../src/shared/store/redis/connection.ts';
 import { AuditKeys } from '../../../src/shared/store/redis/keys.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
 import { createWorld } from '../../helpers/world.ts';
 
-export const sealing = new Seals(new Signer([{ kid: 'one', key: 'a key of this test only' }]));
+export const sealing = new Signatures(new Signer([{ kid: 'one', key: 'a key of this test only' }]));
 
 export function override(number: number): AuditEvent {
   return { type: 'override', what: 'flush', action: `number ${number}`, by: 'ada', sessionKey: `s${number % 2}` };
@@ -35,7 +35,7 @@ export async function openTrail() {
     };
     return new AuditWriter(parts);
   };
-  const sealer = (keptRecords = 1_000) => new AuditSealer({ redis, prefix, sealing, keptRecords });
+  const sealer = (keptRecords = 1_000) => new AuditChainer({ redis, prefix, sealing, keptRecords });
   const trail = new AuditTrail(redis, prefix);
   const sink = (folder: string, maxFileBytes = 1_000_000) => {
     const gaps: object[] = [];

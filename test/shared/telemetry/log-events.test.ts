@@ -170,7 +170,7 @@ describe('log events (R27)', () => {
     const ended = producerLine({
       type: 'ended',
       envelope: envelope(KEY),
-      offer: undefined,
+      published: undefined,
       result: {
         requestId: identity.requestId,
         toolName: identity.toolName,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { offerOf } from '../../../src/shared/store/fleet/catalogue.ts';
+import { publishedTool } from '../../../src/shared/store/fleet/catalogue.ts';
 import { defineTool, isMutating, isTool, type ToolSpec } from '../../../src/shared/tools/tool.ts';
 import { defineFreeformTool, defineUntypedTool, functionTool } from '../../../src/shared/tools/tool-forms.ts';
 import { testContext } from '../../helpers/context.ts';
@@ -90,8 +90,8 @@ describe('A2: a tool describes itself', () => {
       budget: { costUnits: 2 },
       parallel: false,
     } as const;
-    expect(offerOf(defineTool({ ...spec, ...described }), 1)).toMatchObject(described);
-    const plain = offerOf(defineTool(spec), 1);
+    expect(publishedTool(defineTool({ ...spec, ...described }), 1)).toMatchObject(described);
+    const plain = publishedTool(defineTool(spec), 1);
     for (const name of Object.keys(described)) expect(plain).not.toHaveProperty(name);
   });
 

@@ -3,13 +3,13 @@ import { cached, filtered, prefixed, renamed, resolveToolsets, toolset } from '.
 
 const tool = (name: string) => ({ namespace: 'tools', name });
 const names = (tools: readonly { name: string }[]) => tools.map(({ name }) => name);
-const nobody = { offered: [] };
+const nobody = { published: [] };
 
 describe('D10: toolsets', () => {
   test('static and dynamic ones are merged, in order', async () => {
     const forUser = toolset('per-user', ({ session }) => (session?.actorId === 'ada' ? [tool('deploy')] : []));
     const sets = [toolset('base', [tool('read')]), forUser];
-    const ada = { session: { sessionKey: 's', kind: 'main', actorId: 'ada' }, offered: [] };
+    const ada = { session: { sessionKey: 's', kind: 'main', actorId: 'ada' }, published: [] };
     expect(names(await resolveToolsets(sets, ada))).toEqual(['read', 'deploy']);
     expect(names(await resolveToolsets(sets, nobody))).toEqual(['read']);
   });

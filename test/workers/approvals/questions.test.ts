@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { defineTool } from '../../../src/shared/tools/tool.ts';
-import { Asking } from '../../../src/workers/approvals/questions.ts';
+import { ElicitationState } from '../../../src/workers/approvals/questions.ts';
 import { requestUserInput } from '../../../src/workers/tools/request-user-input.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { startRig } from '../../producer/http/rig.ts';
@@ -150,9 +150,17 @@ test('a worker that lost the call does not take back the question of the one tha
   const request = { text: 'Go on?', freeText: true, callId: 'c', session: 's', shownIn: 's' };
   const asked = { ...request, channel: 'operator', actorId: 'ada' };
   const lost = new AbortController();
-  const first = new Asking(questions, async () => {}).ask(asked, { number: 1, timeoutMs: 60_000, signal: lost.signal });
+  const first = new ElicitationState(questions, async () => {}).ask(asked, {
+    number: 1,
+    timeoutMs: 60_000,
+    signal: lost.signal,
+  });
   const [{ id }] = await oneOf();
-  const second = new Asking(questions, async () => {}).ask(asked, { number: 1, timeoutMs: 60_000, signal: undefined });
+  const second = new ElicitationState(questions, async () => {}).ask(asked, {
+    number: 1,
+    timeoutMs: 60_000,
+    signal: undefined,
+  });
   lost.abort(new PawlError('LEASE_LOST'));
   await expect(first).rejects.toMatchObject({ code: 'LEASE_LOST' });
   await pawl.questions.reply(id, { answer: 'yes' }, 'ada');
@@ -179,7 +187,7 @@ test('a question’s time to answer is rounded up to whole milliseconds, and ref
   const request = { text: 'Go on?', freeText: true, callId: 'c', session: 's', shownIn: 's' };
   const asked = { ...request, channel: 'operator', actorId: 'ada' };
   const ask = (timeoutMs: number) =>
-    new Asking(questions, async () => {}).ask(asked, { number: 1, timeoutMs, signal: undefined });
+    new ElicitationState(questions, async () => {}).ask(asked, { number: 1, timeoutMs, signal: undefined });
   for (const timeoutMs of [Number.NaN, Number.POSITIVE_INFINITY, -1, 1e20])
     await expect(ask(timeoutMs)).rejects.toThrow('must be 0 to 604800000 milliseconds');
   expect(await pawl.questions.list()).toEqual([]);

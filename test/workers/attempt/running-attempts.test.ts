@@ -80,10 +80,10 @@ describe('DESIGN, decision 4: attempts that run here', () => {
 
   test('an error thrown out of band reaches whoever listens, and nobody otherwise', () => {
     const attempt = open().attempts.add('call', 'job');
-    attempt.stray('too early');
+    attempt.uncaught('too early');
     const heard: unknown[] = [];
-    attempt.onStray((error) => heard.push(error));
-    attempt.stray('caught');
+    attempt.onUncaught((error) => heard.push(error));
+    attempt.uncaught('caught');
     expect(heard).toEqual(['caught']);
   });
 });

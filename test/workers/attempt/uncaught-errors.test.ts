@@ -23,29 +23,29 @@ test('a program that listens to such errors decides by itself', async () => {
 });
 
 test('pawl worker outlives what a tools file throws beside its calls, and goes on with those (D12)', async () => {
-  await using place = await openPlace();
-  const go = join(place.folder, 'go');
+  await using partition = await openPlace();
+  const go = join(partition.folder, 'go');
   const throwing = `
     const look = setInterval(() => {
       if (!existsSync(${JSON.stringify(go)})) return;
       clearInterval(look);
       throw new Error('of no call');
     }, 5);`;
-  appendFileSync(join(place.folder, 'tools.ts'), throwing);
-  await using worker = place.start(['worker', '--tools', 'tools.ts', '--json']);
+  appendFileSync(join(partition.folder, 'tools.ts'), throwing);
+  await using worker = partition.start(['worker', '--tools', 'tools.ts', '--json']);
   await worker.line('"event":"ready"');
   writeFileSync(go, '');
   expect(JSON.parse(await worker.line('"event":"stray_error"'))).toMatchObject({
     msg: 'an error that belongs to no call',
     stack: expect.stringContaining('of no call'),
   });
-  expect(await place.run(['call', 'plain'])).toMatchObject({ code: 0 });
+  expect(await partition.run(['call', 'plain'])).toMatchObject({ code: 0 });
   worker.signal('SIGTERM');
   expect(await worker.ended).toEqual({ code: 0, signal: null });
 });
 
 test('a tool that ends the process of its worker is named in the log', async () => {
-  await using place = await openPlace();
+  await using partition = await openPlace();
   const quit = `
     export const quit = defineTool({
       name: 'quit',
@@ -55,10 +55,10 @@ test('a tool that ends the process of its worker is named in the log', async () 
       input: z.object({}),
       run: async () => process.exit(7),
     });`;
-  appendFileSync(join(place.folder, 'tools.ts'), quit);
-  await using worker = place.start(['worker', '--tools', 'tools.ts', '--json']);
+  appendFileSync(join(partition.folder, 'tools.ts'), quit);
+  await using worker = partition.start(['worker', '--tools', 'tools.ts', '--json']);
   await worker.line('"event":"ready"');
-  await using _ = place.start(['call', 'quit']);
+  await using _ = partition.start(['call', 'quit']);
   expect(JSON.parse(await worker.line('"event":"tool_ended_process"'))).toMatchObject({
     callId: expect.any(String),
     stack: expect.stringMatching(/process\.exit\(7\)[\s\S]*tools\.ts/),

@@ -10,7 +10,7 @@ import {
   targetOfCircuit,
   toolOfCircuit,
 } from '../../../src/shared/circuits/circuit-breaker.ts';
-import { PlaceKeys } from '../../../src/shared/store/redis/keys.ts';
+import { PartitionKeys } from '../../../src/shared/store/redis/keys.ts';
 import { webFetch } from '../../../src/workers/tools/web-fetch.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { httpError, scripted } from '../../helpers/tools.ts';
@@ -121,19 +121,19 @@ test('two dead links leave web_fetch to all other pages', async () => {
 
 test('however many targets fail, the circuits that are kept have a bound, and those that are no targets stay', async () => {
   const { pawl } = await startFleet({ tools: [], workers: 0 });
-  const place = { tier: 'read-only', shard: 0 } as const;
+  const partition = { tier: 'read-only', shard: 0 } as const;
   const { breakers, redis } = pawl.backend;
   const open = { state: 'OPEN', epoch: 1, openedAtMs: 0, cooldownMs: 1, failures: 1, reason: 'why' } as const;
   const closed = { state: 'CLOSED', epoch: 0 } as const;
   const kept = ['tool:tools.a', 'tool:tools.a@acme', 'dependency:b', 'global'];
-  for (const key of kept) await breakers.change(place, key, closed, open, 0);
+  for (const key of kept) await breakers.change(partition, key, closed, open, 0);
   for (let batch = 0; batch < 25; batch += 1)
     await Promise.all(
       Array.from({ length: 100 }, (_, index) =>
-        breakers.change(place, `tool:tools.a:host-${batch}-${index}`, closed, open, 0),
+        breakers.change(partition, `tool:tools.a:host-${batch}-${index}`, closed, open, 0),
       ),
     );
-  expect(await redis.hlen(new PlaceKeys(pawl.settings.prefix, place).circuits)).toBeLessThanOrEqual(2_010);
-  const listed = await breakers.list(place);
+  expect(await redis.hlen(new PartitionKeys(pawl.settings.prefix, partition).circuits)).toBeLessThanOrEqual(2_010);
+  const listed = await breakers.list(partition);
   for (const key of kept) expect(listed.has(key)).toBe(true);
 });

@@ -2,12 +2,12 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { Session } from '../../../src/producer/sessions/session.ts';
-import type { PutSpec } from '../../../src/shared/connectors/declared-tool.ts';
+import type { DeclaredTool } from '../../../src/shared/connectors/declared-tool.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { contentOf, type FleetOptions, startFleet } from '../../helpers/fleet.ts';
 import { sendJson, startTestService, type TestService } from './service.ts';
 
-type Routing = Extract<PutSpec, { kind: 'http' }>['routing'];
+type Routing = Extract<DeclaredTool, { kind: 'http' }>['routing'];
 
 const SECRET = 'swordfish-0123456789';
 
@@ -31,7 +31,7 @@ async function connect(
     inputSchema: { type: 'object' },
     routing: { method: 'GET', url: `${service.url}/things/{id}`, ...routing },
     ...options.spec,
-  } as PutSpec);
+  } as DeclaredTool);
   return { session: fleet.session, fleet };
 }
 
@@ -300,12 +300,12 @@ describe('what a connector makes of the answer (I17)', () => {
     const { session, fleet } = await connect(service, routing, { fleet: { settings: { allowedHosts } } });
     expect((await session.call('ask', { id: 'out' })).error?.code).toBe('PERMISSION_DENIED');
     expect(other.asked).toHaveLength(0);
-    const spec = (await fleet.pawl.registry.read('ask')) as unknown as PutSpec & Record<string, unknown>;
+    const spec = (await fleet.pawl.registry.read('ask')) as unknown as DeclaredTool & Record<string, unknown>;
     const { name, namespace, revision, updatedAtMs, updatedBy, definition, ...declared } = spec;
     await fleet.pawl.registry.put('ask', {
       ...declared,
       routing: { ...(declared.routing as Routing), allow: { hosts: allowedHosts } },
-    } as PutSpec);
+    } as DeclaredTool);
     expect(contentOf(await session.call('ask', { id: 'in' }))).toEqual({ from: 'other' });
     expect(other.asked[0]?.headers).not.toHaveProperty('x-key');
   });

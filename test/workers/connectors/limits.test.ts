@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { PutSpec } from '../../../src/shared/connectors/declared-tool.ts';
+import type { DeclaredTool } from '../../../src/shared/connectors/declared-tool.ts';
 import { type FleetLimit, Limits, type Starter } from '../../../src/shared/store/limits/concurrency-limits.ts';
 import { callOfJob, jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
@@ -191,7 +191,7 @@ test('4 workers, 3 at a time and 20 in a second on one credential: the service n
       description: 'Asks the service.',
       inputSchema: { type: 'object' },
       routing: { method: 'GET', url: `${service.url}/${name}`, limits },
-    } as PutSpec);
+    } as DeclaredTool);
   const calls = Promise.all(
     Array.from({ length: CALLS }, (_, index) => session.call(index % 2 === 0 ? 'first' : 'second', { index })),
   );

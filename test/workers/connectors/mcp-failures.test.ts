@@ -2,9 +2,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { isToolSpec } from '../../../src/shared/connectors/declared-tool.ts';
+import { isDeclaredTool } from '../../../src/shared/connectors/declared-tool.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
-import type { ConnectionParts } from '../../../src/workers/connectors/mcp/connection.ts';
+import type { McpConnectionDeps } from '../../../src/workers/connectors/mcp/connection.ts';
 import { McpConnections } from '../../../src/workers/connectors/mcp/tools.ts';
 import { contentOf, pending } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -178,19 +178,19 @@ describe('a server that is not what was accepted', () => {
 test('what changed of a server is accepted without what the operator said of its tools', async () => {
   const fleet = await startMcpFleet({ workers: 0 });
   const { registry } = fleet.pawl;
-  const offer = (description: string) => {
+  const published = (description: string) => {
     const definitions = [{ name: 'echo', description, inputSchema: { type: 'object' } }];
     return writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify(definitions));
   };
-  await offer('Says it again.');
+  await published('Says it again.');
   await fleet.bring('odd', fleet.odd());
   const record = await registry.read('mcp.odd.echo');
-  if (!isToolSpec(record)) throw new Error('no declaration');
+  if (!isDeclaredTool(record)) throw new Error('no declaration');
   const { name: _name, namespace: _namespace, revision: _revision, updatedAtMs: _at, updatedBy: _by, ...spec } = record;
   const { definition: _definition, ...given } = spec;
   await registry.put('mcp.odd.echo', { ...given, policy: { decision: 'ask' } });
   await registry.patch('mcp.odd.echo', { enabled: false });
-  await offer('Says it once more.');
+  await published('Says it once more.');
   expect(await fleet.bring('odd', undefined, { accept: true })).toMatchObject({ tools: [{ change: 'changed' }] });
   expect(await registry.read('mcp.odd.echo')).toMatchObject({
     description: 'Says it once more.',
@@ -204,13 +204,13 @@ describe('a server that offers more than before', () => {
 
   test('keeps the names of what is known, also where a new one collides with them', async () => {
     const fleet = await startMcpFleet({ workers: 0 });
-    const offer = (...names: readonly string[]) => {
+    const published = (...names: readonly string[]) => {
       const definitions = names.map((name) => ({ name, inputSchema }));
       return writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify(definitions));
     };
-    await offer('files.read');
+    await published('files.read');
     expect(await fleet.bring('odd', fleet.odd())).toMatchObject({ tools: [{ tool: 'mcp.odd.files_read' }] });
-    await offer('files.read', 'files_read');
+    await published('files.read', 'files_read');
     expect(await fleet.bring('odd')).toMatchObject({
       state: 'drifted',
       tools: [
@@ -279,7 +279,7 @@ describe('a hostile server', () => {
 
   /** Without a worker between: with other limits than a worker's. */
   async function connectionToOdd(
-    limits: Pick<ConnectionParts, 'messageTimeoutMs' | 'connectTimeoutMs'>,
+    limits: Pick<McpConnectionDeps, 'messageTimeoutMs' | 'connectTimeoutMs'>,
     change: Parameters<McpFleet['odd']>[0] = {},
   ) {
     const { settings, odd } = await startMcpFleet({ workers: 0 });

@@ -2,12 +2,12 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { StdioTransport } from '../../../src/workers/connectors/mcp/stdio.ts';
-import { detectMeans } from '../../../src/workers/context/processes.ts';
+import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import { protectFile } from '../../../src/workers/workspace/protected-paths.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 
-test.skipIf(!(await detectMeans()).includes('bubblewrap'))(
+test.skipIf(!(await detectIsolation()).includes('bubblewrap'))(
   'a configuration that a confined server makes in its folder is gone when the server has ended (A11)',
   async () => {
     const folder = temporaryFolder();
@@ -32,10 +32,10 @@ test.skipIf(!(await detectMeans()).includes('bubblewrap'))(
   },
 );
 
-const confined = (await detectMeans()).includes('bubblewrap');
+const confined = (await detectIsolation()).includes('bubblewrap');
 
 /** What a server's shell says of its `HOME` before it answers anything. */
-async function homeOf(change: { readonly folder?: string; readonly environment?: Record<string, string> }) {
+async function homePartition(change: { readonly folder?: string; readonly environment?: Record<string, string> }) {
   const dataDir = temporaryFolder();
   const transport = new StdioTransport({
     server: 'homely',
@@ -63,11 +63,11 @@ async function homeOf(change: { readonly folder?: string; readonly environment?:
 }
 
 test.skipIf(!confined)('a confined server can write to its HOME, which is no folder of anybody else', async () => {
-  const own = await homeOf({});
+  const own = await homePartition({});
   expect(own.words).toBe(`kept ${join(own.dataDir, 'mcp/homely')}`);
   expect(readFileSync(join(own.dataDir, 'mcp/homely/.kept'), 'utf8')).toBe('kept\n');
   const folder = temporaryFolder();
-  expect((await homeOf({ folder })).words).toBe('kept /tmp');
+  expect((await homePartition({ folder })).words).toBe('kept /tmp');
   expect(existsSync(join(folder, '.kept'))).toBe(false);
-  expect((await homeOf({ folder, environment: { HOME: folder } })).words).toBe(`kept ${folder}`);
+  expect((await homePartition({ folder, environment: { HOME: folder } })).words).toBe(`kept ${folder}`);
 });

@@ -6,11 +6,11 @@ import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { resolveSettings, type SettingsInput } from '../../../src/shared/config/config.ts';
 import type { CapabilityOwner } from '../../../src/shared/tools/tool.ts';
-import { type MemoryParts, openMemory } from '../../../src/workers/context/memory.ts';
+import { type MemoryDeps, openMemory } from '../../../src/workers/context/memory.ts';
 import { getMemory, memoryForget, memorySearch, memoryStore } from '../../../src/workers/tools/index.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
-function store(memory: SettingsInput['memory'] = {}, parts: MemoryParts = {}, dataDir = temporaryFolder()) {
+function store(memory: SettingsInput['memory'] = {}, parts: MemoryDeps = {}, dataDir = temporaryFolder()) {
   const opened = openMemory(resolveSettings({ options: { dataDir, memory } }), parts);
   onTestFinished(() => opened.close());
   return {

@@ -3,16 +3,16 @@ import { mkdirSync, readdirSync, readFileSync, realpathSync, symlinkSync, writeF
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import { detectMeans, openProcesses, type ProcessesOptions } from '../../../src/workers/context/processes.ts';
-import { MEANS, type Means } from '../../../src/workers/sandbox/isolation.ts';
+import { detectIsolation, openProcesses, type ProcessesOptions } from '../../../src/workers/context/processes.ts';
+import { type Isolation, MEANS } from '../../../src/workers/sandbox/isolation.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startScript } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';
 
-const available = await detectMeans();
-for (const means of MEANS) {
-  if (!available.includes(means))
-    console.warn(`Programs cannot be run by means of ${means} here: its tests are skipped.`);
+const available = await detectIsolation();
+for (const isolation of MEANS) {
+  if (!available.includes(isolation))
+    console.warn(`Programs cannot be run by means of ${isolation} here: its tests are skipped.`);
 }
 
 function processesOf(options: Partial<ProcessesOptions> = {}) {
@@ -43,10 +43,10 @@ function processesWith(token: string): number[] {
 }
 
 /** Another process that runs `argv` `count` times at once, as a worker does. */
-const workerWith = (means: Means, count: number, argv: readonly string[]) =>
+const workerWith = (isolation: Isolation, count: number, argv: readonly string[]) =>
   startScript(new URL('../fixtures/run-processes.ts', import.meta.url), [
     temporaryFolder(),
-    means,
+    isolation,
     String(count),
     ...argv,
   ]);
@@ -70,7 +70,7 @@ const grove = (token: string): [string, ...string[]] => [
   `sleep ${token} & nohup sleep ${token} >/dev/null 2>&1 & (sleep ${token} </dev/null >/dev/null 2>&1 &) & sleep ${token}`,
 ];
 
-describe.each(MEANS)('by means of %s', (sandbox: Means) => {
+describe.each(MEANS)('by means of %s', (sandbox: Isolation) => {
   const run = test.skipIf(!available.includes(sandbox));
   const tree = sandbox === 'group' ? grove : forest;
 
@@ -283,7 +283,7 @@ describe('before anything is started', () => {
 
   test('there is always a means, the strongest first', () => {
     expect(available.length).toBeGreaterThan(0);
-    expect(MEANS.filter((means) => available.includes(means))).toEqual(available);
+    expect(MEANS.filter((isolation) => available.includes(isolation))).toEqual(available);
   });
 });
 

@@ -1,7 +1,7 @@
 /** What an asker knows of the effect when Redis fails on the way to another worker's terminal (C16). */
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import type { WorkerMail } from '../../../src/shared/store/fleet/worker-mailbox.ts';
+import type { WorkerMailbox } from '../../../src/shared/store/fleet/worker-mailbox.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
 import { TerminalLink, type TerminalLinkOptions } from '../../../src/workers/context/remote-terminal.ts';
 
@@ -10,11 +10,11 @@ const refused = async (): Promise<never> => {
 };
 
 /** A way to a terminal of another worker, which does not answer. */
-function linkWith(send: WorkerMail['send']): TerminalLink {
+function linkWith(send: WorkerMailbox['send']): TerminalLink {
   const backend = {
     clock: systemClock,
     terminals: { find: async () => ({ workerId: 'other', sessionKey: 'mine' }) },
-    mailOf: () => ({ open: () => undefined, send, close: async () => undefined }),
+    mailboxOf: () => ({ open: () => undefined, send, close: async () => undefined }),
   };
   const link = new TerminalLink({
     backend: backend as unknown as TerminalLinkOptions['backend'],
@@ -27,7 +27,7 @@ function linkWith(send: WorkerMail['send']): TerminalLink {
 
 const typing = { sessionKey: 'mine', terminalId: 'terminal', chars: 'x', waitMs: 0 };
 
-test.each<[string, WorkerMail['send']]>([
+test.each<[string, WorkerMailbox['send']]>([
   ['to send it', refused],
   ['to take it back', async () => refused],
 ])('input counts as typed, perhaps, when Redis refuses %s', async (_what, send) => {

@@ -5,16 +5,20 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import type { TerminalReport, Terminals } from '../../../src/shared/tools/tool.ts';
-import { detectMeans } from '../../../src/workers/context/processes.ts';
+import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import type { TerminalLink } from '../../../src/workers/context/remote-terminal.ts';
 import { TerminalHost, type TerminalHostOptions } from '../../../src/workers/context/terminal-host.ts';
-import { MEANS, type Means } from '../../../src/workers/sandbox/isolation.ts';
+import { type Isolation, MEANS } from '../../../src/workers/sandbox/isolation.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 
-const available = await detectMeans();
+const available = await detectIsolation();
 
-function hostWith({ sandbox, limits, link }: Pick<TerminalHostOptions, 'limits' | 'link'> & { sandbox?: Means } = {}) {
+function hostWith({
+  sandbox,
+  limits,
+  link,
+}: Pick<TerminalHostOptions, 'limits' | 'link'> & { sandbox?: Isolation } = {}) {
   const host = new TerminalHost({
     env: { PATH: process.env['PATH'] },
     ...(sandbox === undefined ? {} : { sandbox }),

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { mayVote, tally } from '../../../src/shared/calls/consensus.ts';
 import { type AnyTool, defineTool } from '../../../src/shared/tools/tool.ts';
-import type { Begun } from '../../../src/workers/attempt/attempt-state.ts';
+import type { Attempt } from '../../../src/workers/attempt/attempt-state.ts';
 import { count } from '../../../src/workers/execution/consensus.ts';
 import { pending, startFleet } from '../../helpers/fleet.ts';
 
@@ -119,7 +119,7 @@ describe('a call that needs a consensus', () => {
     const run = () => ({ output: 1 });
     const shape = { name: 'rate', version: '1.0.0', description: 'A rate.', tier: 'read-only', run } as const;
     const tool = defineTool({ ...shape, input: z.object({}), normalise: () => new Promise(() => {}) });
-    const begun = { registered: { tool }, started: { earlier: [] }, workerId: 'a' } as unknown as Begun;
+    const begun = { registered: { tool }, started: { earlier: [] }, workerId: 'a' } as unknown as Attempt;
     const atOnce = (fire: () => void) => {
       queueMicrotask(fire);
       return () => {};

@@ -3,13 +3,13 @@ import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { type Clock, systemClock } from '../../../src/shared/util/time.ts';
 import { RunningAttempts } from '../../../src/workers/attempt/running-attempts.ts';
 import { Solitude } from '../../../src/workers/execution/run-alone.ts';
-import { Slots } from '../../../src/workers/queue/concurrency-slots.ts';
+import { ConcurrencyLimiter } from '../../../src/workers/queue/concurrency-slots.ts';
 
 const clock: Clock = systemClock;
 
 function setUp() {
   const running = new RunningAttempts(clock, 60_000, 'worker');
-  const slots = new Slots(4);
+  const slots = new ConcurrencyLimiter(4);
   const timers: (() => void)[] = [];
   const solitude = new Solitude({
     running,

@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
 import type { SessionRecord } from '../../../src/shared/sessions/session.ts';
 import type { Sessions } from '../../../src/shared/store/sessions/sessions.ts';
-import { KnownSessions } from '../../../src/workers/execution/session-cache.ts';
+import { WorkerSessions } from '../../../src/workers/execution/session-cache.ts';
 
 test('a session is not known without its taint when the news of it overtake the record', async () => {
   const before = { sessionKey: 's', state: 'open' } as SessionRecord;
   const after: SessionRecord = { ...before, taint: [{ source: 'web_fetch', atMs: 1 }] };
   const { promise: onItsWay, resolve: arrive } = Promise.withResolvers<SessionRecord>();
   const answers = [onItsWay, Promise.resolve(after)];
-  const known = new KnownSessions({ read: () => answers.shift() } as unknown as Sessions);
+  const known = new WorkerSessions({ read: () => answers.shift() } as unknown as Sessions);
   const read = known.of('s');
   known.forget('s');
   arrive(before);

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { type Logger, silentLogger } from '../../../src/shared/telemetry/log.ts';
 import { RunningAttempt } from '../../../src/workers/attempt/running-attempts.ts';
-import { patiently } from '../../../src/workers/execution/settle-call.ts';
+import { retryUntilLeaseLost } from '../../../src/workers/execution/settle-call.ts';
 
 test('what cannot be written while Redis is away is told once, with its call, however often it is tried', async () => {
   const told: unknown[] = [];
@@ -18,6 +18,6 @@ test('what cannot be written while Redis is away is told once, with its call, ho
     queueMicrotask(task);
     return () => {};
   };
-  expect(await patiently(write, running, log, at)).toBe('written');
+  expect(await retryUntilLeaseLost(write, running, log, at)).toBe('written');
   expect(told).toEqual([{ callId: 'call', error: 'away 1' }]);
 });

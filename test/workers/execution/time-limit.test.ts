@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { ToolPolicy } from '../../../src/shared/config/config.ts';
-import { type Begun, timeLimitMs } from '../../../src/workers/attempt/attempt-state.ts';
+import { type Attempt, timeLimitMs } from '../../../src/workers/attempt/attempt-state.ts';
 
 test.each([
   ['its own', 30, undefined, undefined, 30],
@@ -12,6 +12,6 @@ test.each([
 ])('the time limit of a tool is %s', (_whose, timeoutMs, operatorMs, askedMs, limitMs) => {
   const policy: ToolPolicy = operatorMs === undefined ? {} : { timeoutMs: operatorMs };
   const callHints = askedMs === undefined ? {} : { timeoutMs: askedMs };
-  const begun = { envelope: { payload: { callHints } }, policy } as Begun;
+  const begun = { envelope: { payload: { callHints } }, policy } as Attempt;
   expect(timeLimitMs(begun, { timeoutMs })).toBe(limitMs);
 });

@@ -30,15 +30,15 @@ function noteOf(version: string, effects: Effects = 'once', input: z.ZodObject =
 const other = scripted('other', () => ({ output: null })).tool;
 
 /** The tool is offered, and a worker that cannot run it takes its call. */
-async function callPassedOn(offered: AnyTool, present: AnyTool, toolWaitMs?: number) {
+async function callPassedOn(published: AnyTool, present: AnyTool, toolWaitMs?: number) {
   const fleet = await startFleet({
-    tools: [offered],
+    tools: [published],
     workers: 0,
     settings: toolWaitMs === undefined ? {} : { toolWaitMs },
   });
   await fleet.startWorker({ tools: [present] });
   // Whatever the catalogue offers first, the call was validated against this version.
-  const submission = pending(await submitTo(fleet, offered));
+  const submission = pending(await submitTo(fleet, published));
   await eventually(async () => ((await fleet.pawl.read(submission.callId))?.fence ?? 0) > 0);
   return { fleet, submission, ranIn: () => runs.filter((run) => run.startsWith(submission.callId)) };
 }
@@ -47,7 +47,7 @@ async function submitTo(fleet: Fleet, tool: AnyTool, change: Partial<ToolCallEnv
   const envelope = { ...fleet.session.envelope(tool, { text: 'a' }), ...change };
   const callId = `w0.${digest(envelope.requestId)}`;
   const { ledger, catalogue } = fleet.pawl.backend;
-  const offer = (await catalogue.read()).tools.find(
+  const published = (await catalogue.read()).tools.find(
     ({ name, version }) => name === tool.name && version === tool.version,
   );
   await ledger.claim({
@@ -56,7 +56,7 @@ async function submitTo(fleet: Fleet, tool: AnyTool, change: Partial<ToolCallEnv
     paramsDigest: digest('a'),
     request: {
       envelope,
-      tool: { version: tool.version, definition: offer?.definition ?? 'unknown' },
+      tool: { version: tool.version, definition: published?.definition ?? 'unknown' },
       idempotencyKey: callId,
     },
     generation: '1',

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { Slots } from '../../../src/workers/queue/concurrency-slots.ts';
+import { ConcurrencyLimiter } from '../../../src/workers/queue/concurrency-slots.ts';
 
 const [ONE, OTHER] = [{}, {}];
 
 test('slots go to those who wait in the order in which they asked, and to nobody else meanwhile', async () => {
-  const slots = new Slots(2);
+  const slots = new ConcurrencyLimiter(2);
   expect(slots.take(ONE)).toBeUndefined();
   expect(slots.takeNow(5)).toBe(1);
   const got: string[] = [];
@@ -21,7 +21,7 @@ test('slots go to those who wait in the order in which they asked, and to nobody
 });
 
 test('jobs that came unasked use slots that are not there, and others wait until these are given back', async () => {
-  const slots = new Slots(1);
+  const slots = new ConcurrencyLimiter(1);
   slots.use(2);
   expect(slots.free).toBe(-1);
   let got = false;
@@ -37,7 +37,7 @@ test('jobs that came unasked use slots that are not there, and others wait until
 });
 
 test('a job may leave its slot to the next one of its queue while no other queue waits for one', async () => {
-  const slots = new Slots(1);
+  const slots = new ConcurrencyLimiter(1);
   expect(slots.takeNow(1)).toBe(1);
   expect(slots.mayKeep(ONE)).toBe(true);
   const own = slots.take(ONE);

@@ -3,24 +3,24 @@ import { expect, onTestFinished, test } from 'vitest';
 import { callOfJob, jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../src/shared/store/redis/connection.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
-import { Slots } from '../../../src/workers/queue/concurrency-slots.ts';
-import { Deliveries, type Ending, type TakenJob } from '../../../src/workers/queue/job-fetcher.ts';
+import { ConcurrencyLimiter } from '../../../src/workers/queue/concurrency-slots.ts';
+import { type Ending, JobFetcher, type TakenJob } from '../../../src/workers/queue/job-fetcher.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from '../../shared/store/calls.ts';
 
 /** A worker's way to its queue, asked by hand in the place of BullMQ's loop. Jobs run until they are ended by hand. */
 async function openDeliveries(
   books: Books,
-  share: { readonly workers?: number; readonly slots?: Slots; readonly monotonic?: () => number } = {},
+  share: { readonly workers?: number; readonly slots?: ConcurrencyLimiter; readonly monotonic?: () => number } = {},
 ) {
   const { workers = 1, monotonic = systemClock.monotonic } = share;
   const keys = books.ledger.keys(PLACE);
   const running = new Map<string, { readonly job: TakenJob; readonly end: (ending: Ending | undefined) => void }>();
   const errors: Error[] = [];
   let tokens = 0;
-  const deliveries = new Deliveries({
+  const fetcher = new JobFetcher({
     ledger: books.ledger,
-    place: PLACE,
+    partition: PLACE,
     workerId: 'worker-1',
     leaseMs: LEASE_MS,
     clock: { ...systemClock, monotonic },
@@ -28,11 +28,11 @@ async function openDeliveries(
       tokens += 1;
       return `attempt-${tokens}`;
     },
-    slots: share.slots ?? new Slots(100),
+    slots: share.slots ?? new ConcurrencyLimiter(100),
     redisClock: systemClock,
     workers: () => workers,
-    pushes: () => undefined,
-    passOn: ({ member, score }) => void books.redis.zadd(keys.job('marker'), score, member),
+    dispatches: () => undefined,
+    skipWorker: ({ member, score }) => void books.redis.zadd(keys.job('marker'), score, member),
     run: (job) => new Promise((end) => running.set(job.id, { job, end })),
     onError: (error) => errors.push(error),
   });
@@ -41,7 +41,7 @@ async function openDeliveries(
     keys.queue,
     async () => {},
     { connection: connection as ConnectionOptions, prefix: keys.base, autorun: false },
-    deliveries.backend,
+    fetcher.backend,
   );
   onTestFinished(() => queue.close());
   onTestFinished(() => expect(errors).toEqual([]));
@@ -55,7 +55,7 @@ async function openDeliveries(
     for (const jobId of running.keys()) end(jobId);
   });
   return {
-    deliveries,
+    fetcher,
     backend,
     take: () => backend.moveToActive('lock'),
     jobs: () => [...running.keys()],
@@ -114,7 +114,7 @@ test('a worker takes no more than its share and its free slots, and leaves a mar
   await shared.take();
   expect(shared.jobs()).toHaveLength(2);
   expect(await books.redis.zcard(keys.job('marker'))).toBe(1);
-  const slots = new Slots(1);
+  const slots = new ConcurrencyLimiter(1);
   const small = await openDeliveries(books, { slots });
   await small.take();
   expect(small.jobs()).toHaveLength(1);
@@ -124,7 +124,7 @@ test('a worker takes no more than its share and its free slots, and leaves a mar
 test('a job that succeeds leaves its slot to the next one, which is taken in the same step', async () => {
   const books = await openBooks();
   const [first = '', second = ''] = await claimed(books, 'a', 'b');
-  const slots = new Slots(1);
+  const slots = new ConcurrencyLimiter(1);
   const worker = await openDeliveries(books, { slots });
   await worker.take();
   // As BullMQ's worker does meanwhile.
@@ -133,20 +133,20 @@ test('a job that succeeds leaves its slot to the next one, which is taken in the
   await eventually(() => worker.jobs().includes(second));
   expect(await books.ledger.read(callOfJob(first).callId)).toMatchObject({ state: 'done' });
   worker.succeed(second);
-  await Promise.all([asks, worker.deliveries.ended()]);
+  await Promise.all([asks, worker.fetcher.ended()]);
   expect(slots.free).toBe(1);
 });
 
 test('a slot that another queue waits for goes there, whatever stands in line here', async () => {
   const books = await openBooks();
   const [first = '', second = ''] = await claimed(books, 'a', 'b');
-  const slots = new Slots(1);
+  const slots = new ConcurrencyLimiter(1);
   const worker = await openDeliveries(books, { slots });
   await worker.take();
   const other = slots.take({});
   worker.succeed(first);
   await other;
-  await worker.deliveries.ended();
+  await worker.fetcher.ended();
   expect(await books.ledger.read(callOfJob(second).callId)).toMatchObject({ phase: 'queued' });
   slots.give(1);
   await worker.take();
@@ -156,7 +156,7 @@ test('a slot that another queue waits for goes there, whatever stands in line he
 test('a job whose end was written elsewhere gives its slot back', async () => {
   const books = await openBooks();
   const [first = '', second = ''] = await claimed(books, 'a', 'b');
-  const worker = await openDeliveries(books, { slots: new Slots(1) });
+  const worker = await openDeliveries(books, { slots: new ConcurrencyLimiter(1) });
   await worker.take();
   const asks = worker.take();
   worker.end(first);
@@ -173,9 +173,9 @@ test('what comes when the worker closes goes back, unspent, and wakes another on
   const asked = worker.take();
   // The question is on its way, and no answer has been read.
   await new Promise<void>((resolve) => process.nextTick(resolve));
-  worker.deliveries.close();
+  worker.fetcher.close();
   await asked;
-  await worker.deliveries.ended();
+  await worker.fetcher.ended();
   expect(worker.jobs()).toEqual([]);
   expect(await worker.take()).toEqual([]);
   expect((await books.redis.lrange(keys.job('wait'), 0, -1)).sort()).toEqual(jobs.sort());
@@ -198,7 +198,7 @@ test('whoever could not take all that is there does not wait before asking again
 
 test('a worker without a free slot leaves the marker to one that has some, and looks itself once a slot is free', async () => {
   const books = await openBooks();
-  const slots = new Slots(1);
+  const slots = new ConcurrencyLimiter(1);
   expect(slots.takeNow(1)).toBe(1);
   const [full, idle] = [await openDeliveries(books, { slots }), await openDeliveries(books)];
   // Redis serves whoever asked first.
@@ -232,7 +232,7 @@ test('whoever ends a job while another one is delayed asks when that is due, who
   expect(await worker.backend.waitForJob(10)).not.toBeNull();
   expect((await worker.take())[3]).toBeGreaterThan(Date.now());
   worker.succeed(job);
-  await worker.deliveries.ended();
+  await worker.fetcher.ended();
   expect(await worker.backend.waitForJob(10)).not.toBeNull();
   expect((await worker.take())[3]).toBeGreaterThan(Date.now());
 });

@@ -11,7 +11,7 @@ test('a shard that could not be served when it was new, because Redis refused th
     get layout() {
       return { ...ONE_SHARD_EACH, [TIER]: { current: made, made, isSet: true } };
     },
-    places: () => Array.from({ length: made }, (_, shard) => ({ tier: TIER, shard }) as const),
+    partitions: () => Array.from({ length: made }, (_, shard) => ({ tier: TIER, shard }) as const),
   };
   const queues = new ServedQueues({
     shards,

@@ -16,7 +16,7 @@ import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { keepCode } from '../../../src/cli/processes/kept-code.ts';
 import { readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
-import { detectMeans, openProcesses } from '../../../src/workers/context/processes.ts';
+import { detectIsolation, openProcesses } from '../../../src/workers/context/processes.ts';
 import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
 import { write } from '../../../src/workers/tools/write.ts';
@@ -25,7 +25,7 @@ import { protectCode, protectOwnerFiles } from '../../../src/workers/workspace/p
 import { attempts } from '../../helpers/attempts.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
-const confined = test.skipIf(!(await detectMeans()).includes('bubblewrap'));
+const confined = test.skipIf(!(await detectIsolation()).includes('bubblewrap'));
 
 function files(root: string, contents: Readonly<Record<string, string>>): void {
   for (const [path, content] of Object.entries(contents)) {

@@ -3,13 +3,13 @@ import { createServer } from 'node:net';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { detectMeans, openProcesses, type ProcessesOptions } from '../../../src/workers/context/processes.ts';
+import { detectIsolation, openProcesses, type ProcessesOptions } from '../../../src/workers/context/processes.ts';
 import { protectFile, protectFolder } from '../../../src/workers/workspace/protected-paths.ts';
 import { putWorkspacesIn } from '../../../src/workers/workspace/workspace-roots.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 
-const available = await detectMeans();
+const available = await detectIsolation();
 const confined = test.skipIf(!available.includes('bubblewrap'));
 
 async function sh(script: string, options: Partial<ProcessesOptions> = {}) {

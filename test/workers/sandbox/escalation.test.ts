@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { SettingsInput } from '../../../src/shared/config/config.ts';
-import { detectMeans } from '../../../src/workers/context/processes.ts';
+import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import { execCommand } from '../../../src/workers/tools/exec-command.ts';
 import { shell } from '../../../src/workers/tools/shell.ts';
 import { shellCommand } from '../../../src/workers/tools/shell-command.ts';
@@ -40,7 +40,7 @@ async function start(settings: Partial<SettingsInput> = {}, workers = 1) {
   return { fleet, session, outside, ask, touch: { command: ['touch', outside] } };
 }
 
-const confines = (await detectMeans()).includes('bubblewrap');
+const confines = (await detectIsolation()).includes('bubblewrap');
 
 describe.skipIf(!confines)('with bubblewrap', () => {
   test('`require_escalated` waits for a person, who sees it and why; approved, that one command leaves the sandbox', async () => {

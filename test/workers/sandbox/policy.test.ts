@@ -3,14 +3,14 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
-import { detectMeans, openProcesses } from '../../../src/workers/context/processes.ts';
+import { detectIsolation, openProcesses } from '../../../src/workers/context/processes.ts';
 import { countsProcesses, MAX_PROCESSES } from '../../../src/workers/sandbox/isolation.ts';
 import { processGroups } from '../../../src/workers/sandbox/process-limit.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 
 const fixture = (name: string) => fileURLToPath(new URL(`../fixtures/${name}`, import.meta.url));
 const isRoot = process.getuid?.() === 0;
-const hasBubblewrap = (await detectMeans()).includes('bubblewrap');
+const hasBubblewrap = (await detectIsolation()).includes('bubblewrap');
 
 /** In a mount namespace of its own every bubblewrap of the machine is hidden. */
 const HIDE =

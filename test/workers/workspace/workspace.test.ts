@@ -20,14 +20,14 @@ import { putWorkspacesIn } from '../../../src/workers/workspace/workspace-roots.
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startScript } from '../../helpers/process.ts';
 
-interface Place {
+interface Partition {
   readonly root: string;
   readonly outside: string;
   readonly workspace: Workspace;
 }
 
 /** A workspace next to a folder with a secret. */
-function place(): Place {
+function place(): Partition {
   const folder = temporaryFolder();
   const root = join(folder, 'root');
   const outside = join(folder, 'outside');
@@ -49,7 +49,7 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
 const text = async (promise: Promise<Uint8Array>): Promise<string> => Buffer.from(await promise).toString();
 
 describe('paths that leave the root are refused with PERMISSION_DENIED (A11)', () => {
-  const escapes: readonly (readonly [name: string, path: (place: Place) => string])[] = [
+  const escapes: readonly (readonly [name: string, path: (place: Partition) => string])[] = [
     ['a parent', () => '../outside/secret'],
     ['a parent behind folders', () => 'a/../../outside/secret'],
     ['many parents', () => '../../'.repeat(40) + 'etc/passwd'],

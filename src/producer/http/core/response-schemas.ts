@@ -136,11 +136,11 @@ const approval = z.object({
 });
 
 const listedApproval = approval.extend({
-  shortened: z
+  truncated: z
     .literal(true)
     .optional()
     .describe('`params`, `shown`, `preview` or `decidedParams` are cut: `GET /v1/approvals/{id}` has the whole.'),
-  paramsBytes: count.optional().describe('With `shortened`: of the whole parameters’ JSON.'),
+  paramsBytes: count.optional().describe('With `truncated`: of the whole parameters’ JSON.'),
 });
 
 const remembered = z.object({
@@ -242,7 +242,7 @@ const reliability = z.object({
   shadow: z.array(json),
 });
 
-const place = { inflight: count, running: count, delayed: count, awaitingApproval: count, waiting: count };
+const partition = { inflight: count, running: count, delayed: count, awaitingApproval: count, waiting: count };
 
 const worker = z.object({
   id: text,
@@ -366,7 +366,7 @@ export const answerSchemas = {
         tier,
         workers: count,
         slots: count,
-        ...place,
+        ...partition,
         inDoubt: count,
         oldestWaitMs: z.number(),
         stale: count,

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Response } from 'express';
 import { jsonPieces } from '../../../shared/util/json/json-stream.ts';
-import { nextTurn } from '../../../shared/util/time.ts';
+import { yieldToEventLoop } from '../../../shared/util/time.ts';
 
 /** Ends the response with the parts, or breaks its connection where they do: what is cut must not look whole. */
 export function sendParts(response: Response, parts: Iterable<string> | AsyncIterable<string | Buffer>): void {
@@ -15,7 +15,7 @@ export function sendParts(response: Response, parts: Iterable<string> | AsyncIte
 export async function* longJson(value: object): AsyncGenerator<string, void, undefined> {
   for (const piece of jsonPieces(value)) {
     yield piece;
-    await nextTurn();
+    await yieldToEventLoop();
   }
 }
 

@@ -5,11 +5,11 @@
 import { envelopeOf, isUnresolved } from '../../../shared/calls/outcome.ts';
 import { redactFields, secretsIn } from '../../../shared/errors/redaction.ts';
 import type { ApprovalRecord, BriefApproval } from '../../../shared/store/approvals/approvals.ts';
-import type { Grant } from '../../../shared/store/approvals/standing-approvals.ts';
+import type { StandingApproval } from '../../../shared/store/approvals/standing-approvals.ts';
 import type { AuditEntry } from '../../../shared/store/audit/audit-trail.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
 import type { CatalogueContent } from '../../../shared/store/fleet/catalogue.ts';
-import { shownJson } from '../../../shared/util/text/visible-text.ts';
+import { formatForDisplay } from '../../../shared/util/text/visible-text.ts';
 import type { ApprovalListing } from '../../approvals/approvals.ts';
 import type { EnforcedCircuit } from '../../circuits/circuit-effects.ts';
 import type { SwitchedTool } from '../../tools/switched-tools.ts';
@@ -100,10 +100,10 @@ export function switchedToolView(tool: SwitchedTool) {
   return { ...toolView(tool), enabled: tool.off === undefined };
 }
 
-export function circuitView({ key, place, circuit, failures, enforcement }: EnforcedCircuit) {
+export function circuitView({ key, partition, circuit, failures, enforcement }: EnforcedCircuit) {
   return {
     key,
-    tier: place.tier,
+    tier: partition.tier,
     state: circuit.state,
     failures,
     enforcement,
@@ -127,8 +127,8 @@ export function approvalView({ record, digest }: ApprovalListing) {
     effects: tool.effects,
     annotations: tool.annotations,
     params: request.params,
-    shown: shownJson(request.params),
-    preview: preview ?? { summary: `Run ${tool.namespace}.${tool.name}`, details: shownJson(request.params) },
+    shown: formatForDisplay(request.params),
+    preview: preview ?? { summary: `Run ${tool.namespace}.${tool.name}`, details: formatForDisplay(request.params) },
     digest,
     state,
     requestedBy: session.actorId,
@@ -159,7 +159,15 @@ export function approvalView({ record, digest }: ApprovalListing) {
 }
 
 /** What a person allowed for the rest of a session, under the ID of the approval with which it was remembered. */
-export function rememberedView({ approvalId, sessionKey, tool, amendment, by, grantedAtMs, validUntilMs }: Grant) {
+export function standingApprovalView({
+  approvalId,
+  sessionKey,
+  tool,
+  amendment,
+  by,
+  grantedAtMs,
+  validUntilMs,
+}: StandingApproval) {
   const { name, namespace, version: toolVersion } = tool;
   return {
     approvalId,
@@ -176,8 +184,8 @@ export function rememberedView({ approvalId, sessionKey, tool, amendment, by, gr
 
 /** As lists show it, and how large the parameters are of what is cut there. One by itself is whole. */
 export function listedApprovalView({ record, digest }: ApprovalListing<BriefApproval>) {
-  const { shortened, paramsBytes } = record;
-  return { ...approvalView({ record, digest }), ...(shortened ? { shortened, paramsBytes } : {}) };
+  const { truncated, paramsBytes } = record;
+  return { ...approvalView({ record, digest }), ...(truncated ? { truncated, paramsBytes } : {}) };
 }
 
 /** As one of earlier decisions. */

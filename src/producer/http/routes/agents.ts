@@ -4,13 +4,13 @@ import { sessionClosed } from '../../../shared/sessions/session.ts';
 import { AGENT_ENDINGS } from '../../../shared/tools/sub-agent.ts';
 import type { AgentEvent } from '../../sessions/sub-agents.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
-import type { ApiParts } from '../route-table.ts';
+import type { ApiDeps } from '../route-table.ts';
 import { sessionFor } from './sessions.ts';
 
 const MAX_WAIT_MS = 300_000;
 const MAX_OUTPUT_LENGTH = 1_000_000;
 
-export function agentRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits'>): readonly Route[] {
+export function agentRoutes({ pawl, waits }: Pick<ApiDeps, 'pawl' | 'waits'>): readonly Route[] {
   return [
     route({
       method: 'post',

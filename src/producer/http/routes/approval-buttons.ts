@@ -42,8 +42,8 @@ export function mountButtons(app: Express, pawl: Pawl): void {
           issues: [{ path: 'value', message: 'is missing' }],
         });
       const { value, by = 'somebody' } = pressed.data;
-      const { seals, ledger } = pawl.backend;
-      const { approvalId, digest, decision } = readButton(value, seals, await ledger.now());
+      const { signatures, ledger } = pawl.backend;
+      const { approvalId, digest, decision } = readButton(value, signatures, await ledger.now());
       const decided = await pawl.approvals.decide(approvalId, { decision, digest, by: `webhook:${by}` });
       response.json({
         response_type: 'in_channel',

@@ -25,7 +25,7 @@ import { type ErrorCode, HttpError, invalidBody } from '../core/errors.ts';
 import { type Answer, type Asked, queryNumber, type Route, route } from '../core/route.ts';
 import { contentAround, sendParts } from '../core/stream-response.ts';
 import { callSummary, callView, phaseOf } from '../core/views.ts';
-import type { ApiParts } from '../route-table.ts';
+import type { ApiDeps } from '../route-table.ts';
 import { nameOf, submitterOf } from './approvals.ts';
 import { sessionFor, sessionOrNew } from './sessions.ts';
 
@@ -69,7 +69,7 @@ export function callRoutes({
   pawl,
   waits,
   checkAccepting,
-}: Pick<ApiParts, 'pawl' | 'waits' | 'checkAccepting'>): readonly Route[] {
+}: Pick<ApiDeps, 'pawl' | 'waits' | 'checkAccepting'>): readonly Route[] {
   return [
     route({
       method: 'post',
@@ -350,7 +350,7 @@ async function list(
 ): Promise<Answer> {
   const { session, tool, state, limit } = query;
   if (session !== undefined) await sessionFor(pawl, caller, session);
-  const { records, complete } = await findCalls(pawl.backend.shards.places(), pawl.backend.ledger, {
+  const { records, complete } = await findCalls(pawl.backend.shards.partitions(), pawl.backend.ledger, {
     limit,
     ...(session === undefined ? {} : { sessionKey: session }),
     ...(tool === undefined ? {} : { tool }),

@@ -121,9 +121,9 @@ function invalid(path: string, message: string): PawlError {
 
 async function tenantCircuit(pawl: Pawl, tool: string, tenantId: string): Promise<string> {
   const { tools } = await pawl.catalogue();
-  const offer = toolNamed(tools, tool);
-  if (offer === undefined) throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(tool)}.`);
-  return `tool:${offer.namespace}.${offer.name}@${tenantId}`;
+  const published = toolNamed(tools, tool);
+  if (published === undefined) throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(tool)}.`);
+  return `tool:${published.namespace}.${published.name}@${tenantId}`;
 }
 
 async function reliability(pawl: Pawl): Promise<object> {

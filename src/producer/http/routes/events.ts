@@ -13,7 +13,7 @@ import {
 import type { Pawl } from '../../client.ts';
 import { type Route, route } from '../core/route.ts';
 import { longJson } from '../core/stream-response.ts';
-import type { ApiParts } from '../route-table.ts';
+import type { ApiDeps } from '../route-table.ts';
 import { callFor } from './calls.ts';
 
 /** Keeps what stands between from closing a silent connection. */
@@ -27,7 +27,7 @@ const lastEventIdSchema = z
   .refine((text) => parsePosition(text) !== undefined, { error: 'must be the ID of an event of this call' })
   .transform(parsePosition);
 
-export function eventRoutes({ pawl, streams }: Pick<ApiParts, 'pawl' | 'streams'>): readonly Route[] {
+export function eventRoutes({ pawl, streams }: Pick<ApiDeps, 'pawl' | 'streams'>): readonly Route[] {
   return [
     route({
       method: 'get',

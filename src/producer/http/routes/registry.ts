@@ -1,11 +1,15 @@
 /** `/v1/tools/{name}`: declaring, switching and removing tools while the system runs (I2, I7). */
 import { z } from 'zod';
-import { type PutSpec, putSpecSchema, type RegistryRecord } from '../../../shared/connectors/declared-tool.ts';
+import {
+  type DeclaredTool,
+  declaredToolSchema,
+  type RegistryRecord,
+} from '../../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { toolNamed } from '../../../shared/tools/tool.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../../client.ts';
-import { refuseUnbelieved } from '../../operations/signing-check.ts';
+import { requireTrustedKeysFor } from '../../operations/signing-check.ts';
 import type { ChangeOptions } from '../../tools/registry.ts';
 import type { Caller } from '../core/access.ts';
 import { checkPermission, permissionsOf } from '../core/access.ts';
@@ -30,15 +34,15 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       async handle({ path, caller }) {
         const name = path['name'] ?? '';
         const { tools } = await pawl.catalogue();
-        const offered = toolNamed(tools, name);
-        const spec = await registry.read(offered === undefined ? name : `${offered.namespace}.${offered.name}`);
-        if (offered === undefined && spec === undefined)
+        const published = toolNamed(tools, name);
+        const spec = await registry.read(published === undefined ? name : `${published.namespace}.${published.name}`);
+        if (published === undefined && spec === undefined)
           throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
         return {
           status: 200,
           headers: tagOf(spec),
           body: {
-            ...(offered === undefined ? {} : toolView(offered)),
+            ...(published === undefined ? {} : toolView(published)),
             enabled: spec?.enabled ?? true,
             ...(spec === undefined ? {} : { revision: spec.revision, kind: spec.kind }),
             ...(spec === undefined || !permissionsOf(caller).includes('administer') ? {} : { spec }),
@@ -54,15 +58,15 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       summary: `Declares a tool, or replaces its declaration (If-Match: its revision; If-None-Match: * for a new one). ${DESCRIBED}`,
       headers: conditions,
       body: z.looseObject({}),
-      bodySchema: z.toJSONSchema(putSpecSchema, { io: 'input' }),
+      bodySchema: z.toJSONSchema(declaredToolSchema, { io: 'input' }),
       answers: { 200: ['Replaced', 'RegistryRecord'], 201: ['Declared', 'RegistryRecord'] },
       async handle({ path, headers, body, caller }) {
         const { name, namespace, ...given } = body;
         checkName(path['name'] ?? '', name, namespace);
-        await refuseUnbelieved(pawl);
+        await requireTrustedKeysFor(pawl);
         const put = await registry.put(
           path['name'] ?? '',
-          withoutRevision(given) as PutSpec,
+          withoutRevision(given) as DeclaredTool,
           optionsOf(headers, caller),
         );
         return answer(put.created ? 201 : 200, put.record, { changes: put.changes });
@@ -80,7 +84,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
         .refine(({ enabled, mutable }) => enabled !== undefined || mutable !== undefined, 'needs enabled or mutable'),
       answers: { 200: ['The record', 'RegistryRecord'] },
       async handle({ path, headers, body: { enabled, mutable }, caller }) {
-        await refuseUnbelieved(pawl);
+        await requireTrustedKeysFor(pawl);
         const switches = {
           ...(enabled === undefined ? {} : { enabled }),
           ...(mutable === undefined ? {} : { mutable }),
@@ -97,7 +101,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       headers: conditions,
       answers: { 204: 'Removed' },
       async handle({ path, headers, caller }) {
-        await refuseUnbelieved(pawl);
+        await requireTrustedKeysFor(pawl);
         await registry.remove(path['name'] ?? '', optionsOf(headers, caller));
         return { status: 204 };
       },
@@ -123,7 +127,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       body: z.strictObject({ revision: z.number().int().min(1) }),
       answers: { 200: ['The record', 'RegistryRecord'] },
       async handle({ path, headers, body, caller }) {
-        await refuseUnbelieved(pawl);
+        await requireTrustedKeysFor(pawl);
         return answer(200, await registry.rollback(path['name'] ?? '', body.revision, optionsOf(headers, caller)));
       },
     }),

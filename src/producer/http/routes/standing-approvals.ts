@@ -1,11 +1,11 @@
 /** `/v1/sessions/{key}/remembered`: what people allowed for the rest of a session, and taking it back. */
 import type { Pawl } from '../../client.ts';
 import { type Route, route } from '../core/route.ts';
-import { rememberedView } from '../core/views.ts';
+import { standingApprovalView } from '../core/views.ts';
 import { nameOf } from './approvals.ts';
 import { sessionFor } from './sessions.ts';
 
-export function rememberedRoutes(pawl: Pawl): readonly Route[] {
+export function standingApprovalRoutes(pawl: Pawl): readonly Route[] {
   return [
     route({
       method: 'get',
@@ -17,7 +17,7 @@ export function rememberedRoutes(pawl: Pawl): readonly Route[] {
       async handle({ path, caller }) {
         const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
         const remembered = await pawl.approvals.remembered(key);
-        return { status: 200, body: { remembered: remembered.map(rememberedView) } };
+        return { status: 200, body: { remembered: remembered.map(standingApprovalView) } };
       },
     }),
     route({

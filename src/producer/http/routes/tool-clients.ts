@@ -2,14 +2,14 @@
 import { z } from 'zod';
 import { CLIENT_LEASE, clientAnswerSchema, MAX_CLIENT_TOOLS } from '../../../shared/connectors/client-tool.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
-import type { ApiParts } from '../route-table.ts';
+import type { ApiDeps } from '../route-table.ts';
 
 const MAX_WAIT_MS = 300_000;
 const MAX_RUNNING = 10_000;
 
 const runningSchema = z.array(z.string().regex(/^[\w.:-]{1,256}$/, 'must be call IDs')).max(MAX_RUNNING);
 
-export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits'>): readonly Route[] {
+export function toolClientRoutes({ pawl, waits }: Pick<ApiDeps, 'pawl' | 'waits'>): readonly Route[] {
   const { toolClients } = pawl;
   return [
     route({
@@ -39,14 +39,14 @@ export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits
       answers: { 200: ['A call, or none; and calls to stop', 'ToolClientNews'] },
       async handle({ path, query, body, onGone }) {
         const ended = new AbortController();
-        const news = toolClients.next(path['clientId'] ?? '', {
+        const broadcast = toolClients.next(path['clientId'] ?? '', {
           running: body.running,
           waitMs: query.wait,
           signal: ended.signal,
         });
         // A server that closes ends the waiting, and says what there is.
-        await waits.within(news, query.wait, onGone).finally(() => ended.abort());
-        return { status: 200, body: await news };
+        await waits.within(broadcast, query.wait, onGone).finally(() => ended.abort());
+        return { status: 200, body: await broadcast };
       },
     }),
     route({

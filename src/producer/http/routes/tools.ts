@@ -29,7 +29,7 @@ export function toolRoutes(pawl: Pawl): readonly Route[] {
           const options = query.strict === undefined ? {} : { strict: query.strict === 'true' };
           return {
             status: 200,
-            body: toolsFor(query.provider, await pawl.offeredTo(session ?? { kind: 'main' }), options),
+            body: toolsFor(query.provider, await pawl.publishedFor(session ?? { kind: 'main' }), options),
           };
         }
         const tools = await switchedTools(pawl, query.session);

@@ -10,13 +10,13 @@ import { lifeOfFailure, type RecordLife } from '../../calls/call-state.ts';
 import { isUnresolved, type Outcome } from '../../calls/outcome.ts';
 import { type Settings, toolPolicy } from '../../config/config.ts';
 import { PawlError } from '../../errors/failure.ts';
-import type { Seals } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { type CallRecord, withParams } from '../calls/call-record.ts';
 import type { Ledger } from '../calls/ledger.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import { type Redis, Script } from '../redis/connection.ts';
-import type { Place, PlaceKeys } from '../redis/keys.ts';
+import type { Partition, PartitionKeys } from '../redis/keys.ts';
 
 export interface Preview {
   readonly summary: string;
@@ -38,7 +38,7 @@ export interface ApprovalRecord {
 /** An approval as lists have it: of what is large its beginning. */
 export interface BriefApproval extends ApprovalRecord {
   /** Something of it is cut. */
-  readonly shortened: boolean;
+  readonly truncated: boolean;
   /** Of the parameters, as they were asked for. */
   readonly paramsBytes: number;
 }
@@ -74,21 +74,21 @@ export type ReadApproval<Approval extends ApprovalRecord> = (id: string) => Prom
 export class Approvals {
   readonly #redis: Redis;
   readonly #ledger: Ledger;
-  readonly #seals: Seals;
+  readonly #signatures: Signatures;
   readonly #settings: Pick<Settings, 'ttl' | 'tools'>;
   /** By ID and signatures: under these, nothing of an approval changes but how it stands. The newest one last. */
   readonly #briefs = new Map<string, BriefApproval>();
 
-  constructor(redis: Redis, ledger: Ledger, seals: Seals, settings: Pick<Settings, 'ttl' | 'tools'>) {
+  constructor(redis: Redis, ledger: Ledger, signatures: Signatures, settings: Pick<Settings, 'ttl' | 'tools'>) {
     this.#redis = redis;
     this.#ledger = ledger;
-    this.#seals = seals;
+    this.#signatures = signatures;
     this.#settings = settings;
   }
 
-  #placed(id: string): PlaceKeys | undefined {
-    const place = placeOf(callOf(id));
-    return place === undefined ? undefined : this.#ledger.keys(place);
+  #placed(id: string): PartitionKeys | undefined {
+    const partition = placeOf(callOf(id));
+    return partition === undefined ? undefined : this.#ledger.keys(partition);
   }
 
   /** Undefined when there is none, or none that is authentic. */
@@ -130,19 +130,19 @@ export class Approvals {
   #recordOf(id: string, fields: Readonly<Record<string, string>>): ApprovalRecord | undefined {
     if (fields['state'] === undefined || fields['request'] === undefined) return undefined;
     const request = parsed(fields['request']) as ApprovalRequest | undefined;
-    if (request?.id !== id || !this.#seals.isApproval(request, fields['request'], fields['signature'] ?? ''))
+    if (request?.id !== id || !this.#signatures.isApproval(request, fields['request'], fields['signature'] ?? ''))
       return undefined;
     const { preview, decision } = fields;
-    const shown = preview !== undefined && this.#seals.isPreview(id, preview, fields['previewSignature'] ?? '');
-    const believed =
+    const shown = preview !== undefined && this.#signatures.isPreview(id, preview, fields['previewSignature'] ?? '');
+    const verified =
       decision === undefined
         ? undefined
-        : this.#seals.believedDecision(request, decision, fields['decisionSignature'] ?? '');
+        : this.#signatures.verifiedDecision(request, decision, fields['decisionSignature'] ?? '');
     return {
       state: fields['state'] as ApprovalState,
       request,
       ...(shown ? { preview: parsed(preview) as Preview } : {}),
-      ...(believed === undefined ? {} : { decision: believed }),
+      ...(verified === undefined ? {} : { decision: verified }),
       ...(fields['decidedAtMs'] === undefined ? {} : { decidedAtMs: Number(fields['decidedAtMs']) }),
       announced: fields['announced'] === '1',
     };
@@ -150,9 +150,9 @@ export class Approvals {
 
   /** The newest approval of a call; undefined for what is no call's ID, or a call that needed none. */
   async idOfCall(callId: string): Promise<string | undefined> {
-    const place = placeOf(callId);
-    if (place === undefined) return undefined;
-    return (await this.#redis.hget(this.#ledger.keys(place).record(callId), 'approval')) ?? undefined;
+    const partition = placeOf(callId);
+    if (partition === undefined) return undefined;
+    return (await this.#redis.hget(this.#ledger.keys(partition).record(callId), 'approval')) ?? undefined;
   }
 
   /**
@@ -175,11 +175,11 @@ export class Approvals {
 
   /** Of one place, the newest first; `pending` ones are those with the least time left first. Read a few at a time until there are enough. */
   async list<Approval extends ApprovalRecord>(
-    place: Place,
+    partition: Partition,
     { pending, limit, among = Number.POSITIVE_INFINITY, isWanted = () => true }: ApprovalSearch,
     read: ReadApproval<Approval>,
   ): Promise<Approval[]> {
-    const { approvals } = this.#ledger.keys(place);
+    const { approvals } = this.#ledger.keys(partition);
     const wanted: Approval[] = [];
     for (let first = 0; wanted.length < limit && first < among; first += LISTED_AT_ONCE) {
       const last = Math.min(first + LISTED_AT_ONCE, among) - 1;
@@ -204,7 +204,7 @@ export class Approvals {
     const text = JSON.stringify(preview);
     await this.#redis.hset(`${keys.approvals}:${id}`, {
       preview: text,
-      previewSignature: this.#seals.preview(id, text),
+      previewSignature: this.#signatures.preview(id, text),
     });
   }
 
@@ -275,11 +275,11 @@ export class Approvals {
         id,
         to,
         text,
-        text === '' ? '' : this.#seals.decision(id, text),
+        text === '' ? '' : this.#signatures.decision(id, text),
         callId,
         this.#keptMs(tool, to),
         outcomeJson,
-        outcomeJson === '' ? '' : this.#seals.outcome(callId, 'failed', outcomeJson),
+        outcomeJson === '' ? '' : this.#signatures.outcome(callId, 'failed', outcomeJson),
         life.ttlMs,
         keys.inboxes,
         next,
@@ -309,8 +309,8 @@ function briefOf(record: ApprovalRecord): BriefApproval {
     ...(preview === undefined ? {} : { preview: briefPreview(preview) }),
     ...(decision === undefined ? {} : { decision: briefDecision(decision) }),
   };
-  const shortened = brief.request !== request || brief.preview !== preview || brief.decision !== decision;
-  return { ...record, ...brief, shortened, paramsBytes: Buffer.byteLength(paramsJson) };
+  const truncated = brief.request !== request || brief.preview !== preview || brief.decision !== decision;
+  return { ...record, ...brief, truncated, paramsBytes: Buffer.byteLength(paramsJson) };
 }
 
 function parsed(text: string): unknown {

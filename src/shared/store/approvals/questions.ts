@@ -7,13 +7,13 @@
  * expired    nobody did in time     withdrawn  who asked ended before; asking again opens it again
  */
 
-import type { Seals } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import type { Answer, Question } from '../../tools/capabilities.ts';
 import { uuidv7 } from '../../util/time.ts';
-import { newsChannel } from '../redis/broadcasts.ts';
+import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedText, sealedText } from '../signing/signed-text.ts';
+import { openedText, signedText } from '../signing/signed-text.ts';
 
 const askScript = new Script(new URL('./question-ask.lua', import.meta.url));
 const endScript = new Script(new URL('./question-end.lua', import.meta.url));
@@ -53,28 +53,28 @@ export type Standing = Answer | { readonly state: 'waits'; readonly leftMs: numb
 export class Questions {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
-  readonly #seals: Seals;
+  readonly #signatures: Signatures;
 
-  constructor(redis: Redis, prefix: string, seals: Seals) {
+  constructor(redis: Redis, prefix: string, signatures: Signatures) {
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
-    this.#seals = seals;
+    this.#signatures = signatures;
   }
 
-  #places(id: string): string[] {
+  #partitions(id: string): string[] {
     return [this.#keys.question(id), this.#keys.questions];
   }
 
   async ask(id: string, request: QuestionRequest, timeoutMs: number): Promise<Standing> {
-    const sealed = sealedText(request, (text) => this.#seals.question(id, text));
-    const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.#redis, this.#places(id), [
+    const signed = signedText(request, (text) => this.#signatures.question(id, text));
+    const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.#redis, this.#partitions(id), [
       id,
-      sealed,
+      signed,
       timeoutMs,
       KEPT_MS,
     ]);
     if (state === 'pending') return { state: 'waits', leftMs: Math.max(0, Number(expiresAtMs) - Number(nowMs)) };
-    return this.#believed(id, String(answer), String(signature));
+    return this.#verified(id, String(answer), String(signature));
   }
 
   /** Ends a question whose time is over, and answers how it stands; `now`: it was this that ended it. */
@@ -82,7 +82,7 @@ export class Questions {
     const [code, , detail, answer, signature] = await this.#end(id, 'expired');
     if (code === 'early') return { state: 'waits', leftMs: Number(detail) };
     if (code === 'ended') return { state: 'expired', now: true };
-    return code === 'already' ? this.#believed(id, String(answer), String(signature)) : { state: 'expired' };
+    return code === 'already' ? this.#verified(id, String(answer), String(signature)) : { state: 'expired' };
   }
 
   /** Who asked does not wait any more. */
@@ -97,22 +97,22 @@ export class Questions {
   }
 
   #end(id: string, state: string, answer = ''): Promise<unknown[]> {
-    const signature = answer === '' ? '' : this.#seals.answer(id, answer);
-    const news = JSON.stringify({ type: 'question', id });
-    return endScript.run(this.#redis, this.#places(id), [
+    const signature = answer === '' ? '' : this.#signatures.answer(id, answer);
+    const broadcast = JSON.stringify({ type: 'question', id });
+    return endScript.run(this.#redis, this.#partitions(id), [
       id,
       state,
       answer,
       signature,
-      newsChannel(this.#redis, this.#keys.prefix),
-      news,
+      broadcastChannel(this.#redis, this.#keys.prefix),
+      broadcast,
       uuidv7(),
     ]);
   }
 
   /** An answer that nobody with a key gave counts as none. */
-  #believed(id: string, answer: string, signature: string): Answer {
-    const holds = answer !== '' && this.#seals.isAnswer(id, answer, signature);
+  #verified(id: string, answer: string, signature: string): Answer {
+    const holds = answer !== '' && this.#signatures.isAnswer(id, answer, signature);
     return holds ? (JSON.parse(answer) as Given) : { state: 'expired' };
   }
 
@@ -120,7 +120,9 @@ export class Questions {
   async read(id: string): Promise<QuestionRecord | undefined> {
     const { state, question, createdAtMs, expiresAtMs } = await this.#redis.hgetall(this.#keys.question(id));
     if (state !== 'pending' || question === undefined) return undefined;
-    const request = openedText<QuestionRequest>(question, (text, seal) => this.#seals.isQuestion(id, text, seal));
+    const request = openedText<QuestionRequest>(question, (text, signature) =>
+      this.#signatures.isQuestion(id, text, signature),
+    );
     if (request === undefined) return undefined;
     return { id, ...request, createdAtMs: Number(createdAtMs), expiresAtMs: Number(expiresAtMs) };
   }

@@ -2,23 +2,23 @@
  * What people allowed for the rest of a session: calls like one that they approved need no further decision (C24). Each is kept
  * under a key of what it allows, so that looking for one is one read.
  */
-import type { Amendment, ApprovalRequest } from '../../approvals/approval.ts';
+import type { ApprovalRequest, StandingApprovalRequest } from '../../approvals/approval.ts';
 import { canonicalJson, digest } from '../../calls/call-id.ts';
 import { compensated } from '../../calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../calls/envelope.ts';
 import { isOpen } from '../../policy/command-prefix.ts';
 import { commandOf, startsWith } from '../../policy/policy.ts';
 import { asksToEscalate } from '../../policy/sandbox-override.ts';
-import type { Seals } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import { replaceField } from '../redis/compare-and-set.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedText, sealedText } from '../signing/signed-text.ts';
+import { openedText, signedText } from '../signing/signed-text.ts';
 
 /** A remembered approval holds at most this long. */
 const GRANT_VALID_MS = 12 * 3_600_000;
 
-export interface Grant {
+export interface StandingApproval {
   readonly sessionKey: string;
   readonly tool: {
     readonly namespace: string;
@@ -26,7 +26,7 @@ export interface Grant {
     readonly version: string;
     readonly definition: string;
   };
-  readonly amendment: Amendment;
+  readonly amendment: StandingApprovalRequest;
   /** What the call's parameters might come from, as the approver was told. Grants of earlier versions have none. */
   readonly taint?: readonly string[];
   readonly approvalId: string;
@@ -36,9 +36,9 @@ export interface Grant {
 }
 
 /** A call that needs a decision. */
-export interface GrantSearch {
+export interface StandingApprovalSearch {
   readonly sessionKey: string;
-  readonly tool: Grant['tool'];
+  readonly tool: StandingApproval['tool'];
   readonly envelope: ToolCallEnvelope;
   /** What the approver must have known of: what was read since then may steer the call. */
   readonly askedForTaint?: readonly string[] | undefined;
@@ -51,25 +51,25 @@ export interface GrantSearch {
 interface Stored {
   readonly field: string;
   readonly text: string;
-  readonly grant: Grant;
+  readonly grant: StandingApproval;
 }
 
-export class Grants {
+export class StandingApprovals {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
-  readonly #seals: Seals;
+  readonly #signatures: Signatures;
 
-  constructor(redis: Redis, prefix: string, seals: Seals) {
+  constructor(redis: Redis, prefix: string, signatures: Signatures) {
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
-    this.#seals = seals;
+    this.#signatures = signatures;
   }
 
   async add(request: ApprovalRequest, by: string, nowMs: number): Promise<void> {
     const { id, session, tool, amendment, taint } = request;
     if (amendment === undefined) return;
     const { namespace, name, version, definition } = tool;
-    const grant: Grant = {
+    const grant: StandingApproval = {
       sessionKey: session.key,
       tool: { namespace, name, version, definition },
       amendment,
@@ -79,30 +79,30 @@ export class Grants {
       grantedAtMs: nowMs,
       validUntilMs: nowMs + GRANT_VALID_MS,
     };
-    const sealed = sealedText(grant, (text) => this.#seals.grant(session.key, text));
-    const key = this.#keys.grants(session.key);
+    const signed = signedText(grant, (text) => this.#signatures.grant(session.key, text));
+    const key = this.#keys.standingApprovals(session.key);
     const field = digest(canonicalJson([namespace, name, amendment]));
     // The hash ends with the newest of its grants: the others would stay, and be read with it.
     for (const stored of await this.#stored(session.key))
       if (!holdsAt(stored, nowMs)) await this.#remove(session.key, stored);
-    await this.#redis.multi().hset(key, field, sealed).pexpire(key, GRANT_VALID_MS).exec();
+    await this.#redis.multi().hset(key, field, signed).pexpire(key, GRANT_VALID_MS).exec();
   }
 
   /** One that covers a call; undefined when none does. */
-  async find(search: GrantSearch): Promise<Grant | undefined> {
+  async find(search: StandingApprovalSearch): Promise<StandingApproval | undefined> {
     // Undoing a call is like none that somebody approved.
     if (compensated(search.envelope) !== undefined) return undefined;
     return (await this.list(search.sessionKey, search.nowMs)).find((grant) => covers(grant, search));
   }
 
   /** Those that hold, the newest first. */
-  async list(sessionKey: string, nowMs: number): Promise<Grant[]> {
+  async list(sessionKey: string, nowMs: number): Promise<StandingApproval[]> {
     const held = (await this.#stored(sessionKey)).filter((stored) => holdsAt(stored, nowMs));
     return held.map(({ grant }) => grant).sort((one, next) => next.grantedAtMs - one.grantedAtMs);
   }
 
   /** Answers what was taken back; undefined when none that holds is of this approval. */
-  async remove(sessionKey: string, approvalId: string, nowMs: number): Promise<Grant | undefined> {
+  async remove(sessionKey: string, approvalId: string, nowMs: number): Promise<StandingApproval | undefined> {
     const found = (await this.#stored(sessionKey)).find(({ grant }) => grant.approvalId === approvalId);
     if (found === undefined || !holdsAt(found, nowMs)) return undefined;
     return (await this.#remove(sessionKey, found)) ? found.grant : undefined;
@@ -110,13 +110,15 @@ export class Grants {
 
   /** False when another approval of the same thing has taken its place. */
   #remove(sessionKey: string, { field, text }: Stored): Promise<boolean> {
-    return replaceField(this.#redis, this.#keys.grants(sessionKey), { field, seen: text });
+    return replaceField(this.#redis, this.#keys.standingApprovals(sessionKey), { field, seen: text });
   }
 
   async #stored(sessionKey: string): Promise<Stored[]> {
-    const fields = await this.#redis.hgetall(this.#keys.grants(sessionKey));
+    const fields = await this.#redis.hgetall(this.#keys.standingApprovals(sessionKey));
     return Object.entries(fields).flatMap(([field, text]) => {
-      const grant = openedText<Grant>(text, (sealed, seal) => this.#seals.isGrant(sessionKey, sealed, seal));
+      const grant = openedText<StandingApproval>(text, (signed, signature) =>
+        this.#signatures.isStandingApproval(sessionKey, signed, signature),
+      );
       return grant?.sessionKey === sessionKey ? [{ field, text, grant }] : [];
     });
   }
@@ -127,8 +129,8 @@ function holdsAt({ grant }: Stored, nowMs: number): boolean {
 }
 
 function covers(
-  { tool, amendment, taint = [] }: Grant,
-  { tool: asked, envelope, askedForTaint = [], unconfined = false }: GrantSearch,
+  { tool, amendment, taint = [] }: StandingApproval,
+  { tool: asked, envelope, askedForTaint = [], unconfined = false }: StandingApprovalSearch,
 ): boolean {
   const { params } = envelope.payload;
   const same =

@@ -8,7 +8,7 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, join, resolve } from 'node:path';
-import { lineOf, recordOf, type SealedRecord, type TrailHead } from '../../audit/audit-chain.ts';
+import { type ChainedRecord, lineOf, recordOf, type TrailHead } from '../../audit/audit-chain.ts';
 import type { Counter } from '../../telemetry/metric-set.ts';
 import type { AuditTrail } from './audit-trail.ts';
 
@@ -68,7 +68,7 @@ export function sinkName(folder: string): string {
   return `${hostname()}:${path}`;
 }
 
-export interface AuditFilesParts {
+export interface AuditFilesDeps {
   readonly trail: AuditTrail;
   readonly folder: string;
   readonly maxFileBytes: number;
@@ -92,13 +92,13 @@ interface OpenFile {
 
 /** Writes the trail to a folder, while no other process does. */
 export class AuditFiles {
-  readonly #parts: AuditFilesParts;
+  readonly #parts: AuditFilesDeps;
   readonly #name: string;
   readonly #holder = randomBytes(9).toString('base64url');
   #file: OpenFile | undefined;
   #isFaulty = false;
 
-  constructor(parts: AuditFilesParts) {
+  constructor(parts: AuditFilesDeps) {
     this.#parts = parts;
     this.#name = sinkName(parts.folder);
   }
@@ -151,7 +151,7 @@ export class AuditFiles {
   }
 
   /** The last record of a file as Redis has it, as far as it does, and some that follow. */
-  async #sealedFrom({ seq, seal }: OpenFile, head: TrailHead): Promise<readonly SealedRecord[]> {
+  async #sealedFrom({ seq, seal }: OpenFile, head: TrailHead): Promise<readonly ChainedRecord[]> {
     const isKnown = seq === head.seq && (seal === undefined || seal === head.seal);
     return isKnown ? [] : await this.#parts.trail.sealed(head.trail, seq);
   }

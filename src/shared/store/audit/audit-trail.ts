@@ -2,11 +2,11 @@
  * The trail of records (I4), outside the life of queues and calls.
  *
  * Every process appends what it has to tell to one stream of records that wait (`audit-writer.ts`). One process at a time, the holder
- * of a lease (`AuditSealer`), takes them from there, seals each with the one before it (`audit-chain.ts`) and appends them to the
+ * of a lease (`AuditChainer`), takes them from there, seals each with the one before it (`audit-chain.ts`) and appends them to the
  * trail as one block; sinks (`audit-files.ts`) copy the trail to files.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { type SealedRecord, type Sealing, seal, type TrailHead } from '../../audit/audit-chain.ts';
+import { type AuditChainLink, type ChainedRecord, seal, type TrailHead } from '../../audit/audit-chain.ts';
 import type { AuditEvent } from '../../audit/audit-event.ts';
 import { startOf } from '../../util/text/text-cut.ts';
 import { type Redis, Script } from '../redis/connection.ts';
@@ -72,7 +72,7 @@ export class AuditTrail {
   }
 
   /** Some sealed records of a trail, from a number on; none when there are no more. */
-  async sealed(trail: string, from: number): Promise<readonly SealedRecord[]> {
+  async sealed(trail: string, from: number): Promise<readonly ChainedRecord[]> {
     const blocks = await this.#redis.xrange(this.#keys.chain(trail), `${from}-0`, '+', 'COUNT', BLOCKS_READ);
     return blocks.flatMap(recordsOf).filter(({ seq }) => seq >= from);
   }
@@ -165,23 +165,23 @@ export class AuditTrail {
   }
 }
 
-export interface AuditSealerParts {
+export interface AuditChainerDeps {
   readonly redis: Redis;
   readonly prefix: string;
-  readonly sealing: Sealing;
+  readonly sealing: AuditChainLink;
   /** Records that Redis keeps after they were sealed. */
   readonly keptRecords: number;
 }
 
 /** Seals what waits, while it has the lease. */
-export class AuditSealer {
-  readonly #parts: AuditSealerParts;
+export class AuditChainer {
+  readonly #parts: AuditChainerDeps;
   readonly #keys: AuditKeys;
   readonly #holder = randomBytes(9).toString('base64url');
   /** What the next step continues; undefined when it has to look. */
   #head: TrailHead | undefined;
 
-  constructor(parts: AuditSealerParts) {
+  constructor(parts: AuditChainerDeps) {
     this.#parts = parts;
     this.#keys = new AuditKeys(parts.prefix);
   }
@@ -261,7 +261,7 @@ function textsOf(fields: readonly string[]): string[] {
 }
 
 /** A block of the trail, under the number of its last record: on each line a record behind its seal. */
-function recordsOf([, [, first, , lines = '']]: readonly [string, readonly string[]]): SealedRecord[] {
+function recordsOf([, [, first, , lines = '']]: readonly [string, readonly string[]]): ChainedRecord[] {
   return lines.split('\n').map((line, index) => {
     const end = line.indexOf(' ');
     return { seq: Number(first) + index, text: line.slice(end + 1), seal: line.slice(0, end) };

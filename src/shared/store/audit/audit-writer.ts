@@ -24,7 +24,7 @@ export const MAX_UNSEALED = 100_000;
 /** How long a closing process waits for its last records to be taken. */
 const CLOSE_LIMIT_MS = 2_000;
 
-export interface AuditWriterParts {
+export interface AuditWriterDeps {
   readonly redis: Redis;
   readonly prefix: string;
   readonly clock: Pick<Clock, 'now'>;
@@ -44,7 +44,7 @@ export interface Carried {
 }
 
 export class AuditWriter {
-  readonly #parts: AuditWriterParts;
+  readonly #parts: AuditWriterDeps;
   readonly #pending: string;
   readonly #texts: AuditTexts;
   readonly #name = randomBytes(6).toString('base64url');
@@ -59,7 +59,7 @@ export class AuditWriter {
   #closed = false;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(parts: AuditWriterParts) {
+  constructor(parts: AuditWriterDeps) {
     this.#parts = parts;
     this.#texts = new AuditTexts(parts.secrets);
     this.#pending = new AuditKeys(parts.prefix).pending;

@@ -30,7 +30,7 @@ export interface StartedAttempt {
   /** It is proven that the call takes down each worker that runs it. */
   readonly isPoison: boolean;
   /** The attempt before this one began and left no record, and nobody has decided what became of it. */
-  readonly takenOver: boolean;
+  readonly recovered: boolean;
   readonly firstStartedAtMs: number;
   readonly circuit: string;
   /** As stored; see `breakers.ts`. */
@@ -42,7 +42,7 @@ export interface StartedAttempt {
   readonly resolution?: string;
 }
 
-export type BeginAnswer =
+export type BeginResult =
   | StartedAttempt
   | {
       readonly kind: 'circuit';
@@ -62,7 +62,7 @@ export type BeginAnswer =
   /** An attempt of the call was lost before, and the worker said that it wants no second call of that kind. */
   | {
       readonly kind: 'suspect';
-      readonly takenOver: boolean;
+      readonly recovered: boolean;
       readonly request: StoredRequest;
       /** It was running in two workers that were lost: it runs next as the only call of its worker. */
       readonly runsAlone: boolean;
@@ -71,7 +71,7 @@ export type BeginAnswer =
 
 const beginScript = new Script(new URL('./begin-attempt.lua', import.meta.url));
 
-export async function beginAttempt(access: LedgerAccess, job: CallJob, attempt: BeginAttempt): Promise<BeginAnswer> {
+export async function beginAttempt(access: LedgerAccess, job: CallJob, attempt: BeginAttempt): Promise<BeginResult> {
   const keys = access.placed(job.callId);
   const answer = await beginScript.run(
     access.redis,
@@ -90,22 +90,22 @@ export async function beginAttempt(access: LedgerAccess, job: CallJob, attempt: 
       attempt.alone === true ? '1' : '0',
     ],
   );
-  return beginAnswerOf(access, job, answer);
+  return beginResult(access, job, answer);
 }
 
 /** Also of an attempt that began when its job was taken. */
-export function beginAnswerOf(
+export function beginResult(
   access: LedgerAccess,
   job: Pick<CallJob, 'callId' | 'generation'>,
   answer: unknown[],
-): BeginAnswer {
+): BeginResult {
   const nowMs = Number(answer[1]);
   switch (answer[0]) {
     case 'started': {
       const fence = Number(answer[2]);
       const resolution = answer[13] as string;
       const [request, signature] = [answer[3] as string, answer[4] as string];
-      if (!access.seals.isRequest({ ...job, resolution, text: request }, signature, nowMs))
+      if (!access.signatures.isRequest({ ...job, resolution, text: request }, signature, nowMs))
         return { kind: 'forged', fence };
       return {
         kind: 'started',
@@ -115,7 +115,7 @@ export function beginAnswerOf(
         earlier: parseAttempts(answer[5] as string),
         lostAttempts: Number(answer[6]),
         isPoison: answer[14] === '1',
-        takenOver: answer[7] === '1',
+        recovered: answer[7] === '1',
         firstStartedAtMs: Number(answer[8]),
         circuit: answer[9] as string,
         circuitRaw: answer[10] as string,
@@ -127,7 +127,7 @@ export function beginAnswerOf(
     case 'circuit': {
       const fence = Number(answer[6]);
       const [request, signature, resolution] = [answer[4] as string, answer[5] as string, answer[8] as string];
-      if (!access.seals.isRequest({ ...job, resolution, text: request }, signature, nowMs))
+      if (!access.signatures.isRequest({ ...job, resolution, text: request }, signature, nowMs))
         return { kind: 'forged', fence };
       return {
         kind: 'circuit',
@@ -146,7 +146,7 @@ export function beginAnswerOf(
     case 'suspect':
       return {
         kind: 'suspect',
-        takenOver: answer[2] === '1',
+        recovered: answer[2] === '1',
         request: JSON.parse(answer[3] as string) as StoredRequest,
         runsAlone: answer[4] === '1',
       };

@@ -5,7 +5,7 @@ import { callOf } from '../../approvals/approval.ts';
 import type { Settings } from '../../config/config.ts';
 import { callOfJob } from '../queues/jobs.ts';
 import { Script } from '../redis/connection.ts';
-import type { Place, PlaceKeys } from '../redis/keys.ts';
+import type { Partition, PartitionKeys } from '../redis/keys.ts';
 import type { StoredRequest } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
 
@@ -52,8 +52,8 @@ export class CallIndex {
     this.#access = access;
   }
 
-  async list(place: Place, options: Selection): Promise<string[]> {
-    const keys = this.#access.keys(place);
+  async list(partition: Partition, options: Selection): Promise<string[]> {
+    const keys = this.#access.keys(partition);
     const { redis } = this.#access;
     const { limit, offset = 0, sessionKey, only = 'calls' } = options;
     const last = offset + limit - 1;
@@ -66,14 +66,14 @@ export class CallIndex {
     return redis.zrevrange(keys[only], offset, last);
   }
 
-  async inflightBefore(place: Place, beforeMs: number, limit: number, passed: number): Promise<string[]> {
-    const { inflight } = this.#access.keys(place);
+  async inflightBefore(partition: Partition, beforeMs: number, limit: number, passed: number): Promise<string[]> {
+    const { inflight } = this.#access.keys(partition);
     return this.#access.redis.zrangebyscore(inflight, '-inf', beforeMs, 'LIMIT', passed, limit);
   }
 
-  async prune(place: Place, nowMs: number): Promise<void> {
+  async prune(partition: Partition, nowMs: number): Promise<void> {
     const { redis, retentionMs } = this.#access;
-    const { calls } = this.#access.keys(place);
+    const { calls } = this.#access.keys(partition);
     // After a weekend there may be millions, which would hold all others up in one step.
     for (let gone = PRUNED_AT_ONCE; gone === PRUNED_AT_ONCE; ) {
       const callIds = await redis.zrangebyscore(calls, '-inf', nowMs - retentionMs, 'LIMIT', 0, PRUNED_AT_ONCE);
@@ -81,8 +81,11 @@ export class CallIndex {
     }
   }
 
-  async flush(place: Place, select: { readonly sessionKey?: string; readonly tool?: string }): Promise<Flushed> {
-    const keys = this.#access.keys(place);
+  async flush(
+    partition: Partition,
+    select: { readonly sessionKey?: string; readonly tool?: string },
+  ): Promise<Flushed> {
+    const keys = this.#access.keys(partition);
     const counts = { flushed: 0, inflight: 0, unresolved: 0 };
     let cursor = '0';
     do {
@@ -103,7 +106,7 @@ export class CallIndex {
   }
 
   async #flushOne(
-    keys: PlaceKeys,
+    keys: PartitionKeys,
     callId: string,
     { tool, named = false }: { readonly tool?: string | undefined; readonly named?: boolean },
   ): Promise<string> {
@@ -126,8 +129,8 @@ export class CallIndex {
     return code as string;
   }
 
-  async sizes(place: Place): Promise<ReadonlyMap<string, number>> {
-    const keys = this.#access.keys(place);
+  async sizes(partition: Partition): Promise<ReadonlyMap<string, number>> {
+    const keys = this.#access.keys(partition);
     const newest = Math.floor(((await this.#access.now()) * SIZE_PARTS) / this.#access.retentionMs);
     const parts = await Promise.all(
       Array.from({ length: SIZE_PARTS }, (_, age) => this.#access.redis.hgetall(`${keys.sizes}${newest - age}`)),
@@ -138,8 +141,8 @@ export class CallIndex {
     return sizes;
   }
 
-  async counts(place: Place): Promise<{ readonly inflight: number; readonly calls: number }> {
-    const keys = this.#access.keys(place);
+  async counts(partition: Partition): Promise<{ readonly inflight: number; readonly calls: number }> {
+    const keys = this.#access.keys(partition);
     const [inflight, calls] = await Promise.all([
       this.#access.redis.zcard(keys.inflight),
       this.#access.redis.zcard(keys.calls),

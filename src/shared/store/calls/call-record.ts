@@ -5,7 +5,7 @@ import type { AttemptRecord, CallState, Phase } from '../../calls/call-state.ts'
 import type { ToolCallEnvelope } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import type { Effects } from '../../retries/effects.ts';
-import { offerId } from '../fleet/catalogue.ts';
+import { publishedToolId } from '../fleet/catalogue.ts';
 import type { TextReference } from './large-values.ts';
 
 /** What the record keeps of the request: the envelope, and what it was validated with. */
@@ -30,7 +30,7 @@ export interface StoredRequest {
 
 /** What a worker must have to run the call. */
 export function needOf({ envelope, tool }: StoredRequest): string {
-  return offerId({ namespace: envelope.toolNamespace, name: envelope.toolName, version: tool.version });
+  return publishedToolId({ namespace: envelope.toolNamespace, name: envelope.toolName, version: tool.version });
 }
 
 /** Names a life of a call that was resolved as `retry`: by its generation, behind the one under which the call was made. */

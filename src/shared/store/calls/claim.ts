@@ -11,12 +11,12 @@ import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
 import { budgetArguments, reserve, type Spent } from '../limits/budgets.ts';
 import { type CallJob, ENQUEUE_LUA, PUSH_LUA } from '../queues/jobs.ts';
-import { PlacedBatches } from '../redis/batching.ts';
+import { PartitionBatches } from '../redis/batching.ts';
 import { backendError, luaFunction, Script } from '../redis/connection.ts';
-import type { PlaceKeys } from '../redis/keys.ts';
+import type { PartitionKeys } from '../redis/keys.ts';
 import { needOf, type StoredRequest, withParams } from './call-record.ts';
-import { type Ended, endedAnswer, forgedAnswer } from './finished-call.ts';
-import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
+import { endedAnswer, type FinishedCall, forgedAnswer } from './finished-call.ts';
+import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 
 export interface Claim {
   readonly callId: string;
@@ -74,14 +74,14 @@ export type ClaimAnswer =
       readonly leftMs: number;
     }
   | { readonly kind: 'inflight'; readonly callId: string; readonly phase: Phase; readonly ageMs: number }
-  | Ended
+  | FinishedCall
   | { readonly kind: 'conflict'; readonly callId: string };
 
 /** In one step: enough to share what a step costs, and few enough for Redis and the callers to work at the same time. */
 const MAX_CLAIMS = 16;
 
 const claimsScript = new Script(new URL('./claim-batch.lua', import.meta.url), [
-  PLACE_LUA,
+  PARTITION_LUA,
   CARRY_LUA,
   ...ENQUEUE_LUA,
   ...PUSH_LUA,
@@ -96,7 +96,7 @@ interface Asked {
 /** Claims calls and puts their jobs into the queue: those of one place that are handed in at the same time in one step. */
 export class Claims {
   readonly #access: LedgerAccess;
-  readonly #batches = new PlacedBatches<Asked, unknown[]>(MAX_CLAIMS, (keys, asked) => this.#claim(keys, asked));
+  readonly #batches = new PartitionBatches<Asked, unknown[]>(MAX_CLAIMS, (keys, asked) => this.#claim(keys, asked));
 
   constructor(access: LedgerAccess) {
     this.#access = access;
@@ -143,7 +143,7 @@ export class Claims {
     return claimAnswerOf(access, claim, await this.#batches.add(keys, askedOf(access, keys, claim)));
   }
 
-  async #claim(keys: PlaceKeys, asked: readonly Asked[]): Promise<(unknown[] | Error)[]> {
+  async #claim(keys: PartitionKeys, asked: readonly Asked[]): Promise<(unknown[] | Error)[]> {
     const { retentionMs, records } = this.#access;
     const args: (string | number)[] = [asked.length, retentionMs];
     for (const one of asked) args.push(one.args.length, ...one.args);
@@ -157,7 +157,7 @@ export class Claims {
   }
 }
 
-function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
+function askedOf(access: LedgerAccess, keys: PartitionKeys, claim: Claim): Asked {
   const { callId, generation, shadow, loop, record } = claim;
   const request = JSON.stringify(claim.request);
   const job: CallJob = { callId, generation, session: claim.request.envelope.target.sessionKey };
@@ -171,7 +171,7 @@ function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
       claim.paramsDigest,
       request,
       generation,
-      access.seals.request(callId, generation, '', request),
+      access.signatures.request(callId, generation, '', request),
       JSON.stringify(job),
       loop?.loopId ?? '',
       claim.request.largeParams === undefined ? '' : keys.params(callId, claim.request.largeParams.id),
@@ -214,7 +214,7 @@ function termsOf(claim: Claim): string {
 async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown[]): Promise<ClaimAnswer> {
   const [code, callId] = answer as [string, string];
   const nowMs = Number(answer[2]);
-  if (callId !== claim.callId && access.seals.present && !isMergedInto(claim, callId, leadingRequest(answer)))
+  if (callId !== claim.callId && access.signatures.present && !isMergedInto(claim, callId, leadingRequest(answer)))
     return forgedAnswer(access, claim.callId);
   switch (code) {
     case 'claimed': {
@@ -265,5 +265,5 @@ function spentAnswer(callId: string, spends: Claim['spends'], [budget, unitNumbe
 function approvalArguments(access: LedgerAccess, approval: ApprovalRequest | undefined): (string | number)[] {
   if (approval === undefined) return [];
   const request = JSON.stringify(approval);
-  return [request, access.seals.approval(approval, request), approval.id, approval.expiresAtMs];
+  return [request, access.signatures.approval(approval, request), approval.id, approval.expiresAtMs];
 }

@@ -6,7 +6,7 @@
 
 import { callOfJob, KEPT, REMOVED_AT_ONCE } from '../queues/jobs.ts';
 import { slotOf } from '../redis/connection.ts';
-import type { Place } from '../redis/keys.ts';
+import type { Partition } from '../redis/keys.ts';
 import { Subscription } from '../redis/subscription.ts';
 import { oneTaken, type Room, type Taken } from './fetch-jobs.ts';
 import type { LedgerAccess } from './ledger-context.ts';
@@ -17,36 +17,36 @@ const HEAD_LINES = 2;
 const JOB_LINES = 10;
 
 /** A job that was pushed, its attempt begun where a lost message can do no harm. */
-export interface Pushed extends Taken {
+export interface DispatchedJobs extends Taken {
   readonly lockToken: string;
   /** When lock and lease began, on Redis' clock. */
   readonly atMs: number;
 }
 
-export interface PushReaderOptions {
+export interface DispatchReaderOptions {
   readonly url: string;
   readonly prefix: string;
-  readonly place: Place;
+  readonly partition: Partition;
   readonly workerId: string;
   readonly leaseMs: number;
   /** With none: it listens from now on. */
-  onJobs(jobs: readonly Pushed[]): void;
+  onJobs(jobs: readonly DispatchedJobs[]): void;
   onError(error: Error): void;
 }
 
-export class PushReader {
+export class DispatchReader {
   readonly #access: LedgerAccess;
-  readonly #options: PushReaderOptions;
+  readonly #options: DispatchReaderOptions;
   readonly #subscription: Subscription;
   #leaving: Promise<void> | undefined;
   #connections = 0;
   #received = 0;
 
-  constructor(access: LedgerAccess, options: PushReaderOptions) {
+  constructor(access: LedgerAccess, options: DispatchReaderOptions) {
     this.#access = access;
     this.#options = options;
-    const { url, prefix, place, onError } = options;
-    const { queue, calls } = access.keys(place);
+    const { url, prefix, partition, onError } = options;
+    const { queue, calls } = access.keys(partition);
     this.#subscription = Subscription.open({
       url,
       name: `${prefix}:worker:push:${queue}`,
@@ -60,11 +60,11 @@ export class PushReader {
   }
 
   get #base(): string {
-    return this.#access.keys(this.#options.place).job('');
+    return this.#access.keys(this.#options.partition).job('');
   }
 
   /** The present connection, and how many jobs it has brought. */
-  get state(): NonNullable<Room['pushes']> {
+  get state(): NonNullable<Room['dispatches']> {
     const { leaseMs, workerId } = this.#options;
     return { name: `${leaseMs} ${this.#connections} ${workerId}`, received: this.#received };
   }
@@ -82,14 +82,14 @@ export class PushReader {
     if (!Number.isInteger(jobs)) throw new Error(`a message with jobs has ${lines.length} lines`);
     const [received = 0, atMs = 0] = lines.slice(0, HEAD_LINES).map(Number);
     this.#received = received;
-    const pushed: Pushed[] = [];
+    const dispatched: DispatchedJobs[] = [];
     for (let at = HEAD_LINES; at < lines.length; at += JOB_LINES)
-      pushed.push(this.#jobOf(lines.slice(at, at + JOB_LINES), atMs));
-    this.#options.onJobs(pushed);
+      dispatched.push(this.#jobOf(lines.slice(at, at + JOB_LINES), atMs));
+    this.#options.onJobs(dispatched);
   }
 
   /** As scripts that take a job answer it. */
-  #jobOf(lines: readonly string[], atMs: number): Pushed {
+  #jobOf(lines: readonly string[], atMs: number): DispatchedJobs {
     const [token = '', jobId = '', name, data, kept, fence, request, signature, circuit, circuitRaw] = lines;
     const { generation } = callOfJob(jobId);
     const fields = ['name', name, 'data', data, 'opts', kept === '1' ? KEPT : REMOVED_AT_ONCE];

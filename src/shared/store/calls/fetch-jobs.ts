@@ -4,15 +4,15 @@
  */
 
 import { callOfJob, ENQUEUE_LUA, JOBS_LUA, MOVE_LUA, PUSH_LUA } from '../queues/jobs.ts';
-import { PlacedBatches } from '../redis/batching.ts';
+import { PartitionBatches } from '../redis/batching.ts';
 import { backendError, luaFunction, Script } from '../redis/connection.ts';
-import type { Place, PlaceKeys } from '../redis/keys.ts';
-import { type BeginAnswer, beginAnswerOf } from './begin-attempt.ts';
-import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
+import type { Partition, PartitionKeys } from '../redis/keys.ts';
+import { type BeginResult, beginResult } from './begin-attempt.ts';
+import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 import { type ReadySettle, readySettle, SETTLE_LUA, type Settle, settleArguments, type WriteAnswer } from './settle.ts';
 
 /** How a worker takes jobs. */
-export interface Delivery {
+export interface FetchedJob {
   /** Of BullMQ's lock. */
   readonly lockToken: string;
   /** The worker's own clock, for BullMQ's answers about the future. */
@@ -34,10 +34,10 @@ export interface Room {
   /** Those for which jobs are asked for included. */
   readonly free: number;
   /** Under which name jobs may be pushed to it (`pushes.ts`), and how many arrived so far. Absent: none may. */
-  readonly pushes?: { readonly name: string; readonly received: number };
+  readonly dispatches?: { readonly name: string; readonly received: number };
 }
 
-/** In the place of a job: all that waits is left to other workers (`passOnJob`). */
+/** In the place of a job: all that waits is left to other workers (`skipWorkerForJob`). */
 export const ELSEWHERE = 'elsewhere';
 
 /** A job that has been taken, as BullMQ's scripts answer it, or BullMQ's code for none. */
@@ -46,7 +46,7 @@ export interface Taken {
   /** Of its attempt. */
   readonly token: string;
   /** Absent when the attempt is to be started by itself. */
-  readonly begun?: BeginAnswer;
+  readonly begun?: BeginResult;
 }
 
 export interface FinishedJob {
@@ -63,7 +63,7 @@ export interface Finished {
   readonly code: WriteAnswer;
   /** BullMQ's code when it could not end the job, such as -2 for a lost lock. */
   readonly refused?: number;
-  readonly next?: Taken & { readonly delivery: Delivery };
+  readonly next?: Taken & { readonly fetched: FetchedJob };
   /** There was nothing to take, and will not be by itself: whatever comes leaves its marker. */
   readonly idle: boolean;
 }
@@ -83,11 +83,14 @@ const NEXT_JOBS_LUA = [
   luaFunction(new URL('./begin-fetched.lua', import.meta.url)),
 ];
 const takeScript = new Script(new URL('../queues/fetch-and-begin.lua', import.meta.url), [
-  PLACE_LUA,
+  PARTITION_LUA,
   ...NEXT_JOBS_LUA,
   MOVE_LUA.toActive,
 ]);
-const passOnScript = new Script(new URL('../queues/skip-worker.lua', import.meta.url), [...ENQUEUE_LUA, ...PUSH_LUA]);
+const skipWorkerScript = new Script(new URL('../queues/skip-worker.lua', import.meta.url), [
+  ...ENQUEUE_LUA,
+  ...PUSH_LUA,
+]);
 const finishScript = new Script(new URL('./settle-and-fetch.lua', import.meta.url), [
   CARRY_LUA,
   ...SETTLE_LUA,
@@ -104,7 +107,7 @@ export function needExcept(workers: readonly string[]): string {
 }
 
 /** A job that its worker leaves to others. */
-export interface PassedOn {
+export interface SkippedWorker {
   readonly jobId: string;
   readonly lockToken: string;
   /** Of its call. */
@@ -117,57 +120,66 @@ export interface PassedOn {
 }
 
 /** Leaves a job to workers that have what its call needs; false when none of them has it any more, so that it stays where it is. */
-export async function passOnJob(access: LedgerAccess, place: Place, passed: PassedOn): Promise<boolean> {
+export async function skipWorkerForJob(
+  access: LedgerAccess,
+  partition: Partition,
+  passed: SkippedWorker,
+): Promise<boolean> {
   const { jobId, lockToken, session, need, workerId, others } = passed;
   const args = [jobId, lockToken, need, workerId, LACKED_MS, session, ...others];
-  return Number(await passOnScript.run(access.redis, [access.keys(place).job('')], args)) === 1;
+  return Number(await skipWorkerScript.run(access.redis, [access.keys(partition).job('')], args)) === 1;
 }
 
 /** Takes at most so many jobs, and begins their attempts. */
-export async function takeJobs(access: LedgerAccess, place: Place, delivery: Delivery, most = 1): Promise<Taken[]> {
-  const keys = access.keys(place);
-  const args = [...takeArguments(delivery), most];
+export async function takeJobs(
+  access: LedgerAccess,
+  partition: Partition,
+  fetched: FetchedJob,
+  most = 1,
+): Promise<Taken[]> {
+  const keys = access.keys(partition);
+  const args = [...takeArguments(fetched), most];
   const answers = await takeScript.run(access.redis, takeKeys(access, keys), args);
-  return takenOf(access, delivery, answers);
+  return takenOf(access, fetched, answers);
 }
 
-interface Ended {
+interface FinishedCall {
   readonly settle: ReadySettle;
   readonly job: FinishedJob;
-  readonly delivery: Delivery;
+  readonly fetched: FetchedJob;
 }
 
 /** Ends calls together with their jobs: those of one place that end at the same time in one step. */
 export class Endings {
   readonly #access: LedgerAccess;
-  readonly #batches = new PlacedBatches<Ended, Finished>(MAX_ENDINGS, (keys, all) => this.#finish(keys, all));
+  readonly #batches = new PartitionBatches<FinishedCall, Finished>(MAX_ENDINGS, (keys, all) => this.#finish(keys, all));
 
   constructor(access: LedgerAccess) {
     this.#access = access;
   }
 
   /** Ends a call and takes a next job, under the delivery of one of those that end with it. */
-  finish(settle: Settle, job: FinishedJob, delivery: Delivery): Promise<Finished> {
+  finish(settle: Settle, job: FinishedJob, fetched: FetchedJob): Promise<Finished> {
     const ready = readySettle(this.#access, settle);
-    if (ready instanceof Promise) return ready.then((made) => this.#add({ settle: made, job, delivery }));
-    return this.#add({ settle: ready, job, delivery });
+    if (ready instanceof Promise) return ready.then((made) => this.#add({ settle: made, job, fetched }));
+    return this.#add({ settle: ready, job, fetched });
   }
 
-  #add(ended: Ended): Promise<Finished> {
+  #add(ended: FinishedCall): Promise<Finished> {
     return this.#batches.add(this.#access.placed(ended.settle.callId), ended);
   }
 
-  async #finish(keys: PlaceKeys, ended: readonly Ended[]): Promise<(Finished | Error)[]> {
+  async #finish(keys: PartitionKeys, ended: readonly FinishedCall[]): Promise<(Finished | Error)[]> {
     const access = this.#access;
-    const delivery = ended[0]?.delivery as Delivery;
-    const args = [...takeArguments(delivery), ended.length];
-    for (const { settle, job, delivery: by } of ended) {
+    const fetched = ended[0]?.fetched as FetchedJob;
+    const args = [...takeArguments(fetched), ended.length];
+    for (const { settle, job, fetched: by } of ended) {
       args.push(job.id, by.lockToken, job.returnValue, job.kept, job.takeNext ? '1' : '0');
       args.push(...settleArguments(access, settle));
     }
     const { answers: told } = await access.carry(finishScript, takeKeys(access, keys), args, ended.length);
     const [endings, waiting, ...answers] = told as [[string, number | string, string][], string, ...unknown[]];
-    const taken = takenOf(access, delivery, answers);
+    const taken = takenOf(access, fetched, answers);
     this.#batches.of(keys).most = waiting === 'more' ? MAX_ENDINGS_IN_BACKLOG : MAX_ENDINGS;
     return endings.map(([code, refused, free]) => {
       if (code === 'error') return backendError(new Error(String(refused))) as Error;
@@ -176,23 +188,33 @@ export class Endings {
         code: code as WriteAnswer,
         idle: waiting === 'none',
         ...(typeof refused === 'number' && refused < 0 ? { refused } : {}),
-        ...(next === undefined ? {} : { next: { ...next, delivery } }),
+        ...(next === undefined ? {} : { next: { ...next, fetched } }),
       };
     });
   }
 }
 
-function takeKeys(access: LedgerAccess, keys: PlaceKeys): string[] {
+function takeKeys(access: LedgerAccess, keys: PartitionKeys): string[] {
   return [...access.bases(keys), keys.job('')];
 }
 
-function takeArguments(delivery: Delivery): (string | number)[] {
-  const { lockToken, timestampMs, leaseMs, workerId, token, workers } = delivery;
-  const { free, pushes } = delivery.room();
-  return [lockToken, timestampMs, leaseMs, workerId, token, workers, pushes?.name ?? '', free, pushes?.received ?? 0];
+function takeArguments(fetched: FetchedJob): (string | number)[] {
+  const { lockToken, timestampMs, leaseMs, workerId, token, workers } = fetched;
+  const { free, dispatches } = fetched.room();
+  return [
+    lockToken,
+    timestampMs,
+    leaseMs,
+    workerId,
+    token,
+    workers,
+    dispatches?.name ?? '',
+    free,
+    dispatches?.received ?? 0,
+  ];
 }
 
-function takenOf(access: LedgerAccess, { token }: Delivery, answers: readonly unknown[]): Taken[] {
+function takenOf(access: LedgerAccess, { token }: FetchedJob, answers: readonly unknown[]): Taken[] {
   const taken: Taken[] = [];
   for (let index = 0; index < answers.length; index += 2)
     taken.push({ ...oneTaken(access, answers[index], answers[index + 1]), token: `${token}.${index / 2 + 1}` });
@@ -203,5 +225,5 @@ function takenOf(access: LedgerAccess, { token }: Delivery, answers: readonly un
 export function oneTaken(access: LedgerAccess, job: unknown, begun: unknown): Omit<Taken, 'token'> {
   if (!Array.isArray(job)) return { job: job as Exclude<Taken['job'], unknown[]> };
   if (!Array.isArray(begun) || begun[0] === 'apart') return { job };
-  return { job, begun: beginAnswerOf(access, callOfJob(job[1] as string), begun) };
+  return { job, begun: beginResult(access, callOfJob(job[1] as string), begun) };
 }

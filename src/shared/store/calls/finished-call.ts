@@ -4,19 +4,19 @@
  */
 import type { DedupeMode } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
-import { PlacedBatches } from '../redis/batching.ts';
+import { PartitionBatches } from '../redis/batching.ts';
 import { Script } from '../redis/connection.ts';
-import type { PlaceKeys } from '../redis/keys.ts';
-import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
+import type { PartitionKeys } from '../redis/keys.ts';
+import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 
-export interface Replay {
+export interface ReplayedCall {
   readonly callId: string;
   readonly paramsDigest: string;
   readonly mode: DedupeMode;
 }
 
 /** A call that ended before. */
-export interface Ended {
+export interface FinishedCall {
   readonly kind: 'ended';
   readonly callId: string;
   readonly state: 'done' | 'failed' | 'cancelled';
@@ -27,11 +27,11 @@ export interface Ended {
 /** In one step, as of claims. */
 const MAX_REPLAYS = 16;
 
-const replaysScript = new Script(new URL('./finished-calls.lua', import.meta.url), [PLACE_LUA, CARRY_LUA]);
+const replaysScript = new Script(new URL('./finished-calls.lua', import.meta.url), [PARTITION_LUA, CARRY_LUA]);
 
-export class Replays {
+export class FinishedCalls {
   readonly #access: LedgerAccess;
-  readonly #batches = new PlacedBatches<Replay, unknown[] | null>(MAX_REPLAYS, (keys, asked) =>
+  readonly #batches = new PartitionBatches<ReplayedCall, unknown[] | null>(MAX_REPLAYS, (keys, asked) =>
     this.#look(keys, asked),
   );
 
@@ -40,13 +40,13 @@ export class Replays {
   }
 
   /** Undefined when only a claim can tell. */
-  async ended(replay: Replay): Promise<Ended | undefined> {
+  async ended(replay: ReplayedCall): Promise<FinishedCall | undefined> {
     const access = this.#access;
     const answer = await this.#batches.add(access.placed(replay.callId), replay);
     return answer === null ? undefined : endedAnswer(access, replay.callId, answer);
   }
 
-  async #look(keys: PlaceKeys, asked: readonly Replay[]): Promise<(unknown[] | null)[]> {
+  async #look(keys: PartitionKeys, asked: readonly ReplayedCall[]): Promise<(unknown[] | null)[]> {
     const args = asked.flatMap(({ callId, paramsDigest, mode }) => [
       callId,
       paramsDigest,
@@ -58,14 +58,18 @@ export class Replays {
 }
 
 /** In place of what another call ended with that this one never was. */
-export function forgedAnswer({ seals }: LedgerAccess, callId: string): Ended {
-  return { kind: 'ended', callId, state: 'failed', outcome: seals.refuseMerged(callId), ageMs: 0 };
+export function forgedAnswer({ signatures }: LedgerAccess, callId: string): FinishedCall {
+  return { kind: 'ended', callId, state: 'failed', outcome: signatures.refuseMerged(callId), ageMs: 0 };
 }
 
 /** `answer`: state, now, outcome, when it ended, the outcome's signature, and of a large outcome where it is, and its reference. */
-export async function endedAnswer(access: LedgerAccess, callId: string, answer: readonly unknown[]): Promise<Ended> {
+export async function endedAnswer(
+  access: LedgerAccess,
+  callId: string,
+  answer: readonly unknown[],
+): Promise<FinishedCall> {
   const [state, now, inline, endedAt, signature, at, parts] = answer as [
-    Ended['state'],
+    FinishedCall['state'],
     string,
     string | null,
     string,
@@ -80,7 +84,7 @@ export async function endedAnswer(access: LedgerAccess, callId: string, answer: 
     outcome:
       inline === null
         ? await access.largeOutcome(callId, { state, at, parts: parts ?? undefined, signature })
-        : access.seals.believedOutcome(callId, state, inline, signature),
+        : access.signatures.verifiedOutcome(callId, state, inline, signature),
     ageMs: Number(now) - Number(endedAt),
   };
 }

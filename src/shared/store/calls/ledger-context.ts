@@ -2,19 +2,19 @@
  * What the ledger's parts share: the connection, the keys of every place, the seals and the retention.
  */
 
-import { placeFor } from '../../calls/call-id.ts';
+import { partitionFor } from '../../calls/call-id.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';
-import { FORGED_OUTCOME, type Seals } from '../../signing/signatures.ts';
+import { FORGED_OUTCOME, type Signatures } from '../../signing/signatures.ts';
 import { type ByteRange, parsedParts } from '../../util/json/large-json.ts';
 import { type AuditWriter, MAX_UNSEALED } from '../audit/audit-writer.ts';
 import { isClustered, luaConstants, type Redis, type Script } from '../redis/connection.ts';
-import { AuditKeys, FleetKeys, homeOf, PLACE_NAMES, type Place, PlaceKeys } from '../redis/keys.ts';
+import { AuditKeys, FleetKeys, homePartition, PARTITION_NAMES, type Partition, PartitionKeys } from '../redis/keys.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
 import { LargeTexts, type TextReference } from './large-values.ts';
 
 /** For `Script`: names of a place's keys, behind their base. */
-export const PLACE_LUA = luaConstants(PLACE_NAMES);
+export const PARTITION_LUA = luaConstants(PARTITION_NAMES);
 /** For `Script`: what `carry` needs. */
 export const CARRY_LUA = luaConstants({ MAX_UNSEALED });
 
@@ -32,7 +32,7 @@ export interface StoredOutcome {
 export class LedgerAccess {
   readonly redis: Redis;
   readonly fleet: FleetKeys;
-  readonly seals: Seals;
+  readonly signatures: Signatures;
   readonly texts: LargeTexts;
   /** How long ended calls are kept in the indices. */
   readonly retentionMs: number;
@@ -41,9 +41,9 @@ export class LedgerAccess {
   readonly clustered: boolean;
   readonly #pendingRecords: string;
   readonly #prefix: string;
-  readonly #keys = new Map<string, PlaceKeys>();
+  readonly #keys = new Map<string, PartitionKeys>();
 
-  constructor(redis: Redis, prefix: string, retentionMs: number, seals: Seals, records?: AuditWriter) {
+  constructor(redis: Redis, prefix: string, retentionMs: number, signatures: Signatures, records?: AuditWriter) {
     this.redis = redis;
     this.records = records;
     this.clustered = isClustered(redis);
@@ -51,23 +51,23 @@ export class LedgerAccess {
     this.#prefix = prefix;
     this.fleet = new FleetKeys(prefix);
     this.retentionMs = retentionMs;
-    this.seals = seals;
+    this.signatures = signatures;
     this.texts = new LargeTexts(redis);
   }
 
-  keys(place: Place): PlaceKeys {
-    const name = `${place.tier}.${place.shard}`;
+  keys(partition: Partition): PartitionKeys {
+    const name = `${partition.tier}.${partition.shard}`;
     let keys = this.#keys.get(name);
     if (keys === undefined) {
-      keys = new PlaceKeys(this.#prefix, place);
+      keys = new PartitionKeys(this.#prefix, partition);
       this.#keys.set(name, keys);
     }
     return keys;
   }
 
   /** The keys of the place that a call ID names. Throws `UNKNOWN_CALL` for what is no call ID. */
-  placed(callId: string): PlaceKeys {
-    return this.keys(placeFor(callId));
+  placed(callId: string): PartitionKeys {
+    return this.keys(partitionFor(callId));
   }
 
   /**
@@ -102,13 +102,13 @@ export class LedgerAccess {
    * Where the circuits and retry budgets of a place's calls are, for a step that touches the place, too. In a cluster, a copy of the
    * circuits is beside the calls (`breakers.ts`).
    */
-  home(keys: PlaceKeys): PlaceKeys {
-    const { tier, shard } = keys.place;
-    return shard === 0 || this.clustered ? keys : this.keys(homeOf(tier));
+  home(keys: PartitionKeys): PartitionKeys {
+    const { tier, shard } = keys.partition;
+    return shard === 0 || this.clustered ? keys : this.keys(homePartition(tier));
   }
 
   /** Of the keys of a place, and of what it shares. They name the place's slot as any of its keys does. */
-  bases(keys: PlaceKeys): string[] {
+  bases(keys: PartitionKeys): string[] {
     return [keys.base, this.home(keys).base];
   }
 
@@ -119,9 +119,9 @@ export class LedgerAccess {
     if (parts === undefined) {
       const text = await this.redis.get(at);
       if (text === null) throw new PawlError('UNKNOWN_CALL', `The result of ${callId} has expired.`);
-      return this.seals.believedOutcome(callId, state, text, signature);
+      return this.signatures.verifiedOutcome(callId, state, text, signature);
     }
-    const reference = this.believedReference(callId, stored);
+    const reference = this.verifiedReference(callId, stored);
     if (reference === undefined) return FORGED_OUTCOME;
     try {
       return (await parsedParts(this.outcomeParts(callId, at, reference))) as Outcome;
@@ -157,14 +157,14 @@ export class LedgerAccess {
     try {
       yield* parts;
     } catch (error) {
-      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') this.seals.refuseParts(callId, what);
+      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') this.signatures.refuseParts(callId, what);
       throw error;
     }
   }
 
   /** Undefined for one that nobody with a key wrote. */
-  believedReference(callId: string, { parts = '', state, signature }: StoredOutcome): TextReference | undefined {
-    if (!this.seals.isOutcome(callId, state, parts, signature, 'outcome-parts')) return undefined;
+  verifiedReference(callId: string, { parts = '', state, signature }: StoredOutcome): TextReference | undefined {
+    if (!this.signatures.isOutcome(callId, state, parts, signature, 'outcome-parts')) return undefined;
     return JSON.parse(parts) as TextReference;
   }
 

@@ -8,16 +8,16 @@ import type { Outcome } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Limits } from '../../limits/budget.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
-import { FORGED_OUTCOME, Seals } from '../../signing/signatures.ts';
+import { FORGED_OUTCOME, Signatures } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
 import type { AuditWriter } from '../audit/audit-writer.ts';
 import { spendTime, spent } from '../limits/budgets.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import type { InboxEvent, SettledEvent } from '../queues/result-inbox.ts';
-import { newsChannel } from '../redis/broadcasts.ts';
+import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
-import type { Place, PlaceKeys } from '../redis/keys.ts';
-import { type BeginAnswer, type BeginAttempt, beginAttempt } from './begin-attempt.ts';
+import type { Partition, PartitionKeys } from '../redis/keys.ts';
+import { type BeginAttempt, type BeginResult, beginAttempt } from './begin-attempt.ts';
 import { CallIndex, type Flushed, type Selection } from './call-index.ts';
 import {
   type CallRecord,
@@ -29,18 +29,18 @@ import {
   type StoredRequest,
 } from './call-record.ts';
 import { type Claim, type ClaimAnswer, Claims } from './claim.ts';
-import { PushReader, type PushReaderOptions } from './direct-dispatch.ts';
+import { DispatchReader, type DispatchReaderOptions } from './direct-dispatch.ts';
 import {
-  type Delivery,
   Endings,
+  type FetchedJob,
   type Finished,
   type FinishedJob,
-  type PassedOn,
-  passOnJob,
+  type SkippedWorker,
+  skipWorkerForJob,
   type Taken,
   takeJobs,
 } from './fetch-jobs.ts';
-import { type Ended, type Replay, Replays } from './finished-call.ts';
+import { type FinishedCall, FinishedCalls, type ReplayedCall } from './finished-call.ts';
 import { LedgerAccess, type StoredOutcome } from './ledger-context.ts';
 import { type Settle, settleCall, type WriteAnswer } from './settle.ts';
 
@@ -59,20 +59,20 @@ export class Ledger {
   readonly #access: LedgerAccess;
   readonly #index: CallIndex;
   readonly #claims: Claims;
-  readonly #replays: Replays;
+  readonly #finishedCalls: FinishedCalls;
   readonly #endings: Endings;
 
   /** `records` of the audit trail travel with the calls that they tell of. */
-  constructor(redis: Redis, prefix: string, retentionMs: number, seals = new Seals(), records?: AuditWriter) {
-    this.#access = new LedgerAccess(redis, prefix, retentionMs, seals, records);
+  constructor(redis: Redis, prefix: string, retentionMs: number, signatures = new Signatures(), records?: AuditWriter) {
+    this.#access = new LedgerAccess(redis, prefix, retentionMs, signatures, records);
     this.#index = new CallIndex(this.#access);
     this.#claims = new Claims(this.#access);
-    this.#replays = new Replays(this.#access);
+    this.#finishedCalls = new FinishedCalls(this.#access);
     this.#endings = new Endings(this.#access);
   }
 
-  keys(place: Place): PlaceKeys {
-    return this.#access.keys(place);
+  keys(partition: Partition): PartitionKeys {
+    return this.#access.keys(partition);
   }
 
   /** Claims a call and queues it in one step, or says what became of it. */
@@ -81,12 +81,12 @@ export class Ledger {
   }
 
   /** Says what became of a call that has most likely ended; undefined when only a claim can tell. */
-  ended(replay: Replay): Promise<Ended | undefined> {
-    return this.#replays.ended(replay);
+  ended(replay: ReplayedCall): Promise<FinishedCall | undefined> {
+    return this.#finishedCalls.ended(replay);
   }
 
   /** Starts an attempt, or says why there is none. */
-  begin(job: CallJob, attempt: BeginAttempt): Promise<BeginAnswer> {
+  begin(job: CallJob, attempt: BeginAttempt): Promise<BeginResult> {
     return beginAttempt(this.#access, job, attempt);
   }
 
@@ -99,23 +99,23 @@ export class Ledger {
    * Takes the next jobs of a place's queue, at least one if there is any, and starts their attempts where a lost answer can do no
    * harm. The last answer may be BullMQ's code for none.
    */
-  take(place: Place, delivery: Delivery, most?: number): Promise<Taken[]> {
-    return takeJobs(this.#access, place, delivery, most);
+  take(partition: Partition, fetched: FetchedJob, most?: number): Promise<Taken[]> {
+    return takeJobs(this.#access, partition, fetched, most);
   }
 
   /** Leaves a job to workers that have what its call needs; false when none of them has it any more, so that it stays where it is. */
-  passOn(place: Place, passed: PassedOn): Promise<boolean> {
-    return passOnJob(this.#access, place, passed);
+  skipWorker(partition: Partition, passed: SkippedWorker): Promise<boolean> {
+    return skipWorkerForJob(this.#access, partition, passed);
   }
 
   /** Ends a call together with its job, and takes the next one. */
-  finish(settle: Settle, job: FinishedJob, delivery: Delivery): Promise<Finished> {
-    return this.#endings.finish(settle, job, delivery);
+  finish(settle: Settle, job: FinishedJob, fetched: FetchedJob): Promise<Finished> {
+    return this.#endings.finish(settle, job, fetched);
   }
 
   /** Hears of the jobs that are pushed to a worker. */
-  pushes(options: PushReaderOptions): PushReader {
-    return new PushReader(this.#access, options);
+  dispatches(options: DispatchReaderOptions): DispatchReader {
+    return new DispatchReader(this.#access, options);
   }
 
   /** Takes the time of an attempt from the budgets that count it. */
@@ -129,10 +129,10 @@ export class Ledger {
   }
 
   /** An event as it may be believed: one whose outcome is not authentic is only a reason to look at the record. */
-  believed(event: InboxEvent): InboxEvent {
-    if (event.type !== 'settled' || event.outcome === undefined || !this.#access.seals.present) return event;
+  verified(event: InboxEvent): InboxEvent {
+    if (event.type !== 'settled' || event.outcome === undefined || !this.#access.signatures.present) return event;
     const { outcome, signature, ...rest } = event;
-    return this.#access.seals.isOutcome(event.callId, event.state, JSON.stringify(outcome), signature ?? '')
+    return this.#access.signatures.isOutcome(event.callId, event.state, JSON.stringify(outcome), signature ?? '')
       ? event
       : rest;
   }
@@ -159,9 +159,9 @@ export class Ledger {
     if (typeof request !== 'string') return 'gone';
     const nowMs = await this.now();
     const stored = { callId, generation: before ?? '', resolution: resolved ?? '', text: request };
-    if (!this.#access.seals.isRequest(stored, signature ?? '', nowMs)) return 'forged';
+    if (!this.#access.signatures.isRequest(stored, signature ?? '', nowMs)) return 'forged';
     const next = because === 'resolved' ? resolutionOf(generation, stored) : stored.resolution;
-    return { request, signature: this.#access.seals.request(callId, generation, next, request), resolution: next };
+    return { request, signature: this.#access.signatures.request(callId, generation, next, request), resolution: next };
   }
 
   /**
@@ -202,9 +202,9 @@ export class Ledger {
   }
 
   /** Says that a worker was stopped: the calls that it still ran are not to blame for its end. */
-  async markStopped(places: readonly Place[], workerId: string): Promise<void> {
+  async markStopped(partitions: readonly Partition[], workerId: string): Promise<void> {
     const { redis } = this.#access;
-    const keys = places.map((place) => this.#access.keys(place).stoppedWorker(workerId));
+    const keys = partitions.map((partition) => this.#access.keys(partition).stoppedWorker(workerId));
     await Promise.all(keys.map((key) => redis.set(key, '1', 'PX', STOPPED_KEPT_MS)));
   }
 
@@ -257,14 +257,14 @@ export class Ledger {
         endings.ttlMs,
         endings.inboxId ?? '',
         keys.inboxes,
-        newsChannel(this.#access.redis, this.#access.fleet.prefix),
-        this.#access.seals.outcome(callId, endings.state, beforeStart),
-        this.#access.seals.outcome(callId, endings.state, betweenAttempts),
+        broadcastChannel(this.#access.redis, this.#access.fleet.prefix),
+        this.#access.signatures.outcome(callId, endings.state, beforeStart),
+        this.#access.signatures.outcome(callId, endings.state, betweenAttempts),
         keys.approvals,
         this.#access.retentionMs,
         uuidv7(),
         inDoubt,
-        this.#access.seals.outcome(callId, endings.state, inDoubt),
+        this.#access.signatures.outcome(callId, endings.state, inDoubt),
         doubtfulMs,
         endings.freeAfterMs ?? '',
       ],
@@ -307,9 +307,9 @@ export class Ledger {
   }
 
   async #read(callId: string, inboxId: string, whole: boolean, following = false): Promise<CallRecord | undefined> {
-    const place = placeOf(callId);
-    if (place === undefined) return undefined;
-    const keys = this.keys(place);
+    const partition = placeOf(callId);
+    if (partition === undefined) return undefined;
+    const keys = this.keys(partition);
     const [nowMs, ...flat] = await watchScript.run(
       this.#access.redis,
       [keys.record(callId)],
@@ -322,13 +322,13 @@ export class Ledger {
     const id = fields['callId'] ?? callId;
     const { state, outcome: inline, outcomeAt: at, outcomeParts: parts, outcomeSignature: signature = '' } = fields;
     let request = JSON.parse(fields['request'] ?? '{}') as StoredRequest;
-    if (id !== callId && this.#access.seals.present && !wasMerged(callId, id, fields, request))
-      return recordOf(callId, ended(fields), request, this.#access.seals.refuseMerged(callId), Number(nowMs));
+    if (id !== callId && this.#access.signatures.present && !wasMerged(callId, id, fields, request))
+      return recordOf(callId, ended(fields), request, this.#access.signatures.refuseMerged(callId), Number(nowMs));
     // Who waits for the end asks again and again, and not for the parameters.
     if (request.largeParams !== undefined && whole && inboxId === '')
       request = await this.#access.wholeRequest(id, request).catch(unlessLost(request));
     let outcome: Outcome | undefined;
-    if (inline !== undefined) outcome = this.#access.seals.believedOutcome(id, state, inline, signature);
+    if (inline !== undefined) outcome = this.#access.signatures.verifiedOutcome(id, state, inline, signature);
     else if (at !== undefined && (whole || parts === undefined))
       outcome = await this.#access.largeOutcome(id, { state, at, parts, signature });
     return recordOf(id, fields, request, outcome, Number(nowMs));
@@ -341,14 +341,15 @@ export class Ledger {
     const stored = await this.#storedOutcome(callId);
     if (stored === undefined || typeof stored.inline !== 'string')
       return stored === undefined ? undefined : this.#access.largeOutcome(callId, stored);
-    return this.#access.seals.believedOutcome(callId, stored.state, stored.inline, stored.signature);
+    return this.#access.signatures.verifiedOutcome(callId, stored.state, stored.inline, stored.signature);
   }
 
   async #toldOutcome(callId: string, event: SettledEvent | undefined): Promise<Outcome | undefined> {
     if (event?.textId === undefined) return undefined;
     const text = await this.#access.redis.get(this.#access.placed(callId).outcome(callId, event.textId));
-    const believed = text !== null && this.#access.seals.isOutcome(callId, event.state, text, event.signature ?? '');
-    return believed ? (JSON.parse(text) as Outcome) : undefined;
+    const verified =
+      text !== null && this.#access.signatures.isOutcome(callId, event.state, text, event.signature ?? '');
+    return verified ? (JSON.parse(text) as Outcome) : undefined;
   }
 
   /**
@@ -358,7 +359,7 @@ export class Ledger {
   async output(callId: string): Promise<AsyncGenerator<Buffer, void, undefined> | undefined> {
     const stored = await this.#storedOutcome(callId);
     if (stored?.parts !== undefined) {
-      const reference = this.#access.believedReference(callId, stored);
+      const reference = this.#access.verifiedReference(callId, stored);
       if (reference === undefined) throw new PawlError('SIGNATURE_INVALID', FORGED_OUTCOME.error?.message);
       if (reference.content !== undefined)
         return this.#access.outcomeParts(callId, stored.at, reference, reference.content);
@@ -390,7 +391,7 @@ export class Ledger {
     const [code] = await resolveScript.run(
       this.#access.redis,
       [keys.record(callId), keys.inDoubt],
-      [state, text, ttlMs, this.#access.seals.outcome(callId, state, text), callId, uuidv7(), freeAfterMs ?? ''],
+      [state, text, ttlMs, this.#access.signatures.outcome(callId, state, text), callId, uuidv7(), freeAfterMs ?? ''],
     );
     return code as 'resolved' | 'refused' | 'gone';
   }
@@ -429,31 +430,31 @@ export class Ledger {
 
   #approvalArguments(approval: ApprovalRequest): (string | number)[] {
     const request = JSON.stringify(approval);
-    const { seals, retentionMs } = this.#access;
-    return [request, seals.approval(approval, request), approval.id, approval.expiresAtMs, retentionMs];
+    const { signatures, retentionMs } = this.#access;
+    return [request, signatures.approval(approval, request), approval.id, approval.expiresAtMs, retentionMs];
   }
 
   /** IDs of calls of one place, the newest first; of one session when given. */
-  list(place: Place, options: Selection): Promise<string[]> {
-    return this.#index.list(place, options);
+  list(partition: Partition, options: Selection): Promise<string[]> {
+    return this.#index.list(partition, options);
   }
 
   /** IDs of calls in flight that were claimed before a time, the oldest first, without the `passed` oldest. */
-  inflightBefore(place: Place, beforeMs: number, limit: number, passed = 0): Promise<string[]> {
-    return this.#index.inflightBefore(place, beforeMs, limit, passed);
+  inflightBefore(partition: Partition, beforeMs: number, limit: number, passed = 0): Promise<string[]> {
+    return this.#index.inflightBefore(partition, beforeMs, limit, passed);
   }
 
   /** Takes calls whose record may have expired out of the index; claims do the same on the way, while there are any. */
-  prune(place: Place, nowMs: number): Promise<void> {
-    return this.#index.prune(place, nowMs);
+  prune(partition: Partition, nowMs: number): Promise<void> {
+    return this.#index.prune(partition, nowMs);
   }
 
   /**
    * Forgets the calls of one place that have ended, of one session or one tool (`namespace.name`) when given (R25, R34). Those in
    * flight stay, and those that may have had their effect.
    */
-  flush(place: Place, select: { readonly sessionKey?: string; readonly tool?: string }): Promise<Flushed> {
-    return this.#index.flush(place, select);
+  flush(partition: Partition, select: { readonly sessionKey?: string; readonly tool?: string }): Promise<Flushed> {
+    return this.#index.flush(partition, select);
   }
 
   /** Forgets one call that has ended, or that was cancelled (R11); undefined when there is none. One of unknown outcome stays. */
@@ -464,12 +465,12 @@ export class Ledger {
   }
 
   /** How many calls of each tool (`namespace.name`) were claimed within the retention, to about a 24th part of it. */
-  sizes(place: Place): Promise<ReadonlyMap<string, number>> {
-    return this.#index.sizes(place);
+  sizes(partition: Partition): Promise<ReadonlyMap<string, number>> {
+    return this.#index.sizes(partition);
   }
 
-  counts(place: Place): Promise<{ readonly inflight: number; readonly calls: number }> {
-    return this.#index.counts(place);
+  counts(partition: Partition): Promise<{ readonly inflight: number; readonly calls: number }> {
+    return this.#index.counts(partition);
   }
 
   /** Redis' clock, milliseconds. */

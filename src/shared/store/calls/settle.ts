@@ -8,7 +8,7 @@ import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
 import { luaConstants, Script } from '../redis/connection.ts';
 import { formatAttempts } from './call-record.ts';
 import { UNREFERRED_MS } from './large-values.ts';
-import { type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
+import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 
 /** Larger outcomes are stored in parts, and compressed. */
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
@@ -44,7 +44,7 @@ export interface Settle extends RecordLife {
 }
 
 /** For `Script`: what `settle` needs. */
-export const SETTLE_LUA = [PLACE_LUA, luaConstants({ MAX_EVENT_OUTCOME_BYTES })];
+export const SETTLE_LUA = [PARTITION_LUA, luaConstants({ MAX_EVENT_OUTCOME_BYTES })];
 
 const settleScript = new Script(new URL('./settle.lua', import.meta.url), SETTLE_LUA);
 
@@ -105,8 +105,8 @@ export function settleArguments(access: LedgerAccess, settle: ReadySettle): (str
   const { callId, fence, state, outcomeJson, attempts, apart } = settle;
   const signature =
     apart?.reference === undefined
-      ? access.seals.outcome(callId, state, outcomeJson)
-      : access.seals.outcome(callId, state, apart.reference, 'outcome-parts');
+      ? access.signatures.outcome(callId, state, outcomeJson)
+      : access.signatures.outcome(callId, state, apart.reference, 'outcome-parts');
   return [
     callId,
     fence,

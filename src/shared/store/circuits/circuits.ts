@@ -7,9 +7,9 @@
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
 import type { CircuitSample } from '../calls/settle.ts';
 import type { Shards } from '../queues/shards.ts';
-import { newsChannel } from '../redis/broadcasts.ts';
+import { broadcastChannel } from '../redis/broadcasts.ts';
 import { isClustered, type Redis, Script } from '../redis/connection.ts';
-import { type Place, PlaceKeys } from '../redis/keys.ts';
+import { type Partition, PartitionKeys } from '../redis/keys.ts';
 
 const failureScript = new Script(new URL('./circuit-failure.lua', import.meta.url));
 const changeScript = new Script(new URL('./circuit-change.lua', import.meta.url));
@@ -20,9 +20,9 @@ const CHANGES_KEPT = 500;
 const CHANGES_KEPT_MS = 7 * 24 * 3_600_000;
 
 /** What all processes hear when a circuit changes. */
-export interface CircuitNews {
+export interface CircuitBroadcast {
   readonly type: 'circuit';
-  readonly place: Place;
+  readonly partition: Partition;
   readonly key: string;
   readonly circuit: Circuit;
   /** Milliseconds until a probe may run, at the time of the change. */
@@ -42,48 +42,48 @@ export interface CircuitChange {
 export class Breakers {
   readonly #redis: Redis;
   readonly #prefix: string;
-  readonly #news: string;
-  readonly #shards: Pick<Shards, 'places'> | undefined;
+  readonly #broadcast: string;
+  readonly #shards: Pick<Shards, 'partitions'> | undefined;
   /** Successes that are not counted yet, by window: those that come while others are on their way go together. */
   readonly #successes = new Map<string, { count: number }>();
 
-  constructor(redis: Redis, prefix: string, shards?: Pick<Shards, 'places'>) {
+  constructor(redis: Redis, prefix: string, shards?: Pick<Shards, 'partitions'>) {
     this.#shards = shards;
     this.#redis = redis;
     this.#prefix = prefix;
-    this.#news = newsChannel(redis, prefix);
+    this.#broadcast = broadcastChannel(redis, prefix);
   }
 
-  #keys(place: Place): PlaceKeys {
-    return new PlaceKeys(this.#prefix, place);
+  #keys(partition: Partition): PartitionKeys {
+    return new PartitionKeys(this.#prefix, partition);
   }
 
-  async read(place: Place, key: string): Promise<Circuit> {
-    return parseCircuit((await this.#redis.hget(this.#keys(place).circuits, key)) ?? '');
+  async read(partition: Partition, key: string): Promise<Circuit> {
+    return parseCircuit((await this.#redis.hget(this.#keys(partition).circuits, key)) ?? '');
   }
 
   /** All circuits of a place that ever left CLOSED. */
-  async list(place: Place): Promise<ReadonlyMap<string, Circuit>> {
-    const stored = await this.#redis.hgetall(this.#keys(place).circuits);
+  async list(partition: Partition): Promise<ReadonlyMap<string, Circuit>> {
+    const stored = await this.#redis.hgetall(this.#keys(partition).circuits);
     return new Map(Object.entries(stored).map(([key, raw]) => [key, parseCircuit(raw)]));
   }
 
   /** Counts a failure, and returns what the rule decides on. */
   async addFailure(
-    place: Place,
+    partition: Partition,
     key: string,
     epoch: number,
     size: number,
     windowMs: number,
     successesBefore = 0,
   ): Promise<{ readonly nowMs: number; readonly circuit: Circuit; readonly window: readonly Sample[] }> {
-    const keys = this.#keys(place);
+    const keys = this.#keys(partition);
     const [nowMs, raw, ...samples] = await failureScript.run(
       this.#redis,
       [keys.circuits, keys.window(key)],
       [key, epoch, size, windowMs, Math.min(successesBefore, size)],
     );
-    await this.#refresh(place, key, epoch, raw as string);
+    await this.#refresh(partition, key, epoch, raw as string);
     return {
       nowMs: Number(nowMs),
       circuit: parseCircuit(raw as string),
@@ -92,28 +92,28 @@ export class Breakers {
   }
 
   /** What became of the circuits of a place, the newest first. */
-  async history(place: Place, limit: number): Promise<CircuitChange[]> {
-    const stored = await this.#redis.lrange(this.#keys(place).circuitHistory, 0, limit - 1);
+  async history(partition: Partition, limit: number): Promise<CircuitChange[]> {
+    const stored = await this.#redis.lrange(this.#keys(partition).circuitHistory, 0, limit - 1);
     return stored.map((text) => {
       const bar = text.indexOf('|');
       return { ...(JSON.parse(text.slice(bar + 1)) as Omit<CircuitChange, 'atMs'>), atMs: Number(text.slice(0, bar)) };
     });
   }
 
-  async window(place: Place, key: string): Promise<readonly Sample[]> {
-    return (await this.#redis.lrange(this.#keys(place).window(key), 0, -1)).map(parseSample);
+  async window(partition: Partition, key: string): Promise<readonly Sample[]> {
+    return (await this.#redis.lrange(this.#keys(partition).window(key), 0, -1)).map(parseSample);
   }
 
   /** Replaces `from` by `next`; the answer is the circuit as it then stands, which differs from `next` when somebody was faster. */
   async change(
-    place: Place,
+    partition: Partition,
     key: string,
     from: Circuit,
     next: Circuit,
     retryAfterMs: number,
   ): Promise<{ readonly changed: boolean; readonly circuit: Circuit }> {
-    const keys = this.#keys(place);
-    const news: CircuitNews = { type: 'circuit', place, key, circuit: next, retryAfterMs };
+    const keys = this.#keys(partition);
+    const broadcast: CircuitBroadcast = { type: 'circuit', partition, key, circuit: next, retryAfterMs };
     const reason = 'reason' in next ? next.reason : undefined;
     const change = { key, from: from.state, to: next.state, ...(reason === undefined ? {} : { reason }) };
     const [code, raw] = await changeScript.run(
@@ -123,20 +123,20 @@ export class Breakers {
         key,
         from.epoch,
         formatCircuit(next),
-        this.#news,
-        JSON.stringify(news),
+        this.#broadcast,
+        JSON.stringify(broadcast),
         JSON.stringify(change),
         CHANGES_KEPT,
         CHANGES_KEPT_MS,
       ],
     );
-    await this.#copy(place, key, raw as string);
+    await this.#copy(partition, key, raw as string);
     return { changed: code === 'changed', circuit: parseCircuit(raw as string) };
   }
 
   /** Counts a success apart from its call's end: in a cluster, where the call is in another shard. Soon, and told to nobody. */
-  async addSuccessApart(place: Place, { circuit, epoch, windowSize, windowMs }: CircuitSample): Promise<void> {
-    const keys = this.#keys(place);
+  async addSuccessApart(partition: Partition, { circuit, epoch, windowSize, windowMs }: CircuitSample): Promise<void> {
+    const keys = this.#keys(partition);
     const window = keys.window(circuit);
     const waiting = this.#successes.get(window);
     if (waiting !== undefined) {
@@ -151,7 +151,7 @@ export class Breakers {
         added.count = 0;
         const args = [circuit, epoch, windowSize, windowMs, count];
         const [raw] = await successScript.run(this.#redis, [keys.circuits, window], args);
-        await this.#refresh(place, circuit, epoch, raw as string);
+        await this.#refresh(partition, circuit, epoch, raw as string);
       }
     } finally {
       this.#successes.delete(window);
@@ -159,22 +159,22 @@ export class Breakers {
   }
 
   /** Brings all circuits of a tier to its other shards: there may be new ones. */
-  async spread(place: Place): Promise<void> {
+  async spread(partition: Partition): Promise<void> {
     if (!isClustered(this.#redis)) return;
-    const stored = await this.#redis.hgetall(this.#keys(place).circuits);
-    await Promise.all(Object.entries(stored).map(([key, raw]) => this.#copy(place, key, raw)));
+    const stored = await this.#redis.hgetall(this.#keys(partition).circuits);
+    await Promise.all(Object.entries(stored).map(([key, raw]) => this.#copy(partition, key, raw)));
   }
 
   /** An attempt was let in by an epoch that is not the circuit's any more: its shard's copy is old. */
-  async #refresh(place: Place, key: string, epoch: number, raw: string): Promise<void> {
-    if (parseCircuit(raw).epoch !== epoch) await this.#copy(place, key, raw);
+  async #refresh(partition: Partition, key: string, epoch: number, raw: string): Promise<void> {
+    if (parseCircuit(raw).epoch !== epoch) await this.#copy(partition, key, raw);
   }
 
-  async #copy({ tier }: Place, key: string, raw: string): Promise<void> {
+  async #copy({ tier }: Partition, key: string, raw: string): Promise<void> {
     if (raw === '' || !isClustered(this.#redis)) return;
-    const others = (this.#shards?.places([tier]) ?? []).filter(({ shard }) => shard > 0);
+    const others = (this.#shards?.partitions([tier]) ?? []).filter(({ shard }) => shard > 0);
     const args = [key, parseCircuit(raw).epoch, raw];
-    await Promise.all(others.map((place) => copyScript.run(this.#redis, [this.#keys(place).circuits], args)));
+    await Promise.all(others.map((partition) => copyScript.run(this.#redis, [this.#keys(partition).circuits], args)));
   }
 }
 

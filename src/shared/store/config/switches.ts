@@ -2,7 +2,7 @@
  * Remembers the fleet's switches (`switches.ts` decides), and counts what shadow mode would have done.
  */
 import type { ShadowKind, SwitchWord, SwitchWords } from '../../config/switches.ts';
-import { newsChannel } from '../redis/broadcasts.ts';
+import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
 
@@ -46,7 +46,7 @@ export class SwitchRecords {
     await switchScript.run(
       this.#redis,
       [this.#keys.switches],
-      [tool ?? ALL, enabled ? '1' : '0', reason ?? '', newsChannel(this.#redis, this.#keys.prefix)],
+      [tool ?? ALL, enabled ? '1' : '0', reason ?? '', broadcastChannel(this.#redis, this.#keys.prefix)],
     );
   }
 

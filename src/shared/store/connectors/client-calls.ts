@@ -9,11 +9,11 @@
  * Requests and answers are sealed, each for its call and fence.
  */
 import { type ClientAnswer, type ClientCall, MAX_CLIENT_TOOLS } from '../../connectors/client-tool.ts';
-import type { Seals } from '../../signing/signatures.ts';
-import { newsChannel } from '../redis/broadcasts.ts';
+import type { Signatures } from '../../signing/signatures.ts';
+import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
+import { openedMessage, signedMessage } from '../signing/signed-text.ts';
 
 const joinScript = new Script(new URL('./client-join.lua', import.meta.url));
 const nextScript = new Script(new URL('./client-next.lua', import.meta.url));
@@ -47,54 +47,54 @@ export type Renewed =
       readonly call?: ClientCall;
     };
 
-export class Handovers {
+export class ClientCalls {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
-  readonly #news: string;
-  readonly #seals: Seals;
+  readonly #broadcast: string;
+  readonly #signatures: Signatures;
 
-  constructor(redis: Redis, prefix: string, seals: Seals) {
+  constructor(redis: Redis, prefix: string, signatures: Signatures) {
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
-    this.#news = newsChannel(redis, prefix);
-    this.#seals = seals;
+    this.#broadcast = broadcastChannel(redis, prefix);
+    this.#signatures = signatures;
   }
 
   // The worker's side
 
   /** `takeOnFailure`: an earlier attempt's failure stands for this one's; otherwise the call is offered anew. */
-  async offer(call: ClientCall, takeOnFailure: boolean): Promise<'offered' | 'adopted' | 'nobody'> {
-    const sealed = sealedMessage(this.#seals, `call ${call.callId} ${call.fence}`, call);
-    const [code] = await offerScript.run(this.#redis, this.#placesOf(call), [
+  async published(call: ClientCall, takeOnFailure: boolean): Promise<'offered' | 'adopted' | 'nobody'> {
+    const signed = signedMessage(this.#signatures, `call ${call.callId} ${call.fence}`, call);
+    const [code] = await offerScript.run(this.#redis, this.#partitionsOf(call), [
       call.callId,
       call.fence,
       call.tool,
-      sealed,
+      signed,
       takeOnFailure ? '1' : '',
       KEPT_MS,
-      this.#news,
+      this.#broadcast,
     ]);
     return code as 'offered' | 'adopted' | 'nobody';
   }
 
   async look(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Seen> {
-    const args = [call.callId, KEPT_MS, call.tool, this.#news];
-    const [state, first, second] = await lookScript.run(this.#redis, this.#placesOf(call), args);
+    const args = [call.callId, KEPT_MS, call.tool, this.#broadcast];
+    const [state, first, second] = await lookScript.run(this.#redis, this.#partitionsOf(call), args);
     if (state === 'taken') return { state, leaseLeftMs: Number(first), progress: String(second) };
     if (state === 'answered') return this.#answered(call.callId, Number(first), String(second)) ?? { state: 'lost' };
     return { state: state as 'waiting' | 'nobody' | 'lost' | 'withdrawn' | 'unknown' };
   }
 
   async withdraw(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Withdrawn> {
-    const [record, waiting] = this.#placesOf(call);
-    const args = [call.callId, call.tool, this.#news];
-    const [state, fence, sealed] = await withdrawScript.run(this.#redis, [record ?? '', waiting ?? ''], args);
-    if (state === 'answered') return this.#answered(call.callId, Number(fence), String(sealed)) ?? { state: 'gone' };
+    const [record, waiting] = this.#partitionsOf(call);
+    const args = [call.callId, call.tool, this.#broadcast];
+    const [state, fence, signed] = await withdrawScript.run(this.#redis, [record ?? '', waiting ?? ''], args);
+    if (state === 'answered') return this.#answered(call.callId, Number(fence), String(signed)) ?? { state: 'gone' };
     return { state: state as 'untouched' | 'taken' | 'gone' };
   }
 
-  #answered(callId: string, fence: number, sealed: string) {
-    const answer = openedMessage<ClientAnswer>(this.#seals, `answer ${callId} ${fence}`, sealed);
+  #answered(callId: string, fence: number, signed: string) {
+    const answer = openedMessage<ClientAnswer>(this.#signatures, `answer ${callId} ${fence}`, signed);
     return answer === undefined ? undefined : ({ state: 'answered', answer } as const);
   }
 
@@ -119,11 +119,11 @@ export class Handovers {
     for (;;) {
       const args = [clientId, this.#keys.clients, poll?.id ?? '', poll?.first === true ? '1' : '', KEPT_MS, ...running];
       const keys = [this.#client(clientId), this.#taken(clientId)];
-      const [kind, leaseMs, cancelled, callId, fence, sealed] = await nextScript.run(this.#redis, keys, args);
+      const [kind, leaseMs, cancelled, callId, fence, signed] = await nextScript.run(this.#redis, keys, args);
       if (kind !== 'renewed') return { kind: kind as 'gone' | 'superseded' };
       const told = { kind, leaseMs: Number(leaseMs), cancelled: words(String(cancelled)) } as const;
       if (callId === undefined) return told;
-      const call = openedMessage<ClientCall>(this.#seals, `call ${callId} ${fence}`, String(sealed));
+      const call = openedMessage<ClientCall>(this.#signatures, `call ${callId} ${fence}`, String(signed));
       if (call !== undefined) return { ...told, call };
       // Nobody with a key asked for it.
       await this.#redis.srem(this.#taken(clientId), String(callId));
@@ -140,12 +140,12 @@ export class Handovers {
     fence: number,
     answer: ClientAnswer,
   ): Promise<'told' | 'again' | 'late'> {
-    const sealed = sealedMessage(this.#seals, `answer ${callId} ${fence}`, answer);
-    return this.#say(clientId, callId, fence, 'answer', sealed, answer.kind === 'result' ? '1' : '0');
+    const signed = signedMessage(this.#signatures, `answer ${callId} ${fence}`, answer);
+    return this.#say(clientId, callId, fence, 'answer', signed, answer.kind === 'result' ? '1' : '0');
   }
 
   async #say(clientId: string, callId: string, fence: number, what: 'progress' | 'answer', word: string, ok: string) {
-    const args = [clientId, callId, fence, what, word, ok, KEPT_MS, this.#news];
+    const args = [clientId, callId, fence, what, word, ok, KEPT_MS, this.#broadcast];
     const [code] = await answerScript.run(this.#redis, [this.#call(callId), this.#taken(clientId)], args);
     return code as 'told' | 'again' | 'late';
   }
@@ -153,7 +153,7 @@ export class Handovers {
   /** False when its lease was over already. */
   async leave(clientId: string): Promise<boolean> {
     const keys = [this.#client(clientId), this.#taken(clientId)];
-    const [left] = await leaveScript.run(this.#redis, keys, [clientId, this.#keys.clients, this.#news]);
+    const [left] = await leaveScript.run(this.#redis, keys, [clientId, this.#keys.clients, this.#broadcast]);
     return left === 1;
   }
 
@@ -169,7 +169,7 @@ export class Handovers {
     return `${this.#keys.clients}call:${callId}`;
   }
 
-  #placesOf({ callId, tool }: Pick<ClientCall, 'callId' | 'tool'>): string[] {
+  #partitionsOf({ callId, tool }: Pick<ClientCall, 'callId' | 'tool'>): string[] {
     return [this.#call(callId), `${this.#keys.clients}waiting:${tool}`, `${this.#keys.clients}tool:${tool}`];
   }
 }

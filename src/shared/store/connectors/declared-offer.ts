@@ -1,8 +1,8 @@
 /** Declared tools beside those that workers publish: the same offer, as far as callers are concerned. */
-import type { ToolSpecRecord } from '../../connectors/declared-tool.ts';
-import type { CatalogueContent, ToolOffer } from '../fleet/catalogue.ts';
+import type { DeclaredToolRecord } from '../../connectors/declared-tool.ts';
+import type { CatalogueContent, PublishedTool } from '../fleet/catalogue.ts';
 
-export function offerOfSpec(record: ToolSpecRecord): ToolOffer {
+export function declaredToolAsPublished(record: DeclaredToolRecord): PublishedTool {
   const { name, namespace, version, description, tier, effects, annotations, inputSchema, timeoutMs } = record;
   const { outputSchema, title, budget, circuit, definition, updatedAtMs } = record;
   return {
@@ -13,13 +13,13 @@ export function offerOfSpec(record: ToolSpecRecord): ToolOffer {
     tier,
     effects,
     // What a service answers comes from outside, whatever its declaration says.
-    annotations: { openWorldHint: true, ...annotations } as ToolOffer['annotations'],
+    annotations: { openWorldHint: true, ...annotations } as PublishedTool['annotations'],
     inputSchema,
     ...(outputSchema === undefined ? {} : { outputSchema }),
     timeoutMs,
     circuit: circuit ?? {},
     ...(title === undefined ? {} : { title }),
-    ...(budget === undefined ? {} : { budget: budget as NonNullable<ToolOffer['budget']> }),
+    ...(budget === undefined ? {} : { budget: budget as NonNullable<PublishedTool['budget']> }),
     ...(record.trustClass === 'BestEffort' ? {} : { trustClass: record.trustClass }),
     definition,
     seenAtMs: updatedAtMs,
@@ -28,7 +28,7 @@ export function offerOfSpec(record: ToolSpecRecord): ToolOffer {
 
 /** How many living workers can run a declared tool. */
 export function workersFor(
-  { kind, tier }: Pick<ToolSpecRecord, 'kind' | 'tier'>,
+  { kind, tier }: Pick<DeclaredToolRecord, 'kind' | 'tier'>,
   workers: CatalogueContent['workers'],
 ): number {
   return workers.filter(({ kinds = [], tiers }) => kinds.includes(kind) && tiers.includes(tier)).length;

@@ -4,16 +4,16 @@
  */
 
 import {
-  isToolSpec,
+  type DeclaredToolRecord,
+  isDeclaredTool,
   type RegistryRecord,
-  type RegistryRule,
   ruleOf,
-  type ToolSpecRecord,
+  type ToolPolicyRecord,
 } from '../../connectors/declared-tool.ts';
 import { PawlError } from '../../errors/failure.ts';
-import type { Seals } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import { qualifiedName } from '../../tools/tool.ts';
-import { newsChannel } from '../redis/broadcasts.ts';
+import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
 import { signFieldsAnew } from '../signing/re-sign.ts';
@@ -23,27 +23,29 @@ export const KEPT_REVISIONS = 50;
 const READ_AT_A_TIME = 500;
 const writeScript = new Script(new URL('./declared-tool-write.lua', import.meta.url));
 
-export type SpecWritten = { readonly kind: 'written' } | { readonly kind: 'changed'; readonly revision: number };
+export type DeclaredToolWritten =
+  | { readonly kind: 'written' }
+  | { readonly kind: 'changed'; readonly revision: number };
 
-export class Specs {
+export class DeclaredToolRecords {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
-  readonly #seals: Seals;
+  readonly #signatures: Signatures;
 
-  constructor(redis: Redis, prefix: string, seals: Seals) {
+  constructor(redis: Redis, prefix: string, signatures: Signatures) {
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
-    this.#seals = seals;
+    this.#signatures = signatures;
   }
 
   /** `seenRevision`: what the writer saw, 0 for nothing. */
-  async write(record: RegistryRecord, seenRevision: number): Promise<SpecWritten> {
+  async write(record: RegistryRecord, seenRevision: number): Promise<DeclaredToolWritten> {
     const tool = qualifiedName(record);
-    const { specs, specChanges, specSequence, prefix } = this.#keys;
+    const { specs, declaredToolChanges, declaredToolSequence, prefix } = this.#keys;
     const [written, revision] = await writeScript.run(
       this.#redis,
-      [specs, specChanges, specSequence, this.#keys.specHistory(tool)],
-      [tool, String(seenRevision), this.#sealed(record), KEPT_REVISIONS, newsChannel(this.#redis, prefix)],
+      [specs, declaredToolChanges, declaredToolSequence, this.#keys.declaredToolHistory(tool)],
+      [tool, String(seenRevision), this.#signed(record), KEPT_REVISIONS, broadcastChannel(this.#redis, prefix)],
     );
     return written === 1 ? { kind: 'written' } : { kind: 'changed', revision: Number(revision) };
   }
@@ -60,13 +62,13 @@ export class Specs {
 
   /** The newest first. */
   async history(tool: string): Promise<RegistryRecord[]> {
-    const stored = await this.#redis.lrange(this.#keys.specHistory(tool), 0, -1);
+    const stored = await this.#redis.lrange(this.#keys.declaredToolHistory(tool), 0, -1);
     return stored.flatMap((text) => this.#opened(tool, text) ?? []);
   }
 
   /** The revision that a call was validated with; undefined when it is not kept any more. */
-  async withDefinition(tool: string, definition: string): Promise<ToolSpecRecord | undefined> {
-    return (await this.history(tool)).filter(isToolSpec).find((record) => record.definition === definition);
+  async withDefinition(tool: string, definition: string): Promise<DeclaredToolRecord | undefined> {
+    return (await this.history(tool)).filter(isDeclaredTool).find((record) => record.definition === definition);
   }
 
   /** What changed after a number of the sequence, and the number up to which that goes. `anew`: all of it, for the count began again. */
@@ -75,10 +77,14 @@ export class Specs {
     readonly anew: boolean;
     readonly records: ReadonlyMap<string, RegistryRecord | undefined>;
   }> {
-    const newest = Number((await this.#redis.get(this.#keys.specSequence)) ?? 0);
+    const newest = Number((await this.#redis.get(this.#keys.declaredToolSequence)) ?? 0);
     if (newest === sequence) return { sequence, anew: false, records: new Map() };
     const anew = newest < sequence;
-    const tools = await this.#redis.zrangebyscore(this.#keys.specChanges, anew ? '-inf' : `(${sequence}`, newest);
+    const tools = await this.#redis.zrangebyscore(
+      this.#keys.declaredToolChanges,
+      anew ? '-inf' : `(${sequence}`,
+      newest,
+    );
     const records = new Map<string, RegistryRecord | undefined>();
     for (let from = 0; from < tools.length; from += READ_AT_A_TIME) {
       const part = tools.slice(from, from + READ_AT_A_TIME);
@@ -95,28 +101,28 @@ export class Specs {
   signAnew(): Promise<void> {
     return signFieldsAnew(this.#redis, this.#keys.specs, (tool, stored) => {
       const record = this.#opened(tool, stored);
-      return record === undefined ? undefined : this.#sealed(record);
+      return record === undefined ? undefined : this.#signed(record);
     });
   }
 
-  #sealed(record: RegistryRecord): string {
+  #signed(record: RegistryRecord): string {
     const text = JSON.stringify(record);
-    return `${record.revision} ${this.#seals.spec(qualifiedName(record), text)} ${text}`;
+    return `${record.revision} ${this.#signatures.spec(qualifiedName(record), text)} ${text}`;
   }
 
   /** The record, when somebody with a key wrote it for this tool. */
   #opened(tool: string, stored: string): RegistryRecord | undefined {
     const [revision = '', signature = ''] = stored.split(' ', 2);
     const text = stored.slice(revision.length + signature.length + 2);
-    if (!this.#seals.isSpec(tool, text, signature)) return undefined;
+    if (!this.#signatures.isSpec(tool, text, signature)) return undefined;
     const record = JSON.parse(text) as RegistryRecord;
     return qualifiedName(record) === tool ? record : undefined;
   }
 }
 
 /** A process' copy of the registry, brought up to date by `catchUp` whenever it may have changed. */
-export class SpecCopy {
-  readonly #specs: Pick<Specs, 'changesSince'>;
+export class DeclaredToolCopy {
+  readonly #specs: Pick<DeclaredToolRecords, 'changesSince'>;
   readonly #onChange: (tool: string, record: RegistryRecord | undefined) => void;
   readonly #records = new Map<string, RegistryRecord>();
   #sequence = 0;
@@ -124,7 +130,7 @@ export class SpecCopy {
   #again: Promise<void> | undefined;
 
   constructor(
-    specs: Pick<Specs, 'changesSince'>,
+    specs: Pick<DeclaredToolRecords, 'changesSince'>,
     onChange: (tool: string, record: RegistryRecord | undefined) => void = () => {},
   ) {
     this.#specs = specs;
@@ -170,7 +176,7 @@ export class SpecCopy {
     return this.#records.values();
   }
 
-  ruleFor(tool: { readonly namespace: string; readonly name: string }): RegistryRule | undefined {
+  toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): ToolPolicyRecord | undefined {
     return this.#records.size === 0 ? undefined : ruleOf(this.#records.get(qualifiedName(tool)));
   }
 }

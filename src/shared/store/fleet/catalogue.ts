@@ -6,7 +6,7 @@ import { canonicalJson, digest } from '../../calls/call-id.ts';
 import type { TrustClass } from '../../calls/consensus.ts';
 import type { CircuitOverrides } from '../../circuits/circuit-breaker.ts';
 import type { JsonSchema } from '../../schema/schema.ts';
-import { Seals } from '../../signing/signatures.ts';
+import { Signatures } from '../../signing/signatures.ts';
 import {
   type AnyTool,
   type Effects,
@@ -19,10 +19,10 @@ import {
   type ToolIcon,
   type ToolVariant,
 } from '../../tools/tool.ts';
-import { newsChannel } from '../redis/broadcasts.ts';
+import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { sealedText, splitSealed } from '../signing/signed-text.ts';
+import { signedText, splitSealed } from '../signing/signed-text.ts';
 import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
 
 export const HEARTBEAT_MS = 5_000;
@@ -32,7 +32,7 @@ export const WORKER_SILENCE_MS = 15_000;
 const OFFER_TTL_MS = 24 * 3_600_000;
 
 /** A tool as published. */
-export interface ToolOffer {
+export interface PublishedTool {
   readonly name: string;
   readonly namespace: string;
   readonly version: string;
@@ -86,15 +86,19 @@ export interface WorkerRecord {
 
 /** What workers offer now. */
 export interface CatalogueContent {
-  readonly tools: readonly (ToolOffer & { readonly workers: number })[];
+  readonly tools: readonly (PublishedTool & { readonly workers: number })[];
   readonly workers: readonly (WorkerRecord & { readonly seenAtMs: number })[];
 }
 
-export function offerId(tool: { readonly namespace: string; readonly name: string; readonly version: string }): string {
+export function publishedToolId(tool: {
+  readonly namespace: string;
+  readonly name: string;
+  readonly version: string;
+}): string {
   return `${qualifiedName(tool)}@${tool.version}`;
 }
 
-export function offerOf(tool: AnyTool, seenAtMs: number): ToolOffer {
+export function publishedTool(tool: AnyTool, seenAtMs: number): PublishedTool {
   const {
     name,
     namespace,
@@ -140,13 +144,13 @@ export function offerOf(tool: AnyTool, seenAtMs: number): ToolOffer {
   return { ...content, definition: definitionOf(content), seenAtMs };
 }
 
-function definitionOf(content: Omit<ToolOffer, 'definition' | 'seenAtMs'>): string {
+function definitionOf(content: Omit<PublishedTool, 'definition' | 'seenAtMs'>): string {
   return digest(canonicalJson(content));
 }
 
 /** Whether a worker runs a tool just as it is published. One that does not say so may. */
-export function runsAsPublished({ tools, definitions }: WorkerRecord, published: ToolOffer): boolean {
-  const index = tools.indexOf(offerId(published));
+export function runsAsPublished({ tools, definitions }: WorkerRecord, published: PublishedTool): boolean {
+  const index = tools.indexOf(publishedToolId(published));
   return index !== -1 && (definitions === undefined || definitions[index] === published.definition);
 }
 
@@ -155,19 +159,21 @@ export function runsAsPublished({ tools, definitions }: WorkerRecord, published:
  * in vain. Where a tier has no workers, such as one that was scaled to zero, a call brings them back.
  */
 export function isForsaken(
-  offer: CatalogueContent['tools'][number],
+  published: CatalogueContent['tools'][number],
   workers: CatalogueContent['workers'],
   sinceMs: number,
 ): boolean {
-  if (offer.workers > 0) return false;
-  return workers.some(({ tiers, seenAtMs }) => tiers.includes(offer.tier) && seenAtMs - offer.seenAtMs > sinceMs);
+  if (published.workers > 0) return false;
+  return workers.some(
+    ({ tiers, seenAtMs }) => tiers.includes(published.tier) && seenAtMs - published.seenAtMs > sinceMs,
+  );
 }
 
 const heartbeatScript = new Script(new URL('./heartbeat.lua', import.meta.url));
 
 export interface CatalogueOptions {
   /** Default: nothing is signed, and everything is taken. */
-  readonly seals?: Seals;
+  readonly signatures?: Signatures;
   /** The tiers whose tools are read: a worker needs those of its own, and has no keys for others. Default: all. */
   readonly tiers?: readonly Tier[];
 }
@@ -175,31 +181,31 @@ export interface CatalogueOptions {
 export class Catalogue {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
-  readonly #news: string;
-  readonly #seals: Seals;
+  readonly #broadcast: string;
+  readonly #signatures: Signatures;
   readonly #tiers: readonly Tier[];
   /** Published tools as they were read last, by field and text: most of them stay what they are. */
-  #known = new Map<string, ToolOffer | undefined>();
+  #known = new Map<string, PublishedTool | undefined>();
 
-  constructor(redis: Redis, prefix: string, { seals = new Seals(), tiers = TIERS }: CatalogueOptions = {}) {
+  constructor(redis: Redis, prefix: string, { signatures = new Signatures(), tiers = TIERS }: CatalogueOptions = {}) {
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
-    this.#news = newsChannel(redis, prefix);
-    this.#seals = seals;
+    this.#broadcast = broadcastChannel(redis, prefix);
+    this.#signatures = signatures;
     this.#tiers = tiers;
   }
 
   /** Publishes a worker's tools; returns the offers whose definition another worker has published differently. */
-  async publish(offers: readonly ToolOffer[]): Promise<readonly ToolOffer[]> {
+  async publish(offers: readonly PublishedTool[]): Promise<readonly PublishedTool[]> {
     if (offers.length === 0) return [];
-    const fields = offers.map((offer) => this.#fieldOf(offer));
+    const fields = offers.map((published) => this.#fieldOf(published));
     const before = await this.#redis.hmget(this.#keys.tools, ...fields);
-    const sealed = offers.map((offer, index) => this.#sealed(fields[index] ?? '', offer));
-    await this.#redis.hset(this.#keys.tools, Object.fromEntries(fields.map((field, index) => [field, sealed[index]])));
-    return offers.filter((offer, index) => {
+    const signed = offers.map((published, index) => this.#signed(fields[index] ?? '', published));
+    await this.#redis.hset(this.#keys.tools, Object.fromEntries(fields.map((field, index) => [field, signed[index]])));
+    return offers.filter((published, index) => {
       const stored = before[index];
       const known = typeof stored === 'string' ? this.#opened(fields[index] ?? '', stored) : undefined;
-      return known !== undefined && known.definition !== offer.definition;
+      return known !== undefined && known.definition !== published.definition;
     });
   }
 
@@ -208,7 +214,7 @@ export class Catalogue {
     const [, joined] = await heartbeatScript.run(
       this.#redis,
       [this.#keys.workers, this.#keys.workerLoads],
-      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, this.#news],
+      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, this.#broadcast],
     );
     return joined === 1;
   }
@@ -217,7 +223,7 @@ export class Catalogue {
     await heartbeatScript.run(
       this.#redis,
       [this.#keys.workers, this.#keys.workerLoads],
-      [workerId, '', WORKER_SILENCE_MS, this.#news],
+      [workerId, '', WORKER_SILENCE_MS, this.#broadcast],
     );
   }
 
@@ -235,29 +241,34 @@ export class Catalogue {
       const seenAtMs = Number(seen[index + 1]);
       if (record !== undefined && seenAtMs > nowMs - WORKER_SILENCE_MS) workers.push({ ...record, seenAtMs });
     }
-    const tools = this.#offersIn(Object.entries(offers))
-      .map((offer) => ({ ...offer, workers: workers.filter((worker) => worker.tools.includes(offerId(offer))).length }))
-      .filter((offer) => offer.workers > 0 || offer.seenAtMs > nowMs - OFFER_TTL_MS);
+    const tools = this.#publishedIn(Object.entries(offers))
+      .map((published) => ({
+        ...published,
+        workers: workers.filter((worker) => worker.tools.includes(publishedToolId(published))).length,
+      }))
+      .filter((published) => published.workers > 0 || published.seenAtMs > nowMs - OFFER_TTL_MS);
     return { tools, workers };
   }
 
-  #offersIn(lines: readonly (readonly [field: string, text: string])[]): ToolOffer[] {
-    const known = new Map<string, ToolOffer | undefined>();
+  #publishedIn(lines: readonly (readonly [field: string, text: string])[]): PublishedTool[] {
+    const known = new Map<string, PublishedTool | undefined>();
     for (const [field, text] of lines) {
       const line = `${field}\n${text}`;
       known.set(line, this.#known.has(line) ? this.#known.get(line) : this.#opened(field, text));
     }
     this.#known = known;
-    return this.#withoutTakenNames([...known.values()].filter((offer) => offer !== undefined));
+    return this.#withoutTakenNames([...known.values()].filter((published) => published !== undefined));
   }
 
   /** Where tiers have keys of their own, each has its own fields: a worker cannot replace what another tier published. */
-  #fieldOf(offer: ToolOffer): string {
-    return this.#seals.hasOwnKey(offer.tier) ? `${offerId(offer)} ${offer.tier}` : offerId(offer);
+  #fieldOf(published: PublishedTool): string {
+    return this.#signatures.hasOwnKey(published.tier)
+      ? `${publishedToolId(published)} ${published.tier}`
+      : publishedToolId(published);
   }
 
-  #sealed(field: string, offer: ToolOffer): string {
-    return sealedText(offer, (text) => this.#seals.publishedTool(offer.tier, field, text));
+  #signed(field: string, published: PublishedTool): string {
+    return signedText(published, (text) => this.#signatures.publishedTool(published.tier, field, text));
   }
 
   /**
@@ -265,35 +276,35 @@ export class Catalogue {
    * that whoever approves a call after reading it names what they were shown: workers know the tool as it is, and void an approval of
    * another one.
    */
-  #opened(field: string, stored: string): ToolOffer | undefined {
-    const { seal, text } = splitSealed(stored);
-    const parsed = parsePublishedTool(text) as ToolOffer | undefined;
+  #opened(field: string, stored: string): PublishedTool | undefined {
+    const { signature, text } = splitSealed(stored);
+    const parsed = parsePublishedTool(text) as PublishedTool | undefined;
     if (parsed === undefined) return this.#refused(field, 'is not one', stored);
     if (!this.#tiers.includes(parsed.tier)) return undefined;
     if (this.#fieldOf(parsed) !== field)
       return this.#refused(field, 'does not stand under its own name and keys', stored);
-    if (!this.#seals.isPublishedTool(parsed.tier, field, text, seal)) return undefined;
+    if (!this.#signatures.isPublishedTool(parsed.tier, field, text, signature)) return undefined;
     const { definition: _, seenAtMs, ...content } = parsed;
     return { ...content, definition: definitionOf(content), seenAtMs };
   }
 
   #refused(field: string, why: string, stored: string): undefined {
-    this.#seals.refusePublishedTool(field, why, stored);
+    this.#signatures.refusePublishedTool(field, why, stored);
   }
 
   /** Where tiers have keys of their own, a name that several tiers publish is the highest one's: no worker of a lower one gets its calls. */
-  #withoutTakenNames(offers: readonly ToolOffer[]): ToolOffer[] {
-    if (!TIERS.some((tier) => this.#seals.hasOwnKey(tier))) return [...offers];
+  #withoutTakenNames(offers: readonly PublishedTool[]): PublishedTool[] {
+    if (!TIERS.some((tier) => this.#signatures.hasOwnKey(tier))) return [...offers];
     const highest = new Map<string, Tier>();
-    for (const offer of offers) {
-      const known = highest.get(qualifiedName(offer));
-      if (known === undefined || TIERS.indexOf(offer.tier) > TIERS.indexOf(known))
-        highest.set(qualifiedName(offer), offer.tier);
+    for (const published of offers) {
+      const known = highest.get(qualifiedName(published));
+      if (known === undefined || TIERS.indexOf(published.tier) > TIERS.indexOf(known))
+        highest.set(qualifiedName(published), published.tier);
     }
-    return offers.filter((offer) => {
-      const tier = highest.get(qualifiedName(offer)) ?? offer.tier;
-      if (tier === offer.tier || !this.#seals.hasOwnKey(tier)) return true;
-      this.#seals.refusePublishedTool(this.#fieldOf(offer), `has the name of a tool of the ${tier} tier`);
+    return offers.filter((published) => {
+      const tier = highest.get(qualifiedName(published)) ?? published.tier;
+      if (tier === published.tier || !this.#signatures.hasOwnKey(tier)) return true;
+      this.#signatures.refusePublishedTool(this.#fieldOf(published), `has the name of a tool of the ${tier} tier`);
       return false;
     });
   }

@@ -1,8 +1,8 @@
 /** Which worker a terminal lives in. The worker renews the record: without it, or with a dead worker's, there is no terminal. */
-import type { Seals } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
+import { openedMessage, signedMessage } from '../signing/signed-text.ts';
 
 export const OWNER_RENEWAL_MS = 5_000;
 const OWNER_TTL_MS = 15_000;
@@ -15,24 +15,24 @@ export interface TerminalOwner {
 export class TerminalOwners {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
-  readonly #seals: Seals;
+  readonly #signatures: Signatures;
 
-  constructor(redis: Redis, prefix: string, seals: Seals) {
+  constructor(redis: Redis, prefix: string, signatures: Signatures) {
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
-    this.#seals = seals;
+    this.#signatures = signatures;
   }
 
   /** Writes the record, or renews it. */
   async hold(terminalId: string, owner: TerminalOwner): Promise<void> {
-    const sealed = sealedMessage(this.#seals, `terminal ${terminalId}`, owner);
-    await this.#redis.set(this.#keys.terminal(terminalId), sealed, 'PX', OWNER_TTL_MS);
+    const signed = signedMessage(this.#signatures, `terminal ${terminalId}`, owner);
+    await this.#redis.set(this.#keys.terminal(terminalId), signed, 'PX', OWNER_TTL_MS);
   }
 
   async find(terminalId: string): Promise<TerminalOwner | undefined> {
     const stored = await this.#redis.get(this.#keys.terminal(terminalId));
     if (stored === null) return undefined;
-    return openedMessage(this.#seals, `terminal ${terminalId}`, stored);
+    return openedMessage(this.#signatures, `terminal ${terminalId}`, stored);
   }
 
   async drop(terminalId: string): Promise<void> {

@@ -3,33 +3,33 @@
  * taken yet can be taken back, and then it was never heard.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Seals } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import { closeConnection, openConnection, type Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
+import { openedMessage, signedMessage } from '../signing/signed-text.ts';
 
 const BLOCK_SECONDS = 5;
 /** Nothing heard for this long, not even the end of a blocking read: the connection is dead. */
 const SILENCE_MS = 8_000;
 const UNREAD_TTL_MS = 60_000;
 
-export interface WorkerMailOptions {
+export interface WorkerMailboxOptions {
   /** For sending. */
   readonly redis: Redis;
   /** Where the mail is read. */
   readonly url: string;
   readonly prefix: string;
-  readonly seals: Seals;
+  readonly signatures: Signatures;
   readonly workerId: string;
 }
 
-export class WorkerMail {
-  readonly #options: WorkerMailOptions;
+export class WorkerMailbox {
+  readonly #options: WorkerMailboxOptions;
   readonly #keys: FleetKeys;
   #reader: Redis | undefined;
   #reading: Promise<void> = Promise.resolve();
 
-  constructor(options: WorkerMailOptions) {
+  constructor(options: WorkerMailboxOptions) {
     this.#options = options;
     this.#keys = new FleetKeys(options.prefix);
   }
@@ -61,18 +61,18 @@ export class WorkerMail {
 
   /** The message, when somebody with a key wrote it to this worker. */
   #opened(stored: string): unknown {
-    const { seals, workerId } = this.#options;
-    return openedMessage(seals, `worker ${workerId}`, stored);
+    const { signatures, workerId } = this.#options;
+    return openedMessage(signatures, `worker ${workerId}`, stored);
   }
 
   /** The answer takes it back: true when nobody has read it, nor will. */
   async send(workerId: string, message: object): Promise<() => Promise<boolean>> {
-    const { redis, seals } = this.#options;
+    const { redis, signatures } = this.#options;
     const key = this.#keys.mail(workerId);
-    const sealed = sealedMessage(seals, `worker ${workerId}`, message);
+    const signed = signedMessage(signatures, `worker ${workerId}`, message);
     // In this order on the wire; a worker's Redis user may have no transactions.
-    await Promise.all([redis.rpush(key, sealed), redis.pexpire(key, UNREAD_TTL_MS)]);
-    return async () => (await redis.lrem(key, 1, sealed)) === 1;
+    await Promise.all([redis.rpush(key, signed), redis.pexpire(key, UNREAD_TTL_MS)]);
+    return async () => (await redis.lrem(key, 1, signed)) === 1;
   }
 
   async close(): Promise<void> {

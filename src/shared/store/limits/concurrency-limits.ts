@@ -3,7 +3,7 @@
  * has to wait gives its worker back; whoever ends wakes the next one.
  */
 
-import { wake } from '../queues/promote.ts';
+import { promote } from '../queues/promote.ts';
 import { luaFunction, type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
 
@@ -65,13 +65,13 @@ export class Limits {
     const keys = this.#keysOf(limit);
     const [kind, waitMs, near, woken, heldUntilMs] = (await takeScript.run(
       this.#redis,
-      [keys.holders, keys.waiters, keys.starts, keys.asking, keys.places, keys.wokenPlaces],
+      [keys.holders, keys.waiters, keys.starts, keys.asking, keys.partitions, keys.promotedPartitions],
       [
         ...[jobId, concurrency, perSecond, WINDOW_MS, Math.ceil(leaseMs), start],
         ...[ARRIVES_WITHIN_MS, WOKEN_MS, session, sinceMs],
       ],
     )) as [LimitAnswer['kind'], number, string, string[], string | undefined];
-    const gone = await this.#wake(limit, woken);
+    const gone = await this.#promote(limit, woken);
     if (kind === 'granted') return { kind, heldUntilMs: Number(heldUntilMs) };
     // Its place is another one now.
     if (gone) return this.take(limit, starter, leaseMs);
@@ -132,11 +132,11 @@ export class Limits {
     keptMs: number,
     heldUntilMs?: number,
   ): Promise<void> {
-    const { holders, waiters, starts, asking, wokenPlaces } = this.#keysOf(limit);
+    const { holders, waiters, starts, asking, promotedPartitions } = this.#keysOf(limit);
     const { concurrency = 0, perSecond = 0 } = limit;
     const woken = await releaseScript.run(
       this.#redis,
-      [holders, waiters, starts, asking, wokenPlaces],
+      [holders, waiters, starts, asking, promotedPartitions],
       [
         jobId,
         concurrency,
@@ -149,14 +149,14 @@ export class Limits {
         heldUntilMs ?? '',
       ],
     );
-    await this.#wake(limit, woken as string[]);
+    await this.#promote(limit, woken as string[]);
   }
 
   /** Whoever was cancelled meanwhile leaves it to the next. Returns whether somebody has. */
-  async #wake(limit: FleetLimit, jobIds: readonly string[]): Promise<boolean> {
+  async #promote(limit: FleetLimit, jobIds: readonly string[]): Promise<boolean> {
     const gone = await Promise.all(
       jobIds.map(async (jobId) => {
-        if ((await wake(this.#redis, this.#prefix, jobId)) !== 'ended') return false;
+        if ((await promote(this.#redis, this.#prefix, jobId)) !== 'ended') return false;
         await this.giveBack(limit, { jobId });
         return true;
       }),

@@ -3,13 +3,13 @@
  * whose waiters are delayed jobs. Giving up a turn grants the next one and promotes its job, so that nobody asks again and again;
  * what a worker held that died is free when its lease ends, which is when those who wait are due by themselves.
  */
-import type { Turn } from '../../limits/resource-lock.ts';
+import type { ResourceLock } from '../../limits/resource-lock.ts';
 import { type CallJob, callOfJob, jobIdOf } from '../queues/jobs.ts';
-import { wake } from '../queues/promote.ts';
+import { promote } from '../queues/promote.ts';
 import { luaFunction, type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
 
-export type TurnAnswer =
+export type ResourceLockResult =
   | { readonly kind: 'granted' }
   /** The call has its place among those who wait; it is woken, or due by itself after `withinMs`. */
   | { readonly kind: 'waiting'; readonly withinMs: number }
@@ -24,7 +24,7 @@ const takeScript = new Script(new URL('./lock-acquire.lua', import.meta.url), LE
 const leaveScript = new Script(new URL('./lock-release.lua', import.meta.url), [GRANT_LUA]);
 const renewScript = new Script(new URL('./lock-renew.lua', import.meta.url));
 
-export class Turns {
+export class ResourceLocks {
   readonly #redis: Redis;
   readonly #prefix: string;
   readonly #keys: FleetKeys;
@@ -38,10 +38,10 @@ export class Turns {
   }
 
   /** Takes a turn. With `any`, one that the call has been granted before will do, whatever resource it is at. */
-  async take(job: Named, fence: number, { resource, mode }: Turn, any: boolean): Promise<TurnAnswer> {
+  async take(job: Named, fence: number, { resource, mode }: ResourceLock, any: boolean): Promise<ResourceLockResult> {
     const [code, withinMs, ...next] = await takeScript.run(
       this.#redis,
-      [this.#keys.turns],
+      [this.#keys.locks],
       [
         job.callId,
         jobIdOf(job.callId, job.generation),
@@ -52,32 +52,32 @@ export class Turns {
         any ? '1' : '0',
       ],
     );
-    await this.#wake(next as string[]);
+    await this.#promote(next as string[]);
     return code === 'waiting' ? { kind: code, withinMs: Number(withinMs) } : { kind: code as 'granted' | 'fenced' };
   }
 
   /** Whether the attempt still has its turn, for another lease. */
   async renew(callId: string, fence: number): Promise<boolean> {
-    const [code] = await renewScript.run(this.#redis, [this.#keys.turns], [callId, fence, this.#leaseMs]);
+    const [code] = await renewScript.run(this.#redis, [this.#keys.locks], [callId, fence, this.#leaseMs]);
     return code === 'held';
   }
 
   /** Gives up what the call has, if anything; `fence` of the attempt, 0 when none came so far. */
   async leave(job: Named, fence: number): Promise<void> {
     const jobId = jobIdOf(job.callId, job.generation);
-    const next = await leaveScript.run(this.#redis, [this.#keys.turns], [job.callId, jobId, fence, this.#leaseMs]);
-    await this.#wake(next as string[]);
+    const next = await leaveScript.run(this.#redis, [this.#keys.locks], [job.callId, jobId, fence, this.#leaseMs]);
+    await this.#promote(next as string[]);
   }
 
   /** To be called when a waiting call's job has been put aside: its turn may have come in between. */
   async parked(job: Named): Promise<void> {
     const granted = await this.#redis.hget(this.#keys.turn(job.callId), 'granted');
-    if (granted === '1') await this.#wake([jobIdOf(job.callId, job.generation)]);
+    if (granted === '1') await this.#promote([jobIdOf(job.callId, job.generation)]);
   }
 
-  async #wake(jobIds: readonly string[]): Promise<void> {
+  async #promote(jobIds: readonly string[]): Promise<void> {
     for (const jobId of jobIds) {
-      const code = await wake(this.#redis, this.#prefix, jobId);
+      const code = await promote(this.#redis, this.#prefix, jobId);
       if (code === 'ended') await this.leave(callOfJob(jobId), 0);
     }
   }

@@ -9,7 +9,7 @@ import { createRequire } from 'node:module';
 import type { Worker } from 'bullmq';
 import { lineOf } from '../../queues/priority.ts';
 import { luaConstants, luaFunction, namedLuaFunction } from '../redis/connection.ts';
-import type { PlaceKeys } from '../redis/keys.ts';
+import type { PartitionKeys } from '../redis/keys.ts';
 
 const require = createRequire(import.meta.url);
 
@@ -136,7 +136,7 @@ export function callOfJob(jobId: string): Pick<CallJob, 'callId' | 'generation'>
 }
 
 /** Key prefix of the queue and arguments of `enqueue` for a call that comes back to it: its job is kept for Bull Board. */
-export function enqueueArguments(keys: PlaceKeys, toolName: string, job: CallJob): string[] {
+export function enqueueArguments(keys: PartitionKeys, toolName: string, job: CallJob): string[] {
   const jobId = jobIdOf(job.callId, job.generation);
   return [keys.job(''), jobId, toolName, job.generation, JSON.stringify(job), '1'];
 }

@@ -4,7 +4,7 @@
  */
 
 import { isClustered, type Redis, slotOf } from '../redis/connection.ts';
-import { FleetKeys, type Place, PlaceKeys } from '../redis/keys.ts';
+import { FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts';
 import { Subscription } from '../redis/subscription.ts';
 
 export interface SettledEvent {
@@ -48,7 +48,7 @@ export interface InboxReaderOptions {
   readonly prefix: string;
   readonly id: string;
   /** Where events may have been kept. */
-  places(): readonly Place[];
+  partitions(): readonly Partition[];
   onEvent(event: InboxEvent): void;
   /** The connection was away: events may have been lost. */
   onGap(): void;
@@ -67,21 +67,25 @@ export class InboxReader {
 
   /** Listens to the places that there are by now. */
   follow(): void {
-    const { prefix, id, places, redis } = this.#options;
+    const { prefix, id, partitions, redis } = this.#options;
     if (this.#closed) return;
-    if (!isClustered(redis)) this.#listen(new FleetKeys(prefix).inbox(id), places);
+    if (!isClustered(redis)) this.#listen(new FleetKeys(prefix).inbox(id), partitions);
     // A script of the place counts those who listen at its own node.
-    for (const place of isClustered(redis) ? places() : []) {
-      const key = new PlaceKeys(prefix, place).inbox(id);
+    for (const partition of isClustered(redis) ? partitions() : []) {
+      const key = new PartitionKeys(prefix, partition).inbox(id);
       this.#listen(
         key,
-        () => [place],
+        () => [partition],
         () => slotOf(redis, key)?.node,
       );
     }
   }
 
-  #listen(channel: string, places: () => readonly Place[], node: () => string | undefined = () => undefined): void {
+  #listen(
+    channel: string,
+    partitions: () => readonly Partition[],
+    node: () => string | undefined = () => undefined,
+  ): void {
     if (this.#subscriptions.has(channel)) return;
     const { url, prefix, id, onError } = this.#options;
     let subscribedBefore = false;
@@ -94,7 +98,7 @@ export class InboxReader {
       onSubscribed: () => {
         if (subscribedBefore) this.#options.onGap();
         subscribedBefore = true;
-        this.#catchUp(places()).catch((error: Error) => this.#lost(error));
+        this.#catchUp(partitions()).catch((error: Error) => this.#lost(error));
       },
       onError,
     });
@@ -106,10 +110,10 @@ export class InboxReader {
   }
 
   /** What was kept until now; from here on, events arrive by themselves. */
-  async #catchUp(places: readonly Place[]): Promise<void> {
+  async #catchUp(partitions: readonly Partition[]): Promise<void> {
     const { prefix, id, redis } = this.#options;
-    for (const place of places) {
-      const key = new PlaceKeys(prefix, place).inbox(id);
+    for (const partition of partitions) {
+      const key = new PartitionKeys(prefix, partition).inbox(id);
       for (let kept: string[] | null = []; kept !== null && !this.#closed; ) {
         for (const event of kept) this.#deliver(`[${event}]`);
         kept = await redis.lpop(key, BATCH);

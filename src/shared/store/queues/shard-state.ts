@@ -1,10 +1,10 @@
 /** How places stand, and the tiers that they make up, for whoever watches them: counts alone, read in one step each. */
 
 import { type Redis, Script } from '../redis/connection.ts';
-import { type Place, PlaceKeys } from '../redis/keys.ts';
+import { type Partition, PartitionKeys } from '../redis/keys.ts';
 import type { Shards } from './shards.ts';
 
-export interface PlaceState {
+export interface ShardState {
   readonly inflight: number;
   /** Held by workers. */
   readonly running: number;
@@ -25,8 +25,8 @@ export interface PlaceState {
 const LOOKED_AT = 500;
 const stateScript = new Script(new URL('./shard-state.lua', import.meta.url));
 
-export async function readPlaceState(redis: Redis, prefix: string, place: Place): Promise<PlaceState> {
-  const keys = new PlaceKeys(prefix, place);
+export async function readShardState(redis: Redis, prefix: string, partition: Partition): Promise<ShardState> {
+  const keys = new PartitionKeys(prefix, partition);
   const numbers = await stateScript.run(
     redis,
     [keys.inflight, keys.job('active'), keys.job('delayed'), `${keys.approvals}s:pending`, keys.inDoubt],
@@ -37,11 +37,11 @@ export async function readPlaceState(redis: Redis, prefix: string, place: Place)
 }
 
 /** Of all tiers, in order. */
-export function readTierStates(redis: Redis, prefix: string, shards: Pick<Shards, 'ofTiers'>): Promise<PlaceState[]> {
-  return shards.ofTiers((place) => readPlaceState(redis, prefix, place), together);
+export function readTierStates(redis: Redis, prefix: string, shards: Pick<Shards, 'ofTiers'>): Promise<ShardState[]> {
+  return shards.ofTiers((partition) => readShardState(redis, prefix, partition), together);
 }
 
-function together(one: PlaceState, other: PlaceState): PlaceState {
+function together(one: ShardState, other: ShardState): ShardState {
   return {
     inflight: one.inflight + other.inflight,
     running: one.running + other.running,
@@ -55,7 +55,7 @@ function together(one: PlaceState, other: PlaceState): PlaceState {
 }
 
 /** Calls wait for a worker in more than one list: they are what is in flight and neither runs nor waits for something else. */
-function stateOf(counts: Partial<Record<Exclude<keyof PlaceState, 'waiting'>, number | undefined>>): PlaceState {
+function stateOf(counts: Partial<Record<Exclude<keyof ShardState, 'waiting'>, number | undefined>>): ShardState {
   const {
     inflight = 0,
     running = 0,

@@ -1,9 +1,9 @@
 /** The fleet's shards, as they are written down for all processes; whoever hears that they have changed reads them again. */
 import { ONE_SHARD_EACH, type SessionShards, type ShardLayout, shardOf } from '../../queues/shards.ts';
 import { TIERS, type Tier } from '../../tools/tool.ts';
-import { newsChannel } from '../redis/broadcasts.ts';
+import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
-import { FleetKeys, type Place, PlaceKeys } from '../redis/keys.ts';
+import { FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts';
 
 const setScript = new Script(new URL('./shards-set.lua', import.meta.url));
 
@@ -26,17 +26,17 @@ export class Shards {
   }
 
   /** All places of these tiers that ever were. */
-  places(tiers: readonly Tier[] = TIERS): Place[] {
+  partitions(tiers: readonly Tier[] = TIERS): Partition[] {
     return tiers.flatMap((tier) => Array.from({ length: this.#layout[tier].made }, (_, shard) => ({ tier, shard })));
   }
 
   /** Of each tier, in order: what is read of each of its shards, added up. */
   async ofTiers<Value>(
-    read: (place: Place) => Promise<Value>,
+    read: (partition: Partition) => Promise<Value>,
     add: (one: Value, other: Value) => Value,
   ): Promise<Value[]> {
     const ofTier = async (tier: Tier): Promise<Value> => {
-      const [first, ...others] = await Promise.all(this.places([tier]).map(read));
+      const [first, ...others] = await Promise.all(this.partitions([tier]).map(read));
       return others.reduce<Value>(add, first as Value);
     };
     return Promise.all(TIERS.map(ofTier));
@@ -68,7 +68,7 @@ export class Shards {
     await setScript.run(
       this.#redis,
       [this.#keys.shards],
-      [tier, shards, unlessSet ? '1' : '0', newsChannel(this.#redis, this.#keys.prefix)],
+      [tier, shards, unlessSet ? '1' : '0', broadcastChannel(this.#redis, this.#keys.prefix)],
     );
     await this.learn();
   }
@@ -90,7 +90,9 @@ export class Shards {
 
   /** The shard with calls of a session, -1 for none. */
   async #keeping(tier: Tier, sessionKey: string): Promise<number> {
-    const keys = this.places([tier]).map((place) => new PlaceKeys(this.#prefix, place).sessionCalls(sessionKey));
+    const keys = this.partitions([tier]).map((partition) =>
+      new PartitionKeys(this.#prefix, partition).sessionCalls(sessionKey),
+    );
     return (await Promise.all(keys.map((key) => this.#redis.exists(key)))).indexOf(1);
   }
 

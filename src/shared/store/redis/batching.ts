@@ -6,7 +6,7 @@
  * once. When as many wait as may go together, they wait no longer: they go beside what is under way. So they do when that takes long:
  * behind a Redis that does not answer, nobody waits for the patience of others on top of their own.
  */
-import type { PlaceKeys } from './keys.ts';
+import type { PartitionKeys } from './keys.ts';
 
 /** A step takes a few milliseconds. */
 const LONG_MS = 1_000;
@@ -79,22 +79,25 @@ export class Batches<Item, Answer> {
 }
 
 /** Batches of each place for itself: a step touches one. */
-export class PlacedBatches<Item, Answer> {
+export class PartitionBatches<Item, Answer> {
   readonly #most: number;
-  readonly #run: (keys: PlaceKeys, items: readonly Item[]) => Promise<readonly (Answer | Error)[]>;
-  readonly #batches = new Map<PlaceKeys, Batches<Item, Answer>>();
+  readonly #run: (keys: PartitionKeys, items: readonly Item[]) => Promise<readonly (Answer | Error)[]>;
+  readonly #batches = new Map<PartitionKeys, Batches<Item, Answer>>();
 
   /** `run`: as of `Batches`. */
-  constructor(most: number, run: (keys: PlaceKeys, items: readonly Item[]) => Promise<readonly (Answer | Error)[]>) {
+  constructor(
+    most: number,
+    run: (keys: PartitionKeys, items: readonly Item[]) => Promise<readonly (Answer | Error)[]>,
+  ) {
     this.#most = most;
     this.#run = run;
   }
 
-  add(keys: PlaceKeys, item: Item): Promise<Answer> {
+  add(keys: PartitionKeys, item: Item): Promise<Answer> {
     return this.of(keys).add(item);
   }
 
-  of(keys: PlaceKeys): Batches<Item, Answer> {
+  of(keys: PartitionKeys): Batches<Item, Answer> {
     let batches = this.#batches.get(keys);
     if (batches === undefined) {
       batches = new Batches(this.#most, (items) => this.#run(keys, items));

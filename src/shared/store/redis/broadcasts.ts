@@ -2,12 +2,12 @@
  * What all processes should hear of: circuits that change, calls to cancel, sessions that close, tools that come and go, switches.
  * A channel forgets; whoever listens reads the records again after a gap.
  */
-import type { CircuitNews } from '../circuits/circuits.ts';
+import type { CircuitBroadcast } from '../circuits/circuits.ts';
 import type { Redis } from './connection.ts';
 import { Subscription } from './subscription.ts';
 
-export type News =
-  | CircuitNews
+export type Broadcast =
+  | CircuitBroadcast
   | { readonly type: 'cancel'; readonly callId: string; readonly because: string }
   | { readonly type: 'session'; readonly sessionKey: string }
   /** The session has seen text from outside. */
@@ -31,37 +31,45 @@ export type News =
   | { readonly type: 'handover'; readonly callId: string };
 
 /** What all processes should hear of. A channel is one in all of Redis' databases: those of further fleets have names of their own. */
-export function newsChannel(redis: Redis, prefix: string): string {
+export function broadcastChannel(redis: Redis, prefix: string): string {
   const { db = 0 } = redis.options;
   return db === 0 ? `${prefix}:news` : `${prefix}:news:${db}`;
 }
 
-export interface NewsListenerOptions {
+export interface BroadcastListenerOptions {
   readonly url: string;
   /** Of the fleet whose news it is. */
   readonly redis: Redis;
   readonly prefix: string;
   readonly name: string;
-  onNews(news: News): void;
+  onBroadcast(broadcast: Broadcast): void;
   /** Subscribed, for the first time or again: read what the channel cannot repeat. */
   onSubscribed(): void;
   onError(error: Error): void;
 }
 
-export class NewsListener {
+export class BroadcastListener {
   readonly #subscription: Subscription;
 
   private constructor(subscription: Subscription) {
     this.#subscription = subscription;
   }
 
-  static open({ url, redis, prefix, name, onNews, onSubscribed, onError }: NewsListenerOptions): NewsListener {
-    return new NewsListener(
+  static open({
+    url,
+    redis,
+    prefix,
+    name,
+    onBroadcast,
+    onSubscribed,
+    onError,
+  }: BroadcastListenerOptions): BroadcastListener {
+    return new BroadcastListener(
       Subscription.open({
         url,
         name: `${prefix}:news:${name}`,
-        channels: () => [newsChannel(redis, prefix)],
-        onMessage: (text) => onNews(JSON.parse(text) as News),
+        channels: () => [broadcastChannel(redis, prefix)],
+        onMessage: (text) => onBroadcast(JSON.parse(text) as Broadcast),
         onSubscribed,
         onError,
       }),
@@ -73,6 +81,6 @@ export class NewsListener {
   }
 }
 
-export async function publishNews(redis: Redis, prefix: string, news: News): Promise<void> {
-  await redis.publish(newsChannel(redis, prefix), JSON.stringify(news));
+export async function publishBroadcast(redis: Redis, prefix: string, broadcast: Broadcast): Promise<void> {
+  await redis.publish(broadcastChannel(redis, prefix), JSON.stringify(broadcast));
 }

@@ -98,7 +98,7 @@ interface Endpoint {
 }
 
 /** The fixed places of one data folder. */
-interface Place {
+interface Partition {
   readonly dataDir: string;
   /** The server's files, and ours beside them. */
   readonly home: string;
@@ -107,7 +107,7 @@ interface Place {
   /** What the keeper signs, with where it runs. */
   readonly aliveFile: string;
   readonly serverLog: string;
-  readonly keeperLog: string;
+  readonly supervisorLog: string;
 }
 
 /**
@@ -141,7 +141,7 @@ export async function startEmbeddedRedis(options: EmbeddedRedisOptions): Promise
   );
 }
 
-async function openPlace(dataDir: string): Promise<Place> {
+async function openPlace(dataDir: string): Promise<Partition> {
   const absolute = resolve(dataDir);
   const home = join(absolute, 'redis');
   await mkdir(home, { recursive: true, mode: 0o700 });
@@ -152,12 +152,12 @@ async function openPlace(dataDir: string): Promise<Place> {
     lockFile: join(home, 'start.lock'),
     aliveFile: join(home, 'alive'),
     serverLog: join(home, 'redis.log'),
-    keeperLog: join(home, 'keeper.log'),
+    supervisorLog: join(home, 'keeper.log'),
   };
 }
 
 /** Answers undefined where no server stands, or the one that stands is ending. */
-async function attach(place: Place, options: EmbeddedRedisOptions): Promise<EmbeddedRedis | undefined> {
+async function attach(place: Partition, options: EmbeddedRedisOptions): Promise<EmbeddedRedis | undefined> {
   const endpoint = await readEndpoint(place);
   if (endpoint === undefined) return undefined;
   if (process.platform === 'win32') {
@@ -200,7 +200,7 @@ async function isWelcome(runDir: string, reference: number): Promise<boolean> {
 }
 
 async function start(
-  place: Place,
+  place: Partition,
   binary: RedisBinary,
   options: EmbeddedRedisOptions,
   deadlineMs: number,
@@ -211,12 +211,12 @@ async function start(
   const runDir = await makeRunDir(place);
   const { url, command } = await configure(place, binary, options, runDir);
   const endpoint: Endpoint = { url, runDir, home: place.home, homeId: await idOf(place.home) };
-  const { reference, keeper } = await startKeeper(place, endpoint, command);
+  const { reference, supervisor } = await startSupervisor(place, endpoint, command);
   try {
     // Before the server answers: whoever waits for it attaches, and sees for itself that it reads its data.
     await writePrivately(place.endpointFile, `${JSON.stringify(endpoint)}\n`);
     const serverVersion = await awaitVersion(place, endpoint, options, deadlineMs);
-    keeper.unref();
+    supervisor.unref();
     return embeddedRedis(place, endpoint, serverVersion, reference);
   } catch (error) {
     closeSync(reference);
@@ -228,25 +228,25 @@ async function start(
  * The FIFO is opened three times. Once for both directions, so that neither of the others waits for its counterpart;
  * once for reading, for the keeper, which inherits it already open and so cannot miss our end; once for writing: ours.
  */
-async function startKeeper(
-  place: Place,
+async function startSupervisor(
+  place: Partition,
   endpoint: Endpoint,
   command: readonly string[],
-): Promise<{ reference: number; keeper: ChildProcess }> {
+): Promise<{ reference: number; supervisor: ChildProcess }> {
   const fifo = join(endpoint.runDir, 'users');
   await runHelper('mkfifo', ['-m', '600', fifo]);
   const both = openSync(fifo, constants.O_RDWR);
   const reading = openSync(fifo, constants.O_RDONLY);
   const reference = openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK);
-  const log = openSync(place.keeperLog, 'a', 0o600);
+  const log = openSync(place.supervisorLog, 'a', 0o600);
   try {
-    const keeper = spawn('/bin/sh', [KEEPER, endpoint.runDir, place.endpointFile, ...command], {
+    const supervisor = spawn('/bin/sh', [KEEPER, endpoint.runDir, place.endpointFile, ...command], {
       cwd: HELPER_FOLDER,
       detached: true,
       stdio: ['ignore', log, log, reading],
     });
-    await new Promise<void>((done, failed) => keeper.once('spawn', done).once('error', failed));
-    return { reference, keeper };
+    await new Promise<void>((done, failed) => supervisor.once('spawn', done).once('error', failed));
+    return { reference, supervisor };
   } catch (error) {
     closeSync(reference);
     throw error;
@@ -270,7 +270,7 @@ function openForWriting(runDir: string): number | undefined {
  *
  * @throws DataFolderInUseError when there is one that cannot be reached from here
  */
-async function endPrevious(place: Place, options: EmbeddedRedisOptions, deadlineMs: number): Promise<void> {
+async function endPrevious(place: Partition, options: EmbeddedRedisOptions, deadlineMs: number): Promise<void> {
   const runDir = (await readEndpoint(place))?.runDir;
   const isSeen = runDir !== undefined && (await isOurs(runDir));
   if (isSeen && existsSync(join(runDir, 'users'))) await shutDown(place, runDir, deadlineMs);
@@ -280,7 +280,7 @@ async function endPrevious(place: Place, options: EmbeddedRedisOptions, deadline
 }
 
 /** Waits for the end of a keeper that finishes. A server whose keeper was killed is asked to shut down. */
-async function shutDown(place: Place, runDir: string, deadlineMs: number): Promise<void> {
+async function shutDown(place: Partition, runDir: string, deadlineMs: number): Promise<void> {
   for (;;) {
     const reading = openForWriting(runDir);
     if (reading === undefined) break;
@@ -301,7 +301,11 @@ async function shutDown(place: Place, runDir: string, deadlineMs: number): Promi
 }
 
 /** Where no FIFO is seen, one that lives shows by its signs in the data folder. Compared with each other: clocks may be wrong. */
-async function awaitSilence(place: Place, options: EmbeddedRedisOptions, runDir: string | undefined): Promise<void> {
+async function awaitSilence(
+  place: Partition,
+  options: EmbeddedRedisOptions,
+  runDir: string | undefined,
+): Promise<void> {
   if (runDir !== undefined && (await ask(socketIn(runDir), 'PING')) !== undefined) throw await inUse(place);
   const last = await lastSign(place);
   if (last === undefined || Math.abs(Date.now() - last) > SILENT_MS) return;
@@ -316,11 +320,11 @@ async function awaitSilence(place: Place, options: EmbeddedRedisOptions, runDir:
 }
 
 /** When the keeper last signed. Undefined: it took its sign back, or there never was one. */
-async function lastSign(place: Place): Promise<number | undefined> {
+async function lastSign(place: Partition): Promise<number | undefined> {
   return (await stat(place.aliveFile).catch(() => undefined))?.mtimeMs;
 }
 
-async function inUse(place: Place): Promise<DataFolderInUseError> {
+async function inUse(place: Partition): Promise<DataFolderInUseError> {
   const where = (await readFile(place.aliveFile, 'utf8').catch(() => '')).trim();
   return new DataFolderInUseError(
     `The embedded Redis: another one lives on ${place.home} and cannot be reached from here${where === '' ? '' : ` (its files are in ${where})`}. ` +
@@ -329,7 +333,7 @@ async function inUse(place: Place): Promise<DataFolderInUseError> {
   );
 }
 
-function embeddedRedis(place: Place, endpoint: Endpoint, serverVersion: string, reference: number): EmbeddedRedis {
+function embeddedRedis(place: Partition, endpoint: Endpoint, serverVersion: string, reference: number): EmbeddedRedis {
   let held: number | undefined = reference;
   return {
     url: endpoint.url,
@@ -343,7 +347,7 @@ function embeddedRedis(place: Place, endpoint: Endpoint, serverVersion: string, 
 }
 
 async function startOwned(
-  place: Place,
+  place: Partition,
   binary: RedisBinary,
   options: EmbeddedRedisOptions,
   deadlineMs: number,
@@ -366,7 +370,7 @@ async function startOwned(
 
 /** Writes the server's configuration; answers where it will listen and what starts it. */
 async function configure(
-  place: Place,
+  place: Partition,
   binary: RedisBinary,
   options: EmbeddedRedisOptions,
   runDir: string,
@@ -399,7 +403,12 @@ async function configure(
 }
 
 /** A container outlives a killed `docker run`, so each start first removes the one before it. */
-async function dockerCommand(place: Place, image: string, runDir: string, port: number): Promise<readonly string[]> {
+async function dockerCommand(
+  place: Partition,
+  image: string,
+  runDir: string,
+  port: number,
+): Promise<readonly string[]> {
   const name = `pawl-redis-${digestOf(place)}`;
   const user = `${process.getuid?.() ?? 0}:${process.getgid?.() ?? 0}`;
   const server = image.startsWith('valkey') ? 'valkey-server' : 'redis-server';
@@ -419,7 +428,7 @@ async function freePort(): Promise<number> {
 }
 
 /** In the temp folder, because a socket's path must be short. Each server has its own: what an earlier one removes late is its own. */
-async function makeRunDir(place: Place): Promise<string> {
+async function makeRunDir(place: Partition): Promise<string> {
   const name = `pawl-${digestOf(place)}-`;
   const temporary = resolve(tmpdir());
   const longest = Buffer.byteLength(socketPathIn(join(temporary, `${name}XXXXXX`)));
@@ -435,7 +444,7 @@ function socketIn(runDir: string): string {
   return `unix://${encodeURI(socketPathIn(runDir)).replace(/[?#]/g, encodeURIComponent)}`;
 }
 
-function digestOf(place: Place): string {
+function digestOf(place: Partition): string {
   const owner = process.getuid?.() ?? 0;
   return createHash('sha256').update(`${owner}\n${place.dataDir}`).digest('hex').slice(0, 16);
 }
@@ -446,7 +455,7 @@ async function isOurs(runDir: string): Promise<boolean> {
   return found?.isDirectory() === true && found.uid === process.getuid?.() && (found.mode & 0o077) === 0;
 }
 
-async function readEndpoint(place: Place): Promise<Endpoint | undefined> {
+async function readEndpoint(place: Partition): Promise<Endpoint | undefined> {
   try {
     const read: unknown = JSON.parse(await readFile(place.endpointFile, 'utf8'));
     if (typeof read !== 'object' || read === null || !('url' in read) || !('runDir' in read)) return undefined;
@@ -473,7 +482,7 @@ async function writePrivately(path: string, text: string): Promise<void> {
 
 /** Waits until the server answers: until the deadline while it is silent, and as long as it takes while it reads its data. */
 async function awaitVersion(
-  place: Place,
+  place: Partition,
   endpoint: Endpoint,
   { log }: EmbeddedRedisOptions,
   deadlineMs: number,
@@ -538,7 +547,7 @@ interface StartLock {
 }
 
 /** One starter at a time per data folder. Undefined: a live process has it. */
-async function takeLock(place: Place): Promise<StartLock | undefined> {
+async function takeLock(place: Partition): Promise<StartLock | undefined> {
   const mine = `${place.lockFile}.${process.pid}.${randomBytes(4).toString('hex')}`;
   await writeFile(mine, JSON.stringify({ pid: process.pid, space: processSpace() }), { mode: 0o600 });
   try {
@@ -564,7 +573,7 @@ async function takeLock(place: Place): Promise<StartLock | undefined> {
 }
 
 /** Moved aside before it is removed: what was moved is looked at again, and put back if it is not what was seen. */
-async function removeStaleLock(place: Place, aside: string): Promise<void> {
+async function removeStaleLock(place: Partition, aside: string): Promise<void> {
   if (!(await isStale(place.lockFile))) return;
   const moved = `${aside}.stale`;
   try {
@@ -613,8 +622,8 @@ function isAlive(pid: number): boolean {
   }
 }
 
-async function failure(place: Place, reason: string): Promise<EmbeddedRedisError> {
-  const logs = await Promise.all([tail(place.keeperLog), tail(place.serverLog)]);
+async function failure(place: Partition, reason: string): Promise<EmbeddedRedisError> {
+  const logs = await Promise.all([tail(place.supervisorLog), tail(place.serverLog)]);
   const last = logs.filter((text) => text !== '').join('\n');
   return new EmbeddedRedisError(
     last === '' ? `The embedded Redis: ${reason}.` : `The embedded Redis: ${reason}.\n${last}`,

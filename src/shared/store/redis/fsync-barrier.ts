@@ -3,10 +3,10 @@
  * is under way waits for the next. On a connection of its own, which such a command holds up.
  */
 
-import { placeFor } from '../../calls/call-id.ts';
+import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
 import { backendError, closeConnection, isClustered, openConnection, type Redis } from './connection.ts';
-import { FleetKeys, PlaceKeys } from './keys.ts';
+import { FleetKeys, PartitionKeys } from './keys.ts';
 
 /** With `appendfsync everysec` the disk is reached within two seconds. */
 const WAIT_MS = 5_000;
@@ -43,7 +43,7 @@ export class DiskBarrier {
   passed(callId: string): Promise<void> {
     // In a cluster, the server that has the call.
     const key = isClustered(this.#client)
-      ? `${new PlaceKeys(this.#prefix, placeFor(callId)).base}:disk`
+      ? `${new PartitionKeys(this.#prefix, partitionFor(callId)).base}:disk`
       : new FleetKeys(this.#prefix).disk;
     const rounds = this.#rounds.get(key) ?? {};
     this.#rounds.set(key, rounds);

@@ -4,18 +4,18 @@
  */
 import type { Tier } from '../../tools/tool.ts';
 
-export interface Place {
+export interface Partition {
   readonly tier: Tier;
   readonly shard: number;
 }
 
 /** Where that is which the shards of a tier share: their circuits and retry budgets. */
-export function homeOf(tier: Tier): Place {
+export function homePartition(tier: Tier): Partition {
   return { tier, shard: 0 };
 }
 
-/** What stands behind a place's base: scripts that touch many of its keys put them together by these names (`PLACE_LUA`). */
-export const PLACE_NAMES = {
+/** What stands behind a place's base: scripts that touch many of its keys put them together by these names (`PARTITION_LUA`). */
+export const PARTITION_NAMES = {
   RECORDS: ':call:',
   INBOXES: ':inbox:',
   INFLIGHT: ':inflight',
@@ -34,8 +34,8 @@ export const PLACE_NAMES = {
   LOST_WORKERS: ':lost-workers',
 } as const;
 
-export class PlaceKeys {
-  readonly place: Place;
+export class PartitionKeys {
+  readonly partition: Partition;
   /** Prefix of all keys of the place, and BullMQ's prefix. */
   readonly base: string;
   /** BullMQ's queue name: `read-only`, or `read-only.1` for a further shard. */
@@ -52,18 +52,18 @@ export class PlaceKeys {
   /** Of the indices of each session's calls, by time. */
   readonly sessions: string;
 
-  constructor(prefix: string, place: Place) {
-    this.place = place;
-    this.queue = place.shard === 0 ? place.tier : `${place.tier}.${place.shard}`;
+  constructor(prefix: string, partition: Partition) {
+    this.partition = partition;
+    this.queue = partition.shard === 0 ? partition.tier : `${partition.tier}.${partition.shard}`;
     this.base = `${prefix}:{${this.queue}}`;
-    this.records = `${this.base}${PLACE_NAMES.RECORDS}`;
-    this.inboxes = `${this.base}${PLACE_NAMES.INBOXES}`;
-    this.inflight = `${this.base}${PLACE_NAMES.INFLIGHT}`;
-    this.calls = `${this.base}${PLACE_NAMES.CALLS}`;
-    this.inDoubt = `${this.base}${PLACE_NAMES.IN_DOUBT}`;
-    this.circuits = `${this.base}${PLACE_NAMES.CIRCUITS}`;
-    this.sizes = `${this.base}${PLACE_NAMES.SIZES}`;
-    this.sessions = `${this.base}${PLACE_NAMES.SESSIONS}`;
+    this.records = `${this.base}${PARTITION_NAMES.RECORDS}`;
+    this.inboxes = `${this.base}${PARTITION_NAMES.INBOXES}`;
+    this.inflight = `${this.base}${PARTITION_NAMES.INFLIGHT}`;
+    this.calls = `${this.base}${PARTITION_NAMES.CALLS}`;
+    this.inDoubt = `${this.base}${PARTITION_NAMES.IN_DOUBT}`;
+    this.circuits = `${this.base}${PARTITION_NAMES.CIRCUITS}`;
+    this.sizes = `${this.base}${PARTITION_NAMES.SIZES}`;
+    this.sessions = `${this.base}${PARTITION_NAMES.SESSIONS}`;
   }
 
   record(callId: string): string {
@@ -81,7 +81,7 @@ export class PlaceKeys {
 
   /** Workers that were lost while they ran calls, by when that was seen. `:stopped:ID` names one that was stopped. */
   get lostWorkers(): string {
-    return `${this.base}${PLACE_NAMES.LOST_WORKERS}`;
+    return `${this.base}${PARTITION_NAMES.LOST_WORKERS}`;
   }
 
   stoppedWorker(workerId: string): string {
@@ -90,7 +90,7 @@ export class PlaceKeys {
 
   /** Prefix of what is kept of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of those to decide. */
   get approvals(): string {
-    return `${this.base}${PLACE_NAMES.APPROVALS}`;
+    return `${this.base}${PARTITION_NAMES.APPROVALS}`;
   }
 
   /** What became of circuits, the newest first. */
@@ -99,12 +99,12 @@ export class PlaceKeys {
   }
 
   window(circuit: string): string {
-    return `${this.base}${PLACE_NAMES.WINDOWS}${circuit}`;
+    return `${this.base}${PARTITION_NAMES.WINDOWS}${circuit}`;
   }
 
   /** The bucket of a retry budget. */
   retries(bucket: string): string {
-    return `${this.base}${PLACE_NAMES.RETRIES}${bucket}`;
+    return `${this.base}${PARTITION_NAMES.RETRIES}${bucket}`;
   }
 
   /** An outcome too large for its record: one of those that attempts wrote for a call. */
@@ -135,9 +135,9 @@ export class FleetKeys {
   readonly specs: string;
   /** Records of skills, by name. */
   readonly skills: string;
-  /** When each record of the registry changed last, as a number of `specSequence`. */
-  readonly specChanges: string;
-  readonly specSequence: string;
+  /** When each record of the registry changed last, as a number of `declaredToolSequence`. */
+  readonly declaredToolChanges: string;
+  readonly declaredToolSequence: string;
   /** All sessions, by when they were opened. */
   readonly sessions: string;
   readonly switches: string;
@@ -154,7 +154,7 @@ export class FleetKeys {
   /** Written by whoever asks whether Redis can be written to. */
   readonly trial: string;
   /** Prefix of what is kept of turns at resources, which calls of all tiers may share. */
-  readonly turns: string;
+  readonly locks: string;
   /** Prefix of what is kept of clients that run tools, and of their calls. */
   readonly clients: string;
   /** What all processes have counted. */
@@ -169,14 +169,14 @@ export class FleetKeys {
     this.tools = `${prefix}:{fleet}:tools`;
     this.specs = `${prefix}:{fleet}:specs`;
     this.skills = `${prefix}:{fleet}:skills`;
-    this.specChanges = `${prefix}:{fleet}:spec-changes`;
-    this.specSequence = `${prefix}:{fleet}:spec-sequence`;
+    this.declaredToolChanges = `${prefix}:{fleet}:spec-changes`;
+    this.declaredToolSequence = `${prefix}:{fleet}:spec-sequence`;
     this.sessions = `${prefix}:{fleet}:sessions`;
     this.switches = `${prefix}:{fleet}:switches`;
     this.shards = `${prefix}:{fleet}:shards`;
     this.shadows = `${prefix}:{fleet}:shadows`;
     this.questions = `${prefix}:{fleet}:questions`;
-    this.turns = `${prefix}:{turns}:`;
+    this.locks = `${prefix}:{turns}:`;
     this.clients = `${prefix}:{clients}:`;
     this.disk = `${prefix}:{fleet}:disk`;
     this.trial = `${prefix}:{fleet}:trial`;
@@ -208,7 +208,7 @@ export class FleetKeys {
   }
 
   /** The newest revisions of a tool's record. */
-  specHistory(tool: string): string {
+  declaredToolHistory(tool: string): string {
     return `${this.prefix}:{fleet}:spec-history:${tool}`;
   }
 
@@ -220,13 +220,13 @@ export class FleetKeys {
       waiters: `${base}:waiters`,
       starts: `${base}:starts`,
       asking: `${base}:asking`,
-      places: `${base}:places`,
-      wokenPlaces: `${base}:woken`,
+      partitions: `${base}:places`,
+      promotedPartitions: `${base}:woken`,
     };
   }
 
   /** What people allowed for the rest of a session. */
-  grants(sessionKey: string): string {
+  standingApprovals(sessionKey: string): string {
     return `${this.prefix}:{fleet}:grants:${sessionKey}`;
   }
 
@@ -236,7 +236,7 @@ export class FleetKeys {
   }
 
   turn(callId: string): string {
-    return `${this.turns}call:${callId}`;
+    return `${this.locks}call:${callId}`;
   }
 
   /** The newest name of a model's call whose ID came again. */

@@ -1,6 +1,6 @@
 /** What a process needs of Redis is tried when it starts: later it would wait in vain, or fail in the middle of a call. */
 import { PawlError } from '../../errors/failure.ts';
-import { newsChannel } from './broadcasts.ts';
+import { broadcastChannel } from './broadcasts.ts';
 import { backendError, type Redis, Script } from './connection.ts';
 import { FleetKeys } from './keys.ts';
 
@@ -13,7 +13,7 @@ const BLOCK_SECONDS = 0.001;
  * Redis answered.
  */
 export async function checkRights(redis: Redis, prefix: string, blocks: boolean): Promise<void> {
-  const channel = newsChannel(redis, prefix);
+  const channel = broadcastChannel(redis, prefix);
   const { trial } = new FleetKeys(prefix);
   const needs: readonly (readonly [name: string, attempt: () => Promise<unknown>])[] = [
     // The first run sends the text, the second one its digest.

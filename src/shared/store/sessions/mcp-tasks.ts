@@ -2,10 +2,10 @@
  * The records of MCP tasks: a task is a call, or a chain of calls when the tool asks something on the way. Every member is written
  * once, so that two servers that go on with one task do the same; and sealed, because a server makes a call of what stands there.
  */
-import type { Seals } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
+import { openedMessage, signedMessage } from '../signing/signed-text.ts';
 
 /** What never changes. */
 interface NewTask {
@@ -32,13 +32,13 @@ export class Tasks {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
   readonly #ttlMs: number;
-  readonly #seals: Seals;
+  readonly #signatures: Signatures;
 
-  constructor(redis: Redis, prefix: string, ttlMs: number, seals: Seals) {
+  constructor(redis: Redis, prefix: string, ttlMs: number, signatures: Signatures) {
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
     this.#ttlMs = ttlMs;
-    this.#seals = seals;
+    this.#signatures = signatures;
   }
 
   async create(task: NewTask, callId: string): Promise<void> {
@@ -46,7 +46,7 @@ export class Tasks {
     const key = this.#keys.task(taskId);
     await this.#redis
       .multi()
-      .hset(key, { task: this.#sealed(taskId, 'task', task), 'call:0': this.#sealed(taskId, 'call:0', { callId }) })
+      .hset(key, { task: this.#signed(taskId, 'task', task), 'call:0': this.#signed(taskId, 'call:0', { callId }) })
       .pexpire(key, this.#ttlMs)
       .exec();
   }
@@ -55,7 +55,7 @@ export class Tasks {
     const fields = await this.#redis.hgetall(this.#keys.task(taskId));
     const opened = <Value>(member: string): Value | undefined => {
       const stored = fields[member];
-      return stored === undefined ? undefined : openedMessage(this.#seals, aboutOf(taskId, member), stored);
+      return stored === undefined ? undefined : openedMessage(this.#signatures, aboutOf(taskId, member), stored);
     };
     const task = opened<NewTask>('task');
     if (task === undefined) return undefined;
@@ -92,11 +92,11 @@ export class Tasks {
   }
 
   async #write(taskId: string, member: string, value: Call | Answer): Promise<void> {
-    await this.#redis.hsetnx(this.#keys.task(taskId), member, this.#sealed(taskId, member, value));
+    await this.#redis.hsetnx(this.#keys.task(taskId), member, this.#signed(taskId, member, value));
   }
 
-  #sealed(taskId: string, member: string, value: NewTask | Call | Answer): string {
-    return sealedMessage(this.#seals, aboutOf(taskId, member), value);
+  #signed(taskId: string, member: string, value: NewTask | Call | Answer): string {
+    return signedMessage(this.#signatures, aboutOf(taskId, member), value);
   }
 }
 

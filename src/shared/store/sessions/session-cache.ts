@@ -17,7 +17,7 @@ export class SessionCache {
   readonly #known = new Map<string, Known>();
   /** Of the known ones, those that may have changed. */
   readonly #doubted = new Set<string>();
-  #news = 0;
+  #broadcast = 0;
 
   constructor(limit: number, clock: Pick<Clock, 'monotonic'> = systemClock) {
     this.#limit = limit;
@@ -44,12 +44,12 @@ export class SessionCache {
 
   /** Keeps what is read or written. What was asked for before some news came, and arrives after them, may be older than they are. */
   async keep(sessionKey: string, record: () => Promise<SessionRecord | undefined>): Promise<SessionRecord | undefined> {
-    const news = this.#news;
+    const broadcast = this.#broadcast;
     let found: SessionRecord | undefined;
     try {
       found = await record();
     } finally {
-      if (found !== undefined && news === this.#news) this.remember(found);
+      if (found !== undefined && broadcast === this.#broadcast) this.remember(found);
       else this.#doubt(sessionKey);
     }
     return found;
@@ -83,12 +83,12 @@ export class SessionCache {
   }
 
   forget(sessionKey: string): void {
-    this.#news += 1;
+    this.#broadcast += 1;
     this.#doubt(sessionKey);
   }
 
   clear(): void {
-    this.#news += 1;
+    this.#broadcast += 1;
     for (const sessionKey of this.#known.keys()) this.#doubted.add(sessionKey);
   }
 }

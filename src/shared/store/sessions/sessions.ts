@@ -1,12 +1,12 @@
 /** The records of sessions. Readers may keep what they read until told otherwise: see `SessionRecord` for what changes. */
 import type { ApprovalRoute } from '../../approvals/approval.ts';
 import { CHANNEL_KINDS, type SessionRecord, sessionClosed, sessionForged, withTaint } from '../../sessions/session.ts';
-import { Seals } from '../../signing/signatures.ts';
+import { Signatures } from '../../signing/signatures.ts';
 import type { Shards } from '../queues/shards.ts';
-import { type News, newsChannel } from '../redis/broadcasts.ts';
+import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedText, sealedText } from '../signing/signed-text.ts';
+import { openedText, signedText } from '../signing/signed-text.ts';
 
 const replaceScript = new Script(new URL('./session-replace.lua', import.meta.url));
 const enterScript = new Script(new URL('./session-enter.lua', import.meta.url));
@@ -54,21 +54,21 @@ const MIN_PAGE = 20;
 export class Sessions {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
-  readonly #seals: Seals;
+  readonly #signatures: Signatures;
   readonly #shards: Pick<Shards, 'assign' | 'know'> | undefined;
 
   /** Without shards, all calls of all sessions are in the first one of their tier. */
-  constructor(redis: Redis, prefix: string, seals = new Seals(), shards?: Pick<Shards, 'assign' | 'know'>) {
+  constructor(redis: Redis, prefix: string, signatures = new Signatures(), shards?: Pick<Shards, 'assign' | 'know'>) {
     this.#shards = shards;
-    this.#seals = seals;
+    this.#signatures = signatures;
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
   }
 
   /** The channel of a new session that names none, and is below none; undefined where no front door offers one. */
   async defaultChannel(): Promise<SessionRecord['channel']> {
-    const offered = await this.#redis.get(this.#keys.defaultChannel);
-    const kind = CHANNEL_KINDS.find((each) => each === offered && each !== 'webhook');
+    const published = await this.#redis.get(this.#keys.defaultChannel);
+    const kind = CHANNEL_KINDS.find((each) => each === published && each !== 'webhook');
     return kind === undefined ? undefined : { kind };
   }
 
@@ -88,7 +88,7 @@ export class Sessions {
     const record = Object.keys(shards).length === 0 ? asked : { ...asked, shards };
     await this.#hangBelow(record);
     const key = this.#keys.session(record.sessionKey);
-    const text = this.#sealed(record);
+    const text = this.#signed(record);
     const created = await this.#redis.set(key, text, 'PX', KEPT_MS, 'NX');
     // What stands there may be this very record: the first answer was lost on the way, and the command came again.
     const there = created === null ? await this.#redis.get(key) : text;
@@ -156,13 +156,13 @@ export class Sessions {
     return record;
   }
 
-  #sealed(record: SessionRecord): string {
-    return sealedText(record, (text) => this.#seals.session(record.sessionKey, text));
+  #signed(record: SessionRecord): string {
+    return signedText(record, (text) => this.#signatures.session(record.sessionKey, text));
   }
 
   /** The record, when somebody with a key wrote it. */
   #opened(sessionKey: string, stored: string): SessionRecord | undefined {
-    return openedText(stored, (text, seal) => this.#seals.isSession(sessionKey, text, seal));
+    return openedText(stored, (text, signature) => this.#signatures.isSession(sessionKey, text, signature));
   }
 
   /** Closes a session, so that no further call is accepted; undefined when there is none. Its record lives as long as an open one's. */
@@ -201,10 +201,15 @@ export class Sessions {
   }
 
   /** False when another record stands there by now. */
-  async #replace(record: SessionRecord, seen: string, ttlMs: number | undefined, news?: News): Promise<boolean> {
-    const told = news === undefined ? '' : JSON.stringify(news);
-    const channel = newsChannel(this.#redis, this.#keys.prefix);
-    const args = [seen, this.#sealed(record), ttlMs ?? '', channel, told];
+  async #replace(
+    record: SessionRecord,
+    seen: string,
+    ttlMs: number | undefined,
+    broadcast?: Broadcast,
+  ): Promise<boolean> {
+    const told = broadcast === undefined ? '' : JSON.stringify(broadcast);
+    const channel = broadcastChannel(this.#redis, this.#keys.prefix);
+    const args = [seen, this.#signed(record), ttlMs ?? '', channel, told];
     const [replaced] = await replaceScript.run(this.#redis, [this.#keys.session(record.sessionKey)], args);
     return replaced === 1;
   }

@@ -1,25 +1,25 @@
 /** The records of skills (I6), by name. Sessions keep what they need of theirs: nobody has to be told of a change. */
 
 import type { SkillRecord } from '../../sessions/skill.ts';
-import type { Seals } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
 import { signFieldsAnew } from '../signing/re-sign.ts';
-import { openedText, sealedText } from '../signing/signed-text.ts';
+import { openedText, signedText } from '../signing/signed-text.ts';
 
 export class SkillRecords {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
-  readonly #seals: Seals;
+  readonly #signatures: Signatures;
 
-  constructor(redis: Redis, prefix: string, seals: Seals) {
+  constructor(redis: Redis, prefix: string, signatures: Signatures) {
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
-    this.#seals = seals;
+    this.#signatures = signatures;
   }
 
   async write(record: SkillRecord): Promise<void> {
-    await this.#redis.hset(this.#keys.skills, record.name, this.#sealed(record));
+    await this.#redis.hset(this.#keys.skills, record.name, this.#signed(record));
   }
 
   async read(name: string): Promise<SkillRecord | undefined> {
@@ -41,20 +41,20 @@ export class SkillRecords {
   signAnew(): Promise<void> {
     return signFieldsAnew(this.#redis, this.#keys.skills, (name, stored) => {
       const record = this.#opened(name, stored);
-      return record === undefined ? undefined : this.#sealed(record);
+      return record === undefined ? undefined : this.#signed(record);
     });
   }
 
-  #sealed(record: SkillRecord): string {
-    return sealedText(record, (text) => this.#seals.spec(sealOf(record.name), text));
+  #signed(record: SkillRecord): string {
+    return signedText(record, (text) => this.#signatures.spec(signatureOf(record.name), text));
   }
 
   /** The record, when somebody with a key wrote it under this name. */
   #opened(name: string, stored: string): SkillRecord | undefined {
-    return openedText(stored, (text, seal) => this.#seals.isSpec(sealOf(name), text, seal));
+    return openedText(stored, (text, signature) => this.#signatures.isSpec(signatureOf(name), text, signature));
   }
 }
 
-function sealOf(name: string): string {
+function signatureOf(name: string): string {
   return `skill ${name}`;
 }

@@ -1,14 +1,14 @@
 /** The records of sub-agents, each with a mailbox. All that is said is sealed; every change is news. */
 
-import type { Seals } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../../tools/sub-agent.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { type CallJob, jobIdOf } from '../queues/jobs.ts';
-import { wake } from '../queues/promote.ts';
-import { type News, newsChannel } from '../redis/broadcasts.ts';
+import { promote } from '../queues/promote.ts';
+import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
+import { openedMessage, signedMessage } from '../signing/signed-text.ts';
 
 const spawnScript = new Script(new URL('./agent-spawn.lua', import.meta.url));
 const tellScript = new Script(new URL('./agent-tell.lua', import.meta.url));
@@ -25,15 +25,15 @@ export class Agents {
   readonly #redis: Redis;
   readonly #prefix: string;
   readonly #keys: FleetKeys;
-  readonly #seals: Seals;
+  readonly #signatures: Signatures;
   /** By agent: what was asked for here last, and was not answered. It may have been taken. */
   readonly #unanswered = new Map<string, string>();
 
-  constructor(redis: Redis, prefix: string, seals: Seals) {
+  constructor(redis: Redis, prefix: string, signatures: Signatures) {
     this.#redis = redis;
     this.#prefix = prefix;
     this.#keys = new FleetKeys(prefix);
-    this.#seals = seals;
+    this.#signatures = signatures;
   }
 
   async spawn(
@@ -42,10 +42,10 @@ export class Agents {
     message: AgentMessage,
     limit: number,
   ): Promise<'spawned' | 'exists' | 'full'> {
-    const keys = this.#places(agentId, parent);
-    const sealed = this.#sealed(agentId, message);
-    const news = this.#news(agentId, parent);
-    const args = [agentId, parent, limit, sealed, KEPT_MS, ...news, this.#keys.agent('')];
+    const keys = this.#partitions(agentId, parent);
+    const signed = this.#signed(agentId, message);
+    const broadcast = this.#broadcast(agentId, parent);
+    const args = [agentId, parent, limit, signed, KEPT_MS, ...broadcast, this.#keys.agent('')];
     const [code] = await spawnScript.run(this.#redis, keys, args);
     return code as 'spawned' | 'exists' | 'full';
   }
@@ -57,11 +57,11 @@ export class Agents {
     messageId: string,
     message: AgentMessage,
   ): Promise<'told' | 'again' | 'unknown' | 'closed'> {
-    const keys = [...this.#places(agentId, parent), this.#keys.agentAwaited(agentId)];
-    const sealed = this.#sealed(agentId, message);
-    const args = [parent, messageId, message.type, sealed, KEPT_MS, ...this.#news(agentId, parent)];
+    const keys = [...this.#partitions(agentId, parent), this.#keys.agentAwaited(agentId)];
+    const signed = this.#signed(agentId, message);
+    const args = [parent, messageId, message.type, signed, KEPT_MS, ...this.#broadcast(agentId, parent)];
     const [code, ...awaiting] = await tellScript.run(this.#redis, keys, args);
-    await this.#wake(awaiting as string[]);
+    await this.#promote(awaiting as string[]);
     return code as 'told' | 'again' | 'unknown' | 'closed';
   }
 
@@ -81,7 +81,7 @@ export class Agents {
     // Who asks at the same time asks for another one.
     this.#unanswered.delete(agentId);
     try {
-      const [entry] = await takeScript.run(this.#redis, this.#places(agentId, parent), [agentId, token]);
+      const [entry] = await takeScript.run(this.#redis, this.#partitions(agentId, parent), [agentId, token]);
       return entry;
     } catch (error) {
       this.#unanswered.set(agentId, token);
@@ -91,8 +91,8 @@ export class Agents {
 
   /** A message that was taken, and that nobody heard: it waits again, before all others. */
   async putBack({ agentId, turn, ...message }: AgentOrder, parent: string): Promise<void> {
-    const args = [agentId, `${turn} ${this.#sealed(agentId, message)}`, KEPT_MS, ...this.#news(agentId, parent)];
-    await putBackScript.run(this.#redis, this.#places(agentId, parent), args);
+    const args = [agentId, `${turn} ${this.#signed(agentId, message)}`, KEPT_MS, ...this.#broadcast(agentId, parent)];
+    await putBackScript.run(this.#redis, this.#partitions(agentId, parent), args);
   }
 
   async reply(
@@ -100,11 +100,11 @@ export class Agents {
     parent: string,
     reply: AgentReply,
   ): Promise<'replied' | 'late' | 'unknown'> {
-    const sealed = this.#sealed(agentId, { ...reply, turn });
-    const args = [parent, turn, reply.state, sealed, KEPT_MS, ...this.#news(agentId, parent)];
+    const signed = this.#signed(agentId, { ...reply, turn });
+    const args = [parent, turn, reply.state, signed, KEPT_MS, ...this.#broadcast(agentId, parent)];
     const keys = [this.#keys.agent(agentId), this.#keys.agentAwaited(agentId)];
     const [code, ...awaiting] = await replyScript.run(this.#redis, keys, args);
-    await this.#wake(awaiting as string[]);
+    await this.#promote(awaiting as string[]);
     return code as 'replied' | 'late' | 'unknown';
   }
 
@@ -117,10 +117,10 @@ export class Agents {
   /** Undefined when there is none, or it is another session's. */
   async read(agentId: string, parent: string): Promise<AgentReport | undefined> {
     const fields = await this.#redis.hmget(this.#keys.agent(agentId), 'parent', 'state', 'turn', 'reply');
-    const [owner, state, turn, sealed] = fields;
+    const [owner, state, turn, signed] = fields;
     if (owner !== parent || typeof state !== 'string') return undefined;
-    if (typeof sealed !== 'string') return { agentId, state: state as AgentState };
-    const reply = this.#opened(agentId, sealed) as (AgentReply & { readonly turn: number }) | undefined;
+    if (typeof signed !== 'string') return { agentId, state: state as AgentState };
+    const reply = this.#opened(agentId, signed) as (AgentReply & { readonly turn: number }) | undefined;
     // What nobody with a key said was not said.
     if (reply === undefined || String(reply.turn) !== turn) return { agentId, state: 'running' };
     return { agentId, state: reply.state, ...(reply.output === undefined ? {} : { output: reply.output }) };
@@ -131,24 +131,24 @@ export class Agents {
     return this.#redis.smembers(this.#keys.agentsOf(parent));
   }
 
-  async #wake(jobIds: readonly string[]): Promise<void> {
-    for (const jobId of jobIds) await wake(this.#redis, this.#prefix, jobId);
+  async #promote(jobIds: readonly string[]): Promise<void> {
+    for (const jobId of jobIds) await promote(this.#redis, this.#prefix, jobId);
   }
 
-  #places(agentId: string, parent: string): string[] {
+  #partitions(agentId: string, parent: string): string[] {
     return [this.#keys.agent(agentId), this.#keys.agentMail(agentId), this.#keys.agentsOf(parent)];
   }
 
-  #news(agentId: string, sessionKey: string): [string, string] {
-    const news: News = { type: 'agent', agentId, sessionKey };
-    return [newsChannel(this.#redis, this.#keys.prefix), JSON.stringify(news)];
+  #broadcast(agentId: string, sessionKey: string): [string, string] {
+    const broadcast: Broadcast = { type: 'agent', agentId, sessionKey };
+    return [broadcastChannel(this.#redis, this.#keys.prefix), JSON.stringify(broadcast)];
   }
 
-  #sealed(agentId: string, message: object): string {
-    return sealedMessage(this.#seals, `agent ${agentId}`, message);
+  #signed(agentId: string, message: object): string {
+    return signedMessage(this.#signatures, `agent ${agentId}`, message);
   }
 
-  #opened(agentId: string, sealed: string): unknown {
-    return openedMessage(this.#seals, `agent ${agentId}`, sealed);
+  #opened(agentId: string, signed: string): unknown {
+    return openedMessage(this.#signatures, `agent ${agentId}`, signed);
   }
 }

@@ -3,7 +3,7 @@
  * verifies it. Otherwise it would be gone with that one, and a tool that was switched off would be on again.
  */
 
-import type { Seals } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import type { Logger } from '../../telemetry/log.ts';
 import { replaceField } from '../redis/compare-and-set.ts';
 import type { Redis } from '../redis/connection.ts';
@@ -27,10 +27,10 @@ interface Signed {
 
 /** All of them, by a process that starts while keys are being changed: then there is more than one. */
 export async function signRecordsAnew(
-  { seals, specs, skills }: { readonly seals: Seals; readonly specs: Signed; readonly skills: Signed },
+  { signatures, specs, skills }: { readonly signatures: Signatures; readonly specs: Signed; readonly skills: Signed },
   log: Logger,
 ): Promise<void> {
-  if (seals.fingerprints.length < 2) return;
+  if (signatures.fingerprints.length < 2) return;
   try {
     await Promise.all([specs.signAnew(), skills.signAnew()]);
   } catch (error) {

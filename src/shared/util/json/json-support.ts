@@ -3,7 +3,7 @@
 /** What is nested deeper is left to `JSON.stringify`, which refuses what it cannot write. */
 const MAX_DEPTH = 64;
 
-export interface Unsayable {
+export interface Unserializable {
   /** `.rows[3]`, or empty for the value itself. */
   readonly path: string;
   readonly what: string;
@@ -13,14 +13,14 @@ export interface Unsayable {
  * The first of a value that JSON cannot say; undefined when there is none. What writes itself (`toJSON`) is what it writes. A function
  * or a symbol within an object is left out by JSON, and is no fault. Throws what a getter throws.
  */
-export function unsayableIn(value: unknown): Unsayable | undefined {
+export function findUnserializable(value: unknown): Unserializable | undefined {
   if (typeof value === 'function' || typeof value === 'symbol') return { path: '', what: typeof value };
   if (isSelfWriting(value) && value.toJSON() === undefined)
     return { path: '', what: 'a value whose toJSON returns undefined' };
   return search(value, []);
 }
 
-function search(value: unknown, holders: object[]): Unsayable | undefined {
+function search(value: unknown, holders: object[]): Unserializable | undefined {
   if (typeof value !== 'object' || value === null) {
     if (typeof value === 'number' && !Number.isFinite(value)) return { path: '', what: String(value) };
     return typeof value === 'bigint' && !isSelfWriting(value) ? { path: '', what: 'bigint' } : undefined;
@@ -56,13 +56,13 @@ function ofKind(value: object): string | undefined {
   return `${typeof name === 'string' && name !== '' ? name : tag} without members that JSON knows`;
 }
 
-function searchWritten(value: { toJSON(): unknown }, holders: object[]): Unsayable | undefined {
+function searchWritten(value: { toJSON(): unknown }, holders: object[]): Unserializable | undefined {
   const written = value.toJSON();
   if (typeof written !== 'object' || written === null) return search(written, holders);
   return isSelfWriting(written) ? undefined : search(written, holders);
 }
 
-function searchList(list: readonly unknown[], holders: object[]): Unsayable | undefined {
+function searchList(list: readonly unknown[], holders: object[]): Unserializable | undefined {
   for (let index = 0; index < list.length; index += 1) {
     const found = search(list[index], holders);
     if (found !== undefined) return { ...found, path: `[${index}]${found.path}` };
@@ -70,7 +70,7 @@ function searchList(list: readonly unknown[], holders: object[]): Unsayable | un
   return undefined;
 }
 
-function searchMembers(container: object, holders: object[]): Unsayable | undefined {
+function searchMembers(container: object, holders: object[]): Unserializable | undefined {
   for (const name of Object.keys(container)) {
     const found = search((container as Record<string, unknown>)[name], holders);
     if (found !== undefined) return { ...found, path: `${inPath(name)}${found.path}` };

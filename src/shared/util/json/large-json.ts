@@ -3,7 +3,7 @@
  * that neither a process nor Redis handles all of it at once.
  */
 
-import { nextTurn, uuidv7 } from '../time.ts';
+import { uuidv7, yieldToEventLoop } from '../time.ts';
 import { isLong, JsonReader, jsonPieces } from './json-stream.ts';
 
 /** Bytes of every part but the last. A process takes about a millisecond for any step with one. */
@@ -80,7 +80,7 @@ export class LargeTextWriter {
     for (const piece of jsonPieces(value)) {
       if (this.isFull) return;
       this.add(piece);
-      await nextTurn();
+      await yieldToEventLoop();
     }
   }
 
@@ -113,7 +113,7 @@ export async function parsedParts(parts: Iterable<Buffer> | AsyncIterable<Buffer
     if (text !== '') {
       reader ??= new JsonReader();
       reader.push(text);
-      await nextTurn();
+      await yieldToEventLoop();
     }
     text = decoder.decode(part, { stream: true });
   }

@@ -8,16 +8,16 @@ const TEXT_LENGTH = 1_024;
  * A JSON value whose texts, lists and objects are cut so that it has about `maxLength` characters, and says at each place what is
  * missing. It keeps its kind: an object stays one.
  */
-export function beginningOf<Value>(value: Value, maxLength: number): Value {
-  return new Beginning(maxLength).of(value) as Value;
+export function truncateJson<Value>(value: Value, maxLength: number): Value {
+  return new JsonTruncator(maxLength).of(value) as Value;
 }
 
 /** A text, or its beginning and how long it is. */
-export function beginningOfText(text: string, maxLength: number): string {
+export function truncateText(text: string, maxLength: number): string {
   return text.length <= maxLength ? text : `${startOf(text, maxLength)}… (${text.length} characters)`;
 }
 
-class Beginning {
+class JsonTruncator {
   #room: number;
 
   constructor(room: number) {
@@ -26,7 +26,7 @@ class Beginning {
 
   of(value: unknown): unknown {
     if (typeof value === 'string') {
-      const shown = beginningOfText(value, Math.max(0, Math.min(TEXT_LENGTH, this.#room)));
+      const shown = truncateText(value, Math.max(0, Math.min(TEXT_LENGTH, this.#room)));
       this.#room -= shown.length + 2;
       return shown;
     }
@@ -48,7 +48,7 @@ class Beginning {
         break;
       }
       this.#room -= name.length + 4;
-      members.push([beginningOfText(name, TEXT_LENGTH), this.of(member)]);
+      members.push([truncateText(name, TEXT_LENGTH), this.of(member)]);
     }
     return Object.fromEntries(members);
   }

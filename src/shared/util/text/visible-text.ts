@@ -12,7 +12,7 @@ const DECEPTIVE_IN_LINE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_C
 const BEYOND_ASCII = /[^\n\t\x20-\x7e]/;
 
 /** Writes deceptive characters as `\u{202E}`. Line breaks and tabs stay. */
-export function shownText(text: string): string {
+export function escapeInvisible(text: string): string {
   return text.replace(DECEPTIVE, escapeOf);
 }
 
@@ -22,8 +22,8 @@ export function shownLine(text: string): string {
 }
 
 /** A JSON value, indented, with every deceptive character written out, in names as well as in values. */
-export function shownJson(value: unknown): string {
-  return shownText(JSON.stringify(value, null, 2) ?? 'null');
+export function formatForDisplay(value: unknown): string {
+  return escapeInvisible(JSON.stringify(value, null, 2) ?? 'null');
 }
 
 /** JSON that means the same, with every deceptive character as one of JSON's own escapes. */

@@ -20,7 +20,7 @@ import { list } from './listing.ts';
 import { StdioTransport } from './stdio.ts';
 import type { Environment } from './values.ts';
 
-export interface ConnectionParts {
+export interface McpConnectionDeps {
   readonly settings: Pick<Settings, 'dataDir' | 'sandbox' | 'allowedHosts'>;
   readonly environment: Environment;
   readonly log: Logger;
@@ -63,7 +63,7 @@ interface Open {
 export class McpConnection {
   readonly server: string;
   readonly #options: McpConnectionOptions;
-  readonly #parts: ConnectionParts;
+  readonly #parts: McpConnectionDeps;
   #opening: Promise<Open> | undefined;
   #open: Open | undefined;
   /** Of no use any more, but for the calls that wait for their answers there. */
@@ -76,7 +76,7 @@ export class McpConnection {
   #idle: NodeJS.Timeout | undefined;
   #ended = false;
 
-  constructor(server: string, options: McpConnectionOptions, parts: ConnectionParts) {
+  constructor(server: string, options: McpConnectionOptions, parts: McpConnectionDeps) {
     this.server = server;
     this.#options = options;
     this.#parts = parts;

@@ -27,10 +27,10 @@ const RECONNECT = {
 const LOST = -32_099;
 
 /** One request, on its way through the SDK: which does not pass on why an answer broke off. */
-interface Asking {
+interface ElicitationState {
   broken?: Error;
 }
-const asked = new AsyncLocalStorage<Asking>();
+const asked = new AsyncLocalStorage<ElicitationState>();
 
 /** `lost`: what a call fails with whose answer will not come; the others of the connection are not touched by it. */
 export function openHttpTransport(
@@ -71,7 +71,7 @@ export function openHttpTransport(
       unanswered.delete(message.params?.['requestId'] as RequestId);
     if (!isJSONRPCRequest(message)) return send(message, options);
     const { id } = message;
-    const asking: Asking = {};
+    const asking: ElicitationState = {};
     unanswered.add(id);
     options?.requestSignal?.addEventListener('abort', () => unanswered.delete(id), { once: true });
     const onRequestStreamEnd = () => {

@@ -95,7 +95,7 @@ export class StdioTransport implements Transport {
     );
     this.#tree = startTree(sandbox, {
       launch,
-      environment: withOwnHome(shown, sandbox.means === 'bubblewrap', connection, launch.root),
+      environment: withOwnHome(shown, sandbox.isolation === 'bubblewrap', connection, launch.root),
       name: connection.command[0],
       streams: { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' },
       timeoutMs: undefined,

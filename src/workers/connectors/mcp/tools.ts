@@ -1,22 +1,22 @@
 /** The executor of declared tools of the kind `mcp` (C22): their calls go to this worker's connection to their server. */
 
 import { canonicalJson } from '../../../shared/calls/call-id.ts';
-import type { SpecOf } from '../../../shared/connectors/declared-tool.ts';
+import type { DeclaredToolOf } from '../../../shared/connectors/declared-tool.ts';
 import type { McpConnectionOptions, McpResourceRouting, McpToolRouting } from '../../../shared/connectors/mcp.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import type { ToolContext } from '../../../shared/tools/tool.ts';
 import type { Executable } from '../declared-tools.ts';
-import { type ConnectionParts, McpConnection } from './connection.ts';
+import { McpConnection, type McpConnectionDeps } from './connection.ts';
 import { isObject } from './incoming.ts';
 import { resourceTool } from './resources.ts';
 import { toolResult } from './results.ts';
 
 /** The connections of one worker: one to each server, however many tools and tiers use it. */
 export class McpConnections {
-  readonly #parts: ConnectionParts;
+  readonly #parts: McpConnectionDeps;
   readonly #connections = new Map<string, McpConnection>();
 
-  constructor(parts: ConnectionParts) {
+  constructor(parts: McpConnectionDeps) {
     this.#parts = parts;
   }
 
@@ -31,7 +31,7 @@ export class McpConnections {
   }
 
   /** What a declared tool does when it is called. */
-  executable({ routing }: Pick<SpecOf<'mcp'>, 'routing'>): Executable {
+  executable({ routing }: Pick<DeclaredToolOf<'mcp'>, 'routing'>): Executable {
     return 'resources' in routing ? this.#resources(routing) : this.#tool(routing);
   }
 

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { PlaceKeys } from '../../../../src/shared/store/redis/keys.ts';
+import { PartitionKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { eventually } from '../../../helpers/signal.ts';
 import { startRig, testTools } from '../rig.ts';
 
@@ -57,7 +57,7 @@ describe('Bull Board at /queues', () => {
     const { body } = await call({ tool: 'echo', session: 's', params: { text: 'x' } });
     const redis = new Redis(world.redisUrl);
     onTestFinished(() => redis.disconnect());
-    const meta = new PlaceKeys(world.prefix, { tier: 'workspace', shard: 0 }).job('meta');
+    const meta = new PartitionKeys(world.prefix, { tier: 'workspace', shard: 0 }).job('meta');
     await eventually(
       async () => {
         const records = await pawl.audit();

@@ -3,8 +3,8 @@ import type { ApprovalRequest } from '../../../../src/shared/approvals/approval.
 import { canonicalJson, digest } from '../../../../src/shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../../../src/shared/calls/envelope.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
-import { Grants } from '../../../../src/shared/store/approvals/standing-approvals.ts';
+import { Signatures } from '../../../../src/shared/signing/signatures.ts';
+import { StandingApprovals } from '../../../../src/shared/store/approvals/standing-approvals.ts';
 import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { openBooks } from '../calls.ts';
 
@@ -14,8 +14,12 @@ const HOURS_12_MS = 12 * 3_600_000;
 
 async function open() {
   const { redis, world } = await openBooks();
-  const seals = new Seals(new Signer([{ kid: 'k', key: 'a key of this fleet alone' }]));
-  return { redis, grants: new Grants(redis, world.prefix, seals), key: new FleetKeys(world.prefix).grants(SESSION) };
+  const signatures = new Signatures(new Signer([{ kid: 'k', key: 'a key of this fleet alone' }]));
+  return {
+    redis,
+    standingApprovals: new StandingApprovals(redis, world.prefix, signatures),
+    key: new FleetKeys(world.prefix).standingApprovals(SESSION),
+  };
 }
 
 function approved(id: string, params: object, taint: readonly string[] = []): ApprovalRequest {
@@ -29,35 +33,42 @@ function call(params: object, nowMs: number, askedForTaint?: readonly string[]) 
 }
 
 test('taking an approval back leaves a later one of the same thing', async () => {
-  const { redis, grants } = await open();
-  await grants.add(approved('first', { to: 'bob' }), 'grace', 1);
+  const { redis, standingApprovals } = await open();
+  await standingApprovals.add(approved('first', { to: 'bob' }), 'grace', 1);
   // Written between the look of whoever takes the first one back, and their deed.
   vi.spyOn(redis, 'hgetall').mockImplementationOnce(async (key: unknown) => {
     const read = await redis.hgetall(key as string);
-    await grants.add(approved('second', { to: 'bob' }), 'ada', 2);
+    await standingApprovals.add(approved('second', { to: 'bob' }), 'ada', 2);
     return read;
   });
-  expect(await grants.remove(SESSION, 'first', 3)).toBeUndefined();
-  expect(await grants.list(SESSION, 3)).toMatchObject([{ approvalId: 'second', by: 'ada' }]);
-  expect(await grants.remove(SESSION, 'second', 3)).toMatchObject({ approvalId: 'second' });
-  expect(await grants.list(SESSION, 3)).toEqual([]);
+  expect(await standingApprovals.remove(SESSION, 'first', 3)).toBeUndefined();
+  expect(await standingApprovals.list(SESSION, 3)).toMatchObject([{ approvalId: 'second', by: 'ada' }]);
+  expect(await standingApprovals.remove(SESSION, 'second', 3)).toMatchObject({ approvalId: 'second' });
+  expect(await standingApprovals.list(SESSION, 3)).toEqual([]);
 });
 
 test('what has ended goes when something new is remembered', async () => {
-  const { redis, grants, key } = await open();
-  await grants.add(approved('first', { to: 'bob' }), 'grace', 0);
-  await grants.add(approved('second', { to: 'eve' }), 'grace', 1_000);
+  const { redis, standingApprovals, key } = await open();
+  await standingApprovals.add(approved('first', { to: 'bob' }), 'grace', 0);
+  await standingApprovals.add(approved('second', { to: 'eve' }), 'grace', 1_000);
   expect(await redis.hlen(key)).toBe(2);
-  await grants.add(approved('third', { to: 'ada' }), 'grace', HOURS_12_MS);
-  expect((await grants.list(SESSION, HOURS_12_MS)).map(({ approvalId }) => approvalId)).toEqual(['third', 'second']);
+  await standingApprovals.add(approved('third', { to: 'ada' }), 'grace', HOURS_12_MS);
+  expect((await standingApprovals.list(SESSION, HOURS_12_MS)).map(({ approvalId }) => approvalId)).toEqual([
+    'third',
+    'second',
+  ]);
   expect(await redis.hlen(key)).toBe(2);
-  expect(await grants.find(call({ to: 'bob' }, HOURS_12_MS))).toBeUndefined();
+  expect(await standingApprovals.find(call({ to: 'bob' }, HOURS_12_MS))).toBeUndefined();
 });
 
 test('one that knew of too little does not hide another one that knew of all', async () => {
-  const { grants } = await open();
+  const { standingApprovals } = await open();
   const commandLike = (id: string, prefix: readonly string[], taint: readonly string[]) =>
-    grants.add({ ...approved(id, {}, taint), amendment: { kind: 'command-prefix', prefix } } as never, 'grace', 1);
+    standingApprovals.add(
+      { ...approved(id, {}, taint), amendment: { kind: 'command-prefix', prefix } } as never,
+      'grace',
+      1,
+    );
   await commandLike('knew', ['git', 'push'], ['web']);
   await commandLike('knew-not', ['git', 'push', 'origin'], []);
   const params = { argv: ['git', 'push', 'origin', 'main'] };
@@ -66,6 +77,6 @@ test('one that knew of too little does not hide another one that knew of all', a
     [[], ['knew', 'knew-not']],
     [['web'], ['knew']],
   ] as const)
-    expect(by).toContain((await grants.find(call(params, 2, taint)))?.approvalId);
-  expect(await grants.find(call(params, 2, ['web', 'mail']))).toBeUndefined();
+    expect(by).toContain((await standingApprovals.find(call(params, 2, taint)))?.approvalId);
+  expect(await standingApprovals.find(call(params, 2, ['web', 'mail']))).toBeUndefined();
 });

@@ -162,7 +162,7 @@ test('files that cannot be written are told of, once until they can be again, ea
 });
 
 /** A trail whose records are sealed as they are added, and files that follow it when asked. */
-async function openSealed() {
+async function openSigned() {
   const { redis, keys, writer, sealer, trail, sink } = await openTrail();
   const folder = temporaryFolder();
   const from = writer();
@@ -176,7 +176,7 @@ async function openSealed() {
 }
 
 test('a Redis that came back with less than the files have begins another trail: no number is used twice', async () => {
-  const { redis, keys, trail, folder, files, add } = await openSealed();
+  const { redis, keys, trail, folder, files, add } = await openSigned();
   await add(0);
   const before = await trail.head();
   await add(1);
@@ -196,7 +196,7 @@ test('a Redis that came back with less than the files have begins another trail:
 test('I4: what a Redis that lost its last second seals before anybody looks at the files comes into them all the same', async () => {
   // Fewer than it lost, as many, and more.
   for (const sealedSince of [1, 2, 4]) {
-    const { redis, keys, keeper, trail, folder, files, add } = await openSealed();
+    const { redis, keys, keeper, trail, folder, files, add } = await openSigned();
     await add(0);
     const before = await trail.head();
     const chain = keys.chain(before?.trail ?? '');

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import type { AuditEvent } from '../../../../src/shared/audit/audit-event.ts';
 import { AuditTrail } from '../../../../src/shared/store/audit/audit-trail.ts';
-import { AuditKeeper } from '../../../../src/shared/store/audit-service.ts';
+import { AuditService } from '../../../../src/shared/store/audit-service.ts';
 import { openTrail, override, toTheEnd, writeRecords } from '../trails.ts';
 
 test('people’s words, and that one is asked for, are in Redis before anybody hears of them', async () => {
@@ -55,7 +55,7 @@ test('a process that ends seals all that waits, and gives its lease back', async
   const { redis, keys, writer, sealer, trail } = await openTrail();
   await writeRecords(writer(), 2_400);
   const errors: Error[] = [];
-  await new AuditKeeper([sealer()], (error) => errors.push(error)).close();
+  await new AuditService([sealer()], (error) => errors.push(error)).close();
   expect(errors).toEqual([]);
   expect(await redis.xlen(keys.pending)).toBe(0);
   expect(await trail.head()).toMatchObject({ seq: 2_400 });

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { Pushed } from '../../../../src/shared/store/calls/direct-dispatch.ts';
-import type { Delivery } from '../../../../src/shared/store/calls/fetch-jobs.ts';
+import type { DispatchedJobs } from '../../../../src/shared/store/calls/direct-dispatch.ts';
+import type { FetchedJob } from '../../../../src/shared/store/calls/fetch-jobs.ts';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
 import { jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
@@ -14,11 +14,11 @@ import { type Books, begin, CIRCUIT, claimOf, LEASE_MS, openBooks, PLACE, SUCCES
 
 /** A worker that listens; `take` says how many slots it has free, and takes what stands in line. */
 async function listen(books: Books, workerId = 'worker-1') {
-  const arrived: Pushed[] = [];
-  const reader = books.ledger.pushes({
+  const arrived: DispatchedJobs[] = [];
+  const reader = books.ledger.dispatches({
     url: books.world.redisUrl,
     prefix: books.world.prefix,
-    place: PLACE,
+    partition: PLACE,
     workerId,
     leaseMs: LEASE_MS,
     onJobs: (jobs) => arrived.push(...jobs),
@@ -27,7 +27,7 @@ async function listen(books: Books, workerId = 'worker-1') {
   onTestFinished(() => reader.close());
   const channel = () => `${books.ledger.keys(PLACE).job('')}push:${reader.state.name}`;
   await eventually(async () => (await books.redis.pubsub('NUMSUB', channel()))[1] === 1);
-  const delivery = (free: number): Delivery => ({
+  const fetched = (free: number): FetchedJob => ({
     lockToken: `lock of ${workerId}`,
     timestampMs: Date.now(),
     askedAtMs: performance.now(),
@@ -35,13 +35,13 @@ async function listen(books: Books, workerId = 'worker-1') {
     leaseMs: LEASE_MS,
     workerId,
     token: `delivery ${workerId} ${Math.random()}`,
-    room: () => ({ free, pushes: reader.state }),
+    room: () => ({ free, dispatches: reader.state }),
   });
   return {
     reader,
     arrived,
-    delivery,
-    take: (free: number) => books.ledger.take(PLACE, delivery(free), free),
+    fetched,
+    take: (free: number) => books.ledger.take(PLACE, fetched(free), free),
     jobs: () => arrived.map(({ job }) => (job as unknown[])[1]),
   };
 }
@@ -69,11 +69,11 @@ describe('a worker with nothing to do', () => {
     const [claim] = await claimAll(books, 'a');
     if (claim === undefined) throw new Error('it was claimed');
     await eventually(() => worker.arrived.length === 1);
-    const [pushed] = worker.arrived;
-    expect(pushed?.begun).toMatchObject({ kind: 'started', fence: 1, request: claim.request, circuit: CIRCUIT });
+    const [dispatched] = worker.arrived;
+    expect(dispatched?.begun).toMatchObject({ kind: 'started', fence: 1, request: claim.request, circuit: CIRCUIT });
     expect(await books.ledger.read(claim.callId)).toMatchObject({ phase: 'running', worker: 'worker-1', fence: 1 });
     expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([jobOf(claim)]);
-    expect(await books.redis.get(`${keys.job(jobOf(claim))}:lock`)).toBe(pushed?.lockToken);
+    expect(await books.redis.get(`${keys.job(jobOf(claim))}:lock`)).toBe(dispatched?.lockToken);
     expect(await books.redis.exists(keys.job('wait'), keys.job('prioritized'), keys.job('marker'))).toBe(0);
     await eventually(() => heard.length === 2);
     expect(heard).toEqual(['added', 'active']);
@@ -89,7 +89,10 @@ describe('a worker with nothing to do', () => {
     const keys = books.ledger.keys(PLACE);
     expect(await books.redis.zcard(keys.job('marker'))).toBe(1);
     // It asks while it has not heard of them: they fill its slots.
-    const deaf = { ...worker.delivery(2), room: () => ({ free: 2, pushes: { ...worker.reader.state, received: 0 } }) };
+    const deaf = {
+      ...worker.fetched(2),
+      room: () => ({ free: 2, dispatches: { ...worker.reader.state, received: 0 } }),
+    };
     expect(await books.ledger.take(PLACE, deaf, 2)).toEqual([]);
     expect((await worker.take(1)).map(({ job }) => (job as unknown[])[1])).toEqual([jobOf(claims[2] as never)]);
   });
@@ -176,7 +179,7 @@ test('a worker that ends a call is pushed the next one, as long as nothing stand
   await worker.take(1);
   const [first] = await claimAll(books, 'first');
   await eventually(() => worker.arrived.length === 1);
-  const [pushed] = worker.arrived;
+  const [dispatched] = worker.arrived;
   const { callId } = first as { callId: string };
   const settle = {
     callId,
@@ -189,8 +192,8 @@ test('a worker that ends a call is pushed the next one, as long as nothing stand
   } as const;
   const job = { id: jobOf(first as never), returnValue: '{}', kept: 0, takeNext: true };
   const finished = await books.ledger.finish(settle, job, {
-    ...worker.delivery(0),
-    lockToken: pushed?.lockToken ?? '',
+    ...worker.fetched(0),
+    lockToken: dispatched?.lockToken ?? '',
   });
   expect(finished).toMatchObject({ code: 'settled', idle: true });
   await claimAll(books, 'second');

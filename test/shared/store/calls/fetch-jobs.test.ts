@@ -3,14 +3,14 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Finished, Taken } from '../../../../src/shared/store/calls/fetch-jobs.ts';
 import { jobIdOf, KEPT_JOBS } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
-import { type Books, begin, claimOf, delivery, openBooks, PLACE, SUCCESS } from '../calls.ts';
+import { type Books, begin, claimOf, fetched, openBooks, PLACE, SUCCESS } from '../calls.ts';
 
 function idOf(taken: Taken | undefined): string | undefined {
   return Array.isArray(taken?.job) ? (taken.job[1] as string) : undefined;
 }
 
 async function take({ ledger }: Pick<Books, 'ledger'>): Promise<Taken> {
-  const [taken] = await ledger.take(PLACE, delivery());
+  const [taken] = await ledger.take(PLACE, fetched());
   if (taken === undefined) throw new Error('there is always an answer');
   return taken;
 }
@@ -33,7 +33,7 @@ function finish(
       ttlMs: 60_000,
     },
     { id: jobIdOf(claim.callId, claim.generation), returnValue: '{"status":"success"}', kept, takeNext },
-    { ...delivery(), lockToken },
+    { ...fetched(), lockToken },
   );
 }
 
@@ -44,7 +44,7 @@ describe('taking a job', () => {
     await ledger.claim(claim);
     const taken = await take({ ledger });
     expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
-    expect(taken.begun).toMatchObject({ kind: 'started', fence: 1, request: claim.request, takenOver: false });
+    expect(taken.begun).toMatchObject({ kind: 'started', fence: 1, request: claim.request, recovered: false });
     expect(await ledger.read(claim.callId)).toMatchObject({ phase: 'running', worker: 'worker-1', fence: 1 });
   });
 
@@ -114,7 +114,7 @@ describe('ending a call with its job', () => {
     const finished = await finish(books, first, 1);
     expect(finished).toMatchObject({
       code: 'settled',
-      next: { begun: { kind: 'started', request: second.request }, delivery: { lockToken: 'lock-1' } },
+      next: { begun: { kind: 'started', request: second.request }, fetched: { lockToken: 'lock-1' } },
     });
     expect(idOf(finished.next)).toBe(jobIdOf(second.callId, second.generation));
     expect(await books.ledger.read(first.callId)).toMatchObject({ state: 'done', outcome: SUCCESS });
@@ -167,7 +167,7 @@ describe('ending a call with its job', () => {
     const claim = claimOf('a', { kept: false });
     await books.ledger.claim(claim);
     await take(books);
-    expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 2, takenOver: true });
+    expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 2, recovered: true });
     const finished = await finish(books, claim, 1);
     expect([finished.code, finished.next]).toEqual(['fenced', undefined]);
     expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'inflight', fence: 2 });
@@ -204,7 +204,7 @@ describe('ending a call with its job', () => {
     const [first, second, taken, ...waiting] = ['a', 'b', 'c', 'd', 'e'].map((name) => claimOf(name, { kept: false }));
     if (first === undefined || second === undefined || taken === undefined) throw new Error('there are five');
     for (const claim of [first, second, taken, ...waiting]) await books.ledger.claim(claim);
-    await books.ledger.take(PLACE, delivery(), 3);
+    await books.ledger.take(PLACE, fetched(), 3);
     // A newer attempt has it.
     await begin(books, second);
     // Of this connection alone: the server has other users.
@@ -228,7 +228,7 @@ describe('ending a call with its job', () => {
     const books = await openBooks();
     const claims = Array.from({ length: 60 }, (_, number) => claimOf(`call-${number}`, { kept: false }));
     await Promise.all(claims.map((claim) => books.ledger.claim(claim)));
-    await books.ledger.take(PLACE, delivery(), claims.length);
+    await books.ledger.take(PLACE, fetched(), claims.length);
     const waiting = claimOf('waiting', { kept: false });
     for (const claim of [waiting, claimOf('behind it', { kept: false })]) await books.ledger.claim(claim);
     const sent = vi.spyOn(books.redis, 'sendCommand');
@@ -249,7 +249,7 @@ describe('ending a call with its job', () => {
     const books = await openBooks();
     const [good, broken] = [claimOf('a', { kept: false }), claimOf('b', { kept: false })];
     for (const claim of [good, broken]) await books.ledger.claim(claim);
-    await books.ledger.take(PLACE, delivery(), 2);
+    await books.ledger.take(PLACE, fetched(), 2);
     await books.redis.set(books.ledger.keys(PLACE).record(broken.callId), 'no record');
     const [first, second] = await Promise.allSettled([finish(books, good, 1), finish(books, broken, 1)]);
     expect(first).toMatchObject({ status: 'fulfilled', value: { code: 'settled' } });

@@ -80,7 +80,7 @@ describe('how long calls can be found', () => {
     await call();
     const { ledger, shards } = pawl.backend;
     const laterMs = (await ledger.now()) + 60_000;
-    await Promise.all(shards.places().map((place) => ledger.prune(place, laterMs)));
+    await Promise.all(shards.partitions().map((partition) => ledger.prune(partition, laterMs)));
     expect(await pawl.calls({ limit: 10 })).toHaveLength(1);
     expect((await call()).fromCache).toBe(true);
     expect(await pawl.flush()).toMatchObject({ flushed: 1 });

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
+import { Signatures } from '../../../../src/shared/signing/signatures.ts';
 import { Claims } from '../../../../src/shared/store/calls/claim.ts';
 import { LedgerAccess } from '../../../../src/shared/store/calls/ledger-context.ts';
 import { type Books, claimOf, envelopeFor, failureOutcome, openBooks, PLACE, settle, started } from '../calls.ts';
@@ -103,7 +103,7 @@ describe('large parameters', () => {
   test('that Redis has lost before the claim leave no call behind', async () => {
     const books = await openBooks();
     const { redis, world } = books;
-    const access = new LedgerAccess(redis, world.prefix, 60_000, new Seals());
+    const access = new LedgerAccess(redis, world.prefix, 60_000, new Signatures());
     const { texts } = access;
     const write = texts.write.bind(texts);
     vi.spyOn(texts, 'write').mockImplementation(async (key, text) => {

@@ -4,7 +4,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { digest } from '../../../../src/shared/calls/call-id.ts';
 import type { Outcome } from '../../../../src/shared/calls/outcome.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
+import { Signatures } from '../../../../src/shared/signing/signatures.ts';
 import { Endings } from '../../../../src/shared/store/calls/fetch-jobs.ts';
 import { LargeTexts } from '../../../../src/shared/store/calls/large-values.ts';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
@@ -101,7 +101,7 @@ describe('large outcomes', () => {
     const claim = claimOf('a');
     await books.ledger.claim(claim);
     const { fence } = await started(books, claim);
-    const access = new LedgerAccess(redis, world.prefix, 60_000, new Seals());
+    const access = new LedgerAccess(redis, world.prefix, 60_000, new Signatures());
     losePartsOnce(access);
     const outcomeJson = JSON.stringify(large());
     const settling = { callId: claim.callId, fence, state: 'done', outcome: large(), outcomeJson } as const;
@@ -117,20 +117,20 @@ describe('large outcomes', () => {
     const [lost, whole] = [claimOf('a'), claimOf('b')];
     await ledger.claim(lost);
     await ledger.claim(whole);
-    const delivery = {
+    const fetched = {
       ...{ lockToken: 'lock', timestampMs: Date.now(), askedAtMs: performance.now(), leaseMs: LEASE_MS },
       ...{ workerId: 'worker-1', token: 'delivery', workers: 1 },
       room: () => ({ free: 2, received: 0, pushable: false }),
     };
-    expect(await ledger.take(PLACE, delivery, 2)).toHaveLength(2);
-    const access = new LedgerAccess(redis, world.prefix, 60_000, new Seals());
+    expect(await ledger.take(PLACE, fetched, 2)).toHaveLength(2);
+    const access = new LedgerAccess(redis, world.prefix, 60_000, new Signatures());
     losePartsOnce(access);
     const endings = new Endings(access);
     const end = ({ callId, generation }: typeof lost, outcome: Outcome) =>
       endings.finish(
         { callId, fence: 1, state: 'done', outcome, outcomeJson: JSON.stringify(outcome), attempts: [], ttlMs: 9_000 },
         { id: jobIdOf(callId, generation), returnValue: '{}', kept: 0, takeNext: false },
-        delivery,
+        fetched,
       );
     const [first, second] = await Promise.allSettled([end(lost, large()), end(whole, SUCCESS)]);
     expect(first).toMatchObject({ status: 'rejected', reason: { code: 'BACKEND_UNAVAILABLE' } });
@@ -190,8 +190,8 @@ describe('DESIGN, decision 11: what others wrote in place of an outcome is refus
   test('a reference that nobody with a key wrote, and the outcome of another call', async () => {
     const { redis, world, ...rest } = await openBooks();
     const refused: unknown[] = [];
-    const seals = new Seals(new Signer([{ kid: 'k', key: 'fleet' }]), (event) => void refused.push(event));
-    const books = { ...rest, redis, world, ledger: new Ledger(redis, world.prefix, 60_000, seals) };
+    const signatures = new Signatures(new Signer([{ kid: 'k', key: 'fleet' }]), (event) => void refused.push(event));
+    const books = { ...rest, redis, world, ledger: new Ledger(redis, world.prefix, 60_000, signatures) };
     // A signed request is only as old as its generation says.
     const claim = { ...claimOf('a'), generation: String(Date.now()) };
     await books.ledger.claim(claim);

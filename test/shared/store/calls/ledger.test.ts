@@ -4,7 +4,7 @@ import { resultError } from '../../../../src/shared/calls/outcome.ts';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
 import { retryAllowance } from '../../../../src/shared/retries/retry-budget.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
+import { Signatures } from '../../../../src/shared/signing/signatures.ts';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
 import {
   MAX_EVENT_OUTCOME_BYTES,
@@ -199,7 +199,7 @@ describe('R15: claiming', () => {
     await books.ledger.claim(repeated);
     const anew = await started(books, repeated);
     expect(anew.fence).toBeGreaterThan(second.fence);
-    expect(anew.takenOver).toBe(false);
+    expect(anew.recovered).toBe(false);
     expect(await settle(books, claim, straggler.fence)).toBe('fenced');
     expect(await settle(books, claim, second.fence)).toBe('fenced');
   });
@@ -282,7 +282,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
       request: claim.request,
       earlier: [],
       lostAttempts: 0,
-      takenOver: false,
+      recovered: false,
       firstStartedAtMs: attempt.nowMs,
       circuit: CIRCUIT,
       cancelRequested: false,
@@ -302,7 +302,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     await books.ledger.claim(claim);
     const first = await started(books, claim);
     const second = await started(books, claim);
-    expect(second).toMatchObject({ fence: 2, takenOver: true, lostAttempts: 1, firstStartedAtMs: first.nowMs });
+    expect(second).toMatchObject({ fence: 2, recovered: true, lostAttempts: 1, firstStartedAtMs: first.nowMs });
     expect(second.earlier).toEqual([
       {
         attempt: 1,
@@ -326,8 +326,8 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     const next = await begin(books, claim, 'next');
     const again = await begin(books, claim, 'next');
     expect([next, again]).toMatchObject([
-      { fence: 3, takenOver: true, lostAttempts: 1, earlier: taker.earlier },
-      { fence: 3, takenOver: true, lostAttempts: 1, earlier: taker.earlier },
+      { fence: 3, recovered: true, lostAttempts: 1, earlier: taker.earlier },
+      { fence: 3, recovered: true, lostAttempts: 1, earlier: taker.earlier },
     ]);
   });
 
@@ -337,7 +337,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     await books.ledger.claim(claim);
     const one = await begin(books, claim, 'same');
     const two = await begin(books, claim, 'same');
-    expect([one, two]).toMatchObject([{ fence: 1 }, { fence: 1, takenOver: false, lostAttempts: 0 }]);
+    expect([one, two]).toMatchObject([{ fence: 1 }, { fence: 1, recovered: false, lostAttempts: 0 }]);
   });
 
   test('only the newest fence settles, and an outcome is never overwritten', async () => {
@@ -392,7 +392,8 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
 
   test('DESIGN, decision 11: a request that was not signed with the fleet’s key is forged', async () => {
     const { redis, world } = await openBooks();
-    const signed = (key: string) => new Ledger(redis, world.prefix, 60_000, new Seals(new Signer([{ kid: 'k', key }])));
+    const signed = (key: string) =>
+      new Ledger(redis, world.prefix, 60_000, new Signatures(new Signer([{ kid: 'k', key }])));
     const options = { workerId: 'w', leaseMs: LEASE_MS, token: 't' };
     const claim = claimOf('a');
     await signed('stranger').claim(claim);
@@ -760,7 +761,7 @@ describe('postponing', () => {
     expect(record).not.toHaveProperty('lockUntilMs');
     expect(await inbox(books)).toEqual([event]);
     const next = await started(books, claim);
-    expect(next).toMatchObject({ fence: 2, takenOver: false, lostAttempts: 0, earlier: [attempt] });
+    expect(next).toMatchObject({ fence: 2, recovered: false, lostAttempts: 0, earlier: [attempt] });
   });
 
   test('a call whose cancellation is asked for is not postponed', async () => {
@@ -878,7 +879,7 @@ describe('resolving an unknown outcome', () => {
     expect(await books.ledger.read(claim.callId)).not.toHaveProperty('outcome');
     expect((await begin(books, claim)).kind).toBe('stale');
     const again = { ...claim, generation: '1800000000000' };
-    expect(await started(books, again)).toMatchObject({ fence: fence + 1, takenOver: false });
+    expect(await started(books, again)).toMatchObject({ fence: fence + 1, recovered: false });
     await settle(books, again, fence + 1);
     expect(await inbox(books, 'asks')).toHaveLength(1);
     expect(await books.ledger.counts(PLACE)).toMatchObject({ inflight: 0 });

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { type IdentityRules, identify } from '../../../../src/shared/calls/call-id.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
+import { Signatures } from '../../../../src/shared/signing/signatures.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
 import { pending, startFleet } from '../../../helpers/fleet.ts';
@@ -14,8 +14,8 @@ const FORGED = { status: 'error', error: { code: 'SIGNATURE_INVALID' } };
 
 async function signedBooks(): Promise<Books> {
   const books = await openBooks(RETENTION_MS);
-  const seals = new Seals(new Signer([{ kid: 'k', key: 'a key that nobody else has' }]));
-  return { ...books, ledger: new Ledger(books.redis, books.world.prefix, RETENTION_MS, seals) };
+  const signatures = new Signatures(new Signer([{ kid: 'k', key: 'a key that nobody else has' }]));
+  return { ...books, ledger: new Ledger(books.redis, books.world.prefix, RETENTION_MS, signatures) };
 }
 
 /** A call without a key, named as the fleet names it. */

@@ -6,7 +6,7 @@ import {
   tripReason,
 } from '../../../../src/shared/circuits/circuit-breaker.ts';
 import { parseCircuit } from '../../../../src/shared/store/circuits/circuits.ts';
-import { NewsListener } from '../../../../src/shared/store/redis/broadcasts.ts';
+import { BroadcastListener } from '../../../../src/shared/store/redis/broadcasts.ts';
 import { signal, within } from '../../../helpers/signal.ts';
 import { type Books, CIRCUIT, openBooks, PLACE } from '../calls.ts';
 
@@ -96,15 +96,15 @@ describe('the fleet’s circuits in Redis (R22)', () => {
     const { breakers, redis, world } = await openBooks();
     const subscribed = signal();
     const heard: unknown[] = [];
-    const news = signal();
-    const listener = NewsListener.open({
+    const broadcast = signal();
+    const listener = BroadcastListener.open({
       url: world.redisUrl,
       redis,
       prefix: world.prefix,
       name: 'test',
-      onNews: (item) => {
+      onBroadcast: (item) => {
         heard.push(item);
-        if (heard.length === 2) news.fire();
+        if (heard.length === 2) broadcast.fire();
       },
       onSubscribed: () => subscribed.fire(),
       onError: subscribed.fail,
@@ -115,10 +115,10 @@ describe('the fleet’s circuits in Redis (R22)', () => {
       expect((await breakers.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 700)).changed).toBe(false);
       const closed: Circuit = { state: 'CLOSED', epoch: 2 };
       await breakers.change(PLACE, CIRCUIT, OPEN, closed, 0);
-      await within(news.promise, 30_000, 'the news');
+      await within(broadcast.promise, 30_000, 'the news');
       expect(heard).toEqual([
-        { type: 'circuit', place: PLACE, key: CIRCUIT, circuit: OPEN, retryAfterMs: 700 },
-        { type: 'circuit', place: PLACE, key: CIRCUIT, circuit: closed, retryAfterMs: 0 },
+        { type: 'circuit', partition: PLACE, key: CIRCUIT, circuit: OPEN, retryAfterMs: 700 },
+        { type: 'circuit', partition: PLACE, key: CIRCUIT, circuit: closed, retryAfterMs: 0 },
       ]);
     } finally {
       listener.close();

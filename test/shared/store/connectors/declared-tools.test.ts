@@ -1,14 +1,18 @@
 import { describe, expect, test } from 'vitest';
-import { type RegistryRecord, specRecord } from '../../../../src/shared/connectors/declared-tool.ts';
+import { declaredToolRecord, type RegistryRecord } from '../../../../src/shared/connectors/declared-tool.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
-import { KEPT_REVISIONS, SpecCopy, Specs } from '../../../../src/shared/store/connectors/declared-tools.ts';
+import { Signatures } from '../../../../src/shared/signing/signatures.ts';
+import {
+  DeclaredToolCopy,
+  DeclaredToolRecords,
+  KEPT_REVISIONS,
+} from '../../../../src/shared/store/connectors/declared-tools.ts';
 import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { cpuMsOf } from '../../../helpers/cpu.ts';
 import { openBooks } from '../calls.ts';
 
 const record = (revision: number, change: object = {}, name = 'weather') =>
-  specRecord(
+  declaredToolRecord(
     {
       kind: 'http',
       version: '1.0.0',
@@ -22,8 +26,13 @@ const record = (revision: number, change: object = {}, name = 'weather') =>
 
 async function open() {
   const { redis, world } = await openBooks();
-  const seals = new Seals(new Signer([{ kid: 'k', key: 'a key of this fleet alone' }]));
-  return { specs: new Specs(redis, world.prefix, seals), redis, world, keys: new FleetKeys(world.prefix) };
+  const signatures = new Signatures(new Signer([{ kid: 'k', key: 'a key of this fleet alone' }]));
+  return {
+    specs: new DeclaredToolRecords(redis, world.prefix, signatures),
+    redis,
+    world,
+    keys: new FleetKeys(world.prefix),
+  };
 }
 
 describe('the registry in Redis (I7)', () => {
@@ -42,7 +51,7 @@ describe('the registry in Redis (I7)', () => {
   test('a copy reads what changed, and nothing else; after a loss of Redis it begins again', async () => {
     const { specs, redis, keys } = await open();
     const told: [string, number | undefined][] = [];
-    const copy = new SpecCopy(specs, (tool, changed) => told.push([tool, changed?.revision]));
+    const copy = new DeclaredToolCopy(specs, (tool, changed) => told.push([tool, changed?.revision]));
     for (const name of ['a', 'b', 'c']) await specs.write(record(1, {}, name), 0);
     await copy.catchUp();
     expect([...copy.all()].map(({ name }) => name)).toEqual(['a', 'b', 'c']);
@@ -50,8 +59,8 @@ describe('the registry in Redis (I7)', () => {
     await specs.write(record(2, { enabled: false }, 'b'), 1);
     await Promise.all([copy.catchUp(), copy.catchUp(), copy.catchUp()]);
     expect(told).toEqual([['tools.b', 2]]);
-    expect(copy.ruleFor({ namespace: 'tools', name: 'b' })).toMatchObject({ enabled: false });
-    await redis.del(keys.specs, keys.specChanges, keys.specSequence);
+    expect(copy.toolPolicyFor({ namespace: 'tools', name: 'b' })).toMatchObject({ enabled: false });
+    await redis.del(keys.specs, keys.declaredToolChanges, keys.declaredToolSequence);
     await specs.write(record(1, {}, 'd'), 0);
     await copy.catchUp();
     expect([...copy.all()].map(({ name }) => name)).toEqual(['d']);
@@ -59,7 +68,7 @@ describe('the registry in Redis (I7)', () => {
 
   test('what was asked for while a copy reads is in what comes next', async () => {
     const { specs } = await open();
-    const copy = new SpecCopy(specs);
+    const copy = new DeclaredToolCopy(specs);
     const first = copy.catchUp();
     await specs.write(record(1), 0);
     await copy.catchUp();
@@ -92,16 +101,18 @@ describe('the registry in Redis (I7)', () => {
   test('3,000 declared tools are copied in well under a second, and their schemas left alone (I7)', async () => {
     const { specs, redis, keys } = await open();
     const pipeline = redis.pipeline();
-    const seals = new Seals(new Signer([{ kid: 'k', key: 'a key of this fleet alone' }]));
+    const signatures = new Signatures(new Signer([{ kid: 'k', key: 'a key of this fleet alone' }]));
     const base = record(1);
     for (let number = 1; number <= 3_000; number += 1) {
       const made: RegistryRecord = { ...base, name: `tool_${number}` };
       const text = JSON.stringify(made);
       const tool = `tools.tool_${number}`;
-      pipeline.hset(keys.specs, tool, `1 ${seals.spec(tool, text)} ${text}`).zadd(keys.specChanges, number, tool);
+      pipeline
+        .hset(keys.specs, tool, `1 ${signatures.spec(tool, text)} ${text}`)
+        .zadd(keys.declaredToolChanges, number, tool);
     }
-    await pipeline.set(keys.specSequence, 3_000).exec();
-    const copy = new SpecCopy(specs);
+    await pipeline.set(keys.declaredToolSequence, 3_000).exec();
+    const copy = new DeclaredToolCopy(specs);
     const spentMs = await cpuMsOf(() => copy.catchUp());
     expect([...copy.all()]).toHaveLength(3_000);
     expect(spentMs).toBeLessThan(1_000);

@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { digest } from '../../../../src/shared/calls/call-id.ts';
-import { Turns } from '../../../../src/shared/store/limits/resource-locks.ts';
+import { ResourceLocks } from '../../../../src/shared/store/limits/resource-locks.ts';
 import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
-import { FleetKeys, PlaceKeys } from '../../../../src/shared/store/redis/keys.ts';
+import { FleetKeys, PartitionKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { jobFor, turnsBehave } from '../../../conformance/turns.ts';
 import { createWorld } from '../../../helpers/world.ts';
 
@@ -14,7 +14,7 @@ async function open(names: readonly string[]) {
   const world = await createWorld();
   const redis = openConnection({ url: world.redisUrl, name: `${world.prefix}:test`, mode: 'fail-fast' });
   onTestFinished(() => redis.disconnect());
-  const keys = new PlaceKeys(world.prefix, { tier: 'workspace', shard: 0 });
+  const keys = new PartitionKeys(world.prefix, { tier: 'workspace', shard: 0 });
   const jobIdOf = (name: string) => `${jobFor(name).callId}.1`;
   for (const name of names) {
     await redis.hset(keys.record(jobFor(name).callId), 'state', 'inflight');
@@ -29,27 +29,27 @@ async function open(names: readonly string[]) {
   };
   /** As if so much time had passed for those who have turns at A. */
   const age = async (ms: number) => {
-    const holders = `${new FleetKeys(world.prefix).turns}holders:${A.resource}`;
+    const holders = `${new FleetKeys(world.prefix).locks}holders:${A.resource}`;
     for (const holder of await redis.zrange(holders, '0', '-1')) await redis.zincrby(holders, -ms, holder);
   };
-  return { world, redis, keys, turns: new Turns(redis, world.prefix, LEASE_MS), called, age };
+  return { world, redis, keys, locks: new ResourceLocks(redis, world.prefix, LEASE_MS), called, age };
 }
 
 turnsBehave(async (names) => {
-  const { turns, called } = await open(names);
-  return { turns, called: async () => (await called()).toReversed() };
+  const { locks, called } = await open(names);
+  return { locks, called: async () => (await called()).toReversed() };
 });
 
 test('C3: the turn of a worker that died is free when its lease ends, and nothing is left of it', async () => {
-  const { turns, world, redis, age } = await open(['1', '2']);
-  expect(await turns.take(jobFor('1'), 1, A, true)).toEqual({ kind: 'granted' });
+  const { locks, world, redis, age } = await open(['1', '2']);
+  expect(await locks.take(jobFor('1'), 1, A, true)).toEqual({ kind: 'granted' });
   await age(20_000);
-  const answer = await turns.take(jobFor('2'), 1, A, true);
+  const answer = await locks.take(jobFor('2'), 1, A, true);
   expect(answer).toMatchObject({ kind: 'waiting' });
   expect(answer.kind === 'waiting' && answer.withinMs).toBeLessThanOrEqual(LEASE_MS - 20_000);
   await age(10_000);
-  expect(await turns.take(jobFor('2'), 1, A, true)).toEqual({ kind: 'granted' });
-  expect(await turns.renew(jobFor('1').callId, 1)).toBe(false);
+  expect(await locks.take(jobFor('2'), 1, A, true)).toEqual({ kind: 'granted' });
+  expect(await locks.renew(jobFor('1').callId, 1)).toBe(false);
   const left = (await world.keys()).filter((name) => name.includes('{turns}'));
   expect(left.length).toBeGreaterThan(0);
   for (const name of left) {
@@ -59,40 +59,40 @@ test('C3: the turn of a worker that died is free when its lease ends, and nothin
 });
 
 test('C3: a lease that is renewed keeps the turn', async () => {
-  const { turns, age } = await open(['1', '2']);
-  await turns.take(jobFor('1'), 1, A, true);
+  const { locks, age } = await open(['1', '2']);
+  await locks.take(jobFor('1'), 1, A, true);
   for (let renewals = 0; renewals < 3; renewals += 1) {
     await age(20_000);
-    expect(await turns.renew(jobFor('1').callId, 1)).toBe(true);
-    expect((await turns.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
+    expect(await locks.renew(jobFor('1').callId, 1)).toBe(true);
+    expect((await locks.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
   }
 });
 
 test('C3: a call that ended while it waited is passed over', async () => {
-  const { turns, called, redis, keys } = await open(['1', '2', '3']);
-  for (const name of ['1', '2', '3']) await turns.take(jobFor(name), 1, A, true);
+  const { locks, called, redis, keys } = await open(['1', '2', '3']);
+  for (const name of ['1', '2', '3']) await locks.take(jobFor(name), 1, A, true);
   await redis.hset(keys.record(jobFor('2').callId), 'state', 'cancelled');
-  await turns.leave(jobFor('1'), 1);
+  await locks.leave(jobFor('1'), 1);
   expect(await called()).toEqual(['3']);
 });
 
 test('C3: a job that is granted its turn while it is being put aside is woken afterwards', async () => {
-  const { turns, called, redis, keys } = await open(['1']);
-  await turns.take(jobFor('1'), 1, A, true);
-  expect((await turns.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
+  const { locks, called, redis, keys } = await open(['1']);
+  await locks.take(jobFor('1'), 1, A, true);
+  expect((await locks.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
   await redis.hset(keys.record(jobFor('2').callId), 'state', 'inflight');
-  await turns.leave(jobFor('1'), 1);
+  await locks.leave(jobFor('1'), 1);
   expect(await called()).toEqual([]);
   await redis.zadd(keys.job('delayed'), '1', `${jobFor('2').callId}.1`);
-  await turns.parked(jobFor('2'));
+  await locks.parked(jobFor('2'));
   expect(await redis.lrange(keys.job('wait'), 0, -1)).toEqual([`${jobFor('2').callId}.1`]);
 });
 
 test('C3: an older attempt takes and gives up nothing that a newer one has', async () => {
-  const { turns } = await open(['1', '2']);
-  await turns.take(jobFor('1'), 2, A, true);
-  expect(await turns.take(jobFor('1'), 1, A, true)).toEqual({ kind: 'fenced' });
-  expect(await turns.renew(jobFor('1').callId, 1)).toBe(false);
-  await turns.leave(jobFor('1'), 1);
-  expect((await turns.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
+  const { locks } = await open(['1', '2']);
+  await locks.take(jobFor('1'), 2, A, true);
+  expect(await locks.take(jobFor('1'), 1, A, true)).toEqual({ kind: 'fenced' });
+  expect(await locks.renew(jobFor('1').callId, 1)).toBe(false);
+  await locks.leave(jobFor('1'), 1);
+  expect((await locks.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
 });

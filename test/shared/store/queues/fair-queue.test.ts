@@ -1,17 +1,17 @@
 import { type ConnectionOptions, Queue } from 'bullmq';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { type Importance, lineOf } from '../../../../src/shared/queues/priority.ts';
+import { lineOf, type Priority } from '../../../../src/shared/queues/priority.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
 import { callOfJob, jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
-import { type Books, claimOf, delivery, openBooks, PLACE, SUCCESS } from '../calls.ts';
+import { type Books, claimOf, fetched, openBooks, PLACE, SUCCESS } from '../calls.ts';
 
 interface Asked {
   readonly session: string;
   readonly tenant?: string;
   readonly weight?: number;
-  readonly importance?: Importance;
+  readonly importance?: Priority;
 }
 
 let calls = 0;
@@ -48,7 +48,7 @@ async function openBusyQueue() {
 }
 
 async function takeJobs({ ledger }: Pick<Books, 'ledger'>, most: number): Promise<string[]> {
-  const taken = await ledger.take(PLACE, delivery(), most);
+  const taken = await ledger.take(PLACE, fetched(), most);
   return taken.flatMap(({ job }) => (Array.isArray(job) && typeof job[1] === 'string' ? [job[1]] : []));
 }
 
@@ -58,7 +58,7 @@ async function endAndTakeNext({ ledger }: Pick<Books, 'ledger'>, jobId: string):
   const { next } = await ledger.finish(
     { callId, fence: 1, state: 'done', outcome: SUCCESS, outcomeJson: '{}', attempts: [], ttlMs: 60_000 },
     { id: jobId, returnValue: '{}', kept: 0, takeNext: true },
-    delivery(),
+    fetched(),
   );
   return Array.isArray(next?.job) && typeof next.job[1] === 'string' ? next.job[1] : undefined;
 }
@@ -187,7 +187,7 @@ describe('calls that wait for a worker', () => {
     const books = await openBusyQueue();
     await books.first();
     const session = fc.constantFrom('s1', 's2', 's3');
-    const importance = fc.constantFrom<Importance>('critical', 'normal', 'background');
+    const importance = fc.constantFrom<Priority>('critical', 'normal', 'background');
     const claimed = fc.record({
       tenant: fc.constantFrom('a', 'b'),
       session,

@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type InboxEvent, InboxReader } from '../../../../src/shared/store/queues/result-inbox.ts';
-import { FleetKeys, PlaceKeys } from '../../../../src/shared/store/redis/keys.ts';
+import { FleetKeys, PartitionKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { eventually } from '../../../helpers/signal.ts';
 import { type Books, claimOf, openBooks, PLACE, settle, started } from '../calls.ts';
 
@@ -14,7 +14,7 @@ function read({ world, redis }: Books) {
     redis,
     prefix: world.prefix,
     id: 'producer-1',
-    places: () => [PLACE, OTHER],
+    partitions: () => [PLACE, OTHER],
     onEvent: (event) => events.push(event),
     onGap: () => gaps.push(events.length),
     onError: () => {},
@@ -45,7 +45,7 @@ describe('DESIGN, decision 6: a producer’s inbox', () => {
   test('events of all its places arrive, and those of others do not', async () => {
     const books = await openBooks();
     await books.redis.rpush(books.ledger.keys(PLACE).inbox('producer-2'), event(7));
-    const inboxes = [new PlaceKeys(books.world.prefix, OTHER), books.ledger.keys(PLACE)].map((keys) =>
+    const inboxes = [new PartitionKeys(books.world.prefix, OTHER), books.ledger.keys(PLACE)].map((keys) =>
       keys.inbox('producer-1'),
     );
     for (const [index, inbox] of inboxes.entries()) await books.redis.rpush(inbox, event(index));

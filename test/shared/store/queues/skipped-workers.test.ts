@@ -3,8 +3,8 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { lineOf } from '../../../../src/shared/queues/priority.ts';
 import { needOf } from '../../../../src/shared/store/calls/call-record.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
-import type { Pushed } from '../../../../src/shared/store/calls/direct-dispatch.ts';
-import { type Delivery, ELSEWHERE, needExcept, type Taken } from '../../../../src/shared/store/calls/fetch-jobs.ts';
+import type { DispatchedJobs } from '../../../../src/shared/store/calls/direct-dispatch.ts';
+import { ELSEWHERE, type FetchedJob, needExcept, type Taken } from '../../../../src/shared/store/calls/fetch-jobs.ts';
 import { callOfJob } from '../../../../src/shared/store/queues/jobs.ts';
 import { eventually } from '../../../helpers/signal.ts';
 import { type Books, callIdFor, claimOf, LEASE_MS, openBooks, PLACE } from '../calls.ts';
@@ -28,13 +28,13 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
   };
   const reader =
     options.listens === true
-      ? books.ledger.pushes({
+      ? books.ledger.dispatches({
           url: books.world.redisUrl,
           prefix: books.world.prefix,
-          place: PLACE,
+          partition: PLACE,
           workerId,
           leaseMs: LEASE_MS,
-          onJobs: (jobs: readonly Pushed[]) => jobs.forEach(note),
+          onJobs: (jobs: readonly DispatchedJobs[]) => jobs.forEach(note),
           onError: () => {},
         })
       : undefined;
@@ -45,7 +45,7 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
   }
   const take = async (free: number): Promise<readonly Taken[]> => {
     deliveries += 1;
-    const delivery: Delivery = {
+    const fetched: FetchedJob = {
       lockToken: `lock of ${workerId}`,
       timestampMs: Date.now(),
       askedAtMs: performance.now(),
@@ -53,22 +53,22 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
       leaseMs: LEASE_MS,
       workerId,
       token: `delivery-${deliveries}`,
-      room: () => ({ free, ...(reader === undefined ? {} : { pushes: reader.state }) }),
+      room: () => ({ free, ...(reader === undefined ? {} : { dispatches: reader.state }) }),
     };
-    const taken = await books.ledger.take(PLACE, delivery, free);
+    const taken = await books.ledger.take(PLACE, fetched, free);
     taken.forEach(note);
     return taken;
   };
   /** What the worker does that holds the job. */
-  const passOn = async (jobId: string, version: string, others: readonly string[] = ['new']) => {
+  const skipWorker = async (jobId: string, version: string, others: readonly string[] = ['new']) => {
     const { callId } = callOfJob(jobId);
     const record = await books.ledger.read(callId);
     await books.ledger.postpone(callId, record?.fence ?? 0, 'queued', [], 0);
     const lockToken = (await books.redis.get(`${books.ledger.keys(PLACE).job(jobId)}:lock`)) ?? '';
     const need = needOf(claimFor('any', version).request);
-    return books.ledger.passOn(PLACE, { jobId, lockToken, session: 'session-1', need, workerId, others });
+    return books.ledger.skipWorker(PLACE, { jobId, lockToken, session: 'session-1', need, workerId, others });
   };
-  return { workerId, arrived, take, passOn };
+  return { workerId, arrived, take, skipWorker };
 }
 
 async function claimAll({ ledger }: Books, claims: readonly Claim[]): Promise<void> {
@@ -84,11 +84,11 @@ describe('a call that a worker lacks the tool for', () => {
     const [old, fresh] = [await workerOf(books, 'old'), await workerOf(books, 'new')];
     await claimAll(books, [claimFor('a', NEW)]);
     await old.take(1);
-    await old.passOn(old.arrived[0] ?? '', NEW);
+    await old.skipWorker(old.arrived[0] ?? '', NEW);
     await books.redis.del(books.ledger.keys(PLACE).job('marker'));
     expect(await old.take(4)).toMatchObject([{ job: ELSEWHERE }]);
     expect(await books.redis.zcard(books.ledger.keys(PLACE).job('marker'))).toBe(1);
-    expect(await fresh.take(4)).toMatchObject([{ begun: { kind: 'started', takenOver: false, earlier: [] } }]);
+    expect(await fresh.take(4)).toMatchObject([{ begun: { kind: 'started', recovered: false, earlier: [] } }]);
     expect(fresh.arrived).toEqual(old.arrived);
   });
 
@@ -103,7 +103,7 @@ describe('a call that a worker lacks the tool for', () => {
       crowd.map((name) => ({ ...claimFor(name, NEW), line: background })),
     );
     await old.take(16);
-    for (const jobId of old.arrived) if (names([jobId], crowd)[0] !== undefined) await old.passOn(jobId, NEW);
+    for (const jobId of old.arrived) if (names([jobId], crowd)[0] !== undefined) await old.skipWorker(jobId, NEW);
     await claimAll(books, [claimFor('normal-0', NEW), claimFor('normal-1', NEW), claimFor('normal-2', NEW)]);
     await fresh.take(4);
     expect(
@@ -116,7 +116,7 @@ describe('a call that a worker lacks the tool for', () => {
     const [old, fresh] = [await workerOf(books, 'old'), await workerOf(books, 'new')];
     await claimAll(books, [claimFor('a', NEW)]);
     await old.take(1);
-    await old.passOn(old.arrived.pop() ?? '', NEW);
+    await old.skipWorker(old.arrived.pop() ?? '', NEW);
     const waiting = ['b', 'c', 'd', 'e'];
     await claimAll(books, [claimFor('b', NEW), claimFor('c', NEW), claimFor('d', OLD), claimFor('e', NEW)]);
     await old.take(8);
@@ -132,7 +132,7 @@ describe('a call that a worker lacks the tool for', () => {
     await old.take(8);
     await claimAll(books, [claimFor('a', NEW)]);
     await eventually(() => old.arrived.length === 1);
-    await old.passOn(old.arrived.pop() ?? '', NEW);
+    await old.skipWorker(old.arrived.pop() ?? '', NEW);
     const fresh = await workerOf(books, 'new', { listens: true });
     await fresh.take(2);
     expect(names(fresh.arrived, ['a'])).toEqual(['a']);
@@ -148,7 +148,7 @@ describe('a call that a worker lacks the tool for', () => {
     const old = await workerOf(books, 'old');
     await claimAll(books, [claimFor('a', NEW)]);
     await old.take(1);
-    await old.passOn(old.arrived[0] ?? '', NEW);
+    await old.skipWorker(old.arrived[0] ?? '', NEW);
     const lackers = books.ledger.keys(PLACE).job('lackers');
     expect(await books.redis.pttl(lackers)).toBeGreaterThan(0);
     await books.redis.del(lackers);
@@ -162,13 +162,13 @@ describe('a call that a worker lacks the tool for', () => {
     await old.take(2);
     await fresh.take(1);
     const [first = '', second = ''] = old.arrived;
-    await old.passOn(first, NEW);
+    await old.skipWorker(first, NEW);
     await eventually(() => fresh.arrived.length === 1);
     expect(await books.ledger.read(callOfJob(first).callId)).toMatchObject({ phase: 'queued', fence: 1 });
     const keys = books.ledger.keys(PLACE);
     expect(await books.redis.get(`${keys.job(first)}:lock`)).toBe(`new ${first}`);
     // It has one slot.
-    await old.passOn(second, NEW);
+    await old.skipWorker(second, NEW);
     expect(await books.redis.zrange(keys.job('prioritized'), '0', '-1')).toEqual([second]);
     expect((await books.redis.lrange(keys.job('active'), 0, -1)).toSorted()).toEqual([first]);
   });
@@ -181,7 +181,9 @@ describe('a call that a worker lacks the tool for', () => {
     const [jobId = ''] = old.arrived;
     const passed = { jobId, lockToken: 'lock of old', session: 'session-1', workerId: 'old' };
     await books.ledger.postpone(callOfJob(jobId).callId, 1, 'queued', [], 0);
-    expect(await books.ledger.passOn(PLACE, { ...passed, need: needExcept(['old']), others: ['other'] })).toBe(true);
+    expect(await books.ledger.skipWorker(PLACE, { ...passed, need: needExcept(['old']), others: ['other'] })).toBe(
+      true,
+    );
     expect(await books.redis.exists(books.ledger.keys(PLACE).job('lackers'))).toBe(0);
     const looks: string[] = [];
     await eventually(async () => {
@@ -197,10 +199,10 @@ describe('a call that a worker lacks the tool for', () => {
     const [old, other] = [await workerOf(books, 'old'), await workerOf(books, 'other')];
     await claimAll(books, [claimFor('a', NEW), claimFor('b', NEW)]);
     await old.take(1);
-    expect(await old.passOn(old.arrived[0] ?? '', NEW, ['other'])).toBe(true);
+    expect(await old.skipWorker(old.arrived[0] ?? '', NEW, ['other'])).toBe(true);
     await other.take(1);
     const [id = ''] = other.arrived;
-    expect(await other.passOn(id, NEW, ['old'])).toBe(false);
+    expect(await other.skipWorker(id, NEW, ['old'])).toBe(false);
     expect(await books.redis.lrange(books.ledger.keys(PLACE).job('active'), 0, -1)).toEqual([id]);
   });
 
@@ -213,7 +215,7 @@ describe('a call that a worker lacks the tool for', () => {
     const keys = books.ledger.keys(PLACE);
     const need = needOf(claimFor('a', NEW).request);
     const passed = { jobId: id, lockToken: 'a lock that was lost', session: 'session-1', need, workerId: 'old' };
-    await books.ledger.passOn(PLACE, { ...passed, others: ['new'] });
+    await books.ledger.skipWorker(PLACE, { ...passed, others: ['new'] });
     expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([id]);
     expect(await books.redis.exists(keys.job('lackers'), keys.job('prioritized'))).toBe(0);
   });
@@ -248,7 +250,7 @@ describe('a call that a worker lacks the tool for', () => {
               const version = versionOf.get(callId) ?? '';
               if (lacked[name]?.includes(version) === true) {
                 asked.push(`${name} ${callId}`);
-                await worker.passOn(id, version, [name === 'one' ? 'two' : 'one']);
+                await worker.skipWorker(id, version, [name === 'one' ? 'two' : 'one']);
               } else ran.push(callId);
             }
             return taken.length;

@@ -1,21 +1,21 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { isCluster } from '../../../../src/shared/store/redis/address.ts';
-import { type News, NewsListener, publishNews } from '../../../../src/shared/store/redis/broadcasts.ts';
+import { type Broadcast, BroadcastListener, publishBroadcast } from '../../../../src/shared/store/redis/broadcasts.ts';
 import { openConnection, type Redis, whenReady } from '../../../../src/shared/store/redis/connection.ts';
 import { startWire } from '../../../helpers/proxy.ts';
 import { eventually, signal, within } from '../../../helpers/signal.ts';
 import { openBooks } from '../calls.ts';
 
 async function listen(prefix: string, url: string, redis: Redis) {
-  const heard: News[] = [];
+  const heard: Broadcast[] = [];
   const first = signal();
   let subscriptions = 0;
-  const listener = NewsListener.open({
+  const listener = BroadcastListener.open({
     url,
     redis,
     prefix,
     name: 'test',
-    onNews: (news) => heard.push(news),
+    onBroadcast: (broadcast) => heard.push(broadcast),
     onSubscribed: () => {
       subscriptions += 1;
       first.fire();
@@ -34,9 +34,9 @@ describe('news that all processes hear', () => {
       await listen(world.prefix, world.redisUrl, redis),
       await listen(`${world.prefix}-b`, world.redisUrl, redis),
     ];
-    await publishNews(redis, world.prefix, { type: 'catalogue' });
-    await publishNews(redis, world.prefix, { type: 'session', sessionKey: 's' });
-    await publishNews(redis, `${world.prefix}-b`, { type: 'catalogue' });
+    await publishBroadcast(redis, world.prefix, { type: 'catalogue' });
+    await publishBroadcast(redis, world.prefix, { type: 'session', sessionKey: 's' });
+    await publishBroadcast(redis, `${world.prefix}-b`, { type: 'catalogue' });
     await eventually(() => own.heard.length === 2 && other.heard.length === 1);
     expect(own.heard).toEqual([{ type: 'catalogue' }, { type: 'session', sessionKey: 's' }]);
   });
@@ -52,9 +52,9 @@ describe('news that all processes hear', () => {
       await listen(world.prefix, world.redisUrl, redis),
       await listen(world.prefix, url, elsewhere),
     ];
-    await publishNews(redis, world.prefix, { type: 'switches' });
-    await publishNews(elsewhere, world.prefix, { type: 'catalogue' });
-    await publishNews(redis, world.prefix, { type: 'specs' });
+    await publishBroadcast(redis, world.prefix, { type: 'switches' });
+    await publishBroadcast(elsewhere, world.prefix, { type: 'catalogue' });
+    await publishBroadcast(redis, world.prefix, { type: 'specs' });
     await eventually(() => own.heard.length >= 2 && other.heard.length >= 1);
     expect(own.heard).toEqual([{ type: 'switches' }, { type: 'specs' }]);
     expect(other.heard).toEqual([{ type: 'catalogue' }]);
@@ -70,7 +70,7 @@ describe('news that all processes hear', () => {
       ?.match(/^id=(\d+)/)?.[1];
     await redis.client('KILL', 'ID', clientId ?? '');
     await eventually(() => subscriptions() === 2);
-    await publishNews(redis, world.prefix, { type: 'catalogue' });
+    await publishBroadcast(redis, world.prefix, { type: 'catalogue' });
     await eventually(() => heard.length === 1);
   });
 

@@ -350,12 +350,12 @@ describe('a server that ends again and again', () => {
 
   test('ends with its last user also between two starts', async () => {
     const redis = await startEmbeddedRedis({ dataDir });
-    const keeper = keeperPid(runDirOf(redis));
+    const supervisor = keeperPid(runDirOf(redis));
     await writeFile(join(dataDir, 'redis', 'appendonlydir', 'appendonly.aof.manifest'), 'not a manifest\n');
     process.kill(await serverPid(redis.url), 'SIGKILL');
     await eventually(() => existsSync(join(runDirOf(redis), 'failed')), { what: 'the sixth end' });
     await redis.stop();
-    await gone(keeper);
+    await gone(supervisor);
     expect(existsSync(runDirOf(redis))).toBe(false);
   });
 });

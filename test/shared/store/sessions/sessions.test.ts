@@ -1,8 +1,8 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { SessionRecord } from '../../../../src/shared/sessions/session.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
-import { Seals } from '../../../../src/shared/signing/signatures.ts';
-import { newsChannel } from '../../../../src/shared/store/redis/broadcasts.ts';
+import { Signatures } from '../../../../src/shared/signing/signatures.ts';
+import { broadcastChannel } from '../../../../src/shared/store/redis/broadcasts.ts';
 import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { Sessions } from '../../../../src/shared/store/sessions/sessions.ts';
 import { openBooks } from '../calls.ts';
@@ -77,7 +77,7 @@ describe('sessions in Redis', () => {
     const old = { kid: 'old', key: 'o'.repeat(32) };
     const fresh = { kid: 'new', key: 'n'.repeat(32) };
     const sessionsWith = (...signing: (typeof old)[]) =>
-      new Sessions(redis, world.prefix, new Seals(new Signer(signing)));
+      new Sessions(redis, world.prefix, new Signatures(new Signer(signing)));
     await sessionsWith(old).create(session('one'));
     await redis.pexpire(keys.session('one'), DAY_MS);
     expect(await sessionsWith(fresh, old).read('one')).toEqual(session('one'));
@@ -100,7 +100,7 @@ describe('sessions in Redis', () => {
     onTestFinished(() => listener.disconnect());
     const heard: unknown[] = [];
     listener.on('message', (_channel, text) => heard.push(JSON.parse(text)));
-    await listener.subscribe(newsChannel(redis, world.prefix));
+    await listener.subscribe(broadcastChannel(redis, world.prefix));
     const evaluate = redis.eval.bind(redis) as (...args: unknown[]) => Promise<unknown>;
     // Sent again behind a connection that broke, the script finds its own work.
     const again = vi.spyOn(redis, 'eval').mockImplementationOnce((async (...args: unknown[]) => {
