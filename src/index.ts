@@ -9,9 +9,9 @@ export type { QuestionService, Reply } from './producer/approvals/questions.ts';
 export type { AuditQuery } from './producer/calls/audit.ts';
 export type { CallOptions } from './producer/calls/call-envelope.ts';
 export type { CallSubscriber } from './producer/calls/call-events.ts';
+export type { DispatchEvent } from './producer/calls/producer-event.ts';
 export type { Resolution } from './producer/calls/resolution.ts';
 export type { PendingSubmission, Submission, SubmitOptions } from './producer/calls/submission.ts';
-export type { DispatchEvent } from './producer/calls/submit-call.ts';
 export type { Position } from './producer/calls/timeline.ts';
 export { MAX_REASKS, type Reask, type ReaskOptions } from './producer/calls/validation-retry.ts';
 export type { CircuitListing, CircuitSelection } from './producer/circuits/circuit-admin.ts';
@@ -20,9 +20,9 @@ export type { EnforcedCircuit } from './producer/circuits/circuit-effects.ts';
 export type { Cancellation, Pawl } from './producer/client.ts';
 export type { FlushSelection, Reliability, ReliabilityWord } from './producer/operations/operator-actions.ts';
 export type { ShardView } from './producer/operations/shards.ts';
+export type { AgentEvent } from './producer/sessions/session.ts';
 export { Session, type SessionEvents } from './producer/sessions/session.ts';
 export type { Skills } from './producer/sessions/skills.ts';
-export type { AgentEvent } from './producer/sessions/sub-agents.ts';
 export type { ChangeOptions, PutOptions, Registry } from './producer/tools/registry.ts';
 export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './producer/tools/served-tools.ts';
 export type { ApprovalRequest, ApprovalState, Decision, StandingApprovalRequest } from './shared/approvals/approval.ts';
@@ -37,7 +37,6 @@ export {
 export {
   contractSchemas,
   type ResultError,
-  type ResultStatus,
   type ToolCallEnvelope,
   type ToolResultEnvelope,
   toolCallEnvelopeSchema,
@@ -84,6 +83,7 @@ export {
   PawlError,
   ToolError,
 } from './shared/errors/failure.ts';
+export type { ResultStatus } from './shared/errors/result-status.ts';
 export { type DecodedCall, decodeCall, type ProviderCall } from './shared/model-tools/decode.ts';
 export type { ToolReference } from './shared/model-tools/names.ts';
 export type { Dropped } from './shared/model-tools/provider-subset.ts';
@@ -112,67 +112,67 @@ export type { CatalogueContent, PublishedTool, WorkerRecord } from './shared/sto
 export type { FleetMetrics } from './shared/store/telemetry/fleet-metrics.ts';
 export type { Logger } from './shared/telemetry/log.ts';
 export type { WorkerEvent } from './shared/telemetry/log-events.ts';
+export { defineTool } from './shared/tools/define-tool.ts';
 export type { AgentOrder, AgentReply } from './shared/tools/sub-agent.ts';
-export {
-  type AgentReport,
-  type AgentState,
-  type Agents,
-  type AgentTool,
-  type Answer,
-  type AnyTool,
-  type Artifact,
-  type CallingAgent,
-  type Capability,
-  type CapabilityOwner,
-  type Channel,
-  type ChannelMessage,
-  type Channels,
-  type CommittedChange,
-  type ContentBlock,
-  type DiffTracker,
-  defineTool,
-  type Effects,
-  type FileChange,
-  type FreeformFormat,
-  type InputOf,
-  type Memory,
-  type MemoryHit,
-  type MemoryRecord,
-  type MemorySearchOptions,
-  type MemoryStore,
-  type MemoryStoreOptions,
-  type OutputOf,
-  type PreviewContext,
-  type ProbeAnswer,
-  type Processes,
-  type ProcessRequest,
-  type ProcessResult,
-  type Progress,
-  type Question,
-  type Readiness,
-  type StoredMemory,
-  type TerminalReport,
-  type TerminalRequest,
-  type Terminals,
-  type Tier,
-  type Tool,
-  type ToolAnnotations,
-  type ToolBudget,
-  type ToolContext,
-  type ToolExample,
-  type ToolIcon,
-  type ToolLogger,
-  type ToolOptions,
-  type ToolPreview,
-  type ToolResult,
-  type ToolSpec,
-  type ToolVariant,
-  type Workspace,
-  type WorkspaceChange,
-  type WorkspaceEntry,
-  type WorkspaceFinding,
-  type WorkspaceLine,
-  type WorkspaceSearch,
+export type {
+  AgentReport,
+  AgentState,
+  Agents,
+  AgentTool,
+  Answer,
+  AnyTool,
+  Artifact,
+  CallingAgent,
+  Capability,
+  CapabilityOwner,
+  Channel,
+  ChannelMessage,
+  Channels,
+  CommittedChange,
+  ContentBlock,
+  DiffTracker,
+  Effects,
+  FileChange,
+  FreeformFormat,
+  InputOf,
+  Memory,
+  MemoryHit,
+  MemoryRecord,
+  MemorySearchOptions,
+  MemoryStore,
+  MemoryStoreOptions,
+  OutputOf,
+  PreviewContext,
+  ProbeAnswer,
+  Processes,
+  ProcessRequest,
+  ProcessResult,
+  Progress,
+  Question,
+  Readiness,
+  StoredMemory,
+  TerminalReport,
+  TerminalRequest,
+  Terminals,
+  Tier,
+  Tool,
+  ToolAnnotations,
+  ToolBudget,
+  ToolContext,
+  ToolExample,
+  ToolIcon,
+  ToolLogger,
+  ToolOptions,
+  ToolPreview,
+  ToolResult,
+  ToolSpec,
+  ToolVariant,
+  Workspace,
+  WorkspaceChange,
+  WorkspaceEntry,
+  WorkspaceFinding,
+  WorkspaceLine,
+  WorkspaceSearch,
 } from './shared/tools/tool.ts';
 export {
   defineFreeformTool,

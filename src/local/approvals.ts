@@ -10,7 +10,7 @@ import type { Schedule } from '../shared/util/time.ts';
 import type { ApprovalGate } from '../workers/approvals/approval-gate.ts';
 import { previewCall } from '../workers/approvals/preview.ts';
 import type { Attempt } from '../workers/attempt/attempt-state.ts';
-import type { JobOutcome } from '../workers/execution/settle-call.ts';
+import type { JobOutcome } from '../workers/attempt/job-outcome.ts';
 
 /** What a person would be shown. */
 export interface LocalApprovalRequest {

@@ -3,8 +3,8 @@
  * began, a change is decided on the epoch that was seen, and a new epoch starts with an empty window.
  */
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../shared/circuits/circuit-breaker.ts';
-import type { CircuitBroadcast } from '../shared/store/circuits/circuits.ts';
 import type { CircuitRecords } from '../shared/store/ports.ts';
+import type { CircuitBroadcast } from '../shared/store/redis/circuit-messages.ts';
 import type { Partition } from '../shared/store/redis/keys.ts';
 import type { Clock } from '../shared/util/time.ts';
 

@@ -2,7 +2,7 @@
  * Composition root of runs without a fleet: local development and tests.
  */
 import { z } from 'zod';
-import type { DispatchEvent } from '../producer/calls/submit-call.ts';
+import type { DispatchEvent } from '../producer/calls/producer-event.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { checkHooks, type Hook } from '../shared/calls/hooks.ts';
@@ -11,14 +11,8 @@ import { PawlError } from '../shared/errors/failure.ts';
 import { InMemoryDedupeStore } from '../shared/store/calls/dedupe-memory.ts';
 import { type Logger, silentLogger } from '../shared/telemetry/log.ts';
 import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
-import {
-  type AnyTool,
-  type Channels,
-  defineTool,
-  type Effects,
-  isTool,
-  type MemoryStore,
-} from '../shared/tools/tool.ts';
+import { defineTool } from '../shared/tools/define-tool.ts';
+import { type AnyTool, type Channels, type Effects, isTool, type MemoryStore } from '../shared/tools/tool.ts';
 import {
   backgroundSchedule,
   type Clock,

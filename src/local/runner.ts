@@ -6,14 +6,16 @@
 
 import type { CallOptions } from '../producer/calls/call-envelope.ts';
 import { type Cancellation, cancelCall } from '../producer/calls/cancel.ts';
+import type { DispatchEvent } from '../producer/calls/producer-event.ts';
 import { Results } from '../producer/calls/result-waiters.ts';
 import type { Submission, SubmitOptions } from '../producer/calls/submission.ts';
-import { Dispatch, type DispatchEvent } from '../producer/calls/submit-call.ts';
+import { Dispatch } from '../producer/calls/submit-call.ts';
 import { CircuitAdmin } from '../producer/circuits/circuit-admin.ts';
 import { CircuitView } from '../producer/circuits/circuit-cache.ts';
 import { logListenerFailure } from '../producer/sessions/listeners.ts';
-import { type InvalidParams, ListeningSessions } from '../producer/sessions/listening-sessions.ts';
+import { ListeningSessions } from '../producer/sessions/listening-sessions.ts';
 import { Session, type SessionHost } from '../producer/sessions/session.ts';
+import type { InvalidParams } from '../producer/sessions/session-events.ts';
 import { type ResolvedTool, unknownTool } from '../producer/tools/tool-catalogue.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
@@ -51,12 +53,12 @@ import {
 } from '../shared/tools/tool.ts';
 import { type Clock, type Random, type Schedule, uuidv7 } from '../shared/util/time.ts';
 import { type RegisteredTool, register } from '../workers/attempt/attempt-state.ts';
+import type { JobOutcome } from '../workers/attempt/job-outcome.ts';
 import { RunningAttempt } from '../workers/attempt/running-attempts.ts';
 import { agentTools } from '../workers/context/agent-tools.ts';
 import { TerminalHost } from '../workers/context/terminal-host.ts';
 import { AttemptLocks } from '../workers/execution/acquire-resource.ts';
 import { Executor } from '../workers/execution/execute-job.ts';
-import type { JobOutcome } from '../workers/execution/settle-call.ts';
 import { type Approve, LocalApprovals } from './approvals.ts';
 import { LocalCircuits } from './circuits.ts';
 import { LocalLedger } from './ledger.ts';

@@ -51,10 +51,11 @@ import type { Cancellation } from './calls/cancel.ts';
 import { type CallFilter, findCalls } from './calls/find-calls.ts';
 import { readOutput, streamOutput } from './calls/outputs.ts';
 import { jsonParams } from './calls/params.ts';
+import type { DispatchEvent } from './calls/producer-event.ts';
 import type { Resolution } from './calls/resolution.ts';
 import { Results } from './calls/result-waiters.ts';
 import type { Submission, SubmitOptions } from './calls/submission.ts';
-import { Dispatch, type DispatchEvent } from './calls/submit-call.ts';
+import { Dispatch } from './calls/submit-call.ts';
 import type { Position } from './calls/timeline.ts';
 import type { CallTraces } from './calls/traces.ts';
 import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuits/circuit-admin.ts';
@@ -71,9 +72,10 @@ import {
 import { type ShardView, viewShards } from './operations/shards.ts';
 import { closeSessions } from './sessions/close-sessions.ts';
 import { logListenerFailure, tell } from './sessions/listeners.ts';
-import { type InvalidParams, ListeningSessions } from './sessions/listening-sessions.ts';
+import { ListeningSessions } from './sessions/listening-sessions.ts';
 import { Session } from './sessions/session.ts';
 import { ProducerSessions } from './sessions/session-cache.ts';
+import type { InvalidParams } from './sessions/session-events.ts';
 import { changeState } from './sessions/session-states.ts';
 import { checkRequired, Skills } from './sessions/skills.ts';
 import { SubAgentService } from './sessions/sub-agents.ts';
@@ -113,7 +115,7 @@ export class Pawl implements AsyncDisposable {
   /** Calls that wait for a person, and their decisions. */
   readonly approvals: ApprovalService;
   /** What sub-agents are told, for sessions that listen. */
-  readonly agents: SubAgentService;
+  readonly agents: SubAgentService<Session>;
   /** Tools that are declared while the system runs. */
   readonly registry: Registry;
   /** Instructions, and the tools that go with them. */

@@ -9,8 +9,9 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { CliContext } from '../../src/cli/context.ts';
 import { EXIT_CODES, exitCodeOfError, exitCodeOfResult } from '../../src/cli/exit-codes.ts';
 import { createProgram } from '../../src/cli.ts';
-import type { ResultStatus, ToolResultEnvelope } from '../../src/shared/calls/envelope.ts';
+import type { ToolResultEnvelope } from '../../src/shared/calls/envelope.ts';
 import { FAILURES, type FailureCode, PawlError } from '../../src/shared/errors/failure.ts';
+import type { ResultStatus } from '../../src/shared/errors/result-status.ts';
 import { startPawl, startProgram } from '../helpers/process.ts';
 
 const NOBODY = 'redis://127.0.0.1:1';

@@ -10,7 +10,8 @@ import type { Circuit } from '../../src/shared/circuits/circuit-breaker.ts';
 import type { SettingsInput } from '../../src/shared/config/config.ts';
 import { ToolError } from '../../src/shared/errors/failure.ts';
 import type { OpenSession } from '../../src/shared/sessions/session.ts';
-import { type AnyTool, defineTool, type ToolContext, type ToolResult } from '../../src/shared/tools/tool.ts';
+import { defineTool } from '../../src/shared/tools/define-tool.ts';
+import type { AnyTool, ToolContext, ToolResult } from '../../src/shared/tools/tool.ts';
 import { eventually, signal } from '../helpers/signal.ts';
 
 export interface CallFront {

@@ -1,7 +1,7 @@
 /** What taking turns is, whatever keeps them (C3): first come, first served; readers together, writers alone. */
 import { describe, expect, test } from 'vitest';
-import { digest } from '../../src/shared/calls/call-id.ts';
 import type { ResourceLock, ResourceLockMode } from '../../src/shared/limits/resource-lock.ts';
+import { digest } from '../../src/shared/schema/canonical-json.ts';
 import type { ResourceLockRecords } from '../../src/shared/store/ports.ts';
 
 export interface TurnRig {

@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { defineTool } from '../../src/shared/tools/tool.ts';
+import { defineTool } from '../../src/shared/tools/define-tool.ts';
 import { eventually } from '../helpers/signal.ts';
 import { startRig } from '../producer/http/rig.ts';
 import { clickOnTheNext, hasBrowser, openPage } from './browser.ts';

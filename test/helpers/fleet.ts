@@ -1,8 +1,8 @@
 /** Producers and workers of one world in this process: everything real but the number of machines. */
 import { tmpdir } from 'node:os';
 import { expect, onTestFinished } from 'vitest';
+import type { DispatchEvent } from '../../src/producer/calls/producer-event.ts';
 import type { Submission } from '../../src/producer/calls/submission.ts';
-import type { DispatchEvent } from '../../src/producer/calls/submit-call.ts';
 import { Pawl } from '../../src/producer/client.ts';
 import type { Session } from '../../src/producer/sessions/session.ts';
 import type { AuditEvent } from '../../src/shared/audit/audit-event.ts';
@@ -12,8 +12,7 @@ import { resolveSettings, type Settings, type SettingsInput } from '../../src/sh
 import { publishedTool, publishedToolId } from '../../src/shared/store/fleet/catalogue.ts';
 import { type Logger, silentLogger } from '../../src/shared/telemetry/log.ts';
 import type { WorkerEvent } from '../../src/shared/telemetry/log-events.ts';
-import type { AnyTool } from '../../src/shared/tools/tool.ts';
-import { TIERS } from '../../src/shared/tools/tool.ts';
+import { type AnyTool, TIERS } from '../../src/shared/tools/tool.ts';
 import type { ToolMakers } from '../../src/workers/connectors/declared-tools.ts';
 import { ToolWorker } from '../../src/workers/worker.ts';
 import { eventually } from './signal.ts';

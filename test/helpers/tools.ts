@@ -1,6 +1,7 @@
 /** Tools for the tests of this folder and of `../workers`, with strings to pull. */
 import { z } from 'zod';
-import { defineTool, type Effects, type ToolContext, type ToolResult } from '../../src/shared/tools/tool.ts';
+import { defineTool } from '../../src/shared/tools/define-tool.ts';
+import type { Effects, ToolContext, ToolResult } from '../../src/shared/tools/tool.ts';
 import { eventually, signal } from './signal.ts';
 
 export const echo = defineTool({

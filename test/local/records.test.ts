@@ -8,9 +8,9 @@ import type { Outcome } from '../../src/shared/calls/outcome.ts';
 import { type Circuit, CLOSED_CIRCUIT } from '../../src/shared/circuits/circuit-breaker.ts';
 import type { PawlError } from '../../src/shared/errors/failure.ts';
 import { InMemoryDedupeStore } from '../../src/shared/store/calls/dedupe-memory.ts';
-import type { CircuitBroadcast } from '../../src/shared/store/circuits/circuits.ts';
 import type { CallJob } from '../../src/shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../../src/shared/store/queues/result-inbox.ts';
+import type { CircuitBroadcast } from '../../src/shared/store/redis/circuit-messages.ts';
 import { signal } from '../helpers/signal.ts';
 import { CIRCUIT, callIdFor, claimOf, PLACE } from '../shared/store/calls.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import * as pawl from '../../src/index.ts';
-import { defineTool } from '../../src/shared/tools/tool.ts';
+import { defineTool } from '../../src/shared/tools/define-tool.ts';
 import * as testing from '../../src/testing.ts';
 import { ToolReliabilityMiddleware, toolCallErrorClassifier } from '../../src/testing.ts';
 

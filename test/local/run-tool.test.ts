@@ -7,13 +7,8 @@ import type { DedupeRecord } from '../../src/shared/calls/dedupe-store.ts';
 import { InMemoryDedupeStore } from '../../src/shared/store/calls/dedupe-memory.ts';
 import { RedisDedupeStore } from '../../src/shared/store/calls/dedupe-redis.ts';
 import { openConnection } from '../../src/shared/store/redis/connection.ts';
-import {
-  type AnyTool,
-  defineTool,
-  type Effects,
-  type ProbeAnswer,
-  type ToolContext,
-} from '../../src/shared/tools/tool.ts';
+import { defineTool } from '../../src/shared/tools/define-tool.ts';
+import type { AnyTool, Effects, ProbeAnswer, ToolContext } from '../../src/shared/tools/tool.ts';
 import { eventually, signal, within } from '../helpers/signal.ts';
 import { createWorld } from '../helpers/world.ts';
 

@@ -13,7 +13,8 @@ import {
 } from '../../src/shared/circuits/circuit-breaker.ts';
 import { failureOf } from '../../src/shared/errors/failure.ts';
 import type { CircuitRecords } from '../../src/shared/store/ports.ts';
-import { type CircuitHold, FleetCircuits } from '../../src/workers/circuits/fleet-circuit.ts';
+import type { CircuitHold } from '../../src/workers/attempt/circuit-hold.ts';
+import { FleetCircuits } from '../../src/workers/circuits/fleet-circuit.ts';
 import { type Bound, judge } from '../chaos/checker.ts';
 import { SEARCHES, SEED } from './searches.ts';
 import { VirtualTime } from './time.ts';

@@ -5,7 +5,7 @@ import type { Backend } from '../../src/shared/store/backend.ts';
 import { Catalogue, publishedTool } from '../../src/shared/store/fleet/catalogue.ts';
 import { FleetKeys } from '../../src/shared/store/redis/keys.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
-import { defineTool } from '../../src/shared/tools/tool.ts';
+import { defineTool } from '../../src/shared/tools/define-tool.ts';
 import { WorkerHeartbeat } from '../../src/workers/worker-heartbeat.ts';
 import { openBooks } from '../shared/store/calls.ts';
 

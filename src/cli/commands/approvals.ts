@@ -15,8 +15,8 @@ import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
+import { readParams } from '../params.ts';
 import { block, type Column, duration, fieldLines, json, moment, table } from '../print.ts';
-import { readParams } from './call.ts';
 
 const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'ID', text: ({ record }) => record.request.id },

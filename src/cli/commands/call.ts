@@ -1,9 +1,6 @@
 /** `pawl call`: one call, from the parameters on the command line to the result on standard output. */
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import { resolve } from 'node:path';
-import { buffer } from 'node:stream/consumers';
 import type { CallOptions } from '../../producer/calls/call-envelope.ts';
 import type { Submission } from '../../producer/calls/submission.ts';
 import type { Cancellation, Pawl } from '../../producer/client.ts';
@@ -12,11 +9,11 @@ import type { DedupeMode, ToolResultEnvelope } from '../../shared/calls/envelope
 import { parseToolName } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
-import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, print, say, usageError, userName, withPawl } from '../context.ts';
+import { type CliContext, print, say, userName, withPawl } from '../context.ts';
 import { EXIT_CODES, exitCodeOfResult } from '../exit-codes.ts';
+import { readParams } from '../params.ts';
 import { count, duration, json } from '../print.ts';
 import { askAtConsole } from './approvals.ts';
 import { howToResolve } from './call-story.ts';
@@ -78,32 +75,6 @@ export async function runCall(context: CliContext, asked: string, options: CallC
     show(context, result, options.json ?? false);
     return exitCodeOfResult(result);
   });
-}
-
-/** JSON as it stands, from `@FILE`, or from standard input with `-`. */
-export async function readParams(context: CliContext, given: string): Promise<Readonly<Record<string, unknown>>> {
-  const source = given === '-' ? 'standard input' : given.startsWith('@') ? given.slice(1) : '--params';
-  const read = async (): Promise<Uint8Array | string> => {
-    if (given === '-') return buffer(context.input);
-    if (!given.startsWith('@')) return given;
-    try {
-      return await readFile(resolve(context.cwd, source));
-    } catch (error) {
-      throw usageError(`The parameters cannot be read: ${error instanceof Error ? error.message : String(error)}.`);
-    }
-  };
-  const content = await read();
-  const parsed = readExactJson(content);
-  if (parsed.kind === 'problem')
-    throw usageError(
-      `The parameters (${source}) ${parsed.problem.replace(/^is /, 'are ').replace(/^holds /, 'hold ')}. An example: --params '{"path":"README.md"}'`,
-    );
-  const params = parsed.value;
-  if (typeof params !== 'object' || params === null || Array.isArray(params))
-    throw usageError(
-      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${startOf(content.toString(), 40)}.`,
-    );
-  return params as Record<string, unknown>;
 }
 
 /** Says what to do when the tool is known but no worker runs it, or nothing is known at all. */

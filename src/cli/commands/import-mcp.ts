@@ -12,13 +12,11 @@ import {
 import {
   type ImportPlan,
   type ImportPolicy,
-  type McpConnectionOptions,
-  type McpValue,
-  mcpConnectionSchema,
   namespaceOf,
   planImport,
   resourceTools,
 } from '../../shared/connectors/mcp.ts';
+import { type McpConnectionOptions, type McpValue, mcpConnectionSchema } from '../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';

@@ -8,8 +8,9 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
+import { readParams } from '../params.ts';
 import { json, table } from '../print.ts';
-import { namedTool, readParams } from './call.ts';
+import { namedTool } from './call.ts';
 
 export interface ExplainOptions {
   readonly session?: string;

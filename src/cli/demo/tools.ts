@@ -4,7 +4,8 @@
  */
 import { appendFile } from 'node:fs/promises';
 import { z } from 'zod';
-import { type AnyTool, defineTool, type ToolContext } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
+import type { AnyTool, ToolContext } from '../../shared/tools/tool.ts';
 
 /** What lies outside of Pawl, where the tools have their effects. */
 export interface Shop {

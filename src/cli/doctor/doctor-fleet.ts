@@ -13,7 +13,7 @@ import type { Redis } from '../../shared/store/redis/connection.ts';
 import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
 import { FollowedClock } from '../../shared/util/time.ts';
 import { count } from '../print.ts';
-import type { Finding } from './doctor.ts';
+import type { Finding } from './finding.ts';
 
 type Worker = CatalogueContent['workers'][number];
 

@@ -30,16 +30,7 @@ import { type CliContext, print, withoutPassword } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { count, json } from '../print.ts';
 import { checkFleet } from './doctor-fleet.ts';
-
-/** One thing that was looked at. */
-export interface Finding {
-  readonly check: string;
-  /** `warn`: usable, and worth knowing. */
-  readonly state: 'ok' | 'warn' | 'fail';
-  readonly message: string;
-  /** How to mend it. */
-  readonly fix?: string;
-}
+import type { Finding } from './finding.ts';
 
 const CONNECT_TIMEOUT_MS = 3_000;
 const ASK_TIMEOUT_MS = 1_000;

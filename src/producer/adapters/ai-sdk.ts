@@ -1,9 +1,9 @@
 /** `pawl/ai-sdk`: a session's tools for the AI SDK (`generateText`, `streamText`, agents). Its peer is `ai`, version 7. */
 import '../../node-version.ts';
 import { dynamicTool, jsonSchema, type ToolSet } from 'ai';
-import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
 import { plainParameters } from '../../shared/model-tools/tools-for.ts';
-import type { JsonSchema } from '../../shared/schema/schema.ts';
+import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
+import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import type { Session } from '../sessions/session.ts';
 import {
   type AdapterOptions,

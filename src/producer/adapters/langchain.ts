@@ -3,9 +3,9 @@ import '../../node-version.ts';
 import type { CallbackManagerForToolRun } from '@langchain/core/callbacks/manager';
 import { ToolMessage } from '@langchain/core/messages';
 import { DynamicStructuredTool, ToolInputParsingException } from '@langchain/core/tools';
-import { digest } from '../../shared/calls/call-id.ts';
 import { plainParameters } from '../../shared/model-tools/tools-for.ts';
-import type { JsonSchema } from '../../shared/schema/schema.ts';
+import { digest } from '../../shared/schema/canonical-json.ts';
+import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import type { Session } from '../sessions/session.ts';
 import { dataUrl } from './model-content.ts';
 import {

@@ -7,8 +7,8 @@
  * which another process began, so it names the newest call.
  */
 
-import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
 import { identifierSchema, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { Session } from '../sessions/session.ts';
 

@@ -17,12 +17,12 @@ import {
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { denied, type PolicyResult, permit, taintOf } from '../../shared/policy/policy.ts';
+import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../../shared/store/approvals/approvals.ts';
 import type { StandingApproval, StandingApprovals } from '../../shared/store/approvals/standing-approvals.ts';

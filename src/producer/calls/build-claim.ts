@@ -10,9 +10,9 @@ import type { Claim } from '../../shared/store/calls/claim.ts';
 import { KEPT_PER_SECOND } from '../../shared/store/queues/jobs.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import { timedOf } from './budgets.ts';
-import type { Admitted, LoopGuard } from './check-call.ts';
+import type { Admitted, LoopGuard } from './checked-call.ts';
 import type { SubmitOptions } from './submission.ts';
-import type { SubmitDeps } from './submit-call.ts';
+import type { SubmitDeps } from './submit-deps.ts';
 
 /** Says of calls that have been checked what is to be claimed. */
 export class Claims {

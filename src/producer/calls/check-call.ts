@@ -10,44 +10,14 @@ import { type Settings, scopeOf, toolPolicy } from '../../shared/config/config.t
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { denied, type PolicyResult, permit, taintOf } from '../../shared/policy/policy.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import type { Claim } from '../../shared/store/calls/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
-import { type Admission, admissionOf } from './budgets.ts';
+import { admissionOf } from './budgets.ts';
+import type { Admitted, LoopGuard, Permitted } from './checked-call.ts';
 import { checkParams } from './params.ts';
-import type { SubmitDeps } from './submit-call.ts';
-
-export type LoopGuard = Settings['reliability']['loopGuard'];
-
-/** A call that its session may make. */
-export interface Permitted {
-  readonly envelope: ToolCallEnvelope;
-  readonly published: ResolvedTool;
-  readonly circuit: string;
-  /** The tool's own one, which most calls go through. */
-  readonly ownCircuit: string;
-  readonly modes: ReliabilityModes;
-  readonly session: SessionRecord;
-  readonly verdict: PolicyResult;
-  readonly channel: string | undefined;
-}
-
-/** A call whose every part has been checked. */
-export interface Admitted extends Pick<Permitted, 'envelope' | 'published' | 'circuit' | 'modes' | 'channel'> {
-  readonly paramsDigest: string;
-  readonly identity: Identity;
-  readonly admission: Admission;
-  /** When the session's agent is to be warned, or stopped. */
-  readonly loop?: { readonly loopId: string; readonly guard: LoopGuard };
-  /** In shadow mode: the slot in which the call would have met its duplicates. */
-  readonly shadow?: Claim['shadow'];
-  /** The session's actor, where the call names another one. */
-  readonly sessionActorId: string | undefined;
-  /** A person has to decide: what policy says, and for which session. */
-  readonly asks: Pick<Permitted, 'verdict' | 'session'> | undefined;
-}
+import type { SubmitDeps } from './submit-deps.ts';
 
 /** Checks calls, one after the other; whatever does not hold is thrown as a typed error. */
 export class CallChecks {

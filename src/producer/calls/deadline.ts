@@ -3,15 +3,16 @@
  */
 import { lifeOfFailure } from '../../shared/calls/call-state.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { doubtful, envelopeOf, type FailureStatus, type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import { doubtful, envelopeOf, type Outcome, resultError } from '../../shared/calls/outcome.ts';
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
+import type { FailureStatus } from '../../shared/errors/result-status.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import { backgroundSchedule } from '../../shared/util/time.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
-import type { Admitted } from './check-call.ts';
+import type { Admitted } from './checked-call.ts';
 import type { Submission } from './submission.ts';
-import type { SubmitDeps } from './submit-call.ts';
+import type { SubmitDeps } from './submit-deps.ts';
 
 /** After the deadline of a call that no worker ended, its waiter ends the waiting. */
 const DEADLINE_GRACE_MS = 250;

@@ -5,7 +5,6 @@
 
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import type { Hooks } from '../../shared/calls/hooks.ts';
 import { bringsTaint, envelopeOf, type Outcome, refusal } from '../../shared/calls/outcome.ts';
 import {
   FORCED_BY_CONFIGURATION,
@@ -13,33 +12,25 @@ import {
   forcedOpenText,
   targetOfCircuit,
 } from '../../shared/circuits/circuit-breaker.ts';
-import { circuitPolicyOf, type Settings, toolPolicy } from '../../shared/config/config.ts';
-import type { Switches } from '../../shared/config/switches.ts';
+import { circuitPolicyOf, toolPolicy } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { budgetExhausted } from '../../shared/limits/budget.ts';
 import { overloaded } from '../../shared/queues/priority.ts';
-import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim, ClaimAnswer } from '../../shared/store/calls/claim.ts';
 import type { FinishedCall } from '../../shared/store/calls/finished-call.ts';
-import type { CallLedger } from '../../shared/store/ports.ts';
-import type { Shards } from '../../shared/store/queues/shards.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
-import type { ProducerEvent } from '../../shared/telemetry/log-events.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import type { Clock, Schedule } from '../../shared/util/time.ts';
-import type { ApprovalService } from '../approvals/approvals.ts';
-import type { CircuitView } from '../circuits/circuit-cache.ts';
-import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
-import { underOwnName } from '../tools/tool-catalogue.ts';
-import type { AskedRecord, CallAudit } from './audit.ts';
+import { type ResolvedTool, underOwnName } from '../tools/tool-catalogue.ts';
+import type { AskedRecord } from './audit.ts';
 import { Claims } from './build-claim.ts';
 import { submitHooked } from './call-hooks.ts';
-import { type Admitted, CallChecks, type Permitted } from './check-call.ts';
+import { CallChecks } from './check-call.ts';
+import type { Admitted, Permitted } from './checked-call.ts';
 import { heardWithin, SILENCE_GRACE_MS, withDeadline } from './deadline.ts';
-import type { Results, Waiting } from './result-waiters.ts';
+import type { Waiting } from './result-waiters.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
-import type { CallTraces } from './traces.ts';
+import type { SubmitDeps } from './submit-deps.ts';
 
 /** As long as nobody changes the configuration and starts anew. */
 const FORCED_HERE = {
@@ -47,34 +38,6 @@ const FORCED_HERE = {
   reason: FORCED_BY_CONFIGURATION,
   retryAfterMs: FORCED_OPEN_RETRY_MS,
 } as const;
-
-export interface SubmitDeps {
-  readonly settings: Settings;
-  readonly ledger: CallLedger;
-  readonly catalogue: Pick<ToolCatalogue, 'peek' | 'find'> & Partial<Pick<ToolCatalogue, 'toolPolicyFor'>>;
-  readonly circuits: CircuitView;
-  readonly hooks: Hooks;
-  readonly switches: Pick<Switches, 'modes'>;
-  readonly results: Results;
-  readonly inboxId: string;
-  readonly clock: Clock;
-  /** Default: one of each tier. */
-  readonly shards?: Pick<Shards, 'layout'>;
-  readonly traces?: CallTraces;
-  readonly audit?: Pick<CallAudit, 'asked'>;
-  /** Of deadlines. Default: the system's timers. */
-  readonly schedule?: Schedule;
-  /** Without one, what a person must approve is denied. */
-  readonly approvals?: Pick<ApprovalService, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;
-  /** Writes down that a session has seen what a tool brought from outside; resolves when its next call is judged by it. */
-  taint?(sessionKey: string, source: string): Promise<void>;
-  /** Finds the session that an envelope names, and opens one that is not there, as it was `opened` before. Throws `SESSION_CLOSED`. */
-  sessionOf(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<SessionRecord> | SessionRecord;
-  onEvent(event: DispatchEvent): void;
-}
-
-/** What operators and metrics hear of (R27). */
-export type DispatchEvent = ProducerEvent<ResolvedTool>;
 
 type Accepted = Exclude<ClaimAnswer, { kind: 'overloaded' | 'spent' | 'loop' }>;
 

@@ -5,7 +5,7 @@
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Issue } from '../../shared/errors/failure.ts';
 import { repairParams } from '../../shared/model-tools/repair-params.ts';
-import type { JsonSchema } from '../../shared/schema/schema.ts';
+import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 
 export const MAX_REASKS = 2;
 

@@ -2,7 +2,7 @@
  * A producer's copy of the fleet's circuits, pushed by whoever changes one: an open circuit refuses a call without asking Redis.
  */
 import { type Circuit, FORCED_OPEN_RETRY_MS, isOfTarget } from '../../shared/circuits/circuit-breaker.ts';
-import type { CircuitBroadcast } from '../../shared/store/circuits/circuits.ts';
+import type { CircuitBroadcast } from '../../shared/store/redis/circuit-messages.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Clock } from '../../shared/util/time.ts';
 

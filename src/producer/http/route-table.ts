@@ -1,7 +1,5 @@
 /** All routes of the API, in the order in which the OpenAPI document lists them. */
-import type { Pawl } from '../client.ts';
-import type { FleetView } from '../operations/fleet-metrics.ts';
-import type { Waits } from './core/long-poll.ts';
+import type { ApiDeps } from './core/api-deps.ts';
 import { openApiRoute } from './core/openapi.ts';
 import type { Route } from './core/route.ts';
 import { agentRoutes } from './routes/agents.ts';
@@ -9,7 +7,7 @@ import { approvalRoutes } from './routes/approvals.ts';
 import { auditRoutes } from './routes/audit.ts';
 import { callRoutes } from './routes/calls.ts';
 import { circuitRoutes } from './routes/circuits.ts';
-import { eventRoutes, type Streams } from './routes/events.ts';
+import { eventRoutes } from './routes/events.ts';
 import { fleetRoutes } from './routes/fleet.ts';
 import { metricsRoute } from './routes/metrics.ts';
 import { questionRoutes } from './routes/questions.ts';
@@ -19,18 +17,6 @@ import { skillRoutes } from './routes/skills.ts';
 import { standingApprovalRoutes } from './routes/standing-approvals.ts';
 import { toolClientRoutes } from './routes/tool-clients.ts';
 import { toolRoutes } from './routes/tools.ts';
-
-/** What routes are made of. */
-export interface ApiDeps {
-  readonly pawl: Pawl;
-  readonly waits: Waits;
-  readonly fleet: FleetView;
-  /** Shown in the OpenAPI document. */
-  readonly version: string;
-  readonly streams: Streams;
-  /** Throws `BACKEND_UNAVAILABLE` or `RATE_LIMITED` while no further call may be handed in. */
-  checkAccepting(): Promise<void>;
-}
 
 export function apiRoutes(parts: ApiDeps): readonly Route[] {
   const { pawl, fleet, version } = parts;

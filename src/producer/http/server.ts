@@ -16,11 +16,11 @@ import { FleetView } from '../operations/fleet-metrics.ts';
 import { authentication, checkBinding, checkPermission } from './core/access.ts';
 import { HttpError } from './core/errors.ts';
 import { Waits } from './core/long-poll.ts';
+import { Streams } from './core/open-streams.ts';
 import { Backlog, Limits, limited } from './core/rate-limit.ts';
 import { callerOf, mountRoutes, permitted, refuse, refuseMethod } from './core/route.ts';
 import { apiRoutes } from './route-table.ts';
 import { mountButtons } from './routes/approval-buttons.ts';
-import { Streams } from './routes/events.ts';
 import { mountHealth } from './routes/health.ts';
 import { mountPage } from './static-page.ts';
 

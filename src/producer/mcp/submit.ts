@@ -1,7 +1,7 @@
 /** From an MCP request to a call in the queue. */
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
-import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
 import { idempotencyKeySchema } from '../../shared/calls/envelope.ts';
+import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';

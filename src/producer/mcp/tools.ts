@@ -5,7 +5,7 @@ import { answersParameter } from '../../shared/calls/elicitation.ts';
 import type { FailureCode } from '../../shared/errors/failure.ts';
 import { ownName } from '../../shared/model-tools/names.ts';
 import { flatRoot } from '../../shared/model-tools/object-root.ts';
-import type { JsonSchema } from '../../shared/schema/schema.ts';
+import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { withoutReference } from '../../shared/schema/schema-references.ts';
 import { DEFAULT_NAMESPACE, type Tier, type ToolAnnotations } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';

@@ -3,16 +3,18 @@
  * workers stand when somebody looks.
  */
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
-import { scopeOf, toolPolicy } from '../../shared/config/config.ts';
+import { type Settings, scopeOf, toolPolicy } from '../../shared/config/config.ts';
 import { durable } from '../../shared/config/durability.ts';
 import { neededWorkers } from '../../shared/queues/scaling.ts';
-import { inspectServer } from '../../shared/store/backend.ts';
+import { type Backend, inspectServer } from '../../shared/store/backend.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { readTierStates, type ShardState } from '../../shared/store/queues/shard-state.ts';
+import type { FleetMetrics } from '../../shared/store/telemetry/fleet-metrics.ts';
 import { EXPOSITION_TYPE, exposition, MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS } from '../../shared/telemetry/metrics.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
-import type { Pawl } from '../client.ts';
+import type { EnforcedCircuit } from '../circuits/circuit-effects.ts';
+import type { ProducerMetrics } from './metrics.ts';
 import { tierCounts, tierSizes } from './tier-counts.ts';
 
 /** What was read for one look serves the next ones for this long. */
@@ -23,13 +25,24 @@ const READ_LIMIT_MS = 2_000;
 const INSPECT_EVERY_MS = 10_000;
 const CIRCUIT_STATES: readonly CircuitState[] = ['CLOSED', 'OPEN', 'HALF_OPEN', 'FORCED_OPEN'];
 
+/** The parts of the producer that the fleet's metrics are read from. */
+export interface FleetSource {
+  readonly backend: Backend;
+  readonly settings: Settings;
+  readonly metrics: ProducerMetrics;
+  readonly fleetMetrics: FleetMetrics;
+  publishMetrics(): Promise<void>;
+  catalogue(): Promise<CatalogueContent>;
+  circuits(): Promise<readonly EnforcedCircuit[]>;
+}
+
 interface Readings {
   readonly totals: ReadonlyMap<string, number>;
   readonly gauges: ReadonlyMap<string, number>;
 }
 
 export class FleetView {
-  readonly #pawl: Pawl;
+  readonly #source: FleetSource;
   readonly #cacheMs: number;
   #readings: Readings = { totals: new Map(), gauges: new Map() };
   #readAtMs = Number.NEGATIVE_INFINITY;
@@ -42,8 +55,8 @@ export class FleetView {
     { readonly sumMs: number; readonly count: number; readonly meanMs: number | undefined }
   >();
 
-  constructor(pawl: Pawl, { cacheMs = CACHE_MS }: { readonly cacheMs?: number } = {}) {
-    this.#pawl = pawl;
+  constructor(source: FleetSource, { cacheMs = CACHE_MS }: { readonly cacheMs?: number } = {}) {
+    this.#source = source;
     this.#cacheMs = cacheMs;
   }
 
@@ -53,7 +66,7 @@ export class FleetView {
    */
   async text(counts: 'fleet' | 'own'): Promise<{ readonly contentType: string; readonly text: string }> {
     if (performance.now() - this.#readAtMs > this.#cacheMs) await this.#readInTime();
-    const { metrics, settings } = this.#pawl;
+    const { metrics, settings } = this.#source;
     const up = new MetricSet();
     up.set(METRICS.redisUp, {}, this.#up ? 1 : 0);
     const counted = counts === 'own' ? metrics.series() : this.#readings.totals;
@@ -84,21 +97,21 @@ export class FleetView {
   }
 
   async #readNow(): Promise<void> {
-    const pawl = this.#pawl;
-    const { redis, prefix, shards } = pawl.backend;
+    const source = this.#source;
+    const { redis, prefix, shards } = source.backend;
     // What was counted here is part of the fleet's.
-    await pawl.publishMetrics();
+    await source.publishMetrics();
     const [content, circuits, states, counts, sizes, totals, isDurable] = await Promise.all([
       // Declared ones are tools like all others.
-      pawl.catalogue(),
-      pawl.circuits(),
+      source.catalogue(),
+      source.circuits(),
       readTierStates(redis, prefix, shards),
-      tierCounts(pawl.backend),
-      tierSizes(pawl.backend),
-      pawl.fleetMetrics.read(),
+      tierCounts(source.backend),
+      tierSizes(source.backend),
+      source.fleetMetrics.read(),
       this.#isDurable(),
     ]);
-    for (const tool of content.tools) pawl.metrics.tools.learn(tool);
+    for (const tool of content.tools) source.metrics.tools.learn(tool);
     const set = new MetricSet();
     this.#showCircuits(set, circuits);
     this.#showTools(set, content.tools, sizes);
@@ -118,7 +131,7 @@ export class FleetView {
   async #isDurable(): Promise<boolean> {
     const known = this.#durable;
     if (known !== undefined && performance.now() - known.atMs < INSPECT_EVERY_MS) return known.value;
-    const value = durable(await inspectServer(this.#pawl.backend.redis));
+    const value = durable(await inspectServer(this.#source.backend.redis));
     this.#durable = { value, atMs: performance.now() };
     return value;
   }
@@ -157,8 +170,8 @@ export class FleetView {
     return meanMs;
   }
 
-  #showCircuits(set: MetricSet, listed: Awaited<ReturnType<Pawl['circuits']>>): void {
-    const { tools } = this.#pawl.metrics;
+  #showCircuits(set: MetricSet, listed: readonly EnforcedCircuit[]): void {
+    const { tools } = this.#source.metrics;
     const counts = new Map<string, Map<CircuitState, number>>();
     const count = (tool: string, state: CircuitState) => {
       const states = counts.get(tool) ?? new Map<CircuitState, number>();
@@ -176,7 +189,7 @@ export class FleetView {
     catalogue: CatalogueContent['tools'],
     sizes: readonly ReadonlyMap<string, number>[],
   ): void {
-    const { metrics, settings } = this.#pawl;
+    const { metrics, settings } = this.#source;
     const counted = new Set<string>();
     for (const published of catalogue) {
       const tool = metrics.tools.of(published.namespace, published.name);

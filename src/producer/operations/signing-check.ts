@@ -1,7 +1,14 @@
 /** Whether the fleet believes what this process signs. */
+
+import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { keyFingerprints } from '../../shared/signing/signature.ts';
-import type { Pawl } from '../client.ts';
+import type { Backend } from '../../shared/store/backend.ts';
+
+interface SigningSource {
+  readonly settings: Pick<Settings, 'signingKeys' | 'redisUrl'>;
+  readonly backend: Pick<Backend, 'catalogue'>;
+}
 
 /** Processes understand each other when each verifies what the other signs: with its first key. */
 export function sharesKeys(one: readonly string[], other: readonly string[]): boolean {
@@ -15,7 +22,7 @@ export function sharesKeys(one: readonly string[], other: readonly string[]): bo
 export async function countUntrusting({
   settings: { signingKeys, redisUrl },
   backend,
-}: Pick<Pawl, 'settings' | 'backend'>): Promise<{ readonly workers: number; readonly untrusting: number }> {
+}: SigningSource): Promise<{ readonly workers: number; readonly untrusting: number }> {
   // An embedded fleet signs with a key of the data folder.
   if (signingKeys.length === 0 && redisUrl === undefined) return { workers: 0, untrusting: 0 };
   const own = keyFingerprints(signingKeys);
@@ -28,7 +35,7 @@ export async function countUntrusting({
  * Before something is signed for the workers to read: what none of them believes is not there for them, and must not be answered as
  * done. Throws `SIGNATURE_INVALID`.
  */
-export async function requireTrustedKeysFor(pawl: Pick<Pawl, 'settings' | 'backend'>): Promise<void> {
+export async function requireTrustedKeysFor(pawl: SigningSource): Promise<void> {
   const { workers, untrusting } = await countUntrusting(pawl);
   if (untrusting === 0 || untrusting < workers) return;
   throw new PawlError(

@@ -1,17 +1,21 @@
 /** The session objects of this process that want to hear of arguments which a session below them could not mend (A15). */
-import type { Session, SessionEvents } from './session.ts';
+import type { InvalidParams } from './session-events.ts';
 
-export type InvalidParams = SessionEvents['invalid-params'][0];
+/** A session object of this process. */
+interface ListeningSession {
+  readonly key: string;
+  tell(name: 'invalid-params', event: InvalidParams): void;
+}
 
 export class ListeningSessions {
-  readonly #byKey = new Map<string, Set<Session>>();
+  readonly #byKey = new Map<string, Set<ListeningSession>>();
 
   /** Kept while somebody listens. */
-  add(session: Session): void {
+  add(session: ListeningSession): void {
     this.#byKey.set(session.key, (this.#byKey.get(session.key) ?? new Set()).add(session));
   }
 
-  remove(session: Session): void {
+  remove(session: ListeningSession): void {
     const sessions = this.#byKey.get(session.key);
     sessions?.delete(session);
     if (sessions?.size === 0) this.#byKey.delete(session.key);

@@ -15,7 +15,7 @@ import {
   type ToolExport,
   toolsFor,
 } from '../../shared/model-tools/tools-for.ts';
-import type { JsonSchema } from '../../shared/schema/schema.ts';
+import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import type { OpenSession, SessionRecord } from '../../shared/sessions/session.ts';
 import type { RepeatedCalls } from '../../shared/store/calls/repeated-calls.ts';
 import type { AgentOrder, AgentReply } from '../../shared/tools/sub-agent.ts';
@@ -27,46 +27,12 @@ import type { Cancellation } from '../calls/cancel.ts';
 import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from '../calls/validation-retry.ts';
 import { tell } from './listeners.ts';
-import type { InvalidParams, ListeningSessions } from './listening-sessions.ts';
-import type { AgentEvent } from './sub-agents.ts';
+import type { ListeningSessions } from './listening-sessions.ts';
+import type { AgentEventOf, InvalidParams, SessionEventsOf } from './session-events.ts';
 
-export interface SessionEvents {
-  progress: [
-    { readonly callId: string; readonly progress: number; readonly total?: number; readonly message?: string },
-  ];
-  retrying: [
-    { readonly callId: string; readonly attempt: number; readonly delayMs: number; readonly reasonCode: string },
-  ];
-  /** A person has to decide before the call runs. */
-  'approval-requested': [
-    {
-      readonly callId: string;
-      readonly approvalId: string;
-      readonly toolName: string;
-      readonly digest: string;
-      readonly expiresAtMs: number;
-      /** The session whose channel shows it. */
-      readonly shownIn: string;
-    },
-  ];
-  'circuit-open': [{ readonly toolName: string; readonly retryAfterMs?: number }];
-  queued: [{ readonly callId: string; readonly toolName: string }];
-  settled: [ToolResultEnvelope];
-  /** A call of this session started a sub-agent, or told one something (C18): answer with `reply`. Told to one listener, once. */
-  agent: [AgentEvent];
-  /**
-   * A session below this one, in whatever process, called a tool whose arguments stayed wrong, although its model was asked again
-   * (A15). Who does not listen at that moment does not hear of it.
-   */
-  'invalid-params': [
-    {
-      readonly sessionKey: string;
-      readonly toolName: string;
-      readonly reasks: number;
-      readonly result: ToolResultEnvelope;
-    },
-  ];
-}
+/** The argument of `session.events.on('agent', …)`. */
+export type AgentEvent = AgentEventOf<Session>;
+export type SessionEvents = SessionEventsOf<Session>;
 
 /** What a session needs of its producer. */
 export interface SessionHost {

@@ -5,44 +5,44 @@
 
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Agents } from '../../shared/store/sessions/sub-agents.ts';
-import { type AgentMessage, type AgentOrder, type AgentReply, hasAnswered } from '../../shared/tools/sub-agent.ts';
-import type { Session } from './session.ts';
+import { type AgentOrder, type AgentReply, hasAnswered } from '../../shared/tools/sub-agent.ts';
+import type { AgentEventOf } from './session-events.ts';
 
-/** Of `session.events.on('agent', …)`. */
-export interface AgentEvent extends AgentOrder, AgentMessage {
-  /** The agent's own session, of the kind worker: its calls go through it. */
-  readonly session: Session;
+/** The side of a session object that hears of its sub-agents. */
+export interface AgentListener<Own> {
+  readonly key: string;
+  tell(name: 'agent', event: AgentEventOf<Own>, onFailure: () => void): void;
 }
 
-export interface SubAgentServiceDeps {
+export interface SubAgentServiceDeps<Own> {
   readonly agents: Pick<Agents, 'list' | 'take' | 'putBack' | 'read' | 'reply'>;
-  session(sessionKey: string): Promise<Session>;
+  session(sessionKey: string): Promise<Own>;
   closeSession(sessionKey: string): Promise<void>;
   onError(error: Error): void;
 }
 
 const BROKE_OFF = 'The program that runs this agent failed before it had an answer.';
 
-export class SubAgentService {
-  readonly #parts: SubAgentServiceDeps;
+export class SubAgentService<Own extends AgentListener<Own>> {
+  readonly #parts: SubAgentServiceDeps<Own>;
   /** By session: who listens here. The first one is told. */
-  readonly #listening = new Map<string, Set<Session>>();
+  readonly #listening = new Map<string, Set<Own>>();
   /** By agent: that it is closed, which was taken and not told, because its session could not be closed. */
   readonly #unclosed = new Map<string, AgentOrder>();
   /** By session: the newest look at what its agents were told before. */
   readonly #looks = new Map<string, Promise<void>>();
 
-  constructor(parts: SubAgentServiceDeps) {
+  constructor(parts: SubAgentServiceDeps<Own>) {
     this.#parts = parts;
   }
 
-  listen(session: Session): void {
+  listen(session: Own): void {
     const listeners = this.#listening.get(session.key) ?? new Set();
     this.#listening.set(session.key, listeners.add(session));
     this.#lookAt(session.key);
   }
 
-  unlisten(session: Session): void {
+  unlisten(session: Own): void {
     const listeners = this.#listening.get(session.key);
     listeners?.delete(session);
     if (listeners?.size === 0) this.#listening.delete(session.key);

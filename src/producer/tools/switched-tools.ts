@@ -1,8 +1,15 @@
 /** What workers offer, with what has switched it off. */
-import { toolPolicy } from '../../shared/config/config.ts';
+import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import type { Pawl } from '../client.ts';
+import type { Registry } from './registry.ts';
+
+/** The parts of the producer that know which tools there are. */
+interface ToolSource {
+  readonly settings: Settings;
+  readonly registry: Pick<Registry, 'list'>;
+  catalogue(sessionKey?: string): Promise<CatalogueContent>;
+}
 
 export type SwitchedTool = CatalogueContent['tools'][number] & {
   /** What has switched it off, if anything has. */
@@ -10,11 +17,11 @@ export type SwitchedTool = CatalogueContent['tools'][number] & {
 };
 
 /** All of them, or those that a session may call. */
-export async function switchedTools(pawl: Pawl, sessionKey?: string): Promise<SwitchedTool[]> {
-  const [{ tools }, records] = await Promise.all([pawl.catalogue(sessionKey), pawl.registry.list()]);
+export async function switchedTools(source: ToolSource, sessionKey?: string): Promise<SwitchedTool[]> {
+  const [{ tools }, records] = await Promise.all([source.catalogue(sessionKey), source.registry.list()]);
   const off = new Set(records.filter(({ enabled }) => !enabled).map(qualifiedName));
   return tools.map((tool) => {
-    if (toolPolicy(pawl.settings, tool).enabled === false) return { ...tool, off: 'configuration' };
+    if (toolPolicy(source.settings, tool).enabled === false) return { ...tool, off: 'configuration' };
     return off.has(qualifiedName(tool)) ? { ...tool, off: 'registry' } : tool;
   });
 }

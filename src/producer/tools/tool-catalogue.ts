@@ -3,14 +3,10 @@
  * registry declares, a copy that is pushed. The schema of each definition is compiled once, when it is first called.
  */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import {
-  type DeclaredToolRecord,
-  isDeclaredTool,
-  type RegistryRecord,
-  type ToolPolicyRecord,
-} from '../../shared/connectors/declared-tool.ts';
+import { type DeclaredToolRecord, isDeclaredTool, type RegistryRecord } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { ownName } from '../../shared/model-tools/names.ts';
+import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
 import { compiledWhenUsed, nearest, type Validator } from '../../shared/schema/schema.ts';
 import { declaredToolAsPublished, workersFor } from '../../shared/store/connectors/declared-offer.ts';
 import { DeclaredToolCopy, type DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';

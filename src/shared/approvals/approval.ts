@@ -11,10 +11,10 @@
  * never changes after it was written.
  */
 
-import { canonicalJson, digest } from '../calls/call-id.ts';
 import { isHarmless } from '../calls/call-state.ts';
 import { type Outcome, resultError } from '../calls/outcome.ts';
 import { failureOf, PawlError } from '../errors/failure.ts';
+import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { Effects, Tier, ToolAnnotations } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { shownLine } from '../util/text/visible-text.ts';

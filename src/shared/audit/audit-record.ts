@@ -3,8 +3,8 @@
  * that stand under names of secrets, values that this process knows to be secret, and what looks like a token (R31).
  */
 
-import { digest } from '../calls/call-id.ts';
 import { REDACTED, redact, secretsIn } from '../errors/redaction.ts';
+import { digest } from '../schema/canonical-json.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { AskedCall, AuditEvent } from './audit-event.ts';
 

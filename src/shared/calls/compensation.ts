@@ -4,8 +4,8 @@
  */
 
 import { PawlError } from '../errors/failure.ts';
+import { canonicalJson } from '../schema/canonical-json.ts';
 import type { ToolResult } from '../tools/tool-result.ts';
-import { canonicalJson } from './call-id.ts';
 import type { LedgerTtls, RecordLife } from './call-state.ts';
 import { contractInvalid, type ToolCallEnvelope } from './envelope.ts';
 import type { Outcome } from './outcome.ts';

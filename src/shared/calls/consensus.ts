@@ -5,11 +5,6 @@
  * the digest of what it found: its vote. Results themselves are not kept: whoever ends the call has run it, and agrees.
  */
 
-export const TRUST_CLASSES = ['BestEffort', 'ConsensusRequired'] as const;
-export type TrustClass = (typeof TRUST_CLASSES)[number];
-
-export const DEFAULT_VOTERS = 3;
-
 export interface Vote {
   readonly worker: string;
   readonly digest: string;

@@ -4,6 +4,8 @@
 import { z } from 'zod';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
+import { RESULT_STATUSES, type ResultStatus } from '../errors/result-status.ts';
+import { zodIssues } from '../schema/zod-issues.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 
 export const CONTRACT_VERSION = '1.1';
@@ -103,16 +105,6 @@ export const toolCallEnvelopeSchema = z.strictObject({
 export type ToolCallEnvelope = z.output<typeof toolCallEnvelopeSchema>;
 export type DedupeMode = ToolCallEnvelope['transport']['dedupeMode'];
 
-export const RESULT_STATUSES = [
-  'success',
-  'error',
-  'retriable_error',
-  'retry_exhausted',
-  'circuit_open',
-  'timeout',
-] as const;
-export type ResultStatus = (typeof RESULT_STATUSES)[number];
-
 const circuitStateSchema = z.enum(['CLOSED', 'OPEN', 'HALF_OPEN', 'FORCED_OPEN']) satisfies z.ZodType<CircuitState>;
 
 export const resultErrorSchema = z.object({
@@ -183,7 +175,7 @@ export type ToolResultEnvelope<Output = unknown> =
 /** Validates an envelope; throws `CONTRACT_INVALID` with the path of every fault (TR-1). */
 export function parseEnvelope(value: unknown): ToolCallEnvelope {
   const parsed = toolCallEnvelopeSchema.safeParse(value);
-  if (!parsed.success) throw contractInvalid(issuesOf(parsed.error));
+  if (!parsed.success) throw contractInvalid(zodIssues(parsed.error));
   const { data } = parsed;
   const params = withEveryName(data.payload.params, (value as ToolCallEnvelope).payload.params);
   return params === data.payload.params ? data : { ...data, payload: { ...data.payload, params } };
@@ -218,10 +210,6 @@ export function contractInvalid(issues: readonly Issue[]): PawlError {
   return new PawlError('CONTRACT_INVALID', `The call does not follow contract ${CONTRACT_VERSION}: ${listed}.`, {
     issues,
   });
-}
-
-export function issuesOf(error: z.ZodError): Issue[] {
-  return error.issues.map((issue) => ({ path: issue.path.map(String).join('.'), message: issue.message }));
 }
 
 /** The contract's JSON Schemas, as published with the package (R35). */

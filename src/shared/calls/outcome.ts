@@ -4,11 +4,12 @@
 
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import { type Failure, failureOf, type PawlError } from '../errors/failure.ts';
+import type { FailureStatus } from '../errors/result-status.ts';
 import type { ToolAnnotations } from '../tools/tool.ts';
 import { type LargeText, LargeTextWriter } from '../util/json/large-json.ts';
 import { capOutput } from '../util/text/truncate-output.ts';
 import type { CallState, Settlement } from './call-state.ts';
-import type { ResultError, ResultStatus, RetriedBy, ToolResultEnvelope } from './envelope.ts';
+import type { ResultError, RetriedBy, ToolResultEnvelope } from './envelope.ts';
 
 interface OutcomeBase {
   readonly toolName: string;
@@ -33,8 +34,6 @@ export interface Output {
 export type Outcome =
   | (OutcomeBase & { readonly status: 'success'; readonly output: Output; readonly error?: never })
   | (OutcomeBase & { readonly status: FailureStatus; readonly error?: ResultError; readonly output?: never });
-
-export type FailureStatus = Exclude<ResultStatus, 'success'>;
 
 /** The error part of an outcome or an envelope. An `error` ends things unless another call could succeed; used-up attempts always do. */
 export function resultError(failure: Failure, status: FailureStatus, breakerState?: CircuitState): ResultError {

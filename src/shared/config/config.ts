@@ -16,6 +16,7 @@ import { budgetSettingsSchema } from '../limits/budget.ts';
 import { limitSettingsSchema } from '../limits/concurrency-limit.ts';
 import { tenantSettingsSchema } from '../limits/tenant.ts';
 import { policySettingsSchema } from '../policy/policy-file.ts';
+import { SANDBOX_POLICIES } from '../policy/sandbox-policy.ts';
 import { shardCountSchema } from '../queues/shards.ts';
 import type { Effects } from '../retries/effects.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
@@ -88,9 +89,6 @@ const toolPolicySchema = z.strictObject({
     .optional(),
 });
 export type ToolPolicy = z.output<typeof toolPolicySchema>;
-
-export const SANDBOX_POLICIES = ['required', 'preferred', 'off'] as const;
-export type SandboxPolicy = (typeof SANDBOX_POLICIES)[number];
 
 /** Long-term memory (A24). */
 const memorySchema = z.strictObject({

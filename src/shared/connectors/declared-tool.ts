@@ -4,18 +4,19 @@
  * and `dynamic` (run by an outside client). A fourth record, `code`, only switches a tool of the workers' own.
  */
 import { z } from 'zod';
-import { canonicalJson, digest } from '../calls/call-id.ts';
-import { TRUST_CLASSES } from '../calls/consensus.ts';
-import { issuesOf } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
-import { operationCostsSchema } from '../limits/budget.ts';
-import { type ToolRule, toolRuleSchema } from '../policy/policy-file.ts';
+import { type ToolPolicyRecord, toolRuleSchema } from '../policy/policy-file.ts';
 import { EFFECTS } from '../retries/effects.ts';
-import { compileSchema, type JsonSchema } from '../schema/schema.ts';
+import { canonicalJson, digest } from '../schema/canonical-json.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
+import { compileSchema } from '../schema/schema.ts';
 import { sanitizeSchema } from '../schema/schema-sanitize.ts';
+import { zodIssues } from '../schema/zod-issues.ts';
+import { operationCostsSchema } from '../tools/operation-cost.ts';
 import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS } from '../tools/tool.ts';
+import { TRUST_CLASSES } from '../tools/trust-class.ts';
 import { connectorSchema } from './connector.ts';
-import { mcpRoutingSchema } from './mcp.ts';
+import { mcpRoutingSchema } from './mcp-routing.ts';
 
 /** Kinds of tools that can be declared. */
 export const SPEC_KINDS = ['http', 'mcp', 'dynamic'] as const;
@@ -131,13 +132,6 @@ export function isDeclaredTool(record: RegistryRecord | undefined): record is De
   return record !== undefined && record.kind !== 'code' && record.kind !== 'removed';
 }
 
-/** What the registry says of calls of a tool: a layer of policy that only restricts. */
-export interface ToolPolicyRecord {
-  readonly enabled: boolean;
-  readonly reason?: string;
-  readonly rule?: ToolRule;
-}
-
 export function ruleOf(record: RegistryRecord | undefined): ToolPolicyRecord | undefined {
   if (record === undefined) return undefined;
   if (record.kind === 'removed') return { enabled: false, reason: 'the tool was removed from the registry' };
@@ -179,7 +173,7 @@ export interface CheckedDeclaredTool {
 /** The record that a declaration makes. Throws `CONTRACT_INVALID` with every fault. */
 export function declaredToolRecord(given: unknown, revision: Revision): CheckedDeclaredTool {
   const parsed = declaredToolSchema.safeParse(given);
-  if (!parsed.success) throw invalid(issuesOf(parsed.error));
+  if (!parsed.success) throw invalid(zodIssues(parsed.error));
   const spec = parsed.data;
   const tier = spec.tier ?? defaultTier(spec);
   const effects = spec.effects ?? declaredEffects(spec, tier);

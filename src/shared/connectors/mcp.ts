@@ -2,64 +2,19 @@
  * MCP servers as tools (C20, C22): how a server is reached, what its tools are called here, in which tier they run, and what was
  * accepted of them. A server is somebody else's program: what it says of itself informs, and lowers nothing.
  */
-import { z } from 'zod';
-import { canonicalJson, digest } from '../calls/call-id.ts';
+
 import type { Effects } from '../retries/effects.ts';
-import type { JsonSchema } from '../schema/schema.ts';
+import { canonicalJson, digest } from '../schema/canonical-json.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
 import { TIERS, type Tier, type ToolAnnotations } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { DeclaredTool, DeclaredToolRecord } from './declared-tool.ts';
-
-const serverName = z
-  .string()
-  .regex(/^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/, 'must be a letter and up to 63 letters, digits, _ or -');
-/** The text itself, or the worker's environment variable that holds it. */
-const valueSchema = z.union([
-  z.string().max(8_192),
-  z.strictObject({ env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be the name of an environment variable') }),
-]);
-export type McpValue = z.output<typeof valueSchema>;
-
-export const mcpConnectionSchema = z.discriminatedUnion('transport', [
-  z.strictObject({
-    transport: z.literal('stdio'),
-    /** Program and arguments, exactly as they are started: no shell reads them. */
-    command: z.tuple([z.string().min(1)], z.string()),
-    /** Beside the worker's allow-listed variables. */
-    environment: z.record(z.string(), valueSchema).default({}),
-    /** The one folder that the server may write to. Default: one of its own below the data folder. */
-    folder: z.string().startsWith('/', 'must be an absolute path').optional(),
-    /** Whether it may use the network where it is sandboxed. */
-    network: z.boolean().default(false),
-  }),
-  z.strictObject({
-    transport: z.literal('http'),
-    url: z.url({ protocol: /^https?$/ }),
-    headers: z
-      .record(z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/, 'must be a header name'), valueSchema)
-      .default({}),
-  }),
-]);
-export type McpConnectionOptions = z.output<typeof mcpConnectionSchema>;
-
-/** `routing` of a spec of kind `mcp`. */
-export const mcpRoutingSchema = z.union([
-  z.strictObject({
-    server: serverName,
-    connection: mcpConnectionSchema,
-    /** As the server calls it. */
-    tool: z.string().min(1).max(1_024),
-    /** Of the definition that was accepted: the tool does not run under another one. */
-    digest: z.string().min(1),
-  }),
-  z.strictObject({
-    resources: z.enum(['list', 'templates', 'read']),
-    servers: z.record(serverName, mcpConnectionSchema),
-  }),
-]);
-export type McpRouting = z.output<typeof mcpRoutingSchema>;
-export type McpToolRouting = Extract<McpRouting, { tool: string }>;
-export type McpResourceRouting = Extract<McpRouting, { resources: string }>;
+import {
+  type McpConnectionOptions,
+  type McpResourceRouting,
+  type McpToolRouting,
+  mcpRoutingSchema,
+} from './mcp-routing.ts';
 
 /** A tool as its server describes it. */
 export interface McpDefinition {

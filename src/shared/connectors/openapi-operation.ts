@@ -1,6 +1,6 @@
 /** One operation of an OpenAPI document as a connector: its parameters, body, credentials and address. */
 
-import type { JsonSchema } from '../schema/schema.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { SecretSource } from './connector.ts';
 import type { DeclaredTool } from './declared-tool.ts';

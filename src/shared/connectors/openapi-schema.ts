@@ -3,7 +3,7 @@
  */
 import { PawlError } from '../errors/failure.ts';
 import { decoded } from '../schema/json-pointer.ts';
-import type { JsonSchema } from '../schema/schema.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from '../schema/schema-keywords.ts';
 import { startOf } from '../util/text/text-cut.ts';
 

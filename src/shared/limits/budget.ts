@@ -6,8 +6,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { type ToolCallEnvelope, turnOf } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
-import { defaultsOf, type JsonSchema } from '../schema/schema.ts';
-import type { OperationCost, ToolBudget } from '../tools/tool-variant.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
+import { defaultsOf } from '../schema/schema.ts';
+import type { OperationCost } from '../tools/operation-cost.ts';
+import type { ToolBudget } from '../tools/tool-variant.ts';
 import { MAX_KEPT_MS } from '../util/time.ts';
 
 const amount = z.number().min(0).max(Number.MAX_SAFE_INTEGER);
@@ -51,18 +53,6 @@ export const budgetSettingsSchema = z.strictObject({
 });
 export type BudgetSettings = z.output<typeof budgetSettingsSchema>;
 
-/** What a tool's author, or the registry, declares of what single operations cost. */
-export const operationCostsSchema = z
-  .array(
-    z.strictObject({
-      when: z.record(z.string().min(1), z.json()).refine((when) => Object.keys(when).length > 0, {
-        error: 'must name at least one parameter',
-      }),
-      costUnits: amount,
-    }),
-  )
-  .max(256);
-
 /** What a call costs: by its parameters, where the tool's budget has an entry that fits them. */
 export function costUnitsOf(
   { budget = {}, inputSchema }: { readonly budget?: ToolBudget | undefined; readonly inputSchema: JsonSchema },
@@ -95,6 +85,12 @@ export interface Account {
   /** How long it is kept after its last call, or with `window` from its first one. */
   readonly keptMs: number;
   readonly window: boolean;
+}
+
+/** What a call takes from its budgets when it is claimed. */
+export interface Spends {
+  readonly accounts: readonly Account[];
+  readonly costUnits: number;
 }
 
 /** A policy's or a tool's own limits for one tool in one session. */

@@ -3,8 +3,8 @@
  * only read it run side by side, until somebody who changes it asks. Records of who holds and who waits: `store/turns.ts`.
  */
 
-import { canonicalJson, digest } from '../calls/call-id.ts';
 import { ToolError } from '../errors/failure.ts';
+import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import { type AnyTool, isMutating, qualifiedName } from '../tools/tool.ts';
 import { inWords } from '../tools/tool-answers.ts';
 

@@ -1,5 +1,5 @@
 /** What a model sent, put into the form that the tool's own schema describes. */
-import type { JsonSchema } from '../schema/schema.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 
 type Parts = Readonly<Record<string, unknown>>;

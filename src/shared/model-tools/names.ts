@@ -1,5 +1,5 @@
 /** Names that every provider takes, and the way back from them. */
-import { digest } from '../calls/call-id.ts';
+import { digest } from '../schema/canonical-json.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 
 const MAX_LENGTH = 64;

@@ -2,7 +2,7 @@
  * Parameters as one object. Providers refuse a schema that is combined at its root or has no type there, and one such tool fails the
  * whole request. Alternatives become one object with the properties of all, and what tells them apart is said in words.
  */
-import type { JsonSchema } from '../schema/schema.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
 import { isTooCostly } from '../schema/schema-cost.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { startOf } from '../util/text/text-cut.ts';

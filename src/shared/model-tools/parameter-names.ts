@@ -1,6 +1,6 @@
 /** Names of parameters that every provider takes, and the way back. Anthropic refuses a whole request for one other name, such as `$filter`. */
-import { digest } from '../calls/call-id.ts';
-import type { JsonSchema } from '../schema/schema.ts';
+import { digest } from '../schema/canonical-json.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
 import { flatRoot } from './object-root.ts';
 
 type Named = Readonly<Record<string, unknown>>;

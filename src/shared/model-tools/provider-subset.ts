@@ -2,7 +2,7 @@
  * A schema in the subset that a provider understands. Only what restricts is ever left out, so that the exported schema accepts
  * at least what the tool does; each keyword that is left out is told, and said in words in the description.
  */
-import type { JsonSchema } from '../schema/schema.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { isOfType } from './provider-refusals.ts';
 

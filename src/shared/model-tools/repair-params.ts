@@ -1,6 +1,6 @@
 /** What models get wrong in a way that has one meaning: mended without asking them again. */
 
-import type { JsonSchema } from '../schema/schema.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
 import { withoutNulls } from './arguments.ts';
 
 type Parts = Readonly<Record<string, unknown>>;

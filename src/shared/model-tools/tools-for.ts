@@ -4,7 +4,7 @@
  * says, the worker validates with the canonical schema.
  */
 import { PawlError } from '../errors/failure.ts';
-import type { JsonSchema } from '../schema/schema.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import type { Tool, ToolExample, ToolIcon, ToolVariant } from '../tools/tool.ts';
 import { wellFormed } from '../util/text/text-cut.ts';

@@ -61,3 +61,10 @@ export const policySettingsSchema = z.strictObject({
   sessions: z.record(z.string(), layerSchema).default({}),
 });
 export type PolicySettings = z.output<typeof policySettingsSchema>;
+
+/** What the registry says of calls of a tool: a layer of policy that only restricts. */
+export interface ToolPolicyRecord {
+  readonly enabled: boolean;
+  readonly reason?: string;
+  readonly rule?: ToolRule;
+}

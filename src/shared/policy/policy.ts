@@ -9,19 +9,19 @@
 import { posix } from 'node:path';
 import type { StandingApprovalRequest } from '../approvals/approval.ts';
 import type { DedupeMode } from '../calls/envelope.ts';
-import type { SandboxPolicy, ToolPolicy } from '../config/config.ts';
-import type { ToolPolicyRecord } from '../connectors/declared-tool.ts';
 import { PawlError } from '../errors/failure.ts';
 import type { ToolLimits } from '../limits/budget.ts';
 import { parsePatch } from '../patches/patch.ts';
-import { defaultsOf, type JsonSchema } from '../schema/schema.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
+import { defaultsOf } from '../schema/schema.ts';
 import { SESSION_TIERS, type SessionKind, type SessionRecord } from '../sessions/session.ts';
 import { refusedBySkills, type SkillRule } from '../sessions/skill-rule.ts';
 import type { Effects, Tier } from '../tools/tool.ts';
 import { matches } from '../util/wildcard.ts';
 import { commandPrefixRule } from './command-prefix.ts';
-import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
+import type { PolicyDecision, PolicyLayer, PolicySettings, ToolPolicyRecord, ToolRule } from './policy-file.ts';
 import { asksToEscalate } from './sandbox-override.ts';
+import type { SandboxPolicy } from './sandbox-policy.ts';
 import { ANY_COMMAND, readCommandText, type SimpleCommand } from './shell-command.ts';
 
 export interface PolicyRequest {
@@ -44,7 +44,11 @@ export interface PolicyRequest {
     readonly skillRules?: readonly SkillRule[];
   };
   /** The operator's entry for this tool in `tools`. */
-  readonly toolPolicy?: Pick<ToolPolicy, 'enabled' | 'states' | 'allowDisabledDedupe'>;
+  readonly toolPolicy?: {
+    readonly enabled?: boolean | undefined;
+    readonly allowDisabledDedupe?: boolean | undefined;
+    readonly states?: readonly string[] | undefined;
+  };
   readonly policy?: PolicySettings;
   /** What the registry says of the tool now. */
   readonly registry?: ToolPolicyRecord | undefined;

@@ -2,9 +2,9 @@
  * Whether a failed attempt is followed by another (R18 to R20), decided in one place (DESIGN, decision 7).
  */
 import { z } from 'zod';
-import type { ResultStatus } from '../calls/envelope.ts';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import type { Failure } from '../errors/failure.ts';
+import type { FailureStatus } from '../errors/result-status.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { MAX_WAIT_MS, type Random } from '../util/time.ts';
 import type { Effects } from './effects.ts';
@@ -71,12 +71,12 @@ export interface FailedAttempt {
 
 export type RetryDecision =
   | { readonly kind: 'retry'; readonly delayMs: number }
-  | { readonly kind: 'stop'; readonly status: Exclude<ResultStatus, 'success'>; readonly reason: string };
+  | { readonly kind: 'stop'; readonly status: FailureStatus; readonly reason: string };
 
 export function decideRetry(failed: FailedAttempt, policy: RetryPolicy, random: Random): RetryDecision {
   const { failure, attempt } = failed;
   const timedOut = failure.class === 'timeout';
-  const stop = (status: Exclude<ResultStatus, 'success'>, reason: string): RetryDecision => ({
+  const stop = (status: FailureStatus, reason: string): RetryDecision => ({
     kind: 'stop',
     status: timedOut ? 'timeout' : status,
     reason,

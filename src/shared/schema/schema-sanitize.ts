@@ -6,8 +6,8 @@
 import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { decoded } from './json-pointer.ts';
+import type { JsonSchema } from './json-schema.ts';
 import { isLinear } from './linear-pattern.ts';
-import type { JsonSchema } from './schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 import { withoutReference } from './schema-references.ts';
 

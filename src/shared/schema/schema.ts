@@ -4,16 +4,15 @@
 import { createRequire } from 'node:module';
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
-import { canonicalJson } from '../calls/call-id.ts';
-import { issuesOf as zodIssuesOf } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
+import { canonicalJson } from './canonical-json.ts';
 import { decoded } from './json-pointer.ts';
+import type { JsonSchema } from './json-schema.ts';
 import { isLinear, linearPattern } from './linear-pattern.ts';
 import { deepestValue, isDeeper } from './schema-cost.ts';
 import { issuesOf } from './schema-issues.ts';
 import { withTags } from './tagged-union.ts';
-
-export type JsonSchema = Readonly<Record<string, unknown>>;
+import { zodIssues } from './zod-issues.ts';
 
 /** What zod made, and what was checked where it was declared: nobody has to check it again. */
 const knownValid = new WeakSet<JsonSchema>();
@@ -252,7 +251,7 @@ export { nearest, shown } from './schema-issues.ts';
  */
 export function parsedBy<Schema extends z.ZodType>(schema: Schema, params: unknown): z.output<Schema> {
   const parsed = safelyParsedBy(schema, params);
-  if (!parsed.success) throw new PawlError('INVALID_PARAMS', undefined, { issues: zodIssuesOf(parsed.error) });
+  if (!parsed.success) throw new PawlError('INVALID_PARAMS', undefined, { issues: zodIssues(parsed.error) });
   return parsed.data;
 }
 

@@ -3,7 +3,7 @@
  * each alternative whole: faults are told of all of them, and what nests such unions takes a time that is exponential in its depth.
  */
 import { decoded } from './json-pointer.ts';
-import type { JsonSchema } from './schema.ts';
+import type { JsonSchema } from './json-schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 
 type Parts = Readonly<Record<string, unknown>>;

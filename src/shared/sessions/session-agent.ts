@@ -1,6 +1,7 @@
 /** The agent of a session, as whoever opens the session describes it: it informs tools, and only policy decides. */
 import { z } from 'zod';
 import { identifierSchema } from '../calls/envelope.ts';
+import type { SessionAgent } from '../tools/tool-context.ts';
 
 const MAX_PERMISSIONS_LENGTH = 4_096;
 const text = z.string().min(1).max(256);
@@ -21,13 +22,6 @@ export const sessionAgentSchema = z.strictObject({
 });
 
 type Described = z.output<typeof sessionAgentSchema>;
-
-export interface SessionAgent {
-  readonly id: string;
-  readonly name: string;
-  readonly model?: string;
-  readonly permissions?: NonNullable<Described['permissions']>;
-}
 
 /** The agent of a session that names an `agentId`, describes one, or both; undefined for a session without an agent. */
 export function sessionAgent(agentId: string | undefined, described: Described | undefined): SessionAgent | undefined {

@@ -3,14 +3,16 @@
  */
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { identifierSchema, issuesOf } from '../calls/envelope.ts';
+import { identifierSchema } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.ts';
 import { IMPORTANCES, type Priority } from '../queues/priority.ts';
 import type { SessionShards } from '../queues/shards.ts';
+import { zodIssues } from '../schema/zod-issues.ts';
 import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
+import type { SessionAgent } from '../tools/tool-context.ts';
 import { defined } from '../util/json/omit-undefined.ts';
-import { type SessionAgent, sessionAgent, sessionAgentSchema } from './session-agent.ts';
+import { sessionAgent, sessionAgentSchema } from './session-agent.ts';
 import type { SkillRule } from './skill-rule.ts';
 
 export const SESSION_KINDS = ['main', 'branch', 'worker'] as const;
@@ -178,7 +180,7 @@ export function parseSessionState(state: string): string {
 function parsed<Schema extends z.ZodType>(schema: Schema, given: unknown, what: string): z.output<Schema> {
   const result = schema.safeParse(given);
   if (result.success) return result.data;
-  const issues = issuesOf(result.error);
+  const issues = zodIssues(result.error);
   throw new PawlError(
     'CONTRACT_INVALID',
     `${what}: ${issues.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')}.`,

@@ -3,8 +3,8 @@
  * What they do to a session stands in `skill-rule.ts`.
  */
 import { z } from 'zod';
-import { issuesOf } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
+import { zodIssues } from '../schema/zod-issues.ts';
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 const NAME_RULE = 'letters, digits, _, . and -';
@@ -54,7 +54,7 @@ export function skillRecord(
 ): SkillRecord {
   const parsed = skillSchema.safeParse(given);
   if (NAME.test(name) && parsed.success) return { ...parsed.data, name, ...made };
-  const issues: Issue[] = parsed.success ? [] : issuesOf(parsed.error);
+  const issues: Issue[] = parsed.success ? [] : zodIssues(parsed.error);
   if (!NAME.test(name)) issues.unshift({ path: 'name', message: `must be ${NAME_RULE}; got ${JSON.stringify(name)}` });
   const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
   throw new PawlError(

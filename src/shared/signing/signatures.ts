@@ -23,9 +23,9 @@
  */
 import { type ApprovalRequest, type Decision, digestOf } from '../approvals/approval.ts';
 import type { AuditEvent, RecordAudit } from '../audit/audit-event.ts';
-import { digest } from '../calls/call-id.ts';
 import { type Outcome, resultError } from '../calls/outcome.ts';
 import { failureOf } from '../errors/failure.ts';
+import { digest } from '../schema/canonical-json.ts';
 import type { Tier } from '../tools/tool.ts';
 import type { Signer } from './signature.ts';
 

@@ -1,8 +1,17 @@
 /** What a running tool knows and may use (A8). */
 
-import type { JsonSchema } from '../schema/schema.ts';
-import type { SessionAgent } from '../sessions/session-agent.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
 import type { ToolCapabilities } from './capabilities.ts';
+
+/** The agent of a session, as its session describes it. */
+export interface SessionAgent {
+  readonly id: string;
+  /** The name that people see. Default: the ID. */
+  readonly name: string;
+  readonly model?: string;
+  /** Names, or an object in the words of the agent's owner. They inform tools; only policy decides. */
+  readonly permissions?: readonly string[] | Readonly<Record<string, unknown>>;
+}
 
 export interface ToolLogger {
   debug(message: string, fields?: Readonly<Record<string, unknown>>): void;

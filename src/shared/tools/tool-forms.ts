@@ -1,7 +1,9 @@
 /** Other ways to define a tool than `defineTool`: from one function, from plain JSON Schema, and for free text. */
 import type { z } from 'zod';
-import { inputJsonSchema, type JsonSchema, parsedBy } from '../schema/schema.ts';
-import { makeTool, namingTool, type Tool, type ToolOptions } from './tool.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
+import { inputJsonSchema, parsedBy } from '../schema/schema.ts';
+import { makeTool, namingTool } from './define-tool.ts';
+import type { Tool, ToolOptions } from './tool.ts';
 import type { ToolContext } from './tool-context.ts';
 import { optionsCheck } from './tool-options.ts';
 import type { FreeformFormat, VariantWithParameters } from './tool-variant.ts';

@@ -2,9 +2,9 @@
 import { z } from 'zod';
 import { circuitOverridesSchema } from '../circuits/circuit-breaker.ts';
 import { PawlError } from '../errors/failure.ts';
-import { operationCostsSchema } from '../limits/budget.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { nearest, shown } from '../schema/schema.ts';
+import { operationCostsSchema } from './operation-cost.ts';
 import type { ToolOptions } from './tool.ts';
 
 const callable = z.custom((value) => typeof value === 'function', 'must be a function').optional();

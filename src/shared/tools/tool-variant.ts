@@ -1,5 +1,6 @@
 /** What a tool looks like to a model (C4, C6): a function with JSON arguments, free text, or what a provider knows by itself. */
 import type { Workspace } from './capabilities.ts';
+import type { OperationCost } from './operation-cost.ts';
 
 /** How a freeform tool's text is written. `grammar` binds models that can be bound; `diff` is the seed's patch format. */
 export type FreeformFormat =
@@ -34,12 +35,6 @@ export interface ToolIcon {
 export interface ToolExample {
   readonly params: Readonly<Record<string, unknown>>;
   readonly description?: string;
-}
-
-/** The cost of calls whose parameters, defaults included, have these values. */
-export interface OperationCost {
-  readonly when: Readonly<Record<string, unknown>>;
-  readonly costUnits: number;
 }
 
 /** What a call costs, and how many are sensible. Enforced in the claim, by fleets: `docs/budgets.md`. */

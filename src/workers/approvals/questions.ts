@@ -1,7 +1,7 @@
 /** The asking side of questions to people: asks, waits for the news of an answer, and looks by itself in case the news is missed. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import { digest } from '../../shared/calls/call-id.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { digest } from '../../shared/schema/canonical-json.ts';
 import type { QuestionRequest, Questions } from '../../shared/store/approvals/questions.ts';
 import type { Answer } from '../../shared/tools/tool.ts';
 

@@ -5,8 +5,8 @@
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, readdir, readFile, rename, stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { digest } from '../../shared/calls/call-id.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { digest } from '../../shared/schema/canonical-json.ts';
 
 const STATES = ['running', 'free', 'ended'] as const;
 

@@ -21,8 +21,8 @@ import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import { keyHash } from '../../shared/telemetry/log-events.ts';
 import { traceparentOf } from '../../shared/telemetry/tracing.ts';
 import type { ToolContext } from '../../shared/tools/tool.ts';
-import type { CircuitHold } from '../circuits/fleet-circuit.ts';
-import type { JobOutcome } from '../execution/settle-call.ts';
+import type { CircuitHold } from './circuit-hold.ts';
+import type { JobOutcome } from './job-outcome.ts';
 
 export class AttemptTraces {
   readonly #tracer: Tracer;

@@ -2,35 +2,21 @@
  * An attempt's dealings with the fleet's circuit: being its probe, adding to its window, and telling when it changes.
  * `breaker.ts` decides, `store/breakers.ts` remembers.
  */
+
 import {
   admit,
   afterProbe,
   afterWindow,
   type Circuit,
-  type CircuitPolicy,
   type CircuitState,
   windowSize,
 } from '../../shared/circuits/circuit-breaker.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
 import type { CircuitRecords } from '../../shared/store/ports.ts';
-import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { CircuitChange } from '../../shared/telemetry/log-events.ts';
+import type { CircuitHold } from '../attempt/circuit-hold.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
-
-/** The circuit as one attempt knows it. */
-export interface CircuitHold {
-  readonly partition: Partition;
-  readonly key: string;
-  readonly policy: CircuitPolicy;
-  readonly seen: Circuit;
-  /** The attempt's name as the probe; undefined when it is none. */
-  readonly probe: string | undefined;
-  /** The kill switch is thrown: nothing is counted. */
-  readonly bypassed?: boolean;
-  /** The circuit is not beside the call: the step that ends the call cannot count its success. */
-  readonly apart?: boolean;
-}
 
 export type Entry =
   | { readonly kind: 'pass' }

@@ -8,8 +8,8 @@ import {
   type DeclaredToolOf,
   type DeclaredToolRecord,
   isDeclaredTool,
-  type ToolPolicyRecord,
 } from '../../shared/connectors/declared-tool.ts';
+import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import { declaredToolAsPublished } from '../../shared/store/connectors/declared-offer.ts';
 import { DeclaredToolCopy, type DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';

@@ -1,17 +1,23 @@
 /** What an agent's session may call, as a worker knows it from the catalogue, the registry and its own policy. */
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import { isOutOfReach } from '../../shared/policy/policy.ts';
+import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { type AgentTool, qualifiedName } from '../../shared/tools/tool.ts';
 import { compareVersions } from '../../shared/tools/versions.ts';
-import type { RuleFound } from '../connectors/declared-tools.ts';
 
 /** The newest of each name, in the order of their names. */
 export async function agentTools(
   { state: _, ...session }: SessionRecord,
   offers: readonly PublishedTool[],
-  { settings, toolPolicyFor }: { readonly settings: Settings; toolPolicyFor(tool: PublishedTool): RuleFound },
+  {
+    settings,
+    toolPolicyFor,
+  }: {
+    readonly settings: Settings;
+    toolPolicyFor(tool: PublishedTool): ToolPolicyRecord | undefined | Promise<ToolPolicyRecord | undefined>;
+  },
 ): Promise<readonly AgentTool[]> {
   const newest = new Map<string, PublishedTool>();
   for (const published of offers) {

@@ -3,8 +3,8 @@
  * yet: files, programs and connections are opened when a tool uses a handle.
  */
 
-import type { SandboxPolicy } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
 import { GIVE_A_CHANNEL, SESSION_CAPABILITIES, type SessionKind } from '../../shared/sessions/session.ts';
 import { READ_ONLY_CAPABILITIES } from '../../shared/tools/capabilities.ts';
 import type { Agents } from '../../shared/tools/sub-agent.ts';

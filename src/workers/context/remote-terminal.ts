@@ -8,7 +8,7 @@ import type { Backend } from '../../shared/store/backend.ts';
 import { OWNER_RENEWAL_MS } from '../../shared/store/fleet/terminal-owners.ts';
 import type { WorkerMailbox } from '../../shared/store/fleet/worker-mailbox.ts';
 import type { TerminalReport } from '../../shared/tools/tool.ts';
-import { noTerminal } from './terminal-host.ts';
+import { noTerminal } from './terminal.ts';
 
 /** An owner that lives takes a message within this time; one that does not has not heard it. */
 const TAKEN_MS = 2_000;

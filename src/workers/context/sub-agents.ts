@@ -1,7 +1,7 @@
 /** What the tools for sub-agents do on a worker: records and child sessions. The thinking happens where the session is held. */
 
-import { digest } from '../../shared/calls/call-id.ts';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
+import { digest } from '../../shared/schema/canonical-json.ts';
 import { newSession, parseOpenSession, type SessionRecord, sessionTaken } from '../../shared/sessions/session.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { followAbove } from '../../shared/store/sessions/sessions.ts';

@@ -5,13 +5,13 @@
  * Everything ends with its worker, the owner's record by its time to live.
  */
 import { randomBytes } from 'node:crypto';
-import type { SandboxPolicy } from '../../shared/config/config.ts';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
+import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
 import type { TerminalReport, TerminalRequest, Terminals } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Isolation } from '../sandbox/isolation.ts';
 import type { TerminalLink } from './remote-terminal.ts';
-import { Terminal } from './terminal.ts';
+import { noTerminal, Terminal } from './terminal.ts';
 
 export interface TerminalLimits {
   /** Of one worker. */
@@ -186,11 +186,4 @@ export class TerminalHost {
     await Promise.all([...this.#held.keys()].map((id) => this.#end(id)));
     await this.#options.link?.close();
   }
-}
-
-export function noTerminal(terminalId: string): PawlError {
-  return new PawlError(
-    'NOT_FOUND',
-    `This session has no terminal ${JSON.stringify(terminalId)}: it has ended, was left alone for too long, or its worker has stopped. Start the command again.`,
-  );
 }

@@ -211,3 +211,10 @@ async function settledWithin(promise: Promise<void>, limitMs: number, signal?: A
     signal?.removeEventListener('abort', onAbort);
   }
 }
+
+export function noTerminal(terminalId: string): PawlError {
+  return new PawlError(
+    'NOT_FOUND',
+    `This session has no terminal ${JSON.stringify(terminalId)}: it has ended, was left alone for too long, or its worker has stopped. Start the command again.`,
+  );
+}

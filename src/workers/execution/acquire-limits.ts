@@ -4,8 +4,8 @@ import { type TenantSettings, tenantLimits } from '../../shared/limits/tenant.ts
 import type { FleetLimit, Limits, Starter } from '../../shared/store/limits/concurrency-limits.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
+import { retryUntilLeaseLost } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
-import { retryUntilLeaseLost } from './settle-call.ts';
 
 /** A slot that is kept for a call that waits for another one outlives that wait. */
 const SLACK_MS = 5_000;

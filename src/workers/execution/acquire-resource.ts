@@ -7,7 +7,7 @@ import type { ResourceLockRecords } from '../../shared/store/ports.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
-import type { JobOutcome } from './settle-call.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
 
 export class AttemptLocks {
   readonly #records: ResourceLockRecords;

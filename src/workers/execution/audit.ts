@@ -6,8 +6,8 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import { type Attempt, allParams } from '../attempt/attempt-state.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { Ending } from './run-tool.ts';
-import type { JobOutcome } from './settle-call.ts';
 
 const TRIES = 4;
 const AGAIN_MS = 250;

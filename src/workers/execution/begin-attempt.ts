@@ -18,10 +18,13 @@ import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
 import { type Effects, qualifiedName } from '../../shared/tools/tool.ts';
 import { type Attempt, type RegisteredTool, retriedBy } from '../attempt/attempt-state.ts';
+import type { CircuitHold } from '../attempt/circuit-hold.ts';
+import type { JobOutcome, Step } from '../attempt/job-outcome.ts';
+import { retryUntilLeaseLost } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
-import type { CircuitHold, FleetCircuits } from '../circuits/fleet-circuit.ts';
+import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { ExecutorDeps } from './executor-deps.ts';
-import { type CallSettler, type JobOutcome, type KeptTool, retryUntilLeaseLost, type Step } from './settle-call.ts';
+import type { CallSettler, KeptTool } from './settle-call.ts';
 import { reportShadow } from './shadow-mode.ts';
 import { incompatibilityReason } from './version-check.ts';
 

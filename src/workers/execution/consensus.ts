@@ -1,13 +1,14 @@
 /** Where an attempt meets the consensus that its tool needs (I11): who runs it, and what the runs come to. */
 
-import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
-import { DEFAULT_VOTERS, mayVote, type Tally, tally, type Vote, votesOf } from '../../shared/calls/consensus.ts';
+import { mayVote, type Tally, tally, type Vote, votesOf } from '../../shared/calls/consensus.ts';
 import { type Failure, failureOf } from '../../shared/errors/failure.ts';
+import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import { needExcept } from '../../shared/store/calls/fetch-jobs.ts';
 import type { AnyTool, ToolResult } from '../../shared/tools/tool.ts';
+import { DEFAULT_VOTERS } from '../../shared/tools/trust-class.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
-import type { JobOutcome } from './settle-call.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
 
 export function needsConsensus({ trustClass }: Pick<AnyTool, 'trustClass'>): boolean {
   return trustClass === 'ConsensusRequired';

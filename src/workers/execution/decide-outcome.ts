@@ -23,12 +23,14 @@ import {
   remainingMs,
   supportsProbe,
 } from '../attempt/attempt-state.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
+import { retryUntilLeaseLost } from '../attempt/retry-write.ts';
 import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { AttemptHooks } from './attempt-hooks.ts';
 import { type Counted, count, needsConsensus, nextVoters, split } from './consensus.ts';
 import type { ExecutorDeps } from './executor-deps.ts';
 import type { Ending, Evidence } from './run-tool.ts';
-import { type CallSettler, type FailureDetails, type JobOutcome, retryUntilLeaseLost } from './settle-call.ts';
+import type { CallSettler, FailureDetails } from './settle-call.ts';
 import { reportShadow } from './shadow-mode.ts';
 
 type Unsuccessful = Exclude<Ending, { readonly kind: 'value' }>;

@@ -25,6 +25,8 @@ import type { BeginResult } from '../../shared/store/calls/begin-attempt.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import { qualifiedName, type ToolResult } from '../../shared/tools/tool.ts';
 import { type Attempt, needsProbe, nowMs, supportsProbe, waitedMs } from '../attempt/attempt-state.ts';
+import type { JobOutcome, Step } from '../attempt/job-outcome.ts';
+import { retryUntilLeaseLost } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
@@ -35,7 +37,7 @@ import { OutcomeResolver } from './decide-outcome.ts';
 import type { ExecutorDeps } from './executor-deps.ts';
 import { Preparation, refusalOf } from './prepare-call.ts';
 import { type AttemptOptions, askReady, type Ending, lastWord, runProbe, runTool } from './run-tool.ts';
-import { CallSettler, type JobOutcome, retryUntilLeaseLost, type Step } from './settle-call.ts';
+import { CallSettler } from './settle-call.ts';
 import { reportShadow } from './shadow-mode.ts';
 
 /** How long a call waits for one that has voted already, or for a voter that does not live yet. */

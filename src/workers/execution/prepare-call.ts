@@ -11,12 +11,12 @@ import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { firstGenerationOf } from '../../shared/store/calls/call-record.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import { type Attempt, remainingMs, timeLimitMs } from '../attempt/attempt-state.ts';
+import type { Step } from '../attempt/job-outcome.ts';
 import { contextFor } from '../context/tool-context.ts';
 import { meantTool } from './compensation.ts';
 import type { OutcomeResolver } from './decide-outcome.ts';
 import type { ExecutorDeps } from './executor-deps.ts';
 import type { AttemptOptions } from './run-tool.ts';
-import type { Step } from './settle-call.ts';
 import { hasDrifted } from './version-check.ts';
 
 type Params = Readonly<Record<string, unknown>>;

@@ -14,52 +14,21 @@ import {
   settlementOfAborted,
 } from '../../shared/calls/call-state.ts';
 import { lifeOfUnstarted } from '../../shared/calls/compensation.ts';
-import {
-  doubtful,
-  type FailureStatus,
-  isUnresolved,
-  type Outcome,
-  resultError,
-  stateOf,
-} from '../../shared/calls/outcome.ts';
+import { doubtful, isUnresolved, type Outcome, resultError, stateOf } from '../../shared/calls/outcome.ts';
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import type { Settings, ToolPolicy } from '../../shared/config/config.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
-import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
+import { type Failure, failureOf } from '../../shared/errors/failure.ts';
+import type { FailureStatus } from '../../shared/errors/result-status.ts';
 import type { Effects } from '../../shared/retries/effects.ts';
 import type { Settle, WriteAnswer } from '../../shared/store/calls/settle.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import { type Attempt, attemptsWith, outcomeBase } from '../attempt/attempt-state.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
+import { retryUntilLeaseLost } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
-
-/** What became of the job. The queue's part in it is the worker's business. */
-export type JobOutcome =
-  | {
-      readonly kind: 'finished';
-      readonly outcome: Outcome;
-      /** Still to be written, together with the end of the job. */
-      readonly unwritten?: Settle;
-    }
-  /** Nothing to do for this job any more. */
-  | { readonly kind: 'dropped' }
-  | { readonly kind: 'later'; readonly delayMs: number }
-  /** It waits for its turn at a resource, `delayMs` at most: whoever gives up a turn wakes it. */
-  | { readonly kind: 'turn'; readonly delayMs: number }
-  /** It waits for what its tool waits for, `delayMs` at most. Once its job is put aside, it is asked again. */
-  | { readonly kind: 'waiting'; readonly delayMs: number; isReady(): Promise<boolean> }
-  /** For workers that have what the call needs, by their IDs. */
-  | { readonly kind: 'passed-on'; readonly need: string; readonly others: readonly string[] }
-  /** Back to the queue at once, for another worker. */
-  | { readonly kind: 'handed-back' }
-  /** This worker must not touch the job again: others will notice and recover it. `fenced`: a newer attempt holds the call. */
-  | { readonly kind: 'abandoned'; readonly fenced?: boolean };
-
-/** A step's answer: go on with a value, or the job's end. */
-export type Step<T> = { readonly go: T } | { readonly end: JobOutcome };
-
-const WRITE_AGAIN_MS = 250;
 
 export interface FailureDetails {
   readonly status: FailureStatus;
@@ -246,28 +215,4 @@ export class CallSettler {
 function notWritten(answer: WriteAnswer | undefined): JobOutcome {
   if (answer === 'fenced') return { kind: 'abandoned', fenced: true };
   return answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };
-}
-
-/** Writes again and again while Redis cannot take it and the lease still holds; undefined when it is lost. */
-export async function retryUntilLeaseLost<T>(
-  write: () => Promise<T>,
-  running: RunningAttempt | undefined,
-  log: Logger,
-  schedule: Schedule = systemSchedule,
-): Promise<T | undefined> {
-  for (let tries = 0; ; tries += 1) {
-    try {
-      return await write();
-    } catch (error) {
-      if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
-      // Once for each write: every call that runs would say it four times a second.
-      if (tries === 0)
-        log.warn(
-          { callId: running?.callId, error: error.message },
-          'Redis takes nothing of a call now; it is tried again',
-        );
-      if (running?.leaseLost === true) return undefined;
-      await new Promise<void>((resolve) => schedule(resolve, WRITE_AGAIN_MS));
-    }
-  }
 }

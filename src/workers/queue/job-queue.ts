@@ -30,10 +30,11 @@ import { type Partition, PartitionKeys } from '../../shared/store/redis/keys.ts'
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Clock } from '../../shared/util/time.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
+import { retryUntilLeaseLost } from '../attempt/retry-write.ts';
 import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempts.ts';
 import type { Executor } from '../execution/execute-job.ts';
 import type { WorkerMetrics } from '../execution/metrics.ts';
-import { type JobOutcome, retryUntilLeaseLost } from '../execution/settle-call.ts';
 import type { ConcurrencyLimiter } from './concurrency-slots.ts';
 import { type Ending, JobFetcher, type TakenAttempt, type TakenJob } from './job-fetcher.ts';
 import { LockRenewal } from './lock-renewal.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 import { AGENT_STATES, type AgentReport, hasAnswered } from '../../shared/tools/sub-agent.ts';
-import { defineTool } from '../../shared/tools/tool.ts';
 
 const DEFAULT_WAIT_MS = 30_000;
 const MAX_WAIT_MS = 300_000;

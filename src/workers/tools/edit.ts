@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { defineTool } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 import { placesOf } from '../../shared/util/text/text-search.ts';
 import { explainAbsent } from './lib/explain-no-match.ts';
 import { hashOf, readText } from './lib/text-file.ts';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { defineTool, type TerminalReport, type ToolResult } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
+import type { TerminalReport, ToolResult } from '../../shared/tools/tool.ts';
 import { escalation, where } from './lib/escalation.ts';
 import { startFolder } from './lib/parameters.ts';
 import { oneLine } from './lib/phrases.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { defineTool } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 
 /** Base tool `get_memory` (C19). */
 export const getMemory = defineTool({

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 import { atMost, folder } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { defineTool, type ToolContext, type WorkspaceEntry } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
+import type { ToolContext, WorkspaceEntry } from '../../shared/tools/tool.ts';
 import { atMost, folder } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 
 /** Base tool `memory_forget` (I13). */
 export const memoryForget = defineTool({

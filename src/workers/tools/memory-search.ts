@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 import { counted } from './lib/phrases.ts';
 
 /** Base tool `memory_search` (A16, A24). */

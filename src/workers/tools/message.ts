@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const MAX_LENGTH = 16_000;

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { defineTool, type ToolResult } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
+import type { ToolResult } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const DEFAULT_TIMEOUT_MS = 300_000;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 import { escalation, where } from './lib/escalation.ts';
 import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './lib/parameters.ts';
 import { howEnded, marked, oneLine } from './lib/phrases.ts';

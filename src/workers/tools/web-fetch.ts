@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { defineTool } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 import { decodeDocument } from '../../shared/util/text/charset.ts';
 import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
 import { baseOf, readable, stripped } from './lib/web-page.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { defineTool } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { counted } from './lib/phrases.ts';
 import { type SearchProvider, searchProviders } from './lib/search-providers.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 import { MAX_WAIT_MS, terminalOutput, terminalResult } from './exec-command.ts';
 import { oneLine } from './lib/phrases.ts';
 import { runsPrograms } from './lib/tool-presets.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../shared/tools/define-tool.ts';
 import { hashOf } from './lib/text-file.ts';
 import { editsFiles } from './lib/tool-presets.ts';
 

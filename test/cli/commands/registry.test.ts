@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { startRig } from '../../producer/http/rig.ts';
 import { sendJson, startTestService } from '../../workers/connectors/service.ts';
 import { openPlace, type Partition } from '../pawl.ts';

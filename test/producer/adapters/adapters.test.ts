@@ -23,7 +23,8 @@ import {
   type ResponseItem,
   responsesTools,
 } from '../../../src/producer/adapters/openai.ts';
-import { defineTool, type ToolResult } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import type { ToolResult } from '../../../src/shared/tools/tool.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
 import { read } from '../../../src/workers/tools/read.ts';
 import { temporaryFolder } from '../../helpers/context.ts';

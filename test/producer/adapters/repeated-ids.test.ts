@@ -9,7 +9,7 @@ import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
 import type { AdapterOptions } from '../../../src/producer/adapters/model-tools.ts';
 import { agentTools, chatTools, responsesTools } from '../../../src/producer/adapters/openai.ts';
 import type { Session } from '../../../src/producer/sessions/session.ts';
-import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 
 /** Counts, so that an earlier result is told from a new one. `once`: a second run of the same call would be a fault. */

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { ApprovalEvent, Hook } from '../../../src/shared/calls/hooks.ts';
-import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
 

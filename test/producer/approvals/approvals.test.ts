@@ -8,7 +8,7 @@ import { DECISION_VALID_MS, digestOf, expiredOutcome } from '../../../src/shared
 import type { ApprovalRecord } from '../../../src/shared/store/approvals/approvals.ts';
 import { jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
-import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';
 import { OrphanSweep } from '../../../src/workers/queue/orphan-sweep.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';

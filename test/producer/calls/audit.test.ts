@@ -4,7 +4,7 @@ import { CallAudit } from '../../../src/producer/calls/audit.ts';
 import { ToolError } from '../../../src/shared/errors/failure.ts';
 import type { AuditRecord } from '../../../src/shared/store/audit/audit-trail.ts';
 import { AuditKeys } from '../../../src/shared/store/redis/keys.ts';
-import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { echo, gated, scripted } from '../../helpers/tools.ts';

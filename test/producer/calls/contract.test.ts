@@ -7,9 +7,9 @@ import type { ToolResultEnvelope } from '../../../src/shared/calls/envelope.ts';
 import type { Hook } from '../../../src/shared/calls/hooks.ts';
 import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
 import type { PublishedTool } from '../../../src/shared/store/fleet/catalogue.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import {
   DEFAULT_NAMESPACE,
-  defineTool,
   isMutating,
   type ToolAnnotations,
   type ToolContext,

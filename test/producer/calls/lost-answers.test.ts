@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Pawl } from '../../../src/producer/client.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
-import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { startWire } from '../../helpers/proxy.ts';
 import { eventually } from '../../helpers/signal.ts';

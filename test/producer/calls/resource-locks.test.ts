@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Hook } from '../../../src/shared/calls/hooks.ts';
-import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { contentOf, startFleet } from '../../helpers/fleet.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
 

@@ -5,7 +5,7 @@ import type { Reask } from '../../../src/producer/calls/validation-retry.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { repairParams } from '../../../src/shared/model-tools/repair-params.ts';
 import { inputJsonSchema } from '../../../src/shared/schema/schema.ts';
-import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 
 let runs = 0;
 const book = defineTool({

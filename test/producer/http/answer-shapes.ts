@@ -1,8 +1,9 @@
 /** Holds every answer of the API to the shape that `/openapi.json` describes for it, with no field more. */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
+import type { ApiDeps } from '../../../src/producer/http/core/api-deps.ts';
 import { answerSchemas } from '../../../src/producer/http/core/response-schemas.ts';
-import { type ApiDeps, apiRoutes } from '../../../src/producer/http/route-table.ts';
+import { apiRoutes } from '../../../src/producer/http/route-table.ts';
 import { contractSchemas } from '../../../src/shared/calls/envelope.ts';
 
 const ajv = new Ajv2020({ strict: false, allErrors: true });

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { SettingsInput } from '../../../src/shared/config/config.ts';
-import { defineTool, type Tier } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import type { Tier } from '../../../src/shared/tools/tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
 

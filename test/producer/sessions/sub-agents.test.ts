@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { expect, test, vi } from 'vitest';
-import type { Session } from '../../../src/producer/sessions/session.ts';
-import { type AgentEvent, SubAgentService } from '../../../src/producer/sessions/sub-agents.ts';
+import type { AgentEvent, Session } from '../../../src/producer/sessions/session.ts';
+import { SubAgentService } from '../../../src/producer/sessions/sub-agents.ts';
 import type { AgentOrder } from '../../../src/shared/tools/sub-agent.ts';
 import { yieldToEventLoop } from '../../../src/shared/util/time.ts';
 import { WorkerAgents } from '../../../src/workers/context/sub-agents.ts';

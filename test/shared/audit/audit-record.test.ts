@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { AuditEvent } from '../../../src/shared/audit/audit-event.ts';
 import { AuditTexts } from '../../../src/shared/audit/audit-record.ts';
-import { digest } from '../../../src/shared/calls/call-id.ts';
+import { digest } from '../../../src/shared/schema/canonical-json.ts';
 
 const TOKEN = ['ghp', 'a1B2c3D4e5F6g7H8i9J0k1L2m3N4'].join('_');
 const attempt: AuditEvent = {

@@ -1,14 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import {
-  canonicalJson,
-  digest,
-  type IdentityRules,
-  identify,
-  paramsDigest,
-  placeOf,
-} from '../../../src/shared/calls/call-id.ts';
+import { type IdentityRules, identify, paramsDigest, placeOf } from '../../../src/shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
+import { canonicalJson, digest } from '../../../src/shared/schema/canonical-json.ts';
 
 describe('R9, ruling 1: canonical JSON is RFC 8785', () => {
   test.each([

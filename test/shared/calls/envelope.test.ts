@@ -4,10 +4,10 @@ import {
   contractSchemas,
   MAX_KEY_BYTES,
   parseEnvelope,
-  RESULT_STATUSES,
   toolResultEnvelopeSchema,
 } from '../../../src/shared/calls/envelope.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
+import { RESULT_STATUSES } from '../../../src/shared/errors/result-status.ts';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';
 

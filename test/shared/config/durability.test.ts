@@ -2,7 +2,8 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { resolveSettings } from '../../../src/shared/config/config.ts';
 import { type ServerFacts, serverFaults, unfitServer } from '../../../src/shared/config/durability.ts';
-import { defineTool, type Effects, type Tier } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import type { Effects, Tier } from '../../../src/shared/tools/tool.ts';
 
 function toolOf(name: string, tier: Tier, effects: Effects) {
   const input = z.strictObject({});

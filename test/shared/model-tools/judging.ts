@@ -2,7 +2,7 @@
 import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import type { ToolReport } from '../../../src/shared/model-tools/tools-for.ts';
-import type { JsonSchema } from '../../../src/shared/schema/schema.ts';
+import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 
 /** One for all: making it takes longer than compiling a schema. */
 export const ajv = new Ajv2020({ strict: false, ownProperties: true, allErrors: true });

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
 import { type Form, refusalOf } from '../../../src/shared/model-tools/provider-refusals.ts';
 import { type ExportableTool, PROVIDERS, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
-import type { JsonSchema } from '../../../src/shared/schema/schema.ts';
+import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
 import { schemas } from './random-schemas.ts';
 

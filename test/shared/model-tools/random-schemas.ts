@@ -1,6 +1,6 @@
 /** Schemas of tools as they may come, and values for them. */
 import fc from 'fast-check';
-import type { JsonSchema } from '../../../src/shared/schema/schema.ts';
+import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 
 const leaf = fc.oneof(
   fc.constant({ type: 'string' }),

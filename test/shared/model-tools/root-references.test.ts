@@ -3,7 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { toolView } from '../../../src/producer/mcp/tools.ts';
 import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
 import { PROVIDERS, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
-import { compileSchema, type JsonSchema } from '../../../src/shared/schema/schema.ts';
+import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
+import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
 

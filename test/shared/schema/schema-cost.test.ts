@@ -3,7 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { declaredToolRecord } from '../../../src/shared/connectors/declared-tool.ts';
 import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
 import { PROVIDERS, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
-import { compileSchema, type JsonSchema } from '../../../src/shared/schema/schema.ts';
+import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
+import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
 
 /** Definitions of which each refers to the next twice: what the last one is asked doubles with each. */

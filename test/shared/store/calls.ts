@@ -1,9 +1,9 @@
 /** A ledger in a world of its own, and calls to put into it. */
 import { onTestFinished } from 'vitest';
-import { digest } from '../../../src/shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 import { type Outcome, resultError } from '../../../src/shared/calls/outcome.ts';
 import { failureOf } from '../../../src/shared/errors/failure.ts';
+import { digest } from '../../../src/shared/schema/canonical-json.ts';
 import type { BeginResult, StartedAttempt } from '../../../src/shared/store/calls/begin-attempt.ts';
 import type { Claim } from '../../../src/shared/store/calls/claim.ts';
 import type { FetchedJob } from '../../../src/shared/store/calls/fetch-jobs.ts';

@@ -1,9 +1,14 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import type { DispatchEvent } from '../../../src/producer/calls/submit-call.ts';
+import type { DispatchEvent } from '../../../src/producer/calls/producer-event.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
-import type { WorkerEvent } from '../../../src/shared/telemetry/log-events.ts';
-import { CALL_EVENTS, logLine, producerLine, workerLine } from '../../../src/shared/telemetry/log-events.ts';
+import {
+  CALL_EVENTS,
+  logLine,
+  producerLine,
+  type WorkerEvent,
+  workerLine,
+} from '../../../src/shared/telemetry/log-events.ts';
 
 const KEY = 'trip-1';
 const SECRET = 'a parameter that no log may hold';

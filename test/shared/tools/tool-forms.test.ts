@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { publishedTool } from '../../../src/shared/store/fleet/catalogue.ts';
-import { defineTool, isMutating, isTool, type ToolSpec } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import { isMutating, isTool, type ToolSpec } from '../../../src/shared/tools/tool.ts';
 import { defineFreeformTool, defineUntypedTool, functionTool } from '../../../src/shared/tools/tool-forms.ts';
 import { testContext } from '../../helpers/context.ts';
 

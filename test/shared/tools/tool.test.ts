@@ -1,16 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import {
-  defaultEffects,
-  defineTool,
-  EFFECTS,
-  type Effects,
-  isTool,
-  qualifiedName,
-  TIERS,
-  type Tier,
-} from '../../../src/shared/tools/tool.ts';
+import { defaultEffects, defineTool } from '../../../src/shared/tools/define-tool.ts';
+import { EFFECTS, type Effects, isTool, qualifiedName, TIERS, type Tier } from '../../../src/shared/tools/tool.ts';
 
 const spec = {
   name: 'get_weather',

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { message } from '../../../src/workers/tools/index.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { startRig } from '../../producer/http/rig.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { ElicitationState } from '../../../src/workers/approvals/questions.ts';
 import { requestUserInput } from '../../../src/workers/tools/request-user-input.ts';
 import { eventually } from '../../helpers/signal.ts';

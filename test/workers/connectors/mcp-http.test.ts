@@ -9,7 +9,7 @@ import type { ReadableStream } from 'node:stream/web';
 import { McpServer, WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/server';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { contentOf, pending } from '../../helpers/fleet.ts';
 import { startScript } from '../../helpers/process.ts';
 import { eventually, signal } from '../../helpers/signal.ts';

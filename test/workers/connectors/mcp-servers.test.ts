@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { McpConnectionOptions } from '../../../src/shared/connectors/mcp.ts';
+import type { McpConnectionOptions } from '../../../src/shared/connectors/mcp-routing.ts';
 import { contentOf } from '../../helpers/fleet.ts';
 import { startMcpFleet, temporaryFolder } from './mcp-rig.ts';
 

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { digest } from '../../../src/shared/calls/call-id.ts';
+import { digest } from '../../../src/shared/schema/canonical-json.ts';
 import { WorkerAgents } from '../../../src/workers/context/sub-agents.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 

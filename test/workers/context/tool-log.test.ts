@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { ToolError } from '../../../src/shared/errors/failure.ts';
-import { defineTool, type ToolContext } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import type { ToolContext } from '../../../src/shared/tools/tool.ts';
 import { createLocalRunner } from '../../../src/testing.ts';
 
 /** The line that a tool in plain JavaScript writes, and how its call ends. */

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { mayVote, tally } from '../../../src/shared/calls/consensus.ts';
-import { type AnyTool, defineTool } from '../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import type { AnyTool } from '../../../src/shared/tools/tool.ts';
 import type { Attempt } from '../../../src/workers/attempt/attempt-state.ts';
 import { count } from '../../../src/workers/execution/consensus.ts';
 import { pending, startFleet } from '../../helpers/fleet.ts';

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { type Logger, silentLogger } from '../../../src/shared/telemetry/log.ts';
+import { retryUntilLeaseLost } from '../../../src/workers/attempt/retry-write.ts';
 import { RunningAttempt } from '../../../src/workers/attempt/running-attempts.ts';
-import { retryUntilLeaseLost } from '../../../src/workers/execution/settle-call.ts';
 
 test('what cannot be written while Redis is away is told once, with its call, however often it is tried', async () => {
   const told: unknown[] = [];

@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { type AnyTool, defineTool, type Effects } from '../../../src/index.ts';
-import { digest } from '../../../src/shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
+import { digest } from '../../../src/shared/schema/canonical-json.ts';
 import { Catalogue } from '../../../src/shared/store/fleet/catalogue.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';

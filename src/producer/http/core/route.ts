@@ -4,8 +4,8 @@
  */
 import express, { type Express, type NextFunction, type Request, type RequestHandler, type Response } from 'express';
 import { z } from 'zod';
-import { issuesOf } from '../../../shared/calls/envelope.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
+import { zodIssues } from '../../../shared/schema/zod-issues.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
 import { readExactJson } from '../../../shared/util/json/exact-json.ts';
 import { isLong } from '../../../shared/util/json/json-stream.ts';
@@ -216,7 +216,7 @@ function checked(schema: z.ZodType, value: unknown, what: 'query' | 'headers' | 
   // Express' parsed query has no prototype, which zod does not take for an object.
   const parsed = schema.safeParse(what === 'body' ? value : { ...(value as object) });
   if (parsed.success) return parsed.data;
-  const issues = issuesOf(parsed.error);
+  const issues = zodIssues(parsed.error);
   const listed = issues.map(({ path, message }) => `${path === '' ? `the ${what}` : path}: ${message}`).join('; ');
   throw new PawlError('CONTRACT_INVALID', `The ${what} ${what === 'headers' ? 'are' : 'is'} not usable: ${listed}.`, {
     issues,

@@ -2,9 +2,9 @@
 import { z } from 'zod';
 import { sessionClosed } from '../../../shared/sessions/session.ts';
 import { AGENT_ENDINGS } from '../../../shared/tools/sub-agent.ts';
-import type { AgentEvent } from '../../sessions/sub-agents.ts';
+import type { AgentEvent } from '../../sessions/session.ts';
+import type { ApiDeps } from '../core/api-deps.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
-import type { ApiDeps } from '../route-table.ts';
 import { sessionFor } from './sessions.ts';
 
 const MAX_WAIT_MS = 300_000;

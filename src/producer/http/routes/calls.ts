@@ -21,11 +21,11 @@ import { type CallFilter, findCalls } from '../../calls/find-calls.ts';
 import type { Submission } from '../../calls/submission.ts';
 import type { Pawl } from '../../client.ts';
 import { type Caller, checkTenant, seesTenant } from '../core/access.ts';
+import type { ApiDeps } from '../core/api-deps.ts';
 import { type ErrorCode, HttpError, invalidBody } from '../core/errors.ts';
 import { type Answer, type Asked, queryNumber, type Route, route } from '../core/route.ts';
 import { contentAround, sendParts } from '../core/stream-response.ts';
 import { callSummary, callView, phaseOf } from '../core/views.ts';
-import type { ApiDeps } from '../route-table.ts';
 import { nameOf, submitterOf } from './approvals.ts';
 import { sessionFor, sessionOrNew } from './sessions.ts';
 

@@ -11,9 +11,10 @@ import {
   parsePosition,
 } from '../../calls/timeline.ts';
 import type { Pawl } from '../../client.ts';
+import type { ApiDeps } from '../core/api-deps.ts';
+import type { Streams } from '../core/open-streams.ts';
 import { type Route, route } from '../core/route.ts';
 import { longJson } from '../core/stream-response.ts';
-import type { ApiDeps } from '../route-table.ts';
 import { callFor } from './calls.ts';
 
 /** Keeps what stands between from closing a silent connection. */
@@ -53,23 +54,6 @@ export function eventRoutes({ pawl, streams }: Pick<ApiDeps, 'pawl' | 'streams'>
       },
     }),
   ];
-}
-
-/** Streams that are open. A closing server ends them; who comes back goes on where they left off. */
-export class Streams {
-  readonly #ends = new Set<() => void>();
-  #closed = false;
-
-  add(end: () => void): () => void {
-    if (this.#closed) end();
-    else this.#ends.add(end);
-    return () => void this.#ends.delete(end);
-  }
-
-  close(): void {
-    this.#closed = true;
-    for (const end of [...this.#ends]) end();
-  }
 }
 
 function send(pawl: Pawl, streams: Streams, response: Response, callId: string, after: Position | undefined): void {

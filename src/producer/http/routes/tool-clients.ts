@@ -1,8 +1,8 @@
 /** `/v1/tool-clients`: programs of any language that run tools themselves (C21). */
 import { z } from 'zod';
 import { CLIENT_LEASE, clientAnswerSchema, MAX_CLIENT_TOOLS } from '../../../shared/connectors/client-tool.ts';
+import type { ApiDeps } from '../core/api-deps.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
-import type { ApiDeps } from '../route-table.ts';
 
 const MAX_WAIT_MS = 300_000;
 const MAX_RUNNING = 10_000;

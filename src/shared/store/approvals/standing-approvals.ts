@@ -3,12 +3,12 @@
  * under a key of what it allows, so that looking for one is one read.
  */
 import type { ApprovalRequest, StandingApprovalRequest } from '../../approvals/approval.ts';
-import { canonicalJson, digest } from '../../calls/call-id.ts';
 import { compensated } from '../../calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../calls/envelope.ts';
 import { isOpen } from '../../policy/command-prefix.ts';
 import { commandOf, startsWith } from '../../policy/policy.ts';
 import { asksToEscalate } from '../../policy/sandbox-override.ts';
+import { canonicalJson, digest } from '../../schema/canonical-json.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { replaceField } from '../redis/compare-and-set.ts';
 import type { Redis } from '../redis/connection.ts';

@@ -5,7 +5,7 @@ import type { ApprovalRequest } from '../../approvals/approval.ts';
 import { isMerged, requestNameOf } from '../../calls/call-id.ts';
 import type { CallState, Phase } from '../../calls/call-state.ts';
 import type { DedupeMode } from '../../calls/envelope.ts';
-import { type Account, UNITS, type Unit } from '../../limits/budget.ts';
+import { type Account, type Spends, UNITS, type Unit } from '../../limits/budget.ts';
 import { lineOf } from '../../queues/priority.ts';
 import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
@@ -30,7 +30,7 @@ export interface Claim {
   /** Where the call waits when others do (`lineOf`). Default: among normal calls of no tenant. */
   readonly line?: string;
   /** Taken from when the call is claimed (I17). */
-  readonly spends?: { readonly accounts: readonly Account[]; readonly costUnits: number };
+  readonly spends?: Spends;
   readonly mode: DedupeMode;
   readonly paramsDigest: string;
   readonly request: StoredRequest;
@@ -125,7 +125,7 @@ export class Claims {
   }
 
   /** Its budgets are on another node: they are taken before, and given back when nothing of the call runs. */
-  async #claimReserved(claim: Claim, spends: NonNullable<Claim['spends']>): Promise<ClaimAnswer> {
+  async #claimReserved(claim: Claim, spends: Spends): Promise<ClaimAnswer> {
     const reserved = await reserve(this.#access, spends);
     if ('spent' in reserved) {
       // Without any room, only a call that is known already gets another answer.
@@ -255,7 +255,11 @@ function isMergedInto({ callId, request, paramsDigest }: Claim, leadingId: strin
   return isMerged(callId, requestNameOf(request.envelope), { callId: leadingId, envelope, paramsDigest });
 }
 
-function spentAnswer(callId: string, spends: Claim['spends'], [budget, unitNumber, spent, leftMs]: Spent): ClaimAnswer {
+function spentAnswer(
+  callId: string,
+  spends: Spends | undefined,
+  [budget, unitNumber, spent, leftMs]: Spent,
+): ClaimAnswer {
   const account = spends?.accounts[Number(budget)];
   const unit = UNITS[Number(unitNumber) - 1];
   if (account === undefined || unit === undefined) throw new Error('a script named a budget that was not asked for');

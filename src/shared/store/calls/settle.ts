@@ -1,10 +1,12 @@
 /**
  * Settling a call: its outcome, written once, by the newest fence only.
  */
+
 import type { AttemptRecord, CallState, RecordLife } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
+import type { CircuitSample } from '../redis/circuit-messages.ts';
 import { luaConstants, Script } from '../redis/connection.ts';
 import { formatAttempts } from './call-record.ts';
 import { UNREFERRED_MS } from './large-values.ts';
@@ -20,14 +22,6 @@ export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
 export const MAX_EVENT_OUTCOME_BYTES = 4 * 1_024;
 
 export type WriteAnswer = 'settled' | 'postponed' | 'fenced' | 'ended' | 'gone' | 'cancelled' | 'exhausted';
-
-/** A success, as a circuit counts it. */
-export interface CircuitSample {
-  readonly circuit: string;
-  readonly epoch: number;
-  readonly windowSize: number;
-  readonly windowMs: number;
-}
 
 export interface Settle extends RecordLife {
   readonly callId: string;

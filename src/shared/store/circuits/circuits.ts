@@ -5,9 +5,9 @@
  * date right after it: an attempt that begins in between is let in once more, and whoever counts its end sees that the copy is old.
  */
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
-import type { CircuitSample } from '../calls/settle.ts';
 import type { Shards } from '../queues/shards.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
+import type { CircuitBroadcast, CircuitSample } from '../redis/circuit-messages.ts';
 import { isClustered, type Redis, Script } from '../redis/connection.ts';
 import { type Partition, PartitionKeys } from '../redis/keys.ts';
 
@@ -18,16 +18,6 @@ const copyScript = new Script(new URL('./circuit-copy.lua', import.meta.url));
 /** Of each place. */
 const CHANGES_KEPT = 500;
 const CHANGES_KEPT_MS = 7 * 24 * 3_600_000;
-
-/** What all processes hear when a circuit changes. */
-export interface CircuitBroadcast {
-  readonly type: 'circuit';
-  readonly partition: Partition;
-  readonly key: string;
-  readonly circuit: Circuit;
-  /** Milliseconds until a probe may run, at the time of the change. */
-  readonly retryAfterMs: number;
-}
 
 /** A change of a circuit, as its history keeps it. */
 export interface CircuitChange {

@@ -8,9 +8,9 @@ import {
   isDeclaredTool,
   type RegistryRecord,
   ruleOf,
-  type ToolPolicyRecord,
 } from '../../connectors/declared-tool.ts';
 import { PawlError } from '../../errors/failure.ts';
+import type { ToolPolicyRecord } from '../../policy/policy-file.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { qualifiedName } from '../../tools/tool.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';

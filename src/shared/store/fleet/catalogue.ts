@@ -2,10 +2,9 @@
  * What the fleet offers: tools as their workers publish them, and which workers live. Producers know tools from here alone.
  */
 
-import { canonicalJson, digest } from '../../calls/call-id.ts';
-import type { TrustClass } from '../../calls/consensus.ts';
 import type { CircuitOverrides } from '../../circuits/circuit-breaker.ts';
-import type { JsonSchema } from '../../schema/schema.ts';
+import { canonicalJson, digest } from '../../schema/canonical-json.ts';
+import type { JsonSchema } from '../../schema/json-schema.ts';
 import { Signatures } from '../../signing/signatures.ts';
 import {
   type AnyTool,
@@ -19,6 +18,7 @@ import {
   type ToolIcon,
   type ToolVariant,
 } from '../../tools/tool.ts';
+import type { TrustClass } from '../../tools/trust-class.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';

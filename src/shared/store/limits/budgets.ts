@@ -1,21 +1,26 @@
 /**
  * What is taken from budgets (I17): calls and their cost with the claim, time after each attempt.
  */
-import { type Account, type Limits, UNITS } from '../../limits/budget.ts';
-import type { Claim } from '../calls/claim.ts';
-import type { LedgerAccess } from '../calls/ledger-context.ts';
-import { Script } from '../redis/connection.ts';
+import { type Account, type Limits, type Spends, UNITS } from '../../limits/budget.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+import type { FleetKeys } from '../redis/keys.ts';
 
 const takeScript = new Script(new URL('./budgets-take.lua', import.meta.url));
 const returnScript = new Script(new URL('./budgets-refund.lua', import.meta.url));
 const spendTimeScript = new Script(new URL('./spend-time.lua', import.meta.url));
 
-export async function spendTime(access: LedgerAccess, names: readonly string[], timeMs: number): Promise<void> {
+/** The part of a ledger's context that budgets need. */
+interface BudgetContext {
+  readonly redis: Redis;
+  readonly fleet: Pick<FleetKeys, 'budget'>;
+}
+
+export async function spendTime(access: BudgetContext, names: readonly string[], timeMs: number): Promise<void> {
   const keys = names.map((name) => access.fleet.budget(name));
   if (keys.length > 0) await spendTimeScript.run(access.redis, keys, [Math.max(0, Math.round(timeMs))]);
 }
 
-export async function spent(access: LedgerAccess, name: string): Promise<Required<Limits>> {
+export async function spent(access: BudgetContext, name: string): Promise<Required<Limits>> {
   const [calls, costUnits, timeMs] = await access.redis.hmget(access.fleet.budget(name), ...UNITS);
   return { calls: Number(calls ?? 0), costUnits: Number(costUnits ?? 0), timeMs: Number(timeMs ?? 0) };
 }
@@ -28,8 +33,8 @@ export type Spent = readonly [budget: number, unit: number, spent: string, leftM
  * does not run then has `giveBack`; a producer that dies in between has spent it.
  */
 export async function reserve(
-  access: LedgerAccess,
-  { accounts, costUnits }: NonNullable<Claim['spends']>,
+  access: BudgetContext,
+  { accounts, costUnits }: Spends,
 ): Promise<{ readonly spent: Spent } | { giveBack(): Promise<void> }> {
   const keys = accounts.map(({ name }) => access.fleet.budget(name));
   const answer = await takeScript.run(access.redis, keys, [costUnits, ...accounts.flatMap(limitArguments)]);
@@ -46,7 +51,7 @@ function limitArguments({ limits, keptMs, window }: Account): (string | number)[
   return [calls, costUnits, timeMs, keptMs, window ? '1' : '0'];
 }
 
-export function budgetArguments(access: LedgerAccess, spends: Claim['spends']): (string | number)[] {
+export function budgetArguments(access: BudgetContext, spends: Spends | undefined): (string | number)[] {
   if (spends === undefined) return [0, 0];
   const { accounts, costUnits } = spends;
   const one = (account: Account) => [access.fleet.budget(account.name), ...limitArguments(account)];

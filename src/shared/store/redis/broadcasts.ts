@@ -2,7 +2,7 @@
  * What all processes should hear of: circuits that change, calls to cancel, sessions that close, tools that come and go, switches.
  * A channel forgets; whoever listens reads the records again after a gap.
  */
-import type { CircuitBroadcast } from '../circuits/circuits.ts';
+import type { CircuitBroadcast } from './circuit-messages.ts';
 import type { Redis } from './connection.ts';
 import { Subscription } from './subscription.ts';
 

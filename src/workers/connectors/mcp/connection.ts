@@ -8,7 +8,8 @@
  */
 import { Client, type ClientOptions, type RequestOptions, type Transport } from '@modelcontextprotocol/client';
 import type { Settings } from '../../../shared/config/config.ts';
-import { definitionDigest, type McpConnectionOptions, type McpDefinition } from '../../../shared/connectors/mcp.ts';
+import { definitionDigest, type McpDefinition } from '../../../shared/connectors/mcp.ts';
+import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
 import { asToolError } from '../../../shared/errors/classify-error.ts';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';

@@ -8,7 +8,7 @@ import {
   StreamableHTTPClientTransport,
   type Transport,
 } from '@modelcontextprotocol/client';
-import type { McpConnectionOptions } from '../../../shared/connectors/mcp.ts';
+import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
 import { openNetwork } from '../../context/network.ts';
 import { readableResponse } from './http-response.ts';
 import { AnswerReader } from './incoming.ts';

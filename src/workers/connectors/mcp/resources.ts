@@ -1,6 +1,6 @@
 /** Resources of MCP servers as tools (C20): listed and read by name of the server. */
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/client';
-import type { McpResourceRouting } from '../../../shared/connectors/mcp.ts';
+import type { McpResourceRouting } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import type { ToolResult } from '../../../shared/tools/tool.ts';
 import type { McpConnection } from './connection.ts';

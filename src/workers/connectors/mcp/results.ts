@@ -1,7 +1,7 @@
 /** What an MCP tool answers, as a tool's result. */
 import type { CallToolResult } from '@modelcontextprotocol/client';
-import { canonicalJson } from '../../../shared/calls/call-id.ts';
 import { ToolError } from '../../../shared/errors/failure.ts';
+import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
 import type { ContentBlock, ToolResult } from '../../../shared/tools/tool.ts';
 
 /**

@@ -9,7 +9,7 @@ import { dirname, isAbsolute, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { JSONRPCMessage, Transport } from '@modelcontextprotocol/client';
 import type { Settings } from '../../../shared/config/config.ts';
-import type { McpConnectionOptions } from '../../../shared/connectors/mcp.ts';
+import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 import { endOf } from '../../../shared/util/text/text-cut.ts';
 import { prepareProgram } from '../../context/processes.ts';

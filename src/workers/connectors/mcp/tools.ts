@@ -1,9 +1,13 @@
 /** The executor of declared tools of the kind `mcp` (C22): their calls go to this worker's connection to their server. */
 
-import { canonicalJson } from '../../../shared/calls/call-id.ts';
 import type { DeclaredToolOf } from '../../../shared/connectors/declared-tool.ts';
-import type { McpConnectionOptions, McpResourceRouting, McpToolRouting } from '../../../shared/connectors/mcp.ts';
+import type {
+  McpConnectionOptions,
+  McpResourceRouting,
+  McpToolRouting,
+} from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
+import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
 import type { ToolContext } from '../../../shared/tools/tool.ts';
 import type { Executable } from '../declared-tools.ts';
 import { McpConnection, type McpConnectionDeps } from './connection.ts';

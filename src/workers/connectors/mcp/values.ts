@@ -1,6 +1,6 @@
 /** Values of a declared server's environment and headers, which may stand in the worker's environment. */
 
-import type { McpValue } from '../../../shared/connectors/mcp.ts';
+import type { McpValue } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { defineTool } from '../../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../../src/shared/tools/define-tool.ts';
 import { eventually } from '../../../helpers/signal.ts';
 import { startRig } from '../rig.ts';
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Hook } from '../../../../src/shared/calls/hooks.ts';
 import { silentLogger } from '../../../../src/shared/telemetry/log.ts';
-import { defineTool } from '../../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../../src/shared/tools/define-tool.ts';
 import { uuidv7 } from '../../../../src/shared/util/time.ts';
 import { startScript } from '../../../helpers/process.ts';
 import { eventually, within } from '../../../helpers/signal.ts';

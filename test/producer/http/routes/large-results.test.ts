@@ -2,7 +2,7 @@ import { ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
-import { defineTool } from '../../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../../src/shared/tools/define-tool.ts';
 import { PART_BYTES } from '../../../../src/shared/util/json/large-json.ts';
 import { openEvents } from '../event-stream.ts';
 import { type Rig, startRig } from '../rig.ts';

@@ -2,7 +2,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import type { SettingsInput } from '../../../../src/shared/config/config.ts';
-import { defineTool } from '../../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../../src/shared/tools/define-tool.ts';
 import { createLocalRunner } from '../../../../src/testing.ts';
 import { signal } from '../../../helpers/signal.ts';
 import { type Rig, startRig, testTools } from '../rig.ts';

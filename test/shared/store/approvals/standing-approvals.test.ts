@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import type { ApprovalRequest } from '../../../../src/shared/approvals/approval.ts';
-import { canonicalJson, digest } from '../../../../src/shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../../../src/shared/calls/envelope.ts';
+import { canonicalJson, digest } from '../../../../src/shared/schema/canonical-json.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
 import { Signatures } from '../../../../src/shared/signing/signatures.ts';
 import { StandingApprovals } from '../../../../src/shared/store/approvals/standing-approvals.ts';

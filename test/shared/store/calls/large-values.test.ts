@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { zstdCompressSync } from 'node:zlib';
 import { describe, expect, test, vi } from 'vitest';
-import { digest } from '../../../../src/shared/calls/call-id.ts';
 import type { Outcome } from '../../../../src/shared/calls/outcome.ts';
+import { digest } from '../../../../src/shared/schema/canonical-json.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
 import { Signatures } from '../../../../src/shared/signing/signatures.ts';
 import { Endings } from '../../../../src/shared/store/calls/fetch-jobs.ts';

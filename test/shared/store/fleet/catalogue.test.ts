@@ -11,7 +11,8 @@ import {
   type WorkerRecord,
 } from '../../../../src/shared/store/fleet/catalogue.ts';
 import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
-import { defineTool, type Tier } from '../../../../src/shared/tools/tool.ts';
+import { defineTool } from '../../../../src/shared/tools/define-tool.ts';
+import type { Tier } from '../../../../src/shared/tools/tool.ts';
 import { openBooks } from '../calls.ts';
 
 const tool = (change: { readonly version?: string; readonly description?: string; readonly tier?: Tier } = {}) =>

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { digest } from '../../../../src/shared/calls/call-id.ts';
+import { digest } from '../../../../src/shared/schema/canonical-json.ts';
 import { ResourceLocks } from '../../../../src/shared/store/limits/resource-locks.ts';
 import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
 import { FleetKeys, PartitionKeys } from '../../../../src/shared/store/redis/keys.ts';

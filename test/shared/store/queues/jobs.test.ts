@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { type ConnectionOptions, DelayedError, Queue, Worker } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import manifest from '../../../../package.json' with { type: 'json' };
-import { digest } from '../../../../src/shared/calls/call-id.ts';
+import { digest } from '../../../../src/shared/schema/canonical-json.ts';
 import {
   fetchAtEveryMarker,
   jobIdOf,

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Command } from 'ioredis';
 import { expect, test } from 'vitest';
-import { digest } from '../../../../src/shared/calls/call-id.ts';
+import { digest } from '../../../../src/shared/schema/canonical-json.ts';
 import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
 import { startScript } from '../../../helpers/process.ts';
 import { createWorld } from '../../../helpers/world.ts';

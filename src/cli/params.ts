@@ -1,0 +1,33 @@
+/** Reads the parameters of a call, as the command line gives them. */
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { readExactJson } from '../shared/util/json/exact-json.ts';
+import { startOf } from '../shared/util/text/text-cut.ts';
+import { type CliContext, usageError } from './context.ts';
+
+/** JSON as it stands, from `@FILE`, or from standard input with `-`. */
+export async function readParams(context: CliContext, given: string): Promise<Readonly<Record<string, unknown>>> {
+  const source = given === '-' ? 'standard input' : given.startsWith('@') ? given.slice(1) : '--params';
+  const read = async (): Promise<Uint8Array | string> => {
+    if (given === '-') return buffer(context.input);
+    if (!given.startsWith('@')) return given;
+    try {
+      return await readFile(resolve(context.cwd, source));
+    } catch (error) {
+      throw usageError(`The parameters cannot be read: ${error instanceof Error ? error.message : String(error)}.`);
+    }
+  };
+  const content = await read();
+  const parsed = readExactJson(content);
+  if (parsed.kind === 'problem')
+    throw usageError(
+      `The parameters (${source}) ${parsed.problem.replace(/^is /, 'are ').replace(/^holds /, 'hold ')}. An example: --params '{"path":"README.md"}'`,
+    );
+  const params = parsed.value;
+  if (typeof params !== 'object' || params === null || Array.isArray(params))
+    throw usageError(
+      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${startOf(content.toString(), 40)}.`,
+    );
+  return params as Record<string, unknown>;
+}

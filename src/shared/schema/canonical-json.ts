@@ -1,0 +1,82 @@
+/** Canonical JSON (RFC 8785): equal values give equal text. */
+import { hash } from 'node:crypto';
+import { PawlError } from '../errors/failure.ts';
+
+/** Nesting beyond this is refused: no tool needs it, and recursion must end. */
+const MAX_DEPTH = 128;
+
+/**
+ * RFC 8785 canonical JSON: sorted keys, -0 as 0, `undefined` dropped, strings verbatim.
+ * Throws `CONTRACT_INVALID` for what JSON cannot say (NaN, BigInt, Map, Set, functions, cycles).
+ */
+export function canonicalJson(value: unknown, depth = 0): string {
+  if (depth > MAX_DEPTH)
+    throw new PawlError('CONTRACT_INVALID', `The parameters are nested more than ${MAX_DEPTH} levels deep.`, {
+      issues: [{ path: 'payload.params', message: `nested more than ${MAX_DEPTH} levels deep` }],
+    });
+  switch (typeof value) {
+    case 'string':
+      return quoted(value);
+    case 'boolean':
+      return String(value);
+    case 'number':
+      if (!Number.isFinite(value)) throw notJson(value);
+      return String(value);
+    case 'object':
+      return value === null ? 'null' : canonicalObject(value, depth);
+    default:
+      throw notJson(value);
+  }
+}
+
+function canonicalObject(value: object, depth: number): string {
+  if (Array.isArray(value)) {
+    let items = '';
+    for (let index = 0; index < value.length; index += 1)
+      // A hole, too, is null in JSON.
+      items += `${index === 0 ? '' : ','}${canonicalJson(value[index] === undefined ? null : value[index], depth + 1)}`;
+    return `[${items}]`;
+  }
+  if ('toJSON' in value && typeof value.toJSON === 'function') return canonicalJson(value.toJSON(), depth + 1);
+  // JSON would say {} for each of them, whatever it holds.
+  if (value instanceof Map || value instanceof Set) throw notJson(value);
+  let members = '';
+  for (const key of sorted(Object.keys(value))) {
+    const member = (value as Record<string, unknown>)[key];
+    if (member === undefined) continue;
+    members += `${members === '' ? '' : ','}${quoted(key)}:${canonicalJson(member, depth + 1)}`;
+  }
+  return `{${members}}`;
+}
+
+/** Every call is named by a few of these texts: most of them are short, and have nothing to escape. */
+const PLAIN = /^[^"\\\u0000-\u001f\ud800-\udfff]*$/;
+
+const MAX_PLAIN_LENGTH = 1_000;
+
+function quoted(text: string): string {
+  return text.length <= MAX_PLAIN_LENGTH && PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
+}
+
+/** By UTF-16 code units, in place. Of a few names, `sort` takes several times as long. */
+function sorted(names: string[]): string[] {
+  if (names.length > 32) return names.sort();
+  for (let index = 1; index < names.length; index += 1) {
+    const name = names[index] as string;
+    let at = index;
+    for (; at > 0 && (names[at - 1] as string) > name; at -= 1) names[at] = names[at - 1] as string;
+    names[at] = name;
+  }
+  return names;
+}
+
+function notJson(value: unknown): PawlError {
+  const kind = typeof value === 'object' ? (value?.constructor.name ?? 'object') : typeof value;
+  const message = `holds ${typeof value === 'number' ? String(value) : `a ${kind}`}, which JSON cannot say`;
+  return new PawlError('CONTRACT_INVALID', `The call ${message}.`, { issues: [{ path: 'payload.params', message }] });
+}
+
+/** SHA-256, base64url: 43 characters that are safe in Redis keys, job IDs and URLs. */
+export function digest(text: string | Buffer): string {
+  return hash('sha256', text, 'base64url');
+}

@@ -1,0 +1,193 @@
+/** Defines a tool and checks its definition, at definition time and not at the first call. */
+import type { z } from 'zod';
+import { PawlError } from '../errors/failure.ts';
+import { EFFECTS, type Effects } from '../retries/effects.ts';
+import { compileSchema, inputJsonSchema, outputJsonSchema, parsedBy } from '../schema/schema.ts';
+import { withoutReference } from '../schema/schema-references.ts';
+import { MAX_WAIT_MS } from '../util/time.ts';
+import { CAPABILITIES, capabilitiesOf, NEEDS } from './capabilities.ts';
+import {
+  type AnyTool,
+  checkCosts,
+  DEFAULT_MAX_RESULT_BYTES,
+  DEFAULT_NAMESPACE,
+  DEFAULT_TIMEOUT_MS,
+  TIERS,
+  type Tier,
+  type Tool,
+  type ToolAnnotations,
+  type ToolOptions,
+  type ToolSpec,
+  toolBrand,
+} from './tool.ts';
+import { optionsCheck } from './tool-options.ts';
+import { DEFAULT_VOTERS, TRUST_CLASSES } from './trust-class.ts';
+
+const NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/;
+
+const NAMESPACE = /^[a-zA-Z][a-zA-Z0-9_.-]{0,127}$/;
+
+const SEMANTIC_VERSION = /^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/;
+
+const ICON = /^(?:https:|data:image\/)/;
+
+/** Effects when a tool does not say (DESIGN, decision 5): the careful reading of its tier and annotations. */
+export function defaultEffects(tier: Tier, annotations: ToolAnnotations): Effects {
+  if (tier === 'read-only') return 'none';
+  return annotations.idempotentHint === true ? 'idempotent' : 'once';
+}
+
+const checkOptions = optionsCheck(['name', 'input', 'schema', 'variant']);
+
+/**
+ * Defines a tool; `run` is typed by the zod schema `input`, callers by the same schema's input side.
+ * Throws `CONFIGURATION` naming the field when the definition is unusable, at definition time and not at the first call.
+ */
+export function defineTool<const Name extends string, Schema extends z.ZodType, Output>(
+  spec: ToolSpec<Name, Schema, Output>,
+): Tool<Name, z.input<Schema>, z.output<Schema>, Output> {
+  checkOptions(spec);
+  return makeTool<Name, z.input<Schema>, z.output<Schema>, Output>(spec.name, spec, {
+    inputSchema: spec.schema ?? namingTool(spec.name, () => inputJsonSchema(spec.input)),
+    variant: spec.variant ?? { type: 'function' },
+    parse: (params) => parsedBy(spec.input, params),
+  });
+}
+
+/** The tool that options describe, checked. The way of all definitions. */
+export function makeTool<Name extends string, Input, Params, Output>(
+  name: Name,
+  options: ToolOptions<Params, Output>,
+  form: Pick<Tool<Name, Input, Params, Output>, 'inputSchema' | 'variant' | 'parse'>,
+): Tool<Name, Input, Params, Output> {
+  const { version, description, tier, title, icon, maxOutputBytes, budget, output } = options;
+  const { run, probe, compensate, normalise, ready, preview, isMutating, resource } = options;
+  const { trustClass = 'BestEffort', voters } = options;
+  const annotations = options.annotations ?? {};
+  // What is read of the parameters is read at the root.
+  const inputSchema = withoutReference(form.inputSchema, form.inputSchema);
+  const tool: Tool<Name, Input, Params, Output> = {
+    [toolBrand]: true,
+    name,
+    namespace: options.namespace ?? DEFAULT_NAMESPACE,
+    version,
+    description,
+    examples: options.examples ?? [],
+    tier,
+    effects: options.effects ?? defaultEffects(tier, annotations),
+    annotations,
+    ...(output === undefined ? {} : { outputSchema: namingTool(name, () => outputJsonSchema(output)) }),
+    needs: capabilitiesOf(options.needs ?? [], tier !== 'read-only'),
+    parallel: options.parallel ?? true,
+    timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
+    maxResultBytes: options.maxResultBytes ?? DEFAULT_MAX_RESULT_BYTES,
+    trustClass,
+    retry: options.retry ?? {},
+    circuit: options.circuit ?? {},
+    ...form,
+    inputSchema,
+    run,
+    ...present({
+      title,
+      icon,
+      maxOutputBytes,
+      budget,
+      voters,
+      probe,
+      compensate,
+      normalise,
+      ready,
+      preview,
+      isMutating,
+      resource,
+    }),
+  };
+  checkDefinition(tool);
+  return tool;
+}
+
+/** What is wrong with a schema, said with whose it is: a file may define many tools. */
+export function namingTool<T>(name: string, make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    if (!(error instanceof PawlError)) throw error;
+    throw new PawlError(error.code, `Tool ${JSON.stringify(name)}: ${error.message}`, { cause: error });
+  }
+}
+
+/** Without the members that are undefined. */
+function present<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(members).filter(([, member]) => member !== undefined)) as never;
+}
+
+function checkDefinition(tool: AnyTool): void {
+  const wrong = (field: string, expected: string, came: unknown): never => {
+    throw new PawlError(
+      'CONFIGURATION',
+      `Tool ${JSON.stringify(tool.name)}: ${field} must be ${expected}; got ${typeof came === 'number' ? came : JSON.stringify(came)}.`,
+    );
+  };
+  // Callers without types may leave out what nobody who lists or exports tools can do without.
+  if (typeof tool.name !== 'string' || !NAME.test(tool.name))
+    wrong('name', 'a letter and up to 63 letters, digits, _ or -', tool.name);
+  if (!NAMESPACE.test(tool.namespace))
+    wrong('namespace', 'a letter and up to 127 letters, digits, _, . or -', tool.namespace);
+  if (typeof tool.description !== 'string') wrong('description', 'a text', tool.description);
+  if (!SEMANTIC_VERSION.test(tool.version)) wrong('version', 'a semantic version such as 1.0.0', tool.version);
+  if (!TIERS.includes(tool.tier)) wrong('tier', `one of ${TIERS.join(', ')}`, tool.tier);
+  if (!EFFECTS.includes(tool.effects)) wrong('effects', `one of ${EFFECTS.join(', ')}`, tool.effects);
+  if (tool.effects === 'probe' && tool.probe === undefined)
+    wrong('probe', "a function, because effects is 'probe'", undefined);
+  if (tool.tier === 'read-only' && tool.effects !== 'none')
+    wrong('effects', "'none' in the read-only tier", tool.effects);
+  if (!TRUST_CLASSES.includes(tool.trustClass))
+    wrong('trustClass', `one of ${TRUST_CLASSES.join(', ')}`, tool.trustClass);
+  if (tool.trustClass === 'ConsensusRequired' && tool.tier !== 'read-only')
+    wrong('trustClass', "'BestEffort' outside of the read-only tier", tool.trustClass);
+  const { voters = DEFAULT_VOTERS } = tool;
+  if (!(Number.isInteger(voters) && voters >= 3 && voters % 2 === 1))
+    wrong('voters', 'an odd number from 3 on', voters);
+  for (const need of tool.needs) if (!CAPABILITIES.includes(need)) wrong('needs', `some of ${NEEDS.join(', ')}`, need);
+  if (tool.icon !== undefined && !ICON.test(tool.icon.src))
+    wrong('icon.src', 'an https: address or an image as data: address', tool.icon.src);
+  if (typeof tool.run !== 'function') wrong('run', 'a function', typeof tool.run);
+  if (!(Number.isSafeInteger(tool.timeoutMs) && tool.timeoutMs >= 1 && tool.timeoutMs <= MAX_WAIT_MS))
+    wrong('timeoutMs', `whole milliseconds from 1 to ${MAX_WAIT_MS} (a week)`, tool.timeoutMs);
+  const { type = 'object' } = tool.inputSchema as { readonly type?: unknown };
+  if (![type].flat().includes('object')) wrong('input', 'a schema of an object, such as z.object({ … })', { type });
+  const command = (tool.inputSchema['properties'] as { readonly command?: unknown } | undefined)?.command;
+  if (tool.variant.type === 'local-shell' && command === undefined)
+    wrong('input', 'a schema with the parameter command, because variant is local-shell', tool.inputSchema);
+  if (tool.variant.type === 'freeform') checkFreeform(tool, tool.variant, wrong);
+  checkCosts(tool, wrong);
+  checkExamples(tool, wrong);
+}
+
+export type Wrong = (field: string, expected: string, came: unknown) => never;
+
+function checkFreeform(
+  { inputSchema }: AnyTool,
+  { parameter = 'input' }: { readonly parameter?: string },
+  wrong: Wrong,
+): void {
+  const { [parameter]: text } = (inputSchema['properties'] ?? {}) as Readonly<
+    Record<string, { readonly type?: unknown }>
+  >;
+  const others = ((inputSchema['required'] ?? []) as readonly string[]).filter((name) => name !== parameter);
+  if (text?.type !== 'string' || others.length > 0)
+    wrong(
+      'input',
+      `a schema with the text ${parameter} and nothing else that is required, because variant is freeform`,
+      inputSchema,
+    );
+}
+
+function checkExamples(tool: AnyTool, wrong: Wrong): void {
+  if (tool.examples.length === 0) return;
+  const validate = namingTool(tool.name, () => compileSchema(tool.inputSchema));
+  for (const [index, { params }] of tool.examples.entries()) {
+    const [issue] = validate(params);
+    if (issue !== undefined) wrong(`examples[${index}].params.${issue.path}`, 'as the schema says', issue.message);
+  }
+}
