@@ -8,7 +8,6 @@ import { MAX_WAIT_MS } from '../util/time.ts';
 import { CAPABILITIES, capabilitiesOf, NEEDS } from './capabilities.ts';
 import {
   type AnyTool,
-  checkCosts,
   DEFAULT_MAX_RESULT_BYTES,
   DEFAULT_NAMESPACE,
   DEFAULT_TIMEOUT_MS,
@@ -190,4 +189,14 @@ function checkExamples(tool: AnyTool, wrong: Wrong): void {
     const [issue] = validate(params);
     if (issue !== undefined) wrong(`examples[${index}].params.${issue.path}`, 'as the schema says', issue.message);
   }
+}
+
+/** A condition on a parameter that the tool does not have would never hold. */
+export function checkCosts({ budget, inputSchema }: AnyTool, wrong: Wrong): void {
+  const { properties = {}, additionalProperties = false } = inputSchema as Readonly<Record<string, unknown>>;
+  const names = Object.keys(properties as object);
+  if (additionalProperties !== false || names.length === 0) return;
+  for (const [index, { when }] of (budget?.costs ?? []).entries())
+    for (const name of Object.keys(when))
+      if (!names.includes(name)) wrong(`budget.costs[${index}].when`, `about ${names.join(', ')}`, name);
 }

@@ -68,7 +68,6 @@ export type {
   ToolVariant,
 } from './tool-variant.ts';
 
-import type { Wrong } from './define-tool.ts';
 import { answerFault } from './tool-answers.ts';
 
 /** Permission tiers (A3). One queue each. */
@@ -225,16 +224,6 @@ export function toolNamed<T extends { readonly namespace: string; readonly name:
 }
 export const DEFAULT_TIMEOUT_MS = 30_000;
 export const DEFAULT_MAX_RESULT_BYTES = 16 * 1024 * 1024;
-
-/** A condition on a parameter that the tool does not have would never hold. */
-export function checkCosts({ budget, inputSchema }: AnyTool, wrong: Wrong): void {
-  const { properties = {}, additionalProperties = false } = inputSchema as Readonly<Record<string, unknown>>;
-  const names = Object.keys(properties as object);
-  if (additionalProperties !== false || names.length === 0) return;
-  for (const [index, { when }] of (budget?.costs ?? []).entries())
-    for (const name of Object.keys(when))
-      if (!names.includes(name)) wrong(`budget.costs[${index}].when`, `about ${names.join(', ')}`, name);
-}
 
 /** Whether a call changes something (C3): the tool's own word for these parameters, else its tier. */
 export function isMutating(tool: AnyTool, params: unknown): boolean {
