@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { blank, findViolations, type Source } from './helpers/architecture.ts';
+import { backwardImports, crowdedFolders, importCycles } from './helpers/folder-order.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
@@ -19,6 +20,45 @@ test('the sources keep the five rules', () => {
   expect(sources.length).toBeGreaterThan(10);
   const lines = findViolations(sources).map(({ rule, at, message }) => `${at} breaks rule ${rule}: ${message}`);
   expect(lines.join('\n')).toBe('');
+});
+
+test('no import goes against the order of the folders', () => {
+  expect(backwardImports(sourcesOf('src')).join('\n')).toBe('');
+});
+
+test('an import against the order of the folders is found', () => {
+  const source = (path: string, text: string): Source => ({ path, text });
+  expect(
+    backwardImports([
+      source('src/shared/retries/retry.ts', "import type { Call } from '../calls/call-state.ts';"),
+      source('src/shared/calls/call-state.ts', "import { retry } from '../retries/retry.ts';"),
+      source('src/workers/queue/job-queue.ts', "import { execute } from '../execution/execute-job.ts';"),
+      source('src/workers/attempt/traces.ts', "import type { Hold } from '../circuits/fleet-circuit.ts';"),
+    ]),
+  ).toEqual([
+    'src/shared/retries/retry.ts imports src/shared/calls/call-state.ts',
+    'src/workers/attempt/traces.ts imports src/workers/circuits/fleet-circuit.ts',
+  ]);
+  expect(() => backwardImports([source('src/shared/misc/a.ts', '')])).toThrow(
+    /the order of src\/shared\/ does not name/,
+  );
+});
+
+test('no file stands in an import cycle, types included', () => {
+  expect(importCycles(sourcesOf('src'))).toEqual([]);
+  const made = [
+    { path: 'src/a.ts', text: "import type { B } from './b.ts';" },
+    { path: 'src/b.ts', text: "export { c } from './c.ts';" },
+    { path: 'src/c.ts', text: "const a = await import('./a.ts');" },
+    { path: 'src/d.ts', text: "import './a.ts';" },
+  ];
+  expect(importCycles(made)).toEqual([['src/a.ts', 'src/b.ts', 'src/c.ts']]);
+});
+
+test('no folder has more than 25 files', () => {
+  const names = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8', withFileTypes: true });
+  const paths = names.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  expect(crowdedFolders(paths, 25)).toEqual([]);
 });
 
 /** The rules that one source breaks, with the lines. */
@@ -37,9 +77,9 @@ describe('rule 1: the two sides never meet', () => {
   ])('%s: %s', (path, text) => expect(broken(path, text)).toEqual(['1 at 1']));
 
   test('runs without a fleet put them together', () => {
-    expect(broken('src/local/runner.ts', "import { Executor } from '../workers/execute.ts';")).toEqual([]);
+    expect(broken('src/local/runner.ts', "import { Executor } from '../workers/execution/execute-job.ts';")).toEqual([]);
     expect(broken('src/local/runner.ts', "import { Dispatch } from '../producer/dispatch.ts';")).toEqual([]);
-    expect(broken('src/shared/calls/dedupe-store.ts', "import { LocalRunner } from '../local/runner.ts';")).toEqual([
+    expect(broken('src/shared/calls/dedupe-store.ts', "import { LocalRunner } from '../../local/runner.ts';")).toEqual([
       '2 at 1',
     ]);
   });
@@ -52,14 +92,14 @@ describe('rule 1: the two sides never meet', () => {
 
 describe('rule 2: the rules are pure', () => {
   test.each([
-    ['src/shared/retries/retry.ts', "import { ledger } from './store/ledger.ts';"],
+    ['src/shared/retries/retry.ts', "import { ledger } from '../store/calls/ledger.ts';"],
     ['src/shared/retries/retry.ts', "import { readFile } from 'node:fs/promises';"],
     ['src/shared/retries/retry.ts', "import pino from 'pino';"],
     ['src/shared/retries/retry.ts', 'const jitter = Math.random() * 200;'],
     ['src/shared/retries/retry.ts', 'const at = Date.now();'],
     ['src/shared/retries/retry.ts', 'const text = `${new Date()}`;'],
     ['src/shared/retries/retry.ts', 'setTimeout(again, 10);'],
-    ['src/shared/store/calls/ledger.ts', "import { open } from '../../producer/session.ts';"],
+    ['src/shared/store/calls/ledger.ts', "import { open } from '../../../producer/sessions/session.ts';"],
   ])('%s: %s', (path, text) => expect(broken(path, text)).toEqual(['2 at 1']));
 
   test('they may import each other and schema libraries, and time.ts reads the clock', () => {
@@ -84,7 +124,7 @@ describe('rule 3: libraries stay where they belong', () => {
     ['src/shared/store/redis/connection.ts', "import { Redis } from 'ioredis';"],
     ['src/shared/store/queues/jobs.ts', "import { Queue } from 'bullmq';"],
     ['src/producer/calls/result-waiters.ts', "import { QueueEvents } from 'bullmq';"],
-    ['src/workers/worker.ts', "import { Worker } from 'bullmq';"],
+    ['src/workers/queue/job-queue.ts', "import { Worker } from 'bullmq';"],
   ])('%s may: %s', (path, text) => expect(broken(path, text)).toEqual([]));
 });
 
@@ -167,7 +207,6 @@ const LOADED = `
 
 test.each([
   ['src/cli/commands/call.ts', 'express'],
-  ['src/cli/commands/approvals.ts', 'express'],
   ['src/workers/worker.ts', '@modelcontextprotocol/client'],
 ])('loading %s does not wait for %s', (path, unwanted) => {
   const args = ['--input-type=module', '--eval', LOADED, join(ROOT, path)];
