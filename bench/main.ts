@@ -11,8 +11,9 @@ import { attempt } from './attempt.ts';
 import type { Effort } from './comparison.ts';
 import { isSameMachine, machine } from './machine.ts';
 import { type Options, options } from './options.ts';
+import { performancePage } from './page.ts';
 import { comparePeers } from './peers.ts';
-import { reportPage, reportText } from './report.ts';
+import { notesPage, reportText } from './report.ts';
 import type { BenchResult, Scenarios } from './result.ts';
 import { measureBacklog } from './scenarios/backlog.ts';
 import { measureFixedRates } from './scenarios/fixed-rates.ts';
@@ -26,11 +27,12 @@ import type { Scenario } from './workloads.ts';
 const RECORD = new URL('record.json', import.meta.url);
 const PARTIAL = new URL('results/partial.json', import.meta.url);
 const PAGE = new URL('../docs/performance.md', import.meta.url);
+const NOTES = new URL('NOTES.md', import.meta.url);
 
 const chosen = options();
 const record = await readRecord();
 if (!chosen.pageOnly) await measure(chosen);
-else if (record !== undefined) await write(PAGE, reportPage(record));
+else if (record !== undefined) await writePages(record);
 else say('There is no record: npm run bench -- --full makes one.');
 
 async function measure({ wanted, whole, quick, json, keeps, effort }: Options): Promise<void> {
@@ -51,7 +53,12 @@ async function measure({ wanted, whole, quick, json, keeps, effort }: Options): 
   if (!isKept) return writeFigures(PARTIAL, result);
   const next = isOfHere ? added(record, result) : result;
   await writeFigures(RECORD, next);
-  await write(PAGE, reportPage(next));
+  await writePages(next);
+}
+
+async function writePages(result: BenchResult): Promise<void> {
+  await write(PAGE, performancePage(result));
+  await write(NOTES, notesPage(result));
 }
 
 async function writeFigures(file: URL, result: BenchResult): Promise<void> {

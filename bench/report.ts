@@ -1,4 +1,4 @@
-/** The figures as tables for the terminal, and as the page in the documentation. */
+/** Every figure as tables: for the terminal, and for `bench/NOTES.md`. */
 import type { Compared } from './comparison.ts';
 import { cpu, milliseconds, spread, table, times, whole } from './format.ts';
 import type { PeerResult } from './peers.ts';
@@ -97,15 +97,15 @@ function networkText({ distances }: NetworkResult): string {
     .join('\n\n');
 }
 
-/** `docs/performance.md`. */
-export function reportPage(result: BenchResult): string {
+/** `bench/NOTES.md`: every figure, how it was measured, what limits it and what was tried. */
+export function notesPage(result: BenchResult): string {
   const { machine, effort, compared, scenarios } = result;
   const { floor, refusals, network, backlog, start, memory } = scenarios;
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
-  return `# Performance
+  return `# Every figure of the benchmark
 
-Written by \`npm run bench\` (${machine.date}); its figures stand in \`bench/record.json\`, its words in \`bench/report.ts\`: edit
-these words, not this page, which \`npm run bench -- --page\` writes anew. \`npm run bench -- --help\` says what can be measured.
+\`npm run bench\` writes this page (${machine.date}) from \`bench/record.json\`; its words stand in \`bench/report.ts\`. Edit the words
+there: \`npm run bench -- --page\` writes the page again. The summary is [docs/performance.md](../docs/performance.md).
 
 ${machine.cores} cores (${machine.processor}, ${machine.memoryGiB} GiB, ${machine.platform}), Node ${machine.node}, Redis ${machine.redis} (embedded, \`appendonly yes\`, \`appendfsync everysec\`),
 Pawl ${machine.pawl}, BullMQ ${machine.bullmq}, ioredis ${machine.ioredis}.

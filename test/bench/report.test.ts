@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { Compared, Ratio } from '../../bench/comparison.ts';
 import type { Measured } from '../../bench/fleet.ts';
-import { reportPage } from '../../bench/report.ts';
+import { performancePage } from '../../bench/page.ts';
+import { notesPage } from '../../bench/report.ts';
 import type { BenchResult } from '../../bench/result.ts';
 import { judge } from '../../bench/scenarios/memory.ts';
 import { verdicts } from '../../bench/verdicts.ts';
@@ -54,13 +55,22 @@ const nothing: BenchResult = {
   peers: [],
 };
 
-test('docs/performance.md is what the report makes of the record', () => {
+test('docs/performance.md and bench/NOTES.md are what the report makes of the record', () => {
   const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
-  expect(reportPage(JSON.parse(read('bench/record.json')) as BenchResult)).toBe(read('docs/performance.md'));
+  const record = JSON.parse(read('bench/record.json')) as BenchResult;
+  expect(performancePage(record)).toBe(read('docs/performance.md'));
+  expect(notesPage(record)).toBe(read('bench/NOTES.md'));
+});
+
+test('the short page shows each workload that was compared, and names those that were not', () => {
+  const page = performancePage({ ...nothing, compared: [compared('deep-1', { throughputRatio: ratio(0.71) })] });
+  expect(page).toContain('| 200 B, 1 producer, 512 in flight | BullMQ');
+  expect(page).toContain('0.71×');
+  expect(page).toMatch(/Not measured: 200 B, 1 producer;/);
 });
 
 test('the page says of every workload, scenario and peer that was not measured how it is', () => {
-  const page = reportPage(nothing);
+  const page = notesPage(nothing);
   for (const { name } of [...SCENARIOS, ...PEERS.map((peer) => ({ name: peer }))])
     expect(page).toContain(`\`npm run bench -- --only ${name} --add\` adds it.`);
   for (const { title } of WORKLOADS) expect(page).toContain(title);
@@ -69,12 +79,12 @@ test('the page says of every workload, scenario and peer that was not measured h
 
 test('parts that were measured on an earlier day are named with it', () => {
   const dates = { memory: '2026-11-20', backlog: '2026-11-22' };
-  expect(reportPage({ ...nothing, dates })).toContain('Older: memory (2026-11-20).');
-  expect(reportPage(nothing)).not.toContain('Older:');
+  expect(notesPage({ ...nothing, dates })).toContain('Older: memory (2026-11-20).');
+  expect(notesPage(nothing)).not.toContain('Older:');
 });
 
 test('a peer that does not install is named with the reason', () => {
-  const page = reportPage({ ...nothing, peers: [{ peer: 'dbos', leftOut: 'it does not install: no network' }] });
+  const page = notesPage({ ...nothing, peers: [{ peer: 'dbos', leftOut: 'it does not install: no network' }] });
   expect(page).toContain('**dbos** was left out: it does not install: no network.');
   expect(page).not.toContain('--only dbos');
 });

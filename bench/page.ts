@@ -1,0 +1,125 @@
+/** `docs/performance.md`: one chart, one table, how it was measured, and what limits it. */
+import type { Compared } from './comparison.ts';
+import { table, times, whole } from './format.ts';
+import type { PeerResult } from './peers.ts';
+import type { BenchResult } from './result.ts';
+import { WORKLOADS } from './workloads.ts';
+
+/** The workloads of each peer that the page shows; all of them are in the notes. */
+const PEER_ROWS = ['small-1', 'small-16'];
+
+type MeasuredPeer = Extract<PeerResult, { comparisons: unknown }>;
+
+interface ShownRow {
+  readonly title: string;
+  readonly against: string;
+  readonly compared: Compared;
+}
+
+function bullmqRows(compared: readonly Compared[]): readonly ShownRow[] {
+  return compared.map((row) => ({ title: row.title, against: 'BullMQ', compared: row }));
+}
+
+function peerRows(peers: readonly PeerResult[]): readonly ShownRow[] {
+  return peers
+    .filter((peer): peer is MeasuredPeer => 'comparisons' in peer)
+    .flatMap(({ title, comparisons }) =>
+      comparisons.flatMap(({ durability, compared }) =>
+        compared
+          .filter(({ name }) => PEER_ROWS.includes(name))
+          .map((row) => ({ title: row.title, against: `${title}, durable ${durability}`, compared: row })),
+      ),
+    );
+}
+
+function figures(rows: readonly ShownRow[]): string {
+  return table([
+    ['workload', 'against', 'Pawl calls/s', 'throughput', 'median latency', 'CPU time'],
+    ...rows.map(({ title, against, compared: { pawl, throughputRatio, latencyRatio, cpuRatio } }) => [
+      title,
+      against,
+      whole(pawl.callsPerSecond),
+      times(throughputRatio.median),
+      times(latencyRatio.median),
+      times(cpuRatio.median),
+    ]),
+  ]);
+}
+
+/** Throughput as bars, one for each workload that was compared with hand-written BullMQ. */
+function chart(rows: readonly ShownRow[]): string {
+  const labels = rows.map(({ compared }) => JSON.stringify(compared.name)).join(', ');
+  const bars = rows.map(({ compared }) => compared.throughputRatio.median.toFixed(2)).join(', ');
+  return [
+    '```mermaid',
+    'xychart-beta horizontal',
+    '  title "Throughput of Pawl divided by that of hand-written BullMQ"',
+    `  x-axis [${labels}]`,
+    '  y-axis "ratio"',
+    `  bar [${bars}]`,
+    '```',
+  ].join('\n');
+}
+
+/** What the other parts of the record found, in one line each. */
+function scenarioLines({ refusals, start, memory, floor }: BenchResult['scenarios']): readonly string[] {
+  return [
+    ...(refusals === undefined
+      ? []
+      : [`- An open circuit refuses ${whole(refusals.bulkPerSecond)} calls a second in one producer.`]),
+    ...(start?.programs ?? []).map(
+      ({ program, medianMs }) => `- From the start of ${program} to its first call: ${whole(medianMs)} ms.`,
+    ),
+    ...(memory === undefined
+      ? []
+      : [
+          `- A call of ${memory.record.resultBytes} B that is kept takes ${whole(memory.record.bytesPerCall)} B of Redis memory.`,
+        ]),
+    ...(floor?.rows ?? []).map(
+      ({ title, callsPerSecond }) =>
+        `- A bare Redis list without any promise, ${title}: ${whole(callsPerSecond)} calls a second.`,
+    ),
+  ];
+}
+
+export function performancePage(result: BenchResult): string {
+  const { machine, effort, compared, scenarios, peers } = result;
+  const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
+  const shown = bullmqRows(compared);
+  return `# Performance
+
+\`npm run bench\` measures Pawl beside hand-written BullMQ and other systems. It writes this page from \`bench/record.json\`.
+[bench/NOTES.md](../bench/NOTES.md) has every figure and what was tried.
+
+The machine has ${machine.cores} cores (${machine.processor}, ${machine.memoryGiB} GiB, ${machine.platform}). Node is ${machine.node}, Redis
+${machine.redis}, Pawl ${machine.pawl}, BullMQ ${machine.bullmq}. The last run was on ${machine.date}.
+
+${chart(shown)}
+
+Each figure below is Pawl's divided by the other side's. Throughput should be above 1, latency and CPU time below.
+
+${figures([...shown, ...peerRows(peers)])}
+${missing.length === 0 ? '' : `\nNot measured: ${missing.map(({ title }) => title).join('; ')}.\n`}
+${scenarioLines(scenarios).join('\n')}
+
+## How it is measured
+
+- Both sides use the same Redis with \`appendfsync everysec\`. Each has one worker process with 64 slots, unless the row says otherwise.
+- The tool answers at once, so that only the system itself is measured. 64 calls are in flight unless the row says otherwise.
+- The hand-written side adds a job with an ID and waits for it. It has one ready \`QueueEvents\` for each producer.
+- Both sides run in each of ${effort.rounds} rounds of ${effort.roundMs / 1_000} s. A ratio is the median of the ratios within the rounds.
+- Each other system is written as its own documentation recommends. Durability is equal in pairs.
+- All processes are in one scheduling group of the kernel. Sixteen busy callers then starve Redis, and hand-written BullMQ suffers most.
+  With Redis and the worker in groups of their own, as containers have, the row of 16 producers is 2.3 times, with 0.44 of the CPU time.
+
+## What limits it
+
+- **Many calls in flight:** CPU time. Redis writes a record, a job, three events and an audit entry for each call.
+- **One call at a time:** two scripts in Redis, and the time until three processes wake up.
+- **512 calls in flight from one producer:** the worker's slots. Hand-written BullMQ is faster there, since its worker always finds a job.
+- **Large results:** copies. A result above 4 KiB is written once and fetched by its caller.
+- **Many producers:** small steps. Sixteen producers send groups of three calls where one producer sends groups of thirty.
+- **Refusals:** nothing but the producer's CPU. No refusal by a circuit makes a round trip.
+- **A worker's start:** loading modules.
+`;
+}
