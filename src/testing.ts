@@ -28,8 +28,8 @@ export {
   type FlushSelection,
 } from './shared/calls/dedupe-store.ts';
 export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
-export { type InMemoryDedupeOptions, InMemoryDedupeStore } from './shared/store/calls/dedupe-memory.ts';
-export { type RedisDedupeOptions, RedisDedupeStore } from './shared/store/calls/dedupe-redis.ts';
+export { type InMemoryDedupeOptions, InMemoryDedupeStore } from './shared/store/dedupe/dedupe-memory.ts';
+export { type RedisDedupeOptions, RedisDedupeStore } from './shared/store/dedupe/dedupe-redis.ts';
 
 export type RunToolOptions = RunOptions & Omit<Partial<LocalRunnerOptions>, 'tools'>;
 

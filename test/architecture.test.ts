@@ -77,7 +77,9 @@ describe('rule 1: the two sides never meet', () => {
   ])('%s: %s', (path, text) => expect(broken(path, text)).toEqual(['1 at 1']));
 
   test('runs without a fleet put them together', () => {
-    expect(broken('src/local/runner.ts', "import { Executor } from '../workers/execution/execute-job.ts';")).toEqual([]);
+    expect(broken('src/local/runner.ts', "import { Executor } from '../workers/execution/execute-job.ts';")).toEqual(
+      [],
+    );
     expect(broken('src/local/runner.ts', "import { Dispatch } from '../producer/dispatch.ts';")).toEqual([]);
     expect(broken('src/shared/calls/dedupe-store.ts', "import { LocalRunner } from '../../local/runner.ts';")).toEqual([
       '2 at 1',

@@ -54,7 +54,7 @@ export class ToolReliabilityMiddleware implements AsyncDisposable {
   async #openStore(): Promise<LocalRunnerOptions['store']> {
     const { store, clock } = this.#options;
     if (store !== undefined) return store;
-    const { InMemoryDedupeStore } = await import('../shared/store/calls/dedupe-memory.ts');
+    const { InMemoryDedupeStore } = await import('../shared/store/dedupe/dedupe-memory.ts');
     return new InMemoryDedupeStore(clock === undefined ? {} : { clock });
   }
 

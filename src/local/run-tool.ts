@@ -8,7 +8,7 @@ import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { checkHooks, type Hook } from '../shared/calls/hooks.ts';
 import { resolveSettings, type SettingsInput } from '../shared/config/config.ts';
 import { PawlError } from '../shared/errors/failure.ts';
-import { InMemoryDedupeStore } from '../shared/store/calls/dedupe-memory.ts';
+import { InMemoryDedupeStore } from '../shared/store/dedupe/dedupe-memory.ts';
 import { type Logger, silentLogger } from '../shared/telemetry/log.ts';
 import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
 import { defineTool } from '../shared/tools/define-tool.ts';

@@ -1,7 +1,7 @@
 import { createLocalRunner } from '../../src/local/run-tool.ts';
 import { connect, DEFAULT_CONCURRENCY } from '../../src/main.ts';
 import { resolveSettings } from '../../src/shared/config/config.ts';
-import { RedisDedupeStore } from '../../src/shared/store/calls/dedupe-redis.ts';
+import { RedisDedupeStore } from '../../src/shared/store/dedupe/dedupe-redis.ts';
 import { openConnection } from '../../src/shared/store/redis/connection.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { TIERS } from '../../src/shared/tools/tool.ts';

@@ -7,7 +7,7 @@ import { ResourceLocks } from '../../src/local/turns.ts';
 import type { Outcome } from '../../src/shared/calls/outcome.ts';
 import { type Circuit, CLOSED_CIRCUIT } from '../../src/shared/circuits/circuit-breaker.ts';
 import type { PawlError } from '../../src/shared/errors/failure.ts';
-import { InMemoryDedupeStore } from '../../src/shared/store/calls/dedupe-memory.ts';
+import { InMemoryDedupeStore } from '../../src/shared/store/dedupe/dedupe-memory.ts';
 import type { CallJob } from '../../src/shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../../src/shared/store/queues/result-inbox.ts';
 import type { CircuitBroadcast } from '../../src/shared/store/redis/circuit-messages.ts';

@@ -3,7 +3,7 @@
 import { mayVote, type Tally, tally, type Vote, votesOf } from '../../shared/calls/consensus.ts';
 import { type Failure, failureOf } from '../../shared/errors/failure.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
-import { needExcept } from '../../shared/store/calls/fetch-jobs.ts';
+import { needExcept } from '../../shared/store/dispatch/fetch-jobs.ts';
 import type { AnyTool, ToolResult } from '../../shared/tools/tool.ts';
 import { DEFAULT_VOTERS } from '../../shared/tools/trust-class.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';

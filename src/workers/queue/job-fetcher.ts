@@ -7,16 +7,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
 import type { BeginResult } from '../../shared/store/calls/begin-attempt.ts';
-import type { DispatchedJobs } from '../../shared/store/calls/direct-dispatch.ts';
+import type { Ledger } from '../../shared/store/calls/ledger.ts';
+import type { Settle } from '../../shared/store/calls/settle.ts';
+import type { DispatchedJobs } from '../../shared/store/dispatch/direct-dispatch.ts';
 import {
   ELSEWHERE,
   type FetchedJob,
   type Finished,
   type Room,
   type Taken,
-} from '../../shared/store/calls/fetch-jobs.ts';
-import type { Ledger } from '../../shared/store/calls/ledger.ts';
-import type { Settle } from '../../shared/store/calls/settle.ts';
+} from '../../shared/store/dispatch/fetch-jobs.ts';
 import { callOfJob, KEPT_JOBS, REMOVED_AT_ONCE } from '../../shared/store/queues/jobs.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Clock } from '../../shared/util/time.ts';

@@ -15,8 +15,8 @@ import type { Settings } from '../../shared/config/config.ts';
 import { stackOf } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
-import type { DispatchReader } from '../../shared/store/calls/direct-dispatch.ts';
-import type { Finished } from '../../shared/store/calls/fetch-jobs.ts';
+import type { DispatchReader } from '../../shared/store/dispatch/direct-dispatch.ts';
+import type { Finished } from '../../shared/store/dispatch/fetch-jobs.ts';
 import {
   type CallJob,
   callOfJob,

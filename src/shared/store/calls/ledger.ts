@@ -11,6 +11,17 @@ import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { FORGED_OUTCOME, Signatures } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
 import type { AuditWriter } from '../audit/audit-writer.ts';
+import { DispatchReader, type DispatchReaderOptions } from '../dispatch/direct-dispatch.ts';
+import {
+  Endings,
+  type FetchedJob,
+  type Finished,
+  type FinishedJob,
+  type SkippedWorker,
+  skipWorkerForJob,
+  type Taken,
+  takeJobs,
+} from '../dispatch/fetch-jobs.ts';
 import { spendTime, spent } from '../limits/budgets.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import type { InboxEvent, SettledEvent } from '../queues/result-inbox.ts';
@@ -29,17 +40,6 @@ import {
   type StoredRequest,
 } from './call-record.ts';
 import { type Claim, type ClaimAnswer, Claims } from './claim.ts';
-import { DispatchReader, type DispatchReaderOptions } from './direct-dispatch.ts';
-import {
-  Endings,
-  type FetchedJob,
-  type Finished,
-  type FinishedJob,
-  type SkippedWorker,
-  skipWorkerForJob,
-  type Taken,
-  takeJobs,
-} from './fetch-jobs.ts';
 import { type FinishedCall, FinishedCalls, type ReplayedCall } from './finished-call.ts';
 import { LedgerAccess, type StoredOutcome } from './ledger-context.ts';
 import { type Settle, settleCall, type WriteAnswer } from './settle.ts';

@@ -3,8 +3,13 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { lineOf } from '../../../../src/shared/queues/priority.ts';
 import { needOf } from '../../../../src/shared/store/calls/call-record.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
-import type { DispatchedJobs } from '../../../../src/shared/store/calls/direct-dispatch.ts';
-import { ELSEWHERE, type FetchedJob, needExcept, type Taken } from '../../../../src/shared/store/calls/fetch-jobs.ts';
+import type { DispatchedJobs } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
+import {
+  ELSEWHERE,
+  type FetchedJob,
+  needExcept,
+  type Taken,
+} from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
 import { callOfJob } from '../../../../src/shared/store/queues/jobs.ts';
 import { eventually } from '../../../helpers/signal.ts';
 import { type Books, callIdFor, claimOf, LEASE_MS, openBooks, PLACE } from '../calls.ts';

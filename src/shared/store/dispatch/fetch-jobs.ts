@@ -3,13 +3,20 @@
  * the next ones.
  */
 
+import { type BeginResult, beginResult } from '../calls/begin-attempt.ts';
+import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from '../calls/ledger-context.ts';
+import {
+  type ReadySettle,
+  readySettle,
+  SETTLE_LUA,
+  type Settle,
+  settleArguments,
+  type WriteAnswer,
+} from '../calls/settle.ts';
 import { callOfJob, ENQUEUE_LUA, JOBS_LUA, MOVE_LUA, PUSH_LUA } from '../queues/jobs.ts';
 import { PartitionBatches } from '../redis/batching.ts';
 import { backendError, luaFunction, Script } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
-import { type BeginResult, beginResult } from './begin-attempt.ts';
-import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
-import { type ReadySettle, readySettle, SETTLE_LUA, type Settle, settleArguments, type WriteAnswer } from './settle.ts';
 
 /** How a worker takes jobs. */
 export interface FetchedJob {
@@ -79,7 +86,7 @@ const LACKED_MS = 15_000;
 const NEXT_JOBS_LUA = [
   luaFunction(new URL('../queues/next-fair.lua', import.meta.url)),
   luaFunction(new URL('../queues/fetch-jobs.lua', import.meta.url)),
-  luaFunction(new URL('./begin-attempt.lua', import.meta.url)),
+  luaFunction(new URL('../calls/begin-attempt.lua', import.meta.url)),
   luaFunction(new URL('./begin-fetched.lua', import.meta.url)),
 ];
 const takeScript = new Script(new URL('../queues/fetch-and-begin.lua', import.meta.url), [
@@ -96,7 +103,7 @@ const finishScript = new Script(new URL('./settle-and-fetch.lua', import.meta.ur
   ...SETTLE_LUA,
   JOBS_LUA,
   ...NEXT_JOBS_LUA,
-  luaFunction(new URL('./settle.lua', import.meta.url)),
+  luaFunction(new URL('../calls/settle.lua', import.meta.url)),
   luaFunction(new URL('../queues/complete-job.lua', import.meta.url)),
   MOVE_LUA.toFinished,
 ]);

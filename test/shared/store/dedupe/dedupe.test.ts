@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { fakeClock } from '../../../../src/local/fake-clock.ts';
 import { DEDUPE_DEFAULTS, type DedupeRecord } from '../../../../src/shared/calls/dedupe-store.ts';
-import { InMemoryDedupeStore } from '../../../../src/shared/store/calls/dedupe-memory.ts';
-import { RedisDedupeStore } from '../../../../src/shared/store/calls/dedupe-redis.ts';
+import { InMemoryDedupeStore } from '../../../../src/shared/store/dedupe/dedupe-memory.ts';
+import { RedisDedupeStore } from '../../../../src/shared/store/dedupe/dedupe-redis.ts';
 import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
 import { describeDedupeStore } from '../../../conformance/dedupe-store.ts';
 import { eventually } from '../../../helpers/signal.ts';

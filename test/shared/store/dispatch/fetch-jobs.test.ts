@@ -1,6 +1,6 @@
 import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import type { Finished, Taken } from '../../../../src/shared/store/calls/fetch-jobs.ts';
+import type { Finished, Taken } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
 import { jobIdOf, KEPT_JOBS } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
 import { type Books, begin, claimOf, fetched, openBooks, PLACE, SUCCESS } from '../calls.ts';

@@ -4,12 +4,12 @@
  * and hands nothing to a worker that does not listen. What a cut connection loses is taken over like the jobs of a lost worker.
  */
 
+import type { LedgerAccess } from '../calls/ledger-context.ts';
 import { callOfJob, KEPT, REMOVED_AT_ONCE } from '../queues/jobs.ts';
 import { slotOf } from '../redis/connection.ts';
 import type { Partition } from '../redis/keys.ts';
 import { Subscription } from '../redis/subscription.ts';
 import { oneTaken, type Room, type Taken } from './fetch-jobs.ts';
-import type { LedgerAccess } from './ledger-context.ts';
 
 /** Of a message: how many jobs this connection has been sent, and Redis' clock. */
 const HEAD_LINES = 2;
