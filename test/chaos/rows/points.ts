@@ -9,14 +9,14 @@ export const POINTS: Readonly<
 > = {
   pawl: {
     workers: [
-      'pawl:begin@before',
-      'pawl:begin@after',
-      'pawl:take@before',
-      'pawl:take@after',
-      'pawl:finish@before',
-      'pawl:finish@after',
+      'pawl:begin-attempt@before',
+      'pawl:begin-attempt@after',
+      'pawl:fetch-and-begin@before',
+      'pawl:fetch-and-begin@after',
+      'pawl:settle-and-fetch@before',
+      'pawl:settle-and-fetch@after',
     ],
-    producers: ['pawl:claims@before', 'pawl:claims@after'],
+    producers: ['pawl:claim-batch@before', 'pawl:claim-batch@after'],
   },
   naive: {
     workers: ['moveToActive@before', 'moveToActive@after', 'moveToFinished@before', 'moveToFinished@after'],
