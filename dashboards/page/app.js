@@ -25,7 +25,7 @@ let paths = {};
 let me = { role: '', permissions: [] };
 let close = () => {};
 const waiting = new Map();
-/** The paths whose requests fail. Some answers need no Redis, so one success does not make the page live. */
+/** What is asked in vain: some answers need no Redis, and do not make live what does. */
 const failing = new Set();
 let quiet;
 
@@ -95,7 +95,7 @@ function connection(tone, text) {
   live.dataset.tone = tone;
 }
 
-/** Learns the role of the token and the routes of the server. It waits for a server that is away, and for a token. */
+/** Who asks, and what the server can do: waits for a server that is away, and for a token. */
 async function learn() {
   for (;;) {
     try {
@@ -124,7 +124,7 @@ function show() {
   else close = section.open(main, page, section.id === id && detail ? unescaped(detail) : undefined);
 }
 
-/** Unescapes a part of the address. A typed or truncated one may be escaped wrongly; it is then taken as it is. */
+/** What an address names. One that was typed or cut off may not be escaped as it should be: then it is taken as it stands. */
 function unescaped(text) {
   try {
     return decodeURIComponent(text);
@@ -133,7 +133,7 @@ function unescaped(text) {
   }
 }
 
-/** Counts the calls and questions that wait for a person, in every section. */
+/** What waits for a person, whatever section is open. */
 function countWhatWaits() {
   if (!page.may('decide')) return;
   page.follow('/v1/approvals?state=pending', COUNT_EVERY_MS, (answer) =>

@@ -18,7 +18,7 @@ export function open(root, page, wanted) {
   let listed = [];
   let chosen = wanted;
   let shown;
-  /** The decision that is being sent, and those that were sent: only they move the page to the next approval by themselves. */
+  /** What this page decides now, and has decided: nothing else makes room for the next one by itself. */
   let sending;
   const decided = new Set();
   /** The chosen one, when it waits no more. */
@@ -106,7 +106,7 @@ export function open(root, page, wanted) {
     const version = approval === undefined ? '' : versionOf(approval);
     if (shown === version) return;
     shown = version;
-    // A list truncates large parameters. The buttons come with the whole, so that the person can read it first.
+    // A list has the beginning of what is large: nobody decides before the whole is there to be read.
     if (approval?.shortened)
       detail.replaceChildren(element('p', { class: 'hint' }, `Loading ${count(approval.paramsBytes, 'byte')}.`));
     else detail.replaceChildren(...(approval === undefined ? [] : contents(approval)));
@@ -114,8 +114,8 @@ export function open(root, page, wanted) {
   }
 
   /**
-   * Shows an approval that the list no longer has: one that an address names, or one that another person decided. It stays until
-   * another one is chosen, so that a click or typed text cannot reach the next call.
+   * What an address names, or what somebody else decided: it stays with what became of it until another one is chosen, because the
+   * hands that read it and type into it must not land on the next call.
    */
   async function drawUnlisted(approvalId) {
     if (isAsking) return;
@@ -302,9 +302,9 @@ function versionOf({ id: approvalId, digest, preview }) {
   return `${approvalId} ${digest} ${preview.summary}`;
 }
 
-/** The end of an approval that no longer waits. */
+/** What became of one that waits no more. */
 function endOf({ state, decidedBy, decisionReason }) {
-  if (state === 'expired') return 'It expired: no person decided in time.';
+  if (state === 'expired') return 'It expired: nobody decided in time.';
   const by = decidedBy === undefined ? '' : ` by ${decidedBy}`;
   return `It was ${state}${by}${decisionReason === undefined ? '' : `: ${decisionReason}`}.`;
 }

@@ -66,7 +66,7 @@ export function open(root, page) {
   root.append(
     heading(
       'Audit',
-      'The newest first. Each record is chained to the one before it; pawl audit verify checks the whole trail.',
+      'The newest first. Each record is sealed to the one before it; pawl audit verify checks the whole trail.',
     ),
     element('div', { class: 'filters', role: 'search' }, ...inputs),
     summary,
@@ -89,13 +89,13 @@ function text(value) {
   return typeof value === 'object' && value !== null ? (value.name ?? '') : (value ?? '');
 }
 
-/** The most telling fields come first; the rest is under the pointer, and in `pawl audit ls --json`. */
+/** What tells most comes first; the rest is under the pointer, and in `pawl audit ls --json`. */
 function more(record) {
   const rank = ([name]) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
-  const entries = Object.entries(record)
+  const told = Object.entries(record)
     .filter(([name, value]) => !ELSEWHERE.includes(name) && value !== '' && value !== null)
     .sort((one, other) => rank(one) - rank(other));
-  const shown = entries
+  const shown = told
     .map(([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`)
     .join(', ');
   const brief = shown.length > BRIEF ? `${shown.slice(0, BRIEF)}…` : shown;

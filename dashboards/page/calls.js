@@ -22,14 +22,14 @@ const STATES = {
   cancelled: 'Cancelled',
   unresolved: 'Outcome unknown',
 };
-/** The filter stays when the operator comes back from a call. */
+/** What was looked for stays when one comes back from a call. */
 const filter = { tool: '', session: '', state: '' };
 
 export function open(root, page, callId) {
   return callId === undefined ? openList(root, page) : openStory(root, page, callId);
 }
 
-/** The state of a call in one word: its phase while it is in flight. */
+/** Where a call stands, in one word: the phase while it is in flight. */
 export function standingOf({ state, phase, unresolved, cancelRequested }) {
   if (unresolved === true) return 'outcome unknown';
   if (state !== 'inflight') return state;
@@ -53,7 +53,7 @@ export const CALL_COLUMNS = [
     kind: 'number',
     cell: ({ state, createdAtMs, updatedAtMs }) => (state === 'inflight' ? '' : duration(updatedAtMs - createdAtMs)),
   },
-  { title: 'Submitted', kind: 'number', cell: ({ createdAtMs }) => ago(createdAtMs) },
+  { title: 'Handed in', kind: 'number', cell: ({ createdAtMs }) => ago(createdAtMs) },
   { title: 'What went wrong', kind: 'long', cell: ({ errorCode }) => errorCode ?? '' },
 ];
 

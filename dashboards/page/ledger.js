@@ -19,7 +19,7 @@ export function open(root, page) {
     key: ({ callId }) => callId,
     empty: 'No call is in doubt: every one that began has its outcome.',
     columns: [
-      ...CALL_COLUMNS.filter((column) => ['Call', 'Session', 'Submitted', 'What went wrong'].includes(column.title)),
+      ...CALL_COLUMNS.filter((column) => ['Call', 'Session', 'Handed in', 'What went wrong'].includes(column.title)),
       { title: '', kind: 'deed', cell: (call) => button('Resolve', () => resolve(call), 'quiet') },
     ],
   });
@@ -49,7 +49,7 @@ export function open(root, page) {
   };
 }
 
-/** Shows the switches and counts of the whole fleet, and returns the function that ends them. */
+/** What concerns the whole fleet. Answers what ends it. */
 function remembered(root, page) {
   const counts = liveTable({
     label: 'Calls remembered, by tier',
@@ -89,7 +89,7 @@ function remembered(root, page) {
         ['Single tools', different.join(', ')],
         [
           'Open circuits',
-          { on: 'refuse calls', off: 'observe only', shadow: 'report, and refuse nothing' }[now.openMode],
+          { on: 'refuse calls', off: 'observe only', shadow: 'are told, and refuse nothing' }[now.openMode],
         ],
         ['Derived keys', now.deriveKeys],
         ['In shadow', shadow.map(({ kind, tool, count: times }) => `${tool}: ${kind} ${times}`).join(', ')],

@@ -31,12 +31,12 @@ export function heading(title, hint, ...actions) {
 
 /** Names and values; those without a value are left out. */
 export function facts(pairs) {
-  const present = pairs.filter(([, value]) => value !== undefined && value !== '');
+  const told = pairs.filter(([, value]) => value !== undefined && value !== '');
   const shown = (value) => (value instanceof Node ? value : shownText(value));
   return element(
     'dl',
     {},
-    ...present.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, shown(value))]),
+    ...told.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, shown(value))]),
   );
 }
 
@@ -117,7 +117,7 @@ export function moveInRows(event, root) {
   return true;
 }
 
-/** The time until the operator has seen what replaced the entry under the pointer. It is longer than a double click takes. */
+/** Until whoever was about to click has seen what came into its place; longer than a double click takes. */
 const SEEN_AFTER_MS = 700;
 
 /**

@@ -1,4 +1,4 @@
-/** The questions of tools: each question with its options or a field, until a person answers. */
+/** What tools ask people: each question with its options or a field, until somebody answers. */
 import { ApiError, ask, part } from './api.js';
 import { element, shownText, timeLeft } from './dom.js';
 import { intent, link } from './parts.js';
@@ -31,7 +31,7 @@ export function openQuestions(root, page) {
       known.delete(id);
       hand.moved();
     }
-    // A field with typed text stays as it is.
+    // What somebody types into stays as it is.
     for (const question of questions) {
       if (known.has(question.id)) continue;
       const item = itemOf(question);

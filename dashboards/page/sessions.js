@@ -55,7 +55,7 @@ function openSession(root, page, key) {
     empty: 'It made no call that is remembered.',
   });
   const remembered = liveTable({
-    label: 'Standing approvals',
+    label: 'Remembered approvals',
     columns: [
       { title: 'Tool', cell: ({ tool, approvalId }) => link('approvals', approvalId, tool) },
       { title: 'What', kind: 'long', cell: ({ amendment }) => (amendment.prefix ?? ['the same parameters']).join(' ') },
@@ -68,7 +68,7 @@ function openSession(root, page, key) {
   });
   const decides = page.may('decide');
   root.append(top, element('h3', {}, 'Messages'), messages, element('h3', {}, 'Calls'), calls.root);
-  if (decides) root.append(element('h3', {}, 'Standing approvals'), remembered.root);
+  if (decides) root.append(element('h3', {}, 'Remembered approvals'), remembered.root);
   let drawn;
   let told;
   const once = (before, answer, draw) => {

@@ -17,7 +17,7 @@ export function openStory(root, page, callId) {
     return page.follow(path, everyMs, draw, miss);
   }
 
-  /** A story that was read stays when the record of its call has expired. */
+  /** What was read of a call stays when its record has expired. */
   function miss(text) {
     if (shown === undefined)
       root.replaceChildren(back('calls', 'Calls'), element('p', { class: 'empty' }, shownText(text)));
@@ -106,7 +106,7 @@ export function openStory(root, page, callId) {
     return facts([
       ['Session', link('sessions', call.session)],
       ['Actor', call.actorId],
-      ['Submitted', moment(call.createdAtMs)],
+      ['Handed in', moment(call.createdAtMs)],
       ['Deadline', deadlineAtMs === undefined ? undefined : moment(deadlineAtMs)],
       ['Worker', worker],
       ['Newest fence', fence === 0 ? undefined : String(fence)],
@@ -143,14 +143,14 @@ export function resolveCall(call, page) {
   });
 }
 
-/** Says whether another attempt is worth it after a failed one. */
+/** What a failed attempt says of another one. */
 function worthOf({ inDoubt, retriable }, { effects, unresolved }) {
   if (inDoubt === true && effects !== 'none' && effects !== 'idempotent') return 'may have had its effect';
-  // A call in doubt must not be tried again, whatever this attempt proved.
+  // What a call in doubt must not do is tried again, whatever this attempt proved.
   return retriable && unresolved !== true ? 'worth another try' : 'final';
 }
 
-/** The story of a call, in order, with the time since it was submitted. */
+/** What became of a call, in order, with the time since it was handed in. */
 function happenings(call, page) {
   const { createdAtMs, attempts, phase, state, lostAttempts, progress } = call;
   const lines = [];
@@ -168,7 +168,7 @@ function happenings(call, page) {
         ),
       ),
     );
-  add(createdAtMs, 'dim', 'Submitted', 'recorded and queued in one step');
+  add(createdAtMs, 'dim', 'Handed in', 'recorded and queued in one step');
   let waitedFrom = createdAtMs;
   const began = (number, { startedAtMs, fence, worker = 'a worker' }) =>
     add(
@@ -210,13 +210,12 @@ function happenings(call, page) {
   if (state === 'inflight' && phase === 'running') {
     began(attempts.length + 1, call);
     const { progress: done, total, message } = progress ?? {};
-    const report = [message, total === undefined ? undefined : `${done} of ${total}`].filter(
+    const told = [message, total === undefined ? undefined : `${done} of ${total}`].filter(
       (text) => text !== undefined,
     );
-    add(undefined, 'busy', 'Runs now', report.length === 0 ? undefined : report.join(', '));
+    add(undefined, 'busy', 'Runs now', told.length === 0 ? undefined : told.join(', '));
   }
-  if (call.cancelRequested && state === 'inflight')
-    add(undefined, 'warn', 'Asked to cancel', 'the attempt is notified');
+  if (call.cancelRequested && state === 'inflight') add(undefined, 'warn', 'Asked to cancel', 'the attempt is told');
   if (state === 'inflight') return lines;
   const { errorCode, settlement, updatedAtMs, status } = call;
   const tone = state === 'done' ? 'good' : state === 'cancelled' ? 'warn' : 'bad';

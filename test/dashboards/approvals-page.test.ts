@@ -229,7 +229,7 @@ describe.skipIf(!hasBrowser)('approvals on the operator’s page in Chromium', (
     await stateOf(callId);
     const page = await openPage(server.url);
     await page.goto(`${server.url}/#sessions/release`);
-    const table = page.getByRole('table', { name: 'Standing approvals' });
+    const table = page.getByRole('table', { name: 'Remembered approvals' });
     await table.getByText('the same parameters').waitFor();
     await table.getByRole('button', { name: 'Forget' }).click();
     await page.getByRole('button', { name: 'Forget it' }).click();
