@@ -146,6 +146,22 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'read: success',
     'shell: PERMISSION_DENIED',
   ],
+  'bullmq-before.ts': [
+    'the answer was lost: sent to Ada',
+    'letters that went out: 2',
+    'same key, other text: sent to Ada, still 2',
+  ],
+  'bullmq-after.ts': [
+    'the answer was lost: CONNECTION_RESET, may have happened: true',
+    'letters that went out: 1',
+    'same key, other text: IDEMPOTENCY_CONFLICT, still 1',
+    'the next letter: success',
+  ],
+  'bullmq-beside.ts': [
+    'the old way: sent to Ada',
+    'the new way, same key: sent to Ada, from the record true',
+    'letters that went out: 1',
+  ],
   'progress.ts': ['build_index is queued', '1 of 5', '4 of 5', 'success: 5 documents indexed'],
 };
 

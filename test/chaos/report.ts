@@ -39,7 +39,7 @@ function remarks({ pawl, naive }: Line): string {
   return [...(stated === undefined ? [] : [stated]), ...said('Pawl', pawl), ...said('naive', naive)].join('; ');
 }
 
-const HEADER = ['#', 'fault', 'lost', 'second effects', 'false verdicts', 'recovery', 'remarks'];
+const HEADER = ['#', 'fault', 'lost', 'second effects', 'false outcomes', 'recovery', 'remarks'];
 
 /** Cells are “Pawl / naive”. */
 export function table(results: readonly RowResult[]): string {
@@ -72,38 +72,48 @@ function seedsOf(results: readonly RowResult[], stack: RowResult['stack']): stri
 export function page(results: readonly RowResult[]): string {
   const ran = results.filter(({ skipped, stack }) => skipped === undefined && stack === 'pawl');
   const calls = ran.reduce((total, result) => total + result.calls, 0);
-  return `# Reliability, proved
+  return `# Fault-injection results
+
+To run one row of the table again:
+
+\`\`\`sh
+npm run chaos -- --rows 5 --seed 1
+\`\`\`
 
 > Written by \`npm run chaos\`. Seeds ${seedsOf(results, 'pawl')} (naive: ${seedsOf(results, 'naive')}); ${calls} calls of Pawl's under fault.
 
-Every row breaks something on purpose, in two systems that run the same tools on real processes and a real Redis: Pawl, and
-a BullMQ application as one writes it by hand (\`queue.add\` with the key as job ID, three attempts, \`waitUntilFinished\`).
-Locks last 1.5 s in both. Effects are logged outside of Redis and of the workers, by appending to a file. Clients ask again
-with the same key until they are told how a call ended. Cells are Pawl / naive, each summed over its own seeds; recovery is the
-longest time from the end of the fault to the last answer, the start of new processes included.
+Every row breaks something on purpose, in two systems that run the same tools on real processes and a real Redis.
+One is Pawl.
+The other is a BullMQ application as one writes it by hand: \`queue.add\` with the key as job ID, three attempts, \`waitUntilFinished\`.
+
+- Locks last 1.5 s in both.
+- Effects are logged outside of Redis and of the workers, by appending to a file.
+- Clients ask again with the same key until they learn how a call ended.
+- Cells are Pawl / naive, each summed over its own seeds.
+- Recovery is the longest time from the end of the fault to the last answer, the start of new processes included.
 
 ${table(results)}
 
-- **lost**: Redis had acknowledged the call, and 12 s after the fault (36 s where long calls are taken over one by one: rows 7, 8, 10;
-  60 s in the soak) nobody can learn how it ended.
+- **lost**: Redis had acknowledged the call, and 12 s after the fault no client can learn how it ended.
+  The limit is 36 s for the faults 7, 8 and 10, which recover long calls one by one, and 60 s in the soak.
 - **second effects**: effects beyond the first of calls that must happen once.
-- **false verdicts**: success without an effect, an error although the effect took place, somebody else's result, or two
-  observers who were told different ends. An end that says itself that the outcome is unknown is no verdict.
+- **false outcomes**: success without an effect, an error although the effect took place, another call's result, or two observers who got different outcomes.
+  An outcome that says that it is unknown is not false.
 
-Row 39, in the table when it was run too, is the soak: \`npm run chaos -- --soak 30 --seed 1\`. One Redis and its fleet live through all of its rounds; each round's faults
-are picked by the seed, told while it runs, and judged as soon as all calls of the round have ended. Row 42 needs \`WAITAOF\`: its remark
-names the Redis that it ran on; all other rows ran on the embedded one.
+Fault 39 is the soak, if it was run too: \`npm run chaos -- --soak 30 --seed 1\`.
+One Redis and its fleet live through all of its rounds.
+The seed picks each round's faults, the run prints them, and the checker judges the round as soon as all of its calls have ended.
+Fault 42 needs \`WAITAOF\`: its remark names the Redis that it ran on; all others ran on the embedded one.
 
-Before the rig breaks real processes, a model breaks modelled ones: \`test/model\` runs the same dispatch, executor and rules on a
-shared store in virtual time, over 10,000 schedules of crashes, freezes, cut wires, drains and cancellations in every test run,
-judged by the same checker; as many schedules each of circuits, and of approvals: approved, denied, edited, expired, cancelled, forged,
-and crashed over. Rules that are broken on purpose there are found.
+Before the rig breaks real processes, a model breaks modelled ones.
+\`test/model\` runs the same dispatch, executor and rules on a shared store in virtual time.
+Each test run goes over 10,000 schedules of crashes, freezes, cut wires, drains and cancellations, judged by the same checker.
+It goes over as many schedules each of circuits, and of approvals: approved, denied, edited, expired, cancelled, forged, and crashed over.
+The model finds rules that are broken there on purpose.
 
-What is checked beyond these three (fences, bounds, liveness, neighbours) fails the run as well: see
-\`test/chaos/checker.ts\`. Found in Pawl in this run:
+Breaches beyond these three (fences, bounds, liveness, neighbours) fail the run as well: see \`test/chaos/checker.ts\`.
+Found in Pawl in this run:
 
 ${unclean(results)}
-
-A row runs again with \`npm run chaos -- --rows 5 --seed 1\`.
 `;
 }

@@ -92,7 +92,7 @@ const powerLossBegins: Row = {
   fault: 'power loss, AOF everysec, where `once` calls begin on disk (durability `waitaof`)',
   redisOptions: ['--aof-timestamp-enabled', 'yes'],
   env: { DURABILITY: 'waitaof' },
-  stated: 'no second effects of `once` calls; ends that were told may be forgotten',
+  stated: 'no second effects of `once` calls; reported outcomes may be forgotten',
   needs: async () => (isAtLeast(await serverVersion(), [7, 2]) ? undefined : 'needs Redis 7.2, which has WAITAOF'),
   async run(rig) {
     await losePower(rig, 1_000);

@@ -24,7 +24,7 @@ async function corruptMiddle(file: string): Promise<void> {
 const tornFile: Row = {
   number: 15,
   fault: 'append-only file with a torn tail, then with a corrupt middle',
-  stated: 'a begin that stood in the torn tail is forgotten, as in row 13',
+  stated: 'a begin in the torn tail is forgotten, as with fault 13',
   async run(rig) {
     const [producer] = await Promise.all([rig.producer(), rig.worker()]);
     const asks = mixedAsks(rig, 40);

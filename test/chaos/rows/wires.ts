@@ -55,7 +55,7 @@ const cut: Row = {
 
 const silent: Row = {
   number: 8,
-  fault: 'half-open TCP between one worker and Redis: nothing comes, nobody says so',
+  fault: 'half-open TCP between one worker and Redis: nothing comes, no side notices',
   run: (rig) =>
     behindWire(
       rig,
