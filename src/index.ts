@@ -75,14 +75,8 @@ export type {
   RegistryRecord,
 } from './shared/connectors/declared-tool.ts';
 export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
-export {
-  FAILURES,
-  type FailureCode,
-  type FailureKind,
-  type Issue,
-  PawlError,
-  ToolError,
-} from './shared/errors/failure.ts';
+export { type Issue, PawlError, ToolError } from './shared/errors/failure.ts';
+export { FAILURES, type FailureCode, type FailureKind } from './shared/errors/failure-codes.ts';
 export type { ResultStatus } from './shared/errors/result-status.ts';
 export { type DecodedCall, decodeCall, type ProviderCall } from './shared/model-tools/decode.ts';
 export type { ToolReference } from './shared/model-tools/names.ts';

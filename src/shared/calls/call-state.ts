@@ -10,7 +10,8 @@
  * failed    an error, replayed until its key is free again; also an outcome that is not known
  * cancelled by a caller; nothing runs under this record again, unless it is in doubt and resolved as retry
  */
-import { type Failure, type FailureCode, PawlError } from '../errors/failure.ts';
+import { type Failure, PawlError } from '../errors/failure.ts';
+import type { FailureCode } from '../errors/failure-codes.ts';
 import type { Effects } from '../tools/tool.ts';
 
 export const CALL_STATES = ['inflight', 'done', 'failed', 'cancelled'] as const;

@@ -4,7 +4,7 @@
  * a producer counts the answers that its callers got, a worker the attempts that it ran. `docs/metrics.md` is this table in words.
  */
 import { toolOfCircuit } from '../circuits/circuit-breaker.ts';
-import { FAILURES } from '../errors/failure.ts';
+import { FAILURES } from '../errors/failure-codes.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 
 export interface MetricDefinition {

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { toolResultEnvelopeSchema } from '../../../src/shared/calls/envelope.ts';
 import { envelopeOf, type Outcome, refusal, resultError, stateOf } from '../../../src/shared/calls/outcome.ts';
-import { FAILURES, type FailureCode, failureOf, PawlError } from '../../../src/shared/errors/failure.ts';
+import { failureOf, PawlError } from '../../../src/shared/errors/failure.ts';
+import { FAILURES, type FailureCode } from '../../../src/shared/errors/failure-codes.ts';
 import { RESULT_STATUSES, type ResultStatus } from '../../../src/shared/errors/result-status.ts';
 import { FORGED_OUTCOME } from '../../../src/shared/signing/signatures.ts';
 

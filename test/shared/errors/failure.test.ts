@@ -2,7 +2,8 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { classify } from '../../../src/shared/errors/classify-error.ts';
-import { FAILURES, type FailureCode, failureOf, PawlError, ToolError } from '../../../src/shared/errors/failure.ts';
+import { failureOf, PawlError, ToolError } from '../../../src/shared/errors/failure.ts';
+import { FAILURES, type FailureCode } from '../../../src/shared/errors/failure-codes.ts';
 
 /** An error with members that Error's constructor does not take. */
 function error(message: string, members: object = {}): Error {

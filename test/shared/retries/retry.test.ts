@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { LARGEST_RETRY_BUDGET } from '../../../src/shared/calls/envelope.ts';
-import { FAILURES, type FailureCode, failureOf } from '../../../src/shared/errors/failure.ts';
+import { failureOf } from '../../../src/shared/errors/failure.ts';
+import { FAILURES, type FailureCode } from '../../../src/shared/errors/failure-codes.ts';
 import {
   backoffMs,
   DEFAULT_RETRY,
