@@ -27,6 +27,7 @@ export type { ChangeOptions, PutOptions, Registry } from './producer/tools/regis
 export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './producer/tools/served-tools.ts';
 export type { ApprovalRequest, ApprovalState, Decision, StandingApprovalRequest } from './shared/approvals/approval.ts';
 export type { AttemptRecord, CallState, Phase, Settlement } from './shared/calls/call-state.ts';
+export { defineHook, type Hook } from './shared/calls/define-hook.ts';
 export {
   acceptedForm,
   type CallerAnswers,
@@ -53,9 +54,7 @@ export {
   type BeforeAttemptAnswer,
   type BeforeCallAnswer,
   type BeforeCallEvent,
-  defineHook,
   HOOK_KINDS,
-  type Hook,
   type HookEvent,
   type HookedTool,
   type HookKind,
@@ -63,9 +62,10 @@ export {
   type RetryEvent,
   type ShortCircuit,
   type ShortCircuitEvent,
-} from './shared/calls/hooks.ts';
+} from './shared/calls/hook-events.ts';
 export type { Outcome } from './shared/calls/outcome.ts';
-export type { CircuitOverrides, CircuitState } from './shared/circuits/circuit-breaker.ts';
+export type { CircuitState } from './shared/circuits/circuit-breaker.ts';
+export type { CircuitOverrides } from './shared/circuits/circuit-policy.ts';
 export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config/config.ts';
 export type {
   CheckedDeclaredTool,

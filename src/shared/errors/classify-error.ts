@@ -124,12 +124,11 @@ function retryAfterOf(thrown: unknown): number | undefined {
   const own = field(thrown, 'retryAfterMs');
   if (isDelay(own)) return own;
   const response = field(thrown, 'response');
-  const partitions = [
+  const sources = [
     field(thrown, 'headers'),
     typeof response === 'object' && response !== null ? field(response, 'headers') : undefined,
   ];
-  const read = (name: string) =>
-    partitions.map((headers) => headerOf(headers, name)).find((value) => value !== undefined);
+  const read = (name: string) => sources.map((headers) => headerOf(headers, name)).find((value) => value !== undefined);
   const header = read('Retry-After');
   if (header === undefined) {
     const resetSeconds = read('X-RateLimit-Remaining') === '0' ? Number(read('X-RateLimit-Reset')) : Number.NaN;

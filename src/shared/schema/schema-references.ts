@@ -1,16 +1,16 @@
-/** What references of a schema lead to. All of them lead into the schema's own `$defs`, or to its root. */
+/** Resolves references within a schema. All of them lead into the schema's own `$defs`, or to its root. */
 import { decoded } from './json-pointer.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
 
 const DEFINITIONS = '#/$defs/';
-/** They say nothing of values: beside a reference they stand for what it leads to. */
+/** Keywords that check no values. Beside a reference they replace those of its target. */
 const ANNOTATIONS = ['title', 'description', 'default', 'examples', 'deprecated', 'readOnly', 'writeOnly', '$comment'];
-/** Of a definition, they would name two schemas where it is copied. */
+/** Keywords that name a schema. A copy of a definition must not keep them. */
 const NAMES = ['$id', '$anchor', '$dynamicAnchor', '$recursiveAnchor'];
-/** They speak of what the keywords beside them leave undescribed. */
+/** Keywords that check the members which the keywords beside them leave out. */
 const OF_THE_REST = ['additionalProperties', 'unevaluatedProperties', 'unevaluatedItems', 'items'];
-/** What they describe, those leave alone. */
+/** Keywords whose members those above leave alone. */
 const DESCRIBING = [
   ...['properties', 'patternProperties', 'prefixItems', 'contains'],
   ...['anyOf', 'oneOf', 'allOf', 'if', 'then', 'else', 'dependentSchemas'],
@@ -26,11 +26,11 @@ export function referenced(reference: unknown, root: Parts): unknown {
 }
 
 /**
- * A schema without a reference of its own: what it says and what the reference leads to hold both. The schema itself where it has none. A
- * reference that leads back to itself says nothing.
+ * Merges a schema with the target of its reference, so that both hold. Returns the schema itself where it has no reference. A
+ * reference that leads back to itself checks nothing.
  */
 export function withoutReference(schema: Parts, root: Parts): Parts {
-  // Callers without types give anything.
+  // Callers without types may pass anything.
   if ((schema as Parts | undefined)?.['$ref'] === undefined) return schema;
   const known = followed.get(root) ?? new WeakMap<Parts, Parts>();
   followed.set(root, known);
@@ -39,7 +39,7 @@ export function withoutReference(schema: Parts, root: Parts): Parts {
   return found;
 }
 
-/** By root. What was found before is the same object, by which whoever walks through a recursive schema knows where it was. */
+/** A cache for each root. A repeated lookup gives the same object, by which a walk through a recursive schema knows where it was. */
 const followed = new WeakMap<Parts, WeakMap<Parts, Parts>>();
 
 function follow(schema: Parts, root: Parts): Parts {
@@ -57,7 +57,7 @@ function follow(schema: Parts, root: Parts): Parts {
   return beside.reduceRight<Parts>((made, own) => both(made, own), last);
 }
 
-/** As one object where no keyword of one changes what the other says, else as two that must both hold. */
+/** Merges into one object where no keyword of one changes the other's meaning, else into two that must both hold. */
 function both(target: Parts, beside: Parts): Parts {
   const { $defs, ...own } = beside;
   if (Object.keys(beside).length === 0) return target;

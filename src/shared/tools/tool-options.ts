@@ -1,9 +1,9 @@
 /** What a definition may say. TypeScript tells its authors; who writes JavaScript is told here, and so are models. */
 import { z } from 'zod';
-import { circuitOverridesSchema } from '../circuits/circuit-breaker.ts';
+import { circuitOverridesSchema } from '../circuits/circuit-policy.ts';
 import { PawlError } from '../errors/failure.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
-import { nearest, shown } from '../schema/schema.ts';
+import { nearest, quoteValue } from '../schema/schema.ts';
 import { operationCostsSchema } from './operation-cost.ts';
 import type { ToolOptions } from './tool.ts';
 
@@ -87,7 +87,7 @@ export function optionsCheck(own: readonly string[]): (spec: object) => void {
     if (issue === undefined) return;
     const { name } = spec as { readonly name?: unknown };
     const fault = issue.code === 'unrecognized_keys' ? strange(issue, names) : wrong(issue, spec);
-    throw new PawlError('CONFIGURATION', `Tool ${shown(name)}: ${fault}`);
+    throw new PawlError('CONFIGURATION', `Tool ${quoteValue(name)}: ${fault}`);
   };
 }
 
@@ -100,5 +100,5 @@ function strange({ path, keys }: z.core.$ZodIssueUnrecognizedKeys, names: readon
 
 function wrong({ path, message }: z.core.$ZodIssue, spec: object): string {
   const value = path.reduce<unknown>((at, step) => (at as Record<PropertyKey, unknown>)[step], spec);
-  return `${path.map(String).join('.')}${message.startsWith('must') ? ' ' : ': '}${message}; got ${shown(value)}.`;
+  return `${path.map(String).join('.')}${message.startsWith('must') ? ' ' : ': '}${message}; got ${quoteValue(value)}.`;
 }

@@ -2,7 +2,7 @@
  * What a tool is (A1): name, semantic version, tier, effects, schemas, annotations and one function `run(params, ctx)`.
  */
 import type { z } from 'zod';
-import type { CircuitOverrides } from '../circuits/circuit-breaker.ts';
+import type { CircuitOverrides } from '../circuits/circuit-policy.ts';
 import { ToolError } from '../errors/failure.ts';
 import type { Effects } from '../retries/effects.ts';
 import type { RetryOverrides } from '../retries/retry.ts';

@@ -65,7 +65,8 @@ export class FollowedClock implements Clock {
   learn(otherMs: number, roundTripMs: number, replace = false): void {
     const atMs = this.monotonic();
     const known = this.#reading;
-    if (!replace && known !== undefined && roundTripMs > known.roundTripMs && atMs - known.atMs < READING_AGE_MS) return;
+    if (!replace && known !== undefined && roundTripMs > known.roundTripMs && atMs - known.atMs < READING_AGE_MS)
+      return;
     this.#reading = { aheadMs: otherMs + roundTripMs / 2 - atMs, roundTripMs, atMs };
   }
 

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Pawl } from '../../../src/producer/client.ts';
 import { compensationKey } from '../../../src/shared/calls/compensation.ts';
-import type { HookEvent } from '../../../src/shared/calls/hooks.ts';
+import type { HookEvent } from '../../../src/shared/calls/hook-events.ts';
 import { ToolError } from '../../../src/shared/errors/failure.ts';
 import type { CallRecord } from '../../../src/shared/store/calls/call-record.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { defineHook, HOOK_KINDS, type Hook, type HookKind, Hooks, isHook } from '../../../src/shared/calls/hooks.ts';
+import { defineHook, type Hook, isHook } from '../../../src/shared/calls/define-hook.ts';
+import { HOOK_KINDS, type HookKind } from '../../../src/shared/calls/hook-events.ts';
+import { Hooks } from '../../../src/shared/calls/hooks.ts';
 import { failureOf } from '../../../src/shared/errors/failure.ts';
 
 const tool = {

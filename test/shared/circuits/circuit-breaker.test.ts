@@ -5,14 +5,14 @@ import {
   afterWindow,
   type Circuit,
   CLOSED_CIRCUIT,
-  circuitKey,
-  circuitPolicy,
   forcedOpen,
   reset,
   type Sample,
   tripReason,
   windowSize,
 } from '../../../src/shared/circuits/circuit-breaker.ts';
+import { circuitKey } from '../../../src/shared/circuits/circuit-key.ts';
+import { circuitPolicy } from '../../../src/shared/circuits/circuit-policy.ts';
 
 const NOW = 1_000_000;
 const policy = circuitPolicy(false);

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { PATCH_GRAMMAR, parsePatch } from '../../../src/shared/patches/patch.ts';
+import { PATCH_GRAMMAR } from '../../../src/shared/patches/begin-patch.ts';
+import { parsePatch } from '../../../src/shared/patches/patch.ts';
 import { applyHunks } from '../../../src/shared/patches/patch-apply.ts';
 
 const patch = (...lines: string[]): string => ['*** Begin Patch', ...lines, '*** End Patch'].join('\n');
