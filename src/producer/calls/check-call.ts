@@ -3,7 +3,7 @@
  */
 
 import { type Identity, type IdentityRules, identify, paramsDigest } from '../../shared/calls/call-id.ts';
-import { checkKey } from '../../shared/calls/compensation.ts';
+import { checkCompensationKey } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { circuitKey, circuitTarget } from '../../shared/circuits/circuit-key.ts';
 import { type Settings, scopeOf, toolPolicy } from '../../shared/config/config.ts';
@@ -30,7 +30,7 @@ export class CallChecks {
 
   /** Session, tool, permission and schema; at once where all of them are known here. */
   permit(envelope: ToolCallEnvelope, opened?: SessionRecord): Permitted | Promise<Permitted> {
-    checkKey(envelope);
+    checkCompensationKey(envelope);
     const { catalogue, sessionOf, settings } = this.#parts;
     const session = sessionOf(envelope, opened);
     const published = catalogue.peek(envelope.toolNamespace, envelope.toolName);

@@ -26,16 +26,16 @@ export type MaybePromise<T> = Promise<T> | T;
 // biome-ignore lint/suspicious/noConfusingVoidType: `undefined` would force observers to say `return undefined`.
 export type Maybe<T> = MaybePromise<T | void>;
 
-/** One hook: any of the seven kinds under one name. */
+/** One hook: functions of any of the seven kinds under one name. */
 export interface Hook {
-  /** Stands in errors and logs. */
+  /** The name in errors and logs. */
   readonly name: string;
-  /** Names or qualified names; without it, every tool. */
+  /** Names or qualified names of the tools that the hook concerns. Default: every tool. */
   readonly tools?: readonly string[];
-  /** Time limit of one run. Default 5,000. */
+  /** The time limit of one run, in milliseconds. Default 5,000. */
   readonly timeoutMs?: number;
   /**
-   * What a hook that throws or is too late does to the call: `closed` ends it with `HOOK_FAILED`, `open` goes on without it.
+   * The effect of a hook that throws or is too late: `closed` ends the call with `HOOK_FAILED`, `open` goes on without the hook.
    * Default: `closed` for `beforeCall`, `beforeAttempt` and `onApproval`, which guard; `open` for the others, which come after.
    */
   readonly onFailure?: 'closed' | 'open';
@@ -54,8 +54,8 @@ export const GUARDS: readonly HookKind[] = ['beforeCall', 'beforeAttempt', 'onAp
 
 export const MAY_DENY: readonly HookKind[] = [...GUARDS, 'onRetry'];
 
-/** What an answer of each kind may say. */
-const SAYS: { readonly [Kind in HookKind]: readonly (keyof AnswerOf<Kind> & string)[] } = {
+/** The members that an answer of each kind may have. */
+const ANSWER_MEMBERS: { readonly [Kind in HookKind]: readonly (keyof AnswerOf<Kind> & string)[] } = {
   beforeCall: ['deny', 'params', 'idempotencyKey', 'hints', 'carry'],
   beforeAttempt: ['deny', 'params'],
   afterAttempt: ['result'],
@@ -79,7 +79,7 @@ export function defineHook(hook: Hook): Hook {
   return { ...hook, [hookBrand]: true } as Hook;
 }
 
-/** Not every caller is checked by a compiler, and a guard that is never asked lets all calls pass. Throws `CONFIGURATION`. */
+/** Checks hooks of callers without a compiler: a guard that never runs would let all calls pass. Throws `CONFIGURATION`. */
 export function checkHooks(hooks: unknown): void {
   if (!Array.isArray(hooks))
     throw new PawlError(
@@ -98,11 +98,11 @@ export type EventOf<Kind extends HookKind> = Parameters<NonNullable<Hook[Kind]>>
 export type AnswerOf<Kind extends HookKind> = Extract<Awaited<ReturnType<NonNullable<Hook[Kind]>>>, object>;
 
 /**
- * Types forbid it; without them, a guard that says `{ denied: true }`, or its reason alone, means to guard. Throws for what says nothing
- * that its kind may say. What an observer's last expression happens to be (a number, a `Map`, a list) is no answer.
+ * Throws for an answer with none of the members of its kind. Types forbid such answers; without types, a guard that answers
+ * `{ denied: true }`, or its reason alone, means to guard. The last expression of an observer (a number, a `Map`, a list) is no answer.
  */
 export function checkAnswer(kind: HookKind, answer: unknown): void {
-  const says = SAYS[kind];
+  const says = ANSWER_MEMBERS[kind];
   if (says.length === 0) return;
   const expected = `an answer is { ${says.map((name) => `${name}?`).join(', ')} }`;
   if (typeof answer === 'string') throw new Error(`it answered a text; ${expected}`);

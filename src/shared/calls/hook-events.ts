@@ -18,7 +18,7 @@ export type HookKind = (typeof HOOK_KINDS)[number];
 
 export type HookedTool = Pick<Tool, 'name' | 'namespace' | 'version' | 'tier' | 'effects' | 'annotations'>;
 
-/** What every hook is told. */
+/** The members of every hook's event. */
 export interface HookEvent {
   readonly tool: HookedTool;
   readonly params: Readonly<Record<string, unknown>>;
@@ -30,30 +30,30 @@ export interface HookEvent {
   readonly agentId?: string;
   readonly tenantId?: string;
   readonly turnId?: string;
-  /** Shared by the hooks of one process for one call; in a worker also with the tool, for one attempt (`ctx.values`). */
+  /** Values that the hooks of one process share for one call; in a worker also with the tool, for one attempt (`ctx.values`). */
   readonly values: Map<string, unknown>;
-  /** Aborted when the hook's own time is over. */
+  /** The signal is aborted when the hook's own time is over. */
   readonly signal: AbortSignal;
 }
 
 export interface BeforeCallEvent extends HookEvent {
-  /** The caller's key, or what a hook before this one supplied. */
+  /** The caller's key, or the key that a hook before this one supplied. */
   readonly idempotencyKey?: string;
 }
 
 export interface BeforeCallAnswer {
   /** Refuses the call with this reason: `PERMISSION_DENIED`, nothing runs. */
   readonly deny?: string;
-  /** In place of the parameters; validated like those of the caller. */
+  /** Replaces the parameters. They are validated like those of the caller. */
   readonly params?: Readonly<Record<string, unknown>>;
-  /** Used where the caller gave none (R8). */
+  /** The key for a call whose caller gave none. */
   readonly idempotencyKey?: string;
   readonly hints?: {
     readonly timeoutMs?: number;
     readonly expectedRetrySafe?: boolean;
     readonly safetyCritical?: boolean;
   };
-  /** Carried to the worker: there in `values`, for its hooks and the tool. */
+  /** Values for the worker, where its hooks and the tool find them in `values`. */
   readonly carry?: Readonly<Record<string, string>>;
 }
 
@@ -67,7 +67,7 @@ export interface AttemptEvent extends HookEvent {
 export interface BeforeAttemptAnswer {
   /** Ends the call with this reason: `PERMISSION_DENIED`, the tool does not run. */
   readonly deny?: string;
-  /** In place of the parameters; schema and policy are checked again. */
+  /** Replaces the parameters. Schema and policy are checked again. */
   readonly params?: Readonly<Record<string, unknown>>;
 }
 
@@ -78,7 +78,7 @@ export interface AfterAttemptEvent extends AttemptEvent {
 }
 
 export interface AfterAttemptAnswer {
-  /** In place of the tool's result; ignored when there is none. */
+  /** Replaces the tool's result; ignored when there is none. */
   readonly result?: ToolResult<unknown>;
 }
 
@@ -88,26 +88,29 @@ export interface RetryEvent extends AttemptEvent {
 }
 
 export interface RetryAnswer {
-  /** No further attempt: the call ends with the failure that it has. */
+  /** Prevents a further attempt: the call ends with the failure that it has. */
   readonly deny?: string;
 }
 
-/** Why no attempt ran for this caller. `refused`: also by a person or a worker. `too-late`: its deadline passed before an attempt. */
+/**
+ * The reason for which no attempt ran for this caller. `refused` includes refusals by a person or a worker. `too-late`: the deadline
+ * passed before an attempt.
+ */
 export type ShortCircuit = 'replayed' | 'merged' | 'circuit-open' | 'refused' | 'cancelled' | 'too-late';
 
 export interface ShortCircuitEvent extends HookEvent {
   readonly reason: ShortCircuit;
-  /** What the caller will get; absent while a merged call runs. */
+  /** The caller's result; absent while a merged call runs. */
   readonly result?: ToolResultEnvelope;
 }
 
-/** Once approved, `params` are those that were approved: whoever decided may have edited them. */
+/** Once approved, `params` are the approved ones, which the approver may have edited. */
 export interface ApprovalEvent extends HookEvent {
   readonly callId: string;
   readonly approvalId: string;
   readonly state: 'requested' | 'approved' | 'denied' | 'expired' | 'cancelled';
   readonly preview?: { readonly summary: string; readonly details?: string };
-  /** Who decided, and why. */
+  /** The approver; `reason` is the approver's text. */
   readonly decidedBy?: string;
   readonly reason?: string;
 }
@@ -122,8 +125,8 @@ export interface AfterCallEvent extends HookEvent {
 }
 
 export interface AfterCallAnswer {
-  /** In place of `output.content` of a success, for this caller alone: the record stays as it is. */
+  /** Replaces `output.content` of a success, for this caller alone. The record stays as it is. */
   readonly content?: unknown;
-  /** Added to `output.metadata` of a success. */
+  /** Members for `output.metadata` of a success. */
   readonly metadata?: Readonly<Record<string, unknown>>;
 }

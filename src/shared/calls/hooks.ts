@@ -1,12 +1,12 @@
 /**
- * Hooks over the life of a call (D5, R32): seven kinds, run one after the other in the order in which they were given.
+ * Hooks over the life of a call: seven kinds, which run one after the other in the order in which they were given.
  *
  *     producer   beforeCall ─► (onApproval) ─► … ─► afterCall        onShortCircuit when no attempt runs for this caller
  *     worker                        beforeAttempt ─► tool ─► afterAttempt ─► onRetry when there will be another attempt
  *
- * `beforeCall` and `afterCall` run once for each call that is handed in, `onShortCircuit` at most once between them (`afterCall` also for
- * results that MCP clients read of tasks, or of what they approved);
- * `beforeAttempt` and `afterAttempt` once for each attempt. A hook sees what those before it made of the call.
+ * `beforeCall` and `afterCall` run once for each submitted call, `onShortCircuit` at most once between them. `afterCall` also runs for
+ * results that MCP clients read of tasks, or of calls that they approved. `beforeAttempt` and `afterAttempt` run once for each attempt.
+ * A hook sees the changes of those before it.
  */
 
 import { PawlError } from '../errors/failure.ts';
@@ -41,26 +41,26 @@ type Unsigned<Event extends HookEvent> = Omit<Event, 'signal'>;
 
 export interface HookDeps {
   readonly schedule: Schedule;
-  /** Hears of hooks that failed. */
+  /** Receives the name and error of each hook that failed. */
   onFailure(hook: string, kind: HookKind, message: string): void;
 }
 
 /** The hooks of one process. Every method throws `PERMISSION_DENIED` for a denial and `HOOK_FAILED` for a closed failure. */
 export class Hooks {
   readonly #hooks: readonly Hook[];
-  readonly #parts: HookDeps;
+  readonly #deps: HookDeps;
 
-  constructor(hooks: readonly Hook[], parts: HookDeps) {
+  constructor(hooks: readonly Hook[], deps: HookDeps) {
     this.#hooks = hooks;
-    this.#parts = parts;
+    this.#deps = deps;
   }
 
-  /** Whether there is a hook of any of these kinds: without one, a call need not prepare anything. */
+  /** Whether there is a hook of any of these kinds. Without one, a call prepares no events. */
   has(...kinds: readonly HookKind[]): boolean {
     return this.#hooks.some((hook) => kinds.some((kind) => hook[kind] !== undefined));
   }
 
-  /** All answers in one; a supplied key never replaces the caller's. */
+  /** Merges all answers. A supplied key never replaces the caller's. */
   async beforeCall(event: Unsigned<BeforeCallEvent>): Promise<BeforeCallAnswer & { readonly keyFrom?: string }> {
     let made: BeforeCallAnswer & { readonly keyFrom?: string } = {};
     const seen = () => ({
@@ -81,7 +81,7 @@ export class Hooks {
     return made;
   }
 
-  /** The parameters that the tool gets. */
+  /** The parameters for the tool. */
   async beforeAttempt(event: Unsigned<AttemptEvent>): Promise<Readonly<Record<string, unknown>>> {
     let { params } = event;
     await this.#each(
@@ -94,7 +94,7 @@ export class Hooks {
     return params;
   }
 
-  /** The ending that counts. */
+  /** The ending after all hooks. */
   async afterAttempt(event: Unsigned<AfterAttemptEvent>): Promise<AfterAttemptEvent['ending']> {
     let { ending } = event;
     await this.#each(
@@ -124,12 +124,12 @@ export class Hooks {
     await this.#each('onShortCircuit', () => event, takeNothing);
   }
 
-  /** To be called for each transition of an approval. Throws `PERMISSION_DENIED` when a hook denies a requested one. */
+  /** Runs for each transition of an approval. Throws `PERMISSION_DENIED` when a hook denies a requested one. */
   async onApproval(event: Unsigned<ApprovalEvent>): Promise<void> {
     await this.#each('onApproval', () => event, takeNothing);
   }
 
-  /** The envelope as this caller gets it. */
+  /** The envelope for this caller. */
   async afterCall(event: Unsigned<AfterCallEvent>): Promise<ToolResultEnvelope> {
     let { result } = event;
     await this.#each(
@@ -166,11 +166,11 @@ export class Hooks {
         checkAnswer(kind, answer);
       } catch (error) {
         const message = error instanceof Error ? error.message : String(error);
-        this.#parts.onFailure(hook.name, kind, message);
+        this.#deps.onFailure(hook.name, kind, message);
         if ((hook.onFailure ?? (GUARDS.includes(kind) ? 'closed' : 'open')) === 'open') continue;
         throw new PawlError('HOOK_FAILED', `The hook ${hook.name} failed in ${kind}: ${message}.`, { cause: error });
       }
-      // Types forbid it; without them, nobody means "let it pass" by it.
+      // Types forbid `false`; an author without types means "deny" by it.
       if (answer === false && MAY_DENY.includes(kind)) answer = { deny: 'it answered false' } as AnswerOf<Kind>;
       if (typeof answer !== 'object' || answer === null) continue;
       const deny = (answer as { readonly deny?: string }).deny;
@@ -187,7 +187,7 @@ export class Hooks {
     const limitMs = hook.timeoutMs ?? DEFAULT_HOOK_TIMEOUT_MS;
     const controller = new AbortController();
     const { promise: late, reject } = Promise.withResolvers<never>();
-    const stop = this.#parts.schedule(() => {
+    const stop = this.#deps.schedule(() => {
       const error = new PawlError('TIMEOUT', `it did not finish within ${limitMs} ms`);
       controller.abort(error);
       reject(error);

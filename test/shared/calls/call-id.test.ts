@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type IdentityRules, identify, paramsDigest, placeOf } from '../../../src/shared/calls/call-id.ts';
+import { type IdentityRules, identify, paramsDigest, partitionOf } from '../../../src/shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { canonicalJson, digest } from '../../../src/shared/schema/canonical-json.ts';
@@ -237,13 +237,13 @@ describe('a call’s ID tells where its record lives', () => {
   ] as const)('%s', (tier, letter) => {
     const { callId } = identify(asked({ key: 'a:b' }), 'params', { ...RULES, tier, shard: 12 });
     expect(callId).toMatch(new RegExp(`^${letter}12\\.[A-Za-z0-9_-]{43}$`));
-    expect(placeOf(callId)).toEqual({ tier, shard: 12 });
+    expect(partitionOf(callId)).toEqual({ tier, shard: 12 });
   });
 
   test.each(['', 'r0', 'x0.abc', `r0.${'a'.repeat(42)}`, `r0.${'a'.repeat(44)}`, `r0.${'a'.repeat(43)}\n`, 'r0.{}:*'])(
     '%j is no call ID',
     (text) => {
-      expect(placeOf(text)).toBeUndefined();
+      expect(partitionOf(text)).toBeUndefined();
     },
   );
 });

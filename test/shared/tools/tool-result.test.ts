@@ -34,7 +34,7 @@ describe('A12: results are checked and put into their form at one place', () => 
       'must return { output, display?, artifacts? }; it returned an object without output.',
     ],
     ['a list', [1], 'it returned a list.'],
-    ['an output that is a function', { output: () => 1 }, 'must return a value that JSON can say as output'],
+    ['an output that is a function', { output: () => 1 }, 'must return a JSON-serializable value as output'],
     ['an output that was not awaited', { output: Promise.resolve(1) }, 'as output; it returned Promise'],
     ['an output that is a map', { output: new Map([[1, 2]]) }, 'as output; it returned Map'],
     ['an output that is a set', { output: new Set([1]) }, 'as output; it returned Set'],
