@@ -78,7 +78,7 @@ describe('Node’s and undici’s codes (R18)', () => {
     expect(failure).toMatchObject({ code: expected, message: 'fetch failed: connect' });
   });
 
-  test('an AggregateError of a name with several addresses is found out', () => {
+  test('the errors in an AggregateError of a name with several addresses are read', () => {
     const refused = [error('::1', { code: 'ECONNREFUSED' }), error('127.0.0.1', { code: 'ECONNREFUSED' })];
     expect(classify(new TypeError('fetch failed', { cause: new AggregateError(refused) })).code).toBe(
       'CONNECTION_REFUSED',
@@ -96,7 +96,7 @@ describe('Node’s and undici’s codes (R18)', () => {
     ],
     ['with a message', new AggregateError(refusals, 'No server answers'), `No server answers: ${told}`],
     ['of what are no errors', new AggregateError(['no', undefined]), FAILURES.TOOL_FAILED.sentence],
-  ])('the message of an AggregateError %s says what each of its errors does', (_which, thrown, message) => {
+  ])('the message of an AggregateError %s joins those of its errors', (_which, thrown, message) => {
     expect(classify(thrown).message).toBe(message);
   });
 
@@ -147,7 +147,7 @@ describe('HTTP statuses (R18, R19)', () => {
     expect(classify(error('no', { status }))).toMatchObject({ code: `HTTP_${status}`, retriable: true });
   });
 
-  test.each([501, 505, 599])('%i speaks against the service but is not retried', (status) => {
+  test.each([501, 505, 599])('%i counts against the circuit but is not retried', (status) => {
     expect(classify(error('no', { status }))).toMatchObject({
       code: `HTTP_${status}`,
       retriable: false,
@@ -183,7 +183,7 @@ describe('Retry-After', () => {
     expect(classify(error('slow down', { status: 429, ...members })).retryAfterMs).toBe(retryAfterMs);
   });
 
-  test('HTTP 403 that says when to come back is a throttle: by Retry-After, or by a limit that is used up', () => {
+  test('HTTP 403 with a delay is a throttle: by Retry-After, or by a rate limit that is used up', () => {
     const inAMinute = Math.ceil(Date.now() / 1_000) + 60;
     const forbidden = (headers: object) => classify(error('forbidden', { status: 403, headers }));
     const throttled = { code: 'HTTP_403', class: 'throttle', retriable: true, nothingHappened: true };
@@ -197,17 +197,17 @@ describe('Retry-After', () => {
     expect(forbidden({})).toMatchObject({ code: 'HTTP_403', retriable: false });
   });
 
-  test('is read from the cause whose status counts, unless what was thrown says it', () => {
+  test('is read from the cause whose status counts, unless the thrown value has its own', () => {
     const cause = error('429', { status: 429, headers: { 'retry-after': '120' } });
     expect(classify(error('call failed', { cause }))).toMatchObject({ code: 'HTTP_429', retryAfterMs: 120_000 });
     expect(classify(error('call failed', { cause, retryAfterMs: 5 })).retryAfterMs).toBe(5);
   });
 
-  test.each([Number.NaN, -1, Number.POSITIVE_INFINITY])('%d in a tool’s own error says nothing', (retryAfterMs) => {
+  test.each([Number.NaN, -1, Number.POSITIVE_INFINITY])('%d in a tool’s own error is ignored', (retryAfterMs) => {
     expect(classify(new ToolError('slow down', { retriable: true, retryAfterMs }))).not.toHaveProperty('retryAfterMs');
   });
 
-  test('is read from a date to come', () => {
+  test('is read from a future date', () => {
     const inAMinute = new Date(Date.now() + 60_000).toUTCString();
     const { retryAfterMs } = classify(error('slow down', { status: 503, headers: { 'retry-after': inAMinute } }));
     expect(retryAfterMs).toBeGreaterThan(30_000);
@@ -215,7 +215,7 @@ describe('Retry-After', () => {
   });
 });
 
-describe('D12: anything at all can be thrown', () => {
+describe('D12: any value can be thrown', () => {
   const throwing = { get: () => thrower('get'), has: () => thrower('has'), getPrototypeOf: () => thrower('prototype') };
   function thrower(trap: string): never {
     throw new Error(`trap ${trap}`);
@@ -264,8 +264,8 @@ describe('D12: anything at all can be thrown', () => {
   });
 });
 
-describe('what a tool declares (R21)', () => {
-  test('a ToolError says by itself what it is', () => {
+describe('codes that a tool declares (R21)', () => {
+  test('a ToolError carries its own code and traits', () => {
     const thrown = new ToolError('busy', {
       code: 'TILL_BUSY',
       retriable: true,
