@@ -103,10 +103,14 @@ export async function importOpenApiFile(
     secrets: Object.fromEntries(secret.map(secretOf)),
   });
   for (const { operation: left, reason } of imported.skipped) say(context, `left out: ${left}: ${reason}`);
+  const changed = imported.tools
+    .filter(({ changes }) => changes.length > 0)
+    .map(({ name, changes }) => ({ tool: name, changes }));
+  for (const { tool, changes } of changed) say(context, `changed: ${tool}: ${changes.join('; ')}`);
   if (imported.tools.length === 0) throw usageError(`${file}: no operation was selected that can be imported.`);
   if (dryRun === true) {
     const tools = imported.tools.map(({ name, spec }) => ({ name, ...spec }));
-    if (asJson === true) print(context, json({ tools, skipped: imported.skipped }));
+    if (asJson === true) print(context, json({ tools, skipped: imported.skipped, changed }));
     else
       print(
         context,
@@ -122,7 +126,7 @@ export async function importOpenApiFile(
     const records: RegistryRecord[] = [];
     for (const { name, spec } of imported.tools)
       records.push((await pawl.registry.put(name, spec, { ...byMe(), imported: true })).record);
-    if (asJson === true) print(context, json({ tools: records, skipped: imported.skipped }));
+    if (asJson === true) print(context, json({ tools: records, skipped: imported.skipped, changed }));
     else show(context, records);
     say(context, `${count(records.length, 'tool')} in the namespace ${imported.namespace}`);
     return EXIT_CODES.success.code;

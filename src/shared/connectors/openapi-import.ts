@@ -4,7 +4,7 @@
  */
 import { PawlError } from '../errors/failure.ts';
 import { nearest } from '../schema/schema.ts';
-import { type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
+import { type CheckedDeclaredTool, type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
 import { type OperationOptions, schemesOf, specOf } from './openapi-operation.ts';
 import { invalidDocument, type Json, NotImportable, objectOf, referencesOf, resolved } from './openapi-schema.ts';
 
@@ -21,7 +21,13 @@ export interface OpenApiImport extends OperationOptions {
 
 export interface ImportedOpenApi {
   readonly namespace: string;
-  readonly tools: readonly { readonly name: string; readonly spec: DeclaredTool }[];
+  readonly tools: readonly {
+    readonly name: string;
+    /** With the schema as it will be declared. */
+    readonly spec: DeclaredTool;
+    /** The changes that made its schema usable, each with its place. */
+    readonly changes: readonly string[];
+  }[];
   readonly skipped: readonly { readonly operation: string; readonly reason: string }[];
 }
 
@@ -41,7 +47,7 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
   const info = objectOf(document['info']) ?? {};
   const namespace = options.namespace ?? namespaceOf(info['title']);
   const names = new Set<string>();
-  const tools: { name: string; spec: DeclaredTool }[] = [];
+  const tools: { name: string; spec: DeclaredTool; changes: readonly string[] }[] = [];
   const skipped: { operation: string; reason: string }[] = [];
   const skip = (operation: string, error: unknown) => {
     if (!(error instanceof NotImportable)) throw error;
@@ -67,8 +73,8 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
       try {
         const spec = specOf({ document, references, item, operation, method, path, namespace, info, options });
         const name = `${namespace}.${uniqueName(operation['operationId'] ?? `${method}_${path}`, names)}`;
-        checkDeclarable(spec, parseToolName(name));
-        tools.push({ name, spec });
+        const { record, changes } = declarable(spec, parseToolName(name));
+        tools.push({ name, spec: { ...spec, inputSchema: record.inputSchema }, changes });
       } catch (error) {
         skip(called[0], error);
       }
@@ -114,9 +120,9 @@ function checkSchemes(document: Json, named: readonly string[]): void {
 }
 
 /** What the registry would refuse is left out by itself, before anything is declared. Throws `NotImportable`. */
-function checkDeclarable(spec: DeclaredTool, named: ReturnType<typeof parseToolName>): void {
+function declarable(spec: DeclaredTool, named: ReturnType<typeof parseToolName>): CheckedDeclaredTool {
   try {
-    declaredToolRecord(spec, { ...named, revision: 1, updatedAtMs: 0, updatedBy: 'import-openapi' });
+    return declaredToolRecord(spec, { ...named, revision: 1, updatedAtMs: 0, updatedBy: 'import-openapi' });
   } catch (error) {
     if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
     throw new NotImportable(error.message);

@@ -60,7 +60,10 @@ export function specOf(of: Operation): DeclaredTool {
     if (isRequired) required.push(key);
     return key;
   };
-  const template = templateOf(path, addParameters(of, routing, add));
+  const [route, query] = splitPath(path);
+  const inPath = addParameters(of, routing, add);
+  const template = templateOf(route, inPath);
+  addQueryOfPath(query, inPath, routing);
   addBody(of, routing, add);
   addSecurity(of, routing);
   routing.url = `${serverOf(of)}${template}`;
@@ -109,6 +112,36 @@ function addParameters(of: Operation, routing: Routing, add: AddParameter): Read
   }
   routing.arguments = mapped;
   return inPath;
+}
+
+/** A path without its fragment, which only tells variants of one address apart, and its query. */
+function splitPath(path: string): readonly [route: string, query: string] {
+  const [address = ''] = path.split('#');
+  const mark = address.indexOf('?');
+  return mark === -1 ? [address, ''] : [address.slice(0, mark), address.slice(mark + 1)];
+}
+
+/** The query that a path brings: constants, and the parameters of the path that stand in it. */
+function addQueryOfPath(query: string, inPath: ReadonlyMap<string, string>, routing: Routing): void {
+  const described = new Set(Object.values(routing.arguments ?? {}).map(({ name }) => name));
+  for (const pair of query.split('&').filter((each) => each !== '')) {
+    const [name = '', value = ''] = pair.split('=', 2).map(decodedPart);
+    if (described.has(name)) continue;
+    const [, parameter] = /^\{([^{}]+)\}$/.exec(value) ?? [];
+    const key = parameter === undefined ? undefined : inPath.get(parameter);
+    if (key !== undefined) routing.arguments = { ...routing.arguments, [key]: { in: 'query', name, style: 'comma' } };
+    else if (value.includes('{'))
+      throw new NotImportable(`the query of its path names ${value}, which it does not describe`);
+    else routing.query = { ...routing.query, [name]: value };
+  }
+}
+
+function decodedPart(text: string): string {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '));
+  } catch {
+    throw new NotImportable(`the query of its path has ${startOf(text, 100)}, which cannot be decoded`);
+  }
 }
 
 /** A path with the tool's names in its places. */
@@ -217,7 +250,9 @@ function addSecurity({ document, operation, options }: Operation, routing: Routi
   for (const way of [...named, ...others]) {
     try {
       const { headers, ...rest } = credentials(document, way, options);
+      const query = { ...routing.query, ...rest.query };
       Object.assign(routing, rest, { headers: { ...routing.headers, ...headers } });
+      if (Object.keys(query).length > 0) routing.query = query;
       return;
     } catch (error) {
       if (!(error instanceof NotImportable)) throw error;

@@ -30,6 +30,7 @@ const DROPPED = [
   'nullable',
   '$schema',
   '$id',
+  '$recursiveAnchor',
 ];
 const FORMATS = [
   'date-time',
@@ -171,10 +172,26 @@ export function withDefinitions(
   for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
     if (Object.hasOwn(definitions, name)) continue;
     const reference = references.get(name);
-    definitions[name] = reference === undefined ? {} : converted(document, target(document, reference));
+    definitions[name] =
+      reference === undefined ? {} : converted(document, withPlainRecursion(target(document, reference), reference));
     pending.push(...definitionsIn(definitions[name]));
   }
   return Object.keys(definitions).length === 0 ? schema : { ...schema, $defs: definitions };
+}
+
+/**
+ * A definition whose recursive references (draft 2019-09) are plain ones to itself: that is the schema that their author calls `#`. A
+ * document that holds itself stays as it is below the place where it does.
+ */
+function withPlainRecursion(value: unknown, self: string, above: readonly unknown[] = []): unknown {
+  if (typeof value !== 'object' || value === null || above.includes(value) || above.length > MAX_DEPTH) return value;
+  const below = [...above, value];
+  if (Array.isArray(value)) return value.map((part) => withPlainRecursion(part, self, below));
+  const { $recursiveRef: recursive, ...rest } = value as Readonly<Record<string, unknown>>;
+  const made = Object.fromEntries(
+    Object.entries(rest).map(([key, part]) => [key, withPlainRecursion(part, self, below)]),
+  );
+  return recursive === '#' ? { ...made, $ref: self } : made;
 }
 
 function definitionsIn(value: unknown): string[] {

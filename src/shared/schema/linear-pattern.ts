@@ -5,6 +5,7 @@
  */
 import { RE2JS } from 're2js';
 import { startOf } from '../util/text/text-cut.ts';
+import { shortUnicodeNames, unicodePropertiesOf } from './unicode-properties.ts';
 
 /**
  * Like `new RegExp(pattern, 'u')`, for `test` alone. Ajv compares patterns by their text form. Throws a `SyntaxError` for a pattern
@@ -13,8 +14,14 @@ import { startOf } from '../util/text/text-cut.ts';
 export function linearPattern(pattern: string): { test(text: string): boolean; toString(): string } {
   let compiled: RE2JS;
   try {
-    compiled = RE2JS.compile(RE2JS.translateRegExp(pattern));
+    compiled = compiledByRe2(pattern);
   } catch (error) {
+    const unknown = unicodePropertiesOf(pattern).find((name) => !isProperty(name));
+    if (unknown !== undefined)
+      throw new SyntaxError(
+        `The pattern ${JSON.stringify(startOf(pattern, 200))} names the Unicode property ${JSON.stringify(startOf(unknown, 100))}, which RE2 does not have; use a general category or a script, such as \\p{L} or \\p{Greek}.`,
+        { cause: error },
+      );
     const why = error instanceof Error ? error.message : String(error);
     throw new SyntaxError(
       `The pattern ${JSON.stringify(startOf(pattern, 200))} cannot be matched in linear time (${why}); write it without look-around and back-references.`,
@@ -24,12 +31,32 @@ export function linearPattern(pattern: string): { test(text: string): boolean; t
   return { test: (text) => compiled.test(text), toString: () => pattern };
 }
 
-/** Whether a pattern has a linear form. */
-export function isLinear(pattern: string): boolean {
+function compiledByRe2(pattern: string): RE2JS {
+  return RE2JS.compile(RE2JS.translateRegExp(shortUnicodeNames(pattern)));
+}
+
+function isProperty(name: string): boolean {
   try {
-    linearPattern(pattern);
+    compiledByRe2(`\\p{${name}}`);
     return true;
   } catch {
     return false;
   }
+}
+
+/** Why a pattern cannot be matched; undefined for one that can. */
+export function patternFault(pattern: string): string | undefined {
+  try {
+    linearPattern(pattern);
+    return undefined;
+  } catch (error) {
+    return error instanceof Error && error.message.includes('Unicode property')
+      ? 'it names a Unicode property that RE2 does not have'
+      : 'it cannot be matched in linear time';
+  }
+}
+
+/** Whether a pattern has a linear form. */
+export function isLinear(pattern: string): boolean {
+  return patternFault(pattern) === undefined;
 }

@@ -6,7 +6,8 @@ import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
-import { isLinear } from './linear-pattern.ts';
+import { isLinear, patternFault } from './linear-pattern.ts';
+import { translateOlderDrafts } from './older-drafts.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 import { withoutReference } from './schema-references.ts';
 
@@ -131,6 +132,7 @@ function sanitize(value: unknown, at: string, walk: Walk, depth: number): unknow
       return sanitize(choiceWithNull(made), at, walk, depth);
   }
   renameOlderKeywords(part);
+  translateOlderDrafts(part);
   sanitizeBelow(part, (below, name) => sanitize(below, at === '' ? name : `${at}.${name}`, walk, depth + 1));
   repairBounds(part);
   dropMeaningless(part);
@@ -246,13 +248,14 @@ function repairBounds({ made, note, drop }: Part): void {
 }
 
 function repairPatterns({ made, note, drop }: Part): void {
-  const why = 'it cannot be matched in linear time';
-  if (made['pattern'] !== undefined && !(typeof made['pattern'] === 'string' && isLinear(made['pattern'])))
-    drop('pattern', why);
+  const { pattern: own } = made;
+  const fault = typeof own === 'string' ? patternFault(own) : 'it is no text';
+  if (own !== undefined && fault !== undefined) drop('pattern', fault);
   const named = Object.entries((made['patternProperties'] ?? {}) as object);
   const linear = named.filter(([pattern]) => isLinear(pattern));
   if (linear.length === named.length) return;
-  for (const [pattern] of named) if (!isLinear(pattern)) note(`patternProperties.${pattern} dropped, ${why}`);
+  for (const [pattern] of named)
+    if (!isLinear(pattern)) note(`patternProperties.${pattern} dropped, ${patternFault(pattern)}`);
   made['patternProperties'] = Object.fromEntries(linear);
   // These check the properties that match no pattern, and there are more of them now.
   for (const keyword of ['additionalProperties', 'unevaluatedProperties'])

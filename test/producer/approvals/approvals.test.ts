@@ -505,7 +505,7 @@ test.each([
     return fleet.pawl.approvals.listBrief();
   };
   const first = await list();
-  expect(first.map(({ record }) => record.truncated)).toEqual(Array.from({ length: 30 }, () => true));
+  expect(first.map(({ record }) => record.shortened)).toEqual(Array.from({ length: 30 }, () => true));
   expect(JSON.stringify(first).length).toBeLessThan(1_000_000);
   expect(reads).toBe(30);
   expect(most).toBeLessThanOrEqual(8);

@@ -19,6 +19,7 @@ import { cached, filtered, toolset } from '../../../src/shared/tools/toolset.ts'
 import { systemClock } from '../../../src/shared/util/time.ts';
 import { register } from '../../../src/workers/attempt/attempt-state.ts';
 import { baseTools } from '../../../src/workers/tools/index.ts';
+import { temporaryFolder } from '../../helpers/context.ts';
 import { contentOf, startFleet } from '../../helpers/fleet.ts';
 import { signal, within } from '../../helpers/signal.ts';
 import { echo, scripted } from '../../helpers/tools.ts';
@@ -189,7 +190,8 @@ test('D14, D15: the toolkit has the compared systems’ tools, and each says whe
 
 test('C17: read_file is a second name of read, at every front door, unless another tool has it', async () => {
   const read = baseTools.find(({ name }) => name === 'read') ?? echo;
-  const { session, pawl } = await startFleet({ tools: [read] });
+  const { pawl } = await startFleet({ tools: [read] });
+  const session = await pawl.openSession({ workspaceRoot: temporaryFolder() });
   const missing = { path: 'no-such-file' };
   const code = (result: ToolResultEnvelope) => [result.toolName, result.error?.code];
   expect(code(await session.call('read_file', missing))).toEqual(['read', 'NOT_FOUND']);

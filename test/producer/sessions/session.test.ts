@@ -301,7 +301,10 @@ describe('the tree of sessions', () => {
 
   test('closing cancels a call, too, that is in flight for longer than outcomes are kept', async () => {
     const gate = gated();
-    const { session, pawl } = await startFleet({ tools: [gate.tool], settings: { ttl: { doneMs: 1 } } });
+    const { session, pawl } = await startFleet({
+      tools: [gate.tool],
+      settings: { ttl: { doneMs: 1, failedMs: 1, cancelledMs: 1 } },
+    });
     const call = session.call(gate.tool, {});
     await gate.arrived();
     const { ledger, redis } = pawl.backend;

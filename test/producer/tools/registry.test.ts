@@ -186,7 +186,8 @@ test('what is declared, and switched off, stays so when the signing key is chang
     { kid: 'old', key: 'the key that came before' },
     { kid: 'new', key: 'the key that came after it' },
   ];
-  const { pawl, openProducer } = await startRegistry({ settings: { signingKeys: [old] } });
+  const { pawl, openProducer, startWorker } = await startRegistry({ workers: 0, settings: { signingKeys: [old] } });
+  const worker = await startWorker();
   await pawl.registry.put('weather', weather());
   await pawl.registry.patch('echo', { enabled: false });
   await pawl.skills.put('forecasts', { description: 'Says what comes.' });
@@ -195,6 +196,9 @@ test('what is declared, and switched off, stays so when the signing key is chang
     [fresh, old],
   ])
     await openProducer({ signingKeys });
+  // Workers start again with the key that all trust now, and publish their tools with it.
+  await worker.close();
+  await startWorker({ settings: { signingKeys: [fresh] } });
 
   const after = await openProducer({ signingKeys: [fresh] });
   expect((await after.registry.list()).map(({ name, kind }) => [name, kind])).toEqual([

@@ -136,11 +136,11 @@ const approval = z.object({
 });
 
 const listedApproval = approval.extend({
-  truncated: z
+  shortened: z
     .literal(true)
     .optional()
     .describe('`params`, `shown`, `preview` or `decidedParams` are cut: `GET /v1/approvals/{id}` has the whole.'),
-  paramsBytes: count.optional().describe('With `truncated`: of the whole parameters’ JSON.'),
+  paramsBytes: count.optional().describe('With `shortened`: of the whole parameters’ JSON.'),
 });
 
 const remembered = z.object({

@@ -184,8 +184,8 @@ export function standingApprovalView({
 
 /** As lists show it, and how large the parameters are of what is cut there. One by itself is whole. */
 export function listedApprovalView({ record, digest }: ApprovalListing<BriefApproval>) {
-  const { truncated, paramsBytes } = record;
-  return { ...approvalView({ record, digest }), ...(truncated ? { truncated, paramsBytes } : {}) };
+  const { shortened, paramsBytes } = record;
+  return { ...approvalView({ record, digest }), ...(shortened ? { shortened, paramsBytes } : {}) };
 }
 
 /** As one of earlier decisions. */

@@ -38,7 +38,7 @@ export interface ApprovalRecord {
 /** An approval as lists have it: of what is large its beginning. */
 export interface BriefApproval extends ApprovalRecord {
   /** Something of it is cut. */
-  readonly truncated: boolean;
+  readonly shortened: boolean;
   /** Of the parameters, as they were asked for. */
   readonly paramsBytes: number;
 }
@@ -309,8 +309,8 @@ function briefOf(record: ApprovalRecord): BriefApproval {
     ...(preview === undefined ? {} : { preview: briefPreview(preview) }),
     ...(decision === undefined ? {} : { decision: briefDecision(decision) }),
   };
-  const truncated = brief.request !== request || brief.preview !== preview || brief.decision !== decision;
-  return { ...record, ...brief, truncated, paramsBytes: Buffer.byteLength(paramsJson) };
+  const shortened = brief.request !== request || brief.preview !== preview || brief.decision !== decision;
+  return { ...record, ...brief, shortened, paramsBytes: Buffer.byteLength(paramsJson) };
 }
 
 function parsed(text: string): unknown {

@@ -7,7 +7,7 @@ local tried = {
   {'DEL', key}, {'UNLINK', key}, {'EXISTS', key}, {'SET', key, '1'}, {'GET', key}, {'INCR', key}, {'INCRBY', key, '1'},
   {'PEXPIRE', key, '1000'}, {'PEXPIREAT', key, '1'}, {'PTTL', key}, {'PERSIST', key},
   {'HSET', key, 'f', '1'}, {'HSETNX', key, 'f', '1'}, {'HGET', key, 'f'}, {'HMGET', key, 'f'}, {'HGETALL', key}, {'HVALS', key},
-  {'HLEN', key}, {'HEXISTS', key, 'f'}, {'HINCRBY', key, 'f', '1'}, {'HINCRBYFLOAT', key, 'f', '1'}, {'HDEL', key, 'f'},
+  {'HLEN', key}, {'HRANDFIELD', key, '1'}, {'HEXISTS', key, 'f'}, {'HINCRBY', key, 'f', '1'}, {'HINCRBYFLOAT', key, 'f', '1'}, {'HDEL', key, 'f'},
   {'ZADD', key, '1', 'm'}, {'ZINCRBY', key, '1', 'm'}, {'ZSCORE', key, 'm'}, {'ZRANK', key, 'm'}, {'ZCARD', key},
   {'ZCOUNT', key, '1', '1'}, {'ZRANGE', key, '0', '-1'}, {'ZRANGEBYSCORE', key, '1', '1'}, {'ZREVRANGEBYSCORE', key, '1', '1'},
   {'ZPOPMIN', key}, {'ZREM', key, 'm'}, {'ZREMRANGEBYSCORE', key, '1', '1'},

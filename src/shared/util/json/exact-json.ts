@@ -1,4 +1,5 @@
 /** Reads foreign JSON exactly as it was sent. A value that cannot be kept as it is, is refused by name. */
+import { startOf } from '../text/text-cut.ts';
 
 export type ExactJson =
   | { readonly kind: 'value'; readonly value: unknown }
@@ -30,7 +31,7 @@ export function readExactJson(source: Uint8Array | string): ExactJson {
     return problem === undefined ? { kind: 'value', value } : { kind: 'problem', problem };
   } catch (error) {
     if (error instanceof RangeError) return { kind: 'problem', problem: 'is nested too deeply' };
-    return { kind: 'problem', problem: `is not JSON: ${(error as Error).message.slice(0, 200)}` };
+    return { kind: 'problem', problem: `is not JSON: ${startOf((error as Error).message, 200)}` };
   }
 }
 
@@ -41,6 +42,6 @@ function isRounded(value: number, source: string): boolean {
 }
 
 function roundedProblem(name: string, source: string): string {
-  const number = source.length > QUOTED_LENGTH ? `${source.slice(0, QUOTED_LENGTH)}…` : source;
-  return `holds ${number} as ${JSON.stringify(name.slice(0, QUOTED_LENGTH))}, which a number of 64 bits cannot hold: send it as a text`;
+  const number = source.length > QUOTED_LENGTH ? `${startOf(source, QUOTED_LENGTH)}…` : source;
+  return `holds ${number} as ${JSON.stringify(startOf(name, QUOTED_LENGTH))}, which a number of 64 bits cannot hold: send it as a text`;
 }

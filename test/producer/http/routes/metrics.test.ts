@@ -112,7 +112,7 @@ test('two servers in one process count apart, and a worker counts its attempts',
   const outcome = record?.outcome;
   if (envelope === undefined || outcome === undefined) throw new Error('no call');
   const call = { callId: 'x', envelope, attempt: 1 };
-  const unknown = { ...outcome, status: 'error', error: { code: 'OUTCOME_UNKNOWN' } } as Outcome;
+  const unknown = { ...outcome, status: 'error', error: { code: 'OUTCOME_UNKNOWN', mayHaveHappened: true } } as Outcome;
   worker.observe({ type: 'tool_call_start', ...call, fence: 1, waitedMs: 30 });
   worker.observe({ type: 'tool_call_end', ...call, outcome, elapsedMs: 1 });
   worker.observe({ type: 'tool_call_end', ...call, outcome: unknown, elapsedMs: 1 });

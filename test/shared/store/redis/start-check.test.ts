@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { resolveSettings } from '../../../../src/shared/config/config.ts';
 import { openBackend } from '../../../../src/shared/store/backend.ts';
@@ -13,7 +14,7 @@ import { startPawl, startProgram } from '../../../helpers/process.ts';
 import { createUser } from '../../../helpers/redis-user.ts';
 import { createWorld } from '../../../helpers/world.ts';
 
-const LUA = new URL('../../../src/shared/store/lua/', import.meta.url);
+const STORE = fileURLToPath(new URL('../../../../src/shared/store/', import.meta.url));
 
 async function startOn(redisUrl: string, prefix = 'pawl', mode: 'fail-fast' | 'patient' = 'patient'): Promise<void> {
   const settings = resolveSettings({ options: { redisUrl, prefix } });
@@ -81,10 +82,12 @@ describe('a Redis user', () => {
 
   test('is tried with every command that a script uses', () => {
     const used = new Set<string>();
-    for (const file of readdirSync(LUA).filter((name) => name !== 'try-commands.lua'))
-      for (const [, name = ''] of readFileSync(new URL(file, LUA), 'utf8').matchAll(/redis\.p?call\('([A-Za-z]+)'/g))
+    const scripts = readdirSync(STORE, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.lua'));
+    expect(scripts.length).toBeGreaterThan(50);
+    for (const file of scripts.filter((name) => !name.endsWith('try-commands.lua')))
+      for (const [, name = ''] of readFileSync(join(STORE, file), 'utf8').matchAll(/redis\.p?call\('([A-Za-z]+)'/g))
         used.add(name.toUpperCase());
-    const tried = readFileSync(new URL('try-commands.lua', LUA), 'utf8');
+    const tried = readFileSync(join(STORE, 'redis/try-commands.lua'), 'utf8');
     // It has no key, and is tried on its own.
     used.delete('PUBLISH');
     expect([...used].filter((name) => !tried.includes(`{'${name}'`))).toEqual([]);

@@ -1,0 +1,67 @@
+/** Translates keywords of JSON Schema drafts 3 to 2019-09 to 2020-12. */
+
+/** One schema of a document, and how its changes are reported. */
+export interface TranslatedPart {
+  readonly made: Record<string, unknown>;
+  note(change: string): void;
+  drop(keyword: string, why: string): void;
+}
+
+export function translateOlderDrafts(part: TranslatedPart): void {
+  translateRecursion(part);
+  translateDependencies(part);
+  translateDraft3(part);
+}
+
+/** Draft 2019-09 writes a reference that a wider schema can extend; here the document is the widest. */
+function translateRecursion({ made, note, drop }: TranslatedPart): void {
+  const reference = made['$recursiveRef'];
+  if (reference !== undefined) {
+    delete made['$recursiveRef'];
+    if (reference === '#' && made['$ref'] === undefined) {
+      made['$ref'] = '#';
+      note('$recursiveRef made $ref');
+    } else note(`$recursiveRef ${JSON.stringify(reference)} dropped, it is not "#"`);
+  }
+  if (made['$recursiveAnchor'] !== undefined) drop('$recursiveAnchor', 'its references are plain ones now');
+}
+
+/** Before 2019-09, one keyword held lists of names and schemas. */
+function translateDependencies({ made, note, drop }: TranslatedPart): void {
+  const { dependencies } = made;
+  if (dependencies === undefined) return;
+  if (typeof dependencies !== 'object' || dependencies === null || Array.isArray(dependencies))
+    return drop('dependencies', 'it is no object');
+  const required: Record<string, unknown> = {};
+  const schemas: Record<string, unknown> = {};
+  for (const [name, needed] of Object.entries(dependencies)) {
+    if (typeof needed === 'string') required[name] = [needed];
+    else if (Array.isArray(needed)) required[name] = needed;
+    else schemas[name] = needed;
+  }
+  delete made['dependencies'];
+  if (Object.keys(required).length > 0)
+    made['dependentRequired'] = { ...required, ...(made['dependentRequired'] as object | undefined) };
+  if (Object.keys(schemas).length > 0)
+    made['dependentSchemas'] = { ...schemas, ...(made['dependentSchemas'] as object | undefined) };
+  note('dependencies made dependentRequired and dependentSchemas');
+}
+
+function translateDraft3({ made, note }: TranslatedPart): void {
+  if (made['divisibleBy'] !== undefined) {
+    made['multipleOf'] ??= made['divisibleBy'];
+    delete made['divisibleBy'];
+    note('divisibleBy made multipleOf');
+  }
+  if (made['extends'] !== undefined) {
+    made['allOf'] = [...((made['allOf'] as unknown[] | undefined) ?? []), ...[made['extends']].flat()];
+    delete made['extends'];
+    note('extends made allOf');
+  }
+  if (made['disallow'] !== undefined) {
+    const refused = [made['disallow']].flat().map((each) => (typeof each === 'string' ? { type: each } : each));
+    made['allOf'] = [...((made['allOf'] as unknown[] | undefined) ?? []), { not: { anyOf: refused } }];
+    delete made['disallow'];
+    note('disallow made not');
+  }
+}
