@@ -76,7 +76,8 @@ export type {
 } from './shared/connectors/declared-tool.ts';
 export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
 export { type Issue, PawlError, ToolError } from './shared/errors/failure.ts';
-export { FAILURES, type FailureCode, type FailureKind } from './shared/errors/failure-codes.ts';
+export { FAILURES, type FailureCode } from './shared/errors/failure-codes.ts';
+export { type FailureKind } from './shared/errors/failure-kind.ts';
 export type { ResultStatus } from './shared/errors/result-status.ts';
 export { type DecodedCall, decodeCall, type ProviderCall } from './shared/model-tools/decode.ts';
 export type { ToolReference } from './shared/model-tools/names.ts';

@@ -102,13 +102,13 @@ export type AnswerOf<Kind extends HookKind> = Extract<Awaited<ReturnType<NonNull
  * `{ denied: true }`, or its reason alone, means to guard. The last expression of an observer (a number, a `Map`, a list) is no answer.
  */
 export function checkAnswer(kind: HookKind, answer: unknown): void {
-  const says = ANSWER_MEMBERS[kind];
-  if (says.length === 0) return;
-  const expected = `an answer is { ${says.map((name) => `${name}?`).join(', ')} }`;
+  const known = ANSWER_MEMBERS[kind];
+  if (known.length === 0) return;
+  const expected = `an answer is { ${known.map((name) => `${name}?`).join(', ')} }`;
   if (typeof answer === 'string') throw new Error(`it answered a text; ${expected}`);
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) return;
   const names = Object.keys(answer);
-  const isAnswer = names.length === 0 || says.some((name) => name in answer);
+  const isAnswer = names.length === 0 || known.some((name) => name in answer);
   const fault = isAnswer ? hookAnswerFault(answer) : undefined;
   if (fault !== undefined) throw new Error(fault);
   if (isAnswer) return;

@@ -109,7 +109,7 @@ export function afterWindow(
   const reason = tripReason(window, policy, nowMs);
   if (reason === undefined) return undefined;
   const failures = window.filter(({ ok, atMs }) => !ok && atMs > nowMs - policy.windowMs).length;
-  return opened(circuit, policy, failures, reason, nowMs);
+  return opened(circuit, policy, { failures, reason, nowMs });
 }
 
 /** The reason for which the window's outcomes open the circuit; undefined when they do not. */
@@ -134,18 +134,23 @@ function withSuccessesBefore(newestFirst: readonly Sample[]): readonly Sample[] 
   });
 }
 
+/** The outcome of a probe. `ok` is undefined for an outcome that shows nothing about the service (cancelled, refused parameters). */
+export interface ProbeOutcome {
+  readonly holder: string;
+  readonly ok: boolean | undefined;
+  readonly nowMs: number;
+}
+
 /** The circuit after a probe's answer; undefined when the probe no longer holds the lease. */
 export function afterProbe(
   circuit: Circuit,
   policy: CircuitPolicy,
-  holder: string,
-  ok: boolean | undefined,
-  nowMs: number,
+  { holder, ok, nowMs }: ProbeOutcome,
 ): Circuit | undefined {
   if (circuit.state !== 'HALF_OPEN' || circuit.probe?.holder !== holder) return undefined;
-  if (ok === false) return opened(circuit, policy, 1, 'a probe failed', nowMs);
+  if (ok === false) return opened(circuit, policy, { failures: 1, reason: 'a probe failed', nowMs });
   const { openedAtMs, cooldownMs, epoch } = circuit;
-  // An outcome that shows nothing about the service (cancelled, refused parameters) only releases the lease.
+  // An outcome that shows nothing only releases the lease.
   const successes = circuit.successes + (ok === true ? 1 : 0);
   if (successes >= policy.successesToClose) return { state: 'CLOSED', epoch: epoch + 1 };
   return { state: 'HALF_OPEN', epoch: epoch + 1, openedAtMs, cooldownMs, successes };
@@ -165,9 +170,12 @@ export function reset(circuit: Circuit): Circuit {
   return { state: 'CLOSED', epoch: circuit.epoch + 1 };
 }
 
-function opened(circuit: Circuit, policy: CircuitPolicy, failures: number, reason: string, nowMs: number): Circuit {
-  const { cooldownMs } = policy;
-  return { state: 'OPEN', epoch: circuit.epoch + 1, openedAtMs: nowMs, cooldownMs, failures, reason };
+function opened(
+  { epoch }: Circuit,
+  { cooldownMs }: CircuitPolicy,
+  { failures, reason, nowMs }: { readonly failures: number; readonly reason: string; readonly nowMs: number },
+): Circuit {
+  return { state: 'OPEN', epoch: epoch + 1, openedAtMs: nowMs, cooldownMs, failures, reason };
 }
 
 /** The number of outcomes that a window must hold for its policy. */

@@ -1,7 +1,8 @@
 /** Failures as values and as errors: what Pawl raises, what tools throw, and what later decisions look at. */
 
 import { startOf, wellFormed } from '../util/text/text-cut.ts';
-import { FAILURES, type FailureClass, type FailureCode } from './failure-codes.ts';
+import { FAILURES, type FailureCode } from './failure-codes.ts';
+import type { FailureClass } from './failure-kind.ts';
 import { redact } from './redaction.ts';
 
 /** One fault of a document: where it is and what is wrong there. */

@@ -7,10 +7,9 @@
  */
 import { PawlError } from '../errors/failure.ts';
 import { decoded } from './json-pointer.ts';
+import type { JsonSchema } from './json-schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 import { withTags } from './tagged-union.ts';
-
-type Parts = Readonly<Record<string, unknown>>;
 
 /** The most schemas within one. To compile more blocks a process for too long. */
 const MAX_SCHEMAS = 5_000;
@@ -43,7 +42,7 @@ interface Definition {
  * The greatest depth of a value that is not too costly to check; undefined where every depth is affordable. Throws `CONFIGURATION`
  * for a schema that is too costly for any value, or too large, or that refers to itself without end.
  */
-export function deepestValue(schema: Parts): number | undefined {
+export function deepestValue(schema: JsonSchema): number | undefined {
   try {
     return deepest(schema);
   } catch (error) {
@@ -52,7 +51,7 @@ export function deepestValue(schema: Parts): number | undefined {
   }
 }
 
-function deepest(schema: Parts): number | undefined {
+function deepest(schema: JsonSchema): number | undefined {
   const definitions = definitionsOf(schema);
   const order = inOrder(schema, definitions);
   const work: ReadonlyMap<object, number>[] = [];
@@ -67,9 +66,9 @@ function deepest(schema: Parts): number | undefined {
   return undefined;
 }
 
-const known = new WeakMap<Parts, boolean>();
+const known = new WeakMap<JsonSchema, boolean>();
 
-export function isTooCostly(schema: Parts): boolean {
+export function isTooCostly(schema: JsonSchema): boolean {
   let found = known.get(schema);
   if (found === undefined) {
     found = refuses(schema);
@@ -78,7 +77,7 @@ export function isTooCostly(schema: Parts): boolean {
   return found;
 }
 
-function refuses(schema: Parts): boolean {
+function refuses(schema: JsonSchema): boolean {
   try {
     deepestValue(schema);
     return false;
@@ -108,7 +107,7 @@ function workOf(
 }
 
 /** The definitions that the root reaches. */
-function definitionsOf(root: Parts): ReadonlyMap<object, Definition> {
+function definitionsOf(root: JsonSchema): ReadonlyMap<object, Definition> {
   const found = new Map<object, Definition>();
   const reading: Reading = { root, tagged: withTags(root) ?? root, schemas: 0, targets: new Map() };
   const pending: object[] = [root];
@@ -133,9 +132,9 @@ function definitionFrom(checks: number, links: readonly Link[]): Definition {
 }
 
 interface Reading {
-  readonly root: Parts;
+  readonly root: JsonSchema;
   /** The root with the tags of its unions. Of a tagged union, one alternative is checked. */
-  readonly tagged: Parts;
+  readonly tagged: JsonSchema;
   schemas: number;
   readonly targets: Map<string, object | undefined>;
 }
@@ -150,7 +149,7 @@ function read(schema: unknown, reading: Reading, place = '', steps = 0): Found {
   if (typeof schema !== 'object' || schema === null) return { links: [], checks: 0 };
   reading.schemas += 1;
   if (reading.schemas > MAX_SCHEMAS) throw tooCostly(`it holds more than ${MAX_SCHEMAS} schemas`);
-  const parts = schema as Parts;
+  const parts = schema as JsonSchema;
   const target = targetOf(parts, reading);
   const own: Found = { links: target === undefined ? [] : [{ target, place, steps }], checks: steps === 0 ? 1 : 0 };
   const all = [own];
@@ -194,14 +193,14 @@ function nameOf(name: string): string {
 }
 
 /** The target of a reference within the schema. */
-function targetOf(parts: Parts, { root, tagged, targets }: Reading): object | undefined {
+function targetOf(parts: JsonSchema, { root, tagged, targets }: Reading): object | undefined {
   const reference = parts['$ref'] ?? parts['$dynamicRef'];
   if (typeof reference !== 'string' || !(reference === '#' || reference.startsWith('#/'))) return undefined;
   if (targets.has(reference)) return targets.get(reference);
   let at: unknown = tagged;
   for (const step of reference.slice(1).split('/').slice(1)) {
     const name = decoded(step);
-    at = typeof at === 'object' && at !== null && Object.hasOwn(at, name) ? (at as Parts)[name] : undefined;
+    at = typeof at === 'object' && at !== null && Object.hasOwn(at, name) ? (at as JsonSchema)[name] : undefined;
   }
   const found = typeof at === 'object' && at !== null ? (at === tagged ? root : at) : undefined;
   targets.set(reference, found);

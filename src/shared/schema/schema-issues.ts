@@ -3,9 +3,8 @@ import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Issue } from '../errors/failure.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { unescaped } from './json-pointer.ts';
+import type { JsonSchema } from './json-schema.ts';
 import type { Tag } from './tagged-union.ts';
-
-type Parts = Readonly<Record<string, unknown>>;
 
 const MAX_ISSUES = 10;
 /** The errors that are read. A long list can be wrong in each item, and the first ones are enough. */
@@ -40,7 +39,7 @@ function withoutOtherAlternatives(errors: readonly ErrorObject[]): readonly Erro
   const left = new Set(errors);
   for (const choice of errors.filter(isChoice)) {
     const branches = (choice.schema as readonly unknown[]).map((branch, index) => {
-      const place = (branch as Parts | null)?.['$ref'] ?? `${choice.schemaPath}/${index}`;
+      const place = (branch as JsonSchema | null)?.['$ref'] ?? `${choice.schemaPath}/${index}`;
       const faults = errors.filter(
         (error) => isWithin(choice, error) && error.schemaPath.startsWith(`${String(place)}/`),
       );
@@ -81,7 +80,9 @@ function pointsTo(
   if (instancePath === choice.instancePath) return keyword === 'type';
   const names = instancePath.slice(choice.instancePath.length + 1).split('/');
   if (!(keyword === 'const' || keyword === 'enum') || names.length !== 1) return false;
-  const properties = ((meant as Parts | null)?.['properties'] ?? {}) as Readonly<Record<string, Parts | undefined>>;
+  const properties = ((meant as JsonSchema | null)?.['properties'] ?? {}) as Readonly<
+    Record<string, JsonSchema | undefined>
+  >;
   const property = properties[unescaped(names[0] ?? '')];
   return property?.['const'] !== undefined || property?.['enum'] !== undefined;
 }
@@ -109,7 +110,7 @@ function issueOf(error: ErrorObject): Issue {
     case 'discriminator': {
       const { propertyName, values } = error.schema as Tag;
       const allowed = values.map((value) => JSON.stringify(value)).join(', ');
-      const data = error.data as Parts;
+      const data = error.data as JsonSchema;
       const message = Object.hasOwn(data, propertyName)
         ? `must be one of ${allowed}; got ${quoteValue(data[propertyName])}`
         : `is required and missing; it is one of ${allowed}`;

@@ -6,7 +6,6 @@ import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 
-type Parts = Readonly<Record<string, unknown>>;
 const MAX_DEPTH = 64;
 
 /** The value of Ajv's `discriminator` keyword, with the allowed `values` for its error text. */
@@ -22,7 +21,7 @@ export function withTags(schema: JsonSchema): JsonSchema | undefined {
   return walk.found ? (made as JsonSchema) : undefined;
 }
 
-function tagged(schema: unknown, walk: { readonly root: Parts; found: boolean }, depth: number): unknown {
+function tagged(schema: unknown, walk: { readonly root: JsonSchema; found: boolean }, depth: number): unknown {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema) || depth > MAX_DEPTH) return schema;
   // OpenAPI uses the same keyword, with members that Ajv refuses.
   const { discriminator: _, ...made } = schema as Record<string, unknown>;
@@ -42,7 +41,7 @@ function tagged(schema: unknown, walk: { readonly root: Parts; found: boolean },
 }
 
 /** The first property that has a text of its own in each alternative. */
-function tagOf(branches: unknown, root: Parts): Tag | undefined {
+function tagOf(branches: unknown, root: JsonSchema): Tag | undefined {
   if (!Array.isArray(branches) || branches.length < 2) return undefined;
   const objects = branches.map((branch) => objectOf(branch, root));
   for (const propertyName of Object.keys((objects[0]?.['properties'] ?? {}) as object)) {
@@ -54,21 +53,23 @@ function tagOf(branches: unknown, root: Parts): Tag | undefined {
 }
 
 /** The alternative, or its definition, where it is an object. */
-function objectOf(branch: unknown, root: Parts): Parts | undefined {
-  let parts = (typeof branch === 'object' ? branch : null) as Parts | null | undefined;
+function objectOf(branch: unknown, root: JsonSchema): JsonSchema | undefined {
+  let parts = (typeof branch === 'object' ? branch : null) as JsonSchema | null | undefined;
   const reference = parts?.['$ref'];
   if (typeof reference === 'string') {
     if (!reference.startsWith('#/$defs/')) return undefined;
     // Keywords beside a reference restrict the alternative further.
     if (Object.keys(parts ?? {}).some((keyword) => !['$ref', 'description', 'title'].includes(keyword)))
       return undefined;
-    parts = ((root['$defs'] ?? {}) as Readonly<Record<string, Parts>>)[decoded(reference.slice('#/$defs/'.length))];
+    parts = ((root['$defs'] ?? {}) as Readonly<Record<string, JsonSchema>>)[
+      decoded(reference.slice('#/$defs/'.length))
+    ];
   }
   return parts?.['type'] === 'object' ? parts : undefined;
 }
 
 /** The allowed values of a required property; `[undefined]`, which is no text, where they are not listed or it may be absent. */
-function valuesOf(object: Parts | undefined, name: string): readonly unknown[] {
+function valuesOf(object: JsonSchema | undefined, name: string): readonly unknown[] {
   const property = ((object?.['properties'] ?? {}) as Readonly<Record<string, unknown>>)[name];
   const isRequired = Array.isArray(object?.['required']) && object['required'].includes(name);
   if (!isRequired || typeof property !== 'object' || property === null) return [undefined];

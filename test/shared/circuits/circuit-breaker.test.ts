@@ -189,7 +189,7 @@ describe('which calls may start', () => {
 
 describe('a probe’s answer', () => {
   const answer = (circuit: Circuit, holder: string, ok: boolean | undefined) =>
-    afterProbe(circuit, policy, holder, ok, NOW + 40_000);
+    afterProbe(circuit, policy, { holder, ok, nowMs: NOW + 40_000 });
 
   test('TR-9: two successes close the circuit', () => {
     const once = answer(probing, 'first', true);
@@ -228,7 +228,9 @@ describe('a probe’s answer', () => {
   });
 
   test('a policy of one success closes at once', () => {
-    expect(afterProbe(probing, { ...policy, successesToClose: 1 }, 'first', true, NOW)).toMatchObject({
+    expect(
+      afterProbe(probing, { ...policy, successesToClose: 1 }, { holder: 'first', ok: true, nowMs: NOW }),
+    ).toMatchObject({
       state: 'CLOSED',
     });
   });
@@ -256,7 +258,7 @@ test('every change of state raises the epoch', () => {
   for (const holder of ['first', 'second']) {
     const admission = admit(steps.at(-1) ?? open, policy, holder, NOW + 30_000);
     follow(admission.kind === 'probe' ? admission.next : undefined);
-    follow(afterProbe(steps.at(-1) ?? open, policy, holder, true, NOW + 30_000));
+    follow(afterProbe(steps.at(-1) ?? open, policy, { holder, ok: true, nowMs: NOW + 30_000 }));
   }
   follow(forcedOpen(steps.at(-1) ?? open, 'why', NOW));
   follow(reset(steps.at(-1) ?? open));
