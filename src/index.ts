@@ -27,6 +27,7 @@ export type { ChangeOptions, PutOptions, Registry } from './producer/tools/regis
 export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './producer/tools/served-tools.ts';
 export type { ApprovalRequest, ApprovalState, Decision, StandingApprovalRequest } from './shared/approvals/approval.ts';
 export type { AttemptRecord, CallState, Phase, Settlement } from './shared/calls/call-state.ts';
+export { defineHook, type Hook } from './shared/calls/define-hook.ts';
 export {
   acceptedForm,
   type CallerAnswers,
@@ -53,9 +54,7 @@ export {
   type BeforeAttemptAnswer,
   type BeforeCallAnswer,
   type BeforeCallEvent,
-  defineHook,
   HOOK_KINDS,
-  type Hook,
   type HookEvent,
   type HookedTool,
   type HookKind,
@@ -63,9 +62,10 @@ export {
   type RetryEvent,
   type ShortCircuit,
   type ShortCircuitEvent,
-} from './shared/calls/hooks.ts';
+} from './shared/calls/hook-events.ts';
 export type { Outcome } from './shared/calls/outcome.ts';
-export type { CircuitOverrides, CircuitState } from './shared/circuits/circuit-breaker.ts';
+export type { CircuitState } from './shared/circuits/circuit-breaker.ts';
+export type { CircuitOverrides } from './shared/circuits/circuit-policy.ts';
 export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config/config.ts';
 export type {
   CheckedDeclaredTool,
@@ -75,14 +75,9 @@ export type {
   RegistryRecord,
 } from './shared/connectors/declared-tool.ts';
 export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
-export {
-  FAILURES,
-  type FailureCode,
-  type FailureKind,
-  type Issue,
-  PawlError,
-  ToolError,
-} from './shared/errors/failure.ts';
+export { type Issue, PawlError, ToolError } from './shared/errors/failure.ts';
+export { FAILURES, type FailureCode } from './shared/errors/failure-codes.ts';
+export { type FailureKind } from './shared/errors/failure-kind.ts';
 export type { ResultStatus } from './shared/errors/result-status.ts';
 export { type DecodedCall, decodeCall, type ProviderCall } from './shared/model-tools/decode.ts';
 export type { ToolReference } from './shared/model-tools/names.ts';

@@ -8,7 +8,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { pino } from 'pino';
 import type { DispatchEvent } from './producer/calls/producer-event.ts';
 import type { Pawl } from './producer/client.ts';
-import { checkHooks, type Hook } from './shared/calls/hooks.ts';
+import { checkHooks, type Hook } from './shared/calls/define-hook.ts';
 import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } from './shared/config/config.ts';
 import { PawlError } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';

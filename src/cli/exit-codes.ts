@@ -1,6 +1,8 @@
-/** What a command's exit code says. The one table: commands, their help and their tests read it. */
+/** The exit codes of commands. The commands, their help and their tests read this table. */
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
-import { FAILURES, type FailureCode, type PawlError } from '../shared/errors/failure.ts';
+import type { PawlError } from '../shared/errors/failure.ts';
+import type { FailureCode } from '../shared/errors/failure-codes.ts';
+import { FAILURE_RESPONSES, type FailureExit } from '../shared/errors/failure-responses.ts';
 
 export const EXIT_CODES = {
   success: { code: 0, meaning: 'success' },
@@ -11,43 +13,31 @@ export const EXIT_CODES = {
   denied: { code: 5, meaning: 'denied' },
   outcomeUnknown: { code: 6, meaning: 'outcome unknown' },
   redisOutOfReach: { code: 7, meaning: 'Redis out of reach' },
-} as const satisfies Record<string, { readonly code: number; readonly meaning: string }>;
+} as const satisfies Record<'success' | FailureExit, { readonly code: number; readonly meaning: string }>;
 export type ExitName = keyof typeof EXIT_CODES;
 
-/** Failures that mean the same wherever they come from. */
-const BY_FAILURE: Partial<Readonly<Record<FailureCode, ExitName>>> = {
-  CIRCUIT_OPEN: 'circuitOpen',
-  TIMEOUT: 'timeout',
-  DEADLINE_EXCEEDED: 'timeout',
-  PERMISSION_DENIED: 'denied',
-  OUTCOME_UNKNOWN: 'outcomeUnknown',
-  POISONED: 'outcomeUnknown',
-  BACKEND_UNAVAILABLE: 'redisOutOfReach',
-};
-
-/** For a command that could not do what it was asked. What was asked is wrong unless the failure says something else. */
+/** The exit code of a command that could not do what it was asked. */
 export function exitCodeOfError(error: PawlError): number {
-  const name = BY_FAILURE[error.code] ?? (FAILURES[error.code].class === 'request' ? 'usage' : 'failed');
-  return EXIT_CODES[name].code;
+  return EXIT_CODES[FAILURE_RESPONSES[error.code].exit].code;
 }
 
-/** For a call that ended. */
+/** The exit code of a call that ended. */
 export function exitCodeOfResult(result: ToolResultEnvelope): number {
   return EXIT_CODES[exitNameOf(result)].code;
 }
 
 function exitNameOf(result: ToolResultEnvelope): ExitName {
   if (result.status === 'success') return 'success';
-  const code = Object.hasOwn(FAILURES, result.error.code) ? (result.error.code as FailureCode) : undefined;
-  const byFailure = code === undefined ? undefined : BY_FAILURE[code];
-  if (byFailure !== undefined && byFailure !== 'timeout') return byFailure;
+  const { code } = result.error;
+  const exit = Object.hasOwn(FAILURE_RESPONSES, code) ? FAILURE_RESPONSES[code as FailureCode].exit : 'failed';
+  // After a retried time-out the call failed; before any attempt, what was asked for does not exist or is malformed.
+  if (exit !== 'timeout' && exit !== 'usage' && exit !== 'failed') return exit;
   if (result.status === 'timeout') return 'timeout';
   if (result.status === 'circuit_open') return 'circuitOpen';
-  // Refused before anything ran: the caller asked for what does not exist or is malformed.
-  return code !== undefined && FAILURES[code].class === 'request' && result.attempts === 0 ? 'usage' : 'failed';
+  return exit === 'usage' && result.attempts === 0 ? 'usage' : 'failed';
 }
 
-/** For the help texts. */
+/** Lines for the help texts. */
 export function exitCodeLines(): string {
   return Object.values(EXIT_CODES)
     .map(({ code, meaning }) => `  ${code}  ${meaning}`)

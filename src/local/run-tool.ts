@@ -4,8 +4,8 @@
 import { z } from 'zod';
 import type { DispatchEvent } from '../producer/calls/producer-event.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
+import { checkHooks, type Hook } from '../shared/calls/define-hook.ts';
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
-import { checkHooks, type Hook } from '../shared/calls/hooks.ts';
 import { resolveSettings, type SettingsInput } from '../shared/config/config.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe/dedupe-memory.ts';

@@ -5,7 +5,8 @@
 import { hostname } from 'node:os';
 import { ApprovalHooks } from '../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit/audit-event.ts';
-import { type Hook, Hooks } from '../shared/calls/hooks.ts';
+import type { Hook } from '../shared/calls/define-hook.ts';
+import { Hooks } from '../shared/calls/hooks.ts';
 import type { Settings } from '../shared/config/config.ts';
 import { durabilityOf, serverFaults, unfitServer } from '../shared/config/durability.ts';
 import { Switches } from '../shared/config/switches.ts';

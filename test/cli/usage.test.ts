@@ -10,7 +10,8 @@ import type { CliContext } from '../../src/cli/context.ts';
 import { EXIT_CODES, exitCodeOfError, exitCodeOfResult } from '../../src/cli/exit-codes.ts';
 import { createProgram } from '../../src/cli.ts';
 import type { ToolResultEnvelope } from '../../src/shared/calls/envelope.ts';
-import { FAILURES, type FailureCode, PawlError } from '../../src/shared/errors/failure.ts';
+import { PawlError } from '../../src/shared/errors/failure.ts';
+import { FAILURES, type FailureCode } from '../../src/shared/errors/failure-codes.ts';
 import type { ResultStatus } from '../../src/shared/errors/result-status.ts';
 import { startPawl, startProgram } from '../helpers/process.ts';
 

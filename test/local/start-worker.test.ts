@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from '../../src/main.ts';
-import { defineHook } from '../../src/shared/calls/hooks.ts';
+import { defineHook } from '../../src/shared/calls/define-hook.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { echo } from '../helpers/tools.ts';
 

@@ -4,13 +4,8 @@
 import fc, { type Scheduler } from 'fast-check';
 import { expect, test } from 'vitest';
 import { LocalCircuits } from '../../src/local/circuits.ts';
-import {
-  type Circuit,
-  type CircuitState,
-  circuitPolicy,
-  forcedOpen,
-  reset,
-} from '../../src/shared/circuits/circuit-breaker.ts';
+import { type Circuit, type CircuitState, forcedOpen, reset } from '../../src/shared/circuits/circuit-breaker.ts';
+import { circuitPolicy } from '../../src/shared/circuits/circuit-policy.ts';
 import { failureOf } from '../../src/shared/errors/failure.ts';
 import type { CircuitRecords } from '../../src/shared/store/ports.ts';
 import type { CircuitHold } from '../../src/workers/attempt/circuit-hold.ts';

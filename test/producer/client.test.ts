@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { CallOptions } from '../../src/producer/calls/call-envelope.ts';
 import { Pawl } from '../../src/producer/client.ts';
 import { Session } from '../../src/producer/sessions/session.ts';
-import { placeOf } from '../../src/shared/calls/call-id.ts';
+import { partitionOf } from '../../src/shared/calls/call-id.ts';
 import { whenReady } from '../../src/shared/store/redis/connection.ts';
 import { FleetKeys } from '../../src/shared/store/redis/keys.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
@@ -123,7 +123,7 @@ describe('a call by its ID', () => {
     const { callId, stop } = pending(await session.submit(gate.tool, {}));
     stop();
     const other = await openProducer();
-    expect(placeOf(callId)).toBeDefined();
+    expect(partitionOf(callId)).toBeDefined();
     expect(await other.result(callId, { waitMs: 10 })).toBeUndefined();
     const later = other.result(callId);
     gate.open();

@@ -5,7 +5,7 @@ import type { DispatchEvent } from '../../producer/calls/producer-event.ts';
 import type { Pawl } from '../../producer/client.ts';
 import { BOARD_PATH, type HttpServer, startHttpServer } from '../../producer/http/server.ts';
 import { FleetView } from '../../producer/operations/fleet-metrics.ts';
-import type { Hook } from '../../shared/calls/hooks.ts';
+import type { Hook } from '../../shared/calls/define-hook.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { AuditService } from '../../shared/store/audit-service.ts';

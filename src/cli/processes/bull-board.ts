@@ -8,7 +8,7 @@ import { ExpressAdapter } from '@bull-board/express';
 import { type ConnectionOptions, Queue } from 'bullmq';
 import type { Express } from 'express';
 import type { Settings } from '../../shared/config/config.ts';
-import { FAILURES } from '../../shared/errors/failure.ts';
+import { FAILURES } from '../../shared/errors/failure-codes.ts';
 import { redact } from '../../shared/errors/redaction.ts';
 import type { Shards } from '../../shared/store/queues/shards.ts';
 import { backendError, nodeOptions, type Redis, slotOf } from '../../shared/store/redis/connection.ts';

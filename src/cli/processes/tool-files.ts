@@ -8,7 +8,7 @@ import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { isPromise } from 'node:util/types';
 import { moduleFault } from '../../explain-import-error.ts';
-import { type Hook, isHook } from '../../shared/calls/hooks.ts';
+import { type Hook, isHook } from '../../shared/calls/define-hook.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { type AnyTool, isTool, qualifiedName } from '../../shared/tools/tool.ts';

@@ -9,7 +9,8 @@ import {
   type ToolResultEnvelope,
   turnOf,
 } from '../../shared/calls/envelope.ts';
-import type { BeforeCallAnswer, HookEvent, HookedTool, Hooks, ShortCircuit } from '../../shared/calls/hooks.ts';
+import type { BeforeCallAnswer, HookEvent, HookedTool, ShortCircuit } from '../../shared/calls/hook-events.ts';
+import type { Hooks } from '../../shared/calls/hooks.ts';
 import { resultError } from '../../shared/calls/outcome.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { Effects } from '../../shared/retries/effects.ts';

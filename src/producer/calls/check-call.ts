@@ -3,9 +3,9 @@
  */
 
 import { type Identity, type IdentityRules, identify, paramsDigest } from '../../shared/calls/call-id.ts';
-import { checkKey } from '../../shared/calls/compensation.ts';
+import { checkCompensationKey } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { circuitKey, targetOf } from '../../shared/circuits/circuit-breaker.ts';
+import { circuitKey, circuitTarget } from '../../shared/circuits/circuit-key.ts';
 import { type Settings, scopeOf, toolPolicy } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { denied, type PolicyResult, permit, taintOf } from '../../shared/policy/policy.ts';
@@ -30,7 +30,7 @@ export class CallChecks {
 
   /** Session, tool, permission and schema; at once where all of them are known here. */
   permit(envelope: ToolCallEnvelope, opened?: SessionRecord): Permitted | Promise<Permitted> {
-    checkKey(envelope);
+    checkCompensationKey(envelope);
     const { catalogue, sessionOf, settings } = this.#parts;
     const session = sessionOf(envelope, opened);
     const published = catalogue.peek(envelope.toolNamespace, envelope.toolName);
@@ -86,7 +86,7 @@ export class CallChecks {
     };
     const { params } = payload;
     const named = targetParameter !== undefined && Object.hasOwn(params, targetParameter);
-    const target = named ? targetOf(params[targetParameter]) : undefined;
+    const target = named ? circuitTarget(params[targetParameter]) : undefined;
     if (hint === 'tool' && tenantId === undefined && target === undefined) return undefined;
     return circuitKey({ hint, tool: qualifiedName(published), dependency, target, tenantId });
   }

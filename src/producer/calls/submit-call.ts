@@ -10,8 +10,8 @@ import {
   FORCED_BY_CONFIGURATION,
   FORCED_OPEN_RETRY_MS,
   forcedOpenText,
-  targetOfCircuit,
 } from '../../shared/circuits/circuit-breaker.ts';
+import { targetOfCircuit } from '../../shared/circuits/circuit-key.ts';
 import { circuitPolicyOf, toolPolicy } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { budgetExhausted } from '../../shared/limits/budget.ts';

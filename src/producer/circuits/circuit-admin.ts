@@ -1,12 +1,6 @@
 /** What operators do with the fleet's circuits (R25): look, force open, reset. */
-import {
-  type Circuit,
-  CLOSED_CIRCUIT,
-  forcedOpen,
-  isOfTarget,
-  reset,
-  toolOfCircuit,
-} from '../../shared/circuits/circuit-breaker.ts';
+import { type Circuit, CLOSED_CIRCUIT, forcedOpen, reset } from '../../shared/circuits/circuit-breaker.ts';
+import { isOfTarget, toolOfCircuit } from '../../shared/circuits/circuit-key.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
 import { homePartition, type Partition } from '../../shared/store/redis/keys.ts';

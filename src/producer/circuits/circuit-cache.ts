@@ -1,7 +1,8 @@
 /**
  * A producer's copy of the fleet's circuits, pushed by whoever changes one: an open circuit refuses a call without asking Redis.
  */
-import { type Circuit, FORCED_OPEN_RETRY_MS, isOfTarget } from '../../shared/circuits/circuit-breaker.ts';
+import { type Circuit, FORCED_OPEN_RETRY_MS } from '../../shared/circuits/circuit-breaker.ts';
+import { isOfTarget } from '../../shared/circuits/circuit-key.ts';
 import type { CircuitBroadcast } from '../../shared/store/redis/circuit-messages.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Clock } from '../../shared/util/time.ts';

@@ -1,5 +1,6 @@
 /** What the fleet's circuits do to calls: a listing says so of each, and shows those that only configuration knows of (R25, R33). */
-import { FORCED_BY_CONFIGURATION, isCircuitOf } from '../../shared/circuits/circuit-breaker.ts';
+import { FORCED_BY_CONFIGURATION } from '../../shared/circuits/circuit-breaker.ts';
+import { isCircuitOf } from '../../shared/circuits/circuit-key.ts';
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import type { Switches } from '../../shared/config/switches.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';

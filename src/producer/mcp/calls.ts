@@ -10,7 +10,7 @@ import {
   type Result,
   type ServerContext,
 } from '@modelcontextprotocol/server';
-import { isQuestion, type Question } from '../../shared/calls/elicitation.ts';
+import { type InputRequired, isInputRequired } from '../../shared/calls/elicitation.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Pawl } from '../client.ts';
@@ -92,7 +92,7 @@ async function stateOf(pawl: Pawl, client: McpClient, { name }: CallToolParams, 
   const asked = record?.outcome?.output?.content;
   const envelope = record?.request.envelope;
   const same = envelope?.target.sessionKey === client.sessionKey && name.endsWith(envelope.toolName);
-  if (!same || !isQuestion(asked))
+  if (!same || !isInputRequired(asked))
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'Invalid or expired requestState', {
       reason: 'invalid_request_state',
     });
@@ -119,10 +119,10 @@ async function resultOf(
 
 async function answerOf(pawl: Pawl, published: McpTool, result: ToolResultEnvelope): Promise<Result> {
   const output = result.status === 'success' ? result.output.content : undefined;
-  return isQuestion(output) ? inputRequiredResult(output, result.callId) : callToolResult(pawl, result, published);
+  return isInputRequired(output) ? inputRequiredResult(output, result.callId) : callToolResult(pawl, result, published);
 }
 
-function inputRequiredResult({ inputRequests, requestState }: Question, callId: string | undefined): Result {
+function inputRequiredResult({ inputRequests, requestState }: InputRequired, callId: string | undefined): Result {
   return {
     resultType: 'input_required',
     ...(inputRequests === undefined ? {} : { inputRequests: inputRequests as InputRequiredResult['inputRequests'] }),

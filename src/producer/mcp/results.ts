@@ -10,7 +10,8 @@ import {
   ProtocolErrorCode,
 } from '@modelcontextprotocol/server';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import type { FailureCode } from '../../shared/errors/failure.ts';
+import type { FailureCode } from '../../shared/errors/failure-codes.ts';
+import { FAILURE_RESPONSES } from '../../shared/errors/failure-responses.ts';
 import type { ContentBlock as ToolContentBlock } from '../../shared/tools/tool-result.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { wellFormed } from '../../shared/util/text/text-cut.ts';
@@ -18,13 +19,10 @@ import { listed } from '../calls/params.ts';
 import type { Pawl } from '../client.ts';
 import { declaredOutput, type McpTool } from './tools.ts';
 
-/** Failures of the fleet, not of the call: another model's words would not help. */
-const DEFECTS: readonly string[] = [
-  'RESULT_INVALID',
-  'SIGNATURE_INVALID',
-  'TOOL_UNAVAILABLE',
-  'BACKEND_UNAVAILABLE',
-] satisfies FailureCode[];
+/** Failures of the fleet, not of the call. */
+function isProtocolError(code: string): boolean {
+  return Object.hasOwn(FAILURE_RESPONSES, code) && FAILURE_RESPONSES[code as FailureCode].mcp === 'protocolError';
+}
 
 /**
  * Of an output that is shown in part, the text is that part; where the tool declares its output, the structured content is the whole,
@@ -52,7 +50,7 @@ async function resultFor(
   });
   if (envelope.status !== 'success') {
     const { code, message, issues, retryAfterMs } = envelope.error;
-    if (DEFECTS.includes(code))
+    if (isProtocolError(code))
       throw new ProtocolError(ProtocolErrorCode.InternalError, message, defined({ code, callId }));
     return {
       isError: true,

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { ProtocolError, ProtocolErrorCode, type Result } from '@modelcontextprotocol/server';
-import { isQuestion } from '../../shared/calls/elicitation.ts';
+import { isInputRequired } from '../../shared/calls/elicitation.ts';
 import { envelopeOf } from '../../shared/calls/outcome.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { TaskRecord } from '../../shared/store/sessions/mcp-tasks.ts';
@@ -48,7 +48,7 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
   if (record.state === 'cancelled') return view('cancelled');
   if (record.state === 'inflight' || record.outcome === undefined) return view('working', waitingFor(record));
   const output = record.outcome.output?.content;
-  if (isQuestion(output)) {
+  if (isInputRequired(output)) {
     if (task.cancelled) return view('cancelled');
     const open = Object.entries(output.inputRequests ?? {}).filter(([name]) => !Object.hasOwn(task.answers, name));
     if (open.length > 0) return view('input_required', { inputRequests: Object.fromEntries(open) });
@@ -80,7 +80,7 @@ export async function updateTask(
 ): Promise<Result> {
   const task = await taskOf(pawl, client.caller, taskId);
   const output = (await newestCall(pawl, task)).outcome?.output?.content;
-  if (isQuestion(output) && !task.cancelled) {
+  if (isInputRequired(output) && !task.cancelled) {
     const asked = output.inputRequests ?? {};
     const answers = Object.fromEntries(Object.entries(inputResponses).filter(([name]) => Object.hasOwn(asked, name)));
     await pawl.backend.tasks.answer(task, answers);

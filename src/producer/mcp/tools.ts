@@ -2,7 +2,7 @@
 
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { answersParameter } from '../../shared/calls/elicitation.ts';
-import type { FailureCode } from '../../shared/errors/failure.ts';
+import type { FailureCode } from '../../shared/errors/failure-codes.ts';
 import { ownName } from '../../shared/model-tools/names.ts';
 import { flatRoot } from '../../shared/model-tools/object-root.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';

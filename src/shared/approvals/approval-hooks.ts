@@ -1,6 +1,7 @@
 /** Where hooks meet an approval (D5): for each of its transitions once, in the process that makes it. */
 
-import type { ApprovalEvent, Hooks } from '../calls/hooks.ts';
+import type { ApprovalEvent } from '../calls/hook-events.ts';
+import type { Hooks } from '../calls/hooks.ts';
 import type { ApprovalRequest, ApprovalState, Decision } from './approval.ts';
 
 type Ended = Exclude<ApprovalState, 'pending'>;

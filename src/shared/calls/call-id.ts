@@ -1,12 +1,10 @@
-/**
- * What makes two calls the same call (R8 to R10; DESIGN, rulings 1 to 5).
- */
+/** The identity of a call: which requests are the same call, and which ID that call has. */
 import { PawlError } from '../errors/failure.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { Tier } from '../tools/tool.ts';
 import { type ToolCallEnvelope, turnOf } from './envelope.ts';
 
-/** Fields that change from try to try without changing what is asked (R9). They count when the tool declares them. */
+/** Fields that change from try to try while the request stays the same. They count only when the tool declares them. */
 const VOLATILE = ['clientTs', 'retryCount', 'traceparent'] as const;
 
 /** The digest of a call's parameters, without volatile fields that the tool does not declare. */
@@ -25,14 +23,14 @@ export function paramsDigest(
 }
 
 export interface Identity {
-  /** Names the call; the same for every caller that means the same call. */
+  /** The name of the call, equal for every caller that means the same call. */
   readonly callId: string;
   /**
-   * With a derived key: names the slot in which calls with these parameters merge while one is in flight (DESIGN, ruling 3).
-   * Undefined when the key says it all.
+   * The slot in which calls with these parameters merge while one is in flight. Present with a derived key only; a caller's own key
+   * names the call by itself.
    */
   readonly mergeId?: string;
-  /** Names all calls of a session with this tool and these parameters; absent for a call with its caller's own key (R26). */
+  /** The name of all calls of a session with this tool and these parameters; absent for a call with its caller's own key. */
   readonly loopId?: string;
 }
 
@@ -40,17 +38,17 @@ export interface IdentityRules {
   readonly tier: Tier;
   readonly shard: number;
   readonly scope: 'session' | 'global';
-  /** `off` makes every call without a key its own call (R33). */
+  /** False makes every request without a key a call of its own. */
   readonly derive: boolean;
-  /** `always` replays a finished call with the same parameters, the seed's literal rule. */
+  /** `always` replays a finished call with the same parameters to any later request. */
   readonly derivedReplay: 'same-request' | 'always';
-  /** A key used again with other parameters names another call (TR-4, policy `independent`). */
+  /** A key used again with other parameters names another call (policy `independent`). */
   readonly independent?: boolean;
-  /** Deduplication does not work: names this one hand-in of a call, whatever its key and request. */
+  /** A name for this one submission, whatever its key and request. It is given where deduplication does not work. */
   readonly apart?: string;
 }
 
-/** Names a call from what was asked, by whom, and with which key. */
+/** Makes a call's identity from the request, the caller and the key. */
 export function identify(
   envelope: ToolCallEnvelope,
   params: string,
@@ -85,8 +83,8 @@ export function identify(
 export type RequestNaming = Pick<ToolCallEnvelope, 'toolCallId' | 'requestId' | 'target' | 'control'>;
 
 /**
- * What tells requests apart that have no key. A model's ID of a call counts within one turn of one session: many model servers number the
- * calls of each answer from the start.
+ * The name of a request without a key. A model's ID of a call counts within one turn of one session, because many model servers number
+ * the calls of each answer from the start.
  */
 export function requestNameOf(asked: RequestNaming): string {
   const { toolCallId, requestId, target } = asked;
@@ -95,15 +93,15 @@ export function requestNameOf(asked: RequestNaming): string {
 }
 
 /**
- * Whether a request without a key may have been merged into another one's call: the ID of each says what it asks for, and neither can be
- * made for anything else. `request` names the one that asks (`requestNameOf`).
+ * Whether a request without a key may have been merged into another request's call. The ID of each is a digest of what it asks for, so
+ * neither can be made for anything else. `request` names the request that was merged (`requestNameOf`).
  */
 export function isMerged(
   callId: string,
   request: string,
   leading: { readonly callId: string; readonly envelope: ToolCallEnvelope; readonly paramsDigest: string },
 ): boolean {
-  const partition = placeOf(callId);
+  const partition = partitionOf(callId);
   if (partition === undefined) return false;
   const idOf = (name: string, scope: IdentityRules['scope']) =>
     identify(
@@ -120,22 +118,22 @@ export function isMerged(
 const TIER_LETTERS: Readonly<Record<Tier, string>> = { 'read-only': 'r', workspace: 'w', system: 's', elevated: 'e' };
 const CALL_ID = /^([rwse])(\d{1,4})\.[A-Za-z0-9_-]{43}$/;
 
-/** A call's ID starts with its place, tier letter and shard, so that whoever holds one finds the record. */
+/** A call's ID begins with its partition (tier letter and shard), so that the ID alone leads to the record. */
 function callIdOf(partition: { readonly tier: Tier; readonly shard: number }, fingerprint: string): string {
   return `${TIER_LETTERS[partition.tier]}${partition.shard}.${fingerprint}`;
 }
 
-/** Where a call's record lives; undefined when the text is no call ID. */
-export function placeOf(callId: string): { readonly tier: Tier; readonly shard: number } | undefined {
+/** The partition of a call's record; undefined when the text is no call ID. */
+export function partitionOf(callId: string): { readonly tier: Tier; readonly shard: number } | undefined {
   const match = CALL_ID.exec(callId);
   if (match === null) return undefined;
   const tier = (Object.keys(TIER_LETTERS) as Tier[]).find((candidate) => TIER_LETTERS[candidate] === match[1]);
   return tier === undefined ? undefined : { tier, shard: Number(match[2]) };
 }
 
-/** The same for what has to be a call's ID. Throws `UNKNOWN_CALL`. */
+/** The partition of a call's record. Throws `UNKNOWN_CALL` for a text that is no call ID. */
 export function partitionFor(callId: string): { readonly tier: Tier; readonly shard: number } {
-  const partition = placeOf(callId);
+  const partition = partitionOf(callId);
   if (partition === undefined) throw new PawlError('UNKNOWN_CALL', `${JSON.stringify(callId)} is not a call ID.`);
   return partition;
 }

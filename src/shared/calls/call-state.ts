@@ -1,16 +1,17 @@
 /**
- * The life of a call (R11; DESIGN, "Call lifecycle").
+ * The life of a call.
  *
  * inflight  claimed            recorded, and queued in the same step
  *           awaiting-approval  waits for a person, without a worker slot
  *           queued             waits for a worker
  *           running            an attempt holds the newest fence
  *           waiting-retry      an attempt failed; the next one is in the queue's delayed set
- * done      a success, replayed to whoever asks again
- * failed    an error, replayed until its key is free again; also an outcome that is not known
+ * done      a success, which is replayed to every later request
+ * failed    an error, which is replayed until its key is free again; also an unknown outcome
  * cancelled by a caller; nothing runs under this record again, unless it is in doubt and resolved as retry
  */
-import { type Failure, type FailureCode, PawlError } from '../errors/failure.ts';
+import { type Failure, PawlError } from '../errors/failure.ts';
+import type { FailureCode } from '../errors/failure-codes.ts';
 import type { Effects } from '../tools/tool.ts';
 
 export const CALL_STATES = ['inflight', 'done', 'failed', 'cancelled'] as const;
@@ -18,11 +19,11 @@ export type CallState = (typeof CALL_STATES)[number];
 export const PHASES = ['claimed', 'awaiting-approval', 'queued', 'running', 'waiting-retry'] as const;
 export type Phase = (typeof PHASES)[number];
 
-/** What calls are looked for by; `unresolved`: the outcome is unknown, and an operator should find it out. */
+/** The states by which calls can be searched. `unresolved`: the outcome is unknown, and an operator should find it out. */
 export const SOUGHT_STATES = [...CALL_STATES, ...PHASES, 'unresolved'] as const;
 export type SoughtState = (typeof SOUGHT_STATES)[number];
 
-/** Where a call stands: its end state, or the phase it is in. */
+/** The status of a call: its end state, or the phase of a call in flight. */
 export type CallStatus = Phase | Exclude<CallState, 'inflight'>;
 
 /** The legal transitions and the reason that each one carries. Everything else is refused. */
@@ -33,7 +34,7 @@ export const TRANSITIONS: Readonly<Record<CallStatus, Partial<Readonly<Record<Ca
   running: {
     running: 'the attempt was lost and another began',
     'waiting-retry': 'the attempt failed and may be repeated',
-    queued: 'the attempt was handed back unspent',
+    queued: 'the job was released without consuming an attempt',
     done: 'the attempt succeeded',
     failed: 'the attempt failed for good, or its outcome is unknown',
     cancelled: 'cancelled by a caller',
@@ -74,8 +75,8 @@ export const SETTLEMENTS = ['cancelled-before-start', 'cancelled', 'unsettled', 
 export type Settlement = (typeof SETTLEMENTS)[number];
 
 /**
- * What to do with a call whose attempt began and left no record (DESIGN, decision 5). `isPoison`: the call is proven to take down each
- * worker that runs it. `supportsProbe`: it can be asked for.
+ * Decides about a call whose attempt began and left no record. `isPoison`: the call is proven to crash each worker that runs it.
+ * `supportsProbe`: its tool has a probe.
  */
 export function recovery(
   effects: Effects,
@@ -95,7 +96,7 @@ const AFTER_THE_EFFECT: readonly string[] = [
   'RESULT_INVALID',
 ] satisfies FailureCode[];
 
-/** Whether an attempt that failed so may have had its effect. A tool that fails for good says itself that it did not do its work. */
+/** Whether a failed attempt may have had its effect. A tool that fails for good thereby states that it did not do its work. */
 export function isInDoubt(effects: Effects, { code, retriable, nothingHappened, afterEffect }: Failure): boolean {
   return (
     effects !== 'none' && !nothingHappened && (retriable || afterEffect === true || AFTER_THE_EFFECT.includes(code))
@@ -130,7 +131,7 @@ export function settlementOfAborted(effects: Effects, nothingHappened: boolean):
   return effects === 'none' || nothingHappened ? 'cancelled' : 'unsettled';
 }
 
-/** One attempt, as the record keeps it (R14, I4). */
+/** One attempt, as the record keeps it. */
 export interface AttemptRecord {
   readonly attempt: number;
   readonly fence: number;
@@ -140,17 +141,17 @@ export interface AttemptRecord {
   readonly status: 'success' | 'error' | 'lost';
   readonly retriable: boolean;
   readonly errorCode?: string;
-  /** It failed, and may have had its effect all the same. */
+  /** The attempt failed, and may have had its effect all the same. */
   readonly inDoubt?: true;
-  /** Digest of what it found, where workers have to agree (I11). */
+  /** The digest of the attempt's result, where workers must agree. */
   readonly vote?: string;
   /** Milliseconds until the next attempt, when one follows. */
   readonly delayMs?: number;
-  /** Of the attempt's span, where traces are on. */
+  /** The trace context of the attempt's span, where traces are on. */
   readonly traceparent?: string;
 }
 
-/** How long outcomes are replayed, milliseconds (R16). */
+/** The times for which outcomes are replayed, in milliseconds. */
 export interface LedgerTtls {
   readonly doneMs: number;
   /** The key of a failed call is free again after this time; its record stays as long as that of a success. */
@@ -158,13 +159,13 @@ export interface LedgerTtls {
   readonly cancelledMs: number;
 }
 
-/** How long a record lives, and after which time its key is free to run again, where that is sooner. */
+/** The lifetime of a record, and the time after which its key is free to run again, where that is sooner. */
 export interface RecordLife {
   readonly ttlMs: number;
   readonly freeAfterMs?: number;
 }
 
-/** Of a call that failed; `own` is its tool's policy. */
+/** The lifetime of a failed call's record. `own` is its tool's policy. */
 export function lifeOfFailure(
   ttl: Pick<LedgerTtls, 'doneMs' | 'failedMs'>,
   own: { readonly doneMs?: number | undefined; readonly failedMs?: number | undefined } = {},

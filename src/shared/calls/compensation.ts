@@ -1,6 +1,6 @@
 /**
- * Undoing what a call did (I18): a call of the same tool with the same parameters, which runs the tool's `compensate` in the place of
- * its `run`. It goes through the queue like any other call, and once: its key is made from the call that it undoes.
+ * Compensation undoes a call by another call of the same tool with the same parameters, which runs `compensate` in place of `run`. It
+ * goes through the queue like any other call, and runs once, because its key is made from the call that it undoes.
  */
 
 import { PawlError } from '../errors/failure.ts';
@@ -12,14 +12,14 @@ import type { Outcome } from './outcome.ts';
 
 const TAG = 'compensates:';
 
-/** As much of a call's record as undoing it takes. */
+/** The part of a call's record that a compensation needs. */
 export interface CompensatedCall {
   readonly callId: string;
-  /** Tells apart what has run under the same ID, one after the other. */
+  /** Distinguishes the calls that ran under the same ID, one after the other. */
   readonly generation: string;
   readonly state: string;
   readonly outcome?: Outcome;
-  /** With `largeParams`, those of the envelope could not be read. */
+  /** With `largeParams`, the envelope's parameters could not be read. */
   readonly request: { readonly envelope: ToolCallEnvelope; readonly largeParams?: object };
 }
 
@@ -29,38 +29,38 @@ export function compensated({ control }: Pick<ToolCallEnvelope, 'control'>): str
 }
 
 /**
- * How long a call is kept that was cancelled before anything happened. The key of an undoing is free again as soon as that of one that
- * failed: it has no other key to be asked for again under.
+ * The lifetime of a call that was cancelled before anything happened. A compensation's key is free again as soon as that of a failed
+ * call, because a second try has no other key.
  */
 export function lifeOfUnstarted(ttl: LedgerTtls, control: ToolCallEnvelope['control']): RecordLife {
   return { ttlMs: ttl.cancelledMs, ...(compensated({ control }) === undefined ? {} : { freeAfterMs: ttl.failedMs }) };
 }
 
-/** Of the call as it ran: one that was forgotten and ran again has not been undone yet. */
+/** The key holds the generation: a call that was forgotten and ran again has not been undone yet. */
 export function compensationKey({ callId, generation }: Pick<CompensatedCall, 'callId' | 'generation'>): string {
   return `${TAG}${callId}.${generation}`;
 }
 
-/** Whoever undoes the call would be given what became of another call under its key. Throws `CONTRACT_INVALID`. */
-export function checkKey({ payload, control }: Pick<ToolCallEnvelope, 'payload' | 'control'>): void {
+/** Reserves the keys of compensations, which would otherwise replay a foreign call's outcome. Throws `CONTRACT_INVALID`. */
+export function checkCompensationKey({ payload, control }: Pick<ToolCallEnvelope, 'payload' | 'control'>): void {
   const { idempotencyKey } = payload;
   if (idempotencyKey?.startsWith(TAG) !== true) return;
   const undone = compensated({ control });
   if (undone !== undefined && idempotencyKey.startsWith(`${TAG}${undone}.`)) return;
-  const message = `must not begin with ${TAG}: such keys are those of undoings`;
+  const message = `must not begin with ${TAG}: such keys are reserved for compensations`;
   throw contractInvalid([{ path: 'payload.idempotencyKey', message }]);
 }
 
 /**
- * An envelope that undoes a call, made from one of its session's for the same tool. Throws `CALL_NOT_COMPENSABLE` for a call that
- * did not succeed, and for one that undid another itself.
+ * The envelope of a compensation, made from an envelope of the same session and tool. Throws `CALL_NOT_COMPENSABLE` for a call that
+ * did not succeed, and for a call that is itself a compensation.
  */
 export function compensation(call: CompensatedCall, envelope: ToolCallEnvelope): ToolCallEnvelope {
   checkCompensable(call);
   const { target, payload } = call.request.envelope;
   return {
     ...envelope,
-    // Whoever asks, it is one call: its identity holds the actor.
+    // The identity holds the actor, so the original's target keeps all callers on one compensation.
     target,
     payload: { ...envelope.payload, params: payload.params, idempotencyKey: compensationKey(call) },
     control: {
@@ -74,7 +74,7 @@ function checkCompensable(call: CompensatedCall): void {
   const refuse = (why: string) => {
     throw new PawlError('CALL_NOT_COMPENSABLE', `Call ${call.callId} cannot be undone: ${why}.`);
   };
-  if (compensated(call.request.envelope) !== undefined) refuse('it undid another call itself');
+  if (compensated(call.request.envelope) !== undefined) refuse('it is itself a compensation');
   if (call.request.largeParams !== undefined) refuse('its parameters are not there any more');
   const { state, outcome } = call;
   if (state !== 'done' || outcome?.status !== 'success')
@@ -82,12 +82,12 @@ function checkCompensable(call: CompensatedCall): void {
 }
 
 /**
- * The same in the worker, which takes no producer's word for it: it must be a call of this session and actor with this tool and
- * these parameters, and the undoing must carry the one key that it can have. Throws `CALL_NOT_COMPENSABLE`.
+ * The worker's own check, which does not trust the producer: the call must have the same session, actor, tool and parameters, and the
+ * compensation must carry its one possible key. Throws `CALL_NOT_COMPENSABLE`.
  */
 export function checkCompensation(envelope: ToolCallEnvelope, call: CompensatedCall): void {
   checkCompensable(call);
-  const said = ({ toolNamespace, toolName, target, payload }: ToolCallEnvelope) =>
+  const subjectOf = ({ toolNamespace, toolName, target, payload }: ToolCallEnvelope) =>
     canonicalJson([
       toolNamespace,
       toolName,
@@ -98,11 +98,14 @@ export function checkCompensation(envelope: ToolCallEnvelope, call: CompensatedC
     ]);
   const once =
     envelope.payload.idempotencyKey === compensationKey(call) && envelope.transport.dedupeMode !== 'disabled';
-  if (said(envelope) !== said(call.request.envelope) || !once)
-    throw new PawlError('CALL_NOT_COMPENSABLE', `Call ${call.callId} is not what this one says that it undoes.`);
+  if (subjectOf(envelope) !== subjectOf(call.request.envelope) || !once)
+    throw new PawlError(
+      'CALL_NOT_COMPENSABLE',
+      `This compensation does not match call ${call.callId}: session, actor, tool, parameters and key must be those of that call.`,
+    );
 }
 
-/** What the tool returned, from what was recorded of it. */
+/** The tool's result, from the recorded outcome. */
 export function recordedResult({ output }: Pick<Outcome, 'output'>): ToolResult<unknown> {
   const { display, artifacts, content, success, tainted } = (output?.metadata ?? {}) as Partial<ToolResult<unknown>>;
   return {

@@ -1,11 +1,11 @@
 /**
- * The seed's dedupe store (R13 to R16): one record for each idempotency key, claimed by one, finished once, kept for a while.
- * The fleet keeps its calls in the ledger; runs without a fleet keep theirs in one of these.
+ * The dedupe store: one record for each idempotency key, claimed by one caller, finished once, kept for a while. A fleet keeps its
+ * calls in the ledger; runs without a fleet keep theirs in one of these stores.
  *
  * - All times of a record are the store's own (`now`): Redis' clock where several machines share it.
- * - A record exists while `now <= expiresAtMs`. After that it does not, whether or not something has swept it.
- * - `lockUntilMs` is a lease and frees nothing: whoever finds an in-flight record past its lease has found a run that left no
- *   trace, and must decide what became of it before it takes the record over with `compareAndSet`.
+ * - A record exists while `now <= expiresAtMs`. After that it does not, whether or not a sweep has removed it.
+ * - `lockUntilMs` is a lease and frees nothing. An in-flight record past its lease belongs to a run that left no trace; a caller must
+ *   decide what became of that run before it takes the record over with `compareAndSet`.
  * - Every write raises `version` by one.
  */
 
@@ -13,7 +13,7 @@ import { PawlError } from '../errors/failure.ts';
 import type { CallState } from './call-state.ts';
 import { contractInvalid, MAX_KEY_BYTES } from './envelope.ts';
 
-/** R14. JSON can say all of it. */
+/** The record of a key. All of it is JSON-serializable. */
 export interface DedupeRecord {
   readonly key: string;
   readonly tool: string;
@@ -32,7 +32,7 @@ export interface DedupeRecord {
     readonly paramsDigest: string;
   };
   readonly execution?: {
-    /** Attempts that began. More than are listed: the last one left no record. */
+    /** The number of attempts that began. Where fewer are listed, the last one left no record. */
     readonly attemptCount: number;
     readonly attempts: readonly DedupeAttempt[];
   };
@@ -43,9 +43,9 @@ export interface DedupeRecord {
     readonly terminal: boolean;
     readonly shouldRetriable: boolean;
   };
-  /** Lease of the run in flight. */
+  /** The end of the lease of the run in flight. */
   readonly lockUntilMs?: number;
-  /** For optimistic concurrency. Kept by the store: 1 when claimed. */
+  /** The number of writes, for optimistic concurrency. The store keeps it; a claim writes 1. */
   readonly version: number;
 }
 
@@ -55,11 +55,11 @@ export interface DedupeAttempt {
   readonly status: 'success' | 'error';
   readonly retriable: boolean;
   readonly errorCode?: string;
-  /** It failed, and may have had its effect all the same. */
+  /** The attempt failed, and may have had its effect all the same. */
   readonly inDoubt?: true;
 }
 
-/** R16. `lockMs` is the seed's in-flight TTL, read as a lease that is renewed while the run lives (DESIGN, ruling 6). */
+/** `lockMs` is a lease, which is renewed while the run lives. */
 export const DEDUPE_DEFAULTS = {
   maxKeys: 25_000,
   doneMs: 24 * 3_600_000,
@@ -77,12 +77,12 @@ export type FlushSelection =
  * `BACKEND_UNAVAILABLE` when the store cannot take the request now.
  */
 export interface DedupeStore {
-  /** Claims a key: of any number who ask at once, one creates. */
+  /** Claims a key. Of any number of concurrent callers, one creates the record. */
   setIfNotExists(
     record: DedupeRecord,
   ): Promise<{ readonly created: true } | { readonly created: false; readonly existing: DedupeRecord }>;
   get(key: string): Promise<DedupeRecord | undefined>;
-  /** Puts `next` in place of the record if that still has the version; the answer tells what stands there otherwise. */
+  /** Replaces the record if it still has the version; otherwise returns the record that is there. */
   compareAndSet(
     key: string,
     expectedVersion: number,
@@ -91,27 +91,27 @@ export interface DedupeStore {
     | { readonly swapped: true; readonly version: number }
     | { readonly swapped: false; readonly existing: DedupeRecord | undefined }
   >;
-  /** Whether there was one. */
+  /** Returns whether there was a record. */
   delete(key: string): Promise<boolean>;
   keysOfSession(sessionKey: string): Promise<string[]>;
   keysOfTool(tool: string): Promise<string[]>;
-  /** Drops the records of a session, of a tool, or all, in flight or not. Answers how many. */
+  /** Deletes the records of a session, of a tool, or all, in flight or not. Returns their number. */
   flush(selection: FlushSelection): Promise<number>;
-  /** The janitor: makes room that expired records still take. Answers how many. */
+  /** Removes expired records from memory. Returns their number. */
   sweep(): Promise<number>;
-  /** Records that exist. */
+  /** The number of existing records. */
   size(): Promise<number>;
   /** The clock of the records' times, milliseconds since the epoch. */
   now(): Promise<number>;
 }
 
-/** A record as stores keep it: as text, beside what they look at. */
+/** A record as stores keep it: as text, beside the fields that they read. */
 export interface StoredRecord extends Pick<DedupeRecord, 'key' | 'tool' | 'state' | 'expiresAtMs' | 'version'> {
   readonly sessionKey: string;
   readonly json: string;
 }
 
-/** Checks what is about to be stored; throws `CONTRACT_INVALID`. */
+/** Checks a record before it is stored; throws `CONTRACT_INVALID`. */
 export function storedRecord(given: DedupeRecord, version: number, key = given.key): StoredRecord {
   const record = { ...given, key, version };
   const { tool, state, expiresAtMs, request } = record;
@@ -127,7 +127,7 @@ function textOf(record: DedupeRecord): string {
   try {
     return JSON.stringify(record);
   } catch (error) {
-    const message = `holds what JSON cannot say: ${error instanceof Error ? error.message : String(error)}`;
+    const message = `is not JSON-serializable: ${error instanceof Error ? error.message : String(error)}`;
     throw contractInvalid([{ path: 'record', message }]);
   }
 }
@@ -139,7 +139,7 @@ export function checkKey(key: string): void {
     throw contractInvalid([{ path: 'key', message: `must be at most ${MAX_KEY_BYTES} bytes of UTF-8` }]);
 }
 
-/** A text without a UTF-8 form of its own would share its place with others. */
+/** Texts without a UTF-8 form of their own would share one record. */
 function checkText(path: string, text: string): void {
   if (!text.isWellFormed()) throw contractInvalid([{ path, message: 'must be well-formed Unicode' }]);
 }
@@ -149,7 +149,7 @@ export function exists(record: Pick<DedupeRecord, 'expiresAtMs'>, nowMs: number)
   return nowMs <= record.expiresAtMs;
 }
 
-/** What a full store answers when all that it holds is in flight: nothing may be forgotten, so nothing can be claimed. */
+/** The error of a full store whose records are all in flight: it may forget none, so it can claim none. */
 export function storeIsFull(size: number): PawlError {
   return new PawlError(
     'BACKEND_UNAVAILABLE',

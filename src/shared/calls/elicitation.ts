@@ -1,37 +1,36 @@
 /**
- * Asking whoever called. A tool that needs to know something more ends its call with a question, and is called again with the
- * answers: no worker waits for a person, and a restart of anything loses nothing. Front doors that can ask (MCP) do; to others the
- * question is the result.
+ * Elicitation: a tool asks its caller for input. The tool ends its call with a request, and is called again with the answers, so that
+ * no worker waits for a person and a restart loses nothing. Front doors that can ask (MCP) do; others return the request as the result.
  */
 import { z } from 'zod';
 import type { ToolResult } from '../tools/tool-result.ts';
 
-/** What a client can be asked: its user, its model, its folders. */
+/** The kinds of request that a client may support: to its user, its model, or for its folders. */
 export const ASKABLE = ['elicitation', 'sampling', 'roots'] as const;
 
-/** One request to the client, as MCP has it: `elicitation/create`, `sampling/createMessage` or `roots/list`. */
+/** One request to the client, in MCP's form. */
 export interface ClientRequest {
   readonly method: 'elicitation/create' | 'sampling/createMessage' | 'roots/list';
   readonly params?: Readonly<Record<string, unknown>>;
 }
 
-/** The output of a call that ended with a question. */
-export interface Question {
+/** The output of a call that ended with a request for input. */
+export interface InputRequired {
   readonly resultType: 'input_required';
   readonly inputRequests?: Readonly<Record<string, ClientRequest>>;
-  /** Comes back with the answers. It stays in the call's record: the client sees only where to find it. */
+  /** State that returns with the answers. It stays in the call's record, and the client sees a reference to it. */
   readonly requestState?: unknown;
 }
 
 const MARK = 'x-pawl-answers';
 
 /**
- * The parameter in which a tool gets answers: `input: z.object({ file: z.string(), answers: callerAnswers })`. Front doors fill it;
- * it is not shown to models.
+ * The parameter in which a tool receives answers: `input: z.object({ file: z.string(), answers: callerAnswers })`. Front doors fill it,
+ * and models do not see it.
  */
 export const callerAnswers = z
   .object({
-    /** By the names of the requests. From the client, unchecked. */
+    /** The client's answers by the names of the requests, unchecked. */
     responses: z.record(z.string(), z.unknown()),
     state: z.unknown().optional(),
     canAsk: z.array(z.enum(ASKABLE)),
@@ -40,20 +39,20 @@ export const callerAnswers = z
   .optional();
 export type CallerAnswers = NonNullable<z.output<typeof callerAnswers>>;
 
-/** What a tool returns in order to ask: never the output of a call that is done. */
+/** The result that a tool returns in order to ask. It is never the output of a call that is done. */
 export function elicit(
   inputRequests: Readonly<Record<string, ClientRequest>>,
   requestState?: unknown,
 ): ToolResult<never> {
-  const question: Question = {
+  const request: InputRequired = {
     resultType: 'input_required',
     inputRequests,
     ...(requestState === undefined ? {} : { requestState }),
   };
-  return { output: question as never };
+  return { output: request as never };
 }
 
-/** What a person accepted in a form of that name; undefined when they did not. */
+/** The content of a form that a person accepted; undefined when they did not. */
 export function acceptedForm(
   answers: CallerAnswers | undefined,
   name: string,
@@ -64,7 +63,7 @@ export function acceptedForm(
     : undefined;
 }
 
-export function isQuestion(output: unknown): output is Question {
+export function isInputRequired(output: unknown): output is InputRequired {
   return (
     typeof output === 'object' &&
     output !== null &&

@@ -1,5 +1,5 @@
 /**
- * The contract: `ToolCallEnvelope` 1.1 goes in, `ToolResultEnvelope` comes out (R1 to R7). Field names are the seeds'.
+ * The contract: `ToolCallEnvelope` 1.1 goes in, `ToolResultEnvelope` comes out.
  */
 import { z } from 'zod';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
@@ -9,10 +9,10 @@ import { zodIssues } from '../schema/zod-issues.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 
 export const CONTRACT_VERSION = '1.1';
-/** Of the idempotency key, in UTF-8 bytes. */
+/** The longest idempotency key, in UTF-8 bytes. */
 export const MAX_KEY_BYTES = 1_024;
 
-/** An object as it was sent: zod's own records lose a member that is called `__proto__`. */
+/** An object as it was sent. zod's own records lose a member that is called `__proto__`. */
 export const jsonObjectSchema = z
   .unknown()
   .refine((value) => typeof value === 'object' && value !== null && !Array.isArray(value), 'must be an object')
@@ -24,13 +24,13 @@ export const jsonObjectSchema = z
 
 const UUIDV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/i;
 const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i;
-/** Of everything that names a record: a text without a UTF-8 form of its own would share its record with others. */
+/** The form of every name of a record. Texts without a UTF-8 form of their own would share one record. */
 export const identifierSchema = z
   .string()
   .min(1)
   .max(256)
   .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' });
-/** A place in a trace, as W3C's Trace Context has it; undefined for what is none, which the standard asks to leave out. */
+/** A position in a trace, in the form of W3C's Trace Context; undefined for any other value, which the standard asks to leave out. */
 export function traceparentIn(given: unknown): string | undefined {
   const isOne = typeof given === 'string' && /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(given);
   return isOne ? given : undefined;
@@ -45,17 +45,17 @@ export const idempotencyKeySchema = z
     error: `must be at most ${MAX_KEY_BYTES} bytes of UTF-8`,
   });
 
-/** A string as RFC 9651 writes it, in quotes (draft-ietf-httpapi-idempotency-key-header); a bare one is taken as it is. */
+/** Reads a string in quotes as RFC 9651 writes it (draft-ietf-httpapi-idempotency-key-header). A bare one is taken as it is. */
 export function keyOfHeader(text: string): string {
   return /^"(?:[^"\\]|\\["\\])*"$/.test(text) ? text.slice(1, -1).replaceAll(/\\(.)/g, '$1') : text;
 }
 
-/** The same without a list of faults. */
+/** The check of `idempotencyKeySchema`, without a list of faults. */
 export function isIdempotencyKey(key: unknown): key is string {
   return typeof key === 'string' && key !== '' && Buffer.byteLength(key) <= MAX_KEY_BYTES;
 }
 
-/** The largest that the contract knows. Of a caller that names none: it does not bound what tool and operator allow. */
+/** The largest budget of the contract, and the default, because a caller that names none does not restrict tool and operator. */
 export const LARGEST_RETRY_BUDGET = Object.freeze({ maxAttempts: 100, maxElapsedMs: 24 * 3_600_000 });
 
 export const toolCallEnvelopeSchema = z.strictObject({
@@ -110,12 +110,12 @@ const circuitStateSchema = z.enum(['CLOSED', 'OPEN', 'HALF_OPEN', 'FORCED_OPEN']
 export const resultErrorSchema = z.object({
   code: z.string(),
   message: z.string(),
-  /** Another try could help. */
+  /** True when another try could help. */
   retriable: z.boolean(),
-  /** Pawl used up the attempts, or the same call would fail again. */
+  /** True when Pawl used up the attempts, or the same call would fail again. */
   terminal: z.boolean(),
   breakerState: circuitStateSchema.optional(),
-  /** Where the request was wrong. */
+  /** The faults of the request. */
   issues: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
   retryAfterMs: z.number().optional(),
   /** The call failed and may have had its effect all the same: calling again could have it twice. */
@@ -145,7 +145,7 @@ export type RetriedBy = NonNullable<z.output<typeof toolResultEnvelopeSchema>['r
 
 interface ResultBase {
   readonly requestId: string;
-  /** Names the call in every command and URL; absent when the call was refused before it existed. */
+  /** The name of the call in every command and URL; absent when the call was refused before it existed. */
   readonly callId?: string;
   readonly fromCache: boolean;
   readonly cache?: {
@@ -159,7 +159,7 @@ interface ResultBase {
   readonly retriedBy?: readonly RetriedBy[];
 }
 
-/** How a call ended (R7). `status === 'success'` narrows to the one variant with `output`. */
+/** The result of a call. `status === 'success'` narrows to the one variant with `output`. */
 export type ToolResultEnvelope<Output = unknown> =
   | (ResultBase & {
       readonly status: 'success';
@@ -172,7 +172,7 @@ export type ToolResultEnvelope<Output = unknown> =
       readonly output?: never;
     });
 
-/** Validates an envelope; throws `CONTRACT_INVALID` with the path of every fault (TR-1). */
+/** Validates an envelope; throws `CONTRACT_INVALID` with the path of every fault. */
 export function parseEnvelope(value: unknown): ToolCallEnvelope {
   const parsed = toolCallEnvelopeSchema.safeParse(value);
   if (!parsed.success) throw contractInvalid(zodIssues(parsed.error));
@@ -181,7 +181,7 @@ export function parseEnvelope(value: unknown): ToolCallEnvelope {
   return params === data.payload.params ? data : { ...data, payload: { ...data.payload, params } };
 }
 
-/** Parameters as they were given: the schema library leaves out a member that is called `__proto__`. */
+/** Restores a member that is called `__proto__`, which the schema library leaves out. */
 export function withEveryName<Params extends Readonly<Record<string, unknown>>>(
   parsed: Params,
   given: unknown,
@@ -193,12 +193,12 @@ export function withEveryName<Params extends Readonly<Record<string, unknown>>>(
 
 const TURN_TAG = 'turn:';
 
-/** How a call says which of the model's turns it belongs to: the tag `turn:ID` of `control.requestTags`. */
+/** The tag of `control.requestTags` that names the conversation turn of a call: `turn:ID`. */
 export function turnTag(turnId: string): string {
   return `${TURN_TAG}${turnId}`;
 }
 
-/** The turn that a call belongs to, where its caller names one. */
+/** The conversation turn of a call, where its caller names one. */
 export function turnOf({ control }: Pick<ToolCallEnvelope, 'control'>): string | undefined {
   return control.requestTags?.find((tag) => tag.startsWith(TURN_TAG))?.slice(TURN_TAG.length);
 }
@@ -212,7 +212,7 @@ export function contractInvalid(issues: readonly Issue[]): PawlError {
   });
 }
 
-/** The contract's JSON Schemas, as published with the package (R35). */
+/** The contract's JSON Schemas, as published with the package. */
 export function contractSchemas(): { toolCallEnvelope: object; toolResultEnvelope: object } {
   return {
     toolCallEnvelope: {

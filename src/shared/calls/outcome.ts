@@ -1,5 +1,5 @@
 /**
- * How a call ended, as the ledger keeps it: written once, replayed byte for byte. The envelope that a caller gets adds who asked.
+ * The outcome of a call, as the ledger keeps it: written once, replayed byte for byte. A caller's envelope adds that caller's request.
  */
 
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
@@ -17,11 +17,11 @@ interface OutcomeBase {
   readonly durationMs: number;
   readonly attempts: number;
   readonly retriedBy?: readonly RetriedBy[];
-  /** What callers are shown of the output, in bytes; the record holds the whole. */
+  /** The bytes of the output that callers see; the record holds the whole. */
   readonly shownBytes?: number;
-  /** Of the content's JSON, where it is long and a part of it is shown: nobody has to write it again to count them. */
+  /** The bytes of a long content's JSON, of which callers see a part. The count saves a second serialization. */
   readonly contentBytes?: number;
-  /** How a cancelled call ended. */
+  /** The way in which a cancelled call ended. */
   readonly settlement?: Settlement;
 }
 
@@ -35,7 +35,7 @@ export type Outcome =
   | (OutcomeBase & { readonly status: 'success'; readonly output: Output; readonly error?: never })
   | (OutcomeBase & { readonly status: FailureStatus; readonly error?: ResultError; readonly output?: never });
 
-/** The error part of an outcome or an envelope. An `error` ends things unless another call could succeed; used-up attempts always do. */
+/** The error of an outcome or an envelope. An `error` is terminal unless another call could succeed; used-up attempts always are. */
 export function resultError(failure: Failure, status: FailureStatus, breakerState?: CircuitState): ResultError {
   return {
     code: failure.code,
@@ -51,7 +51,7 @@ export function resultError(failure: Failure, status: FailureStatus, breakerStat
 
 const FIND_OUT = 'It may have had its effect: find out before you call it again.';
 
-/** The error of a call that may have had its effect: neither a model nor a `bestEffort` caller is told that another try could help. */
+/** The error of a call that may have had its effect. It invites neither a model nor a `bestEffort` caller to try again. */
 export function doubtful(error: ResultError): ResultError {
   if (error.mayHaveHappened === true) return error;
   const message = `${error.message}${/[.!?…]$/.test(error.message) ? '' : '.'} ${FIND_OUT}`;
@@ -59,7 +59,7 @@ export function doubtful(error: ResultError): ResultError {
 }
 
 /**
- * Whether an operator can resolve a call that ended so: it may have had its effect, or it was quarantined. `isUnresolved` of the
+ * Whether an operator can resolve a call with this outcome: it may have had its effect, or it was quarantined. `isUnresolved` of the
  * Lua scripts is the same rule.
  */
 export function isUnresolved(outcome: Pick<Outcome, 'error'> | undefined): boolean {
@@ -67,7 +67,7 @@ export function isUnresolved(outcome: Pick<Outcome, 'error'> | undefined): boole
   return error?.mayHaveHappened === true || error?.code === 'POISONED';
 }
 
-/** Whether a result holds text from outside (I23): its tool says so, or the tool works outside and came back with an error. */
+/** Whether a result holds text from outside: its tool says so, or an open-world tool ended with an error. */
 export function bringsTaint(
   { output, error, attempts }: Pick<Outcome | ToolResultEnvelope, 'output' | 'error' | 'attempts'>,
   { annotations }: { readonly annotations: ToolAnnotations },
@@ -77,8 +77,8 @@ export function bringsTaint(
 }
 
 /**
- * The text of an outcome that is long (`isLong`), with its output behind all else; undefined when it has more than `maxBytes`. Throws
- * what `JSON.stringify` throws.
+ * The text of a long outcome (`isLong`), with its output at the end; undefined when it has more than `maxBytes`. Throws what
+ * `JSON.stringify` throws.
  */
 export async function longOutcomeText({ output, ...rest }: Outcome, maxBytes: number): Promise<LargeText | undefined> {
   const writer = new LargeTextWriter(maxBytes);
@@ -100,19 +100,20 @@ export function stateOf(outcome: Outcome): Exclude<CallState, 'inflight'> {
   return outcome.settlement === undefined ? 'failed' : 'cancelled';
 }
 
-export interface Asked {
+/** The request that an envelope answers. */
+export interface AnsweredRequest {
   readonly requestId: string;
-  /** Of the call: an outcome that stands in for one that nobody believes has none. */
+  /** The name of the call's tool. An outcome that replaces an unverified one has no name. */
   readonly toolName: string;
   readonly callId: string;
   readonly cache?: { readonly matchedOn: 'inflight' | 'completed'; readonly ageMs: number };
 }
 
-/** The envelope for one of those who asked. */
-export function envelopeOf(outcome: Outcome, asked: Asked): ToolResultEnvelope {
+/** The envelope for one of the callers. */
+export function envelopeOf(outcome: Outcome, asked: AnsweredRequest): ToolResultEnvelope {
   const { settlement, shownBytes, contentBytes, status, output, error, toolName, ...rest } = outcome;
   const { requestId, callId, cache } = asked;
-  // What is spread stands last: every call comes through here.
+  // Every call passes here, and an object literal with the spread at its end is built fastest.
   const more = {
     toolName: toolName || asked.toolName,
     ...(cache === undefined ? {} : { cache: { keyFingerprint: callId, ...cache } }),
@@ -137,7 +138,7 @@ function shownOutput({ output, shownBytes, contentBytes }: Outcome, callId: stri
   return whole === undefined ? output : { content, metadata: { ...output.metadata, whole } };
 }
 
-/** The envelope of a call that was refused before it existed. What is refused often needs no error with a stack. */
+/** The envelope of a call that was refused before it existed. It takes no `Error`, because a frequent refusal needs no stack. */
 export function refusal(
   error: Pick<PawlError, 'code' | 'message' | 'issues' | 'details'>,
   asked: { readonly requestId: string; readonly toolName: string; readonly callId?: string },
@@ -146,7 +147,7 @@ export function refusal(
 ): ToolResultEnvelope {
   const failure = failureOf(error.code, error.message, error.issues === undefined ? {} : { issues: error.issues });
   const retryAfterMs = error.details?.['retryAfterMs'];
-  const told = resultError(
+  const refused = resultError(
     typeof retryAfterMs === 'number' ? { ...failure, retryAfterMs } : failure,
     status,
     breakerState,
@@ -159,6 +160,6 @@ export function refusal(
     toolName: asked.toolName,
     durationMs: 0,
     attempts: 0,
-    error: told,
+    error: refused,
   };
 }

@@ -10,7 +10,7 @@ import {
   circuitDefaultsSchema,
   circuitOverridesSchema,
   circuitPolicy,
-} from '../circuits/circuit-breaker.ts';
+} from '../circuits/circuit-policy.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { budgetSettingsSchema } from '../limits/budget.ts';
 import { limitSettingsSchema } from '../limits/concurrency-limit.ts';

@@ -1,11 +1,10 @@
-/**
- * Turns whatever was thrown into a failure of the catalogue (D12, R18, R19).
- */
+/** Classification: any thrown value becomes a failure of the catalogue. */
 
 import { systemClock } from '../util/time.ts';
-import { clip, FAILURES, type Failure, type FailureCode, failureOf, PawlError, ToolError } from './failure.ts';
+import { clip, type Failure, failureOf, PawlError, ToolError } from './failure.ts';
+import { FAILURES, type FailureCode } from './failure-codes.ts';
 
-/** A tool's or an operator's own lists (R21): they win over the catalogue. */
+/** A tool's or an operator's own lists of codes. They win over the catalogue. */
 export interface ClassificationOverrides {
   readonly retriableCodes?: readonly string[];
   readonly terminalCodes?: readonly string[];
@@ -31,15 +30,15 @@ const NODE_CODES: Readonly<Record<string, FailureCode>> = {
 };
 
 /**
- * Turns anything that a tool can throw, an Error, a string, `undefined`, into a failure (D12, R18, R19).
- * Looks at Pawl's and the tool's own errors first, then at an HTTP status, then at Node's and undici's codes along the cause chain.
+ * Turns anything that a tool can throw, an Error, a string, `undefined`, into a failure.
+ * Pawl's and the tool's own errors come first, then an HTTP status, then the codes of Node and undici along the cause chain.
  */
 export function classify(thrown: unknown, overrides: ClassificationOverrides = {}): Failure {
   let failure: Failure;
   try {
     failure = classifyByKind(thrown);
   } catch {
-    // A proxy's trap or a getter threw while we looked: what was thrown says nothing.
+    // A proxy's trap or a getter threw while it was read, so the thrown value gives no reason.
     failure = failureOf('TOOL_FAILED');
   }
   if (overrides.terminalCodes?.includes(failure.code)) return { ...failure, retriable: false };
@@ -47,7 +46,7 @@ export function classify(thrown: unknown, overrides: ClassificationOverrides = {
   return failure;
 }
 
-/** The seed's name for `classify`: what a failure is, and whether a retry could help, by explicit lists. */
+/** `classify` under the name that agent runtimes use for it. */
 export { classify as toolCallErrorClassifier };
 
 function classifyByKind(thrown: unknown): Failure {
@@ -57,7 +56,7 @@ function classifyByKind(thrown: unknown): Failure {
   const message = messageOf(thrown);
   const own = retryAfterOf(thrown);
   for (const error of causeChain(thrown)) {
-    // What was thrown itself says it before what it was caused by.
+    // The thrown value's own delay wins over that of its cause.
     const retryAfterMs = own ?? retryAfterOf(error);
     const extra = retryAfterMs === undefined ? {} : { retryAfterMs };
     const status = httpStatusOf(error);
@@ -86,7 +85,7 @@ function fromToolError(error: ToolError): Failure {
 /** Statuses outside the catalogue keep their own number in the code and take their family's properties. */
 function fromHttpStatus(status: number, message: string, extra: { retryAfterMs?: number }): Failure {
   const exact = `HTTP_${status}`;
-  // Whoever is forbidden for a time is asked to slow down: GitHub's limits say it so.
+  // GitHub reports its rate limits so: a 403 with a delay asks the caller to slow down.
   if (status === 403 && extra.retryAfterMs !== undefined)
     return { ...failureOf('HTTP_429', message, extra), code: exact };
   if (Object.hasOwn(FAILURES, exact)) return failureOf(exact as FailureCode, message, extra);
@@ -116,18 +115,20 @@ function httpStatusOf(error: object): number | undefined {
   return candidates.find((status): status is number => typeof status === 'number' && status >= 400 && status <= 599);
 }
 
-/** Milliseconds from `retryAfterMs`, from a Retry-After header in seconds or as a date, or until a limit that is used up begins anew. */
+/**
+ * The delay in milliseconds: `retryAfterMs` itself, a Retry-After header in seconds or as a date, or the time until a rate limit
+ * that is used up resets.
+ */
 function retryAfterOf(thrown: unknown): number | undefined {
   if (typeof thrown !== 'object' || thrown === null) return undefined;
   const own = field(thrown, 'retryAfterMs');
   if (isDelay(own)) return own;
   const response = field(thrown, 'response');
-  const partitions = [
+  const sources = [
     field(thrown, 'headers'),
     typeof response === 'object' && response !== null ? field(response, 'headers') : undefined,
   ];
-  const read = (name: string) =>
-    partitions.map((headers) => headerOf(headers, name)).find((value) => value !== undefined);
+  const read = (name: string) => sources.map((headers) => headerOf(headers, name)).find((value) => value !== undefined);
   const header = read('Retry-After');
   if (header === undefined) {
     const resetSeconds = read('X-RateLimit-Remaining') === '0' ? Number(read('X-RateLimit-Reset')) : Number.NaN;
@@ -150,7 +151,7 @@ function headerOf(headers: unknown, name: string): string | undefined {
   return typeof value === 'string' || typeof value === 'number' ? String(value) : undefined;
 }
 
-/** What was thrown, from whoever knows better than its class whether something may have happened. */
+/** The thrown value as a `ToolError`. The caller knows better than the error's class whether something may have happened. */
 export function asToolError(thrown: unknown, nothingHappened: boolean, message?: string): ToolError {
   const { code, retriable, retryAfterMs, ...failure } = classify(thrown);
   return new ToolError(message ?? failure.message, {
@@ -162,7 +163,7 @@ export function asToolError(thrown: unknown, nothingHappened: boolean, message?:
   });
 }
 
-/** Whether the tool says itself why it cannot go on. What was thrown may be a proxy that nothing can be asked of any more. */
+/** Whether the tool itself gives the reason. The thrown value may be a revoked proxy, on which `instanceof` throws. */
 export function isToolError(thrown: unknown): boolean {
   try {
     return thrown instanceof ToolError;
@@ -171,7 +172,7 @@ export function isToolError(thrown: unknown): boolean {
   }
 }
 
-/** For the log: the stack, or what else can be said of anything thrown. Never throws. */
+/** The stack for the log, or the value as text where it has none. Never throws. */
 export function stackOf(thrown: unknown): string {
   try {
     return (thrown instanceof Error ? thrown.stack : undefined) ?? String(thrown);
@@ -191,7 +192,7 @@ function messageOf(thrown: unknown): string {
   return FAILURES.TOOL_FAILED.sentence;
 }
 
-/** What an error says, and what it was caused by. */
+/** The message of an error, followed by that of its cause. */
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return '';
   const { message, cause } = error;
@@ -199,7 +200,7 @@ function textOf(error: unknown): string {
   return [message, below].filter((text) => text !== '').join(': ');
 }
 
-/** Of a host with several addresses, none of which answers, Node says nothing but what came of each. */
+/** Node's error for a host with several addresses has no message of its own, only one error for each address. */
 function textOfEach(error: Error): string {
   const several = field(error, 'errors');
   if (!Array.isArray(several)) return '';

@@ -1,6 +1,6 @@
 /**
- * Takes secrets out of text that is kept or shown (R31): by known value, and by what tokens look like. Used by logs, error messages
- * and Bull Board. Parameters in the ledger and results are no such text: tools and models need them as they are.
+ * Redaction: secrets are removed from text that is kept or shown, by known value and by what tokens look like. Logs, error messages
+ * and Bull Board use it. Parameters in the ledger and results are left alone, because tools and models need them as they are.
  */
 
 import { MIXED_PREFIXES, PLAIN_PREFIXES, START, WHOLE_FORMS } from './secret-rules.ts';
@@ -13,7 +13,7 @@ const NAMES =
   '(?:passwords?|passwd|passphrase|passcode|(?:db|user|admin|root|ftp|smtp)[-_]?pwd|secrets?|secret[-_]?key|token|api[-_]?key|(?:access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions)[-_]?key|signing[-_]?keys?|credentials?|authorization|cookie|jwt|mnemonic|connection[-_]?string)';
 const NAME = `[\\w-]{0,60}${NAMES}`;
 const JSON_TEXT = '(?:[^"\\\\]|\\\\.)*';
-/** Of a pair: a list of names is none. */
+/** Tells a pair of name and value from a list of names. */
 const LOOKS_LIKE_A_VALUE = '(?=[^"]{0,256}[^"a-z_ ])(?=[^"]{6})';
 const TO_A_VALUE = '"\\s{0,4}:\\s{0,4}"';
 const literally = (texts: readonly string[]) =>
@@ -23,11 +23,11 @@ const TOKENS = new RegExp(
   `${START}(?:(?:${literally(PLAIN_PREFIXES)})(?=[A-Za-z0-9]{16})|(?:${literally(MIXED_PREFIXES)})(?=[\\w+/=.~-]{16}))${TOKEN_END}`,
   'g',
 );
-/** Most texts have no token: looking for what all of them begin with costs a tenth. */
+/** Most texts have no token. A search for the prefixes alone costs a tenth of the full one. */
 const TOKEN_SIGN = new RegExp(literally([...PLAIN_PREFIXES, ...MIXED_PREFIXES]));
 const SECRET_NAME = new RegExp(`${NAMES}$`, 'i');
 
-/** The groups before the secret stay. A text without the sign is not looked through. */
+/** Patterns of secrets. The groups before the secret stay; a text without the sign is not searched. */
 const PATTERNS: readonly (readonly [pattern: RegExp, replacement: string, sign?: string])[] = [
   [/-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)/g, REDACTED, '-----'],
   [new RegExp(`${START}(Bearer|Basic)(\\s{1,8})[A-Za-z0-9._~+/=-]{8,}`, 'gi'), `$1$2${REDACTED}`],
@@ -41,7 +41,7 @@ const PATTERNS: readonly (readonly [pattern: RegExp, replacement: string, sign?:
     /([?&](?:[\w.-]{0,40}(?:sig|signature|auth|pwd|pass|sid|jwt|code|key|hmac|credential|security-token))=)(?!\[redacted\])[^\s&#"'\\<>;]{8,}/gi,
     `$1${REDACTED}`,
   ],
-  // Pairs of a name and a value: of lists, of objects, of XML, of commands.
+  // Pairs of a name and a value in lists, objects, XML and commands.
   [new RegExp(`("${NAME}"\\s{0,4},\\s{0,4}")${LOOKS_LIKE_A_VALUE}${JSON_TEXT}"`, 'gi'), `$1${REDACTED}"`],
   [
     new RegExp(
@@ -67,7 +67,7 @@ const PATTERNS: readonly (readonly [pattern: RegExp, replacement: string, sign?:
   // The whole of a text in JSON, and in JSON that stands in a JSON string.
   [new RegExp(`("[\\w-]{0,60}${NAMES}"\\s{0,4}:\\s{0,4}")(?:[^"\\\\]|\\\\.)*"`, 'gi'), `$1${REDACTED}"`],
   [new RegExp(`(\\\\"[\\w-]{0,60}${NAMES}\\\\"\\s{0,4}:\\s{0,4}\\\\")[^"\\\\]*`, 'gi'), `$1${REDACTED}`],
-  // Other schemes than those above are taken for a part of the secret; of cookies, all.
+  // Schemes other than those above count as a part of the secret; a cookie is redacted whole.
   [
     /(authorization(?:\\*["'])?\s{0,4}[:=]\s{0,4}(?:\\*["'])?)(?!Bearer |Basic )[a-z][\w-]{0,30}[ \t]{1,4}[^\s"'\\,;]{8,}/gi,
     `$1${REDACTED}`,
@@ -75,7 +75,7 @@ const PATTERNS: readonly (readonly [pattern: RegExp, replacement: string, sign?:
   [/(cookie\s{0,4}:\s{0,4})[^\s=;"\\]{1,256}=[^\r\n"\\]*/gi, `$1${REDACTED}`],
   // JSON stays JSON: a number becomes a text.
   [new RegExp(`("[\\w-]{0,60}${NAMES}"\\s{0,4}:\\s{0,4})-?\\d[\\d.eE+-]{3,}(?=[\\s,}\\]])`, 'gi'), `$1"${REDACTED}"`],
-  // name=value and name: value, up to the next space. What else JSON has there is no secret.
+  // name=value and name: value, up to the next space. Other JSON values at that place are no secret.
   [
     new RegExp(
       `(${NAMES}(?:\\\\*["'])?\\s{0,4}[:=]\\s{0,4}(?:\\\\*["'])?)(?!\\[redacted\\]|Bearer |Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))[^\\s"'\\\\,;&}\\])]{4,}`,
@@ -84,26 +84,26 @@ const PATTERNS: readonly (readonly [pattern: RegExp, replacement: string, sign?:
     `$1${REDACTED}`,
   ],
 ];
-/** Every pattern above needs one of these: most texts have none, and looking for them all at once costs a tenth. */
+/** Every pattern above needs one of these. Most texts have none, and one search for all of them costs a tenth. */
 const SIGN =
   /:\/\/|-----|bearer|basic|pass|pwd|secret|token|key|credential|authorization|cookie|jwt|mnemonic|string|ey[JI]|curl|sig(?:nature)?=|auth=|sid=|hmac=|code=/i;
-/** What may be the number of a payment card: 15 or 16 digits of the known issuers, in their usual groups. */
+/** A possible payment card number: 15 or 16 digits of the known issuers, in their usual groups. */
 const CARD = /(?<![\w.-])(?:3[47]\d{2}[ -]?\d{6}[ -]?\d{5}|[3-6]\d{3}([ -]?)\d{4}\1\d{4}\1\d{4})(?![\w-]|\.\d)/g;
-/** Not `tools.get_weather@1.0.0`: a tool with its version, or a package. */
+/** An e-mail address, but no tool or package with its version, such as `tools.get_weather@1.0.0`. */
 const ADDRESS = /\b[A-Za-z0-9._%+-]{1,64}@(?!\d+\.\d+\.\d+(?!\.?\d))[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b/g;
 
 /**
- * Characters that are looked through for known values at most, once for each of them: a caller can send hundreds of thousands, or very
- * long ones, and all of them would be looked for in what is said of its call.
+ * The most characters that are searched for known values, once for each value. A caller can send hundreds of thousands of secrets, or
+ * very long ones, and every text about its call would be searched for all of them.
  */
 const MAX_LOOKED_THROUGH = 2 ** 25;
-/** What looks like a token is looked for in no longer text: that takes a second for each million characters of some. */
+/** Longer texts are not searched for tokens, because some texts take a second for each million characters. */
 const MAX_LENGTH = 2 ** 20;
-/** What a value costs in a text without any, and a long one beside its share: the engine compares all of it at every place of some texts. */
+/** The cost of a value in an empty text. A long value costs more, because some texts make the engine compare all of it everywhere. */
 const COST_OF_VALUE = 200;
 const LENGTH_OF_SHARE = 64;
 
-/** The text without the values that are known to be secret and without what looks like a token. Nothing of it where that takes long. */
+/** Removes known secrets and whatever looks like a token. Replaces the whole text where the search would take long. */
 export function redact(text: string, known: readonly string[] = []): string {
   const shares = known.reduce((sum, value) => sum + 1 + value.length / LENGTH_OF_SHARE, 0);
   const cost = shares * (text.length + COST_OF_VALUE);
@@ -111,11 +111,11 @@ export function redact(text: string, known: readonly string[] = []): string {
   let clean = text;
   for (const value of known) {
     clean = clean.replaceAll(value, REDACTED);
-    // As it stands inside a JSON string.
+    // The same value, escaped as in a JSON string.
     const escaped = JSON.stringify(value).slice(1, -1);
     if (escaped !== value) clean = clean.replaceAll(escaped, REDACTED);
   }
-  // Of very many values, only the values themselves are looked for.
+  // Very many values are searched for as they are, without their encoded forms.
   if (cost * FORMS_OF_VALUE <= MAX_LOOKED_THROUGH)
     for (const form of encodedForms(known)) clean = clean.replaceAll(form, REDACTED);
   clean = withoutCards(clean);
@@ -127,9 +127,9 @@ export function redact(text: string, known: readonly string[] = []): string {
   return clean;
 }
 
-/** What `encodedForms` makes of one value, at most. */
+/** The most forms that `encodedForms` makes of one value. */
 const FORMS_OF_VALUE = 10;
-/** A process looks for the same values in every line that it writes. */
+/** A cache, because a process searches every line that it writes for the same values. */
 const formsOf = new WeakMap<readonly string[], readonly string[]>();
 
 /** Known values in Base64, hexadecimal digits and as a part of a URL, the longest first. */
@@ -142,10 +142,10 @@ function encodedForms(known: readonly string[]): readonly string[] {
     const hex = bytes.toString('hex');
     const url = value.isWellFormed() ? encodeURIComponent(value) : value;
     for (const form of [hex, hex.toUpperCase(), url, url.replaceAll('%20', '+')]) forms.add(form);
-    // Other text may stand before it, such as a user: then its letters are others.
+    // Text before the secret, such as a user name, shifts its Base64 letters.
     for (const before of [0, 1, 2]) {
       const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
-      // Letters that hold a part of what stands around it are left out.
+      // Letters that also encode the neighbours are left out.
       const whole = Math.floor(((before + bytes.length) * 8) / 6);
       const core = text.slice(Math.ceil((before * 8) / 6), whole);
       if (core.length < MIN_VALUE_LENGTH) continue;
@@ -163,13 +163,13 @@ function withoutCards(text: string): string {
   return text.replace(CARD, (found, ...more) => {
     if (!hasCheckDigit(found)) return found;
     const at = more.at(-2) as number;
-    // A number in JSON stays one.
+    // A number in JSON stays a number.
     const bare = /[:,[]$/.test(text.slice(0, at)) && /^[,}\]]/.test(text.slice(at + found.length));
     return bare ? '0' : REDACTED;
   });
 }
 
-/** Luhn's: every second digit from the right counts twice. */
+/** The Luhn check: every second digit from the right counts twice. */
 function hasCheckDigit(number: string): boolean {
   const digits = number.replace(/\D/g, '').split('').reverse().map(Number);
   const sum = digits.reduce((total, digit, index) => {
@@ -179,7 +179,7 @@ function hasCheckDigit(number: string): boolean {
   return sum % 10 === 0;
 }
 
-/** A line of a log, JSON and its end: no secrets, and nobody's mail address. */
+/** A line of a log, as JSON with its line end, without secrets and mail addresses. */
 export function redactLine(line: string, known: readonly string[] = []): string {
   const clean = redact(line, known);
   return clean === REDACTED
@@ -189,7 +189,7 @@ export function redactLine(line: string, known: readonly string[] = []): string 
       : clean;
 }
 
-/** The texts under names that say they are secret, at every depth. The longest first, so that none leaves a part of another. */
+/** The texts under secret names, at every depth. The longest comes first, so that none leaves a part of another. */
 export function secretsIn(value: unknown): string[] {
   let found: Set<string> | undefined;
   const look = (part: unknown, secret: boolean, depth: number): void => {
@@ -243,7 +243,7 @@ function valueInText(item: unknown): string | undefined {
   return isSecretName(name) ? value : undefined;
 }
 
-/** Names come again and again: what was found of the newest is remembered, as far as they are short. */
+/** A cache of short names and whether they are secret, because the same names come many times. */
 const MAX_NAMES = 1_000;
 const MAX_NAME_LENGTH = 64;
 const secretNames = new Map<string, boolean>();
@@ -257,7 +257,7 @@ function isSecretName(name: string): boolean {
   return secret;
 }
 
-/** What a process must never say: its keys, its callers' tokens, the password of its Redis, and secrets of its environment. */
+/** The secrets of a process: its keys, its callers' tokens, the password of its Redis, and secrets of its environment. */
 export function secretsOf(
   settings: {
     readonly signingKeys?: readonly { readonly key: string }[];
@@ -285,7 +285,7 @@ export function redactFields(fields: object | undefined, known: readonly string[
   try {
     return JSON.parse(redact(JSON.stringify(fields), known)) as object;
   } catch {
-    // What JSON cannot say cannot be looked through either.
+    // Fields that are not JSON-serializable cannot be searched either.
     return { fields: REDACTED };
   }
 }

@@ -9,5 +9,5 @@ export const RESULT_STATUSES = [
 ] as const;
 export type ResultStatus = (typeof RESULT_STATUSES)[number];
 
-/** The five of them that are no success. */
+/** The five ways that are no success. */
 export type FailureStatus = Exclude<ResultStatus, 'success'>;

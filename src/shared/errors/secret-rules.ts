@@ -1,5 +1,5 @@
 /**
- * What tokens of well-known services look like, as data. Most of it is taken from gitleaks' rules (`config/gitleaks.toml`, Copyright (c)
+ * The forms of well-known services' tokens, as data. Most of it is taken from gitleaks' rules (`config/gitleaks.toml`, Copyright (c)
  * 2019 Zachary Rice, MIT License), reduced to what each token begins with: redaction may take more than a scanner reports, and lengths
  * change. The rest is from the services' own documentation.
  */

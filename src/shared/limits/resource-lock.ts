@@ -6,7 +6,7 @@
 import { ToolError } from '../errors/failure.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import { type AnyTool, isMutating, qualifiedName } from '../tools/tool.ts';
-import { inWords } from '../tools/tool-answers.ts';
+import { describeValue } from '../tools/tool-answers.ts';
 
 export interface ResourceLock {
   /** Names the resource within the fleet. */
@@ -33,10 +33,13 @@ export function turnOf(
 ): ResourceLock | undefined {
   const name: unknown = tool.resource?.(params);
   if (name !== undefined && (typeof name !== 'string' || name === ''))
-    throw new ToolError(`resource of ${tool.name} must return a name or undefined; it returned ${inWords(name)}`, {
-      code: 'RESOURCE_INVALID',
-      nothingHappened: true,
-    });
+    throw new ToolError(
+      `resource of ${tool.name} must return a name or undefined; it returned ${describeValue(name)}`,
+      {
+        code: 'RESOURCE_INVALID',
+        nothingHappened: true,
+      },
+    );
   if (name === undefined && tool.parallel) return undefined;
   const what = name === undefined ? ['session', asked.sessionKey, qualifiedName(tool)] : ['resource', name];
   return {

@@ -1,5 +1,5 @@
-/** The hunks of a patch, put into the text of a file. */
-import type { Hunk } from './patch.ts';
+/** Applies the hunks of a patch to the text of a file. */
+import type { Hunk } from './file-patch.ts';
 import { placesOfHunks, type SecondPlace } from './patch-places.ts';
 
 /** Throws as `placesOfHunks` does. */
@@ -9,10 +9,10 @@ export function applyHunks(
   hunks: readonly Hunk[],
   secondPlace: SecondPlace = 'refuse',
 ): string {
-  // The mark of a file's encoding stays, whatever becomes of its first line.
+  // The byte order mark stays, whatever becomes of the first line.
   const [byteOrderMark = ''] = /^\ufeff/.exec(text) ?? [];
   const content = text.slice(byteOrderMark.length);
-  // With their line ends: what is kept stays as it is.
+  // The lines keep their ends, so that kept lines stay as they are.
   const whole = content.split(/(?<=\n)/);
   if (whole.at(-1) === '') whole.pop();
   const places = placesOfHunks(path, whole.map(withoutLineEnd), hunks, secondPlace);
@@ -33,7 +33,7 @@ export function applyHunks(
     let ends: string[] = [];
     for (const line of hunk.lines) {
       if (line.kind === 'add') add(line.text, ends.shift() ?? usualEnd);
-      // Kept lines stay as the file has them, also where white space at their end differs.
+      // Kept lines stay as the file has them, even where white space at their end differs from the patch.
       else if (line.kind === 'keep') {
         keepUpTo(taken + 1);
         ends = [];
@@ -53,7 +53,7 @@ function withoutLineEnd(line: string): string {
   return line.replace(/\r?\n$/, '');
 }
 
-/** That of most lines. */
+/** The line end of most lines. */
 function usualLineEnd(content: string): '\n' | '\r\n' {
   const lineEnds = content.match(/\r?\n/g) ?? [];
   return lineEnds.filter((end) => end === '\r\n').length * 2 > lineEnds.length ? '\r\n' : '\n';

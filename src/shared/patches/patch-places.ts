@@ -1,17 +1,17 @@
-/** Where the hunks of a patch fit in a file. A hunk that fits several places is refused: the first need not be the one that is meant. */
+/** Finds the places of a patch's hunks in a file. A hunk that fits several places is refused: the first need not be the intended one. */
 import { PawlError } from '../errors/failure.ts';
 import { matcher } from '../util/text/text-search.ts';
-import type { Hunk } from './patch.ts';
+import type { Hunk } from './file-patch.ts';
 
-/** What becomes of a hunk that fits several places. */
+/** The answer to a hunk that fits several places. */
 export type SecondPlace = 'refuse' | 'take-first';
 
-/** Lines of a file that are looked at for all its hunks: those that stand where they say take each line twice. */
-const MAX_LOOKS = 20_000_000;
+/** The most lines that are compared for all hunks of a file. Hunks at their stated places take each line twice. */
+const MAX_COMPARED_LINES = 20_000_000;
 const MAX_NAMED_LINES = 10;
 
-/** How exactly lines are compared: first to the letter, then without white space at the end, then at both ends. */
-const LIKENESS: readonly ((line: string) => string)[] = [
+/** The ways to compare lines: exactly, then without white space at the end, then at both ends, then with plain quotes and dashes. */
+const COMPARISONS: readonly ((line: string) => string)[] = [
   (line) => line,
   (line) => line.trimEnd(),
   (line) => line.trim(),
@@ -24,7 +24,7 @@ const LIKENESS: readonly ((line: string) => string)[] = [
       .replaceAll('\u00a0', ' '),
 ];
 
-/** The lines at which a place may begin, from the first to before the last, counted from 0. */
+/** The lines at which a place may begin, counted from 0; `to` is excluded. */
 interface Range {
   readonly from: number;
   readonly to: number;
@@ -34,17 +34,18 @@ interface Fit {
   readonly wanted: readonly string[];
   readonly level: number;
   readonly scope: readonly Range[];
-  /** The line where the wanted lines begin, and how many lines below it the change begins. */
+  /** The line where the wanted lines begin. */
   readonly at: number;
+  /** The number of lines below `at` where the change begins. */
   readonly below: number;
-  /** The patch says which place is meant, whatever else the hunk fits. */
+  /** The patch names this place, so that other fits do not matter. */
   readonly isPinned: boolean;
 }
 
 /**
- * The line at which each hunk begins, counted from 0. The hunks stand in the order of the file, and the later ones may leave an
- * earlier one a single place. Throws `PRECONDITION_FAILED` for a hunk that fits nowhere or in several places, and `INVALID_PARAMS`
- * for so many hunks far from where they say that looking for them would hold up the worker.
+ * The line at which each hunk begins, counted from 0. The hunks are in the order of the file, so that later ones may leave an earlier
+ * one a single place. Throws `PRECONDITION_FAILED` for a hunk that fits nowhere or in several places, and `INVALID_PARAMS` for so many
+ * hunks far from their stated places that the search would block the worker.
  */
 export function placesOfHunks(
   path: string,
@@ -53,7 +54,7 @@ export function placesOfHunks(
   secondPlace: SecondPlace,
 ): readonly number[] {
   const search = new PlaceSearch(path, lines);
-  const misfit = (index: number, why: string, hint: string): PawlError =>
+  const refused = (index: number, why: string, hint: string): PawlError =>
     new PawlError(
       'PRECONDITION_FAILED',
       `${hunks.length === 1 ? 'The hunk' : `Hunk ${index + 1} of ${hunks.length}`} for ${JSON.stringify(path)} ${why}. Nothing was changed; ${hint}.`,
@@ -62,7 +63,7 @@ export function placesOfHunks(
   const fits = hunks.map((hunk, index) => {
     const fit = search.fit(hunk, starts[index] ?? 0);
     if (typeof fit === 'string')
-      throw misfit(index, `does not fit: ${fit}`, 'read the file again and write the patch on what it holds');
+      throw refused(index, `does not fit: ${fit}`, 'read the file again and write the patch on what it holds');
     starts.push(fit.at + (fit.below === 0 ? fit.wanted.length : fit.below));
     return fit;
   });
@@ -75,9 +76,9 @@ export function placesOfHunks(
     const places = search.places(fit, starts[index] ?? 0, end);
     const named = places.slice(0, MAX_NAMED_LINES).map((at) => at + 1);
     const [count, more] = places.length > MAX_NAMED_LINES ? ['many', ' and more'] : [places.length, ''];
-    const how = fit.level === 0 ? '' : ', none of them to the letter';
+    const how = fit.level === 0 ? '' : ', none of them exactly';
     const why = `fits ${count} places, at lines ${named.join(', ')}${more}${how}`;
-    throw misfit(
+    throw refused(
       index,
       why,
       'give more of the lines around the change, or "@@" and a line above it that names the place',
@@ -92,7 +93,7 @@ class PlaceSearch {
   readonly #alike: (readonly string[])[] = [];
   readonly #index: Map<string, number[]>[] = [];
   readonly #blockEnds = new Map<number, number>();
-  #looks = 0;
+  #comparedLines = 0;
 
   constructor(path: string, lines: readonly string[]) {
     this.#path = path;
@@ -104,7 +105,7 @@ class PlaceSearch {
     const { length } = this.#lines;
     const old = hunk.lines.filter((line) => line.kind !== 'add').map((line) => line.text);
     const pinned = (at: number): Fit => ({ wanted: [], level: 0, scope: [], at, below: 0, isPinned: true });
-    // Lines to add alone stand right below their heading.
+    // A hunk of added lines alone belongs right below its heading.
     if (old.length === 0 && hunk.atEnd) return pinned(length);
     if (old.length === 0 && hunk.headings.length === 0) {
       const { nearLine } = hunk;
@@ -117,7 +118,7 @@ class PlaceSearch {
       const fit = this.#first(wanted, scopes, start);
       return fit === undefined ? noHeading(wanted[0], start) : { ...fit, below: 1 };
     }
-    // A copied byte order mark says that the first line is meant: `lines` are without it.
+    // A copied byte order mark means the first line. `lines` are without the mark.
     const marked = old[0]?.startsWith('\ufeff') ? [old[0].slice(1), ...old.slice(1)] : undefined;
     const top = marked && this.#first(marked, [[{ from: 0, to: 1 }]], start);
     if (top !== undefined) return top;
@@ -128,7 +129,7 @@ class PlaceSearch {
     return fit ?? explain(this.#lines, old, start);
   }
 
-  /** The last place of the same likeness that ends before a line. */
+  /** The last place, by the same comparison, that ends before a line. */
   last({ wanted, level, scope, at, below }: Fit, end: number): number | undefined {
     for (const { from, to } of scope.toReversed()) {
       const before = Math.min(to, end - (below === 0 ? wanted.length : below) + 1);
@@ -137,7 +138,7 @@ class PlaceSearch {
     return undefined;
   }
 
-  /** The places between two lines, and one more than are named. */
+  /** The places between two lines, at most one more than an error names. */
   places({ wanted, level, scope, below }: Fit, start: number, end: number): readonly number[] {
     const places: number[] = [];
     for (const { from, to } of scope) {
@@ -152,26 +153,26 @@ class PlaceSearch {
 
   #first(wanted: readonly string[], scopes: readonly (readonly Range[])[], start: number): Fit | undefined {
     for (const scope of scopes)
-      for (const level of LIKENESS.keys())
+      for (const level of COMPARISONS.keys())
         for (const { from, to } of scope)
           for (const at of this.#ascending(wanted, level, Math.max(from, start), to))
             return { wanted, level, scope, at, below: 0, isPinned: false };
     return undefined;
   }
 
-  /** A line number decides between places that are the same to the letter. Where lines are only alike, it must be the very line. */
+  /** A line number decides between places that fit exactly. Places that fit loosely must be at that very line. */
   #nearest(wanted: readonly string[], near: number, start: number): Fit | undefined {
     const scope = [{ from: 0, to: this.#lines.length }];
-    for (const level of LIKENESS.keys()) {
+    for (const level of COMPARISONS.keys()) {
       let best: number | undefined;
       let isPinned = false;
       for (const at of this.#ascending(wanted, level, start, this.#lines.length)) {
         const isNearer = best === undefined || Math.abs(at - near) < Math.abs(best - near);
         if (at === near || (level === 0 && isNearer)) [best, isPinned] = [at, true];
-        // Two places as far above as below.
+        // The two places are equally far, one above and one below.
         else if (level === 0 && at + (best ?? 0) === 2 * near) isPinned = false;
         best ??= at;
-        // Those that follow are farther still.
+        // The places that follow are farther still.
         if (at >= near && at > best) break;
       }
       if (best !== undefined) return { wanted, level, scope, at: best, below: 0, isPinned };
@@ -179,7 +180,7 @@ class PlaceSearch {
     return undefined;
   }
 
-  /** Where to look below the headings: first in the blocks that they open, then in all that follows. Or which heading is missing. */
+  /** The ranges to search below the headings: first the blocks that they open, then all that follows. A text names a missing heading. */
   #scopes(headings: readonly string[]): readonly (readonly Range[])[] | string {
     let scopes: readonly (readonly Range[])[] = [[{ from: 0, to: this.#lines.length }]];
     for (const heading of headings) {
@@ -188,7 +189,7 @@ class PlaceSearch {
       const blocks: Range[] = [];
       for (const at of found) {
         const block = { from: at + 1, to: this.#blockEnd(at) };
-        // A block lies apart from the one before, or within it.
+        // A block within the previous one is already searched.
         if (block.from >= (blocks.at(-1)?.to ?? 0)) blocks.push(block);
       }
       scopes = [blocks, [{ from: (found[0] ?? 0) + 1, to: this.#lines.length }]];
@@ -198,10 +199,10 @@ class PlaceSearch {
 
   #occurrences(line: string, scopes: readonly (readonly Range[])[]): readonly number[] | undefined {
     for (const scope of scopes)
-      for (const [level, like] of LIKENESS.entries()) {
+      for (const [level, like] of COMPARISONS.entries()) {
         let range = 0;
         const found = (this.#indexOf(level).get(like(line)) ?? []).filter((at) => {
-          this.#look();
+          this.#countLine();
           while (at >= (scope[range]?.to ?? Number.POSITIVE_INFINITY)) range += 1;
           return at >= (scope[range]?.from ?? Number.POSITIVE_INFINITY);
         });
@@ -210,14 +211,14 @@ class PlaceSearch {
     return undefined;
   }
 
-  /** A block is what is indented deeper than its head. Brackets that end the head, or begin the block, are a part of it. */
+  /** A block holds the lines that are indented deeper than its head, and brackets that end the head or begin the block. */
   #blockEnd(head: number): number {
     const known = this.#blockEnds.get(head);
     if (known !== undefined) return known;
     const depth = this.#lines[head]?.search(/\S/) ?? 0;
     let end = head + 1;
     for (; end < this.#lines.length; end += 1) {
-      this.#look();
+      this.#countLine();
       const indentation = this.#lines[end]?.search(/\S/) ?? -1;
       const isPart = indentation === -1 || indentation > depth || /^\s*[)\]{]/.test(this.#lines[end] ?? '');
       if (!isPart) break;
@@ -227,7 +228,7 @@ class PlaceSearch {
   }
 
   #alikeAt(level: number): readonly string[] {
-    this.#alike[level] ??= this.#lines.map(LIKENESS[level] ?? String);
+    this.#alike[level] ??= this.#lines.map(COMPARISONS[level] ?? String);
     return this.#alike[level];
   }
 
@@ -236,32 +237,32 @@ class PlaceSearch {
     return this.#index[level];
   }
 
-  /** The places that begin from one line to before another, in linear time: files and hunks can have many equal lines. */
+  /** The places that begin from `from` to before `to`, in linear time, because files and hunks can have many equal lines. */
   *#ascending(wanted: readonly string[], level: number, from: number, to: number): Generator<number, void, undefined> {
     const have = this.#alikeAt(level);
-    const ends = matcher(wanted.map(LIKENESS[level] ?? String));
+    const ends = matcher(wanted.map(COMPARISONS[level] ?? String));
     const end = Math.min(have.length, to + wanted.length - 1);
     for (let at = Math.max(0, from); at < end; at += 1) {
-      this.#look();
+      this.#countLine();
       if (ends(have[at])) yield at + 1 - wanted.length;
     }
   }
 
   *#descending(wanted: readonly string[], level: number, from: number, to: number): Generator<number, void, undefined> {
     const have = this.#alikeAt(level);
-    const begins = matcher(wanted.map(LIKENESS[level] ?? String).reverse());
+    const begins = matcher(wanted.map(COMPARISONS[level] ?? String).reverse());
     for (let at = Math.min(have.length, to + wanted.length - 1) - 1; at >= from; at -= 1) {
-      this.#look();
+      this.#countLine();
       if (begins(have[at])) yield at;
     }
   }
 
-  #look(): void {
-    this.#looks += 1;
-    if (this.#looks > MAX_LOOKS)
+  #countLine(): void {
+    this.#comparedLines += 1;
+    if (this.#comparedLines > MAX_COMPARED_LINES)
       throw new PawlError(
         'INVALID_PARAMS',
-        `The hunks for ${JSON.stringify(this.#path)} are too many to be looked for in all of its ${this.#lines.length} lines. Nothing was changed; give them in the order of the file, each with the lines as they stand there, or write the file anew.`,
+        `The hunks for ${JSON.stringify(this.#path)} are too many to be searched for in all of its ${this.#lines.length} lines. Nothing was changed; give them in the order of the file, each with the lines as they stand there, or write the whole file.`,
       );
   }
 }

@@ -1,5 +1,5 @@
 /**
- * What a second run of the same call would do (DESIGN, decision 5):
+ * The effects of a tool say what a second run of the same call would do.
  * `none` reads only · `idempotent` same end state · `keyed` harmless with `ctx.idempotencyKey` sent downstream ·
  * `probe` answerable through the tool's `probe` · `once` dangerous.
  */

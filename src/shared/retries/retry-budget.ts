@@ -1,8 +1,8 @@
 /**
- * How many retries a tool's calls may make together, whoever makes them: a token bucket for each tool and tenant, fleet-wide. A
- * retry takes a token, a success puts a part of one back. The budget exists against storms: it leaves ordinary trouble alone, and in
- * an outage calls and retries together stay below 1.2 times the calls plus the floor, however long it lasts and however many workers
- * there are. There is no hedging: no second try starts before the first failed.
+ * The retry budget: a fleet-wide token bucket for each tool and tenant, which all callers share. A retry takes a token; a success
+ * puts a part of one back. The budget prevents retry storms and leaves ordinary trouble alone: in an outage, calls and retries
+ * together stay below 1.2 times the calls plus the floor, however long it lasts and however many workers there are. There is no
+ * hedging: no second try starts before the first has failed.
  */
 
 export interface RetryBudget {
@@ -10,20 +10,20 @@ export interface RetryBudget {
   readonly ratio: number;
   /** Tokens of a new bucket. */
   readonly floor: number;
-  /** Tokens at most. */
+  /** The most tokens that a bucket holds. */
   readonly capacity: number;
   /** A bucket from which no call took or asked for a token in that time is new again. */
   readonly windowMs: number;
 }
 export type RetryBudgetOverrides = { readonly [K in keyof RetryBudget]?: RetryBudget[K] | undefined };
 
-/** Forty calls at a time that fail twice each get their third attempt. A shorter window would hand out new tokens during an outage. */
+/** With these, forty calls at a time that fail twice each get their third attempt. A shorter window would grant new tokens in an outage. */
 const DEFAULT_RETRY_BUDGET: RetryBudget = { ratio: 0.2, floor: 100, capacity: 100, windowMs: 24 * 3_600_000 };
 
-/** Stands in the message of a call that ends for want of a token. */
+/** A part of the message of a call that ends for want of a token. */
 export const RETRY_BUDGET_EXHAUSTED = 'retry budget exhausted';
 
-/** What an attempt needs to know of its bucket. */
+/** An attempt's bucket and its rule. */
 export interface RetryAllowance {
   readonly bucket: string;
   readonly budget: RetryBudget;
@@ -46,7 +46,7 @@ export function retryAllowance(
   };
 }
 
-/** The tokens left after a retry, or undefined when there is none to take. `tokens` is undefined for a bucket that nobody used. */
+/** The tokens left after a retry, or undefined when there is none to take. `tokens` is undefined for an unused bucket. */
 export function takeRetry(tokens: number | undefined, { floor }: RetryBudget): number | undefined {
   const present = tokens ?? floor;
   return present >= 1 ? present - 1 : undefined;

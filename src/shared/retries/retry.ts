@@ -1,6 +1,4 @@
-/**
- * Whether a failed attempt is followed by another (R18 to R20), decided in one place (DESIGN, decision 7).
- */
+/** The decision whether another attempt follows a failed one. No other place makes it. */
 import { z } from 'zod';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import type { Failure } from '../errors/failure.ts';
@@ -14,13 +12,13 @@ export interface RetryPolicy {
   readonly maxAttempts: number;
   readonly baseMs: number;
   readonly maxDelayMs: number;
-  /** From the first attempt's start; a retry that would start later is not scheduled. */
+  /** Time since the first attempt's start. A retry that would start later is not scheduled. */
   readonly maxElapsedMs: number;
   readonly retriableCodes?: readonly string[];
   readonly terminalCodes?: readonly string[];
 }
 
-/** What tools and operators may say of it. */
+/** The part of the policy that tools and operators may set. */
 export const retryOverridesSchema = z
   .strictObject({
     maxAttempts: z.number().int().min(1).max(1_000),
@@ -35,7 +33,7 @@ export type RetryOverrides = { readonly [K in keyof RetryPolicy]?: RetryPolicy[K
 
 export const DEFAULT_RETRY: RetryPolicy = { maxAttempts: 4, baseMs: 200, maxDelayMs: 4_000, maxElapsedMs: 30_000 };
 
-/** The smallest bound wins (DESIGN, ruling 10). `defaults` are the operator's, for tools that say nothing of their own (R35). */
+/** The smallest bound wins. `defaults` are the operator's, for tools that set nothing of their own. */
 export function retryPolicy(
   tool: RetryOverrides,
   operator: RetryOverrides | undefined,
@@ -60,9 +58,9 @@ export interface FailedAttempt {
   readonly effects: Effects;
   /** Number of the attempt that failed, from 1. */
   readonly attempt: number;
-  /** Since the first attempt's start. */
+  /** Time since the first attempt's start. */
   readonly elapsedMs: number;
-  /** Until the call's deadline; undefined when it has none. */
+  /** Time until the call's deadline; undefined when it has none. */
   readonly remainingMs: number | undefined;
   /** The caller vouches for a second run (`callHints.expectedRetrySafe`). */
   readonly expectedRetrySafe: boolean;
@@ -85,7 +83,7 @@ export function decideRetry(failed: FailedAttempt, policy: RetryPolicy, random: 
   if (!mayRunAgain(failed))
     return stop('retriable_error', `a second run of a tool with effects '${failed.effects}' could do harm`);
   if (attempt >= policy.maxAttempts) return stop('retry_exhausted', `all ${policy.maxAttempts} attempts are used`);
-  // The attempt ran: its own failure is the answer, also where it opened the circuit.
+  // The attempt ran, so its own failure is the answer, even where it opened the circuit.
   if (failed.circuitState === 'OPEN' || failed.circuitState === 'FORCED_OPEN')
     return stop('retriable_error', 'the circuit is open');
   const delayMs = Math.max(backoffMs(attempt, policy, random), failure.retryAfterMs ?? 0);
@@ -96,7 +94,7 @@ export function decideRetry(failed: FailedAttempt, policy: RetryPolicy, random: 
   return { kind: 'retry', delayMs };
 }
 
-/** DESIGN, decision 5: the effects decide, unless the failure proves that nothing happened or somebody vouches for it. */
+/** The effects decide, unless the failure proves that nothing happened or the caller vouches for a second run. */
 export function mayRunAgain(failed: Pick<FailedAttempt, 'failure' | 'effects' | 'expectedRetrySafe'>): boolean {
   return failed.effects !== 'once' || failed.failure.nothingHappened || failed.expectedRetrySafe;
 }

@@ -2,12 +2,12 @@
 import { hash } from 'node:crypto';
 import { PawlError } from '../errors/failure.ts';
 
-/** Nesting beyond this is refused: no tool needs it, and recursion must end. */
+/** Deeper nesting is refused: no tool needs it, and recursion must end. */
 const MAX_DEPTH = 128;
 
 /**
  * RFC 8785 canonical JSON: sorted keys, -0 as 0, `undefined` dropped, strings verbatim.
- * Throws `CONTRACT_INVALID` for what JSON cannot say (NaN, BigInt, Map, Set, functions, cycles).
+ * Throws `CONTRACT_INVALID` for values that are not JSON-serializable (NaN, BigInt, Map, Set, functions, cycles).
  */
 export function canonicalJson(value: unknown, depth = 0): string {
   if (depth > MAX_DEPTH)
@@ -33,12 +33,12 @@ function canonicalObject(value: object, depth: number): string {
   if (Array.isArray(value)) {
     let items = '';
     for (let index = 0; index < value.length; index += 1)
-      // A hole, too, is null in JSON.
+      // JSON writes a hole in a list as null.
       items += `${index === 0 ? '' : ','}${canonicalJson(value[index] === undefined ? null : value[index], depth + 1)}`;
     return `[${items}]`;
   }
   if ('toJSON' in value && typeof value.toJSON === 'function') return canonicalJson(value.toJSON(), depth + 1);
-  // JSON would say {} for each of them, whatever it holds.
+  // JSON would write {} for either, whatever it holds.
   if (value instanceof Map || value instanceof Set) throw notJson(value);
   let members = '';
   for (const key of sorted(Object.keys(value))) {
@@ -49,7 +49,7 @@ function canonicalObject(value: object, depth: number): string {
   return `{${members}}`;
 }
 
-/** Every call is named by a few of these texts: most of them are short, and have nothing to escape. */
+/** Every call ID takes a few of these texts. Most are short and have nothing to escape. */
 const PLAIN = /^[^"\\\u0000-\u001f\ud800-\udfff]*$/;
 
 const MAX_PLAIN_LENGTH = 1_000;
@@ -58,7 +58,7 @@ function quoted(text: string): string {
   return text.length <= MAX_PLAIN_LENGTH && PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }
 
-/** By UTF-16 code units, in place. Of a few names, `sort` takes several times as long. */
+/** Sorts by UTF-16 code units, in place. For a few names, `sort` takes several times as long. */
 function sorted(names: string[]): string[] {
   if (names.length > 32) return names.sort();
   for (let index = 1; index < names.length; index += 1) {
@@ -72,7 +72,7 @@ function sorted(names: string[]): string[] {
 
 function notJson(value: unknown): PawlError {
   const kind = typeof value === 'object' ? (value?.constructor.name ?? 'object') : typeof value;
-  const message = `holds ${typeof value === 'number' ? String(value) : `a ${kind}`}, which JSON cannot say`;
+  const message = `holds ${typeof value === 'number' ? String(value) : `a ${kind}`}, which is not JSON-serializable`;
   return new PawlError('CONTRACT_INVALID', `The call ${message}.`, { issues: [{ path: 'payload.params', message }] });
 }
 

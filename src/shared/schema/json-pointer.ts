@@ -1,11 +1,11 @@
-/** JSON pointers (RFC 6901), as references in schemas and faults of validators hold them. */
+/** JSON pointers (RFC 6901), as schemas' references and validators' errors use them. */
 
-/** What a step of a pointer names. */
+/** The name that a step of a pointer stands for. */
 export function unescaped(step: string): string {
   return step.replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
-/** The same of a step that stands in an address. What is no percent-encoding is taken as it is. */
+/** The name in a step of an address. A step that is not percent-encoded is taken as it is. */
 export function decoded(step: string): string {
   try {
     return unescaped(decodeURIComponent(step));

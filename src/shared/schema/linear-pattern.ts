@@ -1,14 +1,15 @@
 /**
- * Patterns of schemas, matched in linear time. A backtracking engine needs exponential time for some patterns on some texts,
- * which a model, or whoever writes to it, may send; what only such an engine can match (look-around, back-references) is refused
- * when the schema is compiled, before any call.
+ * Patterns of schemas, matched in linear time. A backtracking engine needs exponential time for some patterns on some texts, and a
+ * model, or anyone who writes to it, may send such a text. Patterns that need such an engine (look-around, back-references) are
+ * refused when the schema is compiled, before any call.
  */
 import { RE2JS } from 're2js';
 import { startOf } from '../util/text/text-cut.ts';
 import { shortUnicodeNames, unicodePropertiesOf } from './unicode-properties.ts';
 
 /**
- * Like `new RegExp(pattern, 'u')`, for `test` alone. Ajv tells patterns apart by their text form. Throws a `SyntaxError` for what has no linear form.
+ * Like `new RegExp(pattern, 'u')`, for `test` alone. Ajv compares patterns by their text form. Throws a `SyntaxError` for a pattern
+ * that has no linear form.
  */
 export function linearPattern(pattern: string): { test(text: string): boolean; toString(): string } {
   let compiled: RE2JS;

@@ -1,9 +1,9 @@
-/** Keywords of JSON Schema drafts 3 to 2019-09, translated to 2020-12. */
+/** Translates keywords of JSON Schema drafts 3 to 2019-09 to 2020-12. */
 
-/** A schema on its way, and how a change of it is reported. */
+/** One schema of a document, and how its changes are reported. */
 export interface TranslatedPart {
   readonly made: Record<string, unknown>;
-  tell(change: string): void;
+  note(change: string): void;
   drop(keyword: string, why: string): void;
 }
 
@@ -14,20 +14,20 @@ export function translateOlderDrafts(part: TranslatedPart): void {
 }
 
 /** Draft 2019-09 writes a reference that a wider schema can extend; here the document is the widest. */
-function translateRecursion({ made, tell, drop }: TranslatedPart): void {
+function translateRecursion({ made, note, drop }: TranslatedPart): void {
   const reference = made['$recursiveRef'];
   if (reference !== undefined) {
     delete made['$recursiveRef'];
     if (reference === '#' && made['$ref'] === undefined) {
       made['$ref'] = '#';
-      tell('$recursiveRef made $ref');
-    } else tell(`$recursiveRef ${JSON.stringify(reference)} dropped, it is not "#"`);
+      note('$recursiveRef made $ref');
+    } else note(`$recursiveRef ${JSON.stringify(reference)} dropped, it is not "#"`);
   }
   if (made['$recursiveAnchor'] !== undefined) drop('$recursiveAnchor', 'its references are plain ones now');
 }
 
 /** Before 2019-09, one keyword held lists of names and schemas. */
-function translateDependencies({ made, tell, drop }: TranslatedPart): void {
+function translateDependencies({ made, note, drop }: TranslatedPart): void {
   const { dependencies } = made;
   if (dependencies === undefined) return;
   if (typeof dependencies !== 'object' || dependencies === null || Array.isArray(dependencies))
@@ -44,24 +44,24 @@ function translateDependencies({ made, tell, drop }: TranslatedPart): void {
     made['dependentRequired'] = { ...required, ...(made['dependentRequired'] as object | undefined) };
   if (Object.keys(schemas).length > 0)
     made['dependentSchemas'] = { ...schemas, ...(made['dependentSchemas'] as object | undefined) };
-  tell('dependencies made dependentRequired and dependentSchemas');
+  note('dependencies made dependentRequired and dependentSchemas');
 }
 
-function translateDraft3({ made, tell }: TranslatedPart): void {
+function translateDraft3({ made, note }: TranslatedPart): void {
   if (made['divisibleBy'] !== undefined) {
     made['multipleOf'] ??= made['divisibleBy'];
     delete made['divisibleBy'];
-    tell('divisibleBy made multipleOf');
+    note('divisibleBy made multipleOf');
   }
   if (made['extends'] !== undefined) {
     made['allOf'] = [...((made['allOf'] as unknown[] | undefined) ?? []), ...[made['extends']].flat()];
     delete made['extends'];
-    tell('extends made allOf');
+    note('extends made allOf');
   }
   if (made['disallow'] !== undefined) {
     const refused = [made['disallow']].flat().map((each) => (typeof each === 'string' ? { type: each } : each));
     made['allOf'] = [...((made['allOf'] as unknown[] | undefined) ?? []), { not: { anyOf: refused } }];
     delete made['disallow'];
-    tell('disallow made not');
+    note('disallow made not');
   }
 }

@@ -1,49 +1,48 @@
 /**
- * What checking a value by a schema may cost at most. References let a small schema ask for exponential work: a definition that holds two
- * references to the next one is looked at twice, that one four times, and so on, and a recursive one as deep as the value goes.
+ * Bounds the cost of checking a value by a schema. References let a small schema ask for exponential work: if each definition holds two
+ * references to the next one, the second is checked twice, the third four times, and so on; a recursive one as deep as the value goes.
  *
- * Only what is checked at the same place of a value multiplies. So the work of a definition for a value of some depth is that of itself,
- * of all that it refers to at the same place, and of the costliest place below.
+ * Only checks at the same place of a value multiply. So the work of a definition for a value of some depth is its own, plus that of all
+ * definitions that it refers to at the same place, plus that of the costliest place below.
  */
 import { PawlError } from '../errors/failure.ts';
 import { decoded } from './json-pointer.ts';
+import type { JsonSchema } from './json-schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 import { withTags } from './tagged-union.ts';
 
-type Parts = Readonly<Record<string, unknown>>;
-
-/** Schemas within one: beyond this, compiling takes longer than a process may be held up. */
+/** The most schemas within one. To compile more blocks a process for too long. */
 const MAX_SCHEMAS = 5_000;
-/** How often schemas are looked at for one place of a value. */
-const MAX_LOOKS = 50_000;
-/** A schema that lets in no value of this depth is of no use. */
+/** The most checks for one place of a value. */
+const MAX_CHECKS = 50_000;
+/** A schema that accepts no value of this depth is of no use. */
 const LEAST_DEPTH = 4;
-/** Values are not nested deeper. */
+/** The greatest depth of values. */
 const MAX_DEPTH = 128;
 
-/** A reference to a definition, from a place below another one. */
+/** A reference to a definition, at the place of another definition or below it. */
 interface Link {
   readonly target: object;
-  /** Where the value stands that the target is for; '' for the place of the definition itself. */
-  readonly partition: string;
-  /** How much deeper that is. */
+  /** The place of the value that the target checks; '' for the place of the definition itself. */
+  readonly place: string;
+  /** The levels from the definition down to that place. */
   readonly steps: number;
 }
 
 /** A schema that others refer to, or the root. */
 interface Definition {
-  /** Schemas that look at the place itself. */
-  readonly looks: number;
+  /** The number of schemas that check the place itself. */
+  readonly checks: number;
   readonly here: readonly Link[];
-  /** The places below, with what is looked at there. */
+  /** The places below, each with the references there. */
   readonly below: readonly (readonly Link[])[];
 }
 
 /**
- * How deep a value may be nested, so that checking it is not too costly; undefined for as deep as values may be. Throws
- * `CONFIGURATION` for a schema that is too costly for any value, or too large, or that refers to itself without end.
+ * The greatest depth of a value that is not too costly to check; undefined where every depth is affordable. Throws `CONFIGURATION`
+ * for a schema that is too costly for any value, or too large, or that refers to itself without end.
  */
-export function deepestValue(schema: Parts): number | undefined {
+export function deepestValue(schema: JsonSchema): number | undefined {
   try {
     return deepest(schema);
   } catch (error) {
@@ -52,24 +51,24 @@ export function deepestValue(schema: Parts): number | undefined {
   }
 }
 
-function deepest(schema: Parts): number | undefined {
+function deepest(schema: JsonSchema): number | undefined {
   const definitions = definitionsOf(schema);
   const order = inOrder(schema, definitions);
   const work: ReadonlyMap<object, number>[] = [];
   for (let depth = 0; depth <= MAX_DEPTH; depth += 1) {
-    const looks = new Map<object, number>();
-    for (const definition of order) looks.set(definition, workOf(definitions.get(definition), depth, looks, work));
-    work.push(looks);
-    if ((looks.get(schema) ?? 0) <= MAX_LOOKS) continue;
+    const checks = new Map<object, number>();
+    for (const definition of order) checks.set(definition, workOf(definitions.get(definition), depth, checks, work));
+    work.push(checks);
+    if ((checks.get(schema) ?? 0) <= MAX_CHECKS) continue;
     if (depth > LEAST_DEPTH) return depth - 1;
-    throw tooCostly(`its references ask for more than ${MAX_LOOKS} checks of one value`);
+    throw tooCostly(`its references ask for more than ${MAX_CHECKS} checks of one value`);
   }
   return undefined;
 }
 
-const known = new WeakMap<Parts, boolean>();
+const known = new WeakMap<JsonSchema, boolean>();
 
-export function isTooCostly(schema: Parts): boolean {
+export function isTooCostly(schema: JsonSchema): boolean {
   let found = known.get(schema);
   if (found === undefined) {
     found = refuses(schema);
@@ -78,7 +77,7 @@ export function isTooCostly(schema: Parts): boolean {
   return found;
 }
 
-function refuses(schema: Parts): boolean {
+function refuses(schema: JsonSchema): boolean {
   try {
     deepestValue(schema);
     return false;
@@ -104,79 +103,79 @@ function workOf(
   const sum = (links: readonly Link[], at: (link: Link) => ReadonlyMap<object, number> | undefined) =>
     links.reduce((all, link) => all + (at(link)?.get(link.target) ?? 0), 0);
   const costs = definition.below.map((links) => sum(links, ({ steps }) => shallower[depth - steps]));
-  return definition.looks + sum(definition.here, () => here) + costs.reduce((most, cost) => Math.max(most, cost), 0);
+  return definition.checks + sum(definition.here, () => here) + costs.reduce((most, cost) => Math.max(most, cost), 0);
 }
 
-/** All that the root reaches. */
-function definitionsOf(root: Parts): ReadonlyMap<object, Definition> {
+/** The definitions that the root reaches. */
+function definitionsOf(root: JsonSchema): ReadonlyMap<object, Definition> {
   const found = new Map<object, Definition>();
   const reading: Reading = { root, tagged: withTags(root) ?? root, schemas: 0, targets: new Map() };
   const pending: object[] = [root];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
     if (found.has(next)) continue;
-    const { links, looks } = read(next === root ? reading.tagged : next, reading);
-    found.set(next, definitionFrom(looks, links));
+    const { links, checks } = read(next === root ? reading.tagged : next, reading);
+    found.set(next, definitionFrom(checks, links));
     pending.push(...links.map(({ target }) => target));
   }
   return found;
 }
 
-function definitionFrom(looks: number, links: readonly Link[]): Definition {
+function definitionFrom(checks: number, links: readonly Link[]): Definition {
   const below = Map.groupBy(
     links.filter(({ steps }) => steps > 0),
-    ({ partition }) => partition,
+    ({ place }) => place,
   );
-  // What is for every member is for each one that has a name, too.
-  const ofAll = links.filter(({ partition }) => partition.includes('*'));
-  const partitions = [...below].map(([partition, own]) => (partition.includes('*') ? ofAll : [...own, ...ofAll]));
-  return { looks, here: links.filter(({ steps }) => steps === 0), below: partitions };
+  // A check of every member also checks each member that has a name.
+  const ofAll = links.filter(({ place }) => place.includes('*'));
+  const places = [...below].map(([place, own]) => (place.includes('*') ? ofAll : [...own, ...ofAll]));
+  return { checks, here: links.filter(({ steps }) => steps === 0), below: places };
 }
 
 interface Reading {
-  readonly root: Parts;
-  /** The root with its unions told apart by their tags: of those, one alternative is looked at. */
-  readonly tagged: Parts;
+  readonly root: JsonSchema;
+  /** The root with the tags of its unions. Of a tagged union, one alternative is checked. */
+  readonly tagged: JsonSchema;
   schemas: number;
   readonly targets: Map<string, object | undefined>;
 }
 
 interface Found {
   readonly links: readonly Link[];
-  readonly looks: number;
+  readonly checks: number;
 }
 
-/** One schema with all that stands in it, up to the references. */
-function read(schema: unknown, reading: Reading, partition = '', steps = 0): Found {
-  if (typeof schema !== 'object' || schema === null) return { links: [], looks: 0 };
+/** One schema with all schemas in it, up to the references. */
+function read(schema: unknown, reading: Reading, place = '', steps = 0): Found {
+  if (typeof schema !== 'object' || schema === null) return { links: [], checks: 0 };
   reading.schemas += 1;
   if (reading.schemas > MAX_SCHEMAS) throw tooCostly(`it holds more than ${MAX_SCHEMAS} schemas`);
-  const parts = schema as Parts;
+  const parts = schema as JsonSchema;
   const target = targetOf(parts, reading);
-  const own: Found = { links: target === undefined ? [] : [{ target, partition, steps }], looks: steps === 0 ? 1 : 0 };
+  const own: Found = { links: target === undefined ? [] : [{ target, place, steps }], checks: steps === 0 ? 1 : 0 };
   const all = [own];
   for (const [keyword, value] of Object.entries(parts)) {
     const inside = partsOf(keyword, value).map(([name, part]) =>
-      name === '' ? read(part, reading, partition, steps) : read(part, reading, `${partition}/${name}`, steps + 1),
+      name === '' ? read(part, reading, place, steps) : read(part, reading, `${place}/${name}`, steps + 1),
     );
     const isTagged = keyword === 'oneOf' && parts['discriminator'] !== undefined;
     all.push(...(isTagged ? inside.toSorted((a, b) => b.links.length - a.links.length).slice(0, 1) : inside));
     if (isTagged) all.push(...inside.map(apart));
   }
-  return { links: all.flatMap(({ links }) => links), looks: all.reduce((sum, { looks }) => sum + looks, 0) };
+  return { links: all.flatMap(({ links }) => links), checks: all.reduce((sum, { checks }) => sum + checks, 0) };
 }
 
-/** An alternative that the tag does not name is looked at for no value: what it refers to is none the less known. */
+/** The tag excludes this alternative from checks. Its references must be known none the less. */
 function apart({ links }: Found, index: number): Found {
   const moved = links.map((link) => ({
     ...link,
-    partition: `|${index}${link.partition}`,
+    place: `|${index}${link.place}`,
     steps: Math.max(1, link.steps),
   }));
-  return { links: moved, looks: 0 };
+  return { links: moved, checks: 0 };
 }
 
-/** Schemas below a keyword, each with the place that it is for; '' for the same one. */
-function partsOf(keyword: string, value: unknown): (readonly [partition: string, schema: unknown])[] {
+/** The schemas below a keyword, each with the place that it checks; '' for the same place. */
+function partsOf(keyword: string, value: unknown): (readonly [place: string, schema: unknown])[] {
   if (keyword === '$defs' || keyword === 'definitions' || typeof value !== 'object' || value === null) return [];
   if (keyword === 'properties') return Object.entries(value).map(([name, part]) => [nameOf(name), part]);
   if (keyword === 'patternProperties') return Object.values(value).map((part) => ['*', part]);
@@ -193,22 +192,22 @@ function nameOf(name: string): string {
   return `.${name.replaceAll('*', '∗')}`;
 }
 
-/** What a reference leads to within the schema. */
-function targetOf(parts: Parts, { root, tagged, targets }: Reading): object | undefined {
+/** The target of a reference within the schema. */
+function targetOf(parts: JsonSchema, { root, tagged, targets }: Reading): object | undefined {
   const reference = parts['$ref'] ?? parts['$dynamicRef'];
   if (typeof reference !== 'string' || !(reference === '#' || reference.startsWith('#/'))) return undefined;
   if (targets.has(reference)) return targets.get(reference);
   let at: unknown = tagged;
   for (const step of reference.slice(1).split('/').slice(1)) {
     const name = decoded(step);
-    at = typeof at === 'object' && at !== null && Object.hasOwn(at, name) ? (at as Parts)[name] : undefined;
+    at = typeof at === 'object' && at !== null && Object.hasOwn(at, name) ? (at as JsonSchema)[name] : undefined;
   }
   const found = typeof at === 'object' && at !== null ? (at === tagged ? root : at) : undefined;
   targets.set(reference, found);
   return found;
 }
 
-/** Each definition after those that it refers to at the same place. Throws for one that refers to itself there. */
+/** Sorts each definition behind those that it refers to at the same place. Throws for one that refers to itself there. */
 function inOrder(root: object, definitions: ReadonlyMap<object, Definition>): readonly object[] {
   const order = new Set<object>();
   const within = new Set<object>();

@@ -1,20 +1,19 @@
-/** Ajv's faults as whoever sent the value can mend them (A14, A15): what was expected, what came, what is allowed. */
+/** Ajv's errors as texts by which the sender can correct the value: what was expected, what came, what is allowed. */
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Issue } from '../errors/failure.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { unescaped } from './json-pointer.ts';
+import type { JsonSchema } from './json-schema.ts';
 import type { Tag } from './tagged-union.ts';
 
-type Parts = Readonly<Record<string, unknown>>;
-
 const MAX_ISSUES = 10;
-/** A long list can be wrong in each item: what is told is found among the first. */
+/** The errors that are read. A long list can be wrong in each item, and the first ones are enough. */
 const MAX_ERRORS = 500;
 const MAX_MESSAGE_LENGTH = 300;
-/** Longer names are told and compared by their beginning. */
+/** Longer names are quoted and compared by their beginning. */
 const MAX_WORD_LENGTH = 128;
 
-/** At most ten, each once. That no alternative fits is told last: what is wrong with the one that was meant says more. */
+/** At most ten issues, each once. "No alternative fits" comes last, because the fault of the intended alternative says more. */
 export function issuesOf(errors: readonly ErrorObject[]): readonly Issue[] {
   const first = errors.slice(0, MAX_ERRORS);
   const left = withoutOtherAlternatives(first).toSorted((a, b) => Number(isChoice(a)) - Number(isChoice(b)));
@@ -35,23 +34,23 @@ function isChoice({ keyword }: ErrorObject): boolean {
   return keyword === 'anyOf' || keyword === 'oneOf';
 }
 
-/** Without the faults of alternatives that were not meant, as far as the value tells which was. */
+/** Removes the faults of alternatives that were not intended, as far as the value shows which one was. */
 function withoutOtherAlternatives(errors: readonly ErrorObject[]): readonly ErrorObject[] {
   const left = new Set(errors);
   for (const choice of errors.filter(isChoice)) {
     const branches = (choice.schema as readonly unknown[]).map((branch, index) => {
-      const partition = (branch as Parts | null)?.['$ref'] ?? `${choice.schemaPath}/${index}`;
+      const place = (branch as JsonSchema | null)?.['$ref'] ?? `${choice.schemaPath}/${index}`;
       const faults = errors.filter(
-        (error) => isWithin(choice, error) && error.schemaPath.startsWith(`${String(partition)}/`),
+        (error) => isWithin(choice, error) && error.schemaPath.startsWith(`${String(place)}/`),
       );
       return { branch, faults };
     });
     const others = branches.filter(({ faults }) =>
-      faults.some((fault) => branches.some((meant) => isTold(choice, fault, meant.branch, meant.faults))),
+      faults.some((fault) => branches.some((other) => pointsTo(other, choice, fault))),
     );
     if (others.length === 0) continue;
     for (const fault of others.flatMap(({ faults }) => faults)) left.delete(fault);
-    // What is wrong with the only one that is left says all.
+    // The faults of the only alternative that is left say all.
     const isOnly = others.length === branches.length - 1;
     if (isOnly && [...left].some((error) => error !== choice && isWithin(choice, error))) left.delete(choice);
   }
@@ -62,19 +61,28 @@ function isWithin({ instancePath }: ErrorObject, error: ErrorObject): boolean {
   return error.instancePath === instancePath || error.instancePath.startsWith(`${instancePath}/`);
 }
 
-/** Whether a fault of one alternative says that another was meant, which has no such fault: the value's type, or a property's values. */
-function isTold(
+interface Alternative {
+  readonly branch: unknown;
+  readonly faults: readonly ErrorObject[];
+}
+
+/**
+ * Whether a fault of another alternative shows that this one was intended: the value's type, or a property's values, fit here and
+ * not there.
+ */
+function pointsTo(
+  { branch: meant, faults }: Alternative,
   choice: ErrorObject,
   { keyword, instancePath }: ErrorObject,
-  meant: unknown,
-  faults: readonly ErrorObject[],
 ): boolean {
   const hasTheSame = faults.some((other) => isValues(keyword, other) && other.instancePath === instancePath);
   if (hasTheSame) return false;
   if (instancePath === choice.instancePath) return keyword === 'type';
   const names = instancePath.slice(choice.instancePath.length + 1).split('/');
   if (!(keyword === 'const' || keyword === 'enum') || names.length !== 1) return false;
-  const properties = ((meant as Parts | null)?.['properties'] ?? {}) as Readonly<Record<string, Parts | undefined>>;
+  const properties = ((meant as JsonSchema | null)?.['properties'] ?? {}) as Readonly<
+    Record<string, JsonSchema | undefined>
+  >;
   const property = properties[unescaped(names[0] ?? '')];
   return property?.['const'] !== undefined || property?.['enum'] !== undefined;
 }
@@ -102,34 +110,34 @@ function issueOf(error: ErrorObject): Issue {
     case 'discriminator': {
       const { propertyName, values } = error.schema as Tag;
       const allowed = values.map((value) => JSON.stringify(value)).join(', ');
-      const data = error.data as Parts;
+      const data = error.data as JsonSchema;
       const message = Object.hasOwn(data, propertyName)
-        ? `must be one of ${allowed}; got ${shown(data[propertyName])}`
+        ? `must be one of ${allowed}; got ${quoteValue(data[propertyName])}`
         : `is required and missing; it is one of ${allowed}`;
       return { path: [...at, propertyName].join('.'), message };
     }
     case 'enum':
       return {
         path: at.join('.'),
-        message: `must be one of ${(params['allowedValues'] as unknown[]).map((value) => JSON.stringify(value)).join(', ')}; got ${shown(error.data)}`,
+        message: `must be one of ${(params['allowedValues'] as unknown[]).map((value) => JSON.stringify(value)).join(', ')}; got ${quoteValue(error.data)}`,
       };
     case 'const':
       return {
         path: at.join('.'),
-        message: `must be ${JSON.stringify(params['allowedValue'])}; got ${shown(error.data)}`,
+        message: `must be ${JSON.stringify(params['allowedValue'])}; got ${quoteValue(error.data)}`,
       };
     default:
-      return { path: at.join('.'), message: `${error.message ?? error.keyword}; got ${shown(error.data)}` };
+      return { path: at.join('.'), message: `${error.message ?? error.keyword}; got ${quoteValue(error.data)}` };
   }
 }
 
-/** A value as an error's sentence quotes it. */
-export function shown(value: unknown): string {
+/** Quotes the beginning of a value, for an error's sentence. */
+export function quoteValue(value: unknown): string {
   const text = jsonOf(typeof value === 'string' ? startOf(value, 100) : value);
   return text.length <= 80 ? text : `${startOf(text, 80)}…`;
 }
 
-/** What is nested too deep to be written is named by its type. */
+/** The value's JSON, or its type where it is nested too deep to be written. */
 function jsonOf(value: unknown): string {
   try {
     return JSON.stringify(value) ?? String(value);
@@ -138,7 +146,7 @@ function jsonOf(value: unknown): string {
   }
 }
 
-/** Up to three candidates that look most like the word, the best first; none when all are far off. */
+/** Up to three candidates that resemble the word most, the best first; none when all are far off. */
 export function nearest(word: string, candidates: readonly string[]): string[] {
   const wanted = startOf(word, MAX_WORD_LENGTH).toLowerCase();
   return candidates

@@ -1,10 +1,10 @@
-/** Keywords of JSON Schema 2020-12 below which further schemas stand. */
+/** Keywords of JSON Schema 2020-12 that hold further schemas. */
 
-/** By name. */
+/** Keywords that hold schemas by name. */
 export const SCHEMA_MAPS: readonly string[] = ['properties', 'patternProperties', '$defs', 'dependentSchemas'];
-/** In order. */
+/** Keywords that hold a list of schemas. */
 export const SCHEMA_LISTS: readonly string[] = ['anyOf', 'oneOf', 'allOf', 'prefixItems'];
-/** One. */
+/** Keywords that hold one schema. */
 export const SCHEMA_SINGLES: readonly string[] = [
   ...['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'contains', 'propertyNames'],
   ...['unevaluatedProperties', 'unevaluatedItems'],

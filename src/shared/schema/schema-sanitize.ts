@@ -1,7 +1,6 @@
 /**
- * Schemas from elsewhere (MCP servers, dynamic tools, imports) made usable (C7, C8, C22): types inferred where they are missing,
- * structural fields ensured, references that cannot be followed and patterns that cannot be matched taken out. What was changed
- * is told, so that nobody is surprised by it later.
+ * Repairs foreign schemas (of MCP servers, dynamic tools, imports): missing types are inferred, structural fields are added, and
+ * references that cannot be followed and patterns that cannot be matched are removed. Every change is listed for the operator.
  */
 import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
@@ -14,14 +13,14 @@ import { withoutReference } from './schema-references.ts';
 
 export interface SanitizedSchema {
   readonly schema: JsonSchema;
-  /** What was changed, with its place: `properties.a: type inferred as object`. */
+  /** Each change with its place: `properties.a: type inferred as object`. */
   readonly changes: readonly string[];
 }
 
 const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null'];
 const MAX_DEPTH = 64;
 
-/** Which keyword tells the type of a schema that does not say it. The first that is there wins. */
+/** The keywords that show the type of a schema which does not state it. The first that is there wins. */
 const TELLING: readonly (readonly [keyword: string, type: string])[] = [
   ['properties', 'object'],
   ['required', 'object'],
@@ -44,7 +43,7 @@ const TELLING: readonly (readonly [keyword: string, type: string])[] = [
 ];
 /** A schema with one of these needs no type of its own. */
 const SPEAKS_OTHERWISE = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const', 'enum'];
-/** Annotations, and what they hold. Anything else says nothing, and makes Ajv refuse the whole schema. */
+/** Annotations, and the kind of value that they hold. Any other value makes Ajv refuse the whole schema. */
 const isText = (value: unknown) => typeof value === 'string';
 const isBoolean = (value: unknown) => typeof value === 'boolean';
 const HOLDING: readonly (readonly [holds: (value: unknown) => boolean, what: string, keywords: readonly string[]])[] = [
@@ -52,17 +51,17 @@ const HOLDING: readonly (readonly [holds: (value: unknown) => boolean, what: str
   [isBoolean, 'boolean', ['deprecated', 'readOnly', 'writeOnly']],
   [Array.isArray, 'list', ['examples']],
 ];
-/** Some generators write null for a restriction that there is not. One that is wrong is a mistake that is told. */
+/** Restrictions for which some generators write null when there is none. Other wrong values stay, so that they are reported. */
 const RESTRICTIONS = [
   ...['$ref', 'enum', 'format', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
   ...['minLength', 'maxLength', 'minItems', 'maxItems', 'uniqueItems', 'minContains', 'maxContains'],
   ...['minProperties', 'maxProperties'],
 ];
 
-/** One document on its way. */
+/** The state of one document's repair. */
 interface Walk {
   readonly root: Readonly<Record<string, unknown>>;
-  /** Of the root, under whichever name. */
+  /** The root's definitions, under either of their keywords. */
   readonly definitions: Readonly<Record<string, unknown>>;
   readonly of: 'parameters' | 'output';
   readonly changes: string[];
@@ -72,7 +71,7 @@ interface Walk {
   readonly taken: Set<string>;
 }
 
-/** The schema of a tool's parameters: an object at its root, whatever came. Of an output: whatever it describes. */
+/** Repairs a schema. The root of a tool's parameters becomes an object; an output may be of any type. */
 export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = 'parameters'): SanitizedSchema {
   const changes: string[] = [];
   const root = isObject(foreign) ? foreign : {};
@@ -85,7 +84,7 @@ export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = '
   const walk: Walk = { root, definitions, of, changes, copied: new Map(), taken: new Set(Object.keys(definitions)) };
   const schema = sanitize(root, '', walk, 0) as Record<string, unknown>;
   const copies: [string, unknown][] = [];
-  // What is copied can refer to further places, which join the ones that this loop goes through.
+  // A copy can refer to further places, which this loop then visits too.
   for (const [target, name] of walk.copied) copies.push([name, sanitize(target, `$defs.${name}`, walk, 1)]);
   if (copies.length > 0) schema['$defs'] = { ...(schema['$defs'] as object), ...Object.fromEntries(copies) };
   delete schema['$schema'];
@@ -103,32 +102,32 @@ export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = '
   return { schema, changes };
 }
 
-/** One schema of the document on its way. */
+/** One schema of the document, and how its changes are made. */
 interface Part {
   readonly made: Record<string, unknown>;
-  tell(change: string): void;
+  note(change: string): void;
   drop(keyword: string, why: string): void;
 }
 
 function sanitize(value: unknown, at: string, walk: Walk, depth: number): unknown {
   if (typeof value === 'boolean') return value;
   const place = at === '' ? 'root' : at;
-  const tell = (change: string) => void walk.changes.push(`${place}: ${change}`);
+  const note = (change: string) => void walk.changes.push(`${place}: ${change}`);
   if (!isObject(value) || depth > MAX_DEPTH) {
-    tell(`${depth > MAX_DEPTH ? 'nested too deep' : 'no schema'}, accepts anything`);
+    note(`${depth > MAX_DEPTH ? 'nested too deep' : 'no schema'}, accepts anything`);
     return {};
   }
   const made: Record<string, unknown> = { ...value };
   const drop = (keyword: string, why: string) => {
     delete made[keyword];
-    tell(`${keyword} dropped, ${why}`);
+    note(`${keyword} dropped, ${why}`);
   };
-  const part: Part = { made, tell, drop };
-  // Parameters are always an object.
+  const part: Part = { made, note, drop };
+  // Parameters are always an object, so null is no choice for them.
   const takesNull = made['nullable'] === true && !(at === '' && walk.of === 'parameters');
   if (made['nullable'] !== undefined) {
     delete made['nullable'];
-    tell(`nullable ${takesNull ? 'made a choice with null' : 'dropped'}`);
+    note(`nullable ${takesNull ? 'made a choice with null' : 'dropped'}`);
     if (takesNull && COMBINING.some((keyword) => made[keyword] !== undefined))
       return sanitize(choiceWithNull(made), at, walk, depth);
   }
@@ -146,24 +145,24 @@ function sanitize(value: unknown, at: string, walk: Walk, depth: number): unknow
   return made;
 }
 
-/** Of drafts before 2019-09. */
-function renameOlderKeywords({ made, tell, drop }: Part): void {
+/** Renames keywords of the drafts before 2019-09. */
+function renameOlderKeywords({ made, note, drop }: Part): void {
   if (isObject(made['definitions'])) {
     made['$defs'] = { ...made['definitions'], ...(isObject(made['$defs']) ? made['$defs'] : {}) };
     delete made['definitions'];
-    tell('definitions renamed $defs');
+    note('definitions renamed $defs');
   } else if (made['definitions'] !== undefined) drop('definitions', 'it is no object');
   if (Array.isArray(made['items'])) {
     made['prefixItems'] = made['items'];
     delete made['items'];
-    tell('a list of items made prefixItems');
+    note('a list of items made prefixItems');
     if (made['additionalItems'] !== undefined) {
       made['items'] = made['additionalItems'];
       delete made['additionalItems'];
-      tell('additionalItems made items');
+      note('additionalItems made items');
     }
   } else if (made['additionalItems'] !== undefined) drop('additionalItems', 'there is no list of items beside it');
-  // Draft 4 names a schema so, and Ajv refuses it.
+  // Draft 4 names a schema by `id`, and Ajv refuses that.
   if (made['id'] !== undefined) drop('id', 'nothing is found by it');
   const name = made['$id'];
   if (typeof name === 'string' && name.startsWith('#')) drop('$id', 'it names a place and no document');
@@ -200,14 +199,14 @@ function repairRequired(part: Part): void {
   else part.drop('required', 'it is no list of names');
 }
 
-function ensureStructure({ made, tell }: Part): void {
+function ensureStructure({ made, note }: Part): void {
   if (made['type'] === 'object' && made['properties'] === undefined && made['additionalProperties'] === undefined) {
     made['properties'] = {};
-    tell('properties added');
+    note('properties added');
   }
   if (made['type'] === 'array' && made['items'] === undefined && made['prefixItems'] === undefined) {
     made['items'] = {};
-    tell('items added');
+    note('items added');
   }
 }
 
@@ -217,9 +216,9 @@ function acceptNull(made: Record<string, unknown>): void {
   if (Array.isArray(made['enum']) && !made['enum'].includes(null)) made['enum'] = [...made['enum'], null];
 }
 
-/** Beside one of these a type with null would not be enough. */
+/** Keywords beside which a type with null would not be enough. */
 const COMBINING = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const'];
-/** Says nothing about values, or stands for the whole document. */
+/** Keywords that check no values, or concern the whole document. */
 const BESIDE_CHOICE = [
   ...['title', 'description', 'default', 'examples', 'deprecated', 'readOnly', 'writeOnly'],
   ...['$schema', '$id', '$anchor', '$dynamicAnchor', '$comment', '$defs', 'definitions'],
@@ -233,8 +232,8 @@ function choiceWithNull(schema: Readonly<Record<string, unknown>>): Record<strin
   return { ...beside, anyOf: [...choices, { type: 'null' }] };
 }
 
-/** Draft 4 and OpenAPI 3.0 say by a boolean beside the bound that the bound itself is left out. */
-function repairBounds({ made, tell, drop }: Part): void {
+/** Draft 4 and OpenAPI 3.0 mark an exclusive bound by a boolean beside it. */
+function repairBounds({ made, note, drop }: Part): void {
   for (const [exclusive, bound] of [
     ['exclusiveMinimum', 'minimum'],
     ['exclusiveMaximum', 'maximum'],
@@ -243,12 +242,12 @@ function repairBounds({ made, tell, drop }: Part): void {
     if (made[exclusive] && typeof made[bound] === 'number') {
       made[exclusive] = made[bound];
       delete made[bound];
-      tell(`${bound} made ${exclusive}`);
+      note(`${bound} made ${exclusive}`);
     } else drop(exclusive, made[exclusive] ? `there is no ${bound}` : 'it says nothing');
   }
 }
 
-function repairPatterns({ made, tell, drop }: Part): void {
+function repairPatterns({ made, note, drop }: Part): void {
   const { pattern: own } = made;
   const fault = typeof own === 'string' ? patternFault(own) : 'it is no text';
   if (own !== undefined && fault !== undefined) drop('pattern', fault);
@@ -256,15 +255,15 @@ function repairPatterns({ made, tell, drop }: Part): void {
   const linear = named.filter(([pattern]) => isLinear(pattern));
   if (linear.length === named.length) return;
   for (const [pattern] of named)
-    if (!isLinear(pattern)) tell(`patternProperties.${pattern} dropped, ${patternFault(pattern)}`);
+    if (!isLinear(pattern)) note(`patternProperties.${pattern} dropped, ${patternFault(pattern)}`);
   made['patternProperties'] = Object.fromEntries(linear);
-  // These speak of the properties that no pattern describes: there are more of them now.
+  // These check the properties that match no pattern, and there are more of them now.
   for (const keyword of ['additionalProperties', 'unevaluatedProperties'])
     if (made[keyword] !== undefined) drop(keyword, 'a pattern beside it was dropped');
 }
 
-/** Ajv follows references to `$defs`; what they lead to elsewhere, as in zod's `#/properties/from`, is copied there. */
-function repairReference({ made, tell, drop }: Part, { root, definitions, copied, taken }: Walk): void {
+/** Ajv follows references to `$defs` alone. Targets elsewhere, as in zod's `#/properties/from`, are copied there. */
+function repairReference({ made, note, drop }: Part, { root, definitions, copied, taken }: Walk): void {
   const reference = made['$ref'];
   if (typeof reference !== 'string' || reference === '#') return;
   const renamed = reference.replace(/^#\/definitions\//, '#/$defs/');
@@ -293,10 +292,10 @@ function repairReference({ made, tell, drop }: Part, { root, definitions, copied
     copied.set(target, name);
   }
   made['$ref'] = `#/$defs/${name}`;
-  tell(`what $ref ${JSON.stringify(startOf(reference, 100))} leads to copied to $defs.${name}`);
+  note(`what $ref ${JSON.stringify(startOf(reference, 100))} leads to copied to $defs.${name}`);
 }
 
-/** What a JSON pointer leads to. */
+/** The value that a JSON pointer leads to. */
 function placeOf(reference: string, root: unknown): unknown {
   if (!reference.startsWith('#/')) return undefined;
   let place = root;
@@ -318,7 +317,7 @@ function isDecodable(text: string): boolean {
 }
 
 function repairType(part: Part): void {
-  const { made, tell, drop } = part;
+  const { made, note, drop } = part;
   const type = made['type'];
   const known = (name: unknown) => typeof name === 'string' && TYPES.includes(name);
   if (type !== undefined && !(known(type) || (Array.isArray(type) && type.length > 0 && type.every(known))))
@@ -328,14 +327,14 @@ function repairType(part: Part): void {
   const inferred = TELLING.find(([keyword]) => made[keyword] !== undefined)?.[1];
   if (inferred === undefined) return;
   made['type'] = inferred;
-  tell(`type inferred as ${inferred}`);
+  note(`type inferred as ${inferred}`);
 }
 
-function dropDuplicates({ made, tell }: Part, keyword: string): void {
+function dropDuplicates({ made, note }: Part, keyword: string): void {
   const values = made[keyword];
   if (!Array.isArray(values) || new Set(values).size === values.length) return;
   made[keyword] = [...new Set(values)];
-  tell(`duplicates in ${keyword} dropped`);
+  note(`duplicates in ${keyword} dropped`);
 }
 
 function isSchema(value: unknown): boolean {

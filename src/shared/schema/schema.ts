@@ -1,5 +1,5 @@
 /**
- * JSON Schema 2020-12: made from zod, checked by Ajv, faults told so that the next attempt can succeed (A14, A15).
+ * JSON Schema 2020-12: made from zod and checked by Ajv, with errors that help the next attempt to succeed.
  */
 import { createRequire } from 'node:module';
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
@@ -14,10 +14,10 @@ import { issuesOf } from './schema-issues.ts';
 import { withTags } from './tagged-union.ts';
 import { zodIssues } from './zod-issues.ts';
 
-/** What zod made, and what was checked where it was declared: nobody has to check it again. */
+/** Schemas that zod made, or that were checked where they were declared. They are not checked again. */
 const knownValid = new WeakSet<JsonSchema>();
 
-/** What callers may send. Unknown properties are refused unless the schema allows them. */
+/** The schema of the values that callers may send. Unknown properties are refused unless the schema allows them. */
 export function inputJsonSchema(schema: z.ZodType): JsonSchema {
   return toJsonSchema(schema, 'input');
 }
@@ -27,8 +27,8 @@ export function outputJsonSchema(schema: z.ZodType): JsonSchema {
 }
 
 function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
-  const stranger = whyNotOfZod(schema);
-  if (stranger !== undefined) throw new PawlError('CONFIGURATION', `\`${io}\` must be a schema of zod 4; ${stranger}.`);
+  const fault = zodFault(schema);
+  if (fault !== undefined) throw new PawlError('CONFIGURATION', `\`${io}\` must be a schema of zod 4; ${fault}.`);
   try {
     const made: Record<string, unknown> = { ...z.toJSONSchema(schema, { target: 'draft-2020-12', io }) };
     delete made['$schema'];
@@ -46,8 +46,8 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
   }
 }
 
-/** Callers without types, or with another zod, give all kinds of things. */
-function whyNotOfZod(value: unknown): string | undefined {
+/** Why a value is no schema of zod 4. Callers without types, or with another zod, pass all kinds of values. */
+function zodFault(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return `got ${value === undefined ? 'nothing' : typeof value}`;
   if ('_zod' in value) return undefined;
   if ('_def' in value) return 'this one is of zod 3';
@@ -55,14 +55,14 @@ function whyNotOfZod(value: unknown): string | undefined {
 }
 
 /**
- * zod strips unknown properties on parse, so that a misspelt optional parameter would be lost in silence: refuse it, at every
- * depth. Not below `allOf`, whose parts describe one object together, nor in definitions that stand there as well.
+ * Refuses unknown properties at every depth. zod strips them on parse, so that a misspelt optional parameter would be lost in silence.
+ * Schemas below `allOf` stay open, because they describe one object together, and so do the definitions that are used there.
  */
 function closeObjects(root: Readonly<Record<string, unknown>>): void {
   const definitions: Readonly<Record<string, unknown>> = { ...(root['$defs'] as object | undefined), [ROOT]: root };
   const together = new Set<string>();
   referencesBelowAllOf(root, false, together);
-  // What such a definition refers to stands below `allOf` with it: those join the ones that this loop goes through.
+  // A definition that is used below `allOf` takes its own references with it, and this loop then visits them too.
   for (const name of together) referencesBelowAllOf(definitions[name], true, together);
   for (const [name, definition] of Object.entries(definitions)) if (!together.has(name)) close(definition);
 }
@@ -76,10 +76,10 @@ function close(schema: unknown): void {
   for (const name of ['items', 'prefixItems', 'additionalProperties', 'anyOf', 'oneOf']) close(parts[name]);
 }
 
-/** How a schema refers to itself. */
+/** The reference of a schema to itself. */
 const ROOT = '#';
 
-/** Adds the names of definitions, as zod refers to them. Definitions are looked at where they are referred to. */
+/** Adds the names of definitions, as zod refers to them. Definitions are read where they are referred to. */
 function referencesBelowAllOf(schema: unknown, isBelow: boolean, found: Set<string>): void {
   if (typeof schema !== 'object' || schema === null) return;
   for (const [keyword, value] of Object.entries(schema)) {
@@ -92,8 +92,8 @@ function referencesBelowAllOf(schema: unknown, isBelow: boolean, found: Set<stri
 const DEFINITIONS = '#/$defs/';
 
 /**
- * zod writes its own pattern beside some formats, with look-around that has no linear form: the format says it, and zod checks
- * it again where the parameters are parsed.
+ * Removes patterns without a linear form that zod writes beside some formats. The format itself remains, and zod checks its own
+ * pattern again when it parses the parameters.
  */
 function leaveFormatsToThemselves(schema: unknown): void {
   if (typeof schema !== 'object' || schema === null) return;
@@ -103,14 +103,14 @@ function leaveFormatsToThemselves(schema: unknown): void {
   Object.values(parts).forEach(leaveFormatsToThemselves);
 }
 
-/** Ajv's hook for another engine; `code` is only used where validators are written out as source, which we do not. */
+/** Ajv's hook for another engine. `code` matters only where validators are written out as source, which Pawl does not. */
 const LINEAR = Object.assign((pattern: string) => linearPattern(pattern), { code: 'linearPattern' });
 
 export type Validator = (value: unknown) => readonly Issue[];
 
 const require = createRequire(import.meta.url);
 
-/** Loaded when the first schema is compiled: most commands compile none. */
+/** Ajv is loaded when the first schema is compiled, because most commands compile none. */
 function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
   const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js');
   const { default: addFormats } = require('ajv-formats') as typeof import('ajv-formats');
@@ -123,11 +123,11 @@ function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
     verbose: true,
     validateFormats: true,
     code: { regExp: LINEAR },
-    // Of formats that nobody here knows (Rust's `uint32`), which restrict nothing.
+    // Ajv would warn of unknown formats (Rust's `uint32`), which restrict nothing.
     logger: false,
   });
   addFormats(ajv);
-  // Ajv compares each item with each other.
+  // Ajv's own keyword compares each item with each other, in quadratic time.
   ajv.removeKeyword('uniqueItems');
   ajv.addKeyword({
     keyword: 'uniqueItems',
@@ -144,12 +144,12 @@ function hasUniqueItems(items: readonly unknown[]): boolean {
   return new Set(items.map((item) => canonicalJson(item))).size === items.length;
 }
 
-/** Learning what a schema may be takes far longer than compiling one: that is done when a schema comes that nobody knows. */
-const kept = new Map<string, Ajv2020>();
+/** One Ajv for each set of options. To make one takes far longer than to compile a schema. */
+const ajvByOptions = new Map<string, Ajv2020>();
 
-/** Checking takes as long as a value has members. */
+/** The most values within one, because the time of a check grows with them. */
 const MAX_MEMBERS = 100_000;
-/** Each member that the schema does not know is a fault of its own. */
+/** The most members of one object. Each member that the schema does not know is an error of its own. */
 const MAX_NAMES = 5_000;
 
 /**
@@ -191,7 +191,7 @@ function whyTooMuch(value: unknown, deepest: number | undefined): string | undef
   return undefined;
 }
 
-/** Undefined where no tag helps. What is wrong with the schema, and what refers into its unions, shows without tags. */
+/** Undefined where no tag helps. Compiling without tags shows the schema's faults, and allows references into its unions. */
 function compiledWithTags(schema: JsonSchema): ValidateFunction | undefined {
   const tagged = withTags(schema);
   if (tagged === undefined) return undefined;
@@ -207,33 +207,33 @@ function compiled(schema: JsonSchema, isChecked: boolean, hasTags: boolean): Val
   try {
     return ajv.compile(schema);
   } finally {
-    // What is compiled stays with whoever asked for it. What has an `$id` had an Ajv of its own.
+    // The caller keeps the compiled schema, so Ajv may forget it. A schema with an `$id` had an Ajv of its own.
     if (schema['$id'] === undefined) ajv.removeSchema(schema);
   }
 }
 
 function ajvFor(schema: JsonSchema, isChecked: boolean, hasTags: boolean): Ajv2020 {
-  // Names of its own would be known to the schemas after it.
+  // A shared Ajv would keep the schema's names for the schemas after it.
   if (JSON.stringify(schema).includes('"$id"')) return newAjv(isChecked, hasTags);
   const name = `${isChecked} ${hasTags}`;
-  const ajv = kept.get(name) ?? newAjv(isChecked, hasTags);
-  kept.set(name, ajv);
+  const ajv = ajvByOptions.get(name) ?? newAjv(isChecked, hasTags);
+  ajvByOptions.set(name, ajv);
   return ajv;
 }
 
-/** Compiles a schema when it is used first; at once, so that its fault is told, when it may have one. */
+/** Compiles a schema at its first use. A schema that may have a fault is compiled at once, so that the fault shows. */
 export function validatorOf(schema: JsonSchema): Validator {
   return knownValid.has(schema) && hasLinearPatterns(schema) ? compiledWhenUsed(schema) : compileSchema(schema);
 }
 
-/** A parameter may be named `pattern`, too: that is no text. */
+/** A `pattern` that is no text is a parameter of that name. */
 function hasLinearPatterns(schema: unknown): boolean {
   if (typeof schema !== 'object' || schema === null) return true;
   const { pattern } = schema as { readonly pattern?: unknown };
   return (typeof pattern !== 'string' || isLinear(pattern)) && Object.values(schema).every(hasLinearPatterns);
 }
 
-/** Compiles a schema that was checked before when it is used first: thousands of declared tools cost nothing until then. */
+/** Compiles a schema that was checked before at its first use, so that thousands of declared tools cost nothing until then. */
 export function compiledWhenUsed(schema: JsonSchema): Validator {
   knownValid.add(schema);
   let validate: Validator | undefined;
@@ -243,11 +243,11 @@ export function compiledWhenUsed(schema: JsonSchema): Validator {
   };
 }
 
-export { nearest, shown } from './schema-issues.ts';
+export { nearest, quoteValue } from './schema-issues.ts';
 
 /**
- * Parameters as a tool takes them. Throws `INVALID_PARAMS` for what no JSON Schema says, and the tool's schema refuses (zod's `refine`);
- * `TOOL_FAILED` for a schema that is asynchronous.
+ * Parses parameters for a tool. Throws `INVALID_PARAMS` where a rule fails that JSON Schema cannot express (zod's `refine`), and
+ * `TOOL_FAILED` for an asynchronous schema.
  */
 export function parsedBy<Schema extends z.ZodType>(schema: Schema, params: unknown): z.output<Schema> {
   const parsed = safelyParsedBy(schema, params);
@@ -268,7 +268,7 @@ function safelyParsedBy<Schema extends z.ZodType>(schema: Schema, params: unknow
   }
 }
 
-/** What a tool gets in the place of parameters that a call leaves out. */
+/** The default values of the parameters that a call may leave out. */
 export function defaultsOf(schema: JsonSchema | undefined): Readonly<Record<string, unknown>> {
   const properties = Object.entries((schema?.['properties'] ?? {}) as Readonly<Record<string, unknown>>);
   return Object.fromEntries(

@@ -1,30 +1,29 @@
 /**
- * Unions whose alternatives a tag tells apart (`op: "and"` or `op: "or"`), said so that Ajv looks at the tag first. Without it, it checks
- * each alternative whole: faults are told of all of them, and what nests such unions takes a time that is exponential in its depth.
+ * Unions whose alternatives differ by a tag (`op: "and"` or `op: "or"`), marked so that Ajv checks the tag first. Without the mark Ajv
+ * checks each alternative whole: it reports the faults of all, and nested unions take a time that is exponential in their depth.
  */
 import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 
-type Parts = Readonly<Record<string, unknown>>;
 const MAX_DEPTH = 64;
 
-/** What Ajv's `discriminator` holds here; `values` are for whoever tells a fault. */
+/** The value of Ajv's `discriminator` keyword, with the allowed `values` for its error text. */
 export interface Tag {
   readonly propertyName: string;
   readonly values: readonly string[];
 }
 
-/** The same schema with its tags, which accepts the same; undefined where it has none. */
+/** The schema with marked tags, which accepts the same values; undefined where it has none. */
 export function withTags(schema: JsonSchema): JsonSchema | undefined {
   const walk = { root: schema, found: false };
   const made = tagged(schema, walk, 0);
   return walk.found ? (made as JsonSchema) : undefined;
 }
 
-function tagged(schema: unknown, walk: { readonly root: Parts; found: boolean }, depth: number): unknown {
+function tagged(schema: unknown, walk: { readonly root: JsonSchema; found: boolean }, depth: number): unknown {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema) || depth > MAX_DEPTH) return schema;
-  // OpenAPI has the same keyword, with members that Ajv refuses.
+  // OpenAPI uses the same keyword, with members that Ajv refuses.
   const { discriminator: _, ...made } = schema as Record<string, unknown>;
   const below = (part: unknown) => tagged(part, walk, depth + 1);
   for (const keyword of SCHEMA_MAPS)
@@ -37,12 +36,12 @@ function tagged(schema: unknown, walk: { readonly root: Parts; found: boolean },
   const tag = tagOf(branches, walk.root);
   if (tag === undefined || !(rest['type'] === undefined || rest['type'] === 'object')) return made;
   walk.found = true;
-  // With a tag for each, any of them is exactly one of them.
+  // Each alternative has its own tag, so `anyOf` and `oneOf` accept the same.
   return { ...rest, type: 'object', oneOf: branches, discriminator: tag };
 }
 
 /** The first property that has a text of its own in each alternative. */
-function tagOf(branches: unknown, root: Parts): Tag | undefined {
+function tagOf(branches: unknown, root: JsonSchema): Tag | undefined {
   if (!Array.isArray(branches) || branches.length < 2) return undefined;
   const objects = branches.map((branch) => objectOf(branch, root));
   for (const propertyName of Object.keys((objects[0]?.['properties'] ?? {}) as object)) {
@@ -53,22 +52,24 @@ function tagOf(branches: unknown, root: Parts): Tag | undefined {
   return undefined;
 }
 
-/** An alternative that is an object, wherever it is defined. */
-function objectOf(branch: unknown, root: Parts): Parts | undefined {
-  let parts = (typeof branch === 'object' ? branch : null) as Parts | null | undefined;
+/** The alternative, or its definition, where it is an object. */
+function objectOf(branch: unknown, root: JsonSchema): JsonSchema | undefined {
+  let parts = (typeof branch === 'object' ? branch : null) as JsonSchema | null | undefined;
   const reference = parts?.['$ref'];
   if (typeof reference === 'string') {
     if (!reference.startsWith('#/$defs/')) return undefined;
-    // What stands beside a reference says more of the alternative.
+    // Keywords beside a reference restrict the alternative further.
     if (Object.keys(parts ?? {}).some((keyword) => !['$ref', 'description', 'title'].includes(keyword)))
       return undefined;
-    parts = ((root['$defs'] ?? {}) as Readonly<Record<string, Parts>>)[decoded(reference.slice('#/$defs/'.length))];
+    parts = ((root['$defs'] ?? {}) as Readonly<Record<string, JsonSchema>>)[
+      decoded(reference.slice('#/$defs/'.length))
+    ];
   }
   return parts?.['type'] === 'object' ? parts : undefined;
 }
 
-/** What a required property of an object may be; undefined, which is no text, where that is not told or it may be absent. */
-function valuesOf(object: Parts | undefined, name: string): readonly unknown[] {
+/** The allowed values of a required property; `[undefined]`, which is no text, where they are not listed or it may be absent. */
+function valuesOf(object: JsonSchema | undefined, name: string): readonly unknown[] {
   const property = ((object?.['properties'] ?? {}) as Readonly<Record<string, unknown>>)[name];
   const isRequired = Array.isArray(object?.['required']) && object['required'].includes(name);
   if (!isRequired || typeof property !== 'object' || property === null) return [undefined];

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { Issue } from '../errors/failure.ts';
 
-/** The faults that zod found, each with its path: `budget.costs.0.costUnits`. */
+/** The issues of a zod error, each with its path: `budget.costs.0.costUnits`. */
 export function zodIssues(error: z.ZodError): Issue[] {
   return error.issues.map((issue) => ({ path: issue.path.map(String).join('.'), message: issue.message }));
 }

@@ -218,7 +218,7 @@ export class Signatures {
     return this.#sign('question', id, text);
   }
 
-  isQuestion(id: string, text: string, signature: string): boolean {
+  isInputRequired(id: string, text: string, signature: string): boolean {
     const refused = { what: 'question', reason: `the question ${id} is not signed by this fleet` } as const;
     return this.#holds(signature, refused, 'question', id, text);
   }

@@ -8,7 +8,7 @@ import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts'
 import { type Outcome, stateOf } from '../calls/outcome.ts';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import type { ShadowKind } from '../config/switches.ts';
-import { FAILURES, type FailureCode } from '../errors/failure.ts';
+import { FAILURES, type FailureCode } from '../errors/failure-codes.ts';
 import type { Logger } from './log.ts';
 
 export const CALL_EVENTS = [

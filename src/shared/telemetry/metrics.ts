@@ -3,8 +3,8 @@
  * series bounded. Each thing that happens is counted by exactly one process, so that the sum over all processes is the fleet:
  * a producer counts the answers that its callers got, a worker the attempts that it ran. `docs/metrics.md` is this table in words.
  */
-import { toolOfCircuit } from '../circuits/circuit-breaker.ts';
-import { FAILURES } from '../errors/failure.ts';
+import { toolOfCircuit } from '../circuits/circuit-key.ts';
+import { FAILURES } from '../errors/failure-codes.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 
 export interface MetricDefinition {

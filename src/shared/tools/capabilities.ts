@@ -1,11 +1,11 @@
 /**
- * The handles through which a tool touches the world (A8 to A10). Tools declare which they need (`needs`); an absent one is
- * `PERMISSION_DENIED` before the tool runs. Who implements a handle is the worker's business.
+ * The handles through which a tool reaches the world. Tools declare which they need (`needs`); an absent one is `PERMISSION_DENIED`
+ * before the tool runs. Workers implement the handles.
  */
 
 import type { Agents } from './sub-agent.ts';
 
-/** A handle that a tool may ask for. Which ones a call gets depends on the session's kind, the tier and the worker. */
+/** The capabilities that a tool may need. The session's kind, the tier and the worker decide which ones a call gets. */
 export const CAPABILITIES = [
   'workspace:read',
   'workspace:write',
@@ -18,10 +18,10 @@ export const CAPABILITIES = [
 ] as const;
 export type Capability = (typeof CAPABILITIES)[number];
 
-/** What a tool of the read-only tier may get, whatever it declares. */
+/** The only capabilities of read-only tools, whatever they declare. */
 export const READ_ONLY_CAPABILITIES: readonly Capability[] = ['workspace:read', 'memory:search', 'network'];
 
-/** Handles of the context that a tool may name in place of all capabilities behind them. */
+/** Handles of the context, which a tool may name in place of all capabilities behind them. */
 const HANDLES = {
   workspace: ['workspace:read', 'workspace:write'],
   memory: ['memory:search', 'memory:store'],
@@ -31,7 +31,7 @@ const HANDLES = {
 export type Need = Capability | keyof typeof HANDLES;
 export const NEEDS: readonly Need[] = [...CAPABILITIES, ...(Object.keys(HANDLES) as (keyof typeof HANDLES)[])];
 
-/** The capabilities behind needs: of a handle, for a tool that may change nothing, those that change nothing. */
+/** The capabilities behind needs. For a read-only tool, a handle stands for its read-only capabilities alone. */
 export function capabilitiesOf(needs: readonly Need[], mayChange: boolean): readonly Capability[] {
   const behind = [...needs].flatMap((need): readonly Capability[] => {
     if (!Object.hasOwn(HANDLES, need)) return [need as Capability];
@@ -41,7 +41,7 @@ export function capabilitiesOf(needs: readonly Need[], mayChange: boolean): read
   return [...new Set(behind)];
 }
 
-/** On whose behalf a handle works: a store keeps tenants apart by it, and writes it down as provenance. */
+/** The call on whose behalf a handle works. A memory store separates tenants by it, and records it as provenance. */
 export interface CapabilityOwner {
   readonly callId: string;
   readonly sessionKey: string;
@@ -60,15 +60,15 @@ export interface WorkspaceEntry {
 }
 
 /**
- * Files below the session's workspace root, and nothing else (A11): a path that leaves it, through `..`, an absolute path
- * or a symbolic link, is refused with `PERMISSION_DENIED`; a device, socket or FIFO with `INVALID_PARAMS`.
+ * Files below the session's workspace root, and nothing else. A path that leaves it, through `..`, an absolute path or a symbolic link,
+ * is refused with `PERMISSION_DENIED`; a device, socket or FIFO with `INVALID_PARAMS`.
  */
 export interface Workspace {
-  /** Absolute path of the root. */
+  /** The absolute path of the root. */
   readonly root: string;
-  /** Bytes of a regular file. Throws `NOT_FOUND` when absent and `RESULT_TOO_LARGE` above `maxBytes` (16 MiB). */
+  /** Reads the bytes of a regular file. Throws `NOT_FOUND` when absent and `RESULT_TOO_LARGE` above `maxBytes` (16 MiB). */
   read(path: string, options?: { readonly maxBytes?: number }): Promise<Uint8Array>;
-  /** One level of a directory, sorted by path. */
+  /** Lists one level of a directory, sorted by path. */
   list(path: string): Promise<readonly WorkspaceEntry[]>;
   /** Replaces or creates a file in one step: readers see the old content or the new one. Makes missing folders. */
   write(
@@ -76,16 +76,16 @@ export interface Workspace {
     content: string | Uint8Array,
     options?: { readonly expected?: string },
   ): Promise<{ readonly created: boolean; readonly bytes: number }>;
-  /** Several changes, all or none. Throws `PRECONDITION_FAILED` when a file is not what its change expects. */
+  /** Makes several changes, all or none. Throws `PRECONDITION_FAILED` when a file is not as its change expects. */
   commit(changes: readonly WorkspaceChange[]): Promise<readonly CommittedChange[]>;
-  /** Files by name, or lines by content. Follows no symbolic link. Throws `INVALID_PARAMS` for a pattern that is none. */
+  /** Finds files by name, or lines by content. Follows no symbolic link. Throws `INVALID_PARAMS` for an invalid pattern. */
   search(search: WorkspaceSearch): Promise<WorkspaceFinding>;
 }
 
 /**
- * `expected`: the SHA-256 (hex) of the bytes that must stand there, or `absent`. Compare and change are one step. `like`: the file whose
- * owner and permissions a new one gets, for one that moves. `isExecutable`: whether programs may run it, for those who may read it; without
- * it a file stays as it was, and a new one cannot be run.
+ * `expected`: the SHA-256 (hex) of the bytes that must be there, or `absent`. Compare and change are one step. `like`: the file whose
+ * owner and permissions a new file gets, for a file that moves. `isExecutable`: whether those who may read the file may run it; without
+ * it a file keeps its mode, and a new one is not executable.
  */
 export type WorkspaceChange =
   | {
@@ -101,24 +101,24 @@ export type WorkspaceChange =
 export interface CommittedChange {
   readonly path: string;
   readonly existed: boolean;
-  /** What stood there; left out for a file that is too large to be read (16 MiB). */
+  /** The bytes before the change; absent for a file that is too large to be read (16 MiB). */
   readonly before?: Uint8Array;
 }
 
 export interface WorkspaceSearch {
-  /** Folder to look in, or one file. Default: the root. */
+  /** The folder to search, or one file. Default: the root. */
   readonly path?: string;
-  /** What a file's path below `path` must fit; without a slash, its name. */
+  /** The pattern for a file's path below `path`; without a slash, for its name. */
   readonly glob?: string;
-  /** RE2 pattern that a line must match. Without it files are only named. */
+  /** The RE2 pattern that a line must match. Without it, files are only named. */
   readonly pattern?: string;
   readonly ignoreCase?: boolean;
-  /** Take `pattern` as plain text. */
+  /** True takes `pattern` as plain text. */
   readonly literal?: boolean;
   readonly contextLines?: number;
-  /** Hidden files too, and what `.gitignore` leaves out. */
+  /** True includes hidden files, and those that `.gitignore` leaves out. */
   readonly includeIgnored?: boolean;
-  /** Of files, or of lines that match. Default 1,000. */
+  /** The most files, or lines that match. Default 1,000. */
   readonly limit?: number;
 }
 
@@ -145,29 +145,29 @@ export interface FileChange {
 }
 
 /**
- * What a call did to files (C11). The workspace handle notes its own writes; a tool that changes files by other means, such as
- * a program, notes them itself. Several changes of one path count as one, from the first `before` to the last `after`.
+ * The changes of a call to files. The workspace handle notes its own writes; a tool that changes files by other means, such as a
+ * program, notes them itself. Several changes of one path count as one, from the first `before` to the last `after`.
  */
 export interface DiffTracker {
   note(change: FileChange): void;
-  /** In the order of the first change of each path; what ended as it began is left out. */
+  /** The changes in the order of each path's first one, without files that ended as they began. */
   changes(): readonly FileChange[];
-  /** As a unified diff; binary and very large files, and those that differ in very many lines, are named only. */
+  /** The changes as a unified diff, which only names binary files, very large ones, and those that differ in very many lines. */
   unified(): string;
 }
 
 // Programs
 
 export interface ProcessRequest {
-  /** Program and arguments; no shell interprets them. */
+  /** The program and its arguments, which no shell interprets. */
   readonly argv: readonly [string, ...string[]];
-  /** Relative to the workspace root. */
+  /** The working directory, relative to the workspace root. */
   readonly cwd?: string;
-  /** Added to the allow-listed environment. */
+  /** Additions to the allow-listed environment. */
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
   readonly timeoutMs?: number;
-  /** Cap on each of the two outputs; the rest is dropped and `truncated` tells (default 256 KiB). */
+  /** The most bytes of each of the two outputs; `truncated` counts the dropped rest. Default 256 KiB. */
   readonly maxOutputBytes?: number;
 }
 
@@ -176,34 +176,34 @@ export interface ProcessResult {
   readonly signal: string | null;
   readonly stdout: string;
   readonly stderr: string;
-  /** How many bytes were dropped from each output. */
+  /** The bytes that were dropped from each output. */
   readonly truncated: { readonly stdoutBytes: number; readonly stderrBytes: number };
   readonly timedOut: boolean;
   readonly durationMs: number;
 }
 
-/** Child processes whose whole tree ends with the call, on a timeout or cancel, and when the worker dies. */
+/** Child processes, whose whole tree ends with the call, on a timeout or cancel, and when the worker dies. */
 export interface Processes {
   run(request: ProcessRequest): Promise<ProcessResult>;
 }
 
 export interface TerminalRequest {
-  /** Program and arguments; no shell interprets them. */
+  /** The program and its arguments, which no shell interprets. */
   readonly argv: readonly [string, ...string[]];
-  /** Relative to the workspace root. */
+  /** The working directory, relative to the workspace root. */
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
-  /** A terminal (the default), or pipes: then programs see that nobody sits there, and Ctrl-C is a character like any other. */
+  /** True (the default) opens a terminal. False opens pipes: programs see no terminal, and Ctrl-C is a plain character. */
   readonly tty?: boolean;
   /** The program's own time limit, after which its tree is killed. */
   readonly timeoutMs: number;
-  /** How long to wait for its end before the report. */
+  /** The time to wait for the program's end before the report. */
   readonly waitMs: number;
 }
 
-/** What a program in a terminal did since the last report. */
+/** The output and state of a program in a terminal since the last report. */
 export interface TerminalReport {
-  /** Standard output and standard error in order; the middle of a long one is left out, with a mark in its place. */
+  /** Standard output and standard error in order. A mark replaces the middle of a long text. */
   readonly output: string;
   readonly droppedBytes: number;
   readonly state:
@@ -217,32 +217,32 @@ export interface TerminalReport {
 }
 
 /**
- * Programs that live on after the call that started them, for their session's further calls: up to their time limit, until nobody
- * asked for them for a while, and as long as their worker lives. Which worker runs a call does not matter.
+ * Programs that live on after the call that started them, for their session's further calls. They end with their time limit, after a
+ * while without any call for them, or with their worker. A call reaches them from any worker.
  */
 export interface Terminals {
   start(request: TerminalRequest): Promise<TerminalReport>;
-  /** Types `chars` and waits. Throws `NOT_FOUND` for what is not a terminal of this session, or has ended. */
+  /** Types `chars` and waits. Throws `NOT_FOUND` for a terminal that is not this session's, or has ended. */
   write(terminalId: string, chars: string, waitMs: number): Promise<TerminalReport>;
 }
 
 // Memory
 
 export interface MemorySearchOptions {
-  /** Default 10. */
+  /** The most hits. Default 10. */
   readonly limit?: number;
-  /** Only records with all of these. */
+  /** Members that a record must have, all of them. */
   readonly metadata?: Readonly<Record<string, string>>;
 }
 
 export interface MemoryHit {
   readonly id: string;
   readonly text: string;
-  /** Higher fits better; comparable within one answer only. */
+  /** The relevance, of which a higher one fits better. Only scores of one answer can be compared. */
   readonly score: number;
   readonly metadata?: Readonly<Record<string, string>>;
   readonly createdAtMs?: number;
-  /** Where the text came from: the call that stored it, and what that call named as its source. */
+  /** The text's origin: the call that stored it, and the source that the call named. */
   readonly provenance?: {
     readonly sessionKey?: string;
     readonly agentId?: string;
@@ -250,38 +250,38 @@ export interface MemoryHit {
     readonly callId?: string;
     readonly source?: string;
   };
-  /** The text came from outside and is not to be trusted as an instruction. */
+  /** True for text from outside, which must not be trusted as an instruction. */
   readonly tainted?: boolean;
 }
 
 export interface MemoryStoreOptions {
   readonly metadata?: Readonly<Record<string, string>>;
-  /** Forgotten after this time; without it, kept. */
+  /** The time after which the record is forgotten. Default: never. */
   readonly ttlMs?: number;
-  /** A URL, path or name that tells where the text is from. */
+  /** A URL, path or name of the text's origin. */
   readonly source?: string;
   readonly tainted?: boolean;
-  /** The same ID replaces the record: a second attempt stores nothing twice. Default: from call ID and text. */
+  /** The record's ID. The same ID replaces the record, so that a second attempt stores nothing twice. Default: from call ID and text. */
   readonly id?: string;
 }
 
-/** A record that was asked for by its ID. */
+/** A record, read by its ID. */
 export type MemoryRecord = Omit<MemoryHit, 'score'>;
 
-/** Long-term memory of one owner (A24). */
+/** The long-term memory of one owner. */
 export interface Memory {
   search(query: string, options?: MemorySearchOptions): Promise<readonly MemoryHit[]>;
   store(text: string, options?: MemoryStoreOptions): Promise<{ readonly id: string }>;
-  /** Undefined when there is none, or none any more. */
+  /** Reads a record; undefined when there is none. */
   get(id: string): Promise<MemoryRecord | undefined>;
-  /** Whether there was one. */
+  /** Forgets a record. Returns whether there was one. */
   forget(id: string): Promise<boolean>;
 }
 
-/** What a store has to be able to do. One that leaves the rest out refuses it (`PERMISSION_DENIED`). */
+/** The least that a memory store does. Calls of the optional functions are refused (`PERMISSION_DENIED`) where they are absent. */
 export type StoredMemory = Pick<Memory, 'search' | 'store'> & Partial<Memory>;
 
-/** The store behind `Memory`, one for a worker. Opening does nothing yet. */
+/** The store behind `Memory`, one for each worker. `open` itself reads and writes nothing. */
 export interface MemoryStore {
   open(owner: CapabilityOwner): StoredMemory;
   close(): Promise<void>;
@@ -297,9 +297,9 @@ export interface ChannelMessage {
 export interface Question {
   readonly text: string;
   readonly options?: readonly { readonly value: string; readonly label: string; readonly description?: string }[];
-  /** Whether something else than an option may be answered. Default: only when there are no options. */
+  /** Whether an answer may differ from the options. Default: only when there are no options. */
   readonly freeText?: boolean;
-  /** How long to wait, at most a week. Default 300,000. */
+  /** The time to wait, in milliseconds, at most a week. Default 300,000. */
   readonly timeoutMs?: number;
 }
 
@@ -308,33 +308,33 @@ export type Answer =
   | { readonly state: 'expired' }
   | { readonly state: 'dismissed'; readonly by?: string };
 
-/** Where a session, or the nearest one above it, talks to people (A19). */
+/** The channel through which a session, or the nearest one above it, talks to people. */
 export interface Channel {
   readonly kind: string;
   /** Throws `PERMISSION_DENIED` when the channel's policy does not let this session send. */
   send(message: string | ChannelMessage): Promise<void>;
-  /** Shows a question and waits for the answer, while the call's `signal` lasts. Absent where a channel is one way. */
+  /** Shows a question and waits for the answer, until the call's `signal` is aborted. Absent for a one-way channel. */
   ask?(question: Question): Promise<Answer>;
 }
 
-/** The channels of a worker: the one that a session talks through, or undefined when neither it nor one above has any. */
+/** The channels of a worker. */
 export interface Channels {
-  /** With the signal of the call, which ends its waiting for answers. */
+  /** The channel of a session, or of the nearest one above that has any. The call's signal ends the wait for answers. */
   open(owner: CapabilityOwner, signal?: AbortSignal): Promise<Channel | undefined>;
 }
 
 /** The capability handles of a context. An absent one throws `PERMISSION_DENIED` at its first use. */
 export interface ToolCapabilities {
   readonly workspace: Workspace;
-  /** What this call changed in the workspace so far. */
+  /** The changes of this call to the workspace so far. */
   readonly changes: DiffTracker;
   readonly processes: Processes;
-  /** Under the capability `processes`. */
+  /** Programs that outlive the call, under the capability `processes`. */
   readonly terminals: Terminals;
   readonly memory: Memory;
   readonly channel: Channel;
   /** The session's sub-agents. */
   readonly agents: Agents;
-  /** `fetch` that refuses private addresses and counts decompressed bytes. */
+  /** A `fetch` that refuses private addresses and counts decompressed bytes. */
   readonly fetch: (input: string | URL, init?: RequestInit) => Promise<Response>;
 }

@@ -1,4 +1,4 @@
-/** Defines a tool and checks its definition, at definition time and not at the first call. */
+/** Defines a tool, and checks the definition at once instead of at the first call. */
 import type { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
 import { EFFECTS, type Effects } from '../retries/effects.ts';
@@ -30,7 +30,7 @@ const SEMANTIC_VERSION = /^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)
 
 const ICON = /^(?:https:|data:image\/)/;
 
-/** Effects when a tool does not say (DESIGN, decision 5): the careful reading of its tier and annotations. */
+/** The effects of a tool that does not state them: the most careful reading of its tier and annotations. */
 export function defaultEffects(tier: Tier, annotations: ToolAnnotations): Effects {
   if (tier === 'read-only') return 'none';
   return annotations.idempotentHint === true ? 'idempotent' : 'once';
@@ -53,7 +53,7 @@ export function defineTool<const Name extends string, Schema extends z.ZodType, 
   });
 }
 
-/** The tool that options describe, checked. The way of all definitions. */
+/** Makes a tool from its options and checks it. Every kind of definition ends here. */
 export function makeTool<Name extends string, Input, Params, Output>(
   name: Name,
   options: ToolOptions<Params, Output>,
@@ -63,7 +63,7 @@ export function makeTool<Name extends string, Input, Params, Output>(
   const { run, probe, compensate, normalise, ready, preview, isMutating, resource } = options;
   const { trustClass = 'BestEffort', voters } = options;
   const annotations = options.annotations ?? {};
-  // What is read of the parameters is read at the root.
+  // Readers of the schema look at its root only.
   const inputSchema = withoutReference(form.inputSchema, form.inputSchema);
   const tool: Tool<Name, Input, Params, Output> = {
     [toolBrand]: true,
@@ -105,7 +105,7 @@ export function makeTool<Name extends string, Input, Params, Output>(
   return tool;
 }
 
-/** What is wrong with a schema, said with whose it is: a file may define many tools. */
+/** Adds the tool's name to an error of its schema, because a file may define many tools. */
 export function namingTool<T>(name: string, make: () => T): T {
   try {
     return make();
@@ -115,7 +115,7 @@ export function namingTool<T>(name: string, make: () => T): T {
   }
 }
 
-/** Without the members that are undefined. */
+/** Removes the members that are undefined. */
 function present<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(members).filter(([, member]) => member !== undefined)) as never;
 }
@@ -127,7 +127,7 @@ function checkDefinition(tool: AnyTool): void {
       `Tool ${JSON.stringify(tool.name)}: ${field} must be ${expected}; got ${typeof came === 'number' ? came : JSON.stringify(came)}.`,
     );
   };
-  // Callers without types may leave out what nobody who lists or exports tools can do without.
+  // Callers without types may leave out members that every list and export of tools needs.
   if (typeof tool.name !== 'string' || !NAME.test(tool.name))
     wrong('name', 'a letter and up to 63 letters, digits, _ or -', tool.name);
   if (!NAMESPACE.test(tool.namespace))
@@ -191,7 +191,7 @@ function checkExamples(tool: AnyTool, wrong: Wrong): void {
   }
 }
 
-/** A condition on a parameter that the tool does not have would never hold. */
+/** Refuses a condition on a parameter that the tool does not have: it would never hold. */
 export function checkCosts({ budget, inputSchema }: AnyTool, wrong: Wrong): void {
   const { properties = {}, additionalProperties = false } = inputSchema as Readonly<Record<string, unknown>>;
   const names = Object.keys(properties as object);

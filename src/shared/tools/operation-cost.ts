@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 const amount = z.number().min(0).max(Number.MAX_SAFE_INTEGER);
 
-/** What a tool's author, or the registry, declares of what single operations cost. */
+/** The costs of single operations, as a tool's author or the registry declares them. */
 export const operationCostsSchema = z
   .array(
     z.strictObject({

@@ -1,13 +1,12 @@
 /**
- * What the functions of a tool return beside its result, what it hands over while it runs, and what hooks answer. Not all are checked by
- * a compiler:
- * what is no answer is named, and never taken for one.
+ * Checks the answers of a tool's functions, its reports of progress, and the answers of hooks. Not all authors have a compiler, so an
+ * invalid answer is named in an error and never taken for a valid one.
  */
 import { PawlError } from '../errors/failure.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
 import type { Progress } from './tool-context.ts';
 
-/** What the functions must return, in words for whoever wrote the tool. */
+/** The expected answers of the functions, in words for the tool's author. */
 const EXPECTED = {
   preview: '{ summary, details? } with texts',
   probe: "{ state: 'done', result }, { state: 'not-done' } or { state: 'unknown' }",
@@ -27,24 +26,24 @@ const IS_ANSWER: Readonly<Record<Answering, (value: unknown) => boolean>> = {
     const { state, result } = membersOf(value);
     return state === 'not-done' || state === 'unknown' || (state === 'done' && result !== undefined);
   },
-  // One that waits for no time at all would be asked for ever, without a pause.
+  // An answer without a time would make the worker ask for ever, without a pause.
   ready: (value) => {
     const { ready, againInMs } = membersOf(value);
     return ready === true || (ready === false && Number.isFinite(againInMs));
   },
-  // What the last expression of an arrow function happens to be is no answer; a "no" is one.
+  // The last expression of an arrow function may be anything, so only a clear "no" counts.
   compensate: (value) => value !== false && membersOf(value)['success'] !== false,
   isMutating: (value) => value === undefined || typeof value === 'boolean',
 };
 
-/** A sentence about a value that is no answer of a function; undefined for one that is. */
+/** A sentence about an invalid answer of a function; undefined for a valid one. */
 export function answerFault(of: Answering, tool: string, value: unknown): string | undefined {
   return IS_ANSWER[of](value)
     ? undefined
-    : `${of} of ${tool} must return ${EXPECTED[of]}; it returned ${inWords(value)}.`;
+    : `${of} of ${tool} must return ${EXPECTED[of]}; it returned ${describeValue(value)}.`;
 }
 
-/** A report of progress as it goes on from a tool. Throws `RESULT_INVALID` for what is none. */
+/** Checks a tool's report of progress. Throws `RESULT_INVALID` for any other value. */
 export function checkedProgress(tool: string, value: unknown): Progress {
   const { progress, total, message } = membersOf(value);
   const isReport =
@@ -54,7 +53,7 @@ export function checkedProgress(tool: string, value: unknown): Progress {
   if (!isReport)
     throw new PawlError(
       'RESULT_INVALID',
-      `progress of ${tool} takes { progress, total?, message? } with two numbers and a text, such as progress({ progress: 1, total: 3, message: 'read' }); it got ${inWords(value)}.`,
+      `progress of ${tool} takes { progress, total?, message? } with two numbers and a text, such as progress({ progress: 1, total: 3, message: 'read' }); it got ${describeValue(value)}.`,
     );
   return {
     progress: progress as number,
@@ -63,8 +62,8 @@ export function checkedProgress(tool: string, value: unknown): Progress {
   };
 }
 
-/** What kind of value it is, and the names or the little that it holds. */
-export function inWords(value: unknown): string {
+/** Describes a value by its kind and its first members, for an error's sentence. */
+export function describeValue(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (typeof value === 'string') return 'a text';
   if (value === null || typeof value === 'boolean' || typeof value === 'number') return String(value);
@@ -73,7 +72,7 @@ export function inWords(value: unknown): string {
   if (typeof value !== 'object') return `a ${typeof value}`;
   const members = Object.entries(value).slice(0, 5);
   const shown = members.map(([name, member]) =>
-    typeof member === 'object' && member !== null ? name : `${name}: ${inWords(member)}`,
+    typeof member === 'object' && member !== null ? name : `${name}: ${describeValue(member)}`,
   );
   return shown.length === 0 ? 'an object without members' : `{ ${shown.join(', ')} }`;
 }
@@ -82,17 +81,17 @@ function membersOf(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
 }
 
-/** What is wrong with the members of a hook's answer; undefined for those that are as their types say. */
+/** A sentence about a wrong member of a hook's answer; undefined where all have their types. */
 export function hookAnswerFault(answer: object): string | undefined {
   const { deny, content, ...members } = answer as Readonly<Record<string, unknown>>;
   if (deny !== undefined && deny !== true && typeof deny !== 'string')
-    return `deny must be a text that says why; it answered ${inWords(deny)}`;
+    return `deny must be a text that says why; it answered ${describeValue(deny)}`;
   const wrong = HOOK_MEMBERS.find(([name, is]) => members[name] !== undefined && !is(members[name]));
-  if (wrong !== undefined) return `${wrong[0]} must be ${wrong[2]}; it answered ${inWords(members[wrong[0]])}`;
+  if (wrong !== undefined) return `${wrong[0]} must be ${wrong[2]}; it answered ${describeValue(members[wrong[0]])}`;
   const unserializable = findUnserializable(content);
   return unserializable === undefined
     ? undefined
-    : `content must be a value that JSON can say; it answered ${unserializable.what} in content${unserializable.path}`;
+    : `content must be JSON-serializable; it answered ${unserializable.what} in content${unserializable.path}`;
 }
 
 const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -102,5 +101,5 @@ const HOOK_MEMBERS: readonly [name: string, is: (value: unknown) => boolean, exp
   ['hints', isObject, 'an object'],
   ['carry', isObject, 'an object of texts'],
   ['result', isObject, 'a result with output'],
-  ['metadata', (value) => isObject(value) && findUnserializable(value) === undefined, 'an object that JSON can say'],
+  ['metadata', (value) => isObject(value) && findUnserializable(value) === undefined, 'a JSON-serializable object'],
 ];

@@ -1,4 +1,4 @@
-/** What a running tool knows and may use (A8). */
+/** The context of a running tool. */
 
 import type { JsonSchema } from '../schema/json-schema.ts';
 import type { ToolCapabilities } from './capabilities.ts';
@@ -9,7 +9,7 @@ export interface SessionAgent {
   /** The name that people see. Default: the ID. */
   readonly name: string;
   readonly model?: string;
-  /** Names, or an object in the words of the agent's owner. They inform tools; only policy decides. */
+  /** Names, or an object that the agent's owner defines. They inform tools; only policy decides. */
   readonly permissions?: readonly string[] | Readonly<Record<string, unknown>>;
 }
 
@@ -36,9 +36,9 @@ export interface AgentTool {
   readonly inputSchema: JsonSchema;
 }
 
-/** The agent whose session makes the call, as whoever opened the session described it. */
+/** The agent whose session makes the call, as the opener of the session described it. */
 export interface CallingAgent extends SessionAgent {
-  /** What the session may call now, one of each name. */
+  /** The tools that the session may call now, one of each name. */
   tools(): Promise<readonly AgentTool[]>;
 }
 
@@ -51,21 +51,21 @@ export interface ToolContext extends ToolCapabilities {
   readonly agent?: CallingAgent;
   readonly actorId: string;
   readonly tenantId?: string;
-  /** The model's turn that made the call, where the caller names it. */
+  /** The conversation turn of the call, where the caller names it. */
   readonly turnId?: string;
-  /** 1 for the first attempt. */
+  /** The number of the attempt, from 1. */
   readonly attempt: number;
-  /** Grows with every attempt of the call; a sink that remembers the highest it saw can refuse a stale writer. */
+  /** A number that grows with every attempt of the call. A sink that remembers the highest can refuse a stale writer. */
   readonly fence: number;
-  /** Stable over all attempts of the call: send it downstream as the idempotency key. */
+  /** A key that is equal in all attempts of the call. Send it downstream as the idempotency key. */
   readonly idempotencyKey: string;
-  /** Aborted on timeout, cancel, drain and a lost lease. `signal.reason` is a PawlError that says which. */
+  /** The signal is aborted on timeout, cancel, drain and a lost lease. `signal.reason` is a PawlError with the reason. */
   readonly signal: AbortSignal;
   readonly deadlineAtMs?: number;
   readonly trace: { readonly traceparent?: string };
   /** The operator's settings for this tool: `tools.NAME.config` of `pawl.config`. */
   readonly config: Readonly<Record<string, unknown>>;
-  /** Shared between hooks and the tool during one attempt; what a `beforeCall` hook carried along is there (D8). */
+  /** Values that hooks and the tool share during one attempt. Those that a `beforeCall` hook carried are there too. */
   readonly values: Map<string, unknown>;
   readonly log: ToolLogger;
   progress(progress: Progress): void;

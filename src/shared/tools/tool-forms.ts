@@ -1,4 +1,4 @@
-/** Other ways to define a tool than `defineTool`: from one function, from plain JSON Schema, and for free text. */
+/** Further ways to define a tool, beside `defineTool`: from one function, from plain JSON Schema, and for free text. */
 import type { z } from 'zod';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { inputJsonSchema, parsedBy } from '../schema/schema.ts';
@@ -20,8 +20,8 @@ export type FunctionToolOptions<Params, Output> = Omit<
 >;
 
 /**
- * A tool from one function, which returns its output alone (D11). Of version 1.0.0 and, unless `tier` says otherwise, of the
- * read-only tier with `annotations.readOnlyHint`, of the system tier without. Throws `CONFIGURATION` as `defineTool` does.
+ * A tool from one function, which returns its output alone. Its version is 1.0.0. Unless `tier` says otherwise, its tier is `read-only`
+ * with `annotations.readOnlyHint` and `system` without. Throws `CONFIGURATION` as `defineTool` does.
  */
 export function functionTool<const Name extends string, Schema extends z.ZodType, Output>(
   name: Name,
@@ -51,12 +51,12 @@ export function functionTool<const Name extends string, Schema extends z.ZodType
 
 export interface UntypedToolSpec<Name extends string, Output> extends ToolOptions<Parameters, Output> {
   readonly name: Name;
-  /** JSON Schema 2020-12 of an object. Schemas of others go through `sanitizeSchema` first. */
+  /** JSON Schema 2020-12 of an object. Foreign schemas go through `sanitizeSchema` first. */
   readonly inputSchema: JsonSchema;
   readonly variant?: VariantWithParameters;
 }
 
-/** A tool with plain JSON Schema: its parameters are what the schema accepts, without defaults. */
+/** A tool with plain JSON Schema. Its parameters are those that the schema accepts, without defaults. */
 export function defineUntypedTool<const Name extends string, Output>(
   spec: UntypedToolSpec<Name, Output>,
 ): Tool<Name, Parameters, Parameters, Output> {
@@ -75,7 +75,7 @@ export interface FreeformToolSpec<Name extends string, Output>
   run: (text: string, ctx: ToolContext) => ReturnType<ToolOptions<{ readonly input: string }, Output>['run']>;
 }
 
-/** A tool that takes one text, such as a patch (C6, D13). Its calls carry it as the parameter `input`. */
+/** A tool that takes one text, such as a patch. Its calls carry the text as the parameter `input`. */
 export function defineFreeformTool<const Name extends string, Output>({
   format,
   ...spec

@@ -1,9 +1,9 @@
-/** What a definition may say. TypeScript tells its authors; who writes JavaScript is told here, and so are models. */
+/** Checks the options of a definition for authors without TypeScript, and for models that write tools. */
 import { z } from 'zod';
-import { circuitOverridesSchema } from '../circuits/circuit-breaker.ts';
+import { circuitOverridesSchema } from '../circuits/circuit-policy.ts';
 import { PawlError } from '../errors/failure.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
-import { nearest, shown } from '../schema/schema.ts';
+import { nearest, quoteValue } from '../schema/schema.ts';
 import { operationCostsSchema } from './operation-cost.ts';
 import type { ToolOptions } from './tool.ts';
 
@@ -11,7 +11,7 @@ const callable = z.custom((value) => typeof value === 'function', 'must be a fun
 const flag = z.boolean('must be true or false').optional();
 const positive = above('a number above 0', (value) => value > 0);
 const amount = above('a number from 0 on', (value) => value >= 0);
-/** What is looked at when the tool is made. */
+/** An option that `makeTool` checks. */
 const later = z.unknown().optional();
 
 function above(expected: string, holds: (value: number) => boolean) {
@@ -29,7 +29,7 @@ const options = {
     .array(z.strictObject({ params: z.record(z.string(), z.unknown()), description: z.string().optional() }))
     .optional(),
   effects: later,
-  // Those of MCP servers may have more.
+  // Annotations of MCP servers may have further members.
   annotations: z
     .looseObject({
       readOnlyHint: flag,
@@ -69,12 +69,12 @@ const options = {
   resource: callable,
 } satisfies Record<keyof ToolOptions<unknown, unknown>, z.ZodType>;
 
-/** What a tool brings along that is spread into the definition of another one. */
+/** Members of a tool that is spread into the definition of another one. */
 const OF_A_TOOL = ['inputSchema', 'outputSchema', 'variant', 'parse'];
 
 /**
- * What throws `CONFIGURATION` for an option that there is not, and for a value of another type. `own`: the names beside those that every
- * way to define a tool has.
+ * Makes a check that throws `CONFIGURATION` for an unknown option and for a value of another type. `own`: the options beside those that
+ * every kind of definition has.
  */
 export function optionsCheck(own: readonly string[]): (spec: object) => void {
   const names = [...own, ...Object.keys(options)];
@@ -86,12 +86,12 @@ export function optionsCheck(own: readonly string[]): (spec: object) => void {
     const issue = schema.safeParse(spec).error?.issues[0];
     if (issue === undefined) return;
     const { name } = spec as { readonly name?: unknown };
-    const fault = issue.code === 'unrecognized_keys' ? strange(issue, names) : wrong(issue, spec);
-    throw new PawlError('CONFIGURATION', `Tool ${shown(name)}: ${fault}`);
+    const fault = issue.code === 'unrecognized_keys' ? unknownOption(issue, names) : wrong(issue, spec);
+    throw new PawlError('CONFIGURATION', `Tool ${quoteValue(name)}: ${fault}`);
   };
 }
 
-function strange({ path, keys }: z.core.$ZodIssueUnrecognizedKeys, names: readonly string[]): string {
+function unknownOption({ path, keys }: z.core.$ZodIssueUnrecognizedKeys, names: readonly string[]): string {
   const [unknown = ''] = keys;
   if (path.length > 0) return `${[...path, unknown].map(String).join('.')} is not an option.`;
   const near = nearest(unknown, names);
@@ -100,5 +100,5 @@ function strange({ path, keys }: z.core.$ZodIssueUnrecognizedKeys, names: readon
 
 function wrong({ path, message }: z.core.$ZodIssue, spec: object): string {
   const value = path.reduce<unknown>((at, step) => (at as Record<PropertyKey, unknown>)[step], spec);
-  return `${path.map(String).join('.')}${message.startsWith('must') ? ' ' : ': '}${message}; got ${shown(value)}.`;
+  return `${path.map(String).join('.')}${message.startsWith('must') ? ' ' : ': '}${message}; got ${quoteValue(value)}.`;
 }

@@ -1,4 +1,4 @@
-/** What a tool returns (A12, D2): `output` for the model, `display` for people, and what it left behind. */
+/** The result of a tool: `output` for the model, `display` for people, and the artifacts that it left. */
 
 import { findUnserializable } from '../util/json/json-support.ts';
 import { wellFormed } from '../util/text/text-cut.ts';
@@ -26,11 +26,11 @@ export interface ToolResult<Output> {
   readonly output: Output;
   readonly display?: string;
   readonly artifacts?: readonly Artifact[];
-  /** Beside `output`, for models: text, images, audio, resources. */
+  /** Text, images, audio and resources for models, beside `output`. */
   readonly content?: readonly ContentBlock[];
-  /** False: the tool did its work and the answer is "no", such as a failed test run. The call is a success all the same (C15). */
+  /** False when the tool did its work and the answer is "no", such as a failed test run. The call is a success all the same. */
   readonly success?: boolean;
-  /** The result holds text from outside: not to be trusted as an instruction. Default: the tool's `openWorldHint`. */
+  /** True when the result holds text from outside, which must not be trusted as an instruction. Default: the tool's `openWorldHint`. */
   readonly tainted?: boolean;
 }
 
@@ -43,8 +43,8 @@ export type ProbeAnswer<Output> =
 const ARTIFACT_KINDS: readonly string[] = ['file-created', 'file-modified', 'file-deleted', 'memory-record', 'other'];
 
 /**
- * What a tool returned, as a result: the one place where results are checked and put into their form. Text that is no well-formed
- * Unicode is mended, `undefined` becomes null. Answers with a sentence when it cannot be a result.
+ * Checks a tool's result and brings it into its form; no other place does. Text that is not well-formed Unicode is repaired, and
+ * `undefined` becomes null. Returns a sentence about a value that cannot be a result.
  */
 export function normalizeResult(toolName: string, value: unknown): ToolResult<unknown> | string {
   if (typeof value !== 'object' || value === null || !('output' in value))
@@ -54,7 +54,7 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
     `${toolName} must return ${expected} as ${field}; it returned ${kindOf(came)}.`;
   const unserializable = unserializableOutput(output);
   if (unserializable !== undefined)
-    return `${toolName} must return a value that JSON can say as output; it returned ${unserializable}.`;
+    return `${toolName} must return a JSON-serializable value as output; it returned ${unserializable}.`;
   if (display !== undefined && typeof display !== 'string') return wrong('display', 'a text', display);
   if (artifacts !== undefined && !Array.isArray(artifacts)) return wrong('artifacts', 'a list', artifacts);
   if (content !== undefined && !Array.isArray(content)) return wrong('content', 'a list', content);
@@ -74,7 +74,7 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
   });
 }
 
-/** JSON would leave it out without a word, and the caller would get a success without an output, or without a part of it. */
+/** Finds values that JSON would drop in silence: the caller would get a success without its output, or without a part of it. */
 function unserializableOutput(output: unknown): string | undefined {
   try {
     const found = findUnserializable(output);
@@ -115,7 +115,7 @@ function isTextOrAbsent(value: unknown): boolean {
   return value === undefined || typeof value === 'string';
 }
 
-/** What stands in `output.metadata` beside the content, where the result says it. */
+/** The members of `output.metadata` beside the content. */
 export function resultMetadata(
   { display, artifacts = [], content = [], success, tainted }: ToolResult<unknown>,
   more: { readonly outside: boolean; readonly diff: string },

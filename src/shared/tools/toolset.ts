@@ -1,6 +1,6 @@
 /**
- * Named groups of tools (D10), static or found anew for each request, that can be filtered, prefixed, renamed and merged. A worker
- * resolves its toolsets when it starts; a producer resolves its own for each request of tools, to show a session what it should see.
+ * Named groups of tools, static or computed for each request, that can be filtered, prefixed, renamed and merged. A worker resolves its
+ * toolsets when it starts; a producer resolves its own for each request of tools, so that a session sees the tools meant for it.
  */
 import { PawlError } from '../errors/failure.ts';
 import type { Clock } from '../util/time.ts';
@@ -10,7 +10,7 @@ interface Named {
   readonly name: string;
 }
 
-/** For whom tools are asked. In a worker that starts: for nobody. */
+/** The request for tools. It has no session in a worker that starts. */
 export interface ToolsetRequest<T> {
   readonly session?: {
     readonly sessionKey: string;
@@ -19,13 +19,13 @@ export interface ToolsetRequest<T> {
     readonly agentId?: string;
     readonly tenantId?: string;
   };
-  /** What the fleet offers to that session; empty in a worker. */
+  /** The tools that the fleet offers to the session; empty in a worker. */
   readonly published: readonly T[];
 }
 
 export interface Toolset<T extends Named = Named> {
   readonly name: string;
-  /** Called for each request: should be fast, or be `cached`. */
+  /** The tools for one request. It runs for each request, so it should be fast, or be `cached`. */
   tools(request: ToolsetRequest<T>): Promise<readonly T[]> | readonly T[];
 }
 
@@ -44,12 +44,12 @@ export function filtered<T extends Named>(set: Toolset<T>, keep: (tool: T) => bo
   return { name: set.name, tools: async (request) => (await set.tools(request)).filter(keep) };
 }
 
-/** Every name begins with the prefix: two servers' `search` stay apart. */
+/** Adds a prefix to every name, so that two servers' `search` have different names. */
 export function prefixed<T extends Named>(set: Toolset<T>, prefix: string): Toolset<T> {
   return renamed(set, (name) => prefix + name);
 }
 
-/** Throws `CONFIGURATION` for a name that no tool can have. */
+/** Renames tools, by a table or by a function. Throws `CONFIGURATION` for a name that no tool can have. */
 export function renamed<T extends Named>(
   set: Toolset<T>,
   names: Readonly<Record<string, string>> | ((name: string) => string),
@@ -67,7 +67,7 @@ export function renamed<T extends Named>(
   };
 }
 
-/** Keeps what was found for each session for a time. */
+/** Keeps the tools of each session for a time. */
 export function cached<T extends Named>(set: Toolset<T>, forMs: number, clock: Pick<Clock, 'monotonic'>): Toolset<T> {
   const found = new Map<string, { readonly atMs: number; readonly tools: Promise<readonly T[]> }>();
   return {
@@ -80,7 +80,7 @@ export function cached<T extends Named>(set: Toolset<T>, forMs: number, clock: P
       if (known !== undefined) return known.tools;
       const tools = (async () => set.tools(request))();
       found.set(key, { atMs: nowMs, tools });
-      // What failed is asked for again.
+      // A failure is not kept, so that the next request tries again.
       tools.catch(() => found.delete(key));
       return tools;
     },

@@ -1,4 +1,4 @@
-/** Whether one run's result is good enough, or several workers have to come to the same one. */
+/** The trust in one run's result: it is enough, or several workers must come to the same one. */
 export const TRUST_CLASSES = ['BestEffort', 'ConsensusRequired'] as const;
 export type TrustClass = (typeof TRUST_CLASSES)[number];
 

@@ -1,4 +1,4 @@
-/** Semantic versions of tools: which is newer, and which may run a call that was validated against another (row 30). */
+/** Semantic versions of tools: their order, and which version may run a call that another one validated. */
 
 /** Negative when `a` is older than `b`. A pre-release comes before its release. */
 export function compareVersions(a: string, b: string): number {
@@ -11,8 +11,8 @@ export function compareVersions(a: string, b: string): number {
 }
 
 /**
- * Whether a tool of one version runs what was validated against another: the same, or a later one that promises to take what that
- * one took (the caret of package managers: 1.2.0 runs 1.1.0; neither 1.0.0 nor 2.0.0 does). The parameters are validated again.
+ * Whether a tool of one version runs calls that another version validated: the same version, or a compatible later one (the caret of
+ * package managers: 1.2.0 runs calls of 1.1.0; neither 1.0.0 nor 2.0.0 does). The parameters are validated again.
  */
 export function runsCallsOf(version: string, validated: string): boolean {
   if (version === validated) return true;

@@ -2,7 +2,7 @@
  * Time and chance arrive as values, so that rules can be tested with a virtual clock and loaded dice.
  */
 export interface Clock {
-  /** Wall-clock time, milliseconds since the epoch. Never compared between two processes: Redis' clock is for that. */
+  /** Wall-clock time, milliseconds since the epoch. Two processes never compare theirs: Redis' clock is for that. */
   now(): number;
   /** Milliseconds from an arbitrary start; never jumps. */
   monotonic(): number;
@@ -11,15 +11,15 @@ export interface Clock {
 /** A number in [0, 1). */
 export type Random = () => number;
 
-/** Runs something once, `afterMs` later; the answer takes that back. */
+/** Runs something once, `afterMs` later. The returned function cancels it. */
 export type Schedule = (run: () => void, afterMs: number) => () => void;
 
-/** The longest that a call may take, and that anything waits: a few times as long still fits into a timer. */
+/** The longest that a call may take, and that anything waits. A few times as long still fits into a timer. */
 export const MAX_WAIT_MS = 7 * 24 * 3_600_000;
 /** The longest that a record is kept: a hundred years. */
 export const MAX_KEPT_MS = 100 * 365 * 24 * 3_600_000;
 
-/** Node's timers wait no longer: one that is asked to ends at once. */
+/** The longest delay of Node's timers. A longer one fires at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export const systemSchedule: Schedule = (run, afterMs) => {
@@ -27,7 +27,7 @@ export const systemSchedule: Schedule = (run, afterMs) => {
   return () => clearTimeout(timer);
 };
 
-/** Keeps no process alive. */
+/** A schedule whose timers keep no process alive. */
 export const backgroundSchedule: Schedule = (run, afterMs) => {
   const timer = setTimeout(run, Math.min(Math.max(0, afterMs), MAX_TIMER_MS)).unref();
   return () => clearTimeout(timer);
@@ -35,12 +35,12 @@ export const backgroundSchedule: Schedule = (run, afterMs) => {
 
 export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now() };
 
-/** A reading of another clock is worth this long; then any newer one is better, however slowly it came. */
+/** The age at which a reading of another clock yields to any newer one, however slowly that came. */
 const READING_AGE_MS = 60_000;
 
 /**
- * Another machine's wall clock, carried on by this process's monotonic one, so that a wrong clock here changes nothing. Until
- * its first reading it is this machine's own.
+ * Another machine's wall clock, carried on by this process's monotonic clock, so that a wrong clock here changes nothing. Until
+ * the first reading it shows this machine's own time.
  */
 export class FollowedClock implements Clock {
   readonly #own: Clock;
@@ -59,13 +59,14 @@ export class FollowedClock implements Clock {
   }
 
   /**
-   * What the other clock said to a question that was sent `roundTripMs` ago. The quickest answer of a minute counts, unless it
-   * may be another clock by now (`anew`).
+   * Takes a reading of the other clock, for which the request was sent `roundTripMs` ago. The quickest answer of a minute counts,
+   * unless this reading may be of a different clock (`replace`).
    */
-  learn(otherMs: number, roundTripMs: number, anew = false): void {
+  learn(otherMs: number, roundTripMs: number, replace = false): void {
     const atMs = this.monotonic();
     const known = this.#reading;
-    if (!anew && known !== undefined && roundTripMs > known.roundTripMs && atMs - known.atMs < READING_AGE_MS) return;
+    if (!replace && known !== undefined && roundTripMs > known.roundTripMs && atMs - known.atMs < READING_AGE_MS)
+      return;
     this.#reading = { aheadMs: otherMs + roundTripMs / 2 - atMs, roundTripMs, atMs };
   }
 
@@ -76,7 +77,7 @@ export class FollowedClock implements Clock {
 }
 
 let lastMs = 0;
-/** Of the present millisecond. */
+/** The first digits of an ID, for the present millisecond. */
 let timeHex = '';
 let sequence = 0;
 
@@ -123,7 +124,7 @@ function randomByte(): number {
   return byte;
 }
 
-/** Lets everything else that waits for the event loop go first: between the parts of what would hold it for long. */
+/** Lets everything else that waits for the event loop go first. Long work calls it between its parts. */
 export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

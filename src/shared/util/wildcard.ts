@@ -1,4 +1,4 @@
-/** `*` stands for any text. */
+/** Whether the text matches the pattern, in which `*` stands for any text. */
 export function matches(pattern: string, text: string): boolean {
   if (!pattern.includes('*')) return pattern === text;
   const [first = '', ...rest] = pattern.split('*');

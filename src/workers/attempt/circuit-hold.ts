@@ -1,4 +1,5 @@
-import type { Circuit, CircuitPolicy } from '../../shared/circuits/circuit-breaker.ts';
+import type { Circuit } from '../../shared/circuits/circuit-breaker.ts';
+import type { CircuitPolicy } from '../../shared/circuits/circuit-policy.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 
 /** The circuit as one attempt knows it. */

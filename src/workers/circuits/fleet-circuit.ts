@@ -100,7 +100,7 @@ export class FleetCircuits {
   }
 
   async #answer(hold: CircuitHold, ok: boolean | undefined): Promise<CircuitState> {
-    const next = afterProbe(hold.seen, hold.policy, hold.probe ?? '', ok, await this.#now());
+    const next = afterProbe(hold.seen, hold.policy, { holder: hold.probe ?? '', ok, nowMs: await this.#now() });
     if (next === undefined) return hold.seen.state;
     return (await this.#change(hold, next, next.state === 'OPEN' ? next.cooldownMs : 0)).state;
   }

@@ -2,7 +2,8 @@
  * Circuits that operators force open (R25). A tool's own one holds for all of its calls: also for those of a tenant, and those that ask
  * for a circuit that tools share, which begin without a look at it.
  */
-import { type Circuit, circuitKey } from '../../shared/circuits/circuit-breaker.ts';
+import type { Circuit } from '../../shared/circuits/circuit-breaker.ts';
+import { circuitKey } from '../../shared/circuits/circuit-key.ts';
 import type { CircuitRecords } from '../../shared/store/ports.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';

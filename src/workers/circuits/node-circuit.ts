@@ -5,7 +5,9 @@
  * probes and closes in its own time, and the node then starts afresh.
  */
 import CircuitBreaker from 'opossum';
-import { type CircuitPolicy, type CircuitState, isCircuitOf } from '../../shared/circuits/circuit-breaker.ts';
+import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
+import { isCircuitOf } from '../../shared/circuits/circuit-key.ts';
+import type { CircuitPolicy } from '../../shared/circuits/circuit-policy.ts';
 
 /** Thrown inside the breaker to make it count a failure; never leaves this file. */
 class CountedFailure extends Error {}

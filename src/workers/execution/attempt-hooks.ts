@@ -2,7 +2,8 @@
 
 import { isInDoubt } from '../../shared/calls/call-state.ts';
 import { turnOf } from '../../shared/calls/envelope.ts';
-import type { AfterAttemptEvent, AttemptEvent, Hooks } from '../../shared/calls/hooks.ts';
+import type { AfterAttemptEvent, AttemptEvent } from '../../shared/calls/hook-events.ts';
+import type { Hooks } from '../../shared/calls/hooks.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { type Attempt, paramsOf } from '../attempt/attempt-state.ts';
 import { type AttemptOptions, type Ending, toEnding } from './run-tool.ts';

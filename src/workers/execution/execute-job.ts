@@ -18,7 +18,8 @@
 
 import { recovery } from '../../shared/calls/call-state.ts';
 import { votesOf } from '../../shared/calls/consensus.ts';
-import { FORCED_BY_CONFIGURATION, forcedOpenText, isOfTarget } from '../../shared/circuits/circuit-breaker.ts';
+import { FORCED_BY_CONFIGURATION, forcedOpenText } from '../../shared/circuits/circuit-breaker.ts';
+import { isOfTarget } from '../../shared/circuits/circuit-key.ts';
 import { durabilityOf } from '../../shared/config/durability.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { BeginResult } from '../../shared/store/calls/begin-attempt.ts';

@@ -9,7 +9,7 @@ import {
   raw2NextJobData,
   UnrecoverableError,
 } from 'bullmq';
-import { placeOf } from '../../shared/calls/call-id.ts';
+import { partitionOf } from '../../shared/calls/call-id.ts';
 import type { Outcome } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { stackOf } from '../../shared/errors/classify-error.ts';
@@ -235,7 +235,7 @@ export class JobQueue {
     const { callId, generation } = callOfJob(jobId);
     const told = toldBy(data);
     const { partition, backend } = this.#parts;
-    const named = placeOf(callId);
+    const named = partitionOf(callId);
     const ours = named?.tier === partition.tier && named.shard === partition.shard && /^\d+$/.test(generation);
     const { audit } = backend;
     if (!ours)

@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { type FilePatch, PATCH_GRAMMAR, parsePatch } from '../../shared/patches/patch.ts';
+import { PATCH_GRAMMAR } from '../../shared/patches/begin-patch.ts';
+import type { FilePatch } from '../../shared/patches/file-patch.ts';
+import { parsePatch } from '../../shared/patches/patch.ts';
 import { applyHunks } from '../../shared/patches/patch-apply.ts';
 import type { SecondPlace } from '../../shared/patches/patch-places.ts';
 import { defineTool } from '../../shared/tools/define-tool.ts';

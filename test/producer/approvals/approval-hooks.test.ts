@@ -1,7 +1,8 @@
 /** D5, D9: `onApproval` runs for each transition of an approval, and a hook may deny before anybody is asked. */
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { ApprovalEvent, Hook } from '../../../src/shared/calls/hooks.ts';
+import type { Hook } from '../../../src/shared/calls/define-hook.ts';
+import type { ApprovalEvent } from '../../../src/shared/calls/hook-events.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Pawl } from '../../../src/producer/client.ts';
 import { compensationKey } from '../../../src/shared/calls/compensation.ts';
-import type { HookEvent } from '../../../src/shared/calls/hooks.ts';
+import type { HookEvent } from '../../../src/shared/calls/hook-events.ts';
 import { ToolError } from '../../../src/shared/errors/failure.ts';
 import type { CallRecord } from '../../../src/shared/store/calls/call-record.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
@@ -52,7 +52,7 @@ test('a call that succeeded is undone once, through the queue, and audited (I18)
   const told = audited.filter((event) => 'compensates' in event && event.compensates === callId);
   expect(told.map(({ type }) => type).sort()).toEqual(['attempt', 'call', 'call', 'call']);
   const again = await pawl.session(session.key);
-  await expect(again.compensate(later.callId ?? '')).rejects.toThrow('it undid another call itself');
+  await expect(again.compensate(later.callId ?? '')).rejects.toThrow('it is itself a compensation');
 });
 
 test('an undoing that fails is retried like any attempt, and can be asked for again (I18)', async () => {

@@ -2,7 +2,8 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { AuditTexts } from '../../../src/shared/audit/audit-record.ts';
-import { defineHook, HOOK_KINDS, type Hook, type HookEvent } from '../../../src/shared/calls/hooks.ts';
+import { defineHook, type Hook } from '../../../src/shared/calls/define-hook.ts';
+import { HOOK_KINDS, type HookEvent } from '../../../src/shared/calls/hook-events.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import type { ToolContext } from '../../../src/shared/tools/tool.ts';
 import { defined } from '../../../src/shared/util/json/omit-undefined.ts';

@@ -1,7 +1,7 @@
 /** C3, on real Redis and workers: what a call works on decides whom it waits for. */
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import type { Hook } from '../../../src/shared/calls/hooks.ts';
+import type { Hook } from '../../../src/shared/calls/define-hook.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { contentOf, startFleet } from '../../helpers/fleet.ts';
 import { eventually, signal } from '../../helpers/signal.ts';

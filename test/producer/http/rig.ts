@@ -6,7 +6,7 @@ import { type Board, openBoard } from '../../../src/cli/processes/bull-board.ts'
 import { Pawl } from '../../../src/producer/client.ts';
 import { BOARD_PATH, type HttpServer, startHttpServer } from '../../../src/producer/http/server.ts';
 import { FleetView } from '../../../src/producer/operations/fleet-metrics.ts';
-import type { Hook } from '../../../src/shared/calls/hooks.ts';
+import type { Hook } from '../../../src/shared/calls/define-hook.ts';
 import { resolveSettings, type Settings, type SettingsInput } from '../../../src/shared/config/config.ts';
 import { ToolError } from '../../../src/shared/errors/failure.ts';
 import type { Logger } from '../../../src/shared/telemetry/log.ts';

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { type IdentityRules, identify, paramsDigest, placeOf } from '../../../src/shared/calls/call-id.ts';
+import { type IdentityRules, identify, paramsDigest, partitionOf } from '../../../src/shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { canonicalJson, digest } from '../../../src/shared/schema/canonical-json.ts';
 
-describe('R9, ruling 1: canonical JSON is RFC 8785', () => {
+describe('R9: canonical JSON is RFC 8785', () => {
   test.each([
     [
       'keys are sorted at every depth',
@@ -81,7 +81,7 @@ function catching(run: () => unknown): unknown {
 }
 
 describe('the digest of parameters', () => {
-  test('does not depend on the order of keys, and does on every value', () => {
+  test('depends on every value and not on the order of keys', () => {
     expect(paramsDigest({ a: 1, b: 2 }, {})).toBe(paramsDigest({ b: 2, a: 1 }, {}));
     expect(paramsDigest({ a: '1' }, {})).not.toBe(paramsDigest({ a: 1 }, {}));
     expect(paramsDigest({ command: 'rm  a' }, {})).not.toBe(paramsDigest({ command: 'rm a' }, {}));
@@ -133,7 +133,7 @@ function asked({ target, key, toolCallId, requestId, namespace, tool, dedupeMode
   };
 }
 
-describe('ruling 2: what separates two calls with one key', () => {
+describe('members that separate two calls with one key', () => {
   const key = { key: 'trip-1' };
   const same = identify(asked(key), 'params', RULES).callId;
 
@@ -158,7 +158,7 @@ describe('ruling 2: what separates two calls with one key', () => {
     expect(identify(asked({ ...key, target: { tenantId: 'null' } }), 'params', RULES).callId).not.toBe(same);
   });
 
-  test('neither the request’s ID, nor the agent’s, nor the parameters', () => {
+  test('the request’s ID, the agent’s and the parameters do not separate them', () => {
     const again = asked({
       ...key,
       requestId: 'request-2',
@@ -190,7 +190,7 @@ describe('ruling 2: what separates two calls with one key', () => {
   });
 });
 
-describe('ruling 3: keys that are derived', () => {
+describe('derived keys', () => {
   test('calls with the same parameters share the slot in which they merge, and are calls of their own', () => {
     const one = identify(asked({ requestId: 'request-1' }), 'params', RULES);
     const other = identify(asked({ requestId: 'request-2' }), 'params', RULES);
@@ -228,7 +228,7 @@ describe('ruling 3: keys that are derived', () => {
   });
 });
 
-describe('a call’s ID tells where its record lives', () => {
+describe('a call’s ID holds the partition of its record', () => {
   test.each([
     ['read-only', 'r'],
     ['workspace', 'w'],
@@ -237,13 +237,13 @@ describe('a call’s ID tells where its record lives', () => {
   ] as const)('%s', (tier, letter) => {
     const { callId } = identify(asked({ key: 'a:b' }), 'params', { ...RULES, tier, shard: 12 });
     expect(callId).toMatch(new RegExp(`^${letter}12\\.[A-Za-z0-9_-]{43}$`));
-    expect(placeOf(callId)).toEqual({ tier, shard: 12 });
+    expect(partitionOf(callId)).toEqual({ tier, shard: 12 });
   });
 
   test.each(['', 'r0', 'x0.abc', `r0.${'a'.repeat(42)}`, `r0.${'a'.repeat(44)}`, `r0.${'a'.repeat(43)}\n`, 'r0.{}:*'])(
     '%j is no call ID',
     (text) => {
-      expect(placeOf(text)).toBeUndefined();
+      expect(partitionOf(text)).toBeUndefined();
     },
   );
 });

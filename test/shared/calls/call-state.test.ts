@@ -32,7 +32,7 @@ const LEGAL: Readonly<Record<CallStatus, string>> = {
 };
 
 describe('R11: the states of a call', () => {
-  test('are the seeds’ four, with a phase inside inflight', () => {
+  test('are four, with phases inside inflight', () => {
     expect(CALL_STATES).toEqual(['inflight', 'done', 'failed', 'cancelled']);
     expect(PHASES).toEqual(['claimed', 'awaiting-approval', 'queued', 'running', 'waiting-retry']);
   });
@@ -57,7 +57,7 @@ describe('R11: the states of a call', () => {
   });
 });
 
-describe('after a crash the effects decide (DESIGN, decision 5)', () => {
+describe('after a crash the effects decide', () => {
   const expected = {
     none: ['run-again', 'POISONED'],
     idempotent: ['run-again', 'POISONED'],
@@ -96,6 +96,6 @@ test('the picture in docs/call-lifecycle.md shows the legal transitions, and no 
     `${from} > ${to}`.replace('[*]', 'claimed').replaceAll('_', '-'),
   );
   const legal = Object.entries(TRANSITIONS).flatMap(([from, to]) => Object.keys(to).map((each) => `${from} > ${each}`));
-  // A claim and its job are one step: nobody can come between the two.
+  // A claim and its job are one step, so that no other write can come between the two.
   expect(drawn.toSorted()).toEqual(legal.filter((each) => each !== 'claimed > cancelled').toSorted());
 });

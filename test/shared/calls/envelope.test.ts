@@ -11,7 +11,7 @@ import { RESULT_STATUSES } from '../../../src/shared/errors/result-status.ts';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';
 
-/** Every field that the contract has. */
+/** An envelope with every field of the contract. */
 function whole() {
   return {
     contractVersion: '1.1',
@@ -49,7 +49,7 @@ test('parameters of any name are kept', () => {
   expect(JSON.stringify(parsed)).toBe(JSON.stringify(params));
 });
 
-/** The whole envelope with one path set to a value; undefined takes it away. */
+/** The whole envelope with one path set to a value; undefined removes it. */
 function changed(path: string, value?: unknown): unknown {
   const envelope: Record<string, unknown> = structuredClone(whole());
   const names = path.split('.');
@@ -129,7 +129,7 @@ describe('TR-1: a malformed envelope is refused with the path of each fault', ()
     expect(message).toContain(`${path}: `);
   });
 
-  test('several faults are told together', () => {
+  test('several faults come in one error', () => {
     const { issues } = refusal({ ...whole(), toolName: undefined, contractVersion: '9', target: {} });
     expect(issues?.map((issue) => issue.path).sort()).toEqual([
       'contractVersion',
@@ -139,7 +139,7 @@ describe('TR-1: a malformed envelope is refused with the path of each fault', ()
     ]);
   });
 
-  test('a field that the contract does not have is refused where it stands', () => {
+  test('an unknown field is refused with its path', () => {
     expect(refusal(changed('priority', 1)).message).toContain('priority');
     const { issues } = refusal(changed('target.userId', 'x'));
     expect(issues?.[0]).toMatchObject({ path: 'target', message: expect.stringContaining('userId') });
@@ -160,7 +160,7 @@ describe('TR-1: a malformed envelope is refused with the path of each fault', ()
 describe('R35: the contract is published as JSON Schema', () => {
   const command = 'node scripts/write-schemas.ts && npm run format';
 
-  test.each(Object.entries(contractSchemas()))('the file of %s is what the code says', (_name, schema) => {
+  test.each(Object.entries(contractSchemas()))('the file of %s equals the schema of the code', (_name, schema) => {
     const file = String((schema as { $id?: unknown }).$id)
       .split('/')
       .pop();
@@ -170,7 +170,7 @@ describe('R35: the contract is published as JSON Schema', () => {
     );
   });
 
-  test('Ajv accepts with the schema what the code accepts, and refuses what it refuses', () => {
+  test('Ajv accepts and refuses the same values by the schema as the code does', () => {
     const validate = compileSchema(contractSchemas().toolCallEnvelope as Record<string, unknown>);
     expect(validate(whole())).toEqual([]);
     for (const path of ['toolName', 'contractVersion', 'target.sessionKey', 'payload.params', 'trace'])
@@ -181,7 +181,7 @@ describe('R35: the contract is published as JSON Schema', () => {
     expect(validate(changed('priority', 1)).map((issue) => issue.path)).toEqual(['priority']);
   });
 
-  test('R7: results have the seeds’ six statuses', () => {
+  test('R7: results have six statuses', () => {
     expect(RESULT_STATUSES).toEqual([
       'success',
       'error',

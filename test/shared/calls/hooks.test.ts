@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { defineHook, HOOK_KINDS, type Hook, type HookKind, Hooks, isHook } from '../../../src/shared/calls/hooks.ts';
+import { defineHook, type Hook, isHook } from '../../../src/shared/calls/define-hook.ts';
+import { HOOK_KINDS, type HookKind } from '../../../src/shared/calls/hook-events.ts';
+import { Hooks } from '../../../src/shared/calls/hooks.ts';
 import { failureOf } from '../../../src/shared/errors/failure.ts';
 
 const tool = {
@@ -16,7 +18,7 @@ function event() {
 }
 const attempt = () => ({ ...event(), attempt: 1, fence: 1 });
 
-/** Timers that are due at once when the test says so, else never. */
+/** Timers that fire at once when the test asks for it, else never. */
 function chain(hooks: readonly Hook[], due = false) {
   const failures: [string, HookKind, string][] = [];
   const schedule = (run: () => void) => {
@@ -27,7 +29,7 @@ function chain(hooks: readonly Hook[], due = false) {
 }
 
 describe('D5: hooks are a chain', () => {
-  test('in the order in which they were given, each seeing what those before it made', async () => {
+  test('they run in the given order, and each sees the changes of those before it', async () => {
     const seen: unknown[] = [];
     const add = (name: string): Hook => ({
       name,
@@ -89,7 +91,7 @@ describe('D5: hooks are a chain', () => {
     expect(ran).toEqual(['plain', 'qualified']);
   });
 
-  test('results are rewritten: the attempt’s for all, the call’s for one caller', async () => {
+  test('hooks replace results: the attempt’s for all callers, the call’s for one', async () => {
     const { hooks } = chain([
       {
         name: 'redact',
@@ -143,7 +145,7 @@ describe('a hook that answers false, as a guard without types may', () => {
     expect(await no('onRetry').onRetry(retry)).toBe(false);
   });
 
-  test('changes nothing where it only looks', async () => {
+  test('changes nothing where it only observes', async () => {
     const ending = { kind: 'value', result: { output: 1 } } as const;
     expect(await no('afterAttempt').afterAttempt({ ...attempt(), ending })).toEqual(ending);
     await no('onShortCircuit').onShortCircuit({ ...event(), reason: 'refused' });
@@ -152,25 +154,22 @@ describe('a hook that answers false, as a guard without types may', () => {
   test.each([
     ['{ denied }', { denied: 'too much' }],
     ['a text', 'too much'],
-  ])(
-    '%s, which is no answer, is a failure of the hook: a guard stops the call, who watches is told of',
-    async (what, answer) => {
-      const with_ = (kind: HookKind) => chain([{ name: 'own', [kind]: () => answer } as unknown as Hook]);
-      const fault = `it answered ${what}; an answer is { deny?, params? }`;
-      const guard = with_('beforeAttempt');
-      await expect(guard.hooks.beforeAttempt(attempt())).rejects.toMatchObject({
-        code: 'HOOK_FAILED',
-        message: `The hook own failed in beforeAttempt: ${fault}.`,
-      });
-      expect(guard.failures).toEqual([['own', 'beforeAttempt', fault]]);
-      const watcher = with_('afterAttempt');
-      const ending = { kind: 'value', result: { output: 1 } } as const;
-      expect(await watcher.hooks.afterAttempt({ ...attempt(), ending })).toEqual(ending);
-      expect(watcher.failures).toEqual([['own', 'afterAttempt', `it answered ${what}; an answer is { result? }`]]);
-    },
-  );
+  ])('%s is no valid answer: a guard then stops the call, and an observer is reported', async (what, answer) => {
+    const with_ = (kind: HookKind) => chain([{ name: 'own', [kind]: () => answer } as unknown as Hook]);
+    const fault = `it answered ${what}; an answer is { deny?, params? }`;
+    const guard = with_('beforeAttempt');
+    await expect(guard.hooks.beforeAttempt(attempt())).rejects.toMatchObject({
+      code: 'HOOK_FAILED',
+      message: `The hook own failed in beforeAttempt: ${fault}.`,
+    });
+    expect(guard.failures).toEqual([['own', 'beforeAttempt', fault]]);
+    const watcher = with_('afterAttempt');
+    const ending = { kind: 'value', result: { output: 1 } } as const;
+    expect(await watcher.hooks.afterAttempt({ ...attempt(), ending })).toEqual(ending);
+    expect(watcher.failures).toEqual([['own', 'afterAttempt', `it answered ${what}; an answer is { result? }`]]);
+  });
 
-  test('an event with other parameters is an answer, and what an expression happens to be is none', async () => {
+  test('an event with other parameters is an answer, and the value of a last expression is none', async () => {
     const all = (answer: unknown) => chain([{ name: 'own', beforeCall: () => answer as never }]).hooks;
     expect(await all({ ...event(), params: { amount: 2 } }).beforeCall(event())).toMatchObject({
       params: { amount: 2 },
@@ -211,7 +210,7 @@ describe('R32: a hook that fails', () => {
   };
   const closedByDefault = ['beforeCall', 'beforeAttempt', 'onApproval'];
 
-  test.each(HOOK_KINDS)('%s: fails closed where it guards, open where it watches, or as it declares', async (kind) => {
+  test.each(HOOK_KINDS)('%s: fails closed where it guards, open where it observes, or as it declares', async (kind) => {
     const broken = {
       name: 'broken',
       [kind]: () => {
@@ -228,7 +227,7 @@ describe('R32: a hook that fails', () => {
     await expect(failing[kind](chain([{ ...broken, onFailure: 'closed' }]).hooks)).rejects.toMatchObject(refused);
   });
 
-  test('a hook has its own time limit, and its signal tells', async () => {
+  test('a hook has its own time limit, which aborts its signal', async () => {
     let signal: AbortSignal | undefined;
     const slow: Hook = {
       name: 'slow',
@@ -245,7 +244,7 @@ describe('R32: a hook that fails', () => {
 });
 
 describe('defineHook', () => {
-  test('marks a hook, and refuses what can be none', () => {
+  test('marks a hook, and refuses other values', () => {
     const hook = defineHook({ name: 'h', beforeCall: () => {} });
     expect([isHook(hook), isHook({ name: 'h', beforeCall: () => {} }), isHook(null)]).toEqual([true, false, false]);
     expect(() => defineHook({ name: '', beforeCall: () => {} })).toThrow('name must be');

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { toolResultEnvelopeSchema } from '../../../src/shared/calls/envelope.ts';
 import { envelopeOf, type Outcome, refusal, resultError, stateOf } from '../../../src/shared/calls/outcome.ts';
-import { FAILURES, type FailureCode, failureOf, PawlError } from '../../../src/shared/errors/failure.ts';
+import { failureOf, PawlError } from '../../../src/shared/errors/failure.ts';
+import { FAILURES, type FailureCode } from '../../../src/shared/errors/failure-codes.ts';
 import { RESULT_STATUSES, type ResultStatus } from '../../../src/shared/errors/result-status.ts';
 import { FORGED_OUTCOME } from '../../../src/shared/signing/signatures.ts';
 
@@ -14,8 +15,8 @@ const success: Extract<Outcome, { status: 'success' }> = {
   retriedBy: [{ attempt: 1, delayMs: 100, reasonCode: 'HTTP_503', latencyMs: 5 }],
 };
 
-describe('R7: the envelope of one who asked', () => {
-  test('who called first gets the outcome as it is', () => {
+describe('R7: a caller’s envelope', () => {
+  test('the first caller gets the outcome as it is', () => {
     expect(envelopeOf(success, { requestId: 'r1', toolName: 'read', callId: 'c' })).toEqual({
       requestId: 'r1',
       callId: 'c',
@@ -24,7 +25,7 @@ describe('R7: the envelope of one who asked', () => {
     });
   });
 
-  test.each(['inflight', 'completed'] as const)('TR-3: who asked later learns where it came from: %s', (matchedOn) => {
+  test.each(['inflight', 'completed'] as const)('TR-3: a later caller learns its origin: %s', (matchedOn) => {
     const envelope = envelopeOf(success, {
       requestId: 'r2',
       toolName: 'read',
@@ -39,14 +40,14 @@ describe('R7: the envelope of one who asked', () => {
     expect(JSON.stringify(envelope.output)).toBe(JSON.stringify(success.output));
   });
 
-  test('an outcome that stands in for one that nobody believes gets the name of the tool that was called', () => {
+  test('an outcome that replaces an unverified one gets the name of the call’s tool', () => {
     expect(envelopeOf(FORGED_OUTCOME, { requestId: 'r', toolName: 'read', callId: 'c' })).toMatchObject({
       toolName: 'read',
       error: { code: 'SIGNATURE_INVALID' },
     });
   });
 
-  test('how a cancellation ended is told by the cancellation, not in the envelope', () => {
+  test('the cancellation returns how it ended; the envelope does not', () => {
     const cancelled: Outcome = {
       status: 'error',
       toolName: 'read',
@@ -77,7 +78,7 @@ describe('the error part', () => {
     ['circuit_open', false, true],
     ['timeout', false, false],
   ];
-  test.each(statuses)('%s: terminal %s, retriable whatever the code %s', (status, terminal, retriable) => {
+  test.each(statuses)('%s: terminal %s, retriable for any code %s', (status, terminal, retriable) => {
     expect(resultError(failureOf('HTTP_4XX'), status)).toMatchObject({ terminal, retriable, code: 'HTTP_4XX' });
   });
 
@@ -91,7 +92,7 @@ describe('the error part', () => {
     expect(new Set(both)).toEqual(new Set(['retry_exhausted']));
   });
 
-  test('carries the breaker’s state, the issues and when to come again, and nothing else', () => {
+  test('carries the breaker’s state, the issues and the time of the next try, and nothing else', () => {
     const failure = failureOf('INVALID_PARAMS', 'no', { issues: [{ path: 'a', message: 'b' }], retryAfterMs: 7 });
     expect(resultError(failure, 'error', 'OPEN')).toEqual({
       code: 'INVALID_PARAMS',
@@ -118,7 +119,7 @@ test('R11: the record’s end state follows from the outcome', () => {
   expect(stateOf({ ...base, status: 'error', settlement: 'unsettled' })).toBe('cancelled');
 });
 
-test('a refusal before a call exists has no attempts and says why', () => {
+test('a refusal before a call exists has no attempts and has its reason', () => {
   const error = new PawlError('CIRCUIT_OPEN', 'later', { details: { retryAfterMs: 900 } });
   expect(refusal(error, { requestId: 'r', toolName: 't' }, 'circuit_open', 'OPEN')).toEqual({
     requestId: 'r',

@@ -5,19 +5,19 @@ import {
   afterWindow,
   type Circuit,
   CLOSED_CIRCUIT,
-  circuitKey,
-  circuitPolicy,
   forcedOpen,
   reset,
   type Sample,
   tripReason,
   windowSize,
 } from '../../../src/shared/circuits/circuit-breaker.ts';
+import { circuitKey } from '../../../src/shared/circuits/circuit-key.ts';
+import { circuitPolicy } from '../../../src/shared/circuits/circuit-policy.ts';
 
 const NOW = 1_000_000;
 const policy = circuitPolicy(false);
 
-/** Newest first; one character per outcome: x failure, X one after two successes, o success, all just now. */
+/** A window, the newest outcome first. One character per outcome: x failure, X one after two successes, o success, all just now. */
 function outcomes(text: string, atMs = NOW): Sample[] {
   return [...text].map((outcome) => ({
     atMs,
@@ -45,7 +45,7 @@ const probing: Circuit = {
 const between: Circuit = { state: 'HALF_OPEN', epoch: 5, openedAtMs: NOW, cooldownMs: 30_000, successes: 1 };
 const forced: Circuit = { state: 'FORCED_OPEN', epoch: 9, openedAtMs: NOW, reason: 'maintenance' };
 
-describe('the numbers are the seeds’ (R22 to R24)', () => {
+describe('the default thresholds (R22 to R24)', () => {
   test('120 s, 5 in a row, half of the last 20 with at least 10, 30 s, two successes', () => {
     expect(policy).toEqual({
       windowMs: 120_000,
@@ -60,7 +60,7 @@ describe('the numbers are the seeds’ (R22 to R24)', () => {
     });
   });
 
-  test('read-only tools may fail 8 times and rest 20 s; the tool’s word counts more, the operator’s most', () => {
+  test('read-only tools may fail 8 times and rest 20 s; the tool’s own settings count more, the operator’s most', () => {
     expect(circuitPolicy(true)).toMatchObject({ consecutiveFailures: 8, cooldownMs: 20_000 });
     expect(circuitPolicy(true, { cooldownMs: 7, consecutiveFailures: 3 }, { cooldownMs: 1 })).toMatchObject({
       consecutiveFailures: 3,
@@ -87,7 +87,7 @@ describe('the numbers are the seeds’ (R22 to R24)', () => {
     },
   );
 
-  test('a window remembers as much as its policy looks at', () => {
+  test('a window holds as many outcomes as its policy reads', () => {
     expect(windowSize(policy)).toBe(20);
     expect(windowSize({ ...policy, consecutiveFailures: 50 })).toBe(50);
   });
@@ -122,7 +122,7 @@ describe('TR-8: a closed circuit opens', () => {
     expect(tripReason(young, policy, NOW)).toBe('5 failures in a row');
   });
 
-  test('the new state says since when, for how long and why, in a new epoch', () => {
+  test('the new state has its time, its cooldown and its reason, in a new epoch', () => {
     expect(afterWindow({ state: 'CLOSED', epoch: 7 }, outcomes('xxxxx'), policy, NOW)).toEqual({
       state: 'OPEN',
       epoch: 8,
@@ -142,19 +142,19 @@ describe('TR-8: a closed circuit opens', () => {
   );
 });
 
-describe('who may start', () => {
+describe('which calls may start', () => {
   const at = (circuit: Circuit, nowMs: number) => admit(circuit, policy, 'second', nowMs);
 
-  test('everybody while the circuit is closed', () => {
+  test('every call may while the circuit is closed', () => {
     expect(at(CLOSED_CIRCUIT, NOW)).toEqual({ kind: 'pass' });
   });
 
-  test('TR-8: nobody until the cooldown has passed, and the refusal says when to come again', () => {
+  test('TR-8: no call may until the cooldown has passed, and the refusal says when to try again', () => {
     expect(at(open, NOW)).toEqual({ kind: 'refuse', retryAfterMs: 30_000 });
     expect(at(open, NOW + 29_999)).toEqual({ kind: 'refuse', retryAfterMs: 1 });
   });
 
-  test('TR-9: the first one after the cooldown, as a probe with a lease', () => {
+  test('TR-9: the first call after the cooldown may, as a probe with a lease', () => {
     expect(at(open, NOW + 30_000)).toEqual({
       kind: 'probe',
       next: {
@@ -168,12 +168,12 @@ describe('who may start', () => {
     });
   });
 
-  test('R23: one probe at a time', () => {
+  test('R23: one probe runs at a time', () => {
     expect(at(probing, NOW + 30_000)).toEqual({ kind: 'refuse', retryAfterMs: 1_000 });
     expect(at(probing, NOW + 89_700)).toEqual({ kind: 'refuse', retryAfterMs: 300 });
   });
 
-  test('a probe that never answered blocks nobody when its lease has run out', () => {
+  test('a probe without an answer blocks no other once its lease has expired', () => {
     const admission = at(probing, NOW + 90_000);
     expect(admission).toMatchObject({ kind: 'probe', next: { epoch: 5, probe: { holder: 'second' } } });
   });
@@ -182,14 +182,14 @@ describe('who may start', () => {
     expect(at(between, NOW)).toMatchObject({ kind: 'probe', next: { epoch: 6, successes: 1 } });
   });
 
-  test('R25: nobody while an operator holds the circuit open, however late it is', () => {
+  test('R25: no call may while an operator holds the circuit open, however long that is', () => {
     expect(at(forced, NOW + 10 ** 12).kind).toBe('refuse');
   });
 });
 
-describe('what a probe’s answer does', () => {
+describe('a probe’s answer', () => {
   const answer = (circuit: Circuit, holder: string, ok: boolean | undefined) =>
-    afterProbe(circuit, policy, holder, ok, NOW + 40_000);
+    afterProbe(circuit, policy, { holder, ok, nowMs: NOW + 40_000 });
 
   test('TR-9: two successes close the circuit', () => {
     const once = answer(probing, 'first', true);
@@ -199,7 +199,7 @@ describe('what a probe’s answer does', () => {
     expect(answer(second, 'second', true)).toEqual({ state: 'CLOSED', epoch: 7 });
   });
 
-  test('TR-10: one failure opens it again, for the whole cooldown, also after a success', () => {
+  test('TR-10: one failure opens the circuit again, for the whole cooldown, even after a success', () => {
     const again = {
       state: 'OPEN',
       openedAtMs: NOW + 40_000,
@@ -212,7 +212,7 @@ describe('what a probe’s answer does', () => {
     expect(answer(second, 'second', false)).toEqual({ ...again, epoch: 6 });
   });
 
-  test('an ending that says nothing about the service gives the lease back and keeps the count', () => {
+  test('an outcome that shows nothing about the service releases the lease and keeps the count', () => {
     const given = answer({ ...between, probe: { holder: 'second', untilMs: NOW + 90_000 } }, 'second', undefined);
     expect(given).toEqual({ state: 'HALF_OPEN', epoch: 6, openedAtMs: NOW, cooldownMs: 30_000, successes: 1 });
   });
@@ -228,7 +228,9 @@ describe('what a probe’s answer does', () => {
   });
 
   test('a policy of one success closes at once', () => {
-    expect(afterProbe(probing, { ...policy, successesToClose: 1 }, 'first', true, NOW)).toMatchObject({
+    expect(
+      afterProbe(probing, { ...policy, successesToClose: 1 }, { holder: 'first', ok: true, nowMs: NOW }),
+    ).toMatchObject({
       state: 'CLOSED',
     });
   });
@@ -256,7 +258,7 @@ test('every change of state raises the epoch', () => {
   for (const holder of ['first', 'second']) {
     const admission = admit(steps.at(-1) ?? open, policy, holder, NOW + 30_000);
     follow(admission.kind === 'probe' ? admission.next : undefined);
-    follow(afterProbe(steps.at(-1) ?? open, policy, holder, true, NOW + 30_000));
+    follow(afterProbe(steps.at(-1) ?? open, policy, { holder, ok: true, nowMs: NOW + 30_000 }));
   }
   follow(forcedOpen(steps.at(-1) ?? open, 'why', NOW));
   follow(reset(steps.at(-1) ?? open));

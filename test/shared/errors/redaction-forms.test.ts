@@ -1,10 +1,10 @@
-/** Forms in which secrets stand in texts, on every kind of text that is shown or kept. */
+/** The forms of secrets in every kind of text that is shown or kept. */
 import { expect, test } from 'vitest';
 import { REDACTED, redact, redactFields, redactLine, secretsIn } from '../../../src/shared/errors/redaction.ts';
 import { MIXED_PREFIXES, PLAIN_PREFIXES, WHOLE_FORMS } from '../../../src/shared/errors/secret-rules.ts';
 import { cpuMsOf } from '../../helpers/cpu.ts';
 
-/** Put together here, so that no scanner takes this file for a leak. */
+/** The tokens are put together here, so that no scanner takes this file for a leak. */
 const letters = (length: number) => 'aB3dE5gH7jK9mN1pQ2sT4vW6xY8z'.repeat(20).slice(0, length);
 const hex = (length: number) => '0a1b2c3d4e5f67890918273645546372'.repeat(20).slice(0, length);
 const upper = (length: number) => 'A2B3C4D5E6F7G2H3J4K5L6M7'.repeat(10).slice(0, length);
@@ -106,7 +106,7 @@ const contexts: Readonly<Record<string, (token: string) => string>> = {
   'in a list': (token) => `[${token}, x]`,
 };
 
-test.each(Object.entries(TOKENS))('a token is taken out of every kind of text: %s', (_service, token) => {
+test.each(Object.entries(TOKENS))('a token is redacted in every kind of text: %s', (_service, token) => {
   for (const [what, partition] of Object.entries(contexts)) {
     const clean = redact(partition(token));
     // The host of a webhook may stay.
@@ -144,7 +144,7 @@ test.each([
   `client_secret: ${HIDDEN}`,
   `smtp_pwd=${HIDDEN}`,
   `Proxy-Authorization: Basic ${Buffer.from(HIDDEN).toString('base64')}`,
-])('what stands under a secret name, and in a URL, is taken out: %s', (text) => {
+])('a secret under its name, or in a URL, is redacted: %s', (text) => {
   const clean = redact(text);
   expect(clean).not.toContain(HIDDEN);
   expect(clean).toContain(REDACTED);
@@ -165,12 +165,12 @@ test.each([
   [{ command: ['deploy', '--token', HIDDEN] }],
   [{ command: ['deploy', `--token=${HIDDEN}`] }],
   [{ headers: [`X-Api-Key: ${HIDDEN}`] }],
-])('a value that pairs name is known to be secret: %j', (params) => {
+])('a value is secret when its pair has a secret name: %j', (params) => {
   expect(secretsIn(params)).toContain(HIDDEN);
   expect(redact(`it said ${HIDDEN}`, secretsIn(params))).toBe(`it said ${REDACTED}`);
 });
 
-test('a known value is taken out in every encoding, whatever stands around it', () => {
+test('a known value is redacted in every encoding, whatever is around it', () => {
   for (const value of ['plain words, and more?', 'päss/wörd+=&', HIDDEN]) {
     const known = [value];
     const url = encodeURIComponent(value);
@@ -180,7 +180,7 @@ test('a known value is taken out in every encoding, whatever stands around it', 
           const encoded = Buffer.from(`${before}${value}${after}`).toString(encoding);
           const clean = redact(`saw ${encoded}.`, known);
           expect(clean, `${before} ${after} ${encoding}`).toContain(REDACTED);
-          // What is left decodes to too little to be of use.
+          // The rest decodes to too little to be of use.
           expect(clean.length, `${before} ${after} ${encoding}`).toBeLessThan(40);
         }
     expect(redact(`GET /?q=${url}`, known)).toBe(`GET /?q=${REDACTED}`);
@@ -204,7 +204,7 @@ test.each([
   'My.Module.Name and src/shared/store/calls/large-values.ts',
 ])('%s stays', (text) => expect(redact(text)).toBe(text));
 
-test('no rule takes long on a text that is made against it', async () => {
+test('no rule takes long, even on a text that is made against it', async () => {
   const parts = [
     ...PLAIN_PREFIXES,
     ...MIXED_PREFIXES,

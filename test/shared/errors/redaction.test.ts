@@ -3,7 +3,7 @@ import { failureOf } from '../../../src/shared/errors/failure.ts';
 import { REDACTED, redact, redactFields, redactLine, secretsIn } from '../../../src/shared/errors/redaction.ts';
 import { cpuMsOf } from '../../helpers/cpu.ts';
 
-// Put together here, so that no scanner takes this file for a leak.
+// The tokens are put together here, so that no scanner takes this file for a leak.
 const TOKENS: Readonly<Record<string, string>> = {
   'a JSON Web Token': ['eyJhbGciOiJIUzI1NiJ9', 'eyJzdWIiOiIxMjM0NTY3ODkwIn0', 'dozjgNryP4J3jVmNHl0w5N'].join('.'),
   'a model provider’s key': ['sk', 'proj', 'Abc123def456Ghi789jkl'].join('-'),
@@ -13,7 +13,7 @@ const TOKENS: Readonly<Record<string, string>> = {
   'a private key': ['-----BEGIN RSA', 'PRIVATE KEY-----\nMIIEow\n-----END RSA', 'PRIVATE KEY-----'].join(' '),
 };
 
-describe('R31: by what it looks like', () => {
+describe('R31: secrets are redacted by their form', () => {
   test.each(Object.entries(TOKENS))('%s', (_name, token) => {
     expect(redact(`before ${token} after`)).toBe(`before ${REDACTED} after`);
   });
@@ -96,7 +96,7 @@ describe('R31: by what it looks like', () => {
   });
 });
 
-test('R31: by known value: what stands under a name that says so, at every depth, the longest first', () => {
+test('R31: secrets are known by the names above them, at every depth, the longest first', () => {
   const params = {
     user: 'ada',
     auth: { password: 'plain words', tokens: 3 },
@@ -114,7 +114,7 @@ test('R31: fields whose names sound secret hide none but themselves', () => {
   expect(redactFields(fields, known)).toEqual({ ...fields, maxToken: REDACTED, cause: REDACTED });
 });
 
-test('R31: where a caller sends so many secrets that looking for them would hold up the process, nothing is shown', () => {
+test('R31: where a caller sends so many secrets that the search would block the process, the whole text is redacted', () => {
   const params = { path: 'a', token: Array.from({ length: 20_000 }, (_, index) => `secret-${index}`) };
   const known = secretsIn(params);
   expect(redactFields(params, known)).toEqual({ fields: REDACTED });

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { PATCH_GRAMMAR, parsePatch } from '../../../src/shared/patches/patch.ts';
+import { PATCH_GRAMMAR } from '../../../src/shared/patches/begin-patch.ts';
+import { parsePatch } from '../../../src/shared/patches/patch.ts';
 import { applyHunks } from '../../../src/shared/patches/patch-apply.ts';
 
 const patch = (...lines: string[]): string => ['*** Begin Patch', ...lines, '*** End Patch'].join('\n');
@@ -74,7 +75,7 @@ describe('a patch is read (C17)', () => {
     expect(parsePatch(`*** Begin Patch\n*** Update File: a\n@@\n-a${blanks}\n b\n*** End Patch`)).toHaveLength(1);
   });
 
-  test('around it may stand what models put there', () => {
+  test('models may put other text around it', () => {
     const text = `Here it is:\n\`\`\`\n${patch('*** Delete File: b.txt')}\n\`\`\`\n`;
     expect(parsePatch(text)).toEqual([{ kind: 'delete', path: 'b.txt' }]);
   });
@@ -190,12 +191,12 @@ describe('a patch is read (C17)', () => {
     ]);
   });
 
-  test.each(['120000', '160000'])('unified diffs: what is no file (mode %s) is refused, and not made one', (mode) => {
+  test.each(['120000', '160000'])('unified diffs: an entry that is no file (mode %s) is refused', (mode) => {
     const text = `diff --git a/x b/x\nnew file mode ${mode}\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+/etc/passwd\n`;
     expect(() => parsePatch(text)).toThrow('links and submodules cannot be made');
   });
 
-  test('unified diffs: a hunk whose head counts too few lines loses none, nor does what follows it', () => {
+  test('unified diffs: a hunk whose head counts too few lines loses none, nor do the hunks behind it', () => {
     const first = '--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+A\n-b\n+B\n@@ -4 +4 @@\n-d\n+D\n';
     expect(applied('a\nb\nc\nd\n', first)).toBe('A\nB\nc\nD\n');
     const apart =
@@ -212,20 +213,20 @@ describe('a patch is read (C17)', () => {
     ]);
   });
 
-  test('unified diffs: a binary file is refused, and not passed over', () => {
+  test('unified diffs: a binary file is refused instead of skipped', () => {
     const text = 'diff --git a/x b/x\nBinary files a/x and b/x differ\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n';
     expect(() => parsePatch(text)).toThrow('binary patches cannot be applied');
   });
 });
 
-test('whatever the grammar lets a model write is read (C6)', () => {
+test('the reader accepts every text of the grammar (C6)', () => {
   const rules = new Map(
     PATCH_GRAMMAR.split('\n').flatMap((line) => {
       const [, name, body] = /^(\w+): (.+)$/.exec(line) ?? [];
       return name === undefined || body === undefined ? [] : [[name, body] as const];
     }),
   );
-  /** The grammar has no recursion: as one regular expression. */
+  /** The grammar as one regular expression, which is possible because it has no recursion. */
   const expression = (name: string): string => {
     const body = rules.get(name) ?? '';
     if (body.startsWith('/')) return body.slice(1, -1);
@@ -288,7 +289,7 @@ describe('hunks are applied', () => {
     expect(() => applied(long, at('@@', `${equal}-last`))).toThrow('does not fit');
   });
 
-  test('very many hunks are applied where they stand, and not looked for all over a long file', () => {
+  test('very many hunks are applied at their stated places, without a search of the whole file', () => {
     const [count, file] = [60_000, 'x\n'.repeat(60_000)];
     const hunks = (line: string) => at(...Array.from({ length: count }, () => ['@@', line, '+y'].join('\n')));
     expect(applied(file, hunks('-x'))).toBe('y\n'.repeat(count));
@@ -301,7 +302,7 @@ describe('hunks are applied', () => {
     expect(() => parsePatch(files(1_001))).toThrow('changes 1001 files; at most 1000 can be changed in one step');
   });
 
-  test('of a head without lines both paths are the same, and a long one is read at once', () => {
+  test('a header without lines repeats its path, and a long one is read at once', () => {
     const head = (paths: string) => parsePatch(`diff --git ${paths}\nnew file mode 100644`);
     expect(head('a/x b/x b/x b/x')).toEqual([{ kind: 'add', path: 'x b/x', content: '' }]);
     for (const paths of ['a/x b/y', 'a/ b/', 'a/x', `a/${'x b/'.repeat(200_000)}y`])
@@ -317,14 +318,14 @@ describe('hunks are applied', () => {
     ['but for white space at the end', (line: string) => `${line} \t`],
     ['but for indentation', (line: string) => `\t${line}`],
     ['but for typographic characters', (line: string) => `\u00a0${line.replace('"', '\u201c')}`],
-  ])('lines that are like the wanted ones %s', (_likeness, like) => {
+  ])('lines that resemble the wanted ones %s', (_likeness, like) => {
     const block = ['if "a"', '  b', 'end'];
     const other = block.map(like).join('\n');
     const change = [' if "a"', '-  b', '+  c', ' end'];
     const hunks = at('@@', ...change);
     const changed = other.replace(like('  b'), '  c');
 
-    test('are changed where they stand once', () => {
+    test('are changed where they occur once', () => {
       expect(applied(`x\n${other}\ny\n`, hunks)).toBe(`x\n${changed}\ny\n`);
     });
 
@@ -332,13 +333,13 @@ describe('hunks are applied', () => {
       ['apart', `${other}\nx\n${other}\n`, '2 places, at lines 1, 5'],
       ['three times', `x\n${`${other}\n`.repeat(3)}`, '3 places, at lines 2, 5, 8'],
       ['very often', `${other}\n`.repeat(50), 'many places, at lines 1, 4, 7, 10, 13, 16, 19, 22, 25, 28 and more'],
-    ])('are refused where they stand %s, and the lines are named', (_name, content, where) => {
+    ])('are refused where they occur %s, and the lines are named', (_name, content, where) => {
       expect(() => applied(content, hunks)).toThrow(
         expect.objectContaining({ code: 'PRECONDITION_FAILED', message: expect.stringContaining(`fits ${where}`) }),
       );
     });
 
-    test('are told apart by the end of the file, by a line number, and by the block of a heading', () => {
+    test('are distinguished by the end of the file, by a line number, and by the block of a heading', () => {
       const twice = `f()\n ${other.replaceAll('\n', '\n ')}\ng()\n ${other.replaceAll('\n', '\n ')}\n`;
       const inG = twice.replace(/(?<=g\(\)[\s\S]*)(?<=\n) .*b.*(?=\n)/, '  c');
       expect(inG).not.toBe(twice);
@@ -352,7 +353,7 @@ describe('hunks are applied', () => {
     });
   });
 
-  test('a hunk is changed if and only if the file has one place for it, whatever the lines are', () => {
+  test('a hunk is applied if and only if the file has one place for it, whatever the lines are', () => {
     const content = fc.array(fc.constantFrom('a', ' a', 'a ', 'b'), { minLength: 1, maxLength: 8 });
     const wanted = fc.array(fc.constantFrom('a', ' a', 'b'), { minLength: 1, maxLength: 3 });
     const likenesses = [(line: string) => line, (line: string) => line.trimEnd(), (line: string) => line.trim()];
@@ -408,7 +409,7 @@ describe('hunks are applied', () => {
     ['an end that is none', 'x\ny\n', at('@@', '-x', '+z', '*** End of File'), 'not at the end of the file'],
     ['an absent heading', 'a\n', at('@@ g()', '-a', '+b'), 'there is no line "g()" below line 0'],
     ['additions below a heading above', 'A\nb\n', at('@@ A', '-b', '+B', '@@ A', '+c'), 'no line "A" below line 2'],
-  ])('%s is told with what stands there', (_name, content, text, message) => {
+  ])('%s is reported with the lines that are there', (_name, content, text, message) => {
     expect(() => applied(content, text)).toThrow(
       expect.objectContaining({ code: 'PRECONDITION_FAILED', message: expect.stringContaining(message) }),
     );

@@ -4,7 +4,7 @@ import { LocalRetryBudgets } from '../../../src/local/retry-budgets.ts';
 import { DEFAULT_RETRY } from '../../../src/shared/retries/retry.ts';
 import { refillRetries, retryAllowance, takeRetry } from '../../../src/shared/retries/retry-budget.ts';
 
-test('whatever happens in whatever order, retries are at most a fifth of the successes plus 100', () => {
+test('in any order of events, retries are at most a fifth of the successes plus 100', () => {
   fc.assert(
     fc.property(fc.array(fc.boolean(), { maxLength: 1_000 }), (successes) => {
       const { budget } = retryAllowance('tools.ask', undefined);
@@ -33,7 +33,7 @@ test('33 calls of a new tool may use all of their four attempts each, and one ca
   }
 });
 
-test('in an outage of several days, calls and retries together are at most 1.2 times the calls plus 100, at whatever pace', () => {
+test('in an outage of several days, calls and retries together are at most 1.2 times the calls plus 100, at any rate', () => {
   fc.assert(
     fc.property(fc.array(fc.integer({ min: 0, max: 23 * 3_600_000 }), { maxLength: 400 }), (pausesMs) => {
       const budgets = new LocalRetryBudgets();

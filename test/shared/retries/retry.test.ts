@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { LARGEST_RETRY_BUDGET } from '../../../src/shared/calls/envelope.ts';
-import { FAILURES, type FailureCode, failureOf } from '../../../src/shared/errors/failure.ts';
+import { failureOf } from '../../../src/shared/errors/failure.ts';
+import { FAILURES, type FailureCode } from '../../../src/shared/errors/failure-codes.ts';
 import {
   backoffMs,
   DEFAULT_RETRY,
@@ -53,8 +54,8 @@ describe('backoff (R20, TR-5)', () => {
   });
 });
 
-describe('the smallest bound wins (ruling 10)', () => {
-  test('the defaults are the seeds’: 4 attempts, 200 ms, 4,000 ms, 30,000 ms', () => {
+describe('the smallest bound wins', () => {
+  test('the defaults: 4 attempts, 200 ms, 4,000 ms, 30,000 ms', () => {
     expect(DEFAULT_RETRY).toEqual({ maxAttempts: 4, baseMs: 200, maxDelayMs: 4_000, maxElapsedMs: 30_000 });
   });
 
@@ -73,7 +74,7 @@ describe('the smallest bound wins (ruling 10)', () => {
     expect(retryPolicy(tool, operator, caller)).toMatchObject(expected);
   });
 
-  test('where the caller names none, tool and operator decide; the operator’s word for all tools comes first (R35)', () => {
+  test('where the caller names none, tool and operator decide; the operator’s defaults for all tools come first (R35)', () => {
     const policy = (...[tool, operator, defaults]: Partial<RetryPolicy>[]) =>
       retryPolicy(tool ?? {}, operator, LARGEST_RETRY_BUDGET, defaults);
     const long = { maxAttempts: 8, maxElapsedMs: 600_000 };
@@ -125,12 +126,12 @@ describe('Retry-After (R18)', () => {
     ['the time allowed', throttled(30_001)],
     ['the deadline', throttled(5_000, { remainingMs: 4_000 })],
     ['everything', throttled(Number.POSITIVE_INFINITY)],
-  ])('a wait beyond %s is not begun', (_bound, attempt) => {
+  ])('no wait beyond %s begins', (_bound, attempt) => {
     expect(decideRetry(attempt, DEFAULT_RETRY, low)).toMatchObject({ kind: 'stop', status: 'retry_exhausted' });
   });
 });
 
-describe('what may run twice (DESIGN, decision 5)', () => {
+describe('which attempts may run twice', () => {
   test.each(
     EFFECTS.flatMap((effects) =>
       (['HTTP_503', 'CONNECTION_RESET', 'TIMEOUT', 'CONNECTION_REFUSED', 'DNS_FAILED', 'HTTP_429'] as const).map(
@@ -145,7 +146,7 @@ describe('what may run twice (DESIGN, decision 5)', () => {
     expect(decideRetry(failed({ effects, code }), DEFAULT_RETRY, low).kind).toBe(again ? 'retry' : 'stop');
   });
 
-  test('a `once` tool that may not run again ends as retriable_error: somebody else may dare', () => {
+  test('a `once` tool that may not run again ends as retriable_error: its caller may decide to try again', () => {
     expect(decideRetry(failed({ effects: 'once' }), DEFAULT_RETRY, low)).toMatchObject({
       kind: 'stop',
       status: 'retriable_error',
@@ -159,7 +160,7 @@ describe('what may run twice (DESIGN, decision 5)', () => {
   });
 });
 
-describe('what ends a call at once', () => {
+describe('failures that end a call at once', () => {
   test.each([
     'HTTP_4XX',
     'HTTP_5XX',
@@ -183,11 +184,14 @@ describe('what ends a call at once', () => {
     expect(decideRetry(attempt, DEFAULT_RETRY, low)).toMatchObject({ kind: 'stop', status });
   });
 
-  test.each(['OPEN', 'FORCED_OPEN'] as const)('TR-11: while the circuit is %s nothing is retried', (circuitState) => {
-    expect(decideRetry(failed({ circuitState }), DEFAULT_RETRY, low)).toMatchObject({ kind: 'stop' });
-  });
+  test.each(['OPEN', 'FORCED_OPEN'] as const)(
+    'TR-11: while the circuit is %s no attempt is retried',
+    (circuitState) => {
+      expect(decideRetry(failed({ circuitState }), DEFAULT_RETRY, low)).toMatchObject({ kind: 'stop' });
+    },
+  );
 
-  test('an attempt that ran never answers circuit_open, whatever failed it and whatever its circuit says', () => {
+  test('an attempt that ran never ends as circuit_open, whatever its failure and its circuit’s state', () => {
     const states = ['CLOSED', 'HALF_OPEN', 'OPEN', 'FORCED_OPEN'] as const;
     for (const code of Object.keys(FAILURES) as FailureCode[])
       for (const circuitState of states)
@@ -202,7 +206,7 @@ describe('what ends a call at once', () => {
     expect(decideRetry(failed({ circuitState }), DEFAULT_RETRY, low).kind).toBe('retry');
   });
 
-  test('TR-11: what is not retriable stays an error when the circuit is open', () => {
+  test('TR-11: a failure that is not retriable stays an error when the circuit is open', () => {
     const decision = decideRetry(failed({ code: 'HTTP_4XX', circuitState: 'OPEN' }), DEFAULT_RETRY, low);
     expect(decision).toMatchObject({ kind: 'stop', status: 'error' });
   });

@@ -14,13 +14,13 @@ describe('patterns are matched in linear time (A15)', () => {
     ['^.$', '😀', true],
   ])('%s on %s', (pattern, text, matches) => expect(linearPattern(pattern).test(text)).toBe(matches));
 
-  test('a text that takes a backtracking engine hours takes none', async () => {
+  test('a text that takes a backtracking engine hours takes no time', async () => {
     const validate = compileSchema({ type: 'string', pattern: '^(a+)+$' });
     const spentMs = await cpuMsOf(() => expect(validate(`${'a'.repeat(50_000)}!`)).toHaveLength(1));
     expect(spentMs).toBeLessThan(2_000);
   });
 
-  test('several patterns of one schema stay apart', () => {
+  test('several patterns of one schema are kept separate', () => {
     const validate = compileSchema({ properties: { a: { pattern: '^a$' }, b: { pattern: '^b$' } } });
     expect(validate({ a: 'a', b: 'b' })).toEqual([]);
     expect(validate({ a: 'b', b: 'a' })).toHaveLength(2);

@@ -1,4 +1,4 @@
-/** A schema that is small and asks for much is refused where it comes in; what it lets in costs a bounded time. */
+/** A small schema of high cost is refused where it comes in; values of the others take a bounded time. */
 import { describe, expect, test } from 'vitest';
 import { declaredToolRecord } from '../../../src/shared/connectors/declared-tool.ts';
 import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
@@ -7,7 +7,7 @@ import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
 
-/** Definitions of which each refers to the next twice: what the last one is asked doubles with each. */
+/** Definitions that each refer to the next twice, so that the checks of the last one double with each. */
 function doubling(twice: (reference: object) => object, levels = 40): JsonSchema {
   const all = Array.from({ length: levels }, (_, level) => [`L${level}`, twice({ $ref: `#/$defs/L${level + 1}` })]);
   return {
@@ -41,7 +41,7 @@ const nested = (levels: number) => {
   return value;
 };
 
-/** Far more than anything here takes, far less than what is exponential would. */
+/** A limit far above the time of these tests, and far below an exponential one. */
 const LIMIT_MS = 5_000;
 function inTime<T>(run: () => T): T {
   const startedAtMs = performance.now();
@@ -73,7 +73,7 @@ describe.each(Object.entries(AT_ONE_PLACE))('a schema that doubles by %s', (_wha
     expect(inTime(() => importOpenApi(document)).skipped[0]?.reason).toMatch(/too costly/);
   });
 
-  test.each(PROVIDERS)('holds up no export for %s', (provider) => {
+  test.each(PROVIDERS)('blocks no export for %s', (provider) => {
     const tool = defineUntypedTool({ ...base, name: 'go', inputSchema: schema });
     expect(inTime(() => toolsFor(provider, [tool])).tools).toHaveLength(1);
   });
@@ -94,7 +94,7 @@ test('a schema that refers to itself at the same place is refused', () => {
   expect(() => compileSchema({ type: 'object', anyOf: [{ $ref: '#' }] })).toThrow(/refers to itself/);
 });
 
-test('recursive schemas that look at each place once take values as deep as any', () => {
+test('recursive schemas that check each place once accept values of any depth', () => {
   const tree = {
     type: 'object',
     properties: { a: { $ref: '#' }, b: { type: 'integer' } },
@@ -128,7 +128,7 @@ test('lists are checked for duplicates in linear time, by JSON’s own equality'
   ).toHaveLength(1);
 });
 
-test('parameters are bounded by their members, whatever the schema says of them', () => {
+test('the number of members bounds parameters, whatever their schema', () => {
   for (const schema of [{ type: 'object' }, { type: 'object', additionalProperties: false }]) {
     const validate = compileSchema(schema);
     const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, index) => [`x${index}`, 1]));

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
 
-describe('C8: schemas from elsewhere are made usable', () => {
+describe('C8: foreign schemas are repaired', () => {
   test.each<[string, unknown, object]>([
     ['nothing', undefined, { type: 'object', properties: {} }],
     ['no properties (C22)', { type: 'object' }, { type: 'object', properties: {} }],
@@ -204,7 +204,7 @@ describe('C8: schemas from elsewhere are made usable', () => {
     compileSchema(schema);
   });
 
-  test('a restriction that is wrong is left to be told', () => {
+  test('a wrong restriction stays, so that it is reported', () => {
     const wrong = { type: 'object', properties: { a: { type: 'integer', minimum: 'x' } } };
     expect(sanitizeSchema(wrong)).toEqual({ schema: wrong, changes: [] });
     expect(() => compileSchema(wrong)).toThrow('must be number');
@@ -215,7 +215,7 @@ describe('C8: schemas from elsewhere are made usable', () => {
     expect(sanitizeSchema(list, 'output')).toEqual({ schema: list, changes: [] });
   });
 
-  test('it tells what it changed, and changes nothing in a schema that is well', () => {
+  test('it lists its changes, and changes nothing in a valid schema', () => {
     expect(sanitizeSchema({ properties: { a: { type: 'text' } } }).changes).toEqual([
       'properties.a: type dropped, "text" is none of JSON Schema',
       'root: type inferred as object',
@@ -276,14 +276,14 @@ describe('C8: schemas from elsewhere are made usable', () => {
     [{ items: {}, enum: [] }, { items: {} }, 'enum'],
     [{ items: {}, id: 'http://example.org/a' }, { items: {} }, 'id'],
     [{ items: {}, $id: '#a' }, { items: {} }, '$id'],
-  ])('what older drafts say is translated, and what is lost is told: %j', (given, wanted, keyword) => {
+  ])('keywords of older drafts are translated, and lost ones are listed: %j', (given, wanted, keyword) => {
     const { schema, changes } = sanitizeSchema({ type: 'object', properties: { id: { type: 'array', ...given } } });
     expect(schema['properties']).toEqual({ id: { type: 'array', ...wanted } });
     expect(changes).toContainEqual(expect.stringContaining(`properties.id: ${keyword} `));
     expect(() => compileSchema(schema)).not.toThrow();
   });
 
-  test('C7: whatever comes, an object schema comes out, and sanitising it again changes nothing', () => {
+  test('C7: any value becomes an object schema, and a second repair changes nothing', () => {
     fc.assert(
       fc.property(foreignSchemas, (foreign) => {
         const { schema } = sanitizeSchema(foreign);
@@ -296,7 +296,7 @@ describe('C8: schemas from elsewhere are made usable', () => {
   });
 });
 
-/** Keywords with what belongs there, with schemas, and with anything. */
+/** Keywords with valid values, with schemas, and with any value. */
 const { schema: foreignSchemas } = fc.letrec<{ value: unknown; schema: object }>((tie) => ({
   value: fc.oneof(
     { maxDepth: 3 },

@@ -20,8 +20,8 @@ const weather = z.object({
 });
 const issues = compileSchema(inputJsonSchema(weather));
 
-describe('faults are told so that the next attempt can succeed (A14, A15)', () => {
-  test('what fits has no issues; defaults need not be sent', () => {
+describe('issues help the next attempt to succeed (A14, A15)', () => {
+  test('a fitting value has no issues; defaults need not be sent', () => {
     expect(issues({ city: 'Paris' })).toEqual([]);
   });
 
@@ -47,7 +47,7 @@ describe('faults are told so that the next attempt can succeed (A14, A15)', () =
     expect(issues(value)).toEqual([{ path, message }]);
   });
 
-  test('several faults are told together, ten at most, and long values are cut', () => {
+  test('several issues come together, ten at most, and long values are cut', () => {
     const paths = issues({ days: 1.5, units: 1 }).map((issue) => issue.path);
     expect([...new Set(paths)].sort()).toEqual(['city', 'days', 'units']);
     const many = Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`x${index}`, 1]));
@@ -60,7 +60,7 @@ describe('faults are told so that the next attempt can succeed (A14, A15)', () =
   });
 });
 
-describe('a wrong argument in a choice is explained by the alternative that was meant', () => {
+describe('a wrong argument in a union is explained by the intended alternative', () => {
   const tagged = z.discriminatedUnion('op', [
     z.object({ op: z.literal('create'), title: z.string(), tags: z.array(z.string()).optional() }),
     z.object({ op: z.enum(['rename', 'move']), to: z.string() }),
@@ -71,7 +71,7 @@ describe('a wrong argument in a choice is explained by the alternative that was 
     ['inline', compileSchema(inputJsonSchema(z.object({ do: tagged })))],
     ['as a plain choice', compileSchema(inputJsonSchema(z.object({ do: z.union(tagged.options) })))],
     ['by name', compileSchema(inputJsonSchema(z.object({ do: z.union(named) })))],
-  ])('whose tag says which: %s', (_how, validate) => {
+  ])('which its tag shows: %s', (_how, validate) => {
     expect(validate({ do: { op: 'move', to: 'x' } })).toEqual([]);
     expect(validate({ do: { op: 'move', to: 7 } })).toEqual([{ path: 'do.to', message: 'must be string; got 7' }]);
     expect(validate({ do: { op: 'delete' } })).toEqual([{ path: 'do.id', message: 'is required and missing' }]);
@@ -85,12 +85,12 @@ describe('a wrong argument in a choice is explained by the alternative that was 
     expect(validate({ do: 7 })).toEqual([{ path: 'do', message: 'must be object; got 7' }]);
   });
 
-  test('whose type says which, with nothing of the others', () => {
+  test('which its type shows, without issues of the others', () => {
     const validate = compileSchema(inputJsonSchema(z.object({ at: z.object({ x: z.number() }).nullable() })));
     expect(validate({ at: { x: 'y' } })).toEqual([{ path: 'at.x', message: 'must be number; got "y"' }]);
   });
 
-  test('whose tag may be left out, with nothing of the others', () => {
+  test('whose tag is optional, without issues of the others', () => {
     const either = z.union([
       z.object({ by: z.literal('mail').optional(), to: z.email() }),
       z.object({ by: z.literal('phone').optional(), to: z.number() }),
@@ -100,7 +100,7 @@ describe('a wrong argument in a choice is explained by the alternative that was 
     ]);
   });
 
-  test('where nothing says which, that none fits is told last', () => {
+  test('where nothing shows it, "no alternative fits" comes last', () => {
     const validate = compileSchema(inputJsonSchema(z.object({ a: z.union([z.string().min(1), z.number().min(1)]) })));
     expect(validate({ a: true }).map(({ message }) => message.split(';')[0])).toEqual([
       'must be string',
@@ -109,7 +109,7 @@ describe('a wrong argument in a choice is explained by the alternative that was 
     ]);
   });
 
-  test('and OpenAPI’s own words for tags do no harm', () => {
+  test('OpenAPI’s own keyword for tags does no harm', () => {
     const option = (op: string) => ({ type: 'object', properties: { op: { const: op } }, required: ['op'] });
     const discriminator = { propertyName: 'op', mapping: { a: '#/oneOf/0' } };
     const validate = compileSchema({ oneOf: [option('a'), option('b')], discriminator });
@@ -120,13 +120,13 @@ describe('a wrong argument in a choice is explained by the alternative that was 
     expect(compileSchema({ ...more, anyOf: [option('a'), option('b')] })({ op: 'a', again: { op: 'a' } })).toEqual([]);
   });
 
-  test('long faults are cut', () => {
+  test('long issues are cut', () => {
     const names = Object.fromEntries(Array.from({ length: 100 }, (_, index) => [`name_${index}`, z.string()]));
     const [issue] = compileSchema(inputJsonSchema(z.object({ of: z.object(names).partial() })))({ of: { x: 1 } });
     expect(issue?.message).toHaveLength(301);
   });
 
-  test('however deep choices nest, each is looked at once', () => {
+  test('however deep unions nest, each is checked once', () => {
     const args = { type: 'array', items: { $ref: '#/$defs/Filter' } };
     const option = (op: string, properties: object) => ({
       type: 'object',
@@ -155,7 +155,7 @@ describe('own properties only', () => {
     },
   );
 
-  test('names with slashes and tildes are told as they are', () => {
+  test('names with slashes and tildes are quoted as they are', () => {
     const validate = compileSchema({
       type: 'object',
       properties: { 'a/b': { type: 'object', properties: { '~c': { type: 'string' } } } },
@@ -165,7 +165,7 @@ describe('own properties only', () => {
 });
 
 describe('JSON Schema 2020-12 from zod', () => {
-  test('the input side is what callers send, the output side what comes out', () => {
+  test('the input side describes parameters, the output side parsed ones', () => {
     const schema = z.object({ a: z.string().default('x'), b: z.string().transform((text) => text.length) });
     expect(inputJsonSchema(schema)).toEqual({
       type: 'object',
@@ -192,7 +192,7 @@ describe('JSON Schema 2020-12 from zod', () => {
     expect(validate({ who: { home, friends: [{ home: { ...home, flor: 1 } }] } })[0]?.message).toContain('floor?');
   });
 
-  test('an intersection of named objects accepts what both describe, and what it refers to stays open elsewhere', () => {
+  test('an intersection of named objects accepts the members of both, and its definitions stay open elsewhere', () => {
     const Inner = z.object({ c: z.string() }).meta({ id: 'Inner' });
     const One = z.object({ a: z.string(), inner: Inner }).meta({ id: 'One' });
     const Two = z.object({ b: z.string(), inner: z.object({ d: z.string() }) }).meta({ id: 'Two' });
@@ -210,7 +210,7 @@ describe('JSON Schema 2020-12 from zod', () => {
     expect(compileSchema(inputJsonSchema(z.record(z.string(), z.number())))({ b: 1 })).toEqual([]);
   });
 
-  test('an intersection of objects accepts what both describe', () => {
+  test('an intersection of objects accepts the members of both', () => {
     const both = z.intersection(z.object({ a: z.string() }), z.object({ b: z.string() }));
     expect(compileSchema(inputJsonSchema(both))({ a: 'x', b: 'y' })).toEqual([]);
   });
@@ -232,7 +232,7 @@ describe('JSON Schema 2020-12 from zod', () => {
     ['a date', z.object({ at: z.date() })],
     ['a bigint', z.bigint()],
     ['a map', z.map(z.string(), z.string())],
-  ])('%s has no JSON form: CONFIGURATION, when the tool is defined', (_what, schema) => {
+  ])('%s has no JSON form, which is CONFIGURATION when the tool is defined', (_what, schema) => {
     expect(() => inputJsonSchema(schema)).toThrow(PawlError);
   });
 
@@ -241,7 +241,7 @@ describe('JSON Schema 2020-12 from zod', () => {
       expect(() => compileSchema(schema)).toThrow('The schema is not valid JSON Schema 2020-12');
   });
 
-  test('what a worker may be given is compiled at once where it may have a fault, and when it is used where zod made it', () => {
+  test('a schema that may have a fault is compiled at once, and one that zod made at its first use', () => {
     expect(() => validatorOf({ type: 'objekt' })).toThrow('The schema is not valid JSON Schema 2020-12');
     expect(() => validatorOf(inputJsonSchema(z.object({ a: z.string().regex(/(?=a)b/) })))).toThrow('linear time');
     const validate = validatorOf(inputJsonSchema(z.object({ a: z.number(), pattern: z.string().regex(/^b/) })));
@@ -249,7 +249,7 @@ describe('JSON Schema 2020-12 from zod', () => {
     expect(validate({ a: '1', pattern: 'c' }).map(({ path }) => path)).toEqual(['a', 'pattern']);
   });
 
-  test('formats that nobody knows restrict nothing, and nothing is printed of them', () => {
+  test('unknown formats restrict nothing, and no warning is printed', () => {
     const print = vi.spyOn(console, 'warn');
     onTestFinished(() => print.mockRestore());
     expect(compileSchema({ type: 'integer', format: 'uint32' })(7)).toEqual([]);
@@ -289,7 +289,7 @@ test.each([
     { city: z.string() },
     'got another object: z.object({ … }) makes one, and defineUntypedTool takes plain JSON Schema',
   ],
-])('what is no schema of zod 4 is told as such: %#', (given, what) => {
+])('a value that is no schema of zod 4 is named: %#', (given, what) => {
   const make = () => inputJsonSchema(given as never);
   expect(make).toThrow(new PawlError('CONFIGURATION', `\`input\` must be a schema of zod 4; ${what}.`));
 });

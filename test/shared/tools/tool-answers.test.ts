@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { Hooks } from '../../../src/shared/calls/hooks.ts';
 import { answerFault, checkedProgress } from '../../../src/shared/tools/tool-answers.ts';
 
-/** What functions return that nobody checked with a compiler. */
+/** Return values of functions that no compiler checked. */
 const NONSENSE: readonly [unknown, string][] = [
   [undefined, 'nothing'],
   [null, 'null'],
@@ -56,7 +56,7 @@ test.each([
   expect(answerFault(of, 't', value)).toContain(`it returned ${words}`),
 );
 
-test('a report of progress is passed on as it is, and what is none is named with how it is given', () => {
+test('a report of progress is kept as it is, and an invalid one is named with the expected form', () => {
   const report = { progress: 1, total: 3, message: 'step' };
   expect(checkedProgress('t', { ...report, more: 1 })).toEqual(report);
   expect(checkedProgress('t', { progress: 0, message: undefined })).toEqual({ progress: 0 });
@@ -89,7 +89,7 @@ test.each([
   ['afterAttempt', { result: 'done' }, 'result must be a result with output; it answered a text'],
   ['afterCall', { content: { mean: 0 / 0 } }, 'it answered NaN in content.mean'],
   ['afterCall', { content: new Map() }, 'it answered Map in content'],
-  ['afterCall', { metadata: 'x' }, 'metadata must be an object'],
+  ['afterCall', { metadata: 'x' }, 'metadata must be a JSON-serializable object'],
 ] as const)('a hook that answers %s with %j is named, and its answer is not taken', async (kind, answer, message) => {
   const failures: string[] = [];
   const hooks = new Hooks([{ name: 'h', onFailure: 'open', [kind]: () => answer } as never], {

@@ -50,7 +50,7 @@ describe('D7: the schema', () => {
     expect(defineTool({ ...spec, schema }).parse({ a: 1 })).toEqual({ a: 1, b: 2 });
   });
 
-  test('of an untyped tool is its own', async () => {
+  test('of an untyped tool is the given one', async () => {
     const inputSchema = { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] };
     const { input: _, ...untyped } = spec;
     const tool = defineUntypedTool({ ...untyped, inputSchema, run: ({ id }) => ({ output: id }) });
@@ -71,7 +71,7 @@ describe('C6, D13: a freeform tool', () => {
 });
 
 describe('C3: whether a call changes something', () => {
-  test('follows the tier, unless the tool looks at the parameters', () => {
+  test('follows the tier, unless the tool decides by the parameters', () => {
     expect(isMutating(defineTool(spec), {})).toBe(true);
     expect(isMutating(defineTool({ ...spec, tier: 'read-only' }), {})).toBe(false);
     const looking = defineTool({ ...spec, isMutating: ({ a }) => a > 0 });

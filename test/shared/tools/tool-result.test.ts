@@ -13,8 +13,8 @@ const cyclic = {
 };
 cyclic.child = { parent: cyclic };
 
-describe('A12: results are checked and put into their form at one place', () => {
-  test('D2: every kind of content, and nothing that is not known', () => {
+describe('A12: one place checks results and brings them into their form', () => {
+  test('D2: every known kind of content is kept, and unknown members are dropped', () => {
     const content = [
       { type: 'text', text: 'a' },
       { type: 'image', data: 'AA==', mimeType: 'image/png' },
@@ -34,7 +34,7 @@ describe('A12: results are checked and put into their form at one place', () => 
       'must return { output, display?, artifacts? }; it returned an object without output.',
     ],
     ['a list', [1], 'it returned a list.'],
-    ['an output that is a function', { output: () => 1 }, 'must return a value that JSON can say as output'],
+    ['an output that is a function', { output: () => 1 }, 'must return a JSON-serializable value as output'],
     ['an output that was not awaited', { output: Promise.resolve(1) }, 'as output; it returned Promise'],
     ['an output that is a map', { output: new Map([[1, 2]]) }, 'as output; it returned Map'],
     ['an output that is a set', { output: new Set([1]) }, 'as output; it returned Set'],
@@ -87,7 +87,7 @@ describe('A12: results are checked and put into their form at one place', () => 
     expect(normalizeResult('t', value)).toContain(sentence);
   });
 
-  test('any number that JSON has, and no other, is let through by its path', () => {
+  test('JSON’s numbers are accepted, and others are refused with their path', () => {
     fc.assert(
       fc.property(fc.double(), fc.constantFrom('a', 'b c', '__proto__'), (number, name) => {
         const output = Object.fromEntries([[name, [number]]]);
@@ -125,14 +125,14 @@ describe('A12: results are checked and put into their form at one place', () => 
     expect((normalizeResult('t', { output }) as { output: unknown }).output).toBe(output);
   });
 
-  test('what writes itself, is shared without a circle, or is left out by JSON is let through', () => {
+  test('values with toJSON, values shared without a cycle, and members that JSON leaves out are accepted', () => {
     const shared = { at: new Date(0) };
     const map = Object.assign(new Map(), { toJSON: () => [] });
     const output = { one: shared, two: [shared, shared], map, bytes: Buffer.from('a'), run: () => 1, none: undefined };
     expect(normalizeResult('t', { output })).toEqual({ output });
   });
 
-  test('instances with members, empty objects of any realm and boxed values are what JSON says of them', () => {
+  test('instances with members, empty objects of any realm and boxed values count as their JSON', () => {
     class Point {
       x = 1;
     }
@@ -140,7 +140,7 @@ describe('A12: results are checked and put into their form at one place', () => 
     expect(normalizeResult('t', { output })).toEqual({ output });
   });
 
-  test('C15: soft failure, taint from outside and a diff stand beside the content', () => {
+  test('C15: a soft failure, taint and a diff are members beside the content', () => {
     const none = { outside: false, diff: '' };
     expect(resultMetadata({ output: 1 }, none)).toEqual({});
     expect(resultMetadata({ output: 1, success: true, tainted: false }, { outside: true, diff: '' })).toEqual({});
@@ -152,7 +152,7 @@ describe('A12: results are checked and put into their form at one place', () => 
   });
 });
 
-describe('A12: what is too large for a model is cut, visibly, with a handle to the whole', () => {
+describe('A12: an output that is too large for a model is cut, with a mark and a handle to the whole', () => {
   test('text, lists and objects keep their shape', () => {
     const href = '/v1/calls/c/output';
     const mark = (bytes: number) => `… [cut: 10 of ${bytes} bytes are shown; the whole is at ${href}]`;
@@ -165,7 +165,7 @@ describe('A12: what is too large for a model is cut, visibly, with a handle to t
     expect(capOutput([1, 2, 3, 4, 5, 6, 7], 10, 'c').content).toEqual([1, 2, 3, 4, 5, mark(15)]);
   });
 
-  test('what JSON escapes counts as JSON writes it, and no character is cut in two', () => {
+  test('escaped characters count as JSON writes them, and no character is cut in two', () => {
     const { content, whole } = capOutput({ t: '\u001b'.repeat(9_000) }, 10_000, 'c');
     expect(JSON.stringify(content).split('\\u001b').length - 1).toBe(1_665);
     expect(whole?.shownBytes).toBeLessThan(10_000 + 100);
@@ -180,7 +180,7 @@ describe('A12: what is too large for a model is cut, visibly, with a handle to t
     expect(shown).toMatch(/^\{"__proto__":\{"a":1\},"b":"… \[cut/);
   });
 
-  test('whatever it is, the shown part is small and marked once', () => {
+  test('the shown part of any output is small and marked once', () => {
     fc.assert(
       fc.property(
         fc.jsonValue({ maxDepth: 5, stringUnit: 'binary' }),

@@ -14,7 +14,7 @@ const spec = {
 };
 
 describe('A1: a tool', () => {
-  test('has defaults for all that it does not say', () => {
+  test('has defaults for all absent options', () => {
     expect(defineTool(spec)).toMatchObject({
       name: 'get_weather',
       namespace: 'tools',
@@ -34,24 +34,24 @@ describe('A1: a tool', () => {
     expect(tool.parse({ city: 'Paris' })).toEqual({ city: 'Paris', units: 'celsius' });
   });
 
-  test('is recognised, and nothing else is', () => {
+  test('is recognised as a tool, and no other value is', () => {
     expect(isTool(defineTool(spec))).toBe(true);
     for (const other of [spec, null, undefined, 'read', () => {}]) expect(isTool(other)).toBe(false);
   });
 
-  test('may need a handle of the context: all that stands behind it, or what a read-only tool may have of it', () => {
+  test('may need a handle of the context, which stands for its capabilities, or for the read-only ones', () => {
     const needs = ['workspace', 'memory', 'fetch', 'memory:search'] as const;
     const every = ['workspace:read', 'workspace:write', 'memory:search', 'memory:store', 'network'];
     expect(defineTool({ ...spec, tier: 'workspace', needs }).needs).toEqual(every);
     expect(defineTool({ ...spec, needs }).needs).toEqual(['workspace:read', 'memory:search', 'network']);
   });
 
-  test('has a name among all namespaces', () => {
+  test('has a qualified name', () => {
     expect(qualifiedName(defineTool({ ...spec, namespace: 'weather.eu' }))).toBe('weather.eu.get_weather');
   });
 });
 
-describe('effects when a tool does not say (DESIGN, decision 5)', () => {
+describe('the effects of a tool that does not state them', () => {
   const expected: Readonly<Record<Tier, readonly [plain: Effects, idempotent: Effects]>> = {
     'read-only': ['none', 'none'],
     workspace: ['once', 'idempotent'],
@@ -63,7 +63,7 @@ describe('effects when a tool does not say (DESIGN, decision 5)', () => {
   });
 });
 
-describe('an unusable definition is refused with the field, what is expected and what came', () => {
+describe('an unusable definition is refused with the field, the expected value and the given one', () => {
   test.each([
     ['name', { name: '9lives' }, '"9lives"'],
     ['name', { name: 'a'.repeat(65) }, 'up to 63'],
@@ -108,7 +108,7 @@ describe('an unusable definition is refused with the field, what is expected and
       { circuit: { whenOpen: 'wait' } },
       'circuit.whenOpen: Invalid option: expected one of "refuse"|"park"; got "wait"',
     ],
-  ])('what only types would tell: %j', (change, text) => {
+  ])('which otherwise only types would refuse: %j', (change, text) => {
     expect(() => defineTool({ ...spec, ...(change as object) })).toThrow(`Tool "get_weather": ${text}`);
   });
 
@@ -120,7 +120,7 @@ describe('an unusable definition is refused with the field, what is expected and
       { schema: { type: 'object', properties: { city: { type: 'objekt' } } }, examples: [{ params: {} }] },
       'The schema is not valid JSON Schema',
     ],
-  ])('whose %s no JSON Schema is made of is named', (_, change, text) => {
+  ])('whose %s has no JSON Schema is named', (_, change, text) => {
     expect(() => defineTool({ ...spec, ...(change as object) })).toThrow(`Tool "get_weather": ${text}`);
   });
 
@@ -129,7 +129,7 @@ describe('an unusable definition is refused with the field, what is expected and
     expect(tool).toMatchObject({ name: 'get_climate', version: '1.0.0', tier: 'read-only' });
   });
 
-  test('a probe tool with its probe is fine', () => {
+  test('a tool with effects `probe` and a probe is valid', () => {
     const tool = defineTool({ ...spec, tier: 'system', effects: 'probe', probe: () => ({ state: 'unknown' }) });
     expect(tool.effects).toBe('probe');
   });
@@ -147,7 +147,7 @@ test.each([
   ['retry.maxElapsedMs', { retry: { maxElapsedMs: -1 } }],
   ['circuit.cooldownMs', { circuit: { cooldownMs: Number.POSITIVE_INFINITY } }],
   ['circuit.windowMs', { circuit: { windowMs: Number.NaN } }],
-])('a time that nothing can wait is refused by its name: %s %j', (name, times) => {
+])('a time that no timer can wait is refused by its name: %s %j', (name, times) => {
   const define = () =>
     defineTool({
       name: 'slow',

@@ -32,7 +32,7 @@ describe('D10: toolsets', () => {
     );
   });
 
-  test('an error names its toolset, and so does a name that two offer', async () => {
+  test('an error names its toolset, and a duplicate name both of its toolsets', async () => {
     const broken = toolset('mcp-server', () => {
       throw new Error('connection refused');
     });
@@ -46,7 +46,7 @@ describe('D10: toolsets', () => {
     );
   });
 
-  test('what was found is kept for a session for a time; a failure is not', async () => {
+  test('the tools of a session are kept for a time; a failure is not', async () => {
     let nowMs = 0;
     let asked = 0;
     const set = cached(

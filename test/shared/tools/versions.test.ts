@@ -15,7 +15,7 @@ test.each([
   ['1.2.0', '1.2.0-beta.1', false],
   ['1.3.0-beta.1', '1.2.0', false],
   ['1.2.0-beta.1', '1.2.0-beta.1', true],
-])('a tool of version %s runs what was validated against %s: %s', (version, validated, runs) => {
+])('a tool of version %s runs calls that were validated against %s: %s', (version, validated, runs) => {
   expect(runsCallsOf(version, validated)).toBe(runs);
 });
 

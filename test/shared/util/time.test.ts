@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { type Clock, FollowedClock, uuidv7 } from '../../../src/shared/util/time.ts';
 
 const VALID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
-/** Later than any real call of this process, so that the wall clock of other tests does not lead. */
+/** A time later than any real call of this process, so that the wall clock of other tests is behind. */
 const FAR_MS = Date.UTC(2100, 0, 1);
 
 function stoppedAt(nowMs: number): Clock & { set(nextMs: number): void } {
@@ -16,7 +16,7 @@ function stoppedAt(nowMs: number): Clock & { set(nextMs: number): void } {
   };
 }
 
-test('R1: request IDs are UUIDv7 that carry the time of their making', () => {
+test('R1: request IDs are UUIDv7 with the time of their creation', () => {
   const before = Date.now();
   const id = uuidv7();
   const atMs = Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16);
@@ -43,7 +43,7 @@ test('a clock that is set back does not break the order', () => {
   expect([third, first, second].sort()).toEqual([first, second, third]);
 });
 
-test('a followed clock shows another machine’s time, whatever this machine believes', () => {
+test('a followed clock shows another machine’s time, whatever this machine’s clock shows', () => {
   let monotonicMs = 1_000;
   const followed = new FollowedClock({ now: () => 42, monotonic: () => monotonicMs });
   expect(followed.now()).toBe(42);
@@ -54,7 +54,7 @@ test('a followed clock shows another machine’s time, whatever this machine bel
   expect(followed.ownAheadMs).toBe(42 - FAR_MS - 505);
 });
 
-test('a slower reading replaces a quicker one only after a minute, or when the clock may be another one', () => {
+test('a slower reading replaces a quicker one only after a minute, or when the clock may be a different one', () => {
   let monotonicMs = 0;
   const followed = new FollowedClock({ now: () => 0, monotonic: () => monotonicMs });
   followed.learn(1_000, 2);

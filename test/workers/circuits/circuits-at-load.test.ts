@@ -1,7 +1,7 @@
 /** Circuits where many calls run at a time: what fails on one machine alone, and what fails now and then (DESIGN, decision 8; R22). */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { circuitPolicy } from '../../../src/shared/circuits/circuit-breaker.ts';
+import { circuitPolicy } from '../../../src/shared/circuits/circuit-policy.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { httpError, scripted } from '../../helpers/tools.ts';
 

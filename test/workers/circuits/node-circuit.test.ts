@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { circuitPolicy } from '../../../src/shared/circuits/circuit-breaker.ts';
+import { circuitPolicy } from '../../../src/shared/circuits/circuit-policy.ts';
 import { NodeCircuits } from '../../../src/workers/circuits/node-circuit.ts';
 
 const TOOL = 'tools.note';

@@ -5,11 +5,11 @@ import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import {
   circuitKey,
+  circuitTarget,
   isCircuitOf,
-  targetOf,
   targetOfCircuit,
   toolOfCircuit,
-} from '../../../src/shared/circuits/circuit-breaker.ts';
+} from '../../../src/shared/circuits/circuit-key.ts';
 import { PartitionKeys } from '../../../src/shared/store/redis/keys.ts';
 import { webFetch } from '../../../src/workers/tools/web-fetch.ts';
 import { startFleet } from '../../helpers/fleet.ts';
@@ -29,7 +29,7 @@ test.each([
   [null, undefined],
   [{ url: 'https://example.com' }, undefined],
 ])('of %j the target is %j', (value, target) => {
-  expect(targetOf(value)).toBe(target);
+  expect(circuitTarget(value)).toBe(target);
 });
 
 test.each([undefined, 'acme', 'a:b'])(

@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { defineTool, type Effects, type ProbeAnswer, ToolError } from '../../../src/index.ts';
-import type { Hook } from '../../../src/shared/calls/hooks.ts';
+import type { Hook } from '../../../src/shared/calls/define-hook.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { backoffMs, DEFAULT_RETRY } from '../../../src/shared/retries/retry.ts';
 import { Approvals } from '../../../src/shared/store/approvals/approvals.ts';

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { FleetView } from '../../../src/producer/operations/fleet-metrics.ts';
-import type { Hook } from '../../../src/shared/calls/hooks.ts';
+import type { Hook } from '../../../src/shared/calls/define-hook.ts';
 import { ToolError } from '../../../src/shared/errors/failure.ts';
 import { EFFECTS, type Effects } from '../../../src/shared/retries/effects.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';

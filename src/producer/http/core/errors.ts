@@ -2,7 +2,9 @@
  * What the HTTP front door answers when it cannot do what was asked: one table of statuses, one body. No stack, no path and no
  * message of a defect ever leaves.
  */
-import { FAILURES, type FailureCode, type Issue, PawlError } from '../../../shared/errors/failure.ts';
+import { type Issue, PawlError } from '../../../shared/errors/failure.ts';
+import { FAILURES, type FailureCode } from '../../../shared/errors/failure-codes.ts';
+import { FAILURE_RESPONSES } from '../../../shared/errors/failure-responses.ts';
 import { backendError } from '../../../shared/store/redis/connection.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
@@ -16,39 +18,24 @@ type HttpCode =
   | 'INTERNAL';
 export type ErrorCode = FailureCode | HttpCode;
 
-/** The status of every code that can end a request. A code that is not listed is a defect of ours: 500. */
-export const STATUSES: Readonly<Partial<Record<ErrorCode, number>>> = {
-  CONTRACT_INVALID: 400,
-  DEDUPE_REQUIRED: 400,
-  INVALID_PARAMS: 400,
+/** The status of every code. A failure that is 500 here ends no request, unless the server has a defect. */
+export const STATUSES: Readonly<Record<ErrorCode, number>> = {
+  ...(Object.fromEntries(Object.entries(FAILURE_RESPONSES).map(([code, { http }]) => [code, http])) as Record<
+    FailureCode,
+    number
+  >),
   UNAUTHENTICATED: 401,
-  PERMISSION_DENIED: 403,
-  HOOK_FAILED: 403,
-  NOT_FOUND: 404,
-  UNKNOWN_TOOL: 404,
-  UNKNOWN_CALL: 404,
-  UNKNOWN_APPROVAL: 404,
-  UNKNOWN_SESSION: 404,
   METHOD_NOT_ALLOWED: 405,
-  IN_FLIGHT: 409,
-  SESSION_CLOSED: 409,
-  CALL_NOT_RESOLVABLE: 409,
-  CALL_NOT_COMPENSABLE: 409,
-  APPROVAL_STALE: 409,
-  LEASE_LOST: 409,
-  PRECONDITION_FAILED: 412,
   PAYLOAD_TOO_LARGE: 413,
   UNSUPPORTED_MEDIA_TYPE: 415,
-  IDEMPOTENCY_CONFLICT: 422,
-  LOOP_DETECTED: 429,
-  BUDGET_EXHAUSTED: 429,
-  OVERLOADED: 429,
   RATE_LIMITED: 429,
   INTERNAL: 500,
-  SIGNATURE_INVALID: 502,
-  BACKEND_UNAVAILABLE: 503,
-  PARAMS_LOST: 503,
 };
+
+/** The codes that a request can end with, for the API's description. */
+export const REQUEST_ERROR_CODES: readonly string[] = Object.entries(STATUSES)
+  .filter(([code, status]) => status !== 500 || code === 'INTERNAL')
+  .map(([code]) => code);
 
 const RETRY_AFTER_SECONDS = 1;
 
@@ -102,7 +89,7 @@ export class HttpError extends Error {
 /** What a thrown value is answered with; `defect` when it is ours to mend and to log. */
 export function refusalOf(thrown: unknown): Refusal & { readonly defect: boolean } {
   const error = translated(thrown);
-  const status = STATUSES[error.code] ?? 500;
+  const status = STATUSES[error.code];
   if (status === 500) {
     return {
       status,

@@ -1,7 +1,7 @@
 /** `/openapi.json`: the routes described from the values that also check them. */
 import { z } from 'zod';
 import { contractSchemas } from '../../../shared/calls/envelope.ts';
-import { STATUSES } from './errors.ts';
+import { REQUEST_ERROR_CODES } from './errors.ts';
 import { answerSchemas } from './response-schemas.ts';
 import { type Route, route } from './route.ts';
 
@@ -65,7 +65,7 @@ const ERROR_SCHEMA = {
       type: 'object',
       required: ['code', 'message'],
       properties: {
-        code: { type: 'string', enum: Object.keys(STATUSES) },
+        code: { type: 'string', enum: [...REQUEST_ERROR_CODES] },
         message: { type: 'string' },
         issues: {
           type: 'array',

@@ -5,7 +5,7 @@
 import type { ApprovalEnd, ApprovalRequest, ApprovalState, Decision } from '../../approvals/approval.ts';
 import { callOf, DECISION_VALID_MS } from '../../approvals/approval.ts';
 import { briefDecision, briefPreview, briefRequest } from '../../approvals/approval-summary.ts';
-import { placeOf } from '../../calls/call-id.ts';
+import { partitionOf } from '../../calls/call-id.ts';
 import { lifeOfFailure, type RecordLife } from '../../calls/call-state.ts';
 import { isUnresolved, type Outcome } from '../../calls/outcome.ts';
 import { type Settings, toolPolicy } from '../../config/config.ts';
@@ -87,7 +87,7 @@ export class Approvals {
   }
 
   #placed(id: string): PartitionKeys | undefined {
-    const partition = placeOf(callOf(id));
+    const partition = partitionOf(callOf(id));
     return partition === undefined ? undefined : this.#ledger.keys(partition);
   }
 
@@ -150,7 +150,7 @@ export class Approvals {
 
   /** The newest approval of a call; undefined for what is no call's ID, or a call that needed none. */
   async idOfCall(callId: string): Promise<string | undefined> {
-    const partition = placeOf(callId);
+    const partition = partitionOf(callId);
     if (partition === undefined) return undefined;
     return (await this.#redis.hget(this.#ledger.keys(partition).record(callId), 'approval')) ?? undefined;
   }

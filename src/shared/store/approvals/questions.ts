@@ -121,7 +121,7 @@ export class Questions {
     const { state, question, createdAtMs, expiresAtMs } = await this.#redis.hgetall(this.#keys.question(id));
     if (state !== 'pending' || question === undefined) return undefined;
     const request = openedText<QuestionRequest>(question, (text, signature) =>
-      this.#signatures.isQuestion(id, text, signature),
+      this.#signatures.isInputRequired(id, text, signature),
     );
     if (request === undefined) return undefined;
     return { id, ...request, createdAtMs: Number(createdAtMs), expiresAtMs: Number(expiresAtMs) };

@@ -2,7 +2,7 @@
  * The ledger: the durable record of every call (R11 to R16). Each method is one Lua script that checks before it writes.
  */
 import type { ApprovalRequest } from '../../approvals/approval.ts';
-import { isMerged, placeOf, type RequestNaming, requestNameOf } from '../../calls/call-id.ts';
+import { isMerged, partitionOf, type RequestNaming, requestNameOf } from '../../calls/call-id.ts';
 import type { AttemptRecord, RecordLife } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';
@@ -307,7 +307,7 @@ export class Ledger {
   }
 
   async #read(callId: string, inboxId: string, whole: boolean, following = false): Promise<CallRecord | undefined> {
-    const partition = placeOf(callId);
+    const partition = partitionOf(callId);
     if (partition === undefined) return undefined;
     const keys = this.keys(partition);
     const [nowMs, ...flat] = await watchScript.run(

@@ -2,7 +2,7 @@
  * What the fleet offers: tools as their workers publish them, and which workers live. Producers know tools from here alone.
  */
 
-import type { CircuitOverrides } from '../../circuits/circuit-breaker.ts';
+import type { CircuitOverrides } from '../../circuits/circuit-policy.ts';
 import { canonicalJson, digest } from '../../schema/canonical-json.ts';
 import type { JsonSchema } from '../../schema/json-schema.ts';
 import { Signatures } from '../../signing/signatures.ts';

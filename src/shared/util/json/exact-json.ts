@@ -1,16 +1,16 @@
-/** JSON from elsewhere, read as it was sent: where a value cannot be kept as it is, it is refused by name. */
+/** Reads foreign JSON exactly as it was sent. A value that cannot be kept as it is, is refused by name. */
 import { startOf } from '../text/text-cut.ts';
 
 export type ExactJson =
   | { readonly kind: 'value'; readonly value: unknown }
-  /** What is wrong, as the end of a sentence about the text. */
+  /** The fault, as the end of a sentence about the text. */
   | { readonly kind: 'problem'; readonly problem: string };
 
 /** Only such numbers can be too long for a number of 64 bits. */
 const LONG_NUMBER = /\d{16}|\d[eE]\+?\d{3}/;
 const QUOTED_LENGTH = 40;
 
-/** Of bytes, which must be UTF-8, or of a text. A byte order mark in front is passed over. */
+/** Reads a text, or bytes, which must be UTF-8. A byte order mark in front is skipped. */
 export function readExactJson(source: Uint8Array | string): ExactJson {
   let text: string;
   try {
@@ -35,7 +35,7 @@ export function readExactJson(source: Uint8Array | string): ExactJson {
   }
 }
 
-/** A whole number of more digits than a number holds would become another one, and one beyond all numbers none. */
+/** A whole number with more digits than a number holds becomes a different one, and one beyond all numbers is infinite. */
 function isRounded(value: number, source: string): boolean {
   if (!Number.isFinite(value)) return true;
   return !Number.isSafeInteger(value) && /^-?\d+$/.test(source) && String(value) !== source;

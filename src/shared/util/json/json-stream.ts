@@ -1,61 +1,61 @@
 /**
- * JSON of values of any size, written and read piece by piece, so that whoever does it can let others go in between: JSON of 16 MiB in
- * one step holds an event loop for 50 to 150 ms.
+ * JSON of values of any size, written and read piece by piece, so that the event loop can run in between: JSON of 16 MiB in one step
+ * blocks it for 50 to 150 ms.
  *
- * Writing: parts of a value that are short are left to `JSON.stringify`, together with their neighbours; only what is longer than a
- * piece is taken apart. Reading: of what has come, all whole members of the innermost container that is open are left to
- * `JSON.parse`; a container or text that is longer than a piece is opened, and filled as it comes.
+ * The writer leaves short parts of a value, together with their neighbours, to `JSON.stringify`, and splits only parts that are longer
+ * than a piece. The reader leaves all whole members of the innermost open container to `JSON.parse`; a container or text that is
+ * longer than a piece is opened and filled as its text arrives.
  */
 
-/** About so many characters are written, and left unread, at a time. */
+/** The characters that are written, and left unread, at a time, about. */
 const PIECE_LENGTH = 64 * 1_024;
-/** A text of this length is worth a look of its own. */
+/** The length from which a text is searched for characters to escape. */
 const LONG_TEXT = 4 * 1_024;
 const FEW_MEMBERS = 16;
 const FEW_LEVELS = 4;
-/** What is nested deeper counts as short. It is written in one step, and what cannot be written at all is refused there. */
+/** A value at a greater depth counts as short. `JSON.stringify` writes it in one step, and refuses what it cannot write. */
 const MAX_DEPTH = 64;
 
-/** Of numbers in one block, so many are written at a time. */
+/** The numbers of one block that are written at a time. */
 const NUMBERS_AT_A_TIME = 4_096;
 
-/** Of a list's containers, so many are looked at: for lists of small records, looking at all costs half of what writing them does. */
+/** The containers of a list that are measured. To measure all costs half as much as writing them, where the records are small. */
 const SAMPLES = 16;
 
 /** Whether the value's JSON is longer than a piece, as far as can be seen without writing it. */
 export function isLong(value: unknown): boolean {
-  return roomBehind(value, PIECE_LENGTH, 0) < 0;
+  return remainingAfter(value, PIECE_LENGTH, 0) < 0;
 }
 
-/** How much of the room is left behind a value, about; below 0 when it does not fit. Looks no further than that. */
-function roomBehind(value: unknown, room: number, depth: number): number {
-  if (typeof value === 'string') return room - value.length - 2;
-  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return room - 4;
-  if (isNumbers(value)) return room - 2 * value.length;
-  if (isSelfWriting(value)) return room - 4;
-  let left = room - 2;
+/** The length that remains after a value, about; below 0 when the value does not fit. The search ends there. */
+function remainingAfter(value: unknown, remaining: number, depth: number): number {
+  if (typeof value === 'string') return remaining - value.length - 2;
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return remaining - 4;
+  if (isNumbers(value)) return remaining - 2 * value.length;
+  if (isSelfWriting(value)) return remaining - 4;
+  let left = remaining - 2;
   if (Array.isArray(value)) {
     const step = Math.ceil(value.length / SAMPLES);
     for (let index = 0; index < value.length && left >= 0; index += 1) {
       const isContainer = typeof value[index] === 'object' && value[index] !== null;
-      // Others stand for those that are left out.
+      // The measured containers count for those that are left out.
       if (isContainer && index % step > 0) continue;
       const before = left;
-      left = roomBehind(value[index], left - 1, depth + 1);
+      left = remainingAfter(value[index], left - 1, depth + 1);
       if (isContainer) left -= (before - left) * (step - 1);
     }
     return left;
   }
   for (const name in value) {
-    left = roomBehind((value as Record<string, unknown>)[name], left - name.length - 4, depth + 1);
+    left = remainingAfter((value as Record<string, unknown>)[name], left - name.length - 4, depth + 1);
     if (left < 0) break;
   }
   return left;
 }
 
 /**
- * Numbers in one block, such as the bytes of a `Buffer`. All of their names at once, or all of them as a list, would take many times
- * their own memory: of some hundred megabytes more than a process has.
+ * Numbers in one block, such as the bytes of a `Buffer`. A list of all of them, or of their names, would take many times their own
+ * memory; for some hundred megabytes that is more than a process has.
  */
 function isNumbers(value: object): value is Uint8Array {
   if (!ArrayBuffer.isView(value) || value instanceof DataView) return false;
@@ -63,7 +63,7 @@ function isNumbers(value: object): value is Uint8Array {
   return toJSON === undefined || toJSON === Buffer.prototype.toJSON;
 }
 
-/** Says by itself what its JSON is. */
+/** Whether the value itself determines its JSON. */
 function isSelfWriting(value: object): boolean {
   if (typeof (value as { readonly toJSON?: unknown }).toJSON === 'function') return true;
   return value instanceof String || value instanceof Number || value instanceof Boolean;
@@ -84,15 +84,15 @@ export function* jsonPieces(value: unknown): Generator<string, void, undefined> 
   if (text !== '') yield text;
 }
 
-/** The text that `JSON.stringify` makes of a value, sooner where most of it is a text or a few. Throws what `JSON.stringify` throws. */
+/** The text that `JSON.stringify` makes of a value, faster where a few long texts are most of it. Throws what `JSON.stringify` throws. */
 export function jsonText(value: unknown): string {
-  if (roomBehind(value, LONG_TEXT, 0) >= 0 || !hasLongText(value, 0)) return JSON.stringify(value);
+  if (remainingAfter(value, LONG_TEXT, 0) >= 0 || !hasLongText(value, 0)) return JSON.stringify(value);
   let text = '';
   for (const piece of piecesOf(value, 0, LONG_TEXT)) text += piece;
   return text;
 }
 
-/** Among few members, at every level. */
+/** Looks at containers with few members only, at every level. */
 function hasLongText(value: unknown, depth: number): boolean {
   if (typeof value === 'string') return value.length >= LONG_TEXT;
   if (typeof value !== 'object' || value === null || depth > FEW_LEVELS) return false;
@@ -101,7 +101,7 @@ function hasLongText(value: unknown, depth: number): boolean {
   return members.length <= FEW_MEMBERS && members.some((member) => hasLongText(member, depth + 1));
 }
 
-/** What is longer than `length` is taken apart. */
+/** The JSON in pieces. Parts that are longer than `length` are split. */
 function* piecesOf(value: unknown, depth: number, length: number): Generator<string, void, undefined> {
   if (typeof value === 'string') yield* stringPieces(value);
   else if (isNumbers(value as object)) yield* numberPieces(value as Uint8Array);
@@ -118,7 +118,7 @@ function* piecesOf(value: unknown, depth: number, length: number): Generator<str
     let before = '{';
     for (const { members, long } of runsOf(Object.entries(value as object), ([, member]) => member, depth, length)) {
       const text = long ? '' : JSON.stringify(Object.fromEntries(members)).slice(1, -1);
-      // What has no JSON leaves nothing behind.
+      // Members without JSON, such as functions, leave no text.
       if (!long && text === '') continue;
       yield before;
       if (long) {
@@ -144,12 +144,12 @@ function* stringPieces(text: string): Generator<string, void, undefined> {
   yield '"';
 }
 
-/** All characters that JSON escapes, but for line ends. */
+/** All characters that JSON escapes, except line ends. */
 const ESCAPED = ['"', '\\', ...Array.from({ length: 32 }, (_none, code) => String.fromCharCode(code))].filter(
   (character) => character !== '\n',
 );
 
-/** A text between the quotes. Prose and base64 have hardly anything to escape: to look for it takes a fifth of the time of writing them. */
+/** The text between the quotes. Prose and base64 hardly need escapes, and the search for them takes a fifth of the time of writing. */
 function escaped(text: string): string {
   const isPlain = text.length >= LONG_TEXT && !ESCAPED.some((character) => text.includes(character));
   return isPlain && text.isWellFormed() ? text.replaceAll('\n', '\\n') : JSON.stringify(text).slice(1, -1);
@@ -174,20 +174,20 @@ function* runsOf<Member>(
   length: number,
 ): Generator<{ readonly members: readonly Member[]; readonly long: boolean }, void, undefined> {
   let members: Member[] = [];
-  let room = length;
+  let remaining = length;
   for (const member of all) {
-    const left = roomBehind(valueIn(member), room, depth + 1);
+    const left = remainingAfter(valueIn(member), remaining, depth + 1);
     if (left >= 0) {
       members.push(member);
-      room = left;
+      remaining = left;
       continue;
     }
     if (members.length > 0) yield { members, long: false };
-    room = roomBehind(valueIn(member), length, depth + 1);
-    members = room < 0 ? [] : [member];
-    if (room >= 0) continue;
+    remaining = remainingAfter(valueIn(member), length, depth + 1);
+    members = remaining < 0 ? [] : [member];
+    if (remaining >= 0) continue;
     yield { members: [member], long: true };
-    room = length;
+    remaining = length;
   }
   if (members.length > 0) yield { members, long: false };
 }
@@ -204,10 +204,10 @@ const BACKSLASH = 0x5c;
 
 /** Reads JSON without white space between its tokens, as `JSON.stringify` writes it, from pieces of any length. */
 export class JsonReader {
-  /** What has come and is not read: less than a piece, unless it is a name or a number. */
+  /** The text that arrived and is not read yet. It is shorter than a piece, unless it is a name or a number. */
   #text = '';
   readonly #root: unknown[] = [];
-  /** From the outermost to the innermost; the first one holds the whole value, and has no end of its own. */
+  /** The open containers, the outermost first. The first one holds the whole value, and has no end of its own. */
   readonly #open: Open[] = [{ kind: 'container', value: this.#root }];
 
   push(piece: string): void {
@@ -215,7 +215,7 @@ export class JsonReader {
     while (this.#read());
   }
 
-  /** The value, when all has come. Throws a `SyntaxError` for what is no JSON. */
+  /** The value, when all text has arrived. Throws a `SyntaxError` for text that is no JSON. */
   end(): unknown {
     if (this.#open.length > 1) throw new SyntaxError('The JSON ends before its value does.');
     if (this.#text !== '') this.#root.push(JSON.parse(this.#text));
@@ -224,7 +224,7 @@ export class JsonReader {
     return this.#root[0];
   }
 
-  /** One step; false when more must come first. */
+  /** Reads one step; false when more text must arrive first. */
   #read(): boolean {
     const open = this.#open.at(-1) as Open;
     return open.kind === 'text' ? this.#readText(open) : this.#readMembers(open.value);
@@ -257,7 +257,7 @@ export class JsonReader {
     return this.#text.length > PIECE_LENGTH && this.#enter(container);
   }
 
-  /** Opens the member that has begun. Its name, or a number, is waited for. */
+  /** Opens the member that has begun. A name or a number must have arrived whole. */
   #enter(container: Container): boolean {
     let name = '';
     let at = 0;
@@ -286,7 +286,7 @@ export class JsonReader {
 
 function add(container: Container, name: string, value: unknown): void {
   if (Array.isArray(container)) container.push(value);
-  // An assignment would change what the object inherits from.
+  // An assignment to `__proto__` would change the object's prototype.
   else if (name === '__proto__')
     Object.defineProperty(container, name, { value, writable: true, enumerable: true, configurable: true });
   else container[name] = value;
@@ -298,7 +298,7 @@ function addAll(container: Container, members: string): void {
   else for (const [name, value] of Object.entries(JSON.parse(`{${members}}`) as object)) add(container, name, value);
 }
 
-/** The last comma between members, or the end of their container, if they have come. */
+/** The place of the last comma between members, or of the end of their container, where they have arrived. */
 function lookFor(text: string, from: number): { readonly comma?: number; readonly close?: number } {
   let depth = 0;
   let comma: number | undefined;
@@ -325,7 +325,7 @@ function lookFor(text: string, from: number): { readonly comma?: number; readonl
   return comma === undefined ? {} : { comma };
 }
 
-/** Where the quote stands that ends a string; -1 when it has not come. */
+/** The place of the quote that ends a string; -1 before it has arrived. */
 function endOfString(text: string, from: number): number {
   for (let quote = text.indexOf('"', from); quote >= 0; quote = text.indexOf('"', quote + 1)) {
     if (backslashesBefore(text, quote, from) % 2 === 0) return quote;
@@ -339,10 +339,10 @@ function backslashesBefore(text: string, at: number, from: number): number {
   return at - first;
 }
 
-/** The longest one is `\\uXXXX`. */
+/** The length of the longest escape, `\\uXXXX`. */
 const ESCAPE_LENGTH = 6;
 
-/** As much of an unended string as holds no part of an escape at its end. */
+/** The length of an unfinished string without a part of an escape at its end. */
 function endOfEscapes(text: string): number {
   const last = text.slice(-ESCAPE_LENGTH).lastIndexOf('\\');
   if (last < 0) return text.length;

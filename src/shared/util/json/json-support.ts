@@ -1,6 +1,6 @@
-/** What JSON cannot say, or of which it says nothing: looked for before a value is written, so that somebody is told where it is. */
+/** Finds values that JSON cannot represent, or silently drops, before a value is written. The error then names the place. */
 
-/** What is nested deeper is left to `JSON.stringify`, which refuses what it cannot write. */
+/** The depth below which `JSON.stringify` refuses what it cannot write. */
 const MAX_DEPTH = 64;
 
 export interface Unserializable {
@@ -10,8 +10,8 @@ export interface Unserializable {
 }
 
 /**
- * The first of a value that JSON cannot say; undefined when there is none. What writes itself (`toJSON`) is what it writes. A function
- * or a symbol within an object is left out by JSON, and is no fault. Throws what a getter throws.
+ * The first part of a value that is not JSON-serializable; undefined when there is none. A value with `toJSON` counts as what that
+ * returns. JSON leaves functions and symbols within an object out, which is no fault. Throws what a getter throws.
  */
 export function findUnserializable(value: unknown): Unserializable | undefined {
   if (typeof value === 'function' || typeof value === 'symbol') return { path: '', what: typeof value };
@@ -25,7 +25,7 @@ function search(value: unknown, holders: object[]): Unserializable | undefined {
     if (typeof value === 'number' && !Number.isFinite(value)) return { path: '', what: String(value) };
     return typeof value === 'bigint' && !isSelfWriting(value) ? { path: '', what: 'bigint' } : undefined;
   }
-  // Its own word for a date that is none, as that of a number in an object, is null.
+  // An invalid date, as a `Number` object, would become null.
   if (value instanceof Date && Number.isNaN(value.getTime())) return { path: '', what: 'Invalid Date' };
   if (value instanceof Number) return search(value.valueOf(), holders);
   if (isSelfWriting(value)) return ArrayBuffer.isView(value) ? undefined : searchWritten(value, holders);
@@ -39,10 +39,10 @@ function search(value: unknown, holders: object[]): Unserializable | undefined {
   return within;
 }
 
-/** What JSON says {} for, whatever it holds, and bytes, which it counts out. */
+/** The name of a kind that JSON writes as `{}`, whatever it holds, or of bytes, which JSON writes one by one. */
 function ofKind(value: object): string | undefined {
   const prototype: unknown = Object.getPrototypeOf(value);
-  // The second is a plain object too, of another realm.
+  // A prototype without one of its own is the `Object.prototype` of another realm.
   if (prototype === Object.prototype || prototype === null || Object.getPrototypeOf(prototype) === null)
     return undefined;
   const tag = Object.prototype.toString.call(value).slice('[object '.length, -1);
@@ -50,7 +50,7 @@ function ofKind(value: object): string | undefined {
     return `${tag} (bytes go into content or a file)`;
   if (value instanceof Map || value instanceof Set || value instanceof Promise) return tag;
   if (value instanceof Error) return `${value.name} (its message would be lost)`;
-  // What has members is taken for these; a boxed value is written as what it holds.
+  // An object with members is written as these, and a boxed value as what it holds.
   if (Object.keys(value).length > 0 || ['Number', 'String', 'Boolean'].includes(tag)) return undefined;
   const { name } = (value as { readonly constructor?: { readonly name?: unknown } }).constructor ?? {};
   return `${typeof name === 'string' && name !== '' ? name : tag} without members that JSON knows`;

@@ -1,5 +1,5 @@
 /**
- * JSON that is too large for one step: made, stored and read in parts of one size, with a turn of the event loop between them, so
+ * JSON that is too large for one step. It is made, stored and read in parts of one size, and the event loop runs between them, so
  * that neither a process nor Redis handles all of it at once.
  */
 
@@ -13,25 +13,25 @@ export const PART_BYTES = 256 * 1_024;
 export type ByteRange = readonly [from: number, to: number];
 
 export interface LargeText {
-  /** Names it wherever it is stored: written twice, it is the same. */
+  /** The name of the text wherever it is stored. Written twice, it is the same text. */
   readonly id: string;
-  /** UTF-8. A part may end within a character. */
+  /** UTF-8 text. A part may end within a character. */
   readonly parts: readonly Buffer[];
   readonly bytes: number;
-  /** Where the output's content stands in an outcome. */
+  /** The place of the output's content in an outcome. */
   readonly content?: ByteRange;
 }
 
 const encoder = new TextEncoder();
 
-/** Puts text together to parts. */
+/** Collects text into parts. */
 export class LargeTextWriter {
   readonly #maxBytes: number;
   readonly #parts: Buffer[] = [];
   #part = Buffer.allocUnsafe(PART_BYTES);
   #used = 0;
 
-  /** Nothing more is taken once it has more than `maxBytes`. */
+  /** The writer takes no more text once it holds more than `maxBytes`. */
   constructor(maxBytes = Number.POSITIVE_INFINITY) {
     this.#maxBytes = maxBytes;
   }
@@ -58,7 +58,7 @@ export class LargeTextWriter {
     }
   }
 
-  /** Writes the character that begins there, of several bytes or the first of the next part; answers how many units it has. */
+  /** Writes a character across two parts. Returns the number of its units. */
   #split(text: string, from: number): number {
     const character = String.fromCodePoint(text.codePointAt(from) as number);
     const bytes = Buffer.from(character);
@@ -90,7 +90,7 @@ export class LargeTextWriter {
   }
 }
 
-/** A text that is there already, in parts. */
+/** An existing text, in parts. */
 export function largeTextOf(text: string): LargeText {
   const writer = new LargeTextWriter();
   writer.add(text);
@@ -104,7 +104,7 @@ export async function largeJson(value: unknown): Promise<LargeText> {
   return writer.end();
 }
 
-/** The value that the parts of a JSON text hold. Throws a `SyntaxError` for what is no JSON, and what the parts throw. */
+/** The value of a JSON text in parts. Throws a `SyntaxError` for text that is no JSON, and what the parts throw. */
 export async function parsedParts(parts: Iterable<Buffer> | AsyncIterable<Buffer>): Promise<unknown> {
   const decoder = new TextDecoder();
   let reader: JsonReader | undefined;

@@ -1,4 +1,4 @@
-/** Without the members that are undefined, so that a spread erases no default and a record holds only what is known. */
+/** Removes the members that are undefined, so that a spread erases no default and a record holds only known members. */
 export function defined<T extends object>(value: { readonly [K in keyof T]?: T[K] | undefined }): T {
   return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined)) as T;
 }

@@ -1,13 +1,13 @@
-/** How the bytes of a document of the web become text: as browsers have it, by the WHATWG's standards for HTML and encodings. */
+/** Decodes a document of the web as browsers do, by the WHATWG's standards for HTML and encodings. */
 
-/** Of the document, in which it may name its charset. Browsers look at the first 1,024 bytes at least. */
+/** The bytes at the beginning in which a document may name its charset. Browsers read at least the first 1,024. */
 const MAX_HEAD_BYTES = 2_048;
 const HTML = /^text\/html$/;
 const XML = /^(?:text|application)\/(?:.+\+)?xml$/;
 
 /**
- * By the mark at its beginning, else by the header, else by what the document itself says: HTML in a `meta` element, XML in its
- * declaration, a style sheet in its first rule. Else, and where that names no charset, UTF-8. `contentType` is the header's value.
+ * Decodes by the byte order mark, else by the header (`contentType`), else by the document itself: HTML names its charset in a `meta`
+ * element, XML in its declaration, a style sheet in its first rule. A document that names no known charset is UTF-8.
  */
 export function decodeDocument(bytes: Uint8Array, contentType: string): string {
   const decoder =
@@ -15,7 +15,7 @@ export function decodeDocument(bytes: Uint8Array, contentType: string): string {
   return (decoder ?? new TextDecoder()).decode(bytes);
 }
 
-/** The parameter of a header, which may be in quotes. */
+/** The `charset` parameter of a header, which may be in quotes. */
 export function charsetOf(contentType: string): string | undefined {
   const parameters = contentType.matchAll(/;\s*([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;]*))/g);
   for (const [, name = '', quoted, plain = ''] of parameters)
@@ -23,7 +23,7 @@ export function charsetOf(contentType: string): string | undefined {
   return undefined;
 }
 
-/** By its byte order mark, which in UTF-32 goes on with zeros. */
+/** The kind of UTF-16 that a byte order mark shows. The mark of UTF-32 begins alike and goes on with zeros. */
 export function utf16Of([first, second, third, fourth]: Uint8Array): 'utf-16le' | 'utf-16be' | undefined {
   if (first === 0xff && second === 0xfe) return third === 0 && fourth === 0 ? undefined : 'utf-16le';
   return first === 0xfe && second === 0xff ? 'utf-16be' : undefined;
@@ -34,7 +34,7 @@ function markOf(bytes: Uint8Array): string | undefined {
   return first === 0xef && second === 0xbb && third === 0xbf ? 'utf-8' : utf16Of(bytes);
 }
 
-/** Undefined for a label that is none. */
+/** Undefined for an unknown label. */
 function decoderFor(label: string | undefined) {
   try {
     return label === undefined ? undefined : new TextDecoder(label);
@@ -51,7 +51,7 @@ function namedIn(bytes: Uint8Array, contentType: string): string | undefined {
   return type.trim() === 'text/css' ? readableAs(/^@charset "([^"]{1,100})";/.exec(head)?.[1]) : undefined;
 }
 
-/** What could be read as ASCII is not UTF-16, whatever it says. */
+/** A document whose label could be read as ASCII is not UTF-16, even if the label claims it. */
 function readableAs(label: string | undefined): string | undefined {
   const encoding = decoderFor(label)?.encoding;
   if (encoding === 'x-user-defined') return 'windows-1252';
@@ -69,7 +69,7 @@ function inXmlDeclaration(head: string): string | undefined {
 const COMMENT_OR_TAG = /<!--(?:>|->|[\s\S]*?(?:-->|$))|<[!/?][^>]*>|<([a-z][^\s/>]*)((?:[^>"']|"[^"]*"|'[^']*')*)>/gi;
 const ATTRIBUTE = /([^\s/=>"']+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+)))?/g;
 
-/** The first element that names a charset; what stands in a comment or in another element's attribute is none. */
+/** The charset of the first `meta` element that names one. Comments and other elements' attributes do not count. */
 function inMeta(head: string): string | undefined {
   for (const [, name = '', attributes = ''] of head.matchAll(COMMENT_OR_TAG)) {
     if (name.toLowerCase() !== 'meta') continue;

@@ -1,17 +1,17 @@
 /**
- * Text of others, cut between characters and mended. JavaScript counts an emoji as two units, and half of one is no Unicode: a provider
- * refuses the whole request that holds it, and every one after it.
+ * Foreign text, cut between characters and repaired. JavaScript counts an emoji as two units, and half of one is no Unicode: a
+ * provider refuses the whole request that holds it, and every one after it.
  */
 
-/** What is nested deeper is left as it is. */
+/** The depth below which values are left as they are. */
 const MAX_DEPTH = 64;
 
-/** A text's beginning, of at most so many units. */
+/** The beginning of a text, of at most `maxLength` units. */
 export function startOf(text: string, maxLength: number): string {
   return text.slice(0, boundaryAt(text, Math.max(0, maxLength)));
 }
 
-/** A text's end, of at most so many units. */
+/** The end of a text, of at most `maxLength` units. */
 export function endOf(text: string, maxLength: number): string {
   if (maxLength >= text.length) return text;
   const from = text.length - Math.max(0, maxLength);
@@ -24,30 +24,30 @@ export function boundaryAt(text: string, at: number): number {
   return isWithin ? at - 1 : at;
 }
 
-/** The same value, or, where a text or a name in it holds half a character, a copy that has U+FFFD there. */
+/** The same value, or a copy with U+FFFD in place of each half character in its texts and names. */
 export function wellFormed<Value>(value: Value): Value {
-  return mended(value, 0) as Value;
+  return repaired(value, 0) as Value;
 }
 
-function mended(value: unknown, depth: number): unknown {
+function repaired(value: unknown, depth: number): unknown {
   if (typeof value === 'string') return value.toWellFormed();
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
   if (Array.isArray(value)) {
     let copy: unknown[] | undefined;
     for (let index = 0; index < value.length; index += 1) {
-      const item = mended(value[index], depth + 1);
+      const item = repaired(value[index], depth + 1);
       if (item === value[index] || Number.isNaN(item)) continue;
       copy ??= value.slice();
       copy[index] = item;
     }
     return copy ?? value;
   }
-  // What writes itself, and bytes.
+  // Values with `toJSON` write themselves, and bytes hold no text.
   if (typeof (value as { readonly toJSON?: unknown }).toJSON === 'function' || ArrayBuffer.isView(value)) return value;
   let isWhole = true;
   const members: [string, unknown][] = [];
   for (const [name, member] of Object.entries(value)) {
-    const next: [string, unknown] = [name.toWellFormed(), mended(member, depth + 1)];
+    const next: [string, unknown] = [name.toWellFormed(), repaired(member, depth + 1)];
     isWhole &&= next[0] === name && Object.is(next[1], member);
     members.push(next);
   }

@@ -1,9 +1,9 @@
-/** Where some things stand among others, in linear time: the engine's own search takes the product of both lengths for some texts. */
+/** Searches in linear time. The engine's own search takes the product of both lengths for some texts. */
 
-/** Of both lengths: what its search does at once, whatever the texts are. */
+/** The greatest product of both lengths that the engine's search does at once, whatever the texts are. */
 const MAX_PRODUCT = 2 ** 30;
 
-/** The first places, at most `limit` of them. `overlaps` says whether a place that begins within the one before counts too. */
+/** The first places of a text in another, at most `limit`. `overlaps` says whether a place that begins within the previous counts. */
 export function placesOf(
   text: string,
   wanted: string,
@@ -27,9 +27,9 @@ export function placesOf(
   return places;
 }
 
-/** Knuth, Morris and Pratt: what is given one item after the other, and answers whether the wanted ones end with it. They may overlap. */
+/** The search of Knuth, Morris and Pratt. It takes one item after the other and answers whether a match ends there; matches may overlap. */
 export function matcher<Item>(wanted: ArrayLike<Item>): (item: Item | undefined) => boolean {
-  /** How many of the wanted are still matched where the next one differs. */
+  /** The number of wanted items that are still matched where the next one differs. */
   const back = new Int32Array(wanted.length);
   const follow = (matched: number, item: Item | undefined) => {
     let length = matched;

@@ -1,12 +1,12 @@
-/** Values of any size, shown by their beginning. */
+/** Truncates values of any size to their beginning. */
 import { startOf } from './text-cut.ts';
 
-/** Of every text that is cut, so much stands there. */
+/** The length that is left of each text that is cut. */
 const TEXT_LENGTH = 1_024;
 
 /**
- * A JSON value whose texts, lists and objects are cut so that it has about `maxLength` characters, and says at each place what is
- * missing. It keeps its kind: an object stays one.
+ * Cuts the texts, lists and objects of a JSON value to about `maxLength` characters, and writes at each place what is missing. The
+ * value keeps its kind: an object stays an object.
  */
 export function truncateJson<Value>(value: Value, maxLength: number): Value {
   return new JsonTruncator(maxLength).of(value) as Value;
@@ -18,24 +18,24 @@ export function truncateText(text: string, maxLength: number): string {
 }
 
 class JsonTruncator {
-  #room: number;
+  #remaining: number;
 
-  constructor(room: number) {
-    this.#room = room;
+  constructor(maxLength: number) {
+    this.#remaining = maxLength;
   }
 
   of(value: unknown): unknown {
     if (typeof value === 'string') {
-      const shown = truncateText(value, Math.max(0, Math.min(TEXT_LENGTH, this.#room)));
-      this.#room -= shown.length + 2;
+      const shown = truncateText(value, Math.max(0, Math.min(TEXT_LENGTH, this.#remaining)));
+      this.#remaining -= shown.length + 2;
       return shown;
     }
-    this.#room -= 4;
+    this.#remaining -= 4;
     if (typeof value !== 'object' || value === null) return value;
     if (Array.isArray(value)) {
       const items: unknown[] = [];
       for (const item of value) {
-        if (this.#room <= 0) return [...items, `… (${value.length - items.length} more)`];
+        if (this.#remaining <= 0) return [...items, `… (${value.length - items.length} more)`];
         items.push(this.of(item));
       }
       return items;
@@ -43,11 +43,11 @@ class JsonTruncator {
     const all = Object.entries(value);
     const members: [string, unknown][] = [];
     for (const [name, member] of all) {
-      if (this.#room <= 0) {
+      if (this.#remaining <= 0) {
         members.push(['…', `(${all.length - members.length} more)`]);
         break;
       }
-      this.#room -= name.length + 4;
+      this.#remaining -= name.length + 4;
       members.push([truncateText(name, TEXT_LENGTH), this.of(member)]);
     }
     return Object.fromEntries(members);

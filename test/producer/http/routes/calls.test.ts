@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { Hook } from '../../../../src/shared/calls/hooks.ts';
+import type { Hook } from '../../../../src/shared/calls/define-hook.ts';
 import { silentLogger } from '../../../../src/shared/telemetry/log.ts';
 import { defineTool } from '../../../../src/shared/tools/define-tool.ts';
 import { uuidv7 } from '../../../../src/shared/util/time.ts';

@@ -1,10 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import {
-  type Circuit,
-  CLOSED_CIRCUIT,
-  circuitPolicy,
-  tripReason,
-} from '../../../../src/shared/circuits/circuit-breaker.ts';
+import { type Circuit, CLOSED_CIRCUIT, tripReason } from '../../../../src/shared/circuits/circuit-breaker.ts';
+import { circuitPolicy } from '../../../../src/shared/circuits/circuit-policy.ts';
 import { parseCircuit } from '../../../../src/shared/store/circuits/circuits.ts';
 import { BroadcastListener } from '../../../../src/shared/store/redis/broadcasts.ts';
 import { signal, within } from '../../../helpers/signal.ts';

@@ -4,8 +4,8 @@ import { readExactJson } from '../../../../src/shared/util/json/exact-json.ts';
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-describe('JSON that is kept as it was sent', () => {
-  test('is any value that can be', () => {
+describe('reading JSON exactly as it was sent', () => {
+  test('keeps every JSON value', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         const text = JSON.stringify(value);
@@ -16,7 +16,7 @@ describe('JSON that is kept as it was sent', () => {
     );
   });
 
-  test('is a whole number if and only if no digit of it changes', () => {
+  test('accepts a whole number if and only if no digit of it changes', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: -(10n ** 25n), max: 10n ** 25n }), (number) => {
         const read = readExactJson(`{"a":[{"id":${number}}]}`);
@@ -36,7 +36,7 @@ describe('JSON that is kept as it was sent', () => {
     [`${'['.repeat(200_000)}9007199254740993${']'.repeat(200_000)}`, /nested too deeply|9007199254740993/],
     ['{', /^is not JSON/],
     ['', /^is not JSON/],
-  ])('is not %.40s', (text, problem) => {
+  ])('refuses %.40s', (text, problem) => {
     expect(readExactJson(text)).toEqual({ kind: 'problem', problem: expect.stringMatching(problem) });
   });
 
@@ -46,19 +46,19 @@ describe('JSON that is kept as it was sent', () => {
     ['{"a":1e21}', { a: 1e21 }],
     ['{"a":"9007199254740993"}', { a: '9007199254740993' }],
     ['\uFEFF{"a":1}', { a: 1 }],
-  ])('is %s', (text, value) => {
+  ])('accepts %s', (text, value) => {
     expect(readExactJson(text)).toEqual({ kind: 'value', value });
     expect(readExactJson(bytes(text))).toEqual({ kind: 'value', value });
   });
 
-  test('is no bytes that are not UTF-8', () => {
+  test('refuses bytes that are not UTF-8', () => {
     for (const odd of [[0xff], [0xc3, 0x28], [0xed, 0xa0, 0x80], [0xe4], [0xc0, 0x80], [0xf5, 0x80, 0x80, 0x80]]) {
       const body = Buffer.concat([bytes('{"a":"'), Buffer.from(odd), bytes('"}')]);
       expect(readExactJson(body)).toEqual({ kind: 'problem', problem: 'is not UTF-8' });
     }
   });
 
-  test('has the members that objects inherit', () => {
+  test('keeps members with the names that objects inherit', () => {
     const read = readExactJson('{"__proto__":{"id":1234567890123456},"constructor":1}');
     expect(read.kind === 'value' && JSON.stringify(read.value)).toBe(
       '{"__proto__":{"id":1234567890123456},"constructor":1}',

@@ -4,7 +4,7 @@ import { isLong, JsonReader, jsonPieces, jsonText } from '../../../../src/shared
 
 const LONG = 70_000;
 
-/** Values of which about every other one is long. */
+/** Values, about every other one of which is long. */
 const values = fc.letrec<{ any: unknown }>((tie) => ({
   any: fc.oneof(
     { maxDepth: 4 },
@@ -25,7 +25,7 @@ function readIn(steps: number, text: string): unknown {
 }
 
 describe('JSON in pieces', () => {
-  test('is what JSON.stringify writes, and reads as what JSON.parse reads, wherever it is cut', () => {
+  test('equals the text of JSON.stringify, and is read as JSON.parse reads it, wherever it is cut', () => {
     fc.assert(
       fc.property(values, fc.integer({ min: 1, max: 3 * LONG }), (value, steps) => {
         const text = JSON.stringify(value);
@@ -63,7 +63,7 @@ describe('JSON in pieces', () => {
     }
   });
 
-  test('numbers in one block are written as far as somebody takes them: all at once they would end the process', () => {
+  test('numbers in one block are written only as far as the reader takes them: all at once they would exhaust the memory', () => {
     const bytes = 2 ** 28;
     for (const [numbers, start] of [
       [new Uint8Array(bytes), '{"0":0,"1":0,'],
@@ -75,7 +75,7 @@ describe('JSON in pieces', () => {
     expect(() => [...jsonPieces(new BigInt64Array(LONG))]).toThrow('BigInt');
   });
 
-  test('what JSON cannot say is refused as JSON.stringify refuses it', () => {
+  test('a value that is not JSON-serializable is refused as JSON.stringify refuses it', () => {
     const circle: Record<string, unknown> = { long: 'x'.repeat(LONG) };
     circle['itself'] = circle;
     for (const value of [circle, { long: 'x'.repeat(LONG), count: 1n }]) {
@@ -84,7 +84,7 @@ describe('JSON in pieces', () => {
     }
   });
 
-  test('a text in one piece is what JSON.stringify writes, whatever one character in it is', () => {
+  test('a text in one piece equals that of JSON.stringify, for every character in it', () => {
     for (let code = 0; code < 0x1_00; code += 1) {
       const character = String.fromCharCode(code);
       for (const text of [`${'x'.repeat(5_000)}\n${character}y`, `${'→'.repeat(5_000)}${character}`])

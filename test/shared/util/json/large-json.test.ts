@@ -5,7 +5,7 @@ import { LargeTextWriter, largeTextOf, PART_BYTES, parsedParts } from '../../../
 const MIB = 1_024 * 1_024;
 const base = { status: 'success', toolName: 'note', durationMs: 5, attempts: 1 } as const;
 
-/** How often everything else had its turn while something went on. */
+/** Counts the turns of the event loop while something runs. */
 async function turnsDuring<T>(work: () => Promise<T>): Promise<{ readonly turns: number; readonly made: T }> {
   let turns = 0;
   let counting: NodeJS.Immediate | undefined;
@@ -51,7 +51,7 @@ describe('texts in parts', () => {
     },
   );
 
-  test('a long outcome says where its content stands', async () => {
+  test('a long outcome records the place of its content', async () => {
     const content = ['é'.repeat(PART_BYTES), 1];
     const metadata = { display: 'x'.repeat(PART_BYTES) };
     for (const output of [{ content }, { content, metadata }, { content: null, metadata }]) {
@@ -63,13 +63,13 @@ describe('texts in parts', () => {
     }
   });
 
-  test('what is larger than it may be is not written on', async () => {
+  test('a text beyond its limit is written no further', async () => {
     const outcome = { ...base, output: { content: 'x'.repeat(4 * MIB) } };
     expect(await longOutcomeText(outcome, MIB)).toBeUndefined();
     const writer = new LargeTextWriter(MIB);
     await writer.addJson('x'.repeat(4 * MIB));
     expect(writer.bytes).toBeLessThanOrEqual(MIB + 2 * PART_BYTES);
-    // To the byte.
+    // The count is exact to the byte.
     const exact = (await longOutcomeText(outcome, 8 * MIB))?.bytes ?? 0;
     expect((await longOutcomeText(outcome, exact))?.bytes).toBe(exact);
     expect(await longOutcomeText(outcome, exact - 1)).toBeUndefined();

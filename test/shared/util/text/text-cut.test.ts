@@ -23,7 +23,7 @@ test('a beginning and an end are as long as allowed, of whole characters', () =>
   );
 });
 
-test('a value is mended at any depth, in names too, and one that needs no mending is the same', () => {
+test('a value is repaired at any depth, in names too, and one that needs no repair is the same', () => {
   const half = '\ud83d';
   const cases: [unknown, unknown][] = [
     [`a${half}`, 'a\ufffd'],
@@ -42,7 +42,7 @@ test('a value is mended at any depth, in names too, and one that needs no mendin
     expect(wellFormed(value)).toBe(value);
 });
 
-test('a failure, however it is cut and whatever it quotes, is well-formed', () => {
+test('a failure is well-formed, wherever it is cut and whatever it quotes', () => {
   for (let length = 1_990; length < 2_010; length += 1) {
     const issues = [{ path: '\ud83d', message: '\ud83d' }];
     const { message, issues: told } = failureOf('TOOL_FAILED', `${'x'.repeat(length)}${'😀'.repeat(2_000)}`, {
@@ -53,7 +53,7 @@ test('a failure, however it is cut and whatever it quotes, is well-formed', () =
   }
 });
 
-test('what a model reads, of results and of tools, is well-formed, whatever a record holds', () => {
+test('results and tools are well-formed for a model, whatever a record holds', () => {
   const half = '\ud83d';
   const content = [
     { type: 'text', text: half },
@@ -83,7 +83,7 @@ test('what a model reads, of results and of tools, is well-formed, whatever a re
 
 test('no source cuts a text by itself where its characters may be of any kind', () => {
   const sources = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith('.ts'));
-  /** Into templates, after which a reader sees that it is cut. */
+  /** Cuts inside templates, where a mark behind the cut shows it. */
   const cut = /\$\{[^{}]*\.(?:slice|substring)\(0, [^)]*\)[^{}]*\}(?:…|… \[)/;
   const found = sources.filter(
     (path) => path !== 'shared/util/text/text-cut.ts' && cut.test(readFileSync(join('src', path), 'utf8')),

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { placesOf } from '../../../../src/shared/util/text/text-search.ts';
 
-/** Where the engine finds them. */
+/** The places that the engine finds. */
 function foundIn(text: string, wanted: string, step = wanted.length, limit = 1_000): number[] {
   const places: number[] = [];
   for (let at = text.indexOf(wanted); at !== -1 && places.length < limit; at = text.indexOf(wanted, at + step))
@@ -10,14 +10,14 @@ function foundIn(text: string, wanted: string, step = wanted.length, limit = 1_0
   return places;
 }
 
-test('the places are those that the engine finds, also where the lengths forbid to ask it', () => {
+test('the places are those that the engine finds, even where the lengths forbid the engine’s search', () => {
   const letters = (minLength: number, maxLength: number) =>
     fc.array(fc.constantFrom('a', 'b', '\n'), { minLength, maxLength }).map((all) => all.join(''));
   fc.assert(
     fc.property(letters(0, 200), letters(1, 6), letters(1, 3), (text, short, mark) => {
       expect(placesOf(text, short)).toEqual(foundIn(text, short));
       expect(placesOf(text, short, 1_000, 'count')).toEqual(foundIn(text, short, 1));
-      // Long enough for the other search.
+      // These texts are long enough for the linear search.
       const [long, wanted] = [`${text}${mark}`.repeat(40).padEnd(70_000, 'a'), `${short}${'a'.repeat(20_000)}`];
       expect(placesOf(long, wanted)).toEqual(foundIn(long, wanted));
       expect(placesOf(long, wanted, 3, 'count')).toEqual(foundIn(long, wanted, 1, 3));
@@ -26,7 +26,7 @@ test('the places are those that the engine finds, also where the lengths forbid 
   );
 });
 
-test('a text that the engine would compare at every place is looked for in one walk, and no further than asked', () => {
+test('a text that the engine would compare at every place is found in one pass, which ends at the limit', () => {
   const [text, half] = ['a'.repeat(4_000_000), 'a'.repeat(50_000)];
   expect(placesOf(text, `${half}b${half}`)).toEqual([]);
   expect(placesOf(`${text}b${half}${text}b${half}`, `${half}b${half}`)).toEqual([3_950_000, 8_000_001]);

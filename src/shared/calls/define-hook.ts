@@ -1,0 +1,120 @@
+/** Defines a hook and checks its definition and its answers. */
+import { PawlError } from '../errors/failure.ts';
+import { hookAnswerFault } from '../tools/tool-answers.ts';
+import {
+  type AfterAttemptAnswer,
+  type AfterAttemptEvent,
+  type AfterCallAnswer,
+  type AfterCallEvent,
+  type ApprovalAnswer,
+  type ApprovalEvent,
+  type AttemptEvent,
+  type BeforeAttemptAnswer,
+  type BeforeCallAnswer,
+  type BeforeCallEvent,
+  HOOK_KINDS,
+  type HookedTool,
+  type HookKind,
+  type RetryAnswer,
+  type RetryEvent,
+  type ShortCircuitEvent,
+} from './hook-events.ts';
+
+export type MaybePromise<T> = Promise<T> | T;
+
+// A hook that only looks returns nothing.
+// biome-ignore lint/suspicious/noConfusingVoidType: `undefined` would force observers to say `return undefined`.
+export type Maybe<T> = MaybePromise<T | void>;
+
+/** One hook: functions of any of the seven kinds under one name. */
+export interface Hook {
+  /** The name in errors and logs. */
+  readonly name: string;
+  /** Names or qualified names of the tools that the hook concerns. Default: every tool. */
+  readonly tools?: readonly string[];
+  /** The time limit of one run, in milliseconds. Default 5,000. */
+  readonly timeoutMs?: number;
+  /**
+   * The effect of a hook that throws or is too late: `closed` ends the call with `HOOK_FAILED`, `open` goes on without the hook.
+   * Default: `closed` for `beforeCall`, `beforeAttempt` and `onApproval`, which guard; `open` for the others, which come after.
+   */
+  readonly onFailure?: 'closed' | 'open';
+  beforeCall?(event: BeforeCallEvent): Maybe<BeforeCallAnswer>;
+  beforeAttempt?(event: AttemptEvent): Maybe<BeforeAttemptAnswer>;
+  afterAttempt?(event: AfterAttemptEvent): Maybe<AfterAttemptAnswer>;
+  onRetry?(event: RetryEvent): Maybe<RetryAnswer>;
+  onShortCircuit?(event: ShortCircuitEvent): Maybe<undefined>;
+  onApproval?(event: ApprovalEvent): Maybe<ApprovalAnswer>;
+  afterCall?(event: AfterCallEvent): Maybe<AfterCallAnswer>;
+}
+
+export const DEFAULT_HOOK_TIMEOUT_MS = 5_000;
+
+export const GUARDS: readonly HookKind[] = ['beforeCall', 'beforeAttempt', 'onApproval'];
+
+export const MAY_DENY: readonly HookKind[] = [...GUARDS, 'onRetry'];
+
+/** The members that an answer of each kind may have. */
+const ANSWER_MEMBERS: { readonly [Kind in HookKind]: readonly (keyof AnswerOf<Kind> & string)[] } = {
+  beforeCall: ['deny', 'params', 'idempotencyKey', 'hints', 'carry'],
+  beforeAttempt: ['deny', 'params'],
+  afterAttempt: ['result'],
+  onRetry: ['deny'],
+  onShortCircuit: [],
+  onApproval: ['deny'],
+  afterCall: ['content', 'metadata'],
+};
+
+const hookBrand: unique symbol = Symbol.for('pawl.hook');
+
+/** Marks a hook, so that a tools file may export it beside its tools. Throws `CONFIGURATION` for what cannot be one. */
+export function defineHook(hook: Hook): Hook {
+  const wrong = (what: string): never => {
+    throw new PawlError('CONFIGURATION', `Hook ${JSON.stringify(hook.name)}: ${what}.`);
+  };
+  if (typeof hook.name !== 'string' || hook.name === '') wrong('name must be a text that is not empty');
+  if (hook.timeoutMs !== undefined && !(hook.timeoutMs > 0)) wrong('timeoutMs must be a number above 0');
+  if (!HOOK_KINDS.some((kind) => typeof hook[kind] === 'function'))
+    wrong(`needs at least one of ${HOOK_KINDS.join(', ')}`);
+  return { ...hook, [hookBrand]: true } as Hook;
+}
+
+/** Checks hooks of callers without a compiler: a guard that never runs would let all calls pass. Throws `CONFIGURATION`. */
+export function checkHooks(hooks: unknown): void {
+  if (!Array.isArray(hooks))
+    throw new PawlError(
+      'CONFIGURATION',
+      `\`hooks\` must be a list of what defineHook returns; got ${hooks === null ? 'null' : typeof hooks}.`,
+    );
+  for (const hook of hooks) defineHook(hook ?? {});
+}
+
+export function isHook(value: unknown): value is Hook {
+  return typeof value === 'object' && value !== null && (value as Record<symbol, unknown>)[hookBrand] === true;
+}
+
+export type EventOf<Kind extends HookKind> = Parameters<NonNullable<Hook[Kind]>>[0];
+
+export type AnswerOf<Kind extends HookKind> = Extract<Awaited<ReturnType<NonNullable<Hook[Kind]>>>, object>;
+
+/**
+ * Throws for an answer with none of the members of its kind. Types forbid such answers; without types, a guard that answers
+ * `{ denied: true }`, or its reason alone, means to guard. The last expression of an observer (a number, a `Map`, a list) is no answer.
+ */
+export function checkAnswer(kind: HookKind, answer: unknown): void {
+  const known = ANSWER_MEMBERS[kind];
+  if (known.length === 0) return;
+  const expected = `an answer is { ${known.map((name) => `${name}?`).join(', ')} }`;
+  if (typeof answer === 'string') throw new Error(`it answered a text; ${expected}`);
+  if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) return;
+  const names = Object.keys(answer);
+  const isAnswer = names.length === 0 || known.some((name) => name in answer);
+  const fault = isAnswer ? hookAnswerFault(answer) : undefined;
+  if (fault !== undefined) throw new Error(fault);
+  if (isAnswer) return;
+  throw new Error(`it answered { ${names.slice(0, 5).join(', ')} }; ${expected}`);
+}
+
+export function concerns({ tools }: Hook, tool: HookedTool): boolean {
+  return tools === undefined || tools.includes(tool.name) || tools.includes(`${tool.namespace}.${tool.name}`);
+}

@@ -1,0 +1,53 @@
+/** Names the circuit that a call goes through. */
+
+/** The key of the circuit that a call goes through: one per tool, target of a tool, dependency or tier, and per tenant. */
+export function circuitKey(scope: {
+  readonly hint: 'tool' | 'dependency' | 'global';
+  readonly tool: string;
+  readonly dependency?: string | undefined;
+  /** The result of `circuitTarget`. */
+  readonly target?: string | undefined;
+  readonly tenantId?: string | undefined;
+}): string {
+  const subject =
+    scope.hint === 'global'
+      ? 'global'
+      : scope.hint === 'dependency' && scope.dependency !== undefined
+        ? `dependency:${scope.dependency}`
+        : `tool:${scope.tool}${scope.target === undefined ? '' : `:${scope.target}`}`;
+  return scope.tenantId === undefined ? subject : `${subject}@${scope.tenantId}`;
+}
+
+const MAX_TARGET_LENGTH = 260;
+
+/** The target that a parameter names: the host of an address, or the text itself. Undefined where it names none. */
+export function circuitTarget(value: unknown): string | undefined {
+  if (typeof value !== 'string') return undefined;
+  const { host = '' } = URL.canParse(value) ? new URL(value) : {};
+  const target = (host || value)
+    .trim()
+    .replace(/\.(?=:\d+$|$)/, '')
+    .replaceAll(/[\s@]+/g, '_')
+    .slice(0, MAX_TARGET_LENGTH);
+  return target === '' ? undefined : target;
+}
+
+/** The tool that a circuit's key names; undefined for a dependency or a tier. */
+export function toolOfCircuit(key: string): string | undefined {
+  return /^tool:([^@:]+)/.exec(key)?.[1];
+}
+
+/** The target that a circuit's key names; undefined for a circuit without one. */
+export function targetOfCircuit(key: string): string | undefined {
+  return /^tool:[^@:]+:([^@]+)/.exec(key)?.[1];
+}
+
+/** Whether a circuit holds for one target of its tool. There may be any number of them. */
+export function isOfTarget(key: string): boolean {
+  return targetOfCircuit(key) !== undefined;
+}
+
+/** Whether all calls of a tool may go through the circuit of this key: the tool's own, or one that it shares. */
+export function isCircuitOf(key: string, tool: string): boolean {
+  return !key.startsWith('tool:') || key === `tool:${tool}` || key.startsWith(`tool:${tool}@`);
+}

@@ -1,0 +1,166 @@
+/** Unified diffs, as `diff` and `git diff` write them. */
+import type { FilePatch, Hunk, HunkLine } from './file-patch.ts';
+import { hunkLine, LineReader } from './line-reader.ts';
+
+export class UnifiedReader extends LineReader {
+  read(): FilePatch[] {
+    const patches: FilePatch[] = [];
+    let head: GitHead = {};
+    const flush = () => {
+      patches.push(...withoutLines(head));
+      head = {};
+    };
+    for (; this.line !== undefined; ) {
+      const { line } = this;
+      if (line.startsWith('diff --git ')) {
+        flush();
+        head = { path: pathOfHead(line) };
+      }
+      if (line.startsWith('new file mode ')) head.kind = 'add';
+      const [, mode] = /^new (?:file )?mode (\d+)$/.exec(line) ?? [];
+      if (mode !== undefined) head.isExecutable = this.#isExecutable(mode);
+      if (line.startsWith('deleted file mode ')) head.kind = 'delete';
+      const [, end, name] = /^rename (from|to) (.+)$/.exec(line) ?? [];
+      if (name !== undefined) head[end === 'to' ? 'to' : 'from'] = unquoted(name);
+      if (/^(GIT binary patch|Binary files .* differ)$/.test(line))
+        throw this.wrong('a text patch; binary patches cannot be applied');
+      if (line.startsWith('--- ') && this.#isNameOfNew()) {
+        patches.push({ ...this.#file(), ...modeOf(head) });
+        head = {};
+      } else this.at += 1;
+    }
+    flush();
+    return patches;
+  }
+
+  #isExecutable(mode: string): boolean {
+    if (!mode.startsWith('100'))
+      throw this.wrong('the mode of a file (100644, 100755); links and submodules cannot be made');
+    return mode.endsWith('755');
+  }
+
+  #isNameOfNew(at = this.at): boolean {
+    return this.lines[at + 1]?.startsWith('+++ ') === true;
+  }
+
+  #file(): FilePatch {
+    const from = nameOf(this.line ?? '', 'a/');
+    this.at += 1;
+    const to = nameOf(this.line ?? '', 'b/');
+    this.at += 1;
+    const hunks: Hunk[] = [];
+    while (this.line?.startsWith('@@ ')) hunks.push(this.#hunk());
+    if (hunks.length === 0) throw this.wrong('"@@ -LINE,COUNT +LINE,COUNT @@"');
+    if (from === undefined && to === undefined) throw this.wrong('a file name');
+    if (to === undefined) return { kind: 'delete', path: from ?? '' };
+    if (from === undefined) {
+      const lines = hunks.flatMap((hunk) => hunk.lines.filter((line) => line.kind === 'add').map((line) => line.text));
+      return { kind: 'add', path: to, content: lines.join('\n') + (hunks.at(-1)?.noLineEnd ? '' : '\n') };
+    }
+    return { kind: 'update', path: from, hunks, ...(from === to ? {} : { moveTo: to }) };
+  }
+
+  #hunk(): Hunk {
+    const head = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(this.line ?? '');
+    if (head === null) throw this.wrong('"@@ -LINE,COUNT +LINE,COUNT @@"');
+    this.at += 1;
+    let [old, fresh] = [Number(head[2] ?? 1), Number(head[4] ?? 1)];
+    const lines: HunkLine[] = [];
+    let noLineEnd = false;
+    while ((old > 0 || fresh > 0 || this.#goesOn()) && !this.#endsEarly()) {
+      const read = hunkLine(this.line ?? '');
+      if (read === undefined && !this.line?.startsWith('\\'))
+        throw this.wrong('a line that begins with a space, "+" or "-"');
+      if (read !== undefined) {
+        lines.push(read);
+        if (read.kind !== 'add') old -= 1;
+        if (read.kind !== 'remove') fresh -= 1;
+      }
+      this.at += 1;
+      if (this.line?.startsWith('\\')) {
+        if (read?.kind !== 'remove') noLineEnd = true;
+        this.at += 1;
+      }
+    }
+    return { headings: [], lines, atEnd: noLineEnd, noLineEnd, nearLine: Number(head[1]) };
+  }
+
+  /** Models miscount lines, so a hunk goes on as long as its kind of lines comes, up to the next file or a mail's signature. */
+  #goesOn(): boolean {
+    // Models also omit the space of an empty kept line. Without a look behind it, the lines that follow would be lost in silence.
+    const at = this.afterBlanks();
+    const line = this.lines[at] ?? '';
+    if (line.trimEnd() === '--' || (line.startsWith('--- ') && this.#isNameOfNew(at))) return false;
+    return /^[ +-]/.test(line);
+  }
+
+  /** A hunk also ends where the next one begins. */
+  #endsEarly(): boolean {
+    const { line } = this;
+    if (line === undefined || (line === '' && this.at === this.lines.length - 1)) return true;
+    return line.startsWith('@@ ') || line.startsWith('diff --git ');
+  }
+}
+
+/** The header that git writes before a file's lines, or instead of them. */
+interface GitHead {
+  path?: string | undefined;
+  kind?: 'add' | 'delete';
+  from?: string;
+  to?: string;
+  isExecutable?: boolean;
+}
+
+/** The patch of a header without lines: a renamed file, an empty one, or one whose mode alone changes. */
+function withoutLines(head: GitHead): FilePatch[] {
+  const { path, kind, from, to } = head;
+  const mode = modeOf(head);
+  if (from !== undefined && to !== undefined) return [{ kind: 'update', path: from, moveTo: to, hunks: [], ...mode }];
+  if (path === undefined) return [];
+  if (kind === 'add') return [{ kind, path, content: '', ...mode }];
+  if (kind === 'delete') return [{ kind, path }];
+  return head.isExecutable === undefined ? [] : [{ kind: 'update', path, hunks: [], ...mode }];
+}
+
+/** The mode that a header sets. New files are not executable by default. */
+function modeOf({ kind, isExecutable }: GitHead): { readonly isExecutable?: boolean } {
+  return isExecutable === undefined || (kind === 'add' && !isExecutable) ? {} : { isExecutable };
+}
+
+/** The path of `diff --git a/PATH b/PATH`; undefined where the paths differ. */
+function pathOfHead(line: string): string | undefined {
+  const [, quoted] = /^diff --git "a\/.+" ("b\/.+")$/.exec(line) ?? [];
+  if (quoted !== undefined) return unquoted(quoted).slice('b/'.length);
+  // Each path is half of the line, so a long line needs no try at every " b/".
+  const path = line.slice(line.length / 2 + 'diff --git a/ b/'.length / 2);
+  return path !== '' && line === `diff --git a/${path} b/${path}` ? path : undefined;
+}
+
+/** The path of a `---` or `+++` line, without the time stamp; undefined for /dev/null. */
+function nameOf(line: string, prefix: string): string | undefined {
+  const name = unquoted(line.slice(4).split('\t')[0] ?? '');
+  if (name.trim() === '/dev/null') return undefined;
+  return name.startsWith(prefix) ? name.slice(prefix.length) : name.trim();
+}
+
+const ESCAPED: Readonly<Record<string, string>> = {
+  a: '\u0007',
+  b: '\b',
+  t: '\t',
+  n: '\n',
+  v: '\v',
+  f: '\f',
+  r: '\r',
+};
+
+/** Git quotes paths with special characters as C does, with their bytes in octal. */
+function unquoted(name: string): string {
+  const [, inner] = /^"(.*)"$/.exec(name.trim()) ?? [];
+  if (inner === undefined) return name;
+  const bytes = Buffer.from(inner)
+    .toString('latin1')
+    .replace(/\\(?:([0-7]{3})|(.))/g, (_, octal: string | undefined, letter: string) =>
+      octal === undefined ? (ESCAPED[letter] ?? letter) : String.fromCharCode(Number.parseInt(octal, 8)),
+    );
+  return Buffer.from(bytes, 'latin1').toString();
+}
