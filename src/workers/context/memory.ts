@@ -1,8 +1,9 @@
 /**
- * Long-term memory (A24): one LanceDB table for each tenant, in the data folder or wherever `memory.uri` points. Full text by
- * default; with an embedding endpoint, records are found by meaning as well. Any number of worker processes write at the same time.
+ * Long-term memory: one LanceDB table per tenant, in the data folder or at `memory.uri`. Search is full-text by
+ * default; with an embedding endpoint, records are found by meaning as well. Any number of worker processes may write
+ * at the same time.
  *
- * LanceDB is loaded at the first use: it is large, and an optional dependency.
+ * LanceDB is loaded at the first use, because it is large and an optional dependency.
  */
 import { createHash } from 'node:crypto';
 import { join, resolve } from 'node:path';
@@ -25,18 +26,18 @@ type Lance = typeof import('@lancedb/lancedb');
 
 const DEFAULT_LIMIT = 10;
 const MAX_LIMIT = 100;
-/** Another process committed first: LanceDB asks to try again. */
+/** LanceDB asks for a retry when another process committed first. */
 const MAX_TRIES = 30;
-/** New records are found by a scan until the index takes them in. */
+/** New records are found by a scan until `optimize` adds them to the index. */
 const OPTIMIZE_EVERY = 64;
-/** Of a query, when texts are searched for what they contain. */
+/** The most parts of a query that a substring search compares. */
 const MAX_PARTS = 32;
-/** Of a search: LanceDB reads its filter level by level, and a deep one ends the process. */
+/** The most labels of one search. LanceDB reads its filter recursively, and a deep filter crashes the process. */
 const MAX_LABELS = 64;
-/** Of reciprocal rank fusion: how little the first places count more than the next ones. */
+/** The constant of reciprocal rank fusion. A larger one lowers the weight of the first ranks. */
 const RANK_OFFSET = 60;
 
-/** As stored. `labels` holds the metadata for filters, `expiresAtMs` 0 means never. */
+/** A stored record. `labels` holds the metadata for filters; an `expiresAtMs` of 0 means that it never expires. */
 interface Row {
   readonly id: string;
   readonly text: string;
@@ -110,7 +111,7 @@ class LanceMemory implements MemoryStore {
     const filter = [this.#lasting(), ...labels.map((label) => `strpos(labels, ${quoted(label)}) > 0`)].join(' AND ');
     const byWords = (await table
       .query()
-      // Of a text, LanceDB takes one in quotation marks for a phrase, which the index cannot find.
+      // A plain string in quotation marks would be a phrase query, which this index cannot answer.
       .fullTextSearch(new lance.MatchQuery(query, 'text'))
       .where(filter)
       .limit(wanted * 2)
@@ -150,14 +151,14 @@ class LanceMemory implements MemoryStore {
     return there;
   }
 
-  /** Of what has not expired. */
+  /** Filters out expired records. */
   #lasting(): string {
     return `(\`expiresAtMs\` = 0 OR \`expiresAtMs\` > ${this.#now()})`;
   }
 
   /**
-   * What the index has no words for: scripts without spaces between words, words of 40 characters and more such as hashes, and the
-   * most common ones. A text fits that contains every part of the query.
+   * Finds texts that contain every part of the query. The index has no terms for scripts without spaces between words,
+   * for words of 40 characters and more (hashes), and for stop words.
    */
   async #containing(table: Table, query: string, filter: string, limit: number): Promise<readonly Row[]> {
     const parts = query
@@ -213,12 +214,12 @@ class LanceMemory implements MemoryStore {
         .execute([{ ...row }]),
     );
     this.#stored += 1;
-    // Housekeeping, which another process may be doing already.
+    // Another process may be optimizing already.
     if (this.#stored % OPTIMIZE_EVERY === 0) await table.optimize().catch(() => undefined);
     return { id };
   }
 
-  /** Forgets what has expired before it refuses what is new. A record that is replaced needs no room. */
+  /** Deletes expired records before it refuses a new one. Replacing a record needs no capacity. */
   async #makeRoom(table: Table, id: string, maxRecords: number, nowMs: number): Promise<void> {
     if ((await table.countRows()) < maxRecords) return;
     if ((await table.countRows(`\`id\` = ${quoted(id)}`)) > 0) return;
@@ -232,7 +233,8 @@ class LanceMemory implements MemoryStore {
   }
 
   #table(tenantId: string | undefined): Promise<Table> {
-    // A table of its own keeps a tenant's records out of every other tenant's queries. Vectors of two models do not compare.
+    // One table per tenant keeps its records out of every other tenant's queries. Vectors of two models cannot be
+    // compared.
     const model = this.#settings.embedding === undefined ? 'text' : this.#settings.embedding.model;
     const name = `memory-${createHash('sha256')
       .update(JSON.stringify([tenantId ?? null, model]))
@@ -253,7 +255,7 @@ class LanceMemory implements MemoryStore {
     const table = await persistently(() => connection.createEmptyTable(name, schema, { existOk: true }));
     await table.checkoutLatest();
     if ((await table.listIndices()).length === 0) {
-      // Two processes may make it at once; one of the two is enough.
+      // Two processes may create the index at once; one of them suffices.
       await table
         .createIndex('text', { config: lance.Index.fts({ stem: true, removeStopWords: true }), replace: false })
         .catch(async (error: unknown) => {
@@ -276,7 +278,7 @@ class LanceMemory implements MemoryStore {
           { cause: error },
         );
       }
-      // Other processes write too: what they wrote is seen by the next query.
+      // Other processes write too. The interval of 0 makes each query see their writes.
       return { lance, connection: await lance.connect(this.#uri, { readConsistencyInterval: 0 }) };
     })();
     this.#lance.catch(() => {
@@ -297,7 +299,7 @@ async function schemaOf(dimensions: number | undefined) {
   return new Schema([...texts, new Field('tainted', new Bool(), false), ...times, ...vector]);
 }
 
-/** Writes of several processes meet in LanceDB as conflicts: the later one starts over on what the earlier one left. */
+/** Retries a write that conflicts with another process's commit. */
 async function persistently<Value>(task: () => Promise<Value>): Promise<Value> {
   for (let tries = 1; ; tries += 1) {
     try {
@@ -310,7 +312,7 @@ async function persistently<Value>(task: () => Promise<Value>): Promise<Value> {
   }
 }
 
-/** Each pair between separators that no pair can contain. */
+/** Encodes each pair between separators that no pair can contain. */
 function labelsOf(metadata: Readonly<Record<string, string>>): string[] {
   return Object.entries(metadata).map(([key, value]) => `\u001e${JSON.stringify([key, value])}\u001e`);
 }
@@ -319,7 +321,7 @@ function quoted(text: string): string {
   return `'${text.replaceAll("'", "''")}'`;
 }
 
-/** Reciprocal rank fusion: places in several lists make one order, whatever their scores mean. */
+/** Merges ranked lists by reciprocal rank fusion, which uses ranks only and so needs no comparable scores. */
 function fused(lists: readonly (readonly Row[])[]): readonly { readonly row: Row; readonly score: number }[] {
   const found = new Map<string, { row: Row; score: number }>();
   for (const list of lists) {

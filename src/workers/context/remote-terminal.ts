@@ -1,6 +1,6 @@
 /**
- * The way from one worker's call to another worker's terminal: the owner's record, and the workers' mail. What is typed is signed,
- * typed once, and not typed any more when it comes late.
+ * Types into terminals of other workers. Redis records each terminal's owner, and the request goes through the owner's
+ * mailbox. Requests are signed, executed at most once, and refused when they arrive late.
  */
 import { randomUUID } from 'node:crypto';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
@@ -10,9 +10,9 @@ import type { WorkerMailbox } from '../../shared/store/fleet/worker-mailbox.ts';
 import type { TerminalReport } from '../../shared/tools/tool.ts';
 import { noTerminal } from './terminal.ts';
 
-/** An owner that lives takes a message within this time; one that does not has not heard it. */
+/** A living owner accepts a message within this time. After it, the owner has not received the message. */
 const TAKEN_MS = 2_000;
-/** After it was taken: how much longer than the wait itself an answer may take. */
+/** How much longer than the wait itself an answer may take once the message was accepted. */
 const ANSWER_MS = 5_000;
 
 interface WriteRequest {
@@ -39,7 +39,10 @@ export class TerminalLink {
   readonly #options: TerminalLinkOptions;
   readonly #mail: WorkerMailbox;
   readonly #waiting = new Map<string, (message: Message) => void>();
-  /** Requests of the last moments, which nobody can send a second time; by when they become too late anyway. */
+  /**
+   * Recent request ids, so that a request cannot be replayed. The value is the time at which the request would be
+   * refused as late.
+   */
   readonly #seen = new Map<string, number>();
   readonly #mine = new Map<string, string>();
   #serve: Serve = async (_sessionKey, terminalId) => {
@@ -58,7 +61,7 @@ export class TerminalLink {
 
   // The owner's side
 
-  /** Makes a terminal of this worker known to the others. */
+  /** Publishes this worker as the terminal's owner. */
   async hold(terminalId: string, sessionKey: string): Promise<void> {
     const { backend, workerId } = this.#options;
     this.#open();
@@ -99,19 +102,22 @@ export class TerminalLink {
     return false;
   }
 
-  // The asker's side
+  // The caller's side
 
-  /** Types into a terminal of another worker. Throws `NOT_FOUND`, and when the owner is silent, what is known of the effect. */
+  /**
+   * Types into a terminal of another worker. Throws `NOT_FOUND`. When the owner is silent, the error says what is
+   * known of the effect.
+   */
   async write({ signal, ...request }: WriteRequest & { readonly signal: AbortSignal }): Promise<TerminalReport> {
     const { backend, workerId } = this.#options;
     const owner = await backend.terminals.find(request.terminalId);
-    // A record of this very worker is left from a terminal that has just ended.
+    // A record of this very worker belongs to a terminal that has just ended.
     if (owner === undefined || owner.sessionKey !== request.sessionKey || owner.workerId === workerId)
       throw noTerminal(request.terminalId);
     this.#open();
     const id = randomUUID();
     const answered = Promise.withResolvers<Message>();
-    // An abort may come while nobody waits for it yet.
+    // An abort may reject the promise before anything awaits it.
     answered.promise.catch(() => undefined);
     this.#waiting.set(id, answered.resolve);
     const onAbort = () => answered.reject(signal.reason);
@@ -131,7 +137,7 @@ export class TerminalLink {
     }
   }
 
-  // Both
+  // Both sides
 
   #open(): void {
     const { onError } = this.#options;
@@ -148,7 +154,7 @@ export class TerminalLink {
   }
 }
 
-/** What Redis refuses or leaves unanswered here proves nothing: the owner may have the message already. */
+/** An error or timeout of Redis proves nothing here: the owner may have the message already. */
 async function orPerhapsTyped<T>(step: Promise<T>, terminalId: string): Promise<T> {
   try {
     return await step;

@@ -1,8 +1,9 @@
 /**
- * The terminals of one worker, and the way to those of others. A terminal lives in the worker that ran `exec_command`; a later call
- * may run anywhere. It finds the owner in Redis and sends the owner what to type; the answer is the report.
+ * The terminals of one worker, and access to those of others. A terminal lives in the worker that ran `exec_command`;
+ * a later call may run on any worker. That worker finds the owner in Redis and sends it the input; the answer is the
+ * report.
  *
- * Everything ends with its worker, the owner's record by its time to live.
+ * All terminals end with their worker. The owner's record in Redis expires.
  */
 import { randomBytes } from 'node:crypto';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
@@ -14,11 +15,11 @@ import type { TerminalLink } from './remote-terminal.ts';
 import { noTerminal, Terminal } from './terminal.ts';
 
 export interface TerminalLimits {
-  /** Of one worker. */
+  /** The limit of one worker. */
   readonly maxTerminals: number;
-  /** Of one session on one worker. */
+  /** The limit of one session on one worker. */
   readonly maxPerSession: number;
-  /** A terminal that nobody asked for this long is ended. */
+  /** A terminal that no call has used for this long is ended. */
   readonly idleMs: number;
 }
 
@@ -28,22 +29,25 @@ export interface TerminalHostOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly sandbox?: SandboxPolicy | Isolation;
   readonly network?: boolean;
-  /** Without one, terminals are found in this process only. */
+  /** Without a link, only terminals of this process are found. */
   readonly link?: TerminalLink;
   readonly limits?: Partial<TerminalLimits>;
 }
 
-/** The call on whose behalf terminals are used. */
+/** The call that uses the terminals. */
 export interface TerminalCaller {
   readonly callId: string;
   readonly sessionKey: string;
   readonly root: string;
   readonly signal: AbortSignal;
-  /** A person has let what the call starts run outside of the sandbox (C25). */
+  /** A person let the call's programs run outside of the sandbox. */
   readonly escalated?: boolean;
 }
 
-/** What ends a program: all that may be typed into one that runs outside of the sandbox. A shell there would take any command. */
+/**
+ * The only input for a program outside of the sandbox: the characters that end it. A shell there would take any
+ * command.
+ */
 const CONTROL = /^[\u0003\u0004]*$/;
 
 interface Held {
@@ -56,7 +60,7 @@ export class TerminalHost {
   readonly #options: TerminalHostOptions;
   readonly #limits: TerminalLimits;
   readonly #held = new Map<string, Held>();
-  /** Being started: they count already. */
+  /** Terminals that are being started. They count towards the limits already. */
   readonly #starting = new Map<string, string>();
   #closed = false;
 
@@ -90,7 +94,8 @@ export class TerminalHost {
     this.#starting.set(id, sessionKey);
     let terminal: Terminal;
     try {
-      // Before the program does anything: what Redis refuses then has had no effect, and may be tried again.
+      // The record comes before the program starts. If Redis fails here, nothing has happened and the call may be
+      // retried.
       await link?.hold(id, sessionKey);
       signal.throwIfAborted();
       terminal = await Terminal.start(id, sessionKey, { root, callId, env, sandbox, network }, request);
@@ -144,7 +149,7 @@ export class TerminalHost {
       );
     clearTimeout(held.idle);
     try {
-      // What has ended takes no input, but its last output is still to be had.
+      // An ended program takes no input, but its last output can still be read.
       if (held.terminal.running) held.terminal.write(chars);
       const report = await held.terminal.report(waitMs, signal);
       if (report.state.kind === 'ended') this.#forget(terminalId);
@@ -154,7 +159,7 @@ export class TerminalHost {
     }
   }
 
-  /** From now on nobody asks for it: after a while it is ended, or, ended by itself, forgotten. */
+  /** Starts the idle timer. When it fires, a running terminal is ended and an ended one is forgotten. */
   #rest(terminalId: string): void {
     const held = this.#held.get(terminalId);
     if (held === undefined) return;
@@ -175,7 +180,7 @@ export class TerminalHost {
     await terminal?.ended;
   }
 
-  /** The session was closed. */
+  /** Ends the terminals of a closed session. */
   endSession(sessionKey: string): void {
     for (const { terminal } of this.#held.values()) if (terminal.sessionKey === sessionKey) void this.#end(terminal.id);
   }

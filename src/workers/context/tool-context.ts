@@ -1,6 +1,4 @@
-/**
- * What a running tool gets to see and use (A8 to A10), built from the session's kind, the tool's tier and its needs.
- */
+/** The context (`ctx`) of a running tool, built from the session's kind, the tool's tier and its needs. */
 
 import { turnOf } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -29,9 +27,9 @@ export interface ToolContextDeps {
   readonly ledger: CallLedger;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** What the session may call. */
+  /** The tools that the session may call. */
   toolsOf(): Promise<readonly AgentTool[]>;
-  /** A person has let the call's programs run outside of the sandbox (C25). */
+  /** A person let the call's programs run outside of the sandbox. */
   readonly escalated?: boolean;
 }
 
@@ -39,11 +37,11 @@ const PROGRESS_INTERVAL_MS = 100;
 
 export interface PreparedContext {
   readonly context: ToolContext;
-  /** Sends the last report of progress, which must not come after the outcome. */
+  /** Sends the last progress report, which must not come after the outcome. */
   flushProgress(): void;
 }
 
-/** Throws `PERMISSION_DENIED` when the tool needs a capability that is absent, before it runs. */
+/** Throws `PERMISSION_DENIED` before the tool runs, when a capability that it needs is absent. */
 export async function contextFor(
   begun: Attempt,
   session: SessionRecord,
@@ -90,7 +88,7 @@ export async function contextFor(
   let known = { of: running.params, secrets: secretsIn(allParams(begun)) };
   const cleaned = (message: string, more?: object): [fields: object, message: string] => {
     const line = lineOf(message, more);
-    // A hook may have made others of them since.
+    // A hook may have replaced the parameters since.
     if (known.of !== running.params) known = { of: running.params, secrets: secretsIn(allParams(begun)) };
     const { secrets } = known;
     return [{ ...fields, ...redactFields(line.fields, secrets) }, redact(line.text, secrets)];
@@ -127,7 +125,7 @@ export async function contextFor(
       warn: (message, more) => log.warn(...cleaned(message, more)),
       error: (message, more) => log.error(...cleaned(message, more)),
     },
-    // The newest reports are kept: a tool that passes on all that its program writes would fill Redis with them.
+    // Only the newest reports are kept: a tool that reports all output of its program would fill Redis.
     progress: (report) => {
       const { message, ...numbers } = checkedProgress(tool.name, report);
       progressReports.add({ ...numbers, ...(message === undefined ? {} : { message: clip(message) }) });
@@ -136,7 +134,7 @@ export async function contextFor(
   return { context, flushProgress: progressReports.flush };
 }
 
-/** At most one report per interval; the last one is never lost. */
+/** Emits at most one report per interval, and never loses the last one. */
 function throttled(tell: (value: object) => void): { add(value: object): void; flush(): void } {
   let pending: object | undefined;
   let timer: NodeJS.Timeout | undefined;
