@@ -1,14 +1,15 @@
 /**
- * The way to a file below one root, and to nothing else (A11).
+ * Resolves a path to a file below one root, and never to a file outside of it.
  *
  * Node has no `openat2(RESOLVE_BENEATH)`, so this module walks a path itself: one folder at a time, each opened with
- * O_NOFOLLOW, each next name looked up *through the descriptor of the folder before it* (`/proc/self/fd/N/name`). A folder
- * that somebody swaps for a symbolic link meanwhile can therefore not lead the walk astray, because no path is ever
- * resolved twice. Symbolic links are read and walked by hand, so that those inside the root work and the others are
- * refused before anything outside is touched, even by an open. `..` goes back to a folder that is still open.
+ * O_NOFOLLOW, each next name looked up *through the descriptor of the folder before it* (`/proc/self/fd/N/name`). No
+ * path is ever resolved twice, so an attacker who swaps a folder for a symbolic link cannot redirect the walk. The
+ * module reads and follows symbolic links itself: those inside the root work, and the others are refused before
+ * anything outside is touched, even by an open. `..` returns to a folder that is still open.
  *
- * Where there is no /proc (macOS) names are looked up by path and checked again after each open. That refuses every path
- * that leaves the root, but only narrows the race with somebody who swaps folders meanwhile (measured: 5 of 11,000 writes).
+ * Where there is no /proc (macOS) names are looked up by path and checked again after each open. That refuses every
+ * path that leaves the root, but only narrows the race with an attacker who swaps folders (measured: 5 of 11,000
+ * writes).
  */
 import { constants, existsSync, type Stats } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readlink, realpath } from 'node:fs/promises';
@@ -24,13 +25,13 @@ const MAX_WALKS = 16;
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
 export const hasDescriptorPaths = existsSync('/proc/self/fd');
 
-/** A folder that is open, and where it was when it was opened. */
+/** An open folder, and its path when it was opened. */
 export interface Folder {
   readonly handle: FileHandle;
   readonly path: string;
 }
 
-/** Where a path ends: a name, present or not, in a folder that is open. A symbolic link only with `keep-link`. */
+/** The end of a path: a name, present or not, in an open folder. It is a symbolic link only with `keep-link`. */
 export interface Location {
   readonly realRoot: string;
   readonly folder: Folder;
@@ -41,13 +42,13 @@ export interface Location {
   readonly namesFolder: boolean;
 }
 
-/** Something took another's place between two looks. The walk starts again, a limited number of times. */
+/** A file or folder was replaced between two looks. The walk starts again, a limited number of times. */
 export class ChangedMeanwhile extends Error {}
 
-/** `make`: folders on the way that are missing are made. `keep-link`: a link at the way's end is the place, and not what it leads to. */
+/** `make` creates missing folders on the way. `keep-link` returns a link at the end of the path instead of its target. */
 export type Way = 'keep' | 'make' | 'keep-link';
 
-/** Walks to `path`, hands the place to `use`, closes what it opened, and turns system errors into Pawl's. */
+/** Walks to `path`, passes the location to `use`, closes what it opened, and translates system errors into Pawl's. */
 export async function at<Value>(
   root: string,
   path: string,
@@ -72,7 +73,10 @@ export async function at<Value>(
   }
 }
 
-/** `folders` is the way from the root to where the walk is; the caller closes what is left in it. */
+/**
+ * Walks from `root` along `path`. `folders` are the open folders from the root to the present one; the caller closes
+ * the rest of them.
+ */
 async function walk(root: string, path: string, way: Way, folders: Folder[]): Promise<Location> {
   const realRoot = await realRootOf(root);
   checkRoot(root, realRoot);
@@ -84,7 +88,7 @@ async function walk(root: string, path: string, way: Way, folders: Folder[]): Pr
     return inside.split(sep);
   };
   const namesFolder = path.endsWith('/');
-  // What leaves as written is refused before a folder on its way is looked up, or made.
+  // A path that leaves the root as written is refused before any folder is looked up or made.
   if (!isAbsolute(path) && !liesIn(root, resolve(root, path))) throw leavesRoot(path);
   const pending = isAbsolute(path) ? inRoot(path) : path.split(sep);
   let links = 0;
@@ -136,7 +140,7 @@ async function walk(root: string, path: string, way: Way, folders: Folder[]): Pr
   }
 }
 
-/** Throws `NOT_FOUND` where there is none. */
+/** Throws `NOT_FOUND` when the root does not exist. */
 export function realRootOf(root: string): Promise<string> {
   return realpath(root).catch((error: unknown) => {
     throw codeOf(error) === 'ENOENT' ? new PawlError('NOT_FOUND', `The workspace root ${root} does not exist.`) : error;
@@ -150,13 +154,13 @@ async function openFolder(lookedUpAs: string, path: string): Promise<Folder> {
   return { handle, path };
 }
 
-/** The folder in which the walk ended is still where the walk found it: nobody moved it out of the root. */
+/** Throws `ChangedMeanwhile` when the folder is no longer at the path at which the walk found it. */
 export async function confirm(folder: Folder): Promise<void> {
   const path = hasDescriptorPaths ? await readlink(`/proc/self/fd/${folder.handle.fd}`) : await realpath(folder.path);
   if (path !== folder.path) throw new ChangedMeanwhile();
 }
 
-/** The folder that a location names; another one than `location.folder` is the caller's to close. */
+/** Opens the folder that a location names. The caller closes it unless it is `location.folder`. */
 export async function enter(location: Location, path: string): Promise<Folder> {
   const { folder, name, stats } = location;
   if (name === undefined) return folder;
@@ -165,7 +169,7 @@ export async function enter(location: Location, path: string): Promise<Folder> {
   return openFolder(entry(folder, name), join(folder.path, name));
 }
 
-/** Leads to the folder whatever is renamed, for a child process as well. Only where `hasDescriptorPaths`. */
+/** A path that leads to the folder whatever is renamed, for child processes as well. Requires `hasDescriptorPaths`. */
 export function descriptorPath(folder: Folder): string {
   return `/proc/${process.pid}/fd/${folder.handle.fd}`;
 }
@@ -217,12 +221,15 @@ export function changedIf(...codes: readonly string[]): (error: unknown) => neve
   };
 }
 
-/** Test runners with a realm for each file (Jest) have another `Error` than Node's own modules throw. */
+/**
+ * Test runners with a realm per file (Jest) have another `Error` than Node's own modules throw, so this checks no
+ * class.
+ */
 export function codeOf(error: unknown): string | undefined {
   return types.isNativeError(error) ? (error as NodeJS.ErrnoException).code : undefined;
 }
 
-/** System errors carry paths such as /proc/self/fd/21/a; the caller gets the path it used. */
+/** System errors carry paths such as /proc/self/fd/21/a; the caller gets the path that it used. */
 function translate(error: unknown, path: string): unknown {
   const code = codeOf(error);
   if (error instanceof PawlError || code === undefined) return error;
