@@ -4,7 +4,7 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const MAX_LENGTH = 16_000;
 
-/** Base tool `message` (A16, A19). A message that was sent cannot be taken back: effects `once`. */
+/** Tool `message`. A message cannot be unsent, so its effects are `once`. */
 export const message = defineTool({
   name: 'message',
   version: '1.0.0',

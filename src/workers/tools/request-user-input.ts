@@ -12,7 +12,7 @@ const outputSchema = z.object({
   by: z.string().optional(),
 });
 
-/** Tool `request_user_input` (C19). Asking again does no harm: effects `idempotent`. */
+/** Tool `request_user_input`. Asking again does no harm, so its effects are `idempotent`. */
 export const requestUserInput = defineTool({
   name: 'request_user_input',
   version: '1.0.0',

@@ -5,7 +5,7 @@ import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from 
 import { howEnded, marked, oneLine } from './lib/phrases.ts';
 import { runsPrograms } from './lib/tool-presets.ts';
 
-/** Tool `shell_command` (C16). What a script did cannot be asked afterwards: effects `once`. */
+/** Tool `shell_command`. No probe can find out what a script did, so its effects are `once`. */
 export const shellCommand = defineTool({
   name: 'shell_command',
   version: '1.0.0',
@@ -31,7 +31,7 @@ export const shellCommand = defineTool({
     truncatedBytes: z.int().describe('How many bytes are missing at the end of the output.'),
   }),
   async run({ command, workdir, timeout_ms: timeoutMs }, ctx) {
-    // The script is an argument, not a part of this line: it cannot end the redirection.
+    // The script is an argument and no part of this line, so that it cannot end the redirection.
     const { exitCode, stdout, truncated, timedOut, durationMs } = await ctx.processes.run({
       argv: ['sh', '-c', 'exec 2>&1; eval "$1"', 'sh', command],
       timeoutMs,

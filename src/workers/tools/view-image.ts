@@ -4,10 +4,10 @@ import { defineTool } from '../../shared/tools/define-tool.ts';
 import { imageTypeOf } from './lib/text-file.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
-/** What the providers take: 5 MB for an image, in base64. */
+/** The limit of the providers: 5 MB for an image, in base64. */
 const MAX_BYTES = 3_750_000;
 
-/** Tool `view_image` (C19, D2). */
+/** Tool `view_image`. */
 export const viewImage = defineTool({
   name: 'view_image',
   version: '1.0.0',

@@ -6,7 +6,7 @@ import { runsPrograms } from './lib/tool-presets.ts';
 
 const DEFAULT_WAIT_MS = 1_000;
 
-/** Tool `write_stdin` (C16). What was typed cannot be asked afterwards: effects `once`. */
+/** Tool `write_stdin`. No probe can find out whether something was typed, so its effects are `once`. */
 export const writeStdin = defineTool({
   name: 'write_stdin',
   version: '1.0.0',
