@@ -1,6 +1,7 @@
 /**
- * The executor of declared tools of the kind `dynamic` (C21): hands each attempt over to an outside client, and waits for its word.
- * Who holds the attempt, with its fence, limits and cancellation, is this worker; the client only runs it.
+ * Runs client-executed tools, the declared tools of the kind `dynamic`. It passes each attempt to an outside client
+ * and waits for the answer. This worker holds the attempt with its fence, limits and cancellation; the client only
+ * executes it.
  */
 import { type ClientAnswer, type ClientCall, clientError } from '../../shared/connectors/client-tool.ts';
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
@@ -11,9 +12,9 @@ import type { Executable } from './declared-tools.ts';
 
 type ClientToolRecord = Pick<DeclaredToolOf<'dynamic'>, 'namespace' | 'name' | 'effects' | 'timeoutMs' | 'routing'>;
 
-/** News may be lost: whoever waits looks by itself now and then. */
+/** A broadcast may be lost, so a waiting call also reads the record at this interval. */
 const LOOK_MS = 2_000;
-/** Reasons for which this worker lets go of an attempt that another one takes on, client and all. */
+/** Reasons for which this worker leaves an attempt to another worker; the client keeps working on it. */
 const PASSED_ON: readonly unknown[] = ['LEASE_LOST', 'DRAINED'];
 
 export class DynamicCalls {
@@ -24,15 +25,15 @@ export class DynamicCalls {
     this.#clientCalls = clientCalls;
   }
 
-  /** Something became of a call. */
+  /** Wakes the waiters of a call whose record has changed. */
   heard(callId: string): void {
     this.#waiting.get(callId)?.();
   }
 
-  /** What a declared tool does when it is called. */
+  /** The functions of a declared tool of this kind. */
   executable(spec: ClientToolRecord): Executable {
     const tool = qualifiedName(spec);
-    /** Attempts that are to take on what their probe found. */
+    /** Calls whose probe found an attempt that the next run continues. */
     const found = new Set<string>();
     const attemptOf = ({ callId, fence }: ToolContext) => `${callId} ${fence}`;
     return {
@@ -52,7 +53,7 @@ export class DynamicCalls {
           }
         });
       },
-      // Asked of a `once` tool whose worker died: the client may still be at it, or have done it.
+      // The probe of a `once` tool whose worker died: the client may still be working on it, or have finished.
       probe: async (params, ctx) => {
         const call = callFor(spec, params, ctx);
         return this.#result<ProbeAnswer<unknown>>(call, ctx, (seen) => {
@@ -65,11 +66,11 @@ export class DynamicCalls {
     };
   }
 
-  /** Waits until the call waits for no client any more. When the attempt is ended first, the call is withdrawn. */
+  /** Waits until the call waits for no client any more. If the attempt ends first, the call is withdrawn. */
   async #result<T>(call: ClientCall, ctx: ToolContext, conclude: (seen: Seen) => T): Promise<T> {
     let told = '';
     for (;;) {
-      // Listening begins before looking, so that nothing falls between the two.
+      // Subscribing before reading ensures that no change is missed in between.
       const broadcast = this.#listen(call.callId, ctx.signal);
       try {
         if (ctx.signal.aborted) return conclude(await this.#withdrawn(call, ctx.signal));
@@ -86,7 +87,10 @@ export class DynamicCalls {
     }
   }
 
-  /** A client that has answered already has answered. Throws the signal's reason, or that no client has seen the call. */
+  /**
+   * Withdraws the call; an answer that has already come stays valid. Throws the signal's reason, or that no client
+   * took the call.
+   */
   async #withdrawn(call: ClientCall, signal: AbortSignal): Promise<Seen> {
     const reason = signal.reason as Error;
     if (reason instanceof PawlError && PASSED_ON.includes(reason.code)) throw reason;
@@ -147,7 +151,7 @@ function resultOf(answer: ClientAnswer): ToolResult<unknown> {
   return answer.result;
 }
 
-/** What a client reports is passed on where it is a report: a wrong one is no fault of the call. */
+/** Forwards a client's progress report. An invalid report must not fail the call. */
 function report(told: string, ctx: ToolContext): void {
   try {
     ctx.progress(JSON.parse(told));
@@ -158,7 +162,7 @@ function nobody(tool: string): PawlError {
   return new PawlError('CLIENT_GONE', `No client serves ${tool} now.`);
 }
 
-/** DESIGN, decision 5: what a client began and left no word about is in doubt. */
+/** A client took the call and never answered, so the outcome of a tool with effects is unknown. */
 function lost({ name, effects }: ClientToolRecord): PawlError {
   const what = `The client that ran ${name} left before it answered`;
   return effects === 'once'

@@ -1,6 +1,6 @@
 /**
- * One worker's connection to one MCP server. Opened by the first call that needs it, shared by all, closed when nobody has used it
- * for long, and opened anew after it broke. Its own circuit: a server that breaks again and again rests for longer each time, and
+ * One worker's connection to one MCP server. The first call that needs it opens it, all calls share it, and it is closed after a time
+ * without calls. A broken connection is opened again. It has its own circuit: a server that breaks repeatedly rests longer each time, and
  * calls are refused meanwhile.
  *
  *     idle ── call ──► opening ──► open ── server ends, breaks the protocol ──► resting ── time passes ──► idle
@@ -28,17 +28,17 @@ export interface McpConnectionDeps {
   readonly pawlVersion: string;
   /** How long a message may take to arrive once it has begun. */
   readonly messageTimeoutMs?: number;
-  /** How long a server may take to answer when it is connected to. */
+  /** How long a server may take to answer a connection attempt. */
   readonly connectTimeoutMs?: number;
 }
 
 const CONNECT_TIMEOUT_MS = 20_000;
-/** A server of the older era need not answer the question for the newer one. */
+/** A server of the older protocol era need not answer the probe for the newer one. */
 const PROBE_TIMEOUT_MS = 5_000;
 const LIST_TIMEOUT_MS = 20_000;
-/** Attempts have their own limits; the SDK's must never be the first. */
+/** Attempts have their own limits; the SDK's must never be reached first. */
 const NO_TIMEOUT_MS = 2 ** 31 - 1;
-/** Definitions are asked for again after this long, also of a server that does not say that they changed. */
+/** Definitions are read again after this time, even from a server that announces no changes. */
 const DEFINITIONS_FRESH_MS = 60_000;
 const IDLE_MS = 10 * 60_000;
 const FIRST_REST_MS = 250;
@@ -48,16 +48,16 @@ const LONGEST_REST_MS = 30_000;
 interface Open {
   readonly client: Client;
   readonly transport: Transport;
-  /** What the server did that ended the connection. */
+  /** The server's fault that ended the connection. */
   fault: Error | undefined;
-  /** Calls that are under way. One that fails by itself leaves the others to their answers. */
+  /** The number of running calls. A call that fails by itself leaves the connection to the others. */
   calls: number;
-  /** It takes no further calls, and is closed after its last one. */
+  /** The connection takes no further calls, and is closed after its last one. */
   isLeft: boolean;
   definitions:
     | { readonly read: Promise<ReadonlyMap<string, McpDefinition | 'several'>>; readonly atMs: number }
     | undefined;
-  /** Requests that were given up: their answers may still come, and are no fault then. */
+  /** The number of abandoned requests: answers to them may still arrive and are no fault. */
   givenUp: number;
 }
 
@@ -67,11 +67,14 @@ export class McpConnection {
   readonly #parts: McpConnectionDeps;
   #opening: Promise<Open> | undefined;
   #open: Open | undefined;
-  /** Of no use any more, but for the calls that wait for their answers there. */
+  /** Abandoned connections, on which calls still wait for their answers. */
   readonly #left = new Set<Open>();
   #failures = 0;
   #rest: { readonly untilMs: number; readonly because: Error } | undefined;
-  /** Once a server of standard streams has shown to be of the older era, it is not asked again. */
+  /**
+   * The server has shown to be of the older protocol era, so a connection over standard streams does not probe it
+   * again.
+   */
   #legacy = false;
   #inUse = 0;
   #idle: NodeJS.Timeout | undefined;
@@ -83,7 +86,7 @@ export class McpConnection {
     this.#parts = parts;
   }
 
-  /** What the server says it is; for the records of an import. */
+  /** The server's name and version, for the records of an import. */
   async version(): Promise<string | undefined> {
     return (await this.#connected()).client.getServerVersion()?.version;
   }
@@ -92,7 +95,7 @@ export class McpConnection {
     return (await this.#connected()).client.getServerCapabilities()?.resources !== undefined;
   }
 
-  /** All definitions, as the server gives them: a name can stand there twice, and what is no definition says so. */
+  /** All definitions as the server lists them. A name can occur twice, and an invalid entry is marked as such. */
   async definitions(signal: AbortSignal): Promise<readonly McpDefinition[]> {
     return this.#using(signal, async (open) => {
       if (open.client.getServerCapabilities()?.tools === undefined) return [];
@@ -108,8 +111,8 @@ export class McpConnection {
   }
 
   /**
-   * Sends a request once the server's definition of `tool` is the one that was accepted. Throws `DEFINITION_CHANGED` where it is
-   * not, and otherwise what `failures.ts` makes of what went wrong.
+   * Sends a request after checking that the server's definition of `tool` is the accepted one. Throws
+   * `DEFINITION_CHANGED` where it is not, and otherwise the errors of `failures.ts`.
    */
   async call<T>(
     accepted: { readonly tool: string; readonly digest: string },
@@ -162,7 +165,7 @@ export class McpConnection {
   ): Promise<McpDefinition> {
     const known = open.definitions;
     if (known === undefined || performance.now() - known.atMs > DEFINITIONS_FRESH_MS)
-      // Not with the call's own signal: others wait for the same list.
+      // This does not use the call's own signal, because other calls wait for the same list.
       open.definitions = { read: this.#byName(new AbortController().signal), atMs: performance.now() };
     const asked = open.definitions;
     let definition: McpDefinition | 'several' | undefined;
@@ -170,7 +173,7 @@ export class McpConnection {
       if (asked !== undefined) definition = (await unlessAborted(asked.read, signal)).get(tool);
     } catch (error) {
       if (open.definitions === asked) open.definitions = undefined;
-      // The call was not sent: whatever went wrong, its tool has not run.
+      // The call was not sent, so its tool has not run, whatever the error is.
       throw signal.aborted ? error : asToolError(error, true);
     }
     const refuse = (why: string): never => {
@@ -219,7 +222,7 @@ export class McpConnection {
     const startedAtMs = performance.now();
     try {
       const open = await this.#connectInEra(this.#legacy).catch((error: unknown) => {
-        // Some servers of the older era end when they are asked for the newer one.
+        // Some servers of the older era exit when they are probed for the newer one.
         if (this.#options.transport !== 'stdio' || this.#legacy || !hasEnded(error)) throw error;
         return this.#connectInEra(true);
       });
@@ -243,7 +246,7 @@ export class McpConnection {
     const options: ClientOptions = {
       capabilities: {},
       versionNegotiation: { mode: legacy ? 'legacy' : 'auto', probe: { timeoutMs: probeTimeoutMs } },
-      // Results are checked here against the definition that was accepted, not against the server's newest word.
+      // Results are checked against the accepted definition here, not against the server's newest one.
       jsonSchemaValidator: {
         getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
       },
@@ -288,7 +291,7 @@ export class McpConnection {
     });
   }
 
-  /** The SDK tells of whatever it could not place. */
+  /** The SDK reports every message here that it could not match. */
   #heard(open: Open, error: Error): void {
     if (open.transport instanceof StdioTransport) open.fault ??= open.transport.fault;
     if (!error.message.startsWith('Received a response for an unknown message ID')) return;
@@ -301,7 +304,7 @@ export class McpConnection {
     void open.transport.close().catch(() => undefined);
   }
 
-  /** A stream broke and cannot be taken up again: what its call failed with. */
+  /** Returns the error for a call whose stream broke and cannot be resumed. */
   #lost(open: Open | undefined): Error {
     const message = `The connection to the MCP server ${this.server} broke before it answered.`;
     const failure = new ToolError(message, { code: 'CONNECTION_RESET', retriable: true });
@@ -321,21 +324,21 @@ export class McpConnection {
 
   #failed(because: Error): void {
     this.#failures += 1;
-    // The first time it may just have been restarted.
+    // The first failure may be a restart, so there is no rest after it.
     const restMs = this.#failures === 1 ? 0 : Math.min(LONGEST_REST_MS, FIRST_REST_MS * 2 ** (this.#failures - 2));
     this.#rest = { untilMs: performance.now() + restMs, because };
     const { log } = this.#parts;
     log.warn({ event: 'mcp_broken', server: this.server, restMs, error: because.message }, 'an MCP server broke');
   }
 
-  /** For calls to come it is of no use any more; the server is not blamed. */
+  /** Takes a connection out of use for later calls, without blaming the server. */
   #leave(open: Open): void {
     if (this.#open === open) this.#open = undefined;
     open.isLeft = true;
     this.#left.add(open);
   }
 
-  /** Ends a connection, whoever uses it. */
+  /** Ends a connection, even while calls use it. */
   async #drop(open: Open): Promise<void> {
     this.#leave(open);
     await open.transport.close().catch(() => undefined);
@@ -356,7 +359,7 @@ export class McpConnection {
   }
 }
 
-/** Read loosely: what is of a wrong kind is left out of a definition. */
+/** Parses leniently: fields of a wrong type are left out of a definition. */
 function definitionOf(entry: unknown, index: number): McpDefinition {
   if (!isObject(entry) || typeof entry['name'] !== 'string') {
     const what = entry === null ? 'null' : isObject(entry) ? 'without a name' : 'no definition';
@@ -384,7 +387,7 @@ function sentence(error: unknown, said: string): string {
   return said === '' ? message : `${message}; it said: ${endOf(said, 500)}`;
 }
 
-/** What comes first: the value, or the end of who waits for it. */
+/** Resolves with the value, or rejects when the signal aborts first. */
 async function unlessAborted<T>(value: Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted();
   const { promise, reject } = Promise.withResolvers<never>();

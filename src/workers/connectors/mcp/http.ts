@@ -1,4 +1,7 @@
-/** An MCP server over streamable HTTP, reached through the guarded network: private addresses only where policy allows the host. */
+/**
+ * The transport to an MCP server over streamable HTTP. It uses the guarded network: private addresses only where
+ * policy allows the host.
+ */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   isJSONRPCNotification,
@@ -15,7 +18,7 @@ import { AnswerReader } from './incoming.ts';
 import { MAX_MESSAGE_BYTES } from './stdio.ts';
 import { type Environment, resolveValues } from './values.ts';
 
-/** A stream that broke and can be taken up again (era 2025-11-25) is asked for this often. */
+/** The reconnection schedule for a broken stream that can be resumed (era 2025-11-25). */
 const RECONNECT = {
   maxRetries: 2,
   initialReconnectionDelay: 1_000,
@@ -23,16 +26,16 @@ const RECONNECT = {
   reconnectionDelayGrowFactor: 1.5,
 };
 
-/** Of no server: it stands for an answer that will not come. */
+/** A code that no server uses: it marks an answer that will not come. */
 const LOST = -32_099;
 
-/** One request, on its way through the SDK: which does not pass on why an answer broke off. */
+/** One request on its way through the SDK, which does not report why an answer broke off. */
 interface ElicitationState {
   broken?: Error;
 }
 const asked = new AsyncLocalStorage<ElicitationState>();
 
-/** `lost`: what a call fails with whose answer will not come; the others of the connection are not touched by it. */
+/** `lost` creates the error for a call whose answer will not come. Other calls of the connection are not affected. */
 export function openHttpTransport(
   server: string,
   { url, headers }: Extract<McpConnectionOptions, { transport: 'http' }>,
@@ -41,7 +44,7 @@ export function openHttpTransport(
   lost: (broken: Error | undefined) => Error,
 ): Transport {
   const closed = new AbortController();
-  // A server may be silent for as long as its tool works: calls have their own limits.
+  // A server may be silent for as long as its tool works, because calls have their own limits.
   const limits = { signal: closed.signal, allowedHosts, idleTimeoutMs: 0, maxResponseBytes: MAX_MESSAGE_BYTES };
   const transport = new StreamableHTTPClientTransport(new URL(url), {
     fetch: async (input, init) => {
@@ -54,10 +57,10 @@ export function openHttpTransport(
     requestInit: { headers: resolveValues(headers, environment) },
     reconnectionOptions: RECONNECT,
   });
-  // The SDK tells the transport alone that a stream ended for good, and not whether its answer came before.
+  // The SDK tells only the transport that a stream has ended for good, and not whether its answer came before.
   const unanswered = new Set<RequestId>();
   const answers = new AnswerReader();
-  // The client calls this before its own.
+  // The client calls this handler before its own.
   transport.onmessage = (message) => {
     answers.read(message);
     if (isJSONRPCResponse(message) && message.id !== undefined) unanswered.delete(message.id);
@@ -83,7 +86,7 @@ export function openHttpTransport(
   };
   const close = transport.close.bind(transport);
   transport.close = async () => {
-    // A courtesy to servers that keep sessions; whether it is heard does not matter.
+    // This tells servers that keep sessions to end this one. A failure does not matter.
     await Promise.race([
       transport.terminateSession().catch(() => undefined),
       new Promise((resolve) => setTimeout(resolve, 1_000).unref()),
