@@ -142,7 +142,7 @@ class Exchange {
   ): URL | undefined {
     const at = (address: string) => {
       if (!URL.canParse(address, url.href))
-        throw new PawlError('RESULT_INVALID', `${url.host} names a next page that is no address.`);
+        throw new PawlError('RESULT_INVALID', `${url.host} names a next page that is not an address.`);
       const next = new URL(address, url.href);
       if (next.origin !== url.origin)
         throw new PawlError('PERMISSION_DENIED', `${url.host} names a next page on another host, ${next.host}.`);
@@ -239,7 +239,7 @@ class Exchange {
 
   #redirected(from: URL, location: string): URL {
     if (!URL.canParse(location, from.href))
-      throw new PawlError('HTTP_5XX', `${from.host} redirects to what is no address.`);
+      throw new PawlError('HTTP_5XX', `${from.host} redirects to something that is not an address.`);
     const to = new URL(location, from.href);
     checkAllowed(this.#connector, to);
     return to;
@@ -278,7 +278,7 @@ class Exchange {
       content = parsedJson(text);
     } catch {
       if (!isJson || !response.ok) return this.#clean(text);
-      throw new PawlError('RESULT_INVALID', 'The service says that its answer is JSON, and it is not.');
+      throw new PawlError('RESULT_INVALID', 'The service labels its answer as JSON, but it does not parse as JSON.');
     }
     return this.#cleaned(content);
   }
@@ -368,7 +368,7 @@ async function bytesOf(response: Response, maxBytes: number): Promise<Uint8Array
     const encoding = response.headers.get('content-encoding');
     throw new PawlError(
       'RESULT_INVALID',
-      `The service says that its answer is compressed (${encoding}), and it is not.`,
+      `The service labels its answer as compressed (${encoding}), but it cannot be decompressed.`,
     );
   }
   return Buffer.concat(chunks);

@@ -74,7 +74,7 @@ export class ConnectorSecrets {
       throw refused(`the file ${file}`, 'connectors.secrets.folders');
     const content = await readFile(path, 'utf8').catch(() => undefined);
     if (content === undefined || content.trim() === '' || content.length > MAX_BYTES)
-      throw empty(`the file ${file} holds nothing that could be one`);
+      throw empty(`the file ${file} holds no value`);
     return content.trim();
   }
 
@@ -100,7 +100,7 @@ export class ConnectorSecrets {
 function refused(what: string, setting: string): PawlError {
   return new PawlError(
     'PERMISSION_DENIED',
-    `This worker gives no connector ${what}: its configuration has to name it in ${setting}.`,
+    `This worker's configuration does not give connectors ${what}; to allow it, name it in ${setting}.`,
   );
 }
 

@@ -116,10 +116,10 @@ function whyAbsent(
   const inWorkspace = capability === 'workspace:read' || capability === 'workspace:write' || capability === 'processes';
   if (inWorkspace && refusedRoot !== undefined) return refusedRoot;
   if (inWorkspace && session.workspaceRoot === undefined)
-    return `The session has no workspace, so that ${capability} is absent.`;
+    return `The session has no workspace, so the capability ${capability} is absent.`;
   if ((capability === 'memory:search' || capability === 'memory:store') && memory === undefined)
-    return `No memory store is configured, so that ${capability} is absent.`;
-  if (capability === 'agents' && agents === undefined) return 'There are no sub-agents without a fleet.';
+    return `No memory store is configured, so the capability ${capability} is absent.`;
+  if (capability === 'agents' && agents === undefined) return 'Sub-agents need a fleet, and there is none here.';
   if (capability === 'channel' && channel === undefined) return NO_CHANNEL;
   return undefined;
 }
@@ -195,7 +195,7 @@ function guardedProcesses(processes: Processes, demand: Demand, attempt: SideEff
 function guardedTerminals(terminals: Terminals | undefined, demand: Demand, attempt: SideEffectTracker): Terminals {
   const present = (): Terminals => {
     demand('processes');
-    if (terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no terminals here.');
+    if (terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'No terminals are available here.');
     return terminals;
   };
   return {
@@ -208,7 +208,7 @@ function guardedTerminals(terminals: Terminals | undefined, demand: Demand, atte
 function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: SideEffectTracker): Agents {
   const present = (): Agents => {
     demand('agents');
-    if (agents === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no sub-agents without a fleet.');
+    if (agents === undefined) throw new PawlError('PERMISSION_DENIED', 'Sub-agents need a fleet, and there is none here.');
     return agents;
   };
   return {
@@ -243,12 +243,12 @@ function guardedMemory(
       ),
     get: async (id) => {
       const own = present('memory:search');
-      if (own.get === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory cannot be read by ID.');
+      if (own.get === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory store does not support reading by ID.');
       return own.get(id);
     },
     forget: async (id) => {
       const own = present('memory:store');
-      if (own.forget === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory forgets nothing when asked.');
+      if (own.forget === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory store does not support forget.');
       return trackSideEffect(attempt, async () => own.forget?.(id) ?? false);
     },
   };

@@ -180,7 +180,7 @@ class LanceMemory implements MemoryStore {
     if (bytes > maxTextBytes)
       throw new PawlError(
         'INVALID_PARAMS',
-        `A memory has at most ${maxTextBytes} bytes; got ${bytes}. Store what matters of it.`,
+        `A memory has at most ${maxTextBytes} bytes; got ${bytes}. Store a shorter text.`,
       );
     const { metadata = {}, tainted = false } = options;
     const nowMs = this.#now();

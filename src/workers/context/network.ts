@@ -40,7 +40,7 @@ export interface NetworkOptions {
   readonly maxResponseBytes?: number;
   /** How long the server may be silent. 0 means no limit but the caller's own. Default: 60 s. */
   readonly idleTimeoutMs?: number;
-  /** Is called with the reason when a body breaks off, whoever reads it. */
+  /** Is called with the reason when a body breaks off, even if nothing reads the body. */
   readonly onBroken?: (error: Error) => void;
   readonly resolve?: Resolver;
 }
@@ -186,7 +186,7 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
       const status = incoming.statusCode ?? 0;
       if (status >= 200 && status <= 599) return resolve(incoming);
       incoming.destroy();
-      reject(new PawlError('HTTP_4XX', `${url.href} answers with ${status}, which is no status of HTTP.`));
+      reject(new PawlError('HTTP_4XX', `${url.href} answers with ${status}, which is not an HTTP status.`));
     });
     outgoing.on('error', (error) => reject(signal.aborted ? signal.reason : error));
     outgoing.end(body);
@@ -239,7 +239,7 @@ function refusePrivate(hostname: string, address: string): void {
   const resolved = hostname === address ? '' : `, which is ${address},`;
   throw new PawlError(
     'PERMISSION_DENIED',
-    `${hostname}${resolved} may not be reached: ${why}. Only public addresses are, unless policy allows the host.`,
+    `${hostname}${resolved} may not be reached: ${why}. Only public addresses may be, unless policy allows the host.`,
   );
 }
 

@@ -127,7 +127,7 @@ export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Isolation): Pr
       return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
         throw new PawlError(
           'PERMISSION_DENIED',
-          'Policy demands a sandbox for programs (sandbox: required), and bubblewrap does not work on this machine; nothing was started. `pawl doctor` says more.',
+          'Policy demands a sandbox for programs (sandbox: required), and bubblewrap does not work on this machine; nothing was started. Run `pawl doctor` for the reason.',
           { cause: error },
         );
       });
@@ -135,7 +135,7 @@ export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Isolation): Pr
       return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
         throw new PawlError(
           'PERMISSION_DENIED',
-          'No sandbox works on this machine, and no person has let this program run without one: call the tool with sandbox_permissions "require_escalated", or let the operator set PAWL_SANDBOX=off. `pawl doctor` says more.',
+          'No sandbox works on this machine, and no person has approved running this program without one: call the tool with sandbox_permissions "require_escalated", or ask the operator to set PAWL_SANDBOX=off. Run `pawl doctor` for the reason.',
           { cause: error },
         );
       });

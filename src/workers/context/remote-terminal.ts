@@ -161,7 +161,7 @@ async function orPerhapsTyped<T>(step: Promise<T>, terminalId: string): Promise<
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new ToolError(
-      `What was said to the worker that has the terminal ${terminalId} got lost (${why}); the input may have been typed or not.`,
+      `Sending to the worker that holds the terminal ${terminalId} failed (${why}); the input may or may not have been typed.`,
       { code: 'TERMINAL_UNREACHABLE', cause: error },
     );
   }
@@ -170,12 +170,12 @@ async function orPerhapsTyped<T>(step: Promise<T>, terminalId: string): Promise<
 function reportOf(answer: Message | 'unheard' | 'silent', terminalId: string): TerminalReport {
   if (answer === 'unheard')
     throw new ToolError(
-      `The worker that has the terminal ${terminalId} does not answer, and has probably stopped; nothing was typed.`,
+      `The worker that holds the terminal ${terminalId} does not answer and has probably stopped; nothing was typed.`,
       { code: 'TERMINAL_UNREACHABLE', nothingHappened: true },
     );
   if (answer === 'silent')
     throw new ToolError(
-      `The worker that has the terminal ${terminalId} fell silent; the input may have been typed or not.`,
+      `The worker that holds the terminal ${terminalId} stopped answering; the input may or may not have been typed.`,
       { code: 'TERMINAL_UNREACHABLE' },
     );
   switch (answer.kind) {
@@ -185,7 +185,7 @@ function reportOf(answer: Message | 'unheard' | 'silent', terminalId: string): T
       if (answer.code === 'NOT_FOUND') throw new PawlError('NOT_FOUND', answer.message);
       throw new ToolError(answer.message, { code: answer.code });
     case 'write':
-      throw new ToolError('The worker that has the terminal answered with a request.');
+      throw new ToolError('The worker that holds the terminal answered with a request instead of a report.');
   }
 }
 

@@ -127,8 +127,8 @@ export class TerminalHost {
     const open = mine.map(({ terminal }) => `${terminal.id} (${startOf(terminal.cmd, 60)})`).join(', ');
     throw new ToolError(
       full
-        ? `This worker has ${maxTerminals} programs in terminals already.`
-        : `This session has ${maxPerSession} programs in terminals already: ${open}. End one of them first.`,
+        ? `This worker already has ${maxTerminals} programs in terminals, the maximum.`
+        : `This session already has ${maxPerSession} programs in terminals, the maximum: ${open}. End one of them first.`,
       { code: 'TOO_MANY_TERMINALS', nothingHappened: true },
     );
   }
@@ -145,7 +145,7 @@ export class TerminalHost {
     if (held.escalated && !CONTROL.test(chars))
       throw new PawlError(
         'PERMISSION_DENIED',
-        'A person let this command run outside of the sandbox, and nobody let it be told more: only Ctrl-C and Ctrl-D ("\\u0003", "\\u0004") can be typed. Ask for another command with exec_command.',
+        'A person approved this command to run outside of the sandbox, and no further input: only Ctrl-C and Ctrl-D ("\\u0003", "\\u0004") can be typed. Ask for another command with exec_command.',
       );
     clearTimeout(held.idle);
     try {

@@ -285,7 +285,7 @@ export async function chooseSandbox(wanted: 'auto' | 'unconfined' | Isolation, t
     const sandbox = await working(each, trial);
     if (sandbox !== undefined) return sandbox;
   }
-  throw new PawlError('CONFIGURATION', `Programs cannot be run by means of ${isolation.join(', ')} on this machine.`);
+  throw new PawlError('CONFIGURATION', `The isolation mode ${isolation.join(', ')} does not work on this machine.`);
 }
 
 /** Lists the modes that work here, the strongest first, for `pawl doctor`. */

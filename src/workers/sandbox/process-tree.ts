@@ -220,7 +220,7 @@ function listen(line: Duplex, onMessage: (message: string) => void): void {
 }
 
 /**
- * Where there is an init, this kills the init and not the started process. The started process ends only after the
+* Kills the init, where there is one, and not the started process. The started process ends only after the
  * kernel has ended the whole namespace, so that a settled run has left nothing behind.
  */
 function killTree(child: ChildProcess, line: Duplex, launch: Launch): void {
@@ -291,7 +291,7 @@ function couldNotStart(
     );
   }
   const why = error?.message ?? (diagnosis.trim() || 'it ended before the program was started');
-  return new ToolError(`${name} could not be started by means of ${sandbox.isolation}: ${why}`, {
+  return new ToolError(`${name} could not be started in isolation mode ${sandbox.isolation}: ${why}`, {
     code: 'PROCESS_NOT_STARTED',
     retriable: true,
     nothingHappened: true,

@@ -12,7 +12,7 @@ const agent = z.object({
   id: z.string().describe('Names the agent in the other tools.'),
   state: z
     .enum(AGENT_STATES)
-    .describe('queued: nobody has taken the message up yet; running; paused; completed; failed; closed.'),
+    .describe('queued: no agent has taken the message yet; running; paused; completed; failed; closed.'),
   output: z.string().optional().describe('What it answered to the newest message.'),
 });
 const agentId = z.string().min(1).max(256).describe('The id that spawn_agent returned.');

@@ -30,7 +30,7 @@ export const execCommand = defineTool({
     'Runs a command in a terminal of its own, for programs that go on or want input: servers, watchers, REPLs, questions on a prompt.',
     'It returns when the command ends or after yield_time_ms, with the output so far. If the command still runs, session_id is for write_stdin, which types and reads on.',
     'For a command that ends by itself prefer shell or shell_command.',
-    'A running command is ended at its time limit, when nobody asked for it for 15 minutes, when the session is closed, or when its worker stops. End what you no longer need: type "\\u0003" (Ctrl-C).',
+    'A running command is ended at its time limit, when no call asked for it for 15 minutes, when the session is closed, or when its worker stops. End what you no longer need: type "\\u0003" (Ctrl-C).',
     'Only what is written below the workspace lasts, and there may be no network.',
   ].join(' '),
   ...runsPrograms,

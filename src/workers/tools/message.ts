@@ -10,7 +10,7 @@ export const message = defineTool({
   version: '1.0.0',
   description: [
     'Sends a message to the people at the session’s channel, for example to report progress or a result that they wait for.',
-    'It returns when the channel has taken the message; nobody needs to answer. To ask something use request_user_input.',
+    'It returns when the channel has taken the message; no answer is needed. To ask something use request_user_input.',
   ].join(' '),
   tier: 'system',
   effects: 'once',

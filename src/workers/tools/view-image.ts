@@ -11,7 +11,7 @@ const MAX_BYTES = 3_750_000;
 export const viewImage = defineTool({
   name: 'view_image',
   version: '1.0.0',
-  description: `Shows an image of the workspace (PNG, JPEG, GIF or WebP, at most ${MAX_BYTES} bytes) to a model that can see. The type is told by the content, not by the name.`,
+  description: `Shows an image of the workspace (PNG, JPEG, GIF or WebP, at most ${MAX_BYTES} bytes) to a model that can see. The type is detected from the content, not from the name.`,
   ...readsFiles,
   input: z.object({ path: z.string().min(1).describe('Path of the image, relative to the workspace root.') }),
   output: z.object({ path: z.string(), mimeType: z.string(), bytes: z.int() }),

@@ -36,7 +36,7 @@ async function lock(path: string): Promise<() => Promise<void>> {
     const server = await listen(name);
     if (server !== undefined) return () => new Promise((resolve) => server.close(() => resolve()));
     if (performance.now() > deadlineMs)
-      throw new ToolError(`${path} is being written by others all the time; nothing was changed.`, {
+      throw new ToolError(`${path} is constantly being written by others; nothing was changed.`, {
         retriable: true,
         nothingHappened: true,
       });

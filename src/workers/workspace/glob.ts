@@ -56,7 +56,7 @@ function fits(path: string, glob: string): boolean {
  */
 export function readGlob(glob: string): string {
   const refuse = (why: string) => {
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} fits no file: ${why}.`);
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} matches no file: ${why}.`);
   };
   // This comes before the alternatives are counted, because Node would read "{1..9\9}" without the backslash, too.
   const read = glob
@@ -76,9 +76,9 @@ export function readGlob(glob: string): string {
  */
 function refuseCostlyGlob(glob: string): void {
   const refuse = (why: string) => {
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too costly a glob: ${why}.`);
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too complex a glob: ${why}.`);
   };
-  if (/[+*!]\(/.test(glob)) refuse('+(…), *(…) and !(…) are not taken; use {a,b}');
+  if (/[+*!]\(/.test(glob)) refuse('+(…), *(…) and !(…)are not supported; use {a,b}');
   const alternatives = alternativesOf(glob, () =>
     refuse(`its braces stand for more than ${MAX_ALTERNATIVES} patterns`),
   );

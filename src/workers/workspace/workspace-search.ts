@@ -265,7 +265,7 @@ function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
   if (asksForLineEnd(pattern, literal)) {
     const why =
       'each line is matched by itself, so none holds a line end; search for one of its lines, with context for those around it';
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} fits no line: ${why}.`, {
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} matches no line: ${why}.`, {
       issues: [{ path: 'pattern', message: why }],
     });
   }
@@ -274,8 +274,8 @@ function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
   const compiled = compile(pattern, search);
   const steps = compiled.programSize();
   if (steps > MAX_INSTRUCTIONS) {
-    const why = `it makes a program of ${steps} instructions, and ${MAX_INSTRUCTIONS} are taken; use smaller counts in {…}`;
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} is too costly a pattern: ${why}.`, {
+    const why = `it compiles to ${steps} instructions, and at most ${MAX_INSTRUCTIONS} are allowed; use smaller counts in {…}`;
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} is too complex a pattern: ${why}.`, {
       issues: [{ path: 'pattern', message: why }],
     });
   }

@@ -257,12 +257,12 @@ describe('what a connector makes of the answer (I17)', () => {
     expect((await session.call('ask', { id: 'broken' })).error?.code).toBe('RESULT_INVALID');
     expect((await session.call('ask', { id: 'packed' })).error).toMatchObject({
       code: 'RESULT_INVALID',
-      message: 'The service says that its answer is compressed (gzip), and it is not.',
+      message: 'The service labels its answer as compressed (gzip), but it cannot be decompressed.',
     });
     expect(contentOf(await session.call('ask', { id: 'gone' }))).toEqual({ status: 410, body: { error: 'gone' } });
   });
 
-  test('a redirect that is not followed is told with where it leads', async () => {
+  test('a redirect that is not followed is reported with its target', async () => {
     const service = await startTestService((_asked, response) => {
       response.writeHead(302, { location: '/login' }).end();
     });

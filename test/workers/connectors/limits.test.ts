@@ -81,7 +81,7 @@ test('a worker that lost its call to another one leaves it the slot', async () =
   expect(await limits.standing(limit)).toMatchObject({ running: 1 });
 });
 
-test('sessions that wait for a slot take turns, whatever each has waiting', async () => {
+test('sessions that wait for a slot are served in rotation, however many calls each has queued', async () => {
   const { take, release, hasSlot } = await openLimit({ concurrency: 1 });
   await take('held');
   for (let number = 0; number < 20; number += 1) await take(`loud-${number}`, 'loud');
@@ -93,7 +93,7 @@ test('sessions that wait for a slot take turns, whatever each has waiting', asyn
   expect([await hasSlot('loud-1'), await hasSlot('quiet')]).toContain(true);
 });
 
-test('who was woken and comes when its slot has gone to nobody takes it, before those that still wait', async () => {
+test('a promoted call whose slot is still free takes it before the calls that still wait', async () => {
   const { redis, take, release, of, holders, hasSlot } = await openLimit({ concurrency: 1 });
   for (const name of ['a', 'late', 'next']) await take(name, 'one');
   await release('a');
@@ -104,7 +104,7 @@ test('who was woken and comes when its slot has gone to nobody takes it, before 
   expect(await take('next')).toBe(false);
 });
 
-test('who was woken and comes when its slot has gone to another has its place again', async () => {
+test('a promoted call whose slot was taken gets its place in the queue back', async () => {
   const { redis, take, release, of, holders, hasSlot } = await openLimit({ concurrency: 1 });
   for (const name of ['a', 'late', 'next', 'last']) await take(name, 'one');
   await release('a');
@@ -135,7 +135,7 @@ test('a call that was cancelled while it waited leaves its slot to the next', as
   expect([await hasSlot('cancelled'), await hasSlot('b')]).toEqual([false, true]);
 });
 
-test('whoever asks while slots lie idle has those woken who were before it', async () => {
+test('a call that asks while slots are idle promotes the calls queued before it', async () => {
   const { redis, take, of, holders, hasSlot } = await openLimit({ concurrency: 1 });
   for (const name of ['a', 'b']) await take(name);
   // The worker of the first died.
@@ -144,7 +144,7 @@ test('whoever asks while slots lie idle has those woken who were before it', asy
   expect(await hasSlot('b')).toBe(true);
 });
 
-test('starts of a rate go to those that asked first, whoever comes in the moment that one is free', async () => {
+test('the starts of a rate go to the calls that asked first, even if another call comes when one is free', async () => {
   const { take, hasStart, keepStarts, forgetStarts } = await openLimit({ perSecond: 1 });
   expect(await take('a')).toBe(true);
   await keepStarts();

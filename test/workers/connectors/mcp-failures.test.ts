@@ -115,7 +115,7 @@ describe('a server that ends', () => {
     expect(contentOf(await fleet.session.call('echo', { text: 'again' }, { namespace }))).toBe('again');
   });
 
-  test('takes nothing along, and leaves nothing behind when the worker ends', async () => {
+  test('does not take the worker down, and leaves nothing behind when the worker ends', async () => {
     const fleet = await startMcpFleet({ workers: 0 });
     await fleet.bring('odd', fleet.odd({ environment: { OWNER: fleet.folder } }));
     const worker = await fleet.startWorker();
@@ -136,7 +136,7 @@ describe('a server that ends', () => {
 });
 
 describe('a server that is not what was accepted', () => {
-  test('is refused, unrun, until somebody accepts it; what was raised is not lowered by it', async () => {
+  test('is refused, without running, until the operator accepts it; a raised tier is not lowered by it', async () => {
     const fleet = await startOdd();
     const { call, folder, bring, pawl } = fleet;
     expect(contentOf(await call('changes'))).toBe('changed');
@@ -221,7 +221,7 @@ describe('a server that offers more than before', () => {
     });
   });
 
-  test('of which one tool cannot be declared: it is told of each time, and is no change', async () => {
+  test('of which one tool cannot be declared: each import reports it, and it is no change', async () => {
     const fleet = await startMcpFleet({ workers: 0 });
     const twice = { a: { $id: 'twice', type: 'string' }, b: { $id: 'twice', type: 'number' } };
     const definitions = [
@@ -289,7 +289,7 @@ describe('a hostile server', () => {
     return connections.to('odd', odd(change));
   }
 
-  test('that sends its answer byte by byte holds nobody up for long', async () => {
+  test('that sends its answer byte by byte blocks no other call for long', async () => {
     const connection = await connectionToOdd({ messageTimeoutMs: 300 });
     const { signal } = new AbortController();
     const slow = connection.request(signal, (client, options) =>
@@ -302,7 +302,7 @@ describe('a hostile server', () => {
     expect(await echoed).toMatchObject({ content: [{ text: 'a' }] });
   });
 
-  test('that never answers is told as one that did not answer in time, not as a connection that we closed', async () => {
+  test('that never answers is reported as not answering in time, not as a connection that we closed', async () => {
     const connection = await connectionToOdd({ connectTimeoutMs: 300 }, { command: ['sleep', '1000'] });
     await expect(connection.definitions(new AbortController().signal)).rejects.toMatchObject({
       code: 'MCP_UNAVAILABLE',
@@ -310,7 +310,7 @@ describe('a hostile server', () => {
     });
   });
 
-  test('that offers bad schemas and names that collide: what can be used is, the rest is told of', async () => {
+  test('that offers bad schemas and names that collide: the usable tools are imported, the rest is reported', async () => {
     const fleet = await startMcpFleet();
     const definitions = [
       { name: 'no.type', inputSchema: { properties: { a: {} } } },

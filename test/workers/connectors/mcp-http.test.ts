@@ -148,7 +148,7 @@ describe('an MCP server over streamable HTTP, of the era 2026-07-28: another Paw
     await eventually(async () => contentOf(await add()));
   });
 
-  test('that refuses us, or stands on a private address that nobody allowed, says so', async () => {
+  test('that refuses the connection, or has a private address that policy does not allow, is reported so', async () => {
     const { rig } = await otherPawl();
     const url = `${rig.server.url}/mcp`;
     const { host } = new URL(url);
@@ -351,7 +351,7 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     [200, jsonError('Server not initialized')],
     [200, jsonError('Session not initialized', -32_002)],
   ])(
-    'that has forgotten the session, and says so with %i %j: the call is made once, in a new one',
+    'that no longer knows the session, and says so with %i %j: the call is made once, in a new one',
     async (...forgotten) => {
       const { sessions, call, calls } = await handWritten(() => undefined, forgotten);
       expect(contentOf(await call('echo'))).toBe('echoed');
@@ -397,7 +397,7 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
   });
 });
 
-test('a server of the official SDK that was started anew is initialized anew, and the call is made once', async () => {
+test('a restarted server of the official SDK is initialized again, and the call is made once', async () => {
   let calls = 0;
   /** As a server's program makes it when it starts. */
   const start = async () => {

@@ -310,7 +310,7 @@ test.each<[string, object, readonly string[]]>([
   for (const word of words) expect(error?.message).toContain(word);
 });
 
-test('structure that a failed tool writes as text, too, is told once', async () => {
+test('structure that a failed tool also writes as text is reported once', async () => {
   const { says } = await overStdio();
   const content = [{ type: 'text', text: '{ "left": 0, "reason": "quota" }' }];
   const { error } = await says({ content, structuredContent: structured, isError: true });
@@ -323,7 +323,7 @@ test.each([
   ['{"code":null,"message":"no"}', 'MCP_ERROR', 'no'],
   ['{"message":"quota","data":null}', 'MCP_ERROR', 'quota'],
   ['"quota"', 'MCP_ERROR', 'quota'],
-])('the error %s is told with all that it says, and ends its call alone', async (error, code, word) => {
+])('the error %s is reported completely, and ends only its call', async (error, code, word) => {
   const { writes } = await overStdio();
   const failed = await writes([`{"jsonrpc":"2.0","id":"ID","error":${error}}`]);
   expect(failed.error).toMatchObject({ code, message: expect.stringContaining(word) });

@@ -62,7 +62,7 @@ async function homePartition(change: { readonly folder?: string; readonly enviro
   return { words, dataDir };
 }
 
-test.skipIf(!confined)('a confined server can write to its HOME, which is no folder of anybody else', async () => {
+test.skipIf(!confined)('a confined server can write to its HOME, which is shared with no other program', async () => {
   const own = await homePartition({});
   expect(own.words).toBe(`kept ${join(own.dataDir, 'mcp/homely')}`);
   expect(readFileSync(join(own.dataDir, 'mcp/homely/.kept'), 'utf8')).toBe('kept\n');

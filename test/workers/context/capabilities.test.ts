@@ -70,7 +70,7 @@ describe.each(SESSION_KINDS)('a %s session (A17)', (kind) => {
   });
 });
 
-test('I23: what a session stores that has seen text from outside is remembered as coming from there', async () => {
+test('I23: records of a session that has seen text from outside are tainted', async () => {
   const stored: unknown[] = [];
   const store: StoredMemory['store'] = async (_text, options) => {
     stored.push(options);

@@ -80,7 +80,7 @@ describe('memory (A24)', () => {
       expect(texts(await memory.search(query))).toEqual(['The deploys go out on Tuesdays.']);
   });
 
-  test('a search for more metadata than LanceDB bears is refused, and as much as it takes is answered', async () => {
+  test('a search for more metadata than LanceDB supports is refused, and one at the limit is answered', async () => {
     const memory = store().of();
     const entries = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, 'v']));
     await memory.store('The cat sat.', { metadata: entries(64) });
@@ -110,7 +110,7 @@ describe('memory (A24)', () => {
     expect(await memory.search('tea', { limit: 1 })).toHaveLength(1);
   });
 
-  test('what has expired is not found, and makes room', async () => {
+  test('expired records are not found, and free their capacity', async () => {
     let nowMs = 1_000;
     const memory = store({ ttlMs: 100, maxRecords: 2 }, { now: () => nowMs }).of();
     await memory.store('short lived');
@@ -123,7 +123,7 @@ describe('memory (A24)', () => {
     expect(await memory.search('lived')).toHaveLength(2);
   });
 
-  test('a full memory takes what replaces a record: a second attempt, and an ID that is there', async () => {
+  test('a full memory accepts the replacement of a record: by a second attempt, and by an existing ID', async () => {
     const memory = store({ maxRecords: 2 }).of();
     const first = await memory.store('tea at noon');
     await memory.store('tea at five', { id: "ada's" });
@@ -228,7 +228,7 @@ describe('the tools (A16)', () => {
     expect(await memory.of({ tenantId: 'a' }).get?.(id)).toBeUndefined();
   });
 
-  test('a memory of one’s own that cannot do that says so', async () => {
+  test('a custom memory store without these operations says so', async () => {
     const own = { search: async () => [], store: async () => ({ id: 'x' }) };
     const ctx = testContext({ memory: own });
     await expect(ctx.memory.get('x')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });

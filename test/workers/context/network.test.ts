@@ -103,7 +103,7 @@ describe('names', () => {
     expect(asked).toEqual(['rebound.test']);
   });
 
-  test('a name that does not exist fails as Node says it', async () => {
+  test('a name that does not exist fails with Node’s error', async () => {
     const fetch = openNetwork({ signal, resolve: naming().resolve });
     await expect(fetch('http://absent.test/')).rejects.toMatchObject({ code: 'ENOTFOUND' });
   });
@@ -327,12 +327,12 @@ async function answeredWith(bytes: string) {
 }
 
 describe('odd answers', () => {
-  test('a switch to another protocol, which nobody asked for, ends the request', async () => {
+  test('an unrequested switch to another protocol ends the request', async () => {
     const { result } = await answeredWith('HTTP/1.1 101 Switch\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n');
     await expect(result).rejects.toMatchObject({ code: 'CONNECTION_RESET' });
   });
 
-  test('a status that HTTP does not have is told by its number', async () => {
+  test('a status that HTTP does not have is reported by its number', async () => {
     const { result } = await answeredWith('HTTP/1.1 999 Denied\r\ncontent-length: 0\r\n\r\n');
     await expect(result).rejects.toMatchObject({ code: 'HTTP_4XX', message: expect.stringContaining('999') });
   });

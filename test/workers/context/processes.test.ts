@@ -12,7 +12,7 @@ import { eventually } from '../../helpers/signal.ts';
 const available = await detectIsolation();
 for (const isolation of MEANS) {
   if (!available.includes(isolation))
-    console.warn(`Programs cannot be run by means of ${isolation} here: its tests are skipped.`);
+    console.warn(`Isolation mode ${isolation} does not work here; its tests are skipped.`);
 }
 
 function processesOf(options: Partial<ProcessesOptions> = {}) {
@@ -70,7 +70,7 @@ const grove = (token: string): [string, ...string[]] => [
   `sleep ${token} & nohup sleep ${token} >/dev/null 2>&1 & (sleep ${token} </dev/null >/dev/null 2>&1 &) & sleep ${token}`,
 ];
 
-describe.each(MEANS)('by means of %s', (sandbox: Isolation) => {
+describe.each(MEANS)('in isolation mode %s', (sandbox: Isolation) => {
   const run = test.skipIf(!available.includes(sandbox));
   const tree = sandbox === 'group' ? grove : forest;
 
@@ -281,7 +281,7 @@ describe('before anything is started', () => {
     await expect(processes.run({ argv: ['true'] })).rejects.toBe(reason);
   });
 
-  test('there is always a means, the strongest first', () => {
+  test('there is always an isolation mode, the strongest first', () => {
     expect(available.length).toBeGreaterThan(0);
     expect(MEANS.filter((isolation) => available.includes(isolation))).toEqual(available);
   });

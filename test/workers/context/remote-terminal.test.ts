@@ -44,7 +44,7 @@ test.each<[string, WorkerMailbox['send']]>([
   await failed;
 });
 
-test('what was taken back unread was not typed', async () => {
+test('an input that was withdrawn unread was not typed', async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const written = linkWith(async () => async () => true).write({ ...typing, signal: new AbortController().signal });

@@ -72,7 +72,7 @@ function running(token: string): boolean {
 
 const uniqueSleep = (): string => `1000.${randomInt(1e9, 1e10)}`;
 
-describe.each(MEANS)('by means of %s', (sandbox) => {
+describe.each(MEANS)('in isolation mode %s', (sandbox) => {
   const run = test.skipIf(!available.includes(sandbox));
 
   run('a program reads what is typed later, sees a terminal, and tells its exit code', async () => {
@@ -167,7 +167,7 @@ test('the time limit ends the tree, and says so', async () => {
   expect(running(token)).toBe(false);
 });
 
-test('a terminal that nobody asks for is ended', async () => {
+test('an idle terminal is ended', async () => {
   const { terminals } = hostWith({ limits: { idleMs: 100 } });
   const token = uniqueSleep();
   const id = idOf(await start(terminals, `sleep ${token}`, { waitMs: 0 }));
@@ -222,7 +222,7 @@ test('cancelling the call that starts a program ends it, cancelling a look does 
   expect(idOf(await terminals.write(id, '', 0))).toBe(id);
 });
 
-test('a program whose terminal Redis does not take never starts', async () => {
+test('a program whose terminal Redis does not record never starts', async () => {
   const refused = new PawlError('BACKEND_UNAVAILABLE');
   const drop = vi.fn();
   const link = { serve() {}, hold: async () => Promise.reject(refused), drop, close: async () => {} };
@@ -241,7 +241,7 @@ test('a program that is absent, and one outside of the workspace, are refused', 
   });
 });
 
-test('a program that does not read what is typed holds nobody up, and gets all of it when it reads', async () => {
+test('a program that does not read its input blocks no other call, and gets all of it when it reads', async () => {
   const { root, terminals } = hostWith();
   const waits = 'n=0; until [ -e go ]; do n=$((n + 1)); [ $n -gt 100 ] && exit 1; sleep 0.05; done';
   const first = await start(terminals, `stty raw -echo; echo ready; ${waits}; head -c 65536 | wc -c`, { waitMs: 0 });

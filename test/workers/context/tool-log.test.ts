@@ -50,7 +50,7 @@ test.each([[undefined], [null], [7]])('%s in place of the text does not fail the
   expect(await lineFrom((log) => log.error(message))).toMatchObject({ status: 'success', message: String(message) });
 });
 
-test('what a tool throws unforeseen is an error with its stack; a ToolError is an answer, and has no line of its own', async () => {
+test('an unforeseen error is logged with its stack; a ToolError is a result and is not logged', async () => {
   const events: unknown[] = [];
   const keep = (fields: object) => void events.push({ ...fields });
   const tool = defineTool({

@@ -66,7 +66,7 @@ test.skipIf(!canHide)(
   },
 );
 
-test.skipIf(!canHide)('`off` has to be said, and is said at the start', { timeout: 60_000 }, async () => {
+test.skipIf(!canHide)('`off` has to be set explicitly, and is logged at the start', { timeout: 60_000 }, async () => {
   const { session, said, proof } = await startUnconfined('off');
   expect(said).toContain('PAWL_SANDBOX=off');
   expect((await session.call('shell', { command: ['touch', proof] })).status).toBe('success');

@@ -85,7 +85,7 @@ describe('request_user_input (C19)', () => {
   });
 });
 
-test('update_plan gives the plan back and tells watchers how far it is (C19)', async () => {
+test('update_plan gives the plan back and reports its progress to subscribers (C19)', async () => {
   const ctx = testContext({ kind: 'worker' });
   const plan = [
     { step: 'Read', status: 'completed' },

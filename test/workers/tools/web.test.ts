@@ -227,7 +227,7 @@ describe('web_fetch (A16)', () => {
     expect((await result).output).toMatchObject({ content: expected.replace('ORIGIN', url), totalLength: 0 });
   });
 
-  test('an error page is told by its words, not by its styles and scripts', async () => {
+  test('an error page is quoted by its words, not by its styles and scripts', async () => {
     const page =
       '<html><head><style>body { color: red }</style><script>track()</script></head><body><h1>Gone</h1></body></html>';
     const { result } = await fetched('/', (_, response) =>
@@ -310,7 +310,7 @@ describe('web_fetch (A16)', () => {
   });
 
   test.each(['<', '<!--', '<p ', '<script>', '&', '\u00a0 ', '<script '])(
-    'a page of nothing but %j does not hold up the worker',
+    'a page of nothing but %j does not block the worker',
     async (part) => {
       const html = part.repeat(300_000 / part.length);
       const { result } = await fetched('/', (_, response) =>
@@ -322,7 +322,7 @@ describe('web_fetch (A16)', () => {
     },
   );
 
-  test('an error page of nothing but "<" does not hold up the worker', async () => {
+  test('an error page of nothing but "<" does not block the worker', async () => {
     const { result } = await fetched('/', (_, response) =>
       response.writeHead(404, { 'content-type': 'text/html' }).end('<'.repeat(1_000_000)),
     );
@@ -330,7 +330,7 @@ describe('web_fetch (A16)', () => {
     await expect(result).rejects.toMatchObject({ status: 404 });
   });
 
-  test('every way to name this machine is refused, and the server there gets no request', async () => {
+  test('every address of this machine is refused, and the server there gets no request', async () => {
     const { port, asked } = await site((_, response) => response.end('secret'));
     const ctx = testContext({ tier: 'read-only', needs: ['network'] });
     const hosts = [

@@ -175,7 +175,7 @@ test('what a pattern holds is never an option', () => {
   expect(wanted?.filter((each) => each.includes('pre'))).toEqual(['--regexp=\\-\\-pre\\=sh']);
 });
 
-test('whatever a scout names, nothing outside of the workspace is looked at (A11)', async () => {
+test('whatever ripgrep names, nothing outside of the workspace is read (A11)', async () => {
   const root = oddTree();
   const liar: Scout = async () => [
     '../outside/secret',

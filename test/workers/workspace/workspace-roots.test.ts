@@ -147,7 +147,7 @@ describe('a tenant', () => {
     expect((await unnamed.call('read', { path: 'secret.txt' })).error?.code).toBe('PERMISSION_DENIED');
   });
 
-  test('and whoever else opens sessions over HTTP names no root outside of what is theirs', async () => {
+  test('and other HTTP clients that open sessions can name no root outside of their own', async () => {
     const { open, settings, workspaceRoot } = await start();
     const outside = temporaryFolder();
     const acme = tenantRoot(settings, 'acme');

@@ -185,7 +185,7 @@ export class McpConnection {
     if (definition === undefined) return refuse(`The MCP server ${this.server} does not offer ${tool} any more`);
     if (definition === 'several') return refuse(`The MCP server ${this.server} offers two tools named ${tool}`);
     if (definitionDigest(definition) !== digest)
-      return refuse(`The MCP server ${this.server} has changed what it says of ${tool}`);
+      return refuse(`The MCP server ${this.server} has changed its definition of ${tool}`);
     return definition;
   }
 
@@ -205,7 +205,7 @@ export class McpConnection {
     const restMs = (this.#rest?.untilMs ?? 0) - performance.now();
     if (this.#rest !== undefined && restMs > 0) {
       const { message } = this.#rest.because;
-      throw new ToolError(`The MCP server ${this.server} is given time to recover. ${message}`, {
+      throw new ToolError(`The MCP server ${this.server} is resting after a failure. ${message}`, {
         code: 'MCP_UNAVAILABLE',
         retriable: true,
         nothingHappened: true,
@@ -299,7 +299,7 @@ export class McpConnection {
       open.givenUp -= 1;
       return;
     }
-    const message = `The MCP server ${this.server} answered a request that nobody made: its connection was closed.`;
+    const message = `The MCP server ${this.server} answered a request that was never sent; the connection was closed.`;
     open.fault ??= new PawlError('MCP_PROTOCOL', message);
     void open.transport.close().catch(() => undefined);
   }

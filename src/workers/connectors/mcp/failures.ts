@@ -77,7 +77,7 @@ export function requestFailure(error: unknown, { fault, transport }: Broken, ser
       return stays(
         new PawlError(
           'RESULT_INVALID',
-          `The MCP server ${server} answers with no valid result: ${withoutJson(error.message)}`,
+          `The MCP server ${server} answers with an invalid result: ${withoutJson(error.message)}`,
         ),
       );
     case SdkErrorCode.RequestTimeout:
@@ -121,7 +121,7 @@ function ofHttp(error: SdkHttpError, server: string): RequestFailure {
 
 /** The next attempt opens and initializes a new connection. */
 function forgotten(server: string): RequestFailure {
-  return { failure: unavailable(`The MCP server ${server} has forgotten the session.`), gone: true };
+  return { failure: unavailable(`The MCP server ${server} no longer knows the session.`), gone: true };
 }
 
 /** Adds an error's data to its message, because often only the data says what was wrong. */
