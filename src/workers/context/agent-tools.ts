@@ -8,9 +8,9 @@ import { type AgentTool, qualifiedName } from '../../shared/tools/tool.ts';
 import { compareVersions } from '../../shared/tools/versions.ts';
 
 /** Returns the newest version of each tool, sorted by name. */
-export async function agentTools(
+export async function toolsForAgent(
   { state: _, ...session }: SessionRecord,
-  offers: readonly PublishedTool[],
+  catalogue: readonly PublishedTool[],
   {
     settings,
     toolPolicyFor,
@@ -20,7 +20,7 @@ export async function agentTools(
   },
 ): Promise<readonly AgentTool[]> {
   const newest = new Map<string, PublishedTool>();
-  for (const published of offers) {
+  for (const published of catalogue) {
     const known = newest.get(qualifiedName(published));
     if (known === undefined || compareVersions(known.version, published.version) < 0)
       newest.set(qualifiedName(published), published);

@@ -208,7 +208,8 @@ function guardedTerminals(terminals: Terminals | undefined, demand: Demand, atte
 function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: SideEffectTracker): Agents {
   const present = (): Agents => {
     demand('agents');
-    if (agents === undefined) throw new PawlError('PERMISSION_DENIED', 'Sub-agents need a fleet, and there is none here.');
+    if (agents === undefined)
+      throw new PawlError('PERMISSION_DENIED', 'Sub-agents need a fleet, and there is none here.');
     return agents;
   };
   return {
@@ -243,12 +244,14 @@ function guardedMemory(
       ),
     get: async (id) => {
       const own = present('memory:search');
-      if (own.get === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory store does not support reading by ID.');
+      if (own.get === undefined)
+        throw new PawlError('PERMISSION_DENIED', 'This memory store does not support reading by ID.');
       return own.get(id);
     },
     forget: async (id) => {
       const own = present('memory:store');
-      if (own.forget === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory store does not support forget.');
+      if (own.forget === undefined)
+        throw new PawlError('PERMISSION_DENIED', 'This memory store does not support forget.');
       return trackSideEffect(attempt, async () => own.forget?.(id) ?? false);
     },
   };

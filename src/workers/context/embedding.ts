@@ -30,7 +30,10 @@ export function openEmbedder({ url, model, apiKey }: NonNullable<Settings['memor
     const answer = answerSchema.safeParse(await response.json().catch(() => undefined));
     const vector = answer.data?.data[0]?.embedding;
     if (vector === undefined)
-      throw new PawlError('RESULT_INVALID', 'The embedding endpoint’s answer is not in OpenAI’s form: expected { data: [{ embedding: number[] }] }.');
+      throw new PawlError(
+        'RESULT_INVALID',
+        'The embedding endpoint’s answer is not in OpenAI’s form: expected { data: [{ embedding: number[] }] }.',
+      );
     return vector;
   };
 }

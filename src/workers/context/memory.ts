@@ -56,8 +56,8 @@ export interface MemoryDeps {
 }
 
 /** Opens nothing yet. The first use throws `CONFIGURATION` where LanceDB is not installed. */
-export function openMemory(settings: Pick<Settings, 'dataDir' | 'memory'>, parts: MemoryDeps = {}): MemoryStore {
-  return new LanceMemory(settings, parts);
+export function openMemory(settings: Pick<Settings, 'dataDir' | 'memory'>, deps: MemoryDeps = {}): MemoryStore {
+  return new LanceMemory(settings, deps);
 }
 
 class LanceMemory implements MemoryStore {
@@ -70,12 +70,12 @@ class LanceMemory implements MemoryStore {
   readonly #tables = new Map<string, Promise<Table>>();
   #stored = 0;
 
-  constructor(settings: Pick<Settings, 'dataDir' | 'memory'>, parts: MemoryDeps) {
+  constructor(settings: Pick<Settings, 'dataDir' | 'memory'>, deps: MemoryDeps) {
     this.#settings = settings.memory;
     this.#uri = settings.memory.uri ?? join(resolve(settings.dataDir), 'memory');
     this.#embed = settings.memory.embedding === undefined ? undefined : openEmbedder(settings.memory.embedding);
-    this.#now = parts.now ?? Date.now;
-    this.#import = parts.load ?? (() => import('@lancedb/lancedb'));
+    this.#now = deps.now ?? Date.now;
+    this.#import = deps.load ?? (() => import('@lancedb/lancedb'));
   }
 
   open(owner: CapabilityOwner): Memory {
@@ -108,7 +108,7 @@ class LanceMemory implements MemoryStore {
     const table = await this.#table(owner.tenantId);
     const { lance } = await this.#load();
     const wanted = Math.min(limit, MAX_LIMIT);
-    const filter = [this.#lasting(), ...labels.map((label) => `strpos(labels, ${quoted(label)}) > 0`)].join(' AND ');
+    const filter = [this.#notExpired(), ...labels.map((label) => `strpos(labels, ${quoted(label)}) > 0`)].join(' AND ');
     const byWords = (await table
       .query()
       // A plain string in quotation marks would be a phrase query, which this index cannot answer.
@@ -128,7 +128,7 @@ class LanceMemory implements MemoryStore {
             .where(filter)
             .limit(wanted * 2)
             .toArray()) as Row[]);
-    return fused([byText, byMeaning])
+    return fuseRankings([byText, byMeaning])
       .slice(0, wanted)
       .map(({ row, score }) => hitOf(row, score));
   }
@@ -137,7 +137,7 @@ class LanceMemory implements MemoryStore {
     const table = await this.#table(tenantId);
     const [row] = (await table
       .query()
-      .where(`\`id\` = ${quoted(id)} AND ${this.#lasting()}`)
+      .where(`\`id\` = ${quoted(id)} AND ${this.#notExpired()}`)
       .limit(1)
       .toArray()) as Row[];
     return row && recordOf(row);
@@ -146,13 +146,13 @@ class LanceMemory implements MemoryStore {
   async #forget({ tenantId }: CapabilityOwner, id: string): Promise<boolean> {
     const table = await this.#table(tenantId);
     const same = `\`id\` = ${quoted(id)}`;
-    const there = (await table.countRows(`${same} AND ${this.#lasting()}`)) > 0;
-    await persistently(() => table.delete(same));
+    const there = (await table.countRows(`${same} AND ${this.#notExpired()}`)) > 0;
+    await retryOnConflict(() => table.delete(same));
     return there;
   }
 
   /** Filters out expired records. */
-  #lasting(): string {
+  #notExpired(): string {
     return `(\`expiresAtMs\` = 0 OR \`expiresAtMs\` > ${this.#now()})`;
   }
 
@@ -205,8 +205,8 @@ class LanceMemory implements MemoryStore {
       ...(vector === undefined ? {} : { vector }),
     };
     const table = await this.#table(owner.tenantId);
-    await this.#makeRoom(table, id, maxRecords, nowMs);
-    await persistently(() =>
+    await this.#freeCapacity(table, id, maxRecords, nowMs);
+    await retryOnConflict(() =>
       table
         .mergeInsert('id')
         .whenMatchedUpdateAll()
@@ -220,10 +220,10 @@ class LanceMemory implements MemoryStore {
   }
 
   /** Deletes expired records before it refuses a new one. Replacing a record needs no capacity. */
-  async #makeRoom(table: Table, id: string, maxRecords: number, nowMs: number): Promise<void> {
+  async #freeCapacity(table: Table, id: string, maxRecords: number, nowMs: number): Promise<void> {
     if ((await table.countRows()) < maxRecords) return;
     if ((await table.countRows(`\`id\` = ${quoted(id)}`)) > 0) return;
-    await persistently(() => table.delete(`\`expiresAtMs\` > 0 AND \`expiresAtMs\` <= ${nowMs}`));
+    await retryOnConflict(() => table.delete(`\`expiresAtMs\` > 0 AND \`expiresAtMs\` <= ${nowMs}`));
     const records = await table.countRows();
     if (records >= maxRecords)
       throw new PawlError(
@@ -252,7 +252,7 @@ class LanceMemory implements MemoryStore {
     const { lance, connection } = await this.#load();
     const dimensions = this.#embed === undefined ? undefined : (await this.#embed('dimensions')).length;
     const schema = await schemaOf(dimensions);
-    const table = await persistently(() => connection.createEmptyTable(name, schema, { existOk: true }));
+    const table = await retryOnConflict(() => connection.createEmptyTable(name, schema, { existOk: true }));
     await table.checkoutLatest();
     if ((await table.listIndices()).length === 0) {
       // Two processes may create the index at once; one of them suffices.
@@ -300,7 +300,7 @@ async function schemaOf(dimensions: number | undefined) {
 }
 
 /** Retries a write that conflicts with another process's commit. */
-async function persistently<Value>(task: () => Promise<Value>): Promise<Value> {
+async function retryOnConflict<Value>(task: () => Promise<Value>): Promise<Value> {
   for (let tries = 1; ; tries += 1) {
     try {
       return await task();
@@ -322,7 +322,7 @@ function quoted(text: string): string {
 }
 
 /** Merges ranked lists by reciprocal rank fusion, which uses ranks only and so needs no comparable scores. */
-function fused(lists: readonly (readonly Row[])[]): readonly { readonly row: Row; readonly score: number }[] {
+function fuseRankings(lists: readonly (readonly Row[])[]): readonly { readonly row: Row; readonly score: number }[] {
   const found = new Map<string, { row: Row; score: number }>();
   for (const list of lists) {
     list.forEach((row, place) => {

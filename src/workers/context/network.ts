@@ -58,12 +58,12 @@ export function openNetwork(options: NetworkOptions): Fetch {
   return async (input, init) => {
     const request = newRequest(input, init);
     if (attempt === undefined || onlyReads(request.method)) return reach(request);
-    return trackSideEffect(attempt, () => reach(request), isUnheard);
+    return trackSideEffect(attempt, () => reach(request), wasNotExecuted);
   };
 }
 
 /** A server that answers "too many requests" has not executed this one. */
-function isUnheard({ status, redirected }: Response): boolean {
+function wasNotExecuted({ status, redirected }: Response): boolean {
   return status === 429 && !redirected;
 }
 
@@ -143,11 +143,11 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
     throw new PawlError('PERMISSION_DENIED', `Only http and https are allowed; got ${url.protocol}//`);
   }
   const hostname = url.hostname.replace(/^\[|\]$/g, '');
-  const free = isAllowed(url, options.allowedHosts ?? []);
+  const isAllowedHost = isAllowed(url, options.allowedHosts ?? []);
   // Node calls `lookup` for names only, so a literal address is checked here.
-  if (!free && isIP(hostname) !== 0) refusePrivate(hostname, hostname);
+  if (!isAllowedHost && isIP(hostname) !== 0) refusePrivate(hostname, hostname);
   // These names mean this host by definition (RFC 6761), whether or not a resolver knows them.
-  if (!free && /(^|\.)localhost\.?$/.test(hostname)) refusePrivate(hostname, '127.0.0.1');
+  if (!isAllowedHost && /(^|\.)localhost\.?$/.test(hostname)) refusePrivate(hostname, '127.0.0.1');
   const headers: Record<string, string> = {
     'accept-encoding': 'gzip, br',
     // Some services, such as GitHub, refuse requests without a user agent.
@@ -162,7 +162,7 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
       method,
       headers,
       agent: false,
-      lookup: checkedLookup(options.resolve ?? resolveBySystem, free),
+      lookup: checkedLookup(options.resolve ?? resolveBySystem, isAllowedHost),
       signal,
     });
     const connectTimer = setTimeout(() => {
@@ -196,18 +196,18 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
 function isAllowed(url: URL, allowedHosts: readonly string[]): boolean {
   const port = url.port || (url.protocol === 'https:' ? '443' : '80');
   const names = [url.hostname, `${url.hostname}:${port}`];
-  return allowedHosts.some((allowed) => names.includes(asInUrl(allowed)));
+  return allowedHosts.some((allowed) => names.includes(hostInUrl(allowed)));
 }
 
 /** Writes a host as URLs do: an IPv6 address stands in brackets and in its shortest form. The port is optional. */
-function asInUrl(allowed: string): string {
+function hostInUrl(allowed: string): string {
   const [, host = '', port = ''] = /^(\[.*\]|[^:]*)(:\d+)?$/.exec(isIPv6(allowed) ? `[${allowed}]` : allowed) ?? [];
   const isAddress = host.startsWith('[') && isIPv6(host.slice(1, -1));
   return `${isAddress ? new URL(`http://${host}`).hostname : host.toLowerCase()}${port}`;
 }
 
 /** One private address refuses the whole name, because any of the addresses could be the one that is connected. */
-function checkedLookup(resolve: Resolver, free: boolean): LookupFunction {
+function checkedLookup(resolve: Resolver, isAllowedHost: boolean): LookupFunction {
   return (hostname, lookupOptions, callback) => {
     resolve(hostname).then(
       (addresses) => {
@@ -215,7 +215,7 @@ function checkedLookup(resolve: Resolver, free: boolean): LookupFunction {
         try {
           if (first === undefined)
             throw Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), { code: 'ENOTFOUND' });
-          if (!free) for (const { address } of addresses) refusePrivate(hostname, address);
+          if (!isAllowedHost) for (const { address } of addresses) refusePrivate(hostname, address);
         } catch (error) {
           callback(error as NodeJS.ErrnoException, '');
           return;

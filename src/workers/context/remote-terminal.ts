@@ -11,7 +11,7 @@ import type { TerminalReport } from '../../shared/tools/tool.ts';
 import { noTerminal } from './terminal.ts';
 
 /** A living owner accepts a message within this time. After it, the owner has not received the message. */
-const TAKEN_MS = 2_000;
+const ACCEPTED_MS = 2_000;
 /** How much longer than the wait itself an answer may take once the message was accepted. */
 const ANSWER_MS = 5_000;
 
@@ -123,13 +123,15 @@ export class TerminalLink {
     const onAbort = () => answered.reject(signal.reason);
     signal.addEventListener('abort', onAbort, { once: true });
     try {
-      const notAfterMs = backend.clock.now() + TAKEN_MS;
+      const notAfterMs = backend.clock.now() + ACCEPTED_MS;
       const message: Message = { kind: 'write', id, from: workerId, notAfterMs, ...request };
-      const takeBack = await orPerhapsTyped(this.#mail.send(owner.workerId, message), request.terminalId);
-      const heard = await within(answered.promise, TAKEN_MS);
-      const unheard = heard === undefined && (await orPerhapsTyped(takeBack(), request.terminalId));
+      const withdraw = await orPerhapsTyped(this.#mail.send(owner.workerId, message), request.terminalId);
+      const prompt = await within(answered.promise, ACCEPTED_MS);
+      const undelivered = prompt === undefined && (await orPerhapsTyped(withdraw(), request.terminalId));
       const answer =
-        heard ?? (unheard ? 'unheard' : await within(answered.promise, request.waitMs + ANSWER_MS)) ?? 'silent';
+        prompt ??
+        (undelivered ? 'undelivered' : await within(answered.promise, request.waitMs + ANSWER_MS)) ??
+        'silent';
       return reportOf(answer, request.terminalId);
     } finally {
       this.#waiting.delete(id);
@@ -142,9 +144,9 @@ export class TerminalLink {
   #open(): void {
     const { onError } = this.#options;
     this.#mail.open((message) => {
-      const told = message as Message;
-      if (told.kind === 'write') this.#answer(told).catch(onError);
-      else this.#waiting.get(told.id)?.(told);
+      const received = message as Message;
+      if (received.kind === 'write') this.#answer(received).catch(onError);
+      else this.#waiting.get(received.id)?.(received);
     }, onError);
   }
 
@@ -167,8 +169,8 @@ async function orPerhapsTyped<T>(step: Promise<T>, terminalId: string): Promise<
   }
 }
 
-function reportOf(answer: Message | 'unheard' | 'silent', terminalId: string): TerminalReport {
-  if (answer === 'unheard')
+function reportOf(answer: Message | 'undelivered' | 'silent', terminalId: string): TerminalReport {
+  if (answer === 'undelivered')
     throw new ToolError(
       `The worker that holds the terminal ${terminalId} does not answer and has probably stopped; nothing was typed.`,
       { code: 'TERMINAL_UNREACHABLE', nothingHappened: true },

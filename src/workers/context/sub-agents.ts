@@ -29,8 +29,8 @@ export class WorkerAgents {
       spawn: (message, agentType) =>
         this.#spawn(caller, { type: 'spawned', message, ...(agentType === undefined ? {} : { agentType }) }),
       send: (agentId, message, interrupt = false) =>
-        this.#tell(caller, agentId, { type: 'input', message, ...(interrupt ? { interrupt } : {}) }),
-      resume: (agentId) => this.#tell(caller, agentId, { type: 'resumed' }),
+        this.#send(caller, agentId, { type: 'input', message, ...(interrupt ? { interrupt } : {}) }),
+      resume: (agentId) => this.#send(caller, agentId, { type: 'resumed' }),
       look: (agentIds) => this.#look(caller, agentIds),
       haveAnswered: async (agentIds) => {
         const job = { callId: caller.callId, generation: caller.generation };
@@ -39,7 +39,7 @@ export class WorkerAgents {
         return (await this.#look(caller, agentIds)).some(({ state }) => hasAnswered(state));
       },
       close: async (agentId) => {
-        const report = await this.#tell(caller, agentId, { type: 'closed' });
+        const report = await this.#send(caller, agentId, { type: 'closed' });
         await this.#backend.sessions.close(agentId);
         return report;
       },
@@ -91,11 +91,11 @@ export class WorkerAgents {
       .join(', ');
   }
 
-  async #tell({ callId, session }: AgentCaller, agentId: string, message: AgentMessage): Promise<AgentReport> {
+  async #send({ callId, session }: AgentCaller, agentId: string, message: AgentMessage): Promise<AgentReport> {
     if (message.message !== undefined) await this.#taint(session, agentId);
-    const told = await this.#backend.agents.tell(agentId, session.sessionKey, callId, message);
-    if (told === 'unknown') throw noAgent(agentId);
-    if (told === 'closed' && message.type !== 'closed')
+    const outcome = await this.#backend.agents.tell(agentId, session.sessionKey, callId, message);
+    if (outcome === 'unknown') throw noAgent(agentId);
+    if (outcome === 'closed' && message.type !== 'closed')
       throw new PawlError('NOT_FOUND', `The agent ${agentId} is closed. Spawn another one.`);
     return this.#report(session, agentId);
   }

@@ -5,14 +5,14 @@
 import { stackOf } from '../../shared/errors/classify-error.ts';
 
 /** Accepts an error in place of the text or the fields, and the fields before the text, as pino does. */
-export function lineOf(message: unknown, fields: unknown): { readonly text: string; readonly fields: object } {
-  if (typeof message !== 'object' || message === null) return { text: String(message), fields: shown(fields) };
+export function logLine(message: unknown, fields: unknown): { readonly text: string; readonly fields: object } {
+  if (typeof message !== 'object' || message === null) return { text: String(message), fields: withStacks(fields) };
   const text = typeof fields === 'string' ? fields : message instanceof Error ? message.message : '';
-  return { text, fields: shown(message) };
+  return { text, fields: withStacks(message) };
 }
 
 /** JSON writes an error as {}, so its stack is logged instead. */
-function shown(fields: unknown): object {
+function withStacks(fields: unknown): object {
   if (fields === undefined || fields === null) return {};
   if (fields instanceof Error) return { error: stackOf(fields) };
   if (typeof fields !== 'object') return { fields };

@@ -26,10 +26,10 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { findTrusted } from './find-program.ts';
 import { processGroups } from './process-limit.ts';
 import { syscallFilter } from './syscall-filter.ts';
-import { type Confinement, OPEN, viewOf } from './view.ts';
+import { type Confinement, UNCONFINED, viewOf } from './view.ts';
 
-export const MEANS = ['bubblewrap', 'namespace', 'keeper', 'group'] as const;
-export type Isolation = (typeof MEANS)[number];
+export const ISOLATION_MODES = ['bubblewrap', 'namespace', 'keeper', 'group'] as const;
+export type Isolation = (typeof ISOLATION_MODES)[number];
 
 /** The command line that starts a program in its sandbox. */
 export interface Launch {
@@ -119,7 +119,7 @@ sweep() {
 `;
 
 /** Exit codes above 128 are those of programs that a signal ended. */
-const keeper = (sweep: string): string => `
+const superviseByMarker = (sweep: string): string => `
 echo armed >&3
 read -r go <&3 || exit 125
 marker=$1; shift
@@ -176,81 +176,86 @@ function confinement({ network }: Confinement): readonly string[] {
   ];
 }
 
-/** The candidates of one isolation mode on this machine; empty where its programs are not installed. */
-async function candidates(isolation: Isolation): Promise<readonly Sandbox[]> {
-  // The program gets a session of its own, so that `kill 0` in a script reaches the script's processes and not the
-  // supervisor.
+/** Makes the candidates of one isolation mode on this machine; none where its programs are not installed. */
+const CANDIDATES: { readonly [Mode in Isolation]: () => Promise<readonly Sandbox[]> } = {
+  bubblewrap: bubblewrapCandidates,
+  namespace: namespaceCandidates,
+  keeper: keeperCandidates,
+  group: async () => [
+    {
+      isolation: 'group',
+      launch: ({ argv, marker }) => ({ argv: [SHELL, '-c', GROUP, 'pawl-run', marker, ...argv], hasInit: false }),
+    },
+  ],
+};
+
+/**
+ * Starts the program in a session of its own, so that `kill 0` in a script reaches the script's processes and not the
+ * supervisor.
+ */
+async function findSession(): Promise<(terminal?: boolean) => readonly string[]> {
   const setsid = await findTrusted('setsid');
-  const session = (terminal = false): readonly string[] =>
-    setsid === undefined ? [] : terminal ? [setsid, '-c'] : [setsid];
-  switch (isolation) {
-    case 'bubblewrap': {
-      const bubblewrap = await findTrusted('bwrap');
-      const filter = syscallFilter();
-      if (bubblewrap === undefined || filter === undefined) return [];
-      const prlimit = await findTrusted('prlimit');
-      const limits = prlimit === undefined ? [] : [prlimit, ...hardLimits(), '--'];
-      const groups = countsProcesses() ? undefined : processGroups(MAX_PROCESSES);
-      return [
-        {
-          isolation,
-          launch: ({ root, folder, argv, marker, terminal, confine = OPEN }) => {
-            const group = groups?.();
-            const confined = [
-              bubblewrap,
-              ...confinement(confine),
-              ...viewOf(root, folder, confine),
-              ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...limits, ...argv],
-            ] as const;
-            if (group === undefined) return { argv: confined, hasInit: true, filter };
-            const [first = bubblewrap, ...rest] = [...group.enter, ...confined];
-            return { argv: [first, ...rest], hasInit: true, filter, clean: group.remove };
-          },
-        },
-      ];
-    }
-    case 'namespace': {
-      const [setpriv, unshare] = await Promise.all([findTrusted('setpriv'), findTrusted('unshare')]);
-      if (setpriv === undefined || unshare === undefined) return [];
-      // Root needs no user namespace. Other users keep their user ID in theirs where unshare supports that, or else
-      // look like root.
-      const users =
-        process.getuid?.() === 0 ? [[], ['--map-root-user']] : [['--map-current-user'], ['--map-root-user']];
-      return users.map((user) => ({
-        isolation,
-        launch: ({ argv, marker, terminal }) => ({
-          argv: [
-            ...([setpriv, '--pdeathsig', 'KILL'] as const),
-            ...[unshare, ...user, '--pid', '--fork', '--kill-child', '--mount-proc'],
-            ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...argv],
-          ],
-          hasInit: true,
-        }),
-      }));
-    }
-    case 'keeper': {
-      const [grep, sleep] = await Promise.all([findTrusted('grep'), findTrusted('sleep')]);
-      if (process.platform !== 'linux' || grep === undefined || sleep === undefined) return [];
-      const sweep = sweepFunction(grep, sleep);
-      return [
-        {
-          isolation,
-          launch: ({ argv, marker, terminal }) => ({
-            argv: [SHELL, '-c', keeper(sweep), 'pawl-run', marker, ...session(terminal), ...argv],
-            hasInit: false,
-          }),
-          sweep: (marker) => [SHELL, '-c', `marker=$1\n${sweep}\nsweep ${LOOKS}`, 'pawl-sweep', marker],
-        },
-      ];
-    }
-    case 'group':
-      return [
-        {
-          isolation,
-          launch: ({ argv, marker }) => ({ argv: [SHELL, '-c', GROUP, 'pawl-run', marker, ...argv], hasInit: false }),
-        },
-      ];
-  }
+  return (terminal = false) => (setsid === undefined ? [] : terminal ? [setsid, '-c'] : [setsid]);
+}
+
+async function bubblewrapCandidates(): Promise<readonly Sandbox[]> {
+  const session = await findSession();
+  const bubblewrap = await findTrusted('bwrap');
+  const filter = syscallFilter();
+  if (bubblewrap === undefined || filter === undefined) return [];
+  const prlimit = await findTrusted('prlimit');
+  const limits = prlimit === undefined ? [] : [prlimit, ...hardLimits(), '--'];
+  const groups = countsProcesses() ? undefined : processGroups(MAX_PROCESSES);
+  const launch: Sandbox['launch'] = ({ root, folder, argv, marker, terminal, confine = UNCONFINED }) => {
+    const group = groups?.();
+    const confined = [
+      bubblewrap,
+      ...confinement(confine),
+      ...viewOf(root, folder, confine),
+      ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...limits, ...argv],
+    ] as const;
+    if (group === undefined) return { argv: confined, hasInit: true, filter };
+    const [first = bubblewrap, ...rest] = [...group.enter, ...confined];
+    return { argv: [first, ...rest], hasInit: true, filter, clean: group.remove };
+  };
+  return [{ isolation: 'bubblewrap', launch }];
+}
+
+async function namespaceCandidates(): Promise<readonly Sandbox[]> {
+  const session = await findSession();
+  const [setpriv, unshare] = await Promise.all([findTrusted('setpriv'), findTrusted('unshare')]);
+  if (setpriv === undefined || unshare === undefined) return [];
+  // Root needs no user namespace. Other users keep their user ID in theirs where unshare supports that, or else look
+  // like root.
+  const users = process.getuid?.() === 0 ? [[], ['--map-root-user']] : [['--map-current-user'], ['--map-root-user']];
+  return users.map((user) => ({
+    isolation: 'namespace',
+    launch: ({ argv, marker, terminal }) => ({
+      argv: [
+        ...([setpriv, '--pdeathsig', 'KILL'] as const),
+        ...[unshare, ...user, '--pid', '--fork', '--kill-child', '--mount-proc'],
+        ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...argv],
+      ],
+      hasInit: true,
+    }),
+  }));
+}
+
+async function keeperCandidates(): Promise<readonly Sandbox[]> {
+  const session = await findSession();
+  const [grep, sleep] = await Promise.all([findTrusted('grep'), findTrusted('sleep')]);
+  if (process.platform !== 'linux' || grep === undefined || sleep === undefined) return [];
+  const sweep = sweepFunction(grep, sleep);
+  return [
+    {
+      isolation: 'keeper',
+      launch: ({ argv, marker, terminal }) => ({
+        argv: [SHELL, '-c', superviseByMarker(sweep), 'pawl-run', marker, ...session(terminal), ...argv],
+        hasInit: false,
+      }),
+      sweep: (marker) => [SHELL, '-c', `marker=$1\n${sweep}\nsweep ${LOOKS}`, 'pawl-sweep', marker],
+    },
+  ];
 }
 
 const tried = new Map<Isolation, Promise<Sandbox | undefined>>();
@@ -261,7 +266,7 @@ function working(isolation: Isolation, trial: Trial): Promise<Sandbox | undefine
   if (known !== undefined) return known;
   const found = (async () => {
     const root = await realpath(tmpdir());
-    for (const sandbox of await candidates(isolation)) {
+    for (const sandbox of await CANDIDATES[isolation]()) {
       if (await trial(sandbox, { root, folder: root, argv: [SHELL, '-c', 'exit 0'], marker: `trial-${isolation}` }))
         return sandbox;
     }
@@ -280,7 +285,11 @@ function working(isolation: Isolation, trial: Trial): Promise<Sandbox | undefine
  */
 export async function chooseSandbox(wanted: 'auto' | 'unconfined' | Isolation, trial: Trial): Promise<Sandbox> {
   const isolation =
-    wanted === 'auto' ? MEANS : wanted === 'unconfined' ? MEANS.filter((each) => each !== 'bubblewrap') : [wanted];
+    wanted === 'auto'
+      ? ISOLATION_MODES
+      : wanted === 'unconfined'
+        ? ISOLATION_MODES.filter((each) => each !== 'bubblewrap')
+        : [wanted];
   for (const each of isolation) {
     const sandbox = await working(each, trial);
     if (sandbox !== undefined) return sandbox;
@@ -290,6 +299,6 @@ export async function chooseSandbox(wanted: 'auto' | 'unconfined' | Isolation, t
 
 /** Lists the modes that work here, the strongest first, for `pawl doctor`. */
 export async function availableIsolation(trial: Trial): Promise<readonly Isolation[]> {
-  const found = await Promise.all(MEANS.map((isolation) => working(isolation, trial)));
-  return MEANS.filter((_, index) => found[index] !== undefined);
+  const found = await Promise.all(ISOLATION_MODES.map((isolation) => working(isolation, trial)));
+  return ISOLATION_MODES.filter((_, index) => found[index] !== undefined);
 }

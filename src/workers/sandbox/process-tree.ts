@@ -220,7 +220,7 @@ function listen(line: Duplex, onMessage: (message: string) => void): void {
 }
 
 /**
-* Kills the init, where there is one, and not the started process. The started process ends only after the
+ * Kills the init, where there is one, and not the started process. The started process ends only after the
  * kernel has ended the whole namespace, so that a settled run has left nothing behind.
  */
 function killTree(child: ChildProcess, line: Duplex, launch: Launch): void {

@@ -19,7 +19,7 @@ export interface Confinement {
   readonly programs: readonly string[];
 }
 
-export const OPEN: Confinement = { network: false, hidden: [], readOnly: [], unusable: [], programs: [] };
+export const UNCONFINED: Confinement = { network: false, hidden: [], readOnly: [], unusable: [], programs: [] };
 
 interface Mount {
   readonly path: string;

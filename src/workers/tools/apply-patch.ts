@@ -183,10 +183,10 @@ function resultOf(patches: readonly FilePatch[]) {
     kind: ARTIFACT_KINDS[file.change],
     reference: file.change === 'moved' ? file.movedTo : file.path,
   }));
-  const told = files.map(({ path, change }) => `${change} ${path}`).join(', ');
+  const summary = files.map(({ path, change }) => `${change} ${path}`).join(', ');
   return {
     output: { files },
-    display: `Patched ${counted(files.length, 'file')}: ${told}`,
+    display: `Patched ${counted(files.length, 'file')}: ${summary}`,
     artifacts,
   };
 }

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { defineTool } from '../../shared/tools/define-tool.ts';
 import { placesOf } from '../../shared/util/text/text-search.ts';
-import { explainAbsent } from './lib/explain-no-match.ts';
+import { explainNoMatch } from './lib/explain-no-match.ts';
 import { hashOf, readText } from './lib/text-file.ts';
 import { editsFiles } from './lib/tool-presets.ts';
 
@@ -160,7 +160,7 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
     if (places.length === 0) {
       const head = `${which}old_string was found 0 times in ${JSON.stringify(path)}; nothing was changed.`;
       const wanted = formsIn(content, edit.old_string).at(-1) ?? '';
-      throw new PawlError('PRECONDITION_FAILED', `${head} ${explainAbsent(content, wanted)}`);
+      throw new PawlError('PRECONDITION_FAILED', `${head} ${explainNoMatch(content, wanted)}`);
     }
     const positions = places.map(({ at }) => at);
     if (positions.length > 1 && !edit.replace_all)
@@ -192,14 +192,14 @@ function stands(content: string, text: string): boolean {
   return [text, inCrLf(text)].some((form) => placesOf(content, form, 1).length > 0);
 }
 
-interface Partition {
+interface Replacement {
   readonly at: number;
   readonly from: string;
   readonly to: string;
 }
 
 /** The places of the old text in ascending order, each with its replacement. */
-function placesIn(content: string, { old_string: oldText, new_string: newText, replace_all: all }: Edit): Partition[] {
+function placesIn(content: string, { old_string: oldText, new_string: newText, replace_all: all }: Edit): Replacement[] {
   const lineEndAt = lineEndsOf(content);
   const newForms = { '\n': newText, '\r\n': inCrLf(newText) };
   const places = formsIn(content, oldText).flatMap((from) =>

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/define-tool.ts';
-import { escalation, where } from './lib/escalation.ts';
+import { escalation, escalationSuffix } from './lib/escalation.ts';
 import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './lib/parameters.ts';
-import { howEnded, marked, oneLine } from './lib/phrases.ts';
+import { describeExit, markTruncated, oneLine } from './lib/phrases.ts';
 import { runsPrograms } from './lib/tool-presets.ts';
 
 /** Tool `shell_command`. No probe can find out what a script did, so its effects are `once`. */
@@ -38,11 +38,11 @@ export const shellCommand = defineTool({
       maxOutputBytes: MAX_OUTPUT_BYTES,
       ...(workdir === undefined ? {} : { cwd: workdir }),
     });
-    const how = howEnded({ timedOut, signal: null, exitCode }, timeoutMs);
+    const how = describeExit({ timedOut, signal: null, exitCode }, timeoutMs);
     return {
       output: {
         exitCode,
-        output: marked(stdout, truncated.stdoutBytes),
+        output: markTruncated(stdout, truncated.stdoutBytes),
         timedOut,
         durationMs,
         truncatedBytes: truncated.stdoutBytes,
@@ -52,7 +52,7 @@ export const shellCommand = defineTool({
     };
   },
   preview: ({ command, workdir, ...asked }) => ({
-    summary: `Run ${oneLine(command)}${workdir === undefined ? '' : ` in ${workdir}`}${where(asked)}`,
+    summary: `Run ${oneLine(command)}${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(asked)}`,
     details: command,
   }),
 });

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/define-tool.ts';
-import { escalation, where } from './lib/escalation.ts';
+import { escalation, escalationSuffix } from './lib/escalation.ts';
 import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './lib/parameters.ts';
-import { clipped, howEnded, marked } from './lib/phrases.ts';
+import { clipped, describeExit, markTruncated } from './lib/phrases.ts';
 import { runsPrograms } from './lib/tool-presets.ts';
 
 /** Tool `shell`. No probe can find out what a program did, so its effects are `once`. */
@@ -55,15 +55,15 @@ export const shell = defineTool({
     return {
       output: {
         ...result,
-        stdout: marked(stdout, truncated.stdoutBytes),
-        stderr: marked(stderr, truncated.stderrBytes),
+        stdout: markTruncated(stdout, truncated.stdoutBytes),
+        stderr: markTruncated(stderr, truncated.stderrBytes),
         truncated,
       },
-      display: `Ran ${shown(command)}: ${howEnded(result, timeoutMs)}, ${result.durationMs} ms`,
+      display: `Ran ${shown(command)}: ${describeExit(result, timeoutMs)}, ${result.durationMs} ms`,
     };
   },
   preview: ({ command, cwd: folder, workdir = folder, stdin, ...asked }) => ({
-    summary: `Run ${shown(command)}${workdir === undefined ? '' : ` in ${workdir}`}${where(asked)}`,
+    summary: `Run ${shown(command)}${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(asked)}`,
     details: JSON.stringify({ command, workdir, stdin }, undefined, 2),
   }),
 });

@@ -23,8 +23,8 @@ import {
   type Folder,
   isFolder,
   lookUp,
+  quotePath,
   refuseSpecial,
-  shown,
 } from './safe-path.ts';
 
 const MAX_BEFORE_BYTES = 16 * 1024 * 1024;
@@ -73,7 +73,7 @@ function place(
     async ({ folder, name, stats, namesFolder }) => {
       if (name === undefined || stats?.isDirectory() || namesFolder) throw isFolder(change.path);
       if (placed.some((other) => other.folder.path === folder.path && other.name === name))
-        throw new PawlError('INVALID_PARAMS', `${shown(change.path)} is changed twice in one step.`);
+        throw new PawlError('INVALID_PARAMS', `${quotePath(change.path)} is changed twice in one step.`);
       return place(root, further, [...placed, { root, change, folder, name }]);
     },
   );
@@ -156,7 +156,7 @@ async function compare(
   const changed = (what: string) =>
     new PawlError(
       'PRECONDITION_FAILED',
-      `${shown(change.path)} ${what}; nothing was changed. Read it again and repeat the change on what it holds now.`,
+      `${quotePath(change.path)} ${what}; nothing was changed. Read it again and repeat the change on what it holds now.`,
     );
   if (expected === 'absent' && stats !== undefined) throw changed('exists already');
   if (expected !== undefined && expected !== 'absent' && stats === undefined) throw changed('is gone');
@@ -202,7 +202,7 @@ async function putInPlace(
     // A hard link is made only where nothing exists, so that writers without the lock cannot be overwritten either.
     await link(temporary, target).catch((error: unknown) => {
       throw codeOf(error) === 'EEXIST'
-        ? new PawlError('PRECONDITION_FAILED', `${shown(change.path)} exists already; nothing was changed.`)
+        ? new PawlError('PRECONDITION_FAILED', `${quotePath(change.path)} exists already; nothing was changed.`)
         : error;
     });
     return;

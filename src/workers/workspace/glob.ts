@@ -15,7 +15,7 @@ const NUMBERS = /^(-?\d+)\.\.(-?\d+)(?:\.\.-?\d+)?$/;
  * A glob without a slash matches a name at any depth, as in `.gitignore` and ripgrep. `app/[id]/*` also matches a
  * folder of that literal name, because routers of web pages use such names.
  */
-export function globFits(path: string, glob: string): boolean {
+export function globMatches(path: string, glob: string): boolean {
   if (fitsAsRead(path, glob)) return true;
   return glob.includes('[') && path.includes('[') && fitsAsRead(path, glob.replaceAll(/(?<!\\)[[\]]/g, '\\$&'));
 }
@@ -54,7 +54,7 @@ function fits(path: string, glob: string): boolean {
  * Normalizes a glob that is relative to the folder of the search. Throws `INVALID_PARAMS` for one that matches no file
  * there, and for one that would take too long.
  */
-export function readGlob(glob: string): string {
+export function normalizeGlob(glob: string): string {
   const refuse = (why: string) => {
     throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} matches no file: ${why}.`);
   };

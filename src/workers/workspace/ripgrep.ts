@@ -14,7 +14,7 @@ import { findTrusted } from '../sandbox/find-program.ts';
 import { hiddenNamesOf } from './glob.ts';
 
 /** Returns paths below a folder, whose own path works whatever is renamed. Undefined means: visit everything. */
-export type Scout = (
+export type CandidateFinder = (
   folder: string,
   search: WorkspaceSearch,
   signal: AbortSignal,
@@ -45,7 +45,7 @@ const PLAIN_WORDS = /^[\w ]+$/;
 const ASCII = /^[\x20-\x7e]+$/;
 
 /** The ripgrep of this machine. */
-export const ripgrep: Scout = async (folder, search, signal) => {
+export const ripgrep: CandidateFinder = async (folder, search, signal) => {
   const program = await findTrusted('rg');
   const wanted = program === undefined ? undefined : ripgrepArguments(search);
   return program === undefined || wanted === undefined ? undefined : names(program, wanted, folder, signal);

@@ -65,7 +65,7 @@ export async function at<Value>(
       if (walks === MAX_WALKS)
         throw new PawlError(
           'PERMISSION_DENIED',
-          `${shown(path)} keeps changing while it is being opened; nothing was touched.`,
+          `${quotePath(path)} keeps changing while it is being opened; nothing was touched.`,
         );
     } finally {
       await Promise.all(folders.map((folder) => folder.handle.close()));
@@ -73,71 +73,94 @@ export async function at<Value>(
   }
 }
 
-/**
- * Walks from `root` along `path`. `folders` are the open folders from the root to the present one; the caller closes
- * the rest of them.
- */
+/** One walk: where it began, the names that are left, and the open folders from the root to the present one. */
+interface Walk {
+  readonly root: string;
+  readonly realRoot: string;
+  readonly path: string;
+  readonly way: Way;
+  readonly pending: string[];
+  /** The caller closes the folders that are left here. */
+  readonly folders: Folder[];
+  links: number;
+}
+
 async function walk(root: string, path: string, way: Way, folders: Folder[]): Promise<Location> {
   const realRoot = await realRootOf(root);
   checkRoot(root, realRoot);
   const rootFolder = await openFolder(realRoot, realRoot);
   folders.push(rootFolder);
-  const inRoot = (target: string): string[] => {
-    const inside = [realRoot, root].map((base) => relative(base, resolve(target))).find(staysInside);
-    if (inside === undefined) throw leavesRoot(path);
-    return inside.split(sep);
-  };
-  const namesFolder = path.endsWith('/');
   // A path that leaves the root as written is refused before any folder is looked up or made.
   if (!isAbsolute(path) && !liesIn(root, resolve(root, path))) throw leavesRoot(path);
-  const pending = isAbsolute(path) ? inRoot(path) : path.split(sep);
-  let links = 0;
+  const state: Walk = { root, realRoot, path, way, pending: [], folders, links: 0 };
+  state.pending.push(...(isAbsolute(path) ? namesInRoot(state, path) : path.split(sep)));
   for (;;) {
-    const name = pending.shift();
+    const name = state.pending.shift();
     const folder = folders.at(-1) ?? rootFolder;
     if (name === undefined) {
       await confirm(folder);
-      return { realRoot, folder, name: undefined, stats: undefined, namesFolder };
+      return { realRoot, folder, name: undefined, stats: undefined, namesFolder: path.endsWith('/') };
     }
-    if (name === '' || name === '.') continue;
-    if (name === '..') {
-      if (folders.length === 1) throw leavesRoot(path);
-      await folders.pop()?.handle.close();
-      continue;
-    }
-    if (isProtected(join(folder.path, name)))
-      throw new PawlError(
-        'PERMISSION_DENIED',
-        `${shown(path)} is Pawl's own, or leads into a folder of it, which no tool may see.`,
-      );
-    const stats = await lookUp(folder, name);
-    if (way !== 'keep') refuseReadOnly(join(folder.path, name), stats, path);
-    const isEnd = pending.every((rest) => rest === '' || rest === '.');
-    if (stats?.isSymbolicLink() && !(isEnd && way === 'keep-link')) {
-      links += 1;
-      if (links > MAX_LINKS)
-        throw new PawlError('INVALID_PARAMS', `${shown(path)} passes through more than ${MAX_LINKS} symbolic links.`);
-      const target = await readlink(entry(folder, name)).catch(changedIf('EINVAL', 'ENOENT'));
-      if (isAbsolute(target)) {
-        pending.unshift(...inRoot(target));
-        for (const each of folders.splice(1)) await each.handle.close();
-      } else pending.unshift(...target.split(sep));
-      continue;
-    }
-    if (isEnd) {
-      await confirm(folder);
-      return { realRoot, folder, name, stats, namesFolder: namesFolder || pending.length > 0 };
-    }
-    if (stats === undefined) {
-      if (way !== 'make') throw absent(path);
-      await mkdir(entry(folder, name)).catch((error: unknown) => {
-        if (codeOf(error) !== 'EEXIST') throw error;
-      });
-    } else if (!stats.isDirectory()) {
-      throw new PawlError('INVALID_PARAMS', `${shown(path)}: ${shown(name)} is not a folder.`);
-    }
-    folders.push(await openFolder(entry(folder, name), join(folder.path, name)));
+    const end = await step(state, folder, name);
+    if (end !== undefined) return end;
   }
+}
+
+/** Takes one name of the path. Returns the location when it was the last one. */
+async function step(state: Walk, folder: Folder, name: string): Promise<Location | undefined> {
+  const { path, way, pending, folders, realRoot } = state;
+  if (name === '' || name === '.') return undefined;
+  if (name === '..') {
+    if (folders.length === 1) throw leavesRoot(path);
+    await folders.pop()?.handle.close();
+    return undefined;
+  }
+  if (isProtected(join(folder.path, name)))
+    throw new PawlError(
+      'PERMISSION_DENIED',
+      `${quotePath(path)} is Pawl's own, or leads into a folder of it, which no tool may see.`,
+    );
+  const stats = await lookUp(folder, name);
+  if (way !== 'keep') refuseReadOnly(join(folder.path, name), stats, path);
+  const isEnd = pending.every((rest) => rest === '' || rest === '.');
+  if (stats?.isSymbolicLink() && !(isEnd && way === 'keep-link')) {
+    await followLink(state, folder, name);
+    return undefined;
+  }
+  if (isEnd) {
+    await confirm(folder);
+    return { realRoot, folder, name, stats, namesFolder: path.endsWith('/') || pending.length > 0 };
+  }
+  if (stats === undefined) {
+    if (way !== 'make') throw absent(path);
+    await mkdir(entry(folder, name)).catch((error: unknown) => {
+      if (codeOf(error) !== 'EEXIST') throw error;
+    });
+  } else if (!stats.isDirectory()) {
+    throw new PawlError('INVALID_PARAMS', `${quotePath(path)}: ${quotePath(name)} is not a folder.`);
+  }
+  folders.push(await openFolder(entry(folder, name), join(folder.path, name)));
+  return undefined;
+}
+
+/** Puts the names of a link's target before the pending ones. An absolute target starts at the root again. */
+async function followLink(state: Walk, folder: Folder, name: string): Promise<void> {
+  const { path, pending, folders } = state;
+  state.links += 1;
+  if (state.links > MAX_LINKS)
+    throw new PawlError('INVALID_PARAMS', `${quotePath(path)} passes through more than ${MAX_LINKS} symbolic links.`);
+  const target = await readlink(entry(folder, name)).catch(changedIf('EINVAL', 'ENOENT'));
+  if (isAbsolute(target)) {
+    pending.unshift(...namesInRoot(state, target));
+    for (const each of folders.splice(1)) await each.handle.close();
+  } else pending.unshift(...target.split(sep));
+}
+
+/** The names from the root to an absolute path, which may begin with the root as given or with its real path. */
+function namesInRoot({ root, realRoot, path }: Walk, target: string): string[] {
+  const inside = [realRoot, root].map((base) => relative(base, resolve(target))).find(staysInside);
+  if (inside === undefined) throw leavesRoot(path);
+  return inside.split(sep);
 }
 
 /** Throws `NOT_FOUND` when the root does not exist. */
@@ -194,25 +217,25 @@ export function refuseSpecial(path: string, stats: Stats): void {
       : stats.isSymbolicLink()
         ? 'a symbolic link'
         : 'a device';
-  throw new PawlError('INVALID_PARAMS', `${shown(path)} is ${kind}; only regular files can be read and written.`);
+  throw new PawlError('INVALID_PARAMS', `${quotePath(path)} is ${kind}; only regular files can be read and written.`);
 }
 
-export const shown = (path: string): string => JSON.stringify(path);
+export const quotePath = (path: string): string => JSON.stringify(path);
 export const absent = (path: string): PawlError =>
-  new PawlError('NOT_FOUND', `There is no ${shown(path)} in the workspace.`);
+  new PawlError('NOT_FOUND', `There is no ${quotePath(path)} in the workspace.`);
 export const isFolder = (path: string): PawlError =>
-  new PawlError('INVALID_PARAMS', `${shown(path)} is a folder, not a file.`);
+  new PawlError('INVALID_PARAMS', `${quotePath(path)} is a folder, not a file.`);
 export const isNoFolder = (path: string): PawlError =>
-  new PawlError('INVALID_PARAMS', `${shown(path)} is not a folder.`);
+  new PawlError('INVALID_PARAMS', `${quotePath(path)} is not a folder.`);
 const leavesRoot = (path: string): PawlError =>
   new PawlError(
     'PERMISSION_DENIED',
-    `${shown(path)} leaves the workspace; use a path inside it, such as "notes/${basename(path).replace(/^\.+$/, '') || 'file.txt'}".`,
+    `${quotePath(path)} leaves the workspace; use a path inside it, such as "notes/${basename(path).replace(/^\.+$/, '') || 'file.txt'}".`,
   );
 export const tooLarge = (path: string, bytes: number, maxBytes: number): PawlError =>
   new PawlError(
     'RESULT_TOO_LARGE',
-    `${shown(path)} has at least ${bytes} bytes; at most ${maxBytes} can be read at once.`,
+    `${quotePath(path)} has at least ${bytes} bytes; at most ${maxBytes} can be read at once.`,
   );
 
 export function changedIf(...codes: readonly string[]): (error: unknown) => never {
@@ -239,17 +262,17 @@ function translate(error: unknown, path: string): unknown {
     case 'ENOTDIR':
     case 'ENAMETOOLONG':
     case 'EISDIR':
-      return new PawlError('INVALID_PARAMS', `${shown(path)} cannot be used as a file: ${code}.`, { cause: error });
+      return new PawlError('INVALID_PARAMS', `${quotePath(path)} cannot be used as a file: ${code}.`, { cause: error });
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
       return new PawlError(
         'PERMISSION_DENIED',
-        `The operating system does not let the worker use ${shown(path)}: ${code}.`,
+        `The operating system does not let the worker use ${quotePath(path)}: ${code}.`,
         { cause: error },
       );
     default:
-      return new PawlError('TOOL_FAILED', `${shown(path)}: ${(error as Error).message.replace(/ '.*'$/, '')}.`, {
+      return new PawlError('TOOL_FAILED', `${quotePath(path)}: ${(error as Error).message.replace(/ '.*'$/, '')}.`, {
         cause: error,
       });
   }

@@ -11,9 +11,9 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { yieldToEventLoop } from '../../shared/util/time.ts';
-import { globFits, hiddenNamesOf, readGlob } from './glob.ts';
+import { globMatches, hiddenNamesOf, normalizeGlob } from './glob.ts';
 import { isProtected, isProtectedFile } from './protected-paths.ts';
-import { ripgrep, type Scout } from './ripgrep.ts';
+import { type CandidateFinder, ripgrep } from './ripgrep.ts';
 import { absent, at, descriptorPath, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './safe-path.ts';
 import { type IgnoreLevel, isIgnored, levelsAbove, withIgnoreFile } from './workspace-ignore.ts';
 
@@ -53,7 +53,7 @@ export async function searchWithin(
   root: string,
   search: WorkspaceSearch,
   signal: AbortSignal,
-  scout: Scout = ripgrep,
+  findCandidates: CandidateFinder = ripgrep,
 ): Promise<WorkspaceFinding> {
   const task = new SearchTask(search, signal);
   const path = search.path ?? '.';
@@ -69,9 +69,9 @@ export async function searchWithin(
       // A caller that names an ignored folder wants to see its content.
       const above = inRoot !== '' && isIgnored(inRoot, true, rules) === true ? [] : rules;
       // ripgrep reads no rules from above. If those re-include something, it must not exclude anything.
-      const scouted = above.some(({ bringsBack }) => bringsBack) ? { ...search, includeIgnored: true } : search;
-      const named = hasDescriptorPaths ? await scout(descriptorPath(start), scouted, signal) : undefined;
-      if (named !== undefined) await task.lookOnlyAt(named);
+      const narrowed = above.some(({ bringsBack }) => bringsBack) ? { ...search, includeIgnored: true } : search;
+      const candidates = hasDescriptorPaths ? await findCandidates(descriptorPath(start), narrowed, signal) : undefined;
+      if (candidates !== undefined) await task.lookOnlyAt(candidates);
       await task.folder(start, inRoot, '', above);
     } finally {
       if (start !== folder) await start.handle.close();
@@ -105,10 +105,10 @@ class SearchTask {
   #steps = 0;
   /** The files to visit, and the folders on the way to them, from the start of the search. */
   #only: ReadonlySet<string> | undefined;
-  #turnSinceMs = performance.now();
+  #yieldToOthersSinceMs = performance.now();
 
   constructor(search: WorkspaceSearch, signal: AbortSignal) {
-    this.#search = search.glob === undefined ? search : { ...search, glob: readGlob(search.glob) };
+    this.#search = search.glob === undefined ? search : { ...search, glob: normalizeGlob(search.glob) };
     this.#hiddenNames = hiddenNamesOf(this.#search.glob);
     this.#signal = signal;
     this.#limit = search.limit ?? DEFAULT_LIMIT;
@@ -119,19 +119,19 @@ class SearchTask {
     const { glob } = this.#search;
     const only = new Set<string>();
     for (const path of paths) {
-      await this.#turn();
-      if (glob !== undefined && !globFits(path, glob)) continue;
+      await this.#yieldToOthers();
+      if (glob !== undefined && !globMatches(path, glob)) continue;
       for (let each = path; each !== '.' && !only.has(each); each = dirname(each)) only.add(each);
     }
     this.#only = only;
   }
 
   /** Yields to the event loop and checks the signal, where names and patterns take long to compare. */
-  async #turn(): Promise<void> {
-    if (performance.now() - this.#turnSinceMs < MAX_TURN_MS) return;
+  async #yieldToOthers(): Promise<void> {
+    if (performance.now() - this.#yieldToOthersSinceMs < MAX_TURN_MS) return;
     await yieldToEventLoop();
     this.#signal.throwIfAborted();
-    this.#turnSinceMs = performance.now();
+    this.#yieldToOthersSinceMs = performance.now();
   }
 
   finding(): WorkspaceFinding {
@@ -145,7 +145,7 @@ class SearchTask {
     const levels = this.#search.includeIgnored ? above : await withIgnoreFile(folder, path, entries, above);
     for (const each of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
       if (this.#truncated) return;
-      await this.#turn();
+      await this.#yieldToOthers();
       const [from, inRoot] = [join(below, each.name), join(path, each.name)];
       if (this.#only?.has(from) === false) continue;
       if (this.#isLeftOut(each.name, inRoot, each.isDirectory(), levels)) continue;
@@ -160,7 +160,7 @@ class SearchTask {
         }
       } else if (each.isFile() && !isProtectedFile(join(folder.path, each.name))) {
         const { glob } = this.#search;
-        if (glob !== undefined && !globFits(from, glob)) continue;
+        if (glob !== undefined && !globMatches(from, glob)) continue;
         const stats = await lookUp(folder, each.name);
         if (stats?.isFile()) await this.file(folder, each.name, inRoot, stats);
       }
@@ -170,7 +170,7 @@ class SearchTask {
   #isLeftOut(name: string, path: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean {
     if (ALWAYS_LEFT_OUT.includes(name)) return true;
     if (this.#search.includeIgnored) return false;
-    if (name.startsWith('.') && !this.#hiddenNames.some((glob) => globFits(name, glob))) return true;
+    if (name.startsWith('.') && !this.#hiddenNames.some((glob) => globMatches(name, glob))) return true;
     return isIgnored(path, isDirectory, levels) ?? false;
   }
 
@@ -195,7 +195,7 @@ class SearchTask {
     text: string,
   ): Promise<void> {
     const context = this.#search.contextLines ?? 0;
-    const tell = (line: number, content: string, isMatch: boolean) =>
+    const add = (line: number, content: string, isMatch: boolean) =>
       this.#lines.push({ path: file.path, line, text: clipped(content), isMatch });
     /** The lines of context before the next match. */
     let before: string[] = [];
@@ -208,7 +208,7 @@ class SearchTask {
       this.#steps += (content.length + LINE_OVERHEAD) * test.steps;
       if (this.#steps > STEPS_BETWEEN_LOOKS) {
         this.#steps = 0;
-        await this.#turn();
+        await this.#yieldToOthers();
       }
       if (this.#fits(test, content)) {
         if (this.#matches >= this.#limit || this.#lines.length > MAX_LINES_WITH_CONTEXT) {
@@ -217,12 +217,12 @@ class SearchTask {
         }
         this.#matches += 1;
         hits += 1;
-        for (const [index, each] of before.entries()) tell(line - before.length + index, each, false);
-        tell(line, content, true);
+        for (const [index, each] of before.entries()) add(line - before.length + index, each, false);
+        add(line, content, true);
         before = [];
         after = context;
       } else if (after > 0) {
-        tell(line, content, false);
+        add(line, content, false);
         after -= 1;
       } else if (context > 0) {
         before.push(content);

@@ -17,8 +17,8 @@ import {
   isFolder,
   isNoFolder,
   lookUp,
+  quotePath,
   refuseSpecial,
-  shown,
   tooLarge,
 } from './safe-path.ts';
 import { searchWithin } from './workspace-search.ts';
@@ -41,7 +41,7 @@ export function openWorkspace(
     if (access === 'read')
       throw new PawlError(
         'PERMISSION_DENIED',
-        `The workspace is open for reading only; ${changes.map((change) => shown(change.path)).join(', ')} stays as it is.`,
+        `The workspace is open for reading only; ${changes.map((change) => quotePath(change.path)).join(', ')} stays as it is.`,
       );
     return commitWithin(absoluteRoot, changes);
   };

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { detectIsolation, openProcesses, type ProcessesOptions } from '../../../src/workers/context/processes.ts';
-import { type Isolation, MEANS } from '../../../src/workers/sandbox/isolation.ts';
+import { type Isolation, ISOLATION_MODES } from '../../../src/workers/sandbox/isolation.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startScript } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';
 
 const available = await detectIsolation();
-for (const isolation of MEANS) {
+for (const isolation of ISOLATION_MODES) {
   if (!available.includes(isolation))
     console.warn(`Isolation mode ${isolation} does not work here; its tests are skipped.`);
 }
@@ -70,7 +70,7 @@ const grove = (token: string): [string, ...string[]] => [
   `sleep ${token} & nohup sleep ${token} >/dev/null 2>&1 & (sleep ${token} </dev/null >/dev/null 2>&1 &) & sleep ${token}`,
 ];
 
-describe.each(MEANS)('in isolation mode %s', (sandbox: Isolation) => {
+describe.each(ISOLATION_MODES)('in isolation mode %s', (sandbox: Isolation) => {
   const run = test.skipIf(!available.includes(sandbox));
   const tree = sandbox === 'group' ? grove : forest;
 
@@ -283,7 +283,7 @@ describe('before anything is started', () => {
 
   test('there is always an isolation mode, the strongest first', () => {
     expect(available.length).toBeGreaterThan(0);
-    expect(MEANS.filter((isolation) => available.includes(isolation))).toEqual(available);
+    expect(ISOLATION_MODES.filter((isolation) => available.includes(isolation))).toEqual(available);
   });
 });
 

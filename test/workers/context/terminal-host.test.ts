@@ -8,7 +8,7 @@ import type { TerminalReport, Terminals } from '../../../src/shared/tools/tool.t
 import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import type { TerminalLink } from '../../../src/workers/context/remote-terminal.ts';
 import { TerminalHost, type TerminalHostOptions } from '../../../src/workers/context/terminal-host.ts';
-import { type Isolation, MEANS } from '../../../src/workers/sandbox/isolation.ts';
+import { type Isolation, ISOLATION_MODES } from '../../../src/workers/sandbox/isolation.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 
@@ -72,7 +72,7 @@ function running(token: string): boolean {
 
 const uniqueSleep = (): string => `1000.${randomInt(1e9, 1e10)}`;
 
-describe.each(MEANS)('in isolation mode %s', (sandbox) => {
+describe.each(ISOLATION_MODES)('in isolation mode %s', (sandbox) => {
   const run = test.skipIf(!available.includes(sandbox));
 
   run('a program reads what is typed later, sees a terminal, and tells its exit code', async () => {

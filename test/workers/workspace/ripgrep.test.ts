@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { WorkspaceSearch } from '../../../src/shared/tools/tool.ts';
-import { ripgrep, ripgrepArguments, type Scout } from '../../../src/workers/workspace/ripgrep.ts';
+import { ripgrep, ripgrepArguments, type CandidateFinder } from '../../../src/workers/workspace/ripgrep.ts';
 import { searchWithin } from '../../../src/workers/workspace/workspace-search.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 
@@ -13,7 +13,7 @@ const hasRipgrep = spawnSync('rg', ['--version']).status === 0;
 if (!hasRipgrep) console.warn('skipped: ripgrep is not installed here');
 
 const { signal } = new AbortController();
-const noScout: Scout = async () => undefined;
+const noScout: CandidateFinder = async () => undefined;
 
 function tree(files: Readonly<Record<string, string | Buffer>>): string {
   const root = join(temporaryFolder(), 'root');
@@ -177,7 +177,7 @@ test('what a pattern holds is never an option', () => {
 
 test('whatever ripgrep names, nothing outside of the workspace is read (A11)', async () => {
   const root = oddTree();
-  const liar: Scout = async () => [
+  const liar: CandidateFinder = async () => [
     '../outside/secret',
     'out/secret',
     'sub/secret.ts',

@@ -53,22 +53,22 @@ interface Open {
   /** The number of running calls. A call that fails by itself leaves the connection to the others. */
   calls: number;
   /** The connection takes no further calls, and is closed after its last one. */
-  isLeft: boolean;
+  isRetired: boolean;
   definitions:
     | { readonly read: Promise<ReadonlyMap<string, McpDefinition | 'several'>>; readonly atMs: number }
     | undefined;
   /** The number of abandoned requests: answers to them may still arrive and are no fault. */
-  givenUp: number;
+  abandoned: number;
 }
 
 export class McpConnection {
   readonly server: string;
   readonly #options: McpConnectionOptions;
-  readonly #parts: McpConnectionDeps;
+  readonly #deps: McpConnectionDeps;
   #opening: Promise<Open> | undefined;
   #open: Open | undefined;
   /** Abandoned connections, on which calls still wait for their answers. */
-  readonly #left = new Set<Open>();
+  readonly #retired = new Set<Open>();
   #failures = 0;
   #rest: { readonly untilMs: number; readonly because: Error } | undefined;
   /**
@@ -80,10 +80,10 @@ export class McpConnection {
   #idle: NodeJS.Timeout | undefined;
   #ended = false;
 
-  constructor(server: string, options: McpConnectionOptions, parts: McpConnectionDeps) {
+  constructor(server: string, options: McpConnectionOptions, deps: McpConnectionDeps) {
     this.server = server;
     this.#options = options;
-    this.#parts = parts;
+    this.#deps = deps;
   }
 
   /** The server's name and version, for the records of an import. */
@@ -142,15 +142,15 @@ export class McpConnection {
         return result;
       } catch (error) {
         if (signal.aborted) {
-          open.givenUp += 1;
+          open.abandoned += 1;
           throw signal.reason;
         }
         const { failure, gone } = requestFailure(error, open, this.server);
-        if (gone) this.#leave(open);
+        if (gone) this.#retire(open);
         throw failure;
       } finally {
         open.calls -= 1;
-        if (open.isLeft && open.calls === 0) await this.#drop(open);
+        if (open.isRetired && open.calls === 0) await this.#drop(open);
       }
     } finally {
       this.#inUse -= 1;
@@ -167,12 +167,12 @@ export class McpConnection {
     if (known === undefined || performance.now() - known.atMs > DEFINITIONS_FRESH_MS)
       // This does not use the call's own signal, because other calls wait for the same list.
       open.definitions = { read: this.#byName(new AbortController().signal), atMs: performance.now() };
-    const asked = open.definitions;
+    const current = open.definitions;
     let definition: McpDefinition | 'several' | undefined;
     try {
-      if (asked !== undefined) definition = (await unlessAborted(asked.read, signal)).get(tool);
+      if (current !== undefined) definition = (await unlessAborted(current.read, signal)).get(tool);
     } catch (error) {
-      if (open.definitions === asked) open.definitions = undefined;
+      if (open.definitions === current) open.definitions = undefined;
       // The call was not sent, so its tool has not run, whatever the error is.
       throw signal.aborted ? error : asToolError(error, true);
     }
@@ -228,7 +228,7 @@ export class McpConnection {
       });
       this.#legacy = this.#options.transport === 'stdio' && open.client.getProtocolEra() === 'legacy';
       this.#open = open;
-      const { log } = this.#parts;
+      const { log } = this.#deps;
       const tookMs = Math.round(performance.now() - startedAtMs);
       log.info({ event: 'mcp_connected', server: this.server, era: open.client.getProtocolEra(), tookMs }, 'connected');
       return open;
@@ -240,7 +240,7 @@ export class McpConnection {
   }
 
   async #connectInEra(legacy: boolean): Promise<Open> {
-    const { pawlVersion, connectTimeoutMs = CONNECT_TIMEOUT_MS } = this.#parts;
+    const { pawlVersion, connectTimeoutMs = CONNECT_TIMEOUT_MS } = this.#deps;
     const probeTimeoutMs = Math.min(PROBE_TIMEOUT_MS, connectTimeoutMs);
     let open: Open | undefined;
     const options: ClientOptions = {
@@ -262,10 +262,10 @@ export class McpConnection {
     };
     const client = new Client({ name: 'pawl', version: pawlVersion }, options);
     const transport = this.#transport((broken) => (broken instanceof PawlError ? broken : this.#lost(open)));
-    open = { client, transport, fault: undefined, calls: 0, isLeft: false, definitions: undefined, givenUp: 0 };
+    open = { client, transport, fault: undefined, calls: 0, isRetired: false, definitions: undefined, abandoned: 0 };
     const made = open;
     client.onclose = () => this.#closed(made);
-    client.onerror = (error) => this.#heard(made, error);
+    client.onerror = (error) => this.#onSdkError(made, error);
     try {
       await client.connect(transport, { timeout: connectTimeoutMs });
     } catch (error) {
@@ -278,7 +278,7 @@ export class McpConnection {
   }
 
   #transport(lost: (broken: Error | undefined) => Error): Transport {
-    const { settings, environment, messageTimeoutMs } = this.#parts;
+    const { settings, environment, messageTimeoutMs } = this.#deps;
     const options = this.#options;
     if (options.transport === 'http')
       return openHttpTransport(this.server, options, settings.allowedHosts, environment, lost);
@@ -292,11 +292,11 @@ export class McpConnection {
   }
 
   /** The SDK reports every message here that it could not match. */
-  #heard(open: Open, error: Error): void {
+  #onSdkError(open: Open, error: Error): void {
     if (open.transport instanceof StdioTransport) open.fault ??= open.transport.fault;
     if (!error.message.startsWith('Received a response for an unknown message ID')) return;
-    if (open.givenUp > 0) {
-      open.givenUp -= 1;
+    if (open.abandoned > 0) {
+      open.abandoned -= 1;
       return;
     }
     const message = `The MCP server ${this.server} answered a request that was never sent; the connection was closed.`;
@@ -309,7 +309,7 @@ export class McpConnection {
     const message = `The connection to the MCP server ${this.server} broke before it answered.`;
     const failure = new ToolError(message, { code: 'CONNECTION_RESET', retriable: true });
     if (open !== undefined && this.#open === open) {
-      this.#leave(open);
+      this.#retire(open);
       this.#failed(failure);
     }
     return failure;
@@ -327,22 +327,22 @@ export class McpConnection {
     // The first failure may be a restart, so there is no rest after it.
     const restMs = this.#failures === 1 ? 0 : Math.min(LONGEST_REST_MS, FIRST_REST_MS * 2 ** (this.#failures - 2));
     this.#rest = { untilMs: performance.now() + restMs, because };
-    const { log } = this.#parts;
+    const { log } = this.#deps;
     log.warn({ event: 'mcp_broken', server: this.server, restMs, error: because.message }, 'an MCP server broke');
   }
 
   /** Takes a connection out of use for later calls, without blaming the server. */
-  #leave(open: Open): void {
+  #retire(open: Open): void {
     if (this.#open === open) this.#open = undefined;
-    open.isLeft = true;
-    this.#left.add(open);
+    open.isRetired = true;
+    this.#retired.add(open);
   }
 
   /** Ends a connection, even while calls use it. */
   async #drop(open: Open): Promise<void> {
-    this.#leave(open);
+    this.#retire(open);
     await open.transport.close().catch(() => undefined);
-    this.#left.delete(open);
+    this.#retired.delete(open);
   }
 
   async #rested(): Promise<void> {
@@ -354,8 +354,8 @@ export class McpConnection {
     this.#ended = true;
     clearTimeout(this.#idle);
     const open = this.#open ?? (await this.#opening?.catch(() => undefined));
-    if (open !== undefined) this.#leave(open);
-    await Promise.all([...this.#left].map((left) => this.#drop(left)));
+    if (open !== undefined) this.#retire(open);
+    await Promise.all([...this.#retired].map((retired) => this.#drop(retired)));
   }
 }
 

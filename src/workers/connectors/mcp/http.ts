@@ -30,10 +30,10 @@ const RECONNECT = {
 const LOST = -32_099;
 
 /** One request on its way through the SDK, which does not report why an answer broke off. */
-interface ElicitationState {
+interface SentRequest {
   broken?: Error;
 }
-const asked = new AsyncLocalStorage<ElicitationState>();
+const sentRequest = new AsyncLocalStorage<SentRequest>();
 
 /** `lost` creates the error for a call whose answer will not come. Other calls of the connection are not affected. */
 export function openHttpTransport(
@@ -48,9 +48,9 @@ export function openHttpTransport(
   const limits = { signal: closed.signal, allowedHosts, idleTimeoutMs: 0, maxResponseBytes: MAX_MESSAGE_BYTES };
   const transport = new StreamableHTTPClientTransport(new URL(url), {
     fetch: async (input, init) => {
-      const asking = asked.getStore();
+      const request = sentRequest.getStore();
       const onBroken = (error: Error) => {
-        if (asking !== undefined) asking.broken = error;
+        if (request !== undefined) request.broken = error;
       };
       return readableResponse(await openNetwork({ ...limits, onBroken })(input, init), server, onBroken);
     },
@@ -74,15 +74,15 @@ export function openHttpTransport(
       unanswered.delete(message.params?.['requestId'] as RequestId);
     if (!isJSONRPCRequest(message)) return send(message, options);
     const { id } = message;
-    const asking: ElicitationState = {};
+    const request: SentRequest = {};
     unanswered.add(id);
     options?.requestSignal?.addEventListener('abort', () => unanswered.delete(id), { once: true });
     const onRequestStreamEnd = () => {
       if (!unanswered.delete(id)) return;
-      const data = lost(asking.broken);
+      const data = lost(request.broken);
       transport.onmessage?.({ jsonrpc: '2.0', id, error: { code: LOST, message: data.message, data } });
     };
-    return asked.run(asking, () => send(message, { ...options, onRequestStreamEnd }));
+    return sentRequest.run(request, () => send(message, { ...options, onRequestStreamEnd }));
   };
   const close = transport.close.bind(transport);
   transport.close = async () => {

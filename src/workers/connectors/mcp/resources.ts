@@ -87,11 +87,11 @@ function noTemplates(error: unknown): Listed {
 function shown(entry: unknown, server: string, address: 'uri' | 'uriTemplate'): object | undefined {
   if (!isObject(entry) || typeof entry[address] !== 'string') return undefined;
   const { name, title, description, mimeType } = entry;
-  const told = Object.entries({ title, description, mimeType }).filter(([, value]) => typeof value === 'string');
+  const details = Object.entries({ title, description, mimeType }).filter(([, value]) => typeof value === 'string');
   return {
     server,
     name: typeof name === 'string' ? name : entry[address],
-    ...Object.fromEntries(told),
+    ...Object.fromEntries(details),
     [address]: entry[address],
   };
 }
@@ -104,7 +104,7 @@ async function read(server: string, uri: string, reach: Reach): Promise<ToolResu
   const written = blocks.flatMap((block) => block.text ?? []).join('\n');
   return {
     // Content that is not text is for models that can see it, and stands beside the output.
-    output: { server, uri, contents: blocks.map(({ type: _, blob: __, ...told }) => told) },
+    output: { server, uri, contents: blocks.map(({ type: _, blob: __, ...details }) => details) },
     ...(written === '' ? {} : { display: written }),
     ...(blocks.some(({ blob }) => blob !== undefined) ? { content: blocks } : {}),
   };

@@ -18,6 +18,6 @@ export const escalation = {
 };
 
 /** A suffix for previews. */
-export function where(params: Readonly<Record<string, unknown>>): string {
+export function escalationSuffix(params: Readonly<Record<string, unknown>>): string {
   return asksToEscalate(params) ? ' outside of the sandbox' : '';
 }

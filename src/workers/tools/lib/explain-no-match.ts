@@ -11,7 +11,7 @@ const MAX_COMPARED_LINES = 500;
 const LINE_NUMBER = /^ *\d+(?:\t|→|: |\| ?)/;
 
 /** Explains in a sentence or two why `content` does not hold `text`. */
-export function explainAbsent(content: string, text: string): string {
+export function explainNoMatch(content: string, text: string): string {
   const wanted = text.split('\n');
   if (wanted.every((line) => line === '' || LINE_NUMBER.test(line))) {
     const plain = wanted.map((line) => line.replace(LINE_NUMBER, '')).join('\n');

@@ -20,12 +20,12 @@ export function oneLine(text: string): string {
 }
 
 /** Adds a mark where the end of an output is missing. */
-export function marked(text: string, droppedBytes: number): string {
+export function markTruncated(text: string, droppedBytes: number): string {
   return droppedBytes === 0 ? text : `${text}\n[truncated: ${droppedBytes} more bytes]\n`;
 }
 
 /** Describes how a program ended. */
-export function howEnded(
+export function describeExit(
   { timedOut, signal, exitCode }: Pick<ProcessResult, 'timedOut' | 'signal' | 'exitCode'>,
   timeLimitMs: number,
 ): string {
