@@ -119,7 +119,7 @@ class Exchange {
         );
       items.push(...found);
       this.#ctx.progress({ progress: items.length, message: `${pages} pages` });
-      url = this.#nextPage(url, pagination, answered, found, pages);
+      url = this.#nextPage(url, pagination, answered, { found, number: pages });
       // Services omit the key from the addresses that they return.
       if (url !== undefined) this.#addSecrets(url, request.secretQuery);
     }
@@ -137,8 +137,7 @@ class Exchange {
     url: URL,
     pagination: NonNullable<Connector['pagination']>,
     { headers, content }: Answered,
-    found: readonly unknown[],
-    pages: number,
+    { found, number }: { readonly found: readonly unknown[]; readonly number: number },
   ): URL | undefined {
     const at = (address: string) => {
       if (!URL.canParse(address, url.href))
@@ -165,7 +164,7 @@ class Exchange {
       case 'page': {
         if (found.length === 0) return undefined;
         const next = new URL(url.href);
-        next.searchParams.set(pagination.parameter, String(pagination.first + pages));
+        next.searchParams.set(pagination.parameter, String(pagination.first + number));
         return next;
       }
     }

@@ -7,7 +7,7 @@
  * Proxy variables of the environment are ignored.
  */
 import { type LookupAddress, lookup as systemLookup } from 'node:dns';
-import { type IncomingMessage, request as requestHttp } from 'node:http';
+import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { isIP, isIPv6, type LookupFunction } from 'node:net';
 import { pipeline, Readable, Transform } from 'node:stream';
@@ -138,46 +138,12 @@ async function bodyOf(request: Request): Promise<Buffer | undefined> {
 /** Resolves with the head of the response. */
 async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Promise<IncomingMessage> {
   const { url, method, body } = hop;
-  const { idleTimeoutMs = IDLE_TIMEOUT_MS } = options;
-  if (url.protocol !== 'http:' && url.protocol !== 'https:') {
-    throw new PawlError('PERMISSION_DENIED', `Only http and https are allowed; got ${url.protocol}//`);
-  }
-  const hostname = url.hostname.replace(/^\[|\]$/g, '');
-  const isAllowedHost = isAllowed(url, options.allowedHosts ?? []);
-  // Node calls `lookup` for names only, so a literal address is checked here.
-  if (!isAllowedHost && isIP(hostname) !== 0) refusePrivate(hostname, hostname);
-  // These names mean this host by definition (RFC 6761), whether or not a resolver knows them.
-  if (!isAllowedHost && /(^|\.)localhost\.?$/.test(hostname)) refusePrivate(hostname, '127.0.0.1');
-  const headers: Record<string, string> = {
-    'accept-encoding': 'gzip, br',
-    // Some services, such as GitHub, refuse requests without a user agent.
-    'user-agent': 'Pawl/1',
-    ...Object.fromEntries(hop.headers),
-  };
-  if (body !== undefined) headers['content-length'] = String(body.length);
-  else if (method === 'POST' || method === 'PUT') headers['content-length'] = '0';
-
+  const lookup = guardedLookup(url, options);
   return new Promise((resolve, reject) => {
-    const outgoing = (url.protocol === 'https:' ? requestHttps : requestHttp)(url, {
-      method,
-      headers,
-      agent: false,
-      lookup: checkedLookup(options.resolve ?? resolveBySystem, isAllowedHost),
-      signal,
-    });
-    const connectTimer = setTimeout(() => {
-      outgoing.destroy(
-        new PawlError('CONNECT_TIMEOUT', `${url.host} did not accept a connection within ${CONNECT_TIMEOUT_MS} ms.`),
-      );
-    }, CONNECT_TIMEOUT_MS);
-    outgoing.on('socket', (socket) => {
-      socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => clearTimeout(connectTimer));
-    });
-    outgoing.setTimeout(idleTimeoutMs, () => {
-      outgoing.destroy(new PawlError('UPSTREAM_TIMEOUT', `${url.host} was silent for ${idleTimeoutMs} ms.`));
-    });
+    const request = url.protocol === 'https:' ? requestHttps : requestHttp;
+    const outgoing = request(url, { method, headers: headersOf(hop), agent: false, lookup, signal });
+    limitTimes(outgoing, url, options.idleTimeoutMs ?? IDLE_TIMEOUT_MS);
     outgoing.once('close', () => {
-      clearTimeout(connectTimer);
       // A protocol upgrade closes the request without an error. After a response or an error, this rejection has no
       // effect.
       reject(new PawlError('CONNECTION_RESET', `${url.host} closed the connection without an answer.`));
@@ -191,6 +157,46 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
     outgoing.on('error', (error) => reject(signal.aborted ? signal.reason : error));
     outgoing.end(body);
   });
+}
+
+/** Returns a lookup that refuses private addresses. Throws for a URL that may not be reached, whatever the lookup says. */
+function guardedLookup(url: URL, options: NetworkOptions): LookupFunction {
+  if (url.protocol !== 'http:' && url.protocol !== 'https:')
+    throw new PawlError('PERMISSION_DENIED', `Only http and https are allowed; got ${url.protocol}//`);
+  const hostname = url.hostname.replace(/^\[|\]$/g, '');
+  const isAllowedHost = isAllowed(url, options.allowedHosts ?? []);
+  // Node calls `lookup` for names only, so a literal address is checked here.
+  if (!isAllowedHost && isIP(hostname) !== 0) refusePrivate(hostname, hostname);
+  // These names mean this host by definition (RFC 6761), whether or not a resolver knows them.
+  if (!isAllowedHost && /(^|\.)localhost\.?$/.test(hostname)) refusePrivate(hostname, '127.0.0.1');
+  return checkedLookup(options.resolve ?? resolveBySystem, isAllowedHost);
+}
+
+function headersOf({ method, headers, body }: Hop): Record<string, string> {
+  const length = body?.length ?? (method === 'POST' || method === 'PUT' ? 0 : undefined);
+  return {
+    'accept-encoding': 'gzip, br',
+    // Some services, such as GitHub, refuse requests without a user agent.
+    'user-agent': 'Pawl/1',
+    ...Object.fromEntries(headers),
+    ...(length === undefined ? {} : { 'content-length': String(length) }),
+  };
+}
+
+/** Ends a request that cannot connect in time, or whose server is silent for too long. */
+function limitTimes(outgoing: ClientRequest, url: URL, idleTimeoutMs: number): void {
+  const connectTimer = setTimeout(() => {
+    outgoing.destroy(
+      new PawlError('CONNECT_TIMEOUT', `${url.host} did not accept a connection within ${CONNECT_TIMEOUT_MS} ms.`),
+    );
+  }, CONNECT_TIMEOUT_MS);
+  outgoing.on('socket', (socket) => {
+    socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => clearTimeout(connectTimer));
+  });
+  outgoing.setTimeout(idleTimeoutMs, () => {
+    outgoing.destroy(new PawlError('UPSTREAM_TIMEOUT', `${url.host} was silent for ${idleTimeoutMs} ms.`));
+  });
+  outgoing.once('close', () => clearTimeout(connectTimer));
 }
 
 function isAllowed(url: URL, allowedHosts: readonly string[]): boolean {

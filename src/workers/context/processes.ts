@@ -60,8 +60,7 @@ export function openProcesses(options: ProcessesOptions): Processes {
   return {
     run: async (request) => {
       options.signal.throwIfAborted();
-      const { sandbox, launch, environment } = await prepareProgram(options, request);
-      return supervise(sandbox, launch, environment, request, options.signal);
+      return supervise(await prepareProgram(options, request), request, options.signal);
     },
   };
 }
@@ -166,11 +165,8 @@ export function detectIsolation(): Promise<readonly Isolation[]> {
 
 const trial: Trial = async (sandbox, request) => {
   try {
-    const environment = programEnvironment({});
     const result = await supervise(
-      sandbox,
-      request,
-      environment,
+      { sandbox, launch: request, environment: programEnvironment({}) },
       { argv: request.argv, timeoutMs: TRIAL_TIMEOUT_MS },
       new AbortController().signal,
     );
@@ -187,9 +183,7 @@ function refuseImpossible({ argv }: Pick<ProcessRequest, 'argv'>): void {
 
 /** Runs one program until its whole process tree has ended. */
 async function supervise(
-  sandbox: Sandbox,
-  launch: LaunchRequest,
-  environment: ProgramEnvironment,
+  { sandbox, launch, environment }: PreparedProgram,
   request: ProcessRequest,
   signal: AbortSignal,
 ): Promise<ProcessResult> {

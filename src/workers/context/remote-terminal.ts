@@ -15,7 +15,7 @@ const ACCEPTED_MS = 2_000;
 /** How much longer than the wait itself an answer may take once the message was accepted. */
 const ANSWER_MS = 5_000;
 
-interface WriteRequest {
+export interface WriteRequest {
   readonly sessionKey: string;
   readonly terminalId: string;
   readonly chars: string;
@@ -27,7 +27,7 @@ type Message =
   | { readonly kind: 'report'; readonly id: string; readonly report: TerminalReport }
   | { readonly kind: 'refused'; readonly id: string; readonly code: string; readonly message: string };
 
-type Serve = (sessionKey: string, terminalId: string, chars: string, waitMs: number) => Promise<TerminalReport>;
+type Serve = (request: WriteRequest) => Promise<TerminalReport>;
 
 export interface TerminalLinkOptions {
   readonly backend: Pick<Backend, 'clock' | 'terminals' | 'mailboxOf'>;
@@ -45,7 +45,7 @@ export class TerminalLink {
    */
   readonly #seen = new Map<string, number>();
   readonly #mine = new Map<string, string>();
-  #serve: Serve = async (_sessionKey, terminalId) => {
+  #serve: Serve = async ({ terminalId }) => {
     throw noTerminal(terminalId);
   };
   #renewal: NodeJS.Timeout | undefined;
@@ -84,7 +84,7 @@ export class TerminalLink {
   async #answer(request: Extract<Message, { kind: 'write' }>): Promise<void> {
     const { sessionKey, terminalId, chars, waitMs, id, from, notAfterMs } = request;
     if (this.#isStale(id, notAfterMs)) return;
-    const answer = await this.#serve(sessionKey, terminalId, chars, waitMs).then(
+    const answer = await this.#serve({ sessionKey, terminalId, chars, waitMs }).then(
       (report): Message => ({ kind: 'report', id, report }),
       (error: unknown): Message => {
         const { code, message } = error as { readonly code?: string; readonly message: string };

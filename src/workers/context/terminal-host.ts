@@ -11,7 +11,7 @@ import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
 import type { TerminalReport, TerminalRequest, Terminals } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Isolation } from '../sandbox/isolation.ts';
-import type { TerminalLink } from './remote-terminal.ts';
+import type { TerminalLink, WriteRequest } from './remote-terminal.ts';
 import { noTerminal, Terminal } from './terminal.ts';
 
 export interface TerminalLimits {
@@ -67,7 +67,7 @@ export class TerminalHost {
   constructor(options: TerminalHostOptions) {
     this.#options = options;
     this.#limits = { ...TERMINAL_LIMITS, ...options.limits };
-    options.link?.serve((sessionKey, terminalId, chars, waitMs) => this.#write(sessionKey, terminalId, chars, waitMs));
+    options.link?.serve((request) => this.#write(request));
   }
 
   open(caller: TerminalCaller): Terminals {
@@ -76,9 +76,9 @@ export class TerminalHost {
       write: (terminalId, chars, waitMs) => {
         const { link } = this.#options;
         const { sessionKey, signal } = caller;
-        if (this.#held.has(terminalId) || link === undefined)
-          return this.#write(sessionKey, terminalId, chars, waitMs, signal);
-        return link.write({ sessionKey, terminalId, chars, waitMs, signal });
+        const typed = { sessionKey, terminalId, chars, waitMs };
+        if (this.#held.has(terminalId) || link === undefined) return this.#write(typed, signal);
+        return link.write({ ...typed, signal });
       },
     };
   }
@@ -133,13 +133,7 @@ export class TerminalHost {
     );
   }
 
-  async #write(
-    sessionKey: string,
-    terminalId: string,
-    chars: string,
-    waitMs: number,
-    signal?: AbortSignal,
-  ): Promise<TerminalReport> {
+  async #write({ sessionKey, terminalId, chars, waitMs }: WriteRequest, signal?: AbortSignal): Promise<TerminalReport> {
     const held = this.#held.get(terminalId);
     if (held === undefined || held.terminal.sessionKey !== sessionKey) throw noTerminal(terminalId);
     if (held.escalated && !CONTROL.test(chars))

@@ -22,6 +22,13 @@ const KILLED: TreeExit = { exitCode: null, signal: 'SIGKILL', timedOut: false };
 /** Programs at a terminal page, colour and redraw for people; a model reads lines. */
 const PLAIN = { TERM: 'dumb', NO_COLOR: '1', PAGER: 'cat', GIT_PAGER: 'cat' };
 
+interface TerminalIdentity {
+  readonly id: string;
+  readonly sessionKey: string;
+  readonly cmd: string;
+  readonly tty: boolean;
+}
+
 export class Terminal {
   readonly id: string;
   readonly sessionKey: string;
@@ -47,7 +54,7 @@ export class Terminal {
     const tty = request.tty ?? true;
     const env = { ...(tty ? PLAIN : {}), ...request.env };
     const { sandbox, launch, environment } = await prepareProgram(options, { ...request, env });
-    const terminal = new Terminal(id, sessionKey, request.argv.join(' '), tty, (signal) => {
+    const terminal = new Terminal({ id, sessionKey, cmd: request.argv.join(' '), tty }, (signal) => {
       const common = { environment, name: request.argv[0], timeoutMs: request.timeoutMs, signal };
       if (!tty) {
         const streams = { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' } as const;
@@ -72,10 +79,7 @@ export class Terminal {
   }
 
   private constructor(
-    id: string,
-    sessionKey: string,
-    cmd: string,
-    tty: boolean,
+    { id, sessionKey, cmd, tty }: TerminalIdentity,
     start: (signal: AbortSignal) => {
       readonly input: Writable;
       readonly outputs: readonly Readable[];

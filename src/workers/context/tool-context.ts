@@ -16,7 +16,7 @@ import { openTenantRoot } from '../workspace/workspace-roots.ts';
 import { capabilitiesFor, type GrantedCapabilities } from './capabilities.ts';
 import type { WorkerAgents } from './sub-agents.ts';
 import type { TerminalHost } from './terminal-host.ts';
-import { logLine } from './tool-log.ts';
+import { toolLogLine } from './tool-log.ts';
 
 export interface ToolContextDeps {
   readonly memory?: MemoryStore;
@@ -131,7 +131,7 @@ function toolLog(
   const fields = { callId, toolName: envelope.toolName, sessionKey, ...traceField(traceparent) };
   let known = { of: running.params, secrets: secretsIn(allParams(attempt)) };
   const cleaned = (message: string, more?: object): [fields: object, message: string] => {
-    const line = logLine(message, more);
+    const line = toolLogLine(message, more);
     // A hook may have replaced the parameters since.
     if (known.of !== running.params) known = { of: running.params, secrets: secretsIn(allParams(attempt)) };
     const { secrets } = known;

@@ -5,7 +5,7 @@
 import { stackOf } from '../../shared/errors/classify-error.ts';
 
 /** Accepts an error in place of the text or the fields, and the fields before the text, as pino does. */
-export function logLine(message: unknown, fields: unknown): { readonly text: string; readonly fields: object } {
+export function toolLogLine(message: unknown, fields: unknown): { readonly text: string; readonly fields: object } {
   if (typeof message !== 'object' || message === null) return { text: String(message), fields: withStacks(fields) };
   const text = typeof fields === 'string' ? fields : message instanceof Error ? message.message : '';
   return { text, fields: withStacks(message) };

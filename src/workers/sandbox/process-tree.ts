@@ -73,7 +73,7 @@ export function startTree(sandbox: Sandbox, request: TreeRequest): Tree {
     throw error;
   }
   const { promise: armed, resolve: onArmed } = Promise.withResolvers<void>();
-  const ended = cleanedUp(treeEnd(sandbox, launch, child, request, onArmed), clean).finally(onArmed);
+  const ended = cleanedUp(treeEnd({ sandbox, launch, child }, request, onArmed), clean).finally(onArmed);
   // A caller that only reads the streams must not crash through an unhandled rejection.
   ended.catch(() => undefined);
   return { stdin: child.stdin, stdout: child.stdout, stderr: child.stdio[4] as Duplex | null, armed, ended };
@@ -87,16 +87,17 @@ async function cleanedUp(end: Promise<TreeExit>, clean: () => Promise<unknown>):
   }
 }
 
-async function treeEnd(
-  sandbox: Sandbox,
-  launch: Launch,
-  child: Child,
-  request: TreeRequest,
-  onArmed: () => void,
-): Promise<TreeExit> {
+interface StartedTree {
+  readonly sandbox: Sandbox;
+  readonly launch: Launch;
+  readonly child: Child;
+}
+
+async function treeEnd(started: StartedTree, request: TreeRequest, onArmed: () => void): Promise<TreeExit> {
+  const { sandbox, child } = started;
   const { signal, name } = request;
   const diagnosis = collectOutput(child.stderr, MAX_DIAGNOSIS_BYTES);
-  const ending = await endOf(child, launch, request.timeoutMs, signal, onArmed);
+  const ending = await endOf(started, request, onArmed);
   if (sandbox.isolation === 'group') await groupEnd(child.pid);
   if (ending.kind !== 'exited' && sandbox.sweep !== undefined) await sweep(sandbox.sweep(request.launch.marker));
   if (ending.kind === 'not started') throw couldNotStart(sandbox, name, ending.error, diagnosis().text);
@@ -120,10 +121,8 @@ function exitOf(ending: Exclude<Ending, { kind: 'not started' }>): { exitCode: n
 
 /** Talks with the supervisor, kills at the time limit and on abort, and waits until the tree has ended. */
 async function endOf(
-  child: Child,
-  launch: Launch,
-  timeoutMs: number | undefined,
-  signal: AbortSignal,
+  { child, launch }: StartedTree,
+  { timeoutMs, signal }: TreeRequest,
   onArmed: () => void,
 ): Promise<Ending> {
   const line = child.stdio[3] as Duplex;

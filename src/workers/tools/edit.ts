@@ -199,7 +199,10 @@ interface Replacement {
 }
 
 /** The places of the old text in ascending order, each with its replacement. */
-function placesIn(content: string, { old_string: oldText, new_string: newText, replace_all: all }: Edit): Replacement[] {
+function placesIn(
+  content: string,
+  { old_string: oldText, new_string: newText, replace_all: all }: Edit,
+): Replacement[] {
   const lineEndAt = lineEndsOf(content);
   const newForms = { '\n': newText, '\r\n': inCrLf(newText) };
   const places = formsIn(content, oldText).flatMap((from) =>

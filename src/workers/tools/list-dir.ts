@@ -45,7 +45,7 @@ export const listDir = defineTool({
     const wanted = offset + limit;
     const found: WorkspaceEntry[] = [];
     // One entry more than requested shows whether there are more.
-    await collect(path, depth, wanted + 1, found, ctx);
+    await collect(ctx, { path, depth, enough: wanted + 1, found });
     const entries = found.slice(offset, wanted);
     return {
       output: { path, entries, truncated: found.length > wanted },
@@ -54,18 +54,19 @@ export const listDir = defineTool({
   },
 });
 
-async function collect(
-  path: string,
-  depth: number,
-  enough: number,
-  found: WorkspaceEntry[],
-  ctx: ToolContext,
-): Promise<void> {
+interface Collection {
+  readonly path: string;
+  readonly depth: number;
+  readonly enough: number;
+  readonly found: WorkspaceEntry[];
+}
+
+async function collect(ctx: ToolContext, { path, depth, enough, found }: Collection): Promise<void> {
   for (const each of await ctx.workspace.list(path)) {
     if (found.length >= enough) return;
     found.push(each);
     // A folder can disappear, or become a link out of the workspace, while it is being listed.
     if (each.kind === 'directory' && depth > 1)
-      await collect(each.path, depth - 1, enough, found, ctx).catch(() => undefined);
+      await collect(ctx, { path: each.path, depth: depth - 1, enough, found }).catch(() => undefined);
   }
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { detectIsolation, openProcesses, type ProcessesOptions } from '../../../src/workers/context/processes.ts';
-import { type Isolation, ISOLATION_MODES } from '../../../src/workers/sandbox/isolation.ts';
+import { ISOLATION_MODES, type Isolation } from '../../../src/workers/sandbox/isolation.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startScript } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';

@@ -8,7 +8,7 @@ import type { TerminalReport, Terminals } from '../../../src/shared/tools/tool.t
 import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import type { TerminalLink } from '../../../src/workers/context/remote-terminal.ts';
 import { TerminalHost, type TerminalHostOptions } from '../../../src/workers/context/terminal-host.ts';
-import { type Isolation, ISOLATION_MODES } from '../../../src/workers/sandbox/isolation.ts';
+import { ISOLATION_MODES, type Isolation } from '../../../src/workers/sandbox/isolation.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 

@@ -8,16 +8,14 @@
  */
 import { Client, type ClientOptions, type RequestOptions, type Transport } from '@modelcontextprotocol/client';
 import type { Settings } from '../../../shared/config/config.ts';
-import { definitionDigest, type McpDefinition } from '../../../shared/connectors/mcp.ts';
+import type { McpDefinition } from '../../../shared/connectors/mcp.ts';
 import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
-import { asToolError } from '../../../shared/errors/classify-error.ts';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
 import { endOf } from '../../../shared/util/text/text-cut.ts';
+import { DefinitionCache, readDefinitions, unlessAborted } from './definitions.ts';
 import { connectFailure, requestFailure } from './failures.ts';
 import { openHttpTransport } from './http.ts';
-import { isObject } from './incoming.ts';
-import { list } from './listing.ts';
 import { StdioTransport } from './stdio.ts';
 import type { Environment } from './values.ts';
 
@@ -35,11 +33,8 @@ export interface McpConnectionDeps {
 const CONNECT_TIMEOUT_MS = 20_000;
 /** A server of the older protocol era need not answer the probe for the newer one. */
 const PROBE_TIMEOUT_MS = 5_000;
-const LIST_TIMEOUT_MS = 20_000;
 /** Attempts have their own limits; the SDK's must never be reached first. */
 const NO_TIMEOUT_MS = 2 ** 31 - 1;
-/** Definitions are read again after this time, even from a server that announces no changes. */
-const DEFINITIONS_FRESH_MS = 60_000;
 const IDLE_MS = 10 * 60_000;
 const FIRST_REST_MS = 250;
 const LONGEST_REST_MS = 30_000;
@@ -54,9 +49,7 @@ interface Open {
   calls: number;
   /** The connection takes no further calls, and is closed after its last one. */
   isRetired: boolean;
-  definitions:
-    | { readonly read: Promise<ReadonlyMap<string, McpDefinition | 'several'>>; readonly atMs: number }
-    | undefined;
+  readonly definitions: DefinitionCache;
   /** The number of abandoned requests: answers to them may still arrive and are no fault. */
   abandoned: number;
 }
@@ -96,18 +89,8 @@ export class McpConnection {
   }
 
   /** All definitions as the server lists them. A name can occur twice, and an invalid entry is marked as such. */
-  async definitions(signal: AbortSignal): Promise<readonly McpDefinition[]> {
-    return this.#using(signal, async (open) => {
-      if (open.client.getServerCapabilities()?.tools === undefined) return [];
-      const options = { timeout: LIST_TIMEOUT_MS, signal };
-      const { entries, nextCursor } = await list(open.client, 'tools/list', undefined, options);
-      if (nextCursor !== undefined)
-        throw new PawlError(
-          'MCP_PROTOCOL',
-          `The MCP server ${this.server} lists its tools on more pages than can be read.`,
-        );
-      return entries.map(definitionOf);
-    });
+  definitions(signal: AbortSignal): Promise<readonly McpDefinition[]> {
+    return this.#using(signal, (open) => readDefinitions(open.client, this.server, signal));
   }
 
   /**
@@ -120,7 +103,7 @@ export class McpConnection {
     send: (client: Client, definition: McpDefinition, options: RequestOptions) => Promise<T>,
   ): Promise<T> {
     return this.#using(signal, async (open) => {
-      const definition = await this.#accepted(open, accepted, signal);
+      const definition = await open.definitions.accepted(accepted, signal);
       return send(open.client, definition, { signal, timeout: NO_TIMEOUT_MS });
     });
   }
@@ -156,45 +139,6 @@ export class McpConnection {
       this.#inUse -= 1;
       if (this.#inUse === 0 && !this.#ended) this.#idle = setTimeout(() => void this.#rested(), IDLE_MS).unref();
     }
-  }
-
-  async #accepted(
-    open: Open,
-    { tool, digest }: { readonly tool: string; readonly digest: string },
-    signal: AbortSignal,
-  ): Promise<McpDefinition> {
-    const known = open.definitions;
-    if (known === undefined || performance.now() - known.atMs > DEFINITIONS_FRESH_MS)
-      // This does not use the call's own signal, because other calls wait for the same list.
-      open.definitions = { read: this.#byName(new AbortController().signal), atMs: performance.now() };
-    const current = open.definitions;
-    let definition: McpDefinition | 'several' | undefined;
-    try {
-      if (current !== undefined) definition = (await unlessAborted(current.read, signal)).get(tool);
-    } catch (error) {
-      if (open.definitions === current) open.definitions = undefined;
-      // The call was not sent, so its tool has not run, whatever the error is.
-      throw signal.aborted ? error : asToolError(error, true);
-    }
-    const refuse = (why: string): never => {
-      throw new ToolError(
-        `${why}. Nothing was run. To look at the change and accept it: pawl tools import-mcp ${this.server} --accept`,
-        { code: 'DEFINITION_CHANGED', nothingHappened: true },
-      );
-    };
-    if (definition === undefined) return refuse(`The MCP server ${this.server} does not offer ${tool} any more`);
-    if (definition === 'several') return refuse(`The MCP server ${this.server} offers two tools named ${tool}`);
-    if (definitionDigest(definition) !== digest)
-      return refuse(`The MCP server ${this.server} has changed its definition of ${tool}`);
-    return definition;
-  }
-
-  async #byName(signal: AbortSignal): Promise<ReadonlyMap<string, McpDefinition | 'several'>> {
-    const found = new Map<string, McpDefinition | 'several'>();
-    for (const definition of await this.definitions(signal))
-      if (definition.unusable === undefined)
-        found.set(definition.name, found.has(definition.name) ? 'several' : definition);
-    return found;
   }
 
   // Opening and closing
@@ -255,14 +199,15 @@ export class McpConnection {
           autoRefresh: false,
           debounceMs: 0,
           onChanged: () => {
-            if (open !== undefined) open.definitions = undefined;
+            open?.definitions.clear();
           },
         },
       },
     };
     const client = new Client({ name: 'pawl', version: pawlVersion }, options);
     const transport = this.#transport((broken) => (broken instanceof PawlError ? broken : this.#lost(open)));
-    open = { client, transport, fault: undefined, calls: 0, isRetired: false, definitions: undefined, abandoned: 0 };
+    const definitions = new DefinitionCache(this.server, (signal) => this.definitions(signal));
+    open = { client, transport, fault: undefined, calls: 0, isRetired: false, definitions, abandoned: 0 };
     const made = open;
     client.onclose = () => this.#closed(made);
     client.onerror = (error) => this.#onSdkError(made, error);
@@ -281,7 +226,13 @@ export class McpConnection {
     const { settings, environment, messageTimeoutMs } = this.#deps;
     const options = this.#options;
     if (options.transport === 'http')
-      return openHttpTransport(this.server, options, settings.allowedHosts, environment, lost);
+      return openHttpTransport({
+        server: this.server,
+        connection: options,
+        allowedHosts: settings.allowedHosts,
+        environment,
+        lost,
+      });
     return new StdioTransport({
       server: this.server,
       connection: options,
@@ -359,25 +310,6 @@ export class McpConnection {
   }
 }
 
-/** Parses leniently: fields of a wrong type are left out of a definition. */
-function definitionOf(entry: unknown, index: number): McpDefinition {
-  if (!isObject(entry) || typeof entry['name'] !== 'string') {
-    const what = entry === null ? 'null' : isObject(entry) ? 'without a name' : 'no definition';
-    return { name: `entry ${index + 1}`, inputSchema: {}, unusable: `it is ${what}` };
-  }
-  const { name, title, description, inputSchema, outputSchema, annotations, execution } = entry;
-  const { taskSupport } = isObject(execution) ? execution : {};
-  return {
-    name,
-    title: typeof title === 'string' ? title : undefined,
-    description: typeof description === 'string' ? description : undefined,
-    inputSchema,
-    outputSchema,
-    annotations: isObject(annotations) ? annotations : undefined,
-    taskSupport: typeof taskSupport === 'string' ? taskSupport : undefined,
-  };
-}
-
 function hasEnded(error: unknown): boolean {
   return (error as { ended?: unknown }).ended === true;
 }
@@ -385,17 +317,4 @@ function hasEnded(error: unknown): boolean {
 function sentence(error: unknown, said: string): string {
   const message = error instanceof Error ? error.message : String(error);
   return said === '' ? message : `${message}; it said: ${endOf(said, 500)}`;
-}
-
-/** Resolves with the value, or rejects when the signal aborts first. */
-async function unlessAborted<T>(value: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  const { promise, reject } = Promise.withResolvers<never>();
-  const onAbort = () => reject(signal.reason);
-  signal.addEventListener('abort', onAbort, { once: true });
-  try {
-    return await Promise.race([value, promise]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
-  }
 }

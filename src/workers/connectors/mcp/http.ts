@@ -35,14 +35,18 @@ interface SentRequest {
 }
 const sentRequest = new AsyncLocalStorage<SentRequest>();
 
-/** `lost` creates the error for a call whose answer will not come. Other calls of the connection are not affected. */
-export function openHttpTransport(
-  server: string,
-  { url, headers }: Extract<McpConnectionOptions, { transport: 'http' }>,
-  allowedHosts: readonly string[],
-  environment: Environment,
-  lost: (broken: Error | undefined) => Error,
-): Transport {
+export interface HttpTransportOptions {
+  readonly server: string;
+  readonly connection: Extract<McpConnectionOptions, { transport: 'http' }>;
+  readonly allowedHosts: readonly string[];
+  readonly environment: Environment;
+  /** Creates the error for a call whose answer will not come. Other calls of the connection are not affected. */
+  lost(broken: Error | undefined): Error;
+}
+
+export function openHttpTransport(options: HttpTransportOptions): Transport {
+  const { server, allowedHosts, environment } = options;
+  const { url, headers } = options.connection;
   const closed = new AbortController();
   // A server may be silent for as long as its tool works, because calls have their own limits.
   const limits = { signal: closed.signal, allowedHosts, idleTimeoutMs: 0, maxResponseBytes: MAX_MESSAGE_BYTES };
@@ -57,7 +61,25 @@ export function openHttpTransport(
     requestInit: { headers: resolveValues(headers, environment) },
     reconnectionOptions: RECONNECT,
   });
-  // The SDK tells only the transport that a stream has ended for good, and not whether its answer came before.
+  reportLostAnswers(transport, options.lost);
+  const close = transport.close.bind(transport);
+  transport.close = async () => {
+    // This tells servers that keep sessions to end this one. A failure does not matter.
+    await Promise.race([
+      transport.terminateSession().catch(() => undefined),
+      new Promise((resolve) => setTimeout(resolve, 1_000).unref()),
+    ]);
+    await close();
+    closed.abort();
+  };
+  return transport as Transport;
+}
+
+/**
+ * Answers a request with an error when its stream has ended without an answer. The SDK reports the end to the transport
+ * alone, and not whether the answer came before.
+ */
+function reportLostAnswers(transport: StreamableHTTPClientTransport, lost: HttpTransportOptions['lost']): void {
   const unanswered = new Set<RequestId>();
   const answers = new AnswerReader();
   // The client calls this handler before its own.
@@ -84,15 +106,4 @@ export function openHttpTransport(
     };
     return sentRequest.run(request, () => send(message, { ...options, onRequestStreamEnd }));
   };
-  const close = transport.close.bind(transport);
-  transport.close = async () => {
-    // This tells servers that keep sessions to end this one. A failure does not matter.
-    await Promise.race([
-      transport.terminateSession().catch(() => undefined),
-      new Promise((resolve) => setTimeout(resolve, 1_000).unref()),
-    ]);
-    await close();
-    closed.abort();
-  };
-  return transport as Transport;
 }

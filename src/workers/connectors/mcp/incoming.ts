@@ -44,7 +44,10 @@ export function isBrokenAnswer(odd: unknown): boolean {
 
 export function notMessage(server: string, odd: unknown): PawlError {
   const quoted = (JSON.stringify(odd) ?? '').slice(0, 200);
-  return new PawlError('MCP_PROTOCOL', `The MCP server ${server} sent something that is not a JSON-RPC message: ${quoted}`);
+  return new PawlError(
+    'MCP_PROTOCOL',
+    `The MCP server ${server} sent something that is not a JSON-RPC message: ${quoted}`,
+  );
 }
 
 function isMessage(value: unknown): value is JSONRPCMessage {

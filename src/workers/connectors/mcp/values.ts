@@ -23,7 +23,10 @@ export function resolveValues(
 
 function given(name: string, variable: string, environment: Environment): string {
   if (OWN.test(variable))
-    throw new PawlError('CONFIGURATION', `${name}: the worker's own variable ${variable} is not passed to MCP servers.`);
+    throw new PawlError(
+      'CONFIGURATION',
+      `${name}: the worker's own variable ${variable} is not passed to MCP servers.`,
+    );
   const value = environment[variable];
   if (value === undefined || value === '')
     throw new PawlError('CONFIGURATION', `${name}: this worker has no environment variable ${variable}.`);
