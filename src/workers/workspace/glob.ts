@@ -78,7 +78,7 @@ function refuseCostlyGlob(glob: string): void {
   const refuse = (why: string) => {
     throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too complex a glob: ${why}.`);
   };
-  if (/[+*!]\(/.test(glob)) refuse('+(…), *(…) and !(…)are not supported; use {a,b}');
+  if (/[+*!]\(/.test(glob)) refuse('+(…), *(…) and !(…) are not supported; use {a,b}');
   const alternatives = alternativesOf(glob, () =>
     refuse(`its braces stand for more than ${MAX_ALTERNATIVES} patterns`),
   );

@@ -105,7 +105,7 @@ class SearchTask {
   #steps = 0;
   /** The files to visit, and the folders on the way to them, from the start of the search. */
   #only: ReadonlySet<string> | undefined;
-  #yieldToOthersSinceMs = performance.now();
+  #turnStartedAtMs = performance.now();
 
   constructor(search: WorkspaceSearch, signal: AbortSignal) {
     this.#search = search.glob === undefined ? search : { ...search, glob: normalizeGlob(search.glob) };
@@ -128,10 +128,10 @@ class SearchTask {
 
   /** Yields to the event loop and checks the signal, where names and patterns take long to compare. */
   async #yieldToOthers(): Promise<void> {
-    if (performance.now() - this.#yieldToOthersSinceMs < MAX_TURN_MS) return;
+    if (performance.now() - this.#turnStartedAtMs < MAX_TURN_MS) return;
     await yieldToEventLoop();
     this.#signal.throwIfAborted();
-    this.#yieldToOthersSinceMs = performance.now();
+    this.#turnStartedAtMs = performance.now();
   }
 
   finding(): WorkspaceFinding {

@@ -30,7 +30,7 @@ const typing = { sessionKey: 'mine', terminalId: 'terminal', chars: 'x', waitMs:
 test.each<[string, WorkerMailbox['send']]>([
   ['to send it', refused],
   ['to take it back', async () => refused],
-])('input counts as typed, perhaps, when Redis refuses %s', async (_what, send) => {
+])('the input may have been typed when Redis refuses %s', async (_what, send) => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const written = linkWith(send).write({ ...typing, signal: new AbortController().signal });
@@ -38,7 +38,7 @@ test.each<[string, WorkerMailbox['send']]>([
     code: 'TERMINAL_UNREACHABLE',
     retriable: false,
     nothingHappened: false,
-    message: expect.stringContaining('may have been typed or not'),
+    message: expect.stringContaining('may or may not have been typed'),
   });
   await vi.advanceTimersByTimeAsync(2_000);
   await failed;

@@ -189,7 +189,7 @@ test('a session, and a worker, have so many terminals and no more', async () => 
   expect(refused).toHaveLength(1);
   expect(refused[0]?.reason).toMatchObject({ code: 'TOO_MANY_TERMINALS', nothingHappened: true });
   await start(open('other'), sleeper, { waitMs: 10 });
-  await expect(start(open('third'), sleeper)).rejects.toThrow('This worker has 3');
+  await expect(start(open('third'), sleeper)).rejects.toThrow('This worker already has 3');
 });
 
 test('a terminal is its session’s own, and ends with it', async () => {
