@@ -34,7 +34,7 @@ test.skipIf(!(await detectIsolation()).includes('bubblewrap'))(
 
 const confined = (await detectIsolation()).includes('bubblewrap');
 
-/** What a server's shell says of its `HOME` before it answers anything. */
+/** The output of a shell in the server about its `HOME`, printed before the server answers anything. */
 async function homePartition(change: { readonly folder?: string; readonly environment?: Record<string, string> }) {
   const dataDir = temporaryFolder();
   const transport = new StdioTransport({

@@ -88,7 +88,7 @@ describe('memory (A24)', () => {
     await expect(memory.search('cat', { metadata: entries(1_000) })).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
   });
 
-  test('tenants do not see each other, whatever they ask for', async () => {
+  test('no query of a tenant finds records of another', async () => {
     const { of } = store();
     await of({ tenantId: 'a' }).store('secret of a', { metadata: { k: 'v' } });
     await of().store('secret of nobody');
@@ -193,7 +193,7 @@ describe('the tools (A16)', () => {
     });
   });
 
-  test('get_memory loads one entry by its ID, and memory_forget takes it away for good (C19, I13)', async () => {
+  test('get_memory loads one entry by its ID, and memory_forget deletes it (C19, I13)', async () => {
     const memory = store();
     const ctx = testContext({ memory: memory.of() });
     const { id } = await memory

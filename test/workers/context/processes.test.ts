@@ -25,10 +25,13 @@ function processesOf(options: Partial<ProcessesOptions> = {}) {
   });
 }
 
-/** A number of seconds that no other process on this machine sleeps for; it stands in the command line of all that belongs to a test. */
+/**
+ * A number of seconds that no other process of this machine sleeps for. It marks the command lines of all processes of
+ * a test.
+ */
 const uniqueSleep = (): string => `1000.${randomInt(1e9, 1e10)}`;
 
-/** IDs on this host of the processes with `token` in their command line, those inside namespaces included. */
+/** The IDs on this host of the processes with `token` in their command line, including those in namespaces. */
 function processesWith(token: string): number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -54,7 +57,7 @@ const workerWith = (isolation: Isolation, count: number, argv: readonly string[]
 const sleepersOf = (token: string): number =>
   processesWith(token).filter((id) => readFileSync(`/proc/${id}/cmdline`, 'utf8') === `sleep\0${token}\0`).length;
 
-/** Puts itself in its own place again and again; in between, the kernel shows nothing of it. */
+/** Replaces its own process image again and again; between two images, the kernel shows no environment. */
 const AGAIN = 'exec sh -c "$0" "$0" "$1"';
 
 /** Starts four sleepers: in the foreground, in the background, immune to hang-ups, and double-forked into a session of its own. */
@@ -181,7 +184,7 @@ describe.each(ISOLATION_MODES)('in isolation mode %s', (sandbox: Isolation) => {
     for (let turn = 0; turn < 3; turn += 1) {
       const token = uniqueSleep();
       const worker = workerWith(sandbox, 12, tree(token));
-      // The worker's own command line has the token too: one more is the first of its programs, on its way.
+      // The worker's own command line holds the token, too. One more is the first of its programs, which is starting.
       await eventually(() => processesWith(token).length > 2 + turn * 4, { everyMs: 1, what: 'a first program' });
       await worker.kill();
       await eventually(() => processesWith(token).length === 0, { what: 'the end of all programs' });

@@ -1,4 +1,4 @@
-/** What an asker knows of the effect when Redis fails on the way to another worker's terminal (C16). */
+/** The effect of typing is reported correctly when Redis fails on the way to another worker's terminal (C16). */
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import type { WorkerMailbox } from '../../../src/shared/store/fleet/worker-mailbox.ts';
@@ -9,7 +9,7 @@ const refused = async (): Promise<never> => {
   throw new PawlError('BACKEND_UNAVAILABLE', 'READONLY You can’t write against a read only replica.');
 };
 
-/** A way to a terminal of another worker, which does not answer. */
+/** A link to a terminal of another worker, which does not answer. */
 function linkWith(send: WorkerMailbox['send']): TerminalLink {
   const backend = {
     clock: systemClock,

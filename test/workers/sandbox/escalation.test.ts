@@ -1,4 +1,4 @@
-/** C25: a command that asks to run outside of the sandbox runs there when a person said so, and nothing else does. */
+/** A command that asks to run outside of the sandbox runs there only after a person's approval (C25). */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -24,7 +24,7 @@ async function start(settings: Partial<SettingsInput> = {}, workers = 1) {
   });
   const workspaceRoot = temporaryFolder();
   const session = await fleet.pawl.openSession({ channel: { kind: 'operator' }, workspaceRoot });
-  /** Below /tmp, of which the sandbox shows an empty one. */
+  /** The folder lies below /tmp, which is empty in the sandbox. */
   const outside = join(temporaryFolder(), 'proof');
   const ask = async (tool: string, params: object) => {
     const { callId, result } = pending(await session.submit(tool, params as Record<string, unknown>));
@@ -61,7 +61,7 @@ describe.skipIf(!confines)('with bubblewrap', () => {
     expect(contentOf(after)).toMatchObject({ exitCode: 1 });
   });
 
-  test('an approver who takes the escalation out lets the command run inside', async () => {
+  test('an approver who removes the escalation lets the command run inside', async () => {
     const { outside, ask, touch } = await start();
     const { result, approve } = await ask('shell', { ...touch, ...escalated });
     await approve({ params: { ...touch, sandbox_permissions: 'use_default' } });

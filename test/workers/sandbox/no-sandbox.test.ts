@@ -1,4 +1,4 @@
-/** On a machine where no sandbox works, programs need a person. */
+/** On a machine without a working sandbox, programs need a person's approval. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
 
 const WORKER = fileURLToPath(new URL('../fixtures/no-sandbox-worker.ts', import.meta.url));
-/** In a mount namespace of its own every bubblewrap of the machine is hidden. */
+/** Hides every bubblewrap of the machine, in a mount namespace of its own. */
 const HIDE =
   'for file in /usr/local/bin/bwrap /usr/bin/bwrap /bin/bwrap; do [ -e $file ] && mount --bind /dev/null $file; done; exec "$@"';
 const unshare = ['--mount', ...(process.getuid?.() === 0 ? [] : ['--map-root-user']), 'sh', '-c', HIDE, 'hide'];

@@ -96,7 +96,7 @@ describe('read (A16)', () => {
     await expect(readOf(Uint8Array.of(1, 0, 2))).rejects.toThrow('binary file of 3 bytes');
   });
 
-  test('for a missing file it names what is like it, and for a folder what it holds', async () => {
+  test('for a missing file it names similar ones, and for a folder its content', async () => {
     const ctx = testContext();
     await ctx.workspace.write('src/main.ts', 'x');
     await ctx.workspace.write('src/lib/deep.ts', 'x');

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { CallChanges, unifiedDiff } from '../../../src/workers/workspace/diff-tracker.ts';
 import { testContext } from '../../helpers/context.ts';
 
-test('C11: what a call writes is tracked, from the first content to the last', async () => {
+test('C11: the writes of a call are tracked, from the first content to the last', async () => {
   const ctx = testContext();
   await ctx.workspace.write('a.txt', 'one\ntwo\n');
   await ctx.workspace.write('a.txt', 'one\nthree\n');
@@ -10,7 +10,7 @@ test('C11: what a call writes is tracked, from the first content to the last', a
   expect(ctx.changes.unified()).toBe('--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1,2 @@\n+one\n+three\n');
 });
 
-test('C11: what ends as it began is no change, and a tool notes what its programs did', () => {
+test('C11: a file that ends as it began is no change, and a tool records the changes of its programs', () => {
   const changes = new CallChanges();
   changes.note({ path: 'a', before: Buffer.from('x\n'), after: Buffer.from('y\n') });
   changes.note({ path: 'a', before: Buffer.from('y\n'), after: Buffer.from('x\n') });

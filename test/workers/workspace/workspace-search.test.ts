@@ -35,7 +35,7 @@ const grep = async (params: Parameters<typeof grepFiles.parse>[0]) =>
   (await grepFiles.run(grepFiles.parse(params), tree())).output;
 
 describe('grep_files (C17)', () => {
-  test('finds lines, and leaves out what is hidden, ignored, binary or behind a link', async () => {
+  test('finds lines, but none in hidden, ignored, binary or linked files', async () => {
     const { files, lines, truncated } = await grep({ pattern: 'needle' });
     expect(files).toEqual(['README.md', 'src/a.ts', 'src/deep/b.test.ts']);
     expect(lines.map(({ path, line, text }) => `${path}:${line}:${text}`)).toEqual([
@@ -114,7 +114,7 @@ describe('grep_files (C17)', () => {
     await expect(grep({ pattern })).rejects.toMatchObject({ code: 'INVALID_PARAMS', issues: [{ path: 'pattern' }] });
   });
 
-  test('a pattern that takes a backtracking engine for ever ends at once', async () => {
+  test('a pattern that would make a backtracking engine run forever ends at once', async () => {
     const ctx = testContext();
     await ctx.workspace.write('a', `${'a'.repeat(20_000)}!\n`);
     const spentMs = await cpuMsOf(() => grepFiles.run(grepFiles.parse({ pattern: '^(a+)+$' }), ctx));
@@ -174,7 +174,7 @@ describe('grep_files (C17)', () => {
   });
 });
 
-describe('where a search begins changes nothing of what is left out', () => {
+describe('the start of a search does not change which files are excluded', () => {
   const files = [
     ...['a.log', 'a.ts', 'build/a.ts', 'src/a.log', 'src/a.ts', 'src/build/a.ts', 'src/deep/a.log', 'src/deep/a.ts'],
     ...['src/deep/kept.log', 'src/gen/a.ts', 'src/deep/gen/a.ts', 'src/.hidden/a.ts', 'src/deep/x.tmp', 'src/x.old'],
@@ -198,7 +198,7 @@ describe('where a search begins changes nothing of what is left out', () => {
       const ctx = await ctxOf();
       const all = (await glob.run(glob.parse({ pattern: '**' }), ctx)).output.files;
       const below = `${join(path, '.').replace(/\/$/, '')}/`;
-      // A folder that is named is searched, although it is left out of searches above it.
+      // A named folder is searched, although searches from above exclude it.
       const isNamed = ['src/gen/', 'src/deep/gen/', 'src/.hidden/'].includes(below);
       const expected = (isNamed ? files : all).filter((file) => file.startsWith(below)).sort();
       expect(expected.length).toBeGreaterThan(0);
@@ -208,7 +208,7 @@ describe('where a search begins changes nothing of what is left out', () => {
   );
 });
 
-describe('a glob that names what is hidden finds it, and no more', () => {
+describe('a glob that names hidden files finds these and no others', () => {
   const files = [
     ...[
       '.github/workflows/ci.yml',
@@ -257,7 +257,7 @@ test('glob finds files by name, the newest first, also ignored ones when asked',
   expect(await find({ pattern: '**', limit: 1 })).toMatchObject({ truncated: true });
 });
 
-test('of more files than asked for, glob gives those that changed last', async () => {
+test('glob returns the files that changed last', async () => {
   const ctx = testContext();
   for (const [index, name] of ['a', 'b', 'c', 'd'].entries()) {
     await ctx.workspace.write(name, '');
@@ -369,7 +369,7 @@ test.each([
   const context = testContext({ workspaceRoot: root });
   const { output } = await glob.run(glob.parse({ pattern, include_ignored: true }), context);
   expect(output.files).toContain(file);
-  // What the glob names itself is asked for.
+  // The glob names these files itself.
   const named = pattern === '.hidden/**' ? ['.hidden/a.ts'] : [];
   expect((await glob.run(glob.parse({ pattern }), context)).output.files).toEqual(named);
 });

@@ -1,7 +1,7 @@
 /**
- * One worker's connection to one MCP server. The first call that needs it opens it, all calls share it, and it is closed after a time
- * without calls. A broken connection is opened again. It has its own circuit: a server that breaks repeatedly rests longer each time, and
- * calls are refused meanwhile.
+ * One worker's connection to one MCP server. The first call that needs it opens it, all calls share it, and it is
+ * closed after a time without calls. A broken connection is opened again. It has its own circuit: a server that breaks
+ * repeatedly rests longer each time, and calls are refused meanwhile.
  *
  *     idle ── call ──► opening ──► open ── server ends, breaks the protocol ──► resting ── time passes ──► idle
  *                         └────────────── cannot be opened ──────────────────────▲
