@@ -70,7 +70,7 @@ function limitOf(record: DeclaredToolOf<'http'>): FleetLimit | undefined {
   };
 }
 
-interface Answered {
+interface ServiceResponse {
   readonly status: number;
   readonly headers: Headers;
   readonly content: unknown;
@@ -91,7 +91,7 @@ class Exchange {
   }
 
   async single(request: ConnectorRequest): Promise<ToolResult<unknown>> {
-    const { status, content } = await this.#ask(request, this.#addressOf(request));
+    const { status, content } = await this.#send(request, this.#addressOf(request));
     const accepted = status >= 300;
     const output = accepted ? { status, body: content } : this.#mapped(content, status);
     return { output, display: `${request.method} ${request.url.host}${request.url.pathname}: ${status}` };
@@ -108,7 +108,7 @@ class Exchange {
     if (pagination.by === 'page') url.searchParams.set(pagination.parameter, String(pagination.first));
     while (url !== undefined && pages < pagination.maxPages && items.length < pagination.maxItems) {
       const ended = pages === 0 ? nothing : await another();
-      const answered: Answered = await this.#ask(request, url).finally(ended);
+      const answered: ServiceResponse = await this.#send(request, url).finally(ended);
       pages += 1;
       const found =
         pagination.items === undefined ? answered.content : evaluateExpression(pagination.items, answered.content);
@@ -136,7 +136,7 @@ class Exchange {
   #nextPage(
     url: URL,
     pagination: NonNullable<Connector['pagination']>,
-    { headers, content }: Answered,
+    { headers, content }: ServiceResponse,
     { found, number }: { readonly found: readonly unknown[]; readonly number: number },
   ): URL | undefined {
     const at = (address: string) => {
@@ -199,7 +199,7 @@ class Exchange {
   }
 
   /** Sends one request and, for a read, follows redirects within the allow list. */
-  async #ask(request: ConnectorRequest, url: URL): Promise<Answered> {
+  async #send(request: ConnectorRequest, url: URL): Promise<ServiceResponse> {
     const { method, body } = request;
     const { idempotencyHeader, maxResponseBytes, accept } = this.#connector;
     const given = Object.entries(request.headers).map(
@@ -253,7 +253,7 @@ class Exchange {
       return await answer;
     } catch (error) {
       // The address may hold a secret.
-      if (error instanceof Error) error.message = this.#clean(error.message);
+      if (error instanceof Error) error.message = this.#redactText(error.message);
       throw error;
     }
   }
@@ -271,33 +271,33 @@ class Exchange {
     const isJson = JSON_TYPE.test(type);
     // Many services label JSON as plain text. A declaration that names a part of the result knows better.
     const { result, pagination } = this.#connector;
-    if (!isJson && result === undefined && pagination === undefined) return this.#clean(text);
+    if (!isJson && result === undefined && pagination === undefined) return this.#redactText(text);
     let content: unknown;
     try {
       content = parsedJson(text);
     } catch {
-      if (!isJson || !response.ok) return this.#clean(text);
+      if (!isJson || !response.ok) return this.#redactText(text);
       throw new PawlError('RESULT_INVALID', 'The service labels its answer as JSON, but it does not parse as JSON.');
     }
-    return this.#cleaned(content);
+    return this.#redactContent(content);
   }
 
   /** Redacts secrets, because a service may echo them. */
-  #clean(text: string): string {
+  #redactText(text: string): string {
     return this.#secretForms.reduce((clean, form) => clean.replaceAll(form, HIDDEN), text);
   }
 
   /** Redacts parsed values, because JSON has many ways to write a character. */
-  #cleaned(content: unknown, depth = 0): unknown {
+  #redactContent(content: unknown, depth = 0): unknown {
     if (this.#secretForms.length === 0) return content;
     if (depth > MAX_DEPTH)
       throw new PawlError('RESULT_INVALID', `The answer is nested more than ${MAX_DEPTH} levels deep.`);
-    if (typeof content === 'string') return this.#clean(content);
+    if (typeof content === 'string') return this.#redactText(content);
     if (typeof content === 'number') return this.#secretForms.includes(String(content)) ? HIDDEN : content;
-    if (Array.isArray(content)) return content.map((entry) => this.#cleaned(entry, depth + 1));
+    if (Array.isArray(content)) return content.map((entry) => this.#redactContent(entry, depth + 1));
     if (typeof content !== 'object' || content === null) return content;
     return Object.fromEntries(
-      Object.entries(content).map(([name, member]) => [this.#clean(name), this.#cleaned(member, depth + 1)]),
+      Object.entries(content).map(([name, member]) => [this.#redactText(name), this.#redactContent(member, depth + 1)]),
     );
   }
 
@@ -306,7 +306,7 @@ class Exchange {
     const said = typeof content === 'string' ? content : (JSON.stringify(content) ?? '');
     const quoted = said === '' ? '' : `: ${startOf(said, QUOTED_LENGTH)}`;
     const location = headers.get('location');
-    const moved = status < 400 && location !== null ? `, a redirect to ${this.#clean(location)}` : '';
+    const moved = status < 400 && location !== null ? `, a redirect to ${this.#redactText(location)}` : '';
     return Object.assign(new Error(`${method} ${url.host}${url.pathname} answers ${status}${moved}${quoted}`), {
       status,
       headers,

@@ -53,9 +53,9 @@ export class WorkerAgents {
     // A repeated attempt finds the agent that the previous one created.
     const agentId = `agent-${digest(callId).slice(0, 22)}`;
     const { sessionKey, workspaceRoot } = session;
-    const asked = parseOpenSession({ kind: 'worker', sessionKey: agentId, parent: sessionKey });
+    const options = parseOpenSession({ kind: 'worker', sessionKey: agentId, parent: sessionKey });
     const createdAtMs = await ledger.now();
-    const own = newSession(asked, session, { sessionKey: agentId, workspaceRoot, createdAtMs });
+    const own = newSession(options, session, { sessionKey: agentId, workspaceRoot, createdAtMs });
     const created = await sessions.create(own, 'fresh');
     if (created === undefined) await this.#checkOwn(agentId, sessionKey);
     await followAbove(sessions, created ?? own, true);

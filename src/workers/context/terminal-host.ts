@@ -110,7 +110,7 @@ export class TerminalHost {
       if (this.#closed) throw new PawlError('DRAINED');
       const report = await terminal.report(request.waitMs, signal);
       if (report.state.kind === 'ended') this.#forget(id);
-      else this.#rest(id);
+      else this.#startIdleTimer(id);
       return report;
     } catch (error) {
       await this.#end(id);
@@ -149,12 +149,12 @@ export class TerminalHost {
       if (report.state.kind === 'ended') this.#forget(terminalId);
       return report;
     } finally {
-      this.#rest(terminalId);
+      this.#startIdleTimer(terminalId);
     }
   }
 
   /** Starts the idle timer. When it fires, a running terminal is ended and an ended one is forgotten. */
-  #rest(terminalId: string): void {
+  #startIdleTimer(terminalId: string): void {
     const held = this.#held.get(terminalId);
     if (held === undefined) return;
     clearTimeout(held.idle);

@@ -51,7 +51,7 @@ export interface Tree {
 }
 
 /** How a run ended. */
-type Ending =
+type RunEnd =
   | { readonly kind: 'exited'; readonly status: number }
   /** This worker killed the tree. */
   | { readonly kind: 'cut'; readonly why: 'time limit' | 'abort' }
@@ -105,7 +105,7 @@ async function treeEnd(started: StartedTree, request: TreeRequest, onArmed: () =
   return { ...exitOf(ending), timedOut: ending.kind === 'cut' };
 }
 
-function exitOf(ending: Exclude<Ending, { kind: 'not started' }>): { exitCode: number | null; signal: string | null } {
+function exitOf(ending: Exclude<RunEnd, { kind: 'not started' }>): { exitCode: number | null; signal: string | null } {
   switch (ending.kind) {
     case 'exited': {
       // By the shell's convention a status above 128 is 128 plus a signal's number.
@@ -124,13 +124,13 @@ async function endOf(
   { child, launch }: StartedTree,
   { timeoutMs, signal }: TreeRequest,
   onArmed: () => void,
-): Promise<Ending> {
+): Promise<RunEnd> {
   const line = child.stdio[3] as Duplex;
   const closed = Promise.withResolvers<void>();
   let timeLimit: NodeJS.Timeout | undefined;
   let patience: NodeJS.Timeout | undefined;
   let isArmed = false;
-  let known: Ending | undefined;
+  let known: RunEnd | undefined;
 
   const waitAtMost = (graceMs: number): void => {
     clearTimeout(patience);

@@ -14,17 +14,17 @@ import type { CommittedChange, WorkspaceChange } from '../../shared/tools/tool.t
 import { withFileLocks } from './file-lock.ts';
 import {
   absent,
-  at,
   ChangedMeanwhile,
   changedIf,
   codeOf,
-  confirm,
+  confirmUnmoved,
   entry,
   type Folder,
   isFolder,
   lookUp,
   quotePath,
   refuseSpecial,
+  withLocation,
 } from './safe-path.ts';
 
 const MAX_BEFORE_BYTES = 16 * 1024 * 1024;
@@ -65,7 +65,7 @@ function place(
 ): Promise<readonly CommittedChange[]> {
   const [change, ...further] = rest;
   if (change === undefined) return commit(placed);
-  return at(
+  return withLocation(
     root,
     change.path,
     // Removing a link removes the link itself; its target is another file.
@@ -86,7 +86,7 @@ async function commit(placed: readonly Placed[]): Promise<readonly CommittedChan
     const done: Staged[] = [];
     try {
       for (const each of placed) await stage(each, (item) => staged.push(item));
-      for (const item of staged) await confirm(item.folder);
+      for (const item of staged) await confirmUnmoved(item.folder);
       for (const item of staged) {
         await putInPlace(item, staged.length > 1);
         done.push(item);
@@ -144,7 +144,7 @@ function modeFor(isExecutable: boolean | undefined, old: Stats | undefined): num
 
 function modelOf({ root, change }: Placed): Promise<Stats | undefined> | undefined {
   if (change.kind !== 'write' || change.like === undefined) return undefined;
-  return at(root, change.like, 'keep', async ({ stats }) => stats);
+  return withLocation(root, change.like, 'keep', async ({ stats }) => stats);
 }
 
 /** Returns the present bytes. Throws when the change expects other ones. */
@@ -164,7 +164,7 @@ async function compare(
     return undefined;
   // The caller has read the target of the link; the target stays.
   const bytes = stats.isSymbolicLink()
-    ? await at(root, change.path, 'keep', (target) => readBytes(target.folder, target.name ?? '.'))
+    ? await withLocation(root, change.path, 'keep', (target) => readBytes(target.folder, target.name ?? '.'))
     : await readBytes(folder, name);
   if (expected !== undefined && createHash('sha256').update(bytes).digest('hex') !== expected)
     throw changed('has changed since it was read');

@@ -46,20 +46,20 @@ export interface Location {
 export class ChangedMeanwhile extends Error {}
 
 /** `make` creates missing folders on the way. `keep-link` returns a link at the end of the path instead of its target. */
-export type Way = 'keep' | 'make' | 'keep-link';
+export type WalkMode = 'keep' | 'make' | 'keep-link';
 
 /** Walks to `path`, passes the location to `use`, closes what it opened, and translates system errors into Pawl's. */
-export async function at<Value>(
+export async function withLocation<Value>(
   root: string,
   path: string,
-  way: Way,
+  mode: WalkMode,
   use: (location: Location) => Promise<Value>,
 ): Promise<Value> {
   if (path.includes('\0')) throw new PawlError('INVALID_PARAMS', 'A path cannot contain a NUL character.');
   for (let walks = 1; ; walks += 1) {
     const folders: Folder[] = [];
     try {
-      return await use(await walk(root, path, way, folders));
+      return await use(await walk(root, path, mode, folders));
     } catch (error) {
       if (!(error instanceof ChangedMeanwhile)) throw translate(error, path);
       if (walks === MAX_WALKS)
@@ -78,27 +78,27 @@ interface Walk {
   readonly root: string;
   readonly realRoot: string;
   readonly path: string;
-  readonly way: Way;
+  readonly mode: WalkMode;
   readonly pending: string[];
   /** The caller closes the folders that are left here. */
   readonly folders: Folder[];
   links: number;
 }
 
-async function walk(root: string, path: string, way: Way, folders: Folder[]): Promise<Location> {
+async function walk(root: string, path: string, mode: WalkMode, folders: Folder[]): Promise<Location> {
   const realRoot = await realRootOf(root);
   checkRoot(root, realRoot);
   const rootFolder = await openFolder(realRoot, realRoot);
   folders.push(rootFolder);
   // A path that leaves the root as written is refused before any folder is looked up or made.
   if (!isAbsolute(path) && !liesIn(root, resolve(root, path))) throw leavesRoot(path);
-  const state: Walk = { root, realRoot, path, way, pending: [], folders, links: 0 };
+  const state: Walk = { root, realRoot, path, mode, pending: [], folders, links: 0 };
   state.pending.push(...(isAbsolute(path) ? namesInRoot(state, path) : path.split(sep)));
   for (;;) {
     const name = state.pending.shift();
     const folder = folders.at(-1) ?? rootFolder;
     if (name === undefined) {
-      await confirm(folder);
+      await confirmUnmoved(folder);
       return { realRoot, folder, name: undefined, stats: undefined, namesFolder: path.endsWith('/') };
     }
     const end = await step(state, folder, name);
@@ -108,7 +108,7 @@ async function walk(root: string, path: string, way: Way, folders: Folder[]): Pr
 
 /** Takes one name of the path. Returns the location when it was the last one. */
 async function step(state: Walk, folder: Folder, name: string): Promise<Location | undefined> {
-  const { path, way, pending, folders, realRoot } = state;
+  const { path, mode, pending, folders, realRoot } = state;
   if (name === '' || name === '.') return undefined;
   if (name === '..') {
     if (folders.length === 1) throw leavesRoot(path);
@@ -121,18 +121,18 @@ async function step(state: Walk, folder: Folder, name: string): Promise<Location
       `${quotePath(path)} is Pawl's own, or leads into a folder of it, which no tool may see.`,
     );
   const stats = await lookUp(folder, name);
-  if (way !== 'keep') refuseReadOnly(join(folder.path, name), stats, path);
+  if (mode !== 'keep') refuseReadOnly(join(folder.path, name), stats, path);
   const isEnd = pending.every((rest) => rest === '' || rest === '.');
-  if (stats?.isSymbolicLink() && !(isEnd && way === 'keep-link')) {
+  if (stats?.isSymbolicLink() && !(isEnd && mode === 'keep-link')) {
     await followLink(state, folder, name);
     return undefined;
   }
   if (isEnd) {
-    await confirm(folder);
+    await confirmUnmoved(folder);
     return { realRoot, folder, name, stats, namesFolder: path.endsWith('/') || pending.length > 0 };
   }
   if (stats === undefined) {
-    if (way !== 'make') throw absent(path);
+    if (mode !== 'make') throw absent(path);
     await mkdir(entry(folder, name)).catch((error: unknown) => {
       if (codeOf(error) !== 'EEXIST') throw error;
     });
@@ -178,13 +178,13 @@ async function openFolder(lookedUpAs: string, path: string): Promise<Folder> {
 }
 
 /** Throws `ChangedMeanwhile` when the folder is no longer at the path at which the walk found it. */
-export async function confirm(folder: Folder): Promise<void> {
+export async function confirmUnmoved(folder: Folder): Promise<void> {
   const path = hasDescriptorPaths ? await readlink(`/proc/self/fd/${folder.handle.fd}`) : await realpath(folder.path);
   if (path !== folder.path) throw new ChangedMeanwhile();
 }
 
 /** Opens the folder that a location names. The caller closes it unless it is `location.folder`. */
-export async function enter(location: Location, path: string): Promise<Folder> {
+export async function enterFolder(location: Location, path: string): Promise<Folder> {
   const { folder, name, stats } = location;
   if (name === undefined) return folder;
   if (stats === undefined) throw absent(path);

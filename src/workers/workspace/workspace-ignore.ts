@@ -4,7 +4,7 @@ import { open } from 'node:fs/promises';
 import { relative, sep } from 'node:path';
 import createIgnore, { type Ignore } from 'ignore';
 import { isLinear, linearPattern } from '../../shared/schema/linear-pattern.ts';
-import { at, enter, entry, type Folder } from './safe-path.ts';
+import { enterFolder, entry, type Folder, withLocation } from './safe-path.ts';
 
 /** The largest ignore file. Every path is compared with every line of it. */
 const MAX_IGNORE_BYTES = 128 * 1024;
@@ -43,8 +43,8 @@ export async function levelsAbove(root: string, path: string): Promise<readonly 
   let levels: readonly IgnoreLevel[] = [];
   for (const index of names.keys()) {
     const above = names.slice(0, index).join(sep);
-    await at(root, above || '.', 'keep', async (location) => {
-      const folder = await enter(location, above);
+    await withLocation(root, above || '.', 'keep', async (location) => {
+      const folder = await enterFolder(location, above);
       try {
         levels = await withIgnoreFile(folder, above, files, levels);
       } finally {

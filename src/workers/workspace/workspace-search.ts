@@ -14,7 +14,16 @@ import { yieldToEventLoop } from '../../shared/util/time.ts';
 import { globMatches, hiddenNamesOf, normalizeGlob } from './glob.ts';
 import { isProtected, isProtectedFile } from './protected-paths.ts';
 import { type CandidateFinder, ripgrep } from './ripgrep.ts';
-import { absent, at, descriptorPath, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './safe-path.ts';
+import {
+  absent,
+  descriptorPath,
+  enterFolder,
+  entry,
+  type Folder,
+  hasDescriptorPaths,
+  lookUp,
+  withLocation,
+} from './safe-path.ts';
 import { type IgnoreLevel, isIgnored, levelsAbove, withIgnoreFile } from './workspace-ignore.ts';
 
 const DEFAULT_LIMIT = 1_000;
@@ -57,12 +66,12 @@ export async function searchWithin(
 ): Promise<WorkspaceFinding> {
   const task = new SearchTask(search, signal);
   const path = search.path ?? '.';
-  await at(root, path, 'keep', async (location) => {
+  await withLocation(root, path, 'keep', async (location) => {
     const { folder, name, stats, realRoot } = location;
     if (name !== undefined && stats === undefined) throw absent(path);
     const prefix = relative(realRoot, folder.path);
     if (name !== undefined && stats?.isFile()) return task.file(folder, name, join(prefix, name), stats);
-    const start = await enter(location, path);
+    const start = await enterFolder(location, path);
     try {
       const inRoot = relative(realRoot, start.path);
       const rules = search.includeIgnored ? [] : await levelsAbove(root, inRoot);

@@ -7,10 +7,9 @@ import type { Workspace, WorkspaceEntry } from '../../shared/tools/tool.ts';
 import { commitWithin } from './atomic-commit.ts';
 import {
   absent,
-  at,
   ChangedMeanwhile,
   changedIf,
-  enter,
+  enterFolder,
   entry,
   type Folder,
   hasDescriptorPaths,
@@ -20,6 +19,7 @@ import {
   quotePath,
   refuseSpecial,
   tooLarge,
+  withLocation,
 } from './safe-path.ts';
 import { searchWithin } from './workspace-search.ts';
 
@@ -60,8 +60,8 @@ export function openWorkspace(
 
 /** Returns the real, absolute path of a folder of the workspace. Errors are those of `Workspace.read`. */
 export function resolveFolder(root: string, path: string): Promise<string> {
-  return at(resolve(root), path, 'keep', async (location) => {
-    const folder = await enter(location, path);
+  return withLocation(resolve(root), path, 'keep', async (location) => {
+    const folder = await enterFolder(location, path);
     try {
       return folder.path;
     } finally {
@@ -71,7 +71,7 @@ export function resolveFolder(root: string, path: string): Promise<string> {
 }
 
 function readWithin(root: string, path: string, maxBytes: number): Promise<Uint8Array> {
-  return at(root, path, 'keep', async ({ folder, name, stats, namesFolder }) => {
+  return withLocation(root, path, 'keep', async ({ folder, name, stats, namesFolder }) => {
     if (name === undefined || stats?.isDirectory()) throw isFolder(path);
     if (stats === undefined) throw absent(path);
     refuseSpecial(path, stats);
@@ -108,8 +108,8 @@ async function readUpTo(handle: FileHandle, path: string, sizeHint: number, maxB
 }
 
 function listWithin(root: string, path: string): Promise<readonly WorkspaceEntry[]> {
-  return at(root, path, 'keep', async (location) => {
-    const folder = await enter(location, path);
+  return withLocation(root, path, 'keep', async (location) => {
+    const folder = await enterFolder(location, path);
     try {
       const names = (await readdir(hasDescriptorPaths ? `/proc/self/fd/${folder.handle.fd}` : folder.path)).sort();
       const prefix = relative(location.realRoot, folder.path);

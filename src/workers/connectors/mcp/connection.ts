@@ -63,7 +63,7 @@ export class McpConnection {
   /** Abandoned connections, on which calls still wait for their answers. */
   readonly #retired = new Set<Open>();
   #failures = 0;
-  #rest: { readonly untilMs: number; readonly because: Error } | undefined;
+  #resting: { readonly untilMs: number; readonly because: Error } | undefined;
   /**
    * The server has shown to be of the older protocol era, so a connection over standard streams does not probe it
    * again.
@@ -137,7 +137,7 @@ export class McpConnection {
       }
     } finally {
       this.#inUse -= 1;
-      if (this.#inUse === 0 && !this.#ended) this.#idle = setTimeout(() => void this.#rested(), IDLE_MS).unref();
+      if (this.#inUse === 0 && !this.#ended) this.#idle = setTimeout(() => void this.#closeIdle(), IDLE_MS).unref();
     }
   }
 
@@ -146,9 +146,9 @@ export class McpConnection {
   #connected(): Promise<Open> {
     if (this.#ended) throw new PawlError('DRAINED');
     if (this.#open !== undefined) return Promise.resolve(this.#open);
-    const restMs = (this.#rest?.untilMs ?? 0) - performance.now();
-    if (this.#rest !== undefined && restMs > 0) {
-      const { message } = this.#rest.because;
+    const restMs = (this.#resting?.untilMs ?? 0) - performance.now();
+    if (this.#resting !== undefined && restMs > 0) {
+      const { message } = this.#resting.because;
       throw new ToolError(`The MCP server ${this.server} is resting after a failure. ${message}`, {
         code: 'MCP_UNAVAILABLE',
         retriable: true,
@@ -217,7 +217,9 @@ export class McpConnection {
       await transport.close().catch(() => undefined);
       const said = transport instanceof StdioTransport ? transport.said : '';
       const fault = transport instanceof StdioTransport ? transport.fault : undefined;
-      throw Object.assign(new Error(sentence(error, said), { cause: fault ?? error }), { ended: fault !== undefined });
+      throw Object.assign(new Error(messageWith(error, said), { cause: fault ?? error }), {
+        ended: fault !== undefined,
+      });
     }
     return open;
   }
@@ -277,7 +279,7 @@ export class McpConnection {
     this.#failures += 1;
     // The first failure may be a restart, so there is no rest after it.
     const restMs = this.#failures === 1 ? 0 : Math.min(LONGEST_REST_MS, FIRST_REST_MS * 2 ** (this.#failures - 2));
-    this.#rest = { untilMs: performance.now() + restMs, because };
+    this.#resting = { untilMs: performance.now() + restMs, because };
     const { log } = this.#deps;
     log.warn({ event: 'mcp_broken', server: this.server, restMs, error: because.message }, 'an MCP server broke');
   }
@@ -296,7 +298,7 @@ export class McpConnection {
     this.#retired.delete(open);
   }
 
-  async #rested(): Promise<void> {
+  async #closeIdle(): Promise<void> {
     if (this.#inUse === 0 && this.#open !== undefined) await this.#drop(this.#open);
   }
 
@@ -314,7 +316,7 @@ function hasEnded(error: unknown): boolean {
   return (error as { ended?: unknown }).ended === true;
 }
 
-function sentence(error: unknown, said: string): string {
+function messageWith(error: unknown, said: string): string {
   const message = error instanceof Error ? error.message : String(error);
   return said === '' ? message : `${message}; it said: ${endOf(said, 500)}`;
 }

@@ -8,9 +8,9 @@ export function readableResponse(response: Response, server: string, onBroken: (
   const type = (response.headers.get('content-type') ?? '').toLowerCase();
   if (!response.ok || response.body === null) return response;
   const received = (value: unknown) => {
-    const { messages, odd } = messagesIn(value);
-    for (const entry of odd) if (isBrokenAnswer(entry)) onBroken(notMessage(server, entry));
-    return { messages, odd };
+    const { messages, invalid } = messagesIn(value);
+    for (const entry of invalid) if (isBrokenAnswer(entry)) onBroken(notMessage(server, entry));
+    return { messages, invalid };
   };
   if (type.startsWith('text/event-stream')) {
     const body = response.body
@@ -27,8 +27,8 @@ export function readableResponse(response: Response, server: string, onBroken: (
     } catch {
       throw notMessage(server, text);
     }
-    const { messages, odd } = received(value);
-    if (messages.length === 0 && odd.length > 0) throw notMessage(server, odd[0]);
+    const { messages, invalid } = received(value);
+    if (messages.length === 0 && invalid.length > 0) throw notMessage(server, invalid[0]);
     return messages;
   };
   return Object.defineProperty(response, 'json', { value: json });

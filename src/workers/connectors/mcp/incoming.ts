@@ -21,29 +21,29 @@ const MAX_DEPTH = 64;
 export interface Received {
   readonly messages: readonly JSONRPCMessage[];
   /** Values that are no messages, even when read leniently. */
-  readonly odd: readonly unknown[];
+  readonly invalid: readonly unknown[];
 }
 
 /** Returns the messages that a value holds: a batch holds several, or none. */
 export function messagesIn(value: unknown): Received {
-  if (isMessage(value)) return { messages: [value], odd: [] };
+  if (isMessage(value)) return { messages: [value], invalid: [] };
   if (Array.isArray(value)) {
     const all = value.map((entry: unknown) =>
-      Array.isArray(entry) ? { messages: [], odd: [entry] } : messagesIn(entry),
+      Array.isArray(entry) ? { messages: [], invalid: [entry] } : messagesIn(entry),
     );
-    return { messages: all.flatMap(({ messages }) => messages), odd: all.flatMap(({ odd }) => odd) };
+    return { messages: all.flatMap(({ messages }) => messages), invalid: all.flatMap(({ invalid }) => invalid) };
   }
   const mended = mendedMessage(value);
-  return isMessage(mended) ? { messages: [mended], odd: [] } : { messages: [], odd: [value] };
+  return isMessage(mended) ? { messages: [mended], invalid: [] } : { messages: [], invalid: [value] };
 }
 
 /** Whether an invalid message was meant as an answer to a request, which would then wait in vain. */
-export function isBrokenAnswer(odd: unknown): boolean {
-  return isObject(odd) && 'jsonrpc' in odd && ('result' in odd || 'error' in odd);
+export function isBrokenAnswer(invalid: unknown): boolean {
+  return isObject(invalid) && 'jsonrpc' in invalid && ('result' in invalid || 'error' in invalid);
 }
 
-export function notMessage(server: string, odd: unknown): PawlError {
-  const quoted = (JSON.stringify(odd) ?? '').slice(0, 200);
+export function notMessage(server: string, invalid: unknown): PawlError {
+  const quoted = (JSON.stringify(invalid) ?? '').slice(0, 200);
   return new PawlError(
     'MCP_PROTOCOL',
     `The MCP server ${server} sent something that is not a JSON-RPC message: ${quoted}`,

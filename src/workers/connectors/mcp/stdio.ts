@@ -178,9 +178,9 @@ export class StdioTransport implements Transport {
     } catch {
       value = undefined;
     }
-    const { messages, odd } = messagesIn(value);
+    const { messages, invalid } = messagesIn(value);
     for (const message of messages) this.#deliver(message);
-    const broken = odd.find(isBrokenAnswer);
+    const broken = invalid.find(isBrokenAnswer);
     if (broken !== undefined) this.#refuse(notMessage(this.#options.server, broken));
     // Many servers print text of their own to standard output, some of it as JSON.
     else if (messages.length === 0) this.#errors = endOf(`${this.#errors}${line}\n`, KEPT_ERROR_BYTES);
