@@ -56,7 +56,7 @@ import { type Clock, type Random, type Schedule, uuidv7 } from '../shared/util/t
 import { type RegisteredTool, register } from '../workers/attempt/attempt-state.ts';
 import type { JobOutcome } from '../workers/attempt/job-outcome.ts';
 import { RunningAttempt } from '../workers/attempt/running-attempts.ts';
-import { agentTools } from '../workers/context/agent-tools.ts';
+import { toolsForAgent } from '../workers/context/agent-tools.ts';
 import { TerminalHost } from '../workers/context/terminal-host.ts';
 import { AttemptLocks } from '../workers/execution/acquire-resource.ts';
 import { Executor } from '../workers/execution/execute-job.ts';
@@ -202,7 +202,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       isAlone: true,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
-      toolsOf: (session) => agentTools(session, [...catalogue.values()], { settings, toolPolicyFor: () => undefined }),
+      toolsOf: (session) => toolsForAgent(session, [...catalogue.values()], { settings, toolPolicyFor: () => undefined }),
       taint: async (sessionKey, source, atMs) => {
         const record = this.#sessions.get(sessionKey);
         if (record !== undefined) this.#sessions.set(sessionKey, withTaint(record, [source], atMs));

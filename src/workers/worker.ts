@@ -34,11 +34,11 @@ import type { AttemptTraces } from './attempt/traces.ts';
 import { containUncaughtErrors } from './attempt/uncaught-errors.ts';
 import { ForcedCircuits } from './circuits/forced-circuits.ts';
 import { NodeCircuits } from './circuits/node-circuit.ts';
-import { DynamicCalls } from './connectors/client.ts';
+import { ClientToolCalls } from './connectors/client.ts';
 import { DeclaredTools, type ToolMakers } from './connectors/declared-tools.ts';
 import { compiledIn } from './connectors/index.ts';
 import type { McpConnections } from './connectors/mcp/tools.ts';
-import { agentTools } from './context/agent-tools.ts';
+import { toolsForAgent } from './context/agent-tools.ts';
 import { lacksSandbox } from './context/processes.ts';
 import { TerminalLink } from './context/remote-terminal.ts';
 import { WorkerAgents } from './context/sub-agents.ts';
@@ -119,7 +119,7 @@ export class ToolWorker implements AsyncDisposable {
   readonly #switches: Switches;
   readonly #forced: ForcedCircuits;
   readonly #declared: DeclaredTools;
-  readonly #dynamic: DynamicCalls;
+  readonly #dynamic: ClientToolCalls;
   readonly #broadcast: BroadcastListener;
   readonly #queues: ServedQueues;
   readonly #heartbeat: WorkerHeartbeat;
@@ -190,7 +190,7 @@ export class ToolWorker implements AsyncDisposable {
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#switches = new Switches(settings.reliability);
     this.#forced = new ForcedCircuits(backend.breakers);
-    this.#dynamic = new DynamicCalls(backend.clientCalls);
+    this.#dynamic = new ClientToolCalls(backend.clientCalls);
     this.#declared = new DeclaredTools(backend.specs, {
       ...compiledIn({ settings, environment: options.environment, limits: backend.limits }),
       mcp: (record) => ({
@@ -307,7 +307,7 @@ export class ToolWorker implements AsyncDisposable {
       toolsOf: async (session) => {
         const { tools } = await backend.catalogue.read();
         const toolPolicyFor = (tool: PublishedTool) => this.#declared.toolPolicyFor(tool);
-        return agentTools(session, [...tools, ...this.#declared.offers()], { settings, toolPolicyFor });
+        return toolsForAgent(session, [...tools, ...this.#declared.offers()], { settings, toolPolicyFor });
       },
       taint: (sessionKey, source, atMs) => this.#sessions.taint(sessionKey, source, atMs),
       lastPublished: async (request) => lastPublished(request, await backend.catalogue.read()),
@@ -443,7 +443,7 @@ export class ToolWorker implements AsyncDisposable {
     else if (broadcast.type === 'specs') this.#declared.catchUp().catch((error: Error) => this.#onError(error));
     else if (broadcast.type === 'shards') this.#followShards().catch((error: Error) => this.#onError(error));
     else if (broadcast.type === 'question') this.#channels.heard(broadcast.id);
-    else if (broadcast.type === 'handover') this.#dynamic.heard(broadcast.callId);
+    else if (broadcast.type === 'handover') this.#dynamic.notify(broadcast.callId);
     else if (broadcast.type === 'drain' && broadcast.workerId === this.id) this.#drainAsked();
     else if (broadcast.type === 'catalogue') this.#heartbeat.learnPeers().catch((error: Error) => this.#onError(error));
   }

@@ -1,6 +1,7 @@
 /**
- * The executor of declared tools of the kind `dynamic` (C21): hands each attempt over to an outside client, and waits for its word.
- * Who holds the attempt, with its fence, limits and cancellation, is this worker; the client only runs it.
+ * Runs client-executed tools, the declared tools of the kind `dynamic`. It passes each attempt to an outside client
+ * and waits for the answer. This worker holds the attempt with its fence, limits and cancellation; the client only
+ * executes it.
  */
 import { type ClientAnswer, type ClientCall, clientError } from '../../shared/connectors/client-tool.ts';
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
@@ -11,12 +12,12 @@ import type { Executable } from './declared-tools.ts';
 
 type ClientToolRecord = Pick<DeclaredToolOf<'dynamic'>, 'namespace' | 'name' | 'effects' | 'timeoutMs' | 'routing'>;
 
-/** News may be lost: whoever waits looks by itself now and then. */
+/** A broadcast may be lost, so a waiting call also reads the record at this interval. */
 const LOOK_MS = 2_000;
-/** Reasons for which this worker lets go of an attempt that another one takes on, client and all. */
-const PASSED_ON: readonly unknown[] = ['LEASE_LOST', 'DRAINED'];
+/** Reasons for which this worker leaves an attempt to another worker; the client keeps working on it. */
+const LEFT_TO_ANOTHER_WORKER: readonly unknown[] = ['LEASE_LOST', 'DRAINED'];
 
-export class DynamicCalls {
+export class ClientToolCalls {
   readonly #clientCalls: Pick<ClientCalls, 'published' | 'look' | 'withdraw'>;
   readonly #waiting = new Map<string, () => void>();
 
@@ -24,37 +25,37 @@ export class DynamicCalls {
     this.#clientCalls = clientCalls;
   }
 
-  /** Something became of a call. */
-  heard(callId: string): void {
+  /** Wakes the waiters of a call whose record has changed. */
+  notify(callId: string): void {
     this.#waiting.get(callId)?.();
   }
 
-  /** What a declared tool does when it is called. */
-  executable(spec: ClientToolRecord): Executable {
-    const tool = qualifiedName(spec);
-    /** Attempts that are to take on what their probe found. */
+  /** The functions of a declared tool of this kind. */
+  executable(record: ClientToolRecord): Executable {
+    const tool = qualifiedName(record);
+    /** Calls whose probe found an attempt that the next run continues. */
     const found = new Set<string>();
     const attemptOf = ({ callId, fence }: ToolContext) => `${callId} ${fence}`;
     return {
-      limit: { name: `dynamic:${tool}`, concurrency: spec.routing.concurrency },
+      limit: { name: `dynamic:${tool}`, concurrency: record.routing.concurrency },
       run: async (params, ctx) => {
-        const call = callFor(spec, params, ctx);
-        const published = await this.#clientCalls.published(call, found.delete(attemptOf(ctx)));
-        if (published === 'nobody') throw nobody(tool);
+        const call = callFor(record, params, ctx);
+        const offered = await this.#clientCalls.published(call, found.delete(attemptOf(ctx)));
+        if (offered === 'nobody') throw noClient(tool);
         return this.#result(call, ctx, (seen) => {
           switch (seen.state) {
             case 'answered':
               return resultOf(seen.answer);
             case 'nobody':
-              throw nobody(tool);
+              throw noClient(tool);
             default:
-              throw lost(spec);
+              throw clientLost(record);
           }
         });
       },
-      // Asked of a `once` tool whose worker died: the client may still be at it, or have done it.
+      // The probe of a `once` tool whose worker died: the client may still be working on it, or have finished.
       probe: async (params, ctx) => {
-        const call = callFor(spec, params, ctx);
+        const call = callFor(record, params, ctx);
         return this.#result<ProbeAnswer<unknown>>(call, ctx, (seen) => {
           if (seen.state === 'answered' && seen.answer.kind === 'result')
             return { state: 'done', result: seen.answer.result };
@@ -65,19 +66,19 @@ export class DynamicCalls {
     };
   }
 
-  /** Waits until the call waits for no client any more. When the attempt is ended first, the call is withdrawn. */
+  /** Waits until the call waits for no client any more. If the attempt ends first, the call is withdrawn. */
   async #result<T>(call: ClientCall, ctx: ToolContext, conclude: (seen: Seen) => T): Promise<T> {
-    let told = '';
+    let lastReport = '';
     for (;;) {
-      // Listening begins before looking, so that nothing falls between the two.
+      // Subscribing before reading ensures that no change is missed in between.
       const broadcast = this.#listen(call.callId, ctx.signal);
       try {
         if (ctx.signal.aborted) return conclude(await this.#withdrawn(call, ctx.signal));
         const seen = await this.#clientCalls.look(call);
         if (seen.state !== 'waiting' && seen.state !== 'taken') return conclude(seen);
-        if (seen.state === 'taken' && seen.progress !== told) {
-          told = seen.progress;
-          report(told, ctx);
+        if (seen.state === 'taken' && seen.progress !== lastReport) {
+          lastReport = seen.progress;
+          report(lastReport, ctx);
         }
         await broadcast.within(seen.state === 'taken' ? Math.min(seen.leaseLeftMs + 1, LOOK_MS) : LOOK_MS);
       } finally {
@@ -86,10 +87,13 @@ export class DynamicCalls {
     }
   }
 
-  /** A client that has answered already has answered. Throws the signal's reason, or that no client has seen the call. */
+  /**
+   * Withdraws the call; an answer that has already come stays valid. Throws the signal's reason, or that no client
+   * took the call.
+   */
   async #withdrawn(call: ClientCall, signal: AbortSignal): Promise<Seen> {
     const reason = signal.reason as Error;
-    if (reason instanceof PawlError && PASSED_ON.includes(reason.code)) throw reason;
+    if (reason instanceof PawlError && LEFT_TO_ANOTHER_WORKER.includes(reason.code)) throw reason;
     const withdrawn = await this.#clientCalls.withdraw(call).catch(() => undefined);
     if (withdrawn?.state === 'answered') return withdrawn;
     if (withdrawn?.state !== 'untouched') throw reason;
@@ -147,19 +151,19 @@ function resultOf(answer: ClientAnswer): ToolResult<unknown> {
   return answer.result;
 }
 
-/** What a client reports is passed on where it is a report: a wrong one is no fault of the call. */
-function report(told: string, ctx: ToolContext): void {
+/** Forwards a client's progress report. An invalid report must not fail the call. */
+function report(text: string, ctx: ToolContext): void {
   try {
-    ctx.progress(JSON.parse(told));
+    ctx.progress(JSON.parse(text));
   } catch {}
 }
 
-function nobody(tool: string): PawlError {
+function noClient(tool: string): PawlError {
   return new PawlError('CLIENT_GONE', `No client serves ${tool} now.`);
 }
 
-/** DESIGN, decision 5: what a client began and left no word about is in doubt. */
-function lost({ name, effects }: ClientToolRecord): PawlError {
+/** A client took the call and never answered, so the outcome of a tool with effects is unknown. */
+function clientLost({ name, effects }: ClientToolRecord): PawlError {
   const what = `The client that ran ${name} left before it answered`;
   return effects === 'once'
     ? new PawlError('OUTCOME_UNKNOWN', `${what}: the effect may have happened.`)

@@ -1,6 +1,6 @@
 /**
- * The tools of the registry as this worker runs them. Their executors are compiled in, one for each kind; a tool is made from its
- * record when the first call of it comes.
+ * The registry's tools, as this worker runs them. The executors are compiled in, one for each kind. A tool is created
+ * from its record at its first call.
  */
 
 import {
@@ -19,22 +19,22 @@ import type { AnyTool, Tier, Tool, ToolOptions } from '../../shared/tools/tool.t
 import { defineUntypedTool } from '../../shared/tools/tool-forms.ts';
 import { type RegisteredTool, registeredTool } from '../attempt/attempt-state.ts';
 
-/** What a tool of each kind does when it is called. */
+/** Makes the functions of a declared tool, one maker for each kind. */
 export type ToolMakers = { readonly [Kind in DeclaredToolKind]?: (record: DeclaredToolOf<Kind>) => Executable };
 
-/** The functions that an executor gives a declared tool. */
+/** The functions and limits that an executor gives a declared tool. */
 export interface Executable
   extends Pick<
     ToolOptions<Readonly<Record<string, unknown>>, unknown>,
     'run' | 'probe' | 'needs' | 'resource' | 'preview'
   > {
-  /** What of the fleet's limits its calls count against. */
+  /** The fleet's limit that its calls count against. */
   readonly limit?: FleetLimit;
 }
 
 export type RuleFound = ToolPolicyRecord | undefined | Promise<ToolPolicyRecord | undefined>;
 
-/** Definitions that are kept made, the newest used last. */
+/** The most cached definitions; the least recently used are dropped. */
 const MAX_MADE = 2_000;
 
 export class DeclaredTools {
@@ -57,7 +57,10 @@ export class DeclaredTools {
     return this.#copy.catchUp();
   }
 
-  /** What the registry says of a tool. A call may be here before the news: a refusal is read again before it counts. */
+  /**
+   * Returns the registry's policy for a tool. A call may arrive before the broadcast of a change, so a refusal is read
+   * again before it counts.
+   */
   toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): RuleFound {
     const rule = this.#copy.toolPolicyFor(tool);
     return rule?.enabled === false ? this.catchUp().then(() => this.#copy.toolPolicyFor(tool)) : rule;
@@ -69,18 +72,21 @@ export class DeclaredTools {
     return isDeclaredTool(record) ? this.#registered(record) : undefined;
   }
 
-  /** All that are declared, whether or not this worker can run them. */
+  /** All declared tools, whether or not this worker can run them. */
   offers(): readonly PublishedTool[] {
     return [...this.#copy.all()].filter(isDeclaredTool).map(declaredToolAsPublished);
   }
 
-  /** Of the newest declaration that this worker knows, whether or not it can run it. */
+  /** The tier in the newest declaration that this worker knows, whether or not it can run it. */
   tierOf(namespace: string, name: string): Tier | undefined {
     const record = this.#copy.get(`${namespace}.${name}`);
     return isDeclaredTool(record) ? record.tier : undefined;
   }
 
-  /** The declaration that a call was validated with: it may be newer than what was heard of here, or older than the newest. */
+  /**
+   * The declaration that a call was validated with. It may be newer than the ones this worker knows, or older than the
+   * newest.
+   */
   async toolOf({ envelope, tool }: StoredRequest): Promise<RegisteredTool | undefined> {
     const known = this.#made.get(tool.definition);
     if (known !== undefined) return known;
@@ -122,7 +128,7 @@ function toolOf(record: DeclaredToolRecord, { limit: _, ...executable }: Executa
     description,
     tier,
     effects,
-    // What a service answers comes from outside, whatever its declaration says.
+    // A service's answers come from outside, whatever its declaration says.
     annotations: { openWorldHint: true, ...annotations } as AnyTool['annotations'],
     inputSchema,
     timeoutMs,

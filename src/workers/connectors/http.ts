@@ -1,4 +1,4 @@
-/** Runs HTTP connectors: one request, or the pages of one, and of the answer what the declaration says (I8, I17). */
+/** Runs HTTP connectors: sends one request, or one per page, and extracts from the answers what the declaration names. */
 import { isUtf8 } from 'node:buffer';
 import type { Connector } from '../../shared/connectors/connector.ts';
 import { type ConnectorRequest, checkAllowed, connectorRequest } from '../../shared/connectors/connector-request.ts';
@@ -16,8 +16,8 @@ import type { ConnectorSecrets } from './secrets.ts';
 export interface HttpConnectorDeps {
   readonly secrets: Pick<ConnectorSecrets, 'resolve'>;
   /**
-   * Resolves when one more request of a call may be sent, with what to call when it has ended. The first one is paced by whoever
-   * starts the call.
+   * Resolves when the call may send one more request, with a function to call when that request has ended. The first
+   * request is limited by the start of the call itself.
    */
   anotherRequest(limit: FleetLimit, ctx: ToolContext): Promise<() => Promise<void>>;
 }
@@ -28,7 +28,7 @@ const HIDDEN = '[secret]';
 const MAX_DEPTH = 1_000;
 const JSON_TYPE = /[/+]json\b/;
 const BINARY_TYPE = /^(?:image|audio|video|font)\/|octet-stream|zip|pdf/;
-/** Of gzip and deflate, and of Brotli. */
+/** Error codes of gzip and deflate, and of Brotli. */
 const ZLIB_FAULT = /^(?:Z_|ERR__)/;
 const TEXT_TYPE = /^text\/|[/+](?:json|xml)\b|charset/;
 
@@ -70,7 +70,7 @@ function limitOf(record: DeclaredToolOf<'http'>): FleetLimit | undefined {
   };
 }
 
-interface Answered {
+interface ServiceResponse {
   readonly status: number;
   readonly headers: Headers;
   readonly content: unknown;
@@ -91,7 +91,7 @@ class Exchange {
   }
 
   async single(request: ConnectorRequest): Promise<ToolResult<unknown>> {
-    const { status, content } = await this.#ask(request, this.#addressOf(request));
+    const { status, content } = await this.#send(request, this.#addressOf(request));
     const accepted = status >= 300;
     const output = accepted ? { status, body: content } : this.#mapped(content, status);
     return { output, display: `${request.method} ${request.url.host}${request.url.pathname}: ${status}` };
@@ -108,7 +108,7 @@ class Exchange {
     if (pagination.by === 'page') url.searchParams.set(pagination.parameter, String(pagination.first));
     while (url !== undefined && pages < pagination.maxPages && items.length < pagination.maxItems) {
       const ended = pages === 0 ? nothing : await another();
-      const answered: Answered = await this.#ask(request, url).finally(ended);
+      const answered: ServiceResponse = await this.#send(request, url).finally(ended);
       pages += 1;
       const found =
         pagination.items === undefined ? answered.content : evaluateExpression(pagination.items, answered.content);
@@ -119,8 +119,8 @@ class Exchange {
         );
       items.push(...found);
       this.#ctx.progress({ progress: items.length, message: `${pages} pages` });
-      url = this.#nextPage(url, pagination, answered, found, pages);
-      // Services leave the key out of the addresses that they name.
+      url = this.#nextPage(url, pagination, answered, { found, number: pages });
+      // Services omit the key from the addresses that they return.
       if (url !== undefined) this.#addSecrets(url, request.secretQuery);
     }
     const truncated = url !== undefined || items.length > pagination.maxItems;
@@ -132,17 +132,16 @@ class Exchange {
     };
   }
 
-  /** Where the next page is; undefined after the last one. */
+  /** Returns the next page's address; undefined after the last one. */
   #nextPage(
     url: URL,
     pagination: NonNullable<Connector['pagination']>,
-    { headers, content }: Answered,
-    found: readonly unknown[],
-    pages: number,
+    { headers, content }: ServiceResponse,
+    { found, number }: { readonly found: readonly unknown[]; readonly number: number },
   ): URL | undefined {
     const at = (address: string) => {
       if (!URL.canParse(address, url.href))
-        throw new PawlError('RESULT_INVALID', `${url.host} names a next page that is no address.`);
+        throw new PawlError('RESULT_INVALID', `${url.host} names a next page that is not an address.`);
       const next = new URL(address, url.href);
       if (next.origin !== url.origin)
         throw new PawlError('PERMISSION_DENIED', `${url.host} names a next page on another host, ${next.host}.`);
@@ -165,7 +164,7 @@ class Exchange {
       case 'page': {
         if (found.length === 0) return undefined;
         const next = new URL(url.href);
-        next.searchParams.set(pagination.parameter, String(pagination.first + pages));
+        next.searchParams.set(pagination.parameter, String(pagination.first + number));
         return next;
       }
     }
@@ -191,7 +190,7 @@ class Exchange {
     return template.replaceAll(/\{secret:([^{}]*)\}/g, (_placeholder, name: string) => this.#secrets.get(name) ?? '');
   }
 
-  /** Credentials of the scheme Basic are written in Base64, in which there is no colon: a secret that has one is not written so yet. */
+  /** The Basic scheme encodes credentials in Base64, which has no colon. A secret with a colon is not encoded yet. */
   #headerText(template: string): string {
     const text = this.#filled(template);
     const credentials = text.slice('Basic '.length);
@@ -199,8 +198,8 @@ class Exchange {
     return `Basic ${Buffer.from(credentials).toString('base64')}`;
   }
 
-  /** One request, and where a read is redirected within the allow list, those that follow. */
-  async #ask(request: ConnectorRequest, url: URL): Promise<Answered> {
+  /** Sends one request and, for a read, follows redirects within the allow list. */
+  async #send(request: ConnectorRequest, url: URL): Promise<ServiceResponse> {
     const { method, body } = request;
     const { idempotencyHeader, maxResponseBytes, accept } = this.#connector;
     const given = Object.entries(request.headers).map(
@@ -213,7 +212,7 @@ class Exchange {
     if (idempotencyHeader !== undefined) given.push([idempotencyHeader, this.#ctx.idempotencyKey, '']);
     let left = false;
     for (let at = url, redirects = 0; ; redirects += 1) {
-      // What was meant for the first origin goes to no other one, and not back to where another one points.
+      // Headers for the first origin are sent to no other one. They stay off, even when a later redirect leads back.
       left ||= at.origin !== url.origin;
       const sent = given.filter(
         ([name, , template]) => !left || (isForAnyOrigin(name) && !template.includes('{secret:')),
@@ -239,7 +238,7 @@ class Exchange {
 
   #redirected(from: URL, location: string): URL {
     if (!URL.canParse(location, from.href))
-      throw new PawlError('HTTP_5XX', `${from.host} redirects to what is no address.`);
+      throw new PawlError('HTTP_5XX', `${from.host} redirects to something that is not an address.`);
     const to = new URL(location, from.href);
     checkAllowed(this.#connector, to);
     return to;
@@ -254,7 +253,7 @@ class Exchange {
       return await answer;
     } catch (error) {
       // The address may hold a secret.
-      if (error instanceof Error) error.message = this.#clean(error.message);
+      if (error instanceof Error) error.message = this.#redactText(error.message);
       throw error;
     }
   }
@@ -270,44 +269,44 @@ class Exchange {
       };
     const text = decodeDocument(bytes, type);
     const isJson = JSON_TYPE.test(type);
-    // Many services say that their JSON is plain text; whoever declares a part of it knows better.
+    // Many services label JSON as plain text. A declaration that names a part of the result knows better.
     const { result, pagination } = this.#connector;
-    if (!isJson && result === undefined && pagination === undefined) return this.#clean(text);
+    if (!isJson && result === undefined && pagination === undefined) return this.#redactText(text);
     let content: unknown;
     try {
       content = parsedJson(text);
     } catch {
-      if (!isJson || !response.ok) return this.#clean(text);
-      throw new PawlError('RESULT_INVALID', 'The service says that its answer is JSON, and it is not.');
+      if (!isJson || !response.ok) return this.#redactText(text);
+      throw new PawlError('RESULT_INVALID', 'The service labels its answer as JSON, but it does not parse as JSON.');
     }
-    return this.#cleaned(content);
+    return this.#redactContent(content);
   }
 
-  /** A service may send back what it was sent. */
-  #clean(text: string): string {
+  /** Redacts secrets, because a service may echo them. */
+  #redactText(text: string): string {
     return this.#secretForms.reduce((clean, form) => clean.replaceAll(form, HIDDEN), text);
   }
 
-  /** Of what was parsed: JSON has many ways to write a character. */
-  #cleaned(content: unknown, depth = 0): unknown {
+  /** Redacts parsed values, because JSON has many ways to write a character. */
+  #redactContent(content: unknown, depth = 0): unknown {
     if (this.#secretForms.length === 0) return content;
     if (depth > MAX_DEPTH)
       throw new PawlError('RESULT_INVALID', `The answer is nested more than ${MAX_DEPTH} levels deep.`);
-    if (typeof content === 'string') return this.#clean(content);
+    if (typeof content === 'string') return this.#redactText(content);
     if (typeof content === 'number') return this.#secretForms.includes(String(content)) ? HIDDEN : content;
-    if (Array.isArray(content)) return content.map((entry) => this.#cleaned(entry, depth + 1));
+    if (Array.isArray(content)) return content.map((entry) => this.#redactContent(entry, depth + 1));
     if (typeof content !== 'object' || content === null) return content;
     return Object.fromEntries(
-      Object.entries(content).map(([name, member]) => [this.#clean(name), this.#cleaned(member, depth + 1)]),
+      Object.entries(content).map(([name, member]) => [this.#redactText(name), this.#redactContent(member, depth + 1)]),
     );
   }
 
-  /** Classified by its status and `Retry-After`, as any tool's error is. */
+  /** Creates an error that is classified by its status and `Retry-After`, as any tool's error is. */
   #failure(method: string, url: URL, { status, headers }: Response, content: unknown): Error {
     const said = typeof content === 'string' ? content : (JSON.stringify(content) ?? '');
     const quoted = said === '' ? '' : `: ${startOf(said, QUOTED_LENGTH)}`;
     const location = headers.get('location');
-    const moved = status < 400 && location !== null ? `, a redirect to ${this.#clean(location)}` : '';
+    const moved = status < 400 && location !== null ? `, a redirect to ${this.#redactText(location)}` : '';
     return Object.assign(new Error(`${method} ${url.host}${url.pathname} answers ${status}${moved}${quoted}`), {
       status,
       headers,
@@ -315,7 +314,7 @@ class Exchange {
   }
 }
 
-/** As it is, in a path, in a query, in JSON, and as credentials. */
+/** The forms in which a secret occurs: as it is, in a path, in a query, in JSON, and as credentials. */
 function formsOf(secret: string): readonly string[] {
   if (secret === '') return [];
   const inQuery = new URLSearchParams({ s: secret }).toString().slice(2);
@@ -323,7 +322,7 @@ function formsOf(secret: string): readonly string[] {
   return [secret, encodeURIComponent(secret), inQuery, JSON.stringify(secret).slice(1, -1), inBase64];
 }
 
-/** The address with `next` among its relations, in a `Link` header (RFC 8288). */
+/** Returns the address with the relation `next` in a `Link` header (RFC 8288). */
 function nextLink(header: string): string | undefined {
   const links = header.matchAll(/<([^>]*)>((?:\s*;\s*[^\s=;,]+(?:\s*=\s*(?:"[^"]*"|[^\s;,"]*))?)*)/g);
   for (const [, address, parameters = ''] of links) {
@@ -333,12 +332,15 @@ function nextLink(header: string): string | undefined {
   return undefined;
 }
 
-/** What no text holds. */
+/** Whether bytes hold a character that no text has. */
 function isBinary(bytes: Uint8Array): boolean {
   return bytes.includes(0) || !isUtf8(bytes);
 }
 
-/** A whole number of more digits than a number holds becomes a text of all of them: an ID with other digits names something else. */
+/**
+ * Parses JSON; an integer with more digits than a number can hold becomes a string, because an ID with rounded digits
+ * would be another one.
+ */
 function parsedJson(text: string): unknown {
   if (!/\d{16}/.test(text)) return JSON.parse(text);
   return JSON.parse(text, (_key, value: unknown, { source = '' }: { readonly source?: string } = {}) =>
@@ -365,7 +367,7 @@ async function bytesOf(response: Response, maxBytes: number): Promise<Uint8Array
     const encoding = response.headers.get('content-encoding');
     throw new PawlError(
       'RESULT_INVALID',
-      `The service says that its answer is compressed (${encoding}), and it is not.`,
+      `The service labels its answer as compressed (${encoding}), but it cannot be decompressed.`,
     );
   }
   return Buffer.concat(chunks);

@@ -1,4 +1,4 @@
-/** The executors of declared tools that are compiled into every worker (I8). */
+/** The executors of declared tools that are compiled into every worker. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../../shared/config/config.ts';
 import type { Limits } from '../../shared/store/limits/concurrency-limits.ts';
@@ -8,12 +8,12 @@ import { ConnectorSecrets } from './secrets.ts';
 
 export interface ConnectorDeps {
   readonly settings: Settings;
-  /** Where secrets may come from. */
+  /** The source of secrets. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly limits: Pick<Limits, 'take' | 'release'>;
 }
 
-/** A slot that a call holds already is held this long from each of its further requests on. */
+/** How long each further request extends a slot that its call holds. */
 const SLOT_MS = 60_000;
 
 export function compiledIn({ settings, environment, limits }: ConnectorDeps): ToolMakers {
@@ -21,7 +21,7 @@ export function compiledIn({ settings, environment, limits }: ConnectorDeps): To
     http: httpConnector({
       secrets: new ConnectorSecrets(settings.connectors.secrets, environment),
       anotherRequest: async (limit, { callId, fence, signal }) => {
-        // It holds a slot already, under its job's name: only the rate is asked for.
+        // The call already holds a slot under its job's name, so only the rate limit applies.
         const { concurrency: _, ...rate } = limit;
         const start = `${callId} ${fence} ${crypto.randomUUID()}`;
         for (;;) {

@@ -1,6 +1,6 @@
 /**
- * Secrets of connectors (I8): a declaration names where one comes from, and the worker that runs a call looks it up. What a worker
- * gives out, its own configuration says; no declaration can ask for more.
+ * Secrets of connectors: a declaration names the source of each, and the worker that runs a call reads it. The
+ * worker's own configuration decides which sources it reads; no declaration can ask for more.
  */
 import { execFile } from 'node:child_process';
 import { readFile, realpath } from 'node:fs/promises';
@@ -12,7 +12,10 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { matches } from '../../shared/util/wildcard.ts';
 
 const run = promisify(execFile);
-/** What a program or a file said is believed this long: a secret that was changed is taken up without a restart. */
+/**
+ * The output of a program and the content of a file are cached this long. A changed secret takes effect without a
+ * restart.
+ */
 const KEPT_MS = 60_000;
 const PROGRAM_TIMEOUT_MS = 10_000;
 const MAX_BYTES = 64 * 1_024;
@@ -27,7 +30,10 @@ export class ConnectorSecrets {
     this.#environment = environment;
   }
 
-  /** Throws `PERMISSION_DENIED` for a source that this worker does not give out, and `CONFIGURATION` for one that has nothing. */
+  /**
+   * Throws `PERMISSION_DENIED` for a source that this worker's configuration does not allow, and `CONFIGURATION` for
+   * an empty one.
+   */
   async resolve(secrets: Readonly<Record<string, SecretSource>>): Promise<ReadonlyMap<string, string>> {
     const resolved = await Promise.all(
       Object.entries(secrets).map(async ([name, source]) => [name, await this.#lookUp(source)] as const),
@@ -68,7 +74,7 @@ export class ConnectorSecrets {
       throw refused(`the file ${file}`, 'connectors.secrets.folders');
     const content = await readFile(path, 'utf8').catch(() => undefined);
     if (content === undefined || content.trim() === '' || content.length > MAX_BYTES)
-      throw empty(`the file ${file} holds nothing that could be one`);
+      throw empty(`the file ${file} holds no value`);
     return content.trim();
   }
 
@@ -85,7 +91,7 @@ export class ConnectorSecrets {
       });
       if (stdout.trim() !== '') return stdout.trim();
     } catch {
-      // What the program said may hold the secret.
+      // The program's own message may hold the secret, so it is dropped.
     }
     throw empty(`the program ${program} gave none`);
   }
@@ -94,7 +100,7 @@ export class ConnectorSecrets {
 function refused(what: string, setting: string): PawlError {
   return new PawlError(
     'PERMISSION_DENIED',
-    `This worker gives no connector ${what}: its configuration has to name it in ${setting}.`,
+    `This worker's configuration does not give connectors ${what}; to allow it, name it in ${setting}.`,
   );
 }
 

@@ -1,4 +1,4 @@
-/** What an agent's session may call, as a worker knows it from the catalogue, the registry and its own policy. */
+/** Lists the tools that an agent's session may call, from the worker's catalogue, its registry and its own policy. */
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import { isOutOfReach } from '../../shared/policy/policy.ts';
 import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
@@ -7,10 +7,10 @@ import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { type AgentTool, qualifiedName } from '../../shared/tools/tool.ts';
 import { compareVersions } from '../../shared/tools/versions.ts';
 
-/** The newest of each name, in the order of their names. */
-export async function agentTools(
+/** Returns the newest version of each tool, sorted by name. */
+export async function toolsForAgent(
   { state: _, ...session }: SessionRecord,
-  offers: readonly PublishedTool[],
+  catalogue: readonly PublishedTool[],
   {
     settings,
     toolPolicyFor,
@@ -20,7 +20,7 @@ export async function agentTools(
   },
 ): Promise<readonly AgentTool[]> {
   const newest = new Map<string, PublishedTool>();
-  for (const published of offers) {
+  for (const published of catalogue) {
     const known = newest.get(qualifiedName(published));
     if (known === undefined || compareVersions(known.version, published.version) < 0)
       newest.set(qualifiedName(published), published);

@@ -1,6 +1,6 @@
 /**
- * The handles that a running tool gets, and no others (A9, A10, A17; DESIGN, decision 10). Assembling them does nothing
- * yet: files, programs and connections are opened when a tool uses a handle.
+ * The handles that a running tool gets, and no others. Assembling them has no effect yet: files, programs and
+ * connections are opened when the tool uses a handle.
  */
 
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -35,24 +35,24 @@ export interface CapabilityOptions {
     readonly kind: SessionKind;
     readonly workspaceRoot?: string;
     readonly taint?: readonly unknown[] | undefined;
-    /** Why it has no workspace. */
+    /** The reason why the session has no workspace. */
     readonly refusedRoot?: string;
   };
-  /** What the tool declares. A tool that declares nothing gets what its session and tier allow. */
+  /** The tool's declared capabilities. A tool that declares none gets what its session and tier allow. */
   readonly needs?: readonly Capability[];
   /** A tool of the read-only tier gets no handle that changes anything, whatever it declares. */
   readonly tier?: Tier;
   readonly callId: string;
   readonly signal: AbortSignal;
-  /** Learns of the steps that change something. */
+  /** Counts the steps that change something. */
   readonly attempt?: SideEffectTracker;
   /** The worker's environment; programs see an allow-list of it. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** `host` or `host:port` that `fetch` may reach although private. */
+  /** `host` or `host:port`: private addresses that `fetch` may reach all the same. */
   readonly allowedHosts?: readonly string[];
   readonly sandbox?: SandboxPolicy | Isolation;
   readonly sandboxNetwork?: boolean;
-  /** Absent where no program can go on after its call. */
+  /** Absent where no program can outlive its call. */
   readonly terminals?: Terminals;
   readonly memory?: StoredMemory;
   readonly channel?: Channel;
@@ -62,7 +62,7 @@ export interface CapabilityOptions {
 export interface GrantedCapabilities extends ToolCapabilities {
   /** Whether using the capability's handle can succeed. */
   has(capability: Capability): boolean;
-  /** Throws `PERMISSION_DENIED`, saying which capability is missing and why (A10). */
+  /** Throws `PERMISSION_DENIED`; the message names the missing capability and the reason. */
   demand(capability: Capability): void;
 }
 
@@ -116,16 +116,16 @@ function whyAbsent(
   const inWorkspace = capability === 'workspace:read' || capability === 'workspace:write' || capability === 'processes';
   if (inWorkspace && refusedRoot !== undefined) return refusedRoot;
   if (inWorkspace && session.workspaceRoot === undefined)
-    return `The session has no workspace, so that ${capability} is absent.`;
+    return `The session has no workspace, so the capability ${capability} is absent.`;
   if ((capability === 'memory:search' || capability === 'memory:store') && memory === undefined)
-    return `No memory store is configured, so that ${capability} is absent.`;
-  if (capability === 'agents' && agents === undefined) return 'There are no sub-agents without a fleet.';
+    return `No memory store is configured, so the capability ${capability} is absent.`;
+  if (capability === 'agents' && agents === undefined) return 'Sub-agents need a fleet, and there is none here.';
   if (capability === 'channel' && channel === undefined) return NO_CHANNEL;
   return undefined;
 }
 
-// Classes, not object literals: a literal with a getter gets a hidden class of its own each time, which V8 allocates in its old
-// space, where it keeps alive all that the call touched.
+// These are classes and no object literals. V8 gives each literal with a getter its own hidden class, allocated in the
+// old space, and that class keeps alive everything that the call touched.
 
 class GuardedWorkspace implements Workspace {
   readonly #workspace: Workspace;
@@ -195,7 +195,7 @@ function guardedProcesses(processes: Processes, demand: Demand, attempt: SideEff
 function guardedTerminals(terminals: Terminals | undefined, demand: Demand, attempt: SideEffectTracker): Terminals {
   const present = (): Terminals => {
     demand('processes');
-    if (terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no terminals here.');
+    if (terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'No terminals are available here.');
     return terminals;
   };
   return {
@@ -208,11 +208,12 @@ function guardedTerminals(terminals: Terminals | undefined, demand: Demand, atte
 function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: SideEffectTracker): Agents {
   const present = (): Agents => {
     demand('agents');
-    if (agents === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no sub-agents without a fleet.');
+    if (agents === undefined)
+      throw new PawlError('PERMISSION_DENIED', 'Sub-agents need a fleet, and there is none here.');
     return agents;
   };
   return {
-    // However often the call is attempted, it starts one.
+    // One call starts one agent, however often it is attempted.
     spawn: async (message, agentType) => present().spawn(message, agentType),
     send: (agentId, message, interrupt) =>
       trackSideEffect(attempt, async () => present().send(agentId, message, interrupt)),
@@ -223,7 +224,7 @@ function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: Side
   };
 }
 
-/** What a session stores that has seen text from outside comes from there, too: it is not washed clean by being remembered. */
+/** Taint is kept: a tainted session stores tainted records, so that storing a text does not make it trusted. */
 function guardedMemory(
   memory: StoredMemory | undefined,
   demand: Demand,
@@ -243,12 +244,14 @@ function guardedMemory(
       ),
     get: async (id) => {
       const own = present('memory:search');
-      if (own.get === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory cannot be read by ID.');
+      if (own.get === undefined)
+        throw new PawlError('PERMISSION_DENIED', 'This memory store does not support reading by ID.');
       return own.get(id);
     },
     forget: async (id) => {
       const own = present('memory:store');
-      if (own.forget === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory forgets nothing when asked.');
+      if (own.forget === undefined)
+        throw new PawlError('PERMISSION_DENIED', 'This memory store does not support forget.');
       return trackSideEffect(attempt, async () => own.forget?.(id) ?? false);
     },
   };
@@ -275,7 +278,7 @@ class GuardedChannel implements Channel {
     return this.#present().kind;
   }
 
-  // Fields, as above.
+  // These are fields for the same reason as in the workspace's handle.
   readonly send: Channel['send'] = (message) =>
     trackSideEffect(this.#attempt, async () => this.#present().send(message));
 

@@ -1,4 +1,4 @@
-/** Vectors of texts, from an endpoint that speaks OpenAI's `POST /embeddings`. */
+/** Embeds texts as vectors, through an endpoint that speaks OpenAI's `POST /embeddings`. */
 import { z } from 'zod';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -9,7 +9,7 @@ export type Embedder = (text: string) => Promise<readonly number[]>;
 const TIMEOUT_MS = 15_000;
 const answerSchema = z.object({ data: z.array(z.object({ embedding: z.array(z.number()).min(1) })).min(1) });
 
-/** The endpoint is the operator's own choice: it may be private. Errors are classified as those of every HTTP service. */
+/** The operator chose the endpoint, so it may be private. Its errors are classified like those of every HTTP service. */
 export function openEmbedder({ url, model, apiKey }: NonNullable<Settings['memory']['embedding']>): Embedder {
   const endpoint = new URL('embeddings', url.endsWith('/') ? url : `${url}/`);
   return async (text) => {
@@ -30,7 +30,10 @@ export function openEmbedder({ url, model, apiKey }: NonNullable<Settings['memor
     const answer = answerSchema.safeParse(await response.json().catch(() => undefined));
     const vector = answer.data?.data[0]?.embedding;
     if (vector === undefined)
-      throw new PawlError('RESULT_INVALID', 'The embedding endpoint answered in another form than OpenAI’s.');
+      throw new PawlError(
+        'RESULT_INVALID',
+        'The embedding endpoint’s answer is not in OpenAI’s form: expected { data: [{ embedding: number[] }] }.',
+      );
     return vector;
   };
 }

@@ -1,8 +1,9 @@
 /**
- * Long-term memory (A24): one LanceDB table for each tenant, in the data folder or wherever `memory.uri` points. Full text by
- * default; with an embedding endpoint, records are found by meaning as well. Any number of worker processes write at the same time.
+ * Long-term memory: one LanceDB table per tenant, in the data folder or at `memory.uri`. Search is full-text by
+ * default; with an embedding endpoint, records are found by meaning as well. Any number of worker processes may write
+ * at the same time.
  *
- * LanceDB is loaded at the first use: it is large, and an optional dependency.
+ * LanceDB is loaded at the first use, because it is large and an optional dependency.
  */
 import { createHash } from 'node:crypto';
 import { join, resolve } from 'node:path';
@@ -25,18 +26,18 @@ type Lance = typeof import('@lancedb/lancedb');
 
 const DEFAULT_LIMIT = 10;
 const MAX_LIMIT = 100;
-/** Another process committed first: LanceDB asks to try again. */
+/** LanceDB asks for a retry when another process committed first. */
 const MAX_TRIES = 30;
-/** New records are found by a scan until the index takes them in. */
+/** New records are found by a scan until `optimize` adds them to the index. */
 const OPTIMIZE_EVERY = 64;
-/** Of a query, when texts are searched for what they contain. */
+/** The most parts of a query that a substring search compares. */
 const MAX_PARTS = 32;
-/** Of a search: LanceDB reads its filter level by level, and a deep one ends the process. */
+/** The most labels of one search. LanceDB reads its filter recursively, and a deep filter crashes the process. */
 const MAX_LABELS = 64;
-/** Of reciprocal rank fusion: how little the first places count more than the next ones. */
+/** The constant of reciprocal rank fusion. A larger one lowers the weight of the first ranks. */
 const RANK_OFFSET = 60;
 
-/** As stored. `labels` holds the metadata for filters, `expiresAtMs` 0 means never. */
+/** A stored record. `labels` holds the metadata for filters; an `expiresAtMs` of 0 means that it never expires. */
 interface Row {
   readonly id: string;
   readonly text: string;
@@ -55,8 +56,8 @@ export interface MemoryDeps {
 }
 
 /** Opens nothing yet. The first use throws `CONFIGURATION` where LanceDB is not installed. */
-export function openMemory(settings: Pick<Settings, 'dataDir' | 'memory'>, parts: MemoryDeps = {}): MemoryStore {
-  return new LanceMemory(settings, parts);
+export function openMemory(settings: Pick<Settings, 'dataDir' | 'memory'>, deps: MemoryDeps = {}): MemoryStore {
+  return new LanceMemory(settings, deps);
 }
 
 class LanceMemory implements MemoryStore {
@@ -69,12 +70,12 @@ class LanceMemory implements MemoryStore {
   readonly #tables = new Map<string, Promise<Table>>();
   #stored = 0;
 
-  constructor(settings: Pick<Settings, 'dataDir' | 'memory'>, parts: MemoryDeps) {
+  constructor(settings: Pick<Settings, 'dataDir' | 'memory'>, deps: MemoryDeps) {
     this.#settings = settings.memory;
     this.#uri = settings.memory.uri ?? join(resolve(settings.dataDir), 'memory');
     this.#embed = settings.memory.embedding === undefined ? undefined : openEmbedder(settings.memory.embedding);
-    this.#now = parts.now ?? Date.now;
-    this.#import = parts.load ?? (() => import('@lancedb/lancedb'));
+    this.#now = deps.now ?? Date.now;
+    this.#import = deps.load ?? (() => import('@lancedb/lancedb'));
   }
 
   open(owner: CapabilityOwner): Memory {
@@ -107,10 +108,10 @@ class LanceMemory implements MemoryStore {
     const table = await this.#table(owner.tenantId);
     const { lance } = await this.#load();
     const wanted = Math.min(limit, MAX_LIMIT);
-    const filter = [this.#lasting(), ...labels.map((label) => `strpos(labels, ${quoted(label)}) > 0`)].join(' AND ');
+    const filter = [this.#notExpired(), ...labels.map((label) => `strpos(labels, ${quoted(label)}) > 0`)].join(' AND ');
     const byWords = (await table
       .query()
-      // Of a text, LanceDB takes one in quotation marks for a phrase, which the index cannot find.
+      // A plain string in quotation marks would be a phrase query, which this index cannot answer.
       .fullTextSearch(new lance.MatchQuery(query, 'text'))
       .where(filter)
       .limit(wanted * 2)
@@ -127,7 +128,7 @@ class LanceMemory implements MemoryStore {
             .where(filter)
             .limit(wanted * 2)
             .toArray()) as Row[]);
-    return fused([byText, byMeaning])
+    return fuseRankings([byText, byMeaning])
       .slice(0, wanted)
       .map(({ row, score }) => hitOf(row, score));
   }
@@ -136,7 +137,7 @@ class LanceMemory implements MemoryStore {
     const table = await this.#table(tenantId);
     const [row] = (await table
       .query()
-      .where(`\`id\` = ${quoted(id)} AND ${this.#lasting()}`)
+      .where(`\`id\` = ${quoted(id)} AND ${this.#notExpired()}`)
       .limit(1)
       .toArray()) as Row[];
     return row && recordOf(row);
@@ -145,19 +146,19 @@ class LanceMemory implements MemoryStore {
   async #forget({ tenantId }: CapabilityOwner, id: string): Promise<boolean> {
     const table = await this.#table(tenantId);
     const same = `\`id\` = ${quoted(id)}`;
-    const there = (await table.countRows(`${same} AND ${this.#lasting()}`)) > 0;
-    await persistently(() => table.delete(same));
+    const there = (await table.countRows(`${same} AND ${this.#notExpired()}`)) > 0;
+    await retryOnConflict(() => table.delete(same));
     return there;
   }
 
-  /** Of what has not expired. */
-  #lasting(): string {
+  /** Filters out expired records. */
+  #notExpired(): string {
     return `(\`expiresAtMs\` = 0 OR \`expiresAtMs\` > ${this.#now()})`;
   }
 
   /**
-   * What the index has no words for: scripts without spaces between words, words of 40 characters and more such as hashes, and the
-   * most common ones. A text fits that contains every part of the query.
+   * Finds texts that contain every part of the query. The index has no terms for scripts without spaces between words,
+   * for words of 40 characters and more (hashes), and for stop words.
    */
   async #containing(table: Table, query: string, filter: string, limit: number): Promise<readonly Row[]> {
     const parts = query
@@ -179,7 +180,7 @@ class LanceMemory implements MemoryStore {
     if (bytes > maxTextBytes)
       throw new PawlError(
         'INVALID_PARAMS',
-        `A memory has at most ${maxTextBytes} bytes; got ${bytes}. Store what matters of it.`,
+        `A memory has at most ${maxTextBytes} bytes; got ${bytes}. Store a shorter text.`,
       );
     const { metadata = {}, tainted = false } = options;
     const nowMs = this.#now();
@@ -204,8 +205,8 @@ class LanceMemory implements MemoryStore {
       ...(vector === undefined ? {} : { vector }),
     };
     const table = await this.#table(owner.tenantId);
-    await this.#makeRoom(table, id, maxRecords, nowMs);
-    await persistently(() =>
+    await this.#freeCapacity(table, id, maxRecords, nowMs);
+    await retryOnConflict(() =>
       table
         .mergeInsert('id')
         .whenMatchedUpdateAll()
@@ -213,16 +214,16 @@ class LanceMemory implements MemoryStore {
         .execute([{ ...row }]),
     );
     this.#stored += 1;
-    // Housekeeping, which another process may be doing already.
+    // Another process may be optimizing already.
     if (this.#stored % OPTIMIZE_EVERY === 0) await table.optimize().catch(() => undefined);
     return { id };
   }
 
-  /** Forgets what has expired before it refuses what is new. A record that is replaced needs no room. */
-  async #makeRoom(table: Table, id: string, maxRecords: number, nowMs: number): Promise<void> {
+  /** Deletes expired records before it refuses a new one. Replacing a record needs no capacity. */
+  async #freeCapacity(table: Table, id: string, maxRecords: number, nowMs: number): Promise<void> {
     if ((await table.countRows()) < maxRecords) return;
     if ((await table.countRows(`\`id\` = ${quoted(id)}`)) > 0) return;
-    await persistently(() => table.delete(`\`expiresAtMs\` > 0 AND \`expiresAtMs\` <= ${nowMs}`));
+    await retryOnConflict(() => table.delete(`\`expiresAtMs\` > 0 AND \`expiresAtMs\` <= ${nowMs}`));
     const records = await table.countRows();
     if (records >= maxRecords)
       throw new PawlError(
@@ -232,7 +233,8 @@ class LanceMemory implements MemoryStore {
   }
 
   #table(tenantId: string | undefined): Promise<Table> {
-    // A table of its own keeps a tenant's records out of every other tenant's queries. Vectors of two models do not compare.
+    // One table per tenant keeps its records out of every other tenant's queries. Vectors of two models cannot be
+    // compared.
     const model = this.#settings.embedding === undefined ? 'text' : this.#settings.embedding.model;
     const name = `memory-${createHash('sha256')
       .update(JSON.stringify([tenantId ?? null, model]))
@@ -250,10 +252,10 @@ class LanceMemory implements MemoryStore {
     const { lance, connection } = await this.#load();
     const dimensions = this.#embed === undefined ? undefined : (await this.#embed('dimensions')).length;
     const schema = await schemaOf(dimensions);
-    const table = await persistently(() => connection.createEmptyTable(name, schema, { existOk: true }));
+    const table = await retryOnConflict(() => connection.createEmptyTable(name, schema, { existOk: true }));
     await table.checkoutLatest();
     if ((await table.listIndices()).length === 0) {
-      // Two processes may make it at once; one of the two is enough.
+      // Two processes may create the index at once; one of them suffices.
       await table
         .createIndex('text', { config: lance.Index.fts({ stem: true, removeStopWords: true }), replace: false })
         .catch(async (error: unknown) => {
@@ -276,7 +278,7 @@ class LanceMemory implements MemoryStore {
           { cause: error },
         );
       }
-      // Other processes write too: what they wrote is seen by the next query.
+      // Other processes write too. The interval of 0 makes each query see their writes.
       return { lance, connection: await lance.connect(this.#uri, { readConsistencyInterval: 0 }) };
     })();
     this.#lance.catch(() => {
@@ -297,8 +299,8 @@ async function schemaOf(dimensions: number | undefined) {
   return new Schema([...texts, new Field('tainted', new Bool(), false), ...times, ...vector]);
 }
 
-/** Writes of several processes meet in LanceDB as conflicts: the later one starts over on what the earlier one left. */
-async function persistently<Value>(task: () => Promise<Value>): Promise<Value> {
+/** Retries a write that conflicts with another process's commit. */
+async function retryOnConflict<Value>(task: () => Promise<Value>): Promise<Value> {
   for (let tries = 1; ; tries += 1) {
     try {
       return await task();
@@ -310,7 +312,7 @@ async function persistently<Value>(task: () => Promise<Value>): Promise<Value> {
   }
 }
 
-/** Each pair between separators that no pair can contain. */
+/** Encodes each pair between separators that no pair can contain. */
 function labelsOf(metadata: Readonly<Record<string, string>>): string[] {
   return Object.entries(metadata).map(([key, value]) => `\u001e${JSON.stringify([key, value])}\u001e`);
 }
@@ -319,8 +321,8 @@ function quoted(text: string): string {
   return `'${text.replaceAll("'", "''")}'`;
 }
 
-/** Reciprocal rank fusion: places in several lists make one order, whatever their scores mean. */
-function fused(lists: readonly (readonly Row[])[]): readonly { readonly row: Row; readonly score: number }[] {
+/** Merges ranked lists by reciprocal rank fusion, which uses ranks only and so needs no comparable scores. */
+function fuseRankings(lists: readonly (readonly Row[])[]): readonly { readonly row: Row; readonly score: number }[] {
   const found = new Map<string, { row: Row; score: number }>();
   for (const list of lists) {
     list.forEach((row, place) => {

@@ -1,13 +1,13 @@
 /**
- * `ctx.fetch`: reaches public addresses only (A9; server-side request forgery).
+ * `ctx.fetch` reaches public addresses only, which prevents server-side request forgery.
  *
- * Written on node:http(s) and not on the bundled fetch, because that one takes no `lookup`: a name could then resolve to
- * another address when it is connected than when it was checked. Here the address that was checked is the one that is
- * connected to. Every hop of a redirect is checked again. Each request has its own connection, so that no connection made
- * under one policy is used under another, and proxy variables of the environment have no say.
+ * It is written on node:http(s), because the bundled fetch takes no `lookup`: a name could resolve to one address when
+ * it is checked and to another when it is connected. Here the checked address is the connected one. Every redirect is
+ * checked again. Each request opens its own connection, so that no connection made under one policy serves another.
+ * Proxy variables of the environment are ignored.
  */
 import { type LookupAddress, lookup as systemLookup } from 'node:dns';
-import { type IncomingMessage, request as requestHttp } from 'node:http';
+import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { isIP, isIPv6, type LookupFunction } from 'node:net';
 import { pipeline, Readable, Transform } from 'node:stream';
@@ -26,30 +26,31 @@ const IDLE_TIMEOUT_MS = 60_000;
 
 export type Fetch = (input: string | URL, init?: RequestInit) => Promise<Response>;
 
-/** All addresses of a host name. Fails as `dns.lookup` does. */
+/** Resolves a host name to all of its addresses. Fails as `dns.lookup` does. */
 export type Resolver = (hostname: string) => Promise<readonly LookupAddress[]>;
 
 export interface NetworkOptions {
   /** Aborts requests and their bodies. */
   readonly signal: AbortSignal;
-  /** Learns of requests that may have had an effect. */
+  /** Counts requests that may have had an effect. */
   readonly attempt?: SideEffectTracker;
-  /** `host` or `host:port` that may be private: the operator's policy, never the caller's word. */
+  /** `host` or `host:port` that may be private. Only the operator's policy sets it, never a caller. */
   readonly allowedHosts?: readonly string[];
   /** Cap on the decompressed body; beyond it reading fails with `RESULT_TOO_LARGE`. */
   readonly maxResponseBytes?: number;
-  /** How long the other side may be silent; 0: for as long as whoever asks waits. Default 60 s. */
+  /** How long the server may be silent. 0 means no limit but the caller's own. Default: 60 s. */
   readonly idleTimeoutMs?: number;
-  /** Hears why a body broke off, whoever reads it. */
+  /** Is called with the reason when a body breaks off, even if nothing reads the body. */
   readonly onBroken?: (error: Error) => void;
   readonly resolve?: Resolver;
 }
 
 /**
- * A `fetch` with these differences: `PERMISSION_DENIED` for an address that is not public, at most 5 redirects, request
- * bodies are read into memory first, and where a redirect changes the origin only `isForAnyOrigin` headers are kept. Connection errors are
- * Node's own (`ECONNREFUSED`, `ENOTFOUND`…); `CONNECT_TIMEOUT` after 10 s and `UPSTREAM_TIMEOUT` after 60 s of silence.
- * Past a redirect of a request that can have an effect, such an error is a `ToolError` that leaves open whether it had one.
+ * Opens a `fetch` with these differences. It throws `PERMISSION_DENIED` for an address that is not public, follows at
+ * most 5 redirects and reads request bodies into memory first. Where a redirect changes the origin, only
+ * `isForAnyOrigin` headers are kept. Connection errors are Node's own (`ECONNREFUSED`, `ENOTFOUND`…);
+ * `CONNECT_TIMEOUT` comes after 10 s, `UPSTREAM_TIMEOUT` after 60 s of silence. After a redirect of a request that may
+ * have an effect, such an error is a `ToolError` that leaves the effect open.
  */
 export function openNetwork(options: NetworkOptions): Fetch {
   const { attempt } = options;
@@ -57,12 +58,12 @@ export function openNetwork(options: NetworkOptions): Fetch {
   return async (input, init) => {
     const request = newRequest(input, init);
     if (attempt === undefined || onlyReads(request.method)) return reach(request);
-    return trackSideEffect(attempt, () => reach(request), isUnheard);
+    return trackSideEffect(attempt, () => reach(request), wasNotExecuted);
   };
 }
 
-/** Whoever answers that there were too many requests has not done what this one asks. */
-function isUnheard({ status, redirected }: Response): boolean {
+/** A server that answers "too many requests" has not executed this one. */
+function wasNotExecuted({ status, redirected }: Response): boolean {
   return status === 429 && !redirected;
 }
 
@@ -95,7 +96,10 @@ function sender(options: NetworkOptions): (request: Request) => Promise<Response
   };
 }
 
-/** Whoever redirects a request may have done what it asked before: that the way on is barred does not prove that nothing happened. */
+/**
+ * A server may execute a request before it redirects it, so a failure after the redirect does not prove that nothing
+ * happened.
+ */
 function afterRedirect(error: unknown, { method, url }: Request): unknown {
   if (onlyReads(method)) return error;
   const { nothingHappened, message } = classify(error);
@@ -134,75 +138,82 @@ async function bodyOf(request: Request): Promise<Buffer | undefined> {
 /** Resolves with the head of the response. */
 async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Promise<IncomingMessage> {
   const { url, method, body } = hop;
-  const { idleTimeoutMs = IDLE_TIMEOUT_MS } = options;
-  if (url.protocol !== 'http:' && url.protocol !== 'https:') {
-    throw new PawlError('PERMISSION_DENIED', `Only http and https are allowed; got ${url.protocol}//`);
-  }
-  const hostname = url.hostname.replace(/^\[|\]$/g, '');
-  const free = isAllowed(url, options.allowedHosts ?? []);
-  // Node asks `lookup` for names only: an address written as such is checked here.
-  if (!free && isIP(hostname) !== 0) refusePrivate(hostname, hostname);
-  // These names mean this host by definition (RFC 6761), whether or not a resolver knows them.
-  if (!free && /(^|\.)localhost\.?$/.test(hostname)) refusePrivate(hostname, '127.0.0.1');
-  const headers: Record<string, string> = {
-    'accept-encoding': 'gzip, br',
-    // Services such as GitHub's refuse whoever does not say who asks.
-    'user-agent': 'Pawl/1',
-    ...Object.fromEntries(hop.headers),
-  };
-  if (body !== undefined) headers['content-length'] = String(body.length);
-  else if (method === 'POST' || method === 'PUT') headers['content-length'] = '0';
-
+  const lookup = guardedLookup(url, options);
   return new Promise((resolve, reject) => {
-    const outgoing = (url.protocol === 'https:' ? requestHttps : requestHttp)(url, {
-      method,
-      headers,
-      agent: false,
-      lookup: checkedLookup(options.resolve ?? resolveBySystem, free),
-      signal,
-    });
-    const connectTimer = setTimeout(() => {
-      outgoing.destroy(
-        new PawlError('CONNECT_TIMEOUT', `${url.host} did not accept a connection within ${CONNECT_TIMEOUT_MS} ms.`),
-      );
-    }, CONNECT_TIMEOUT_MS);
-    outgoing.on('socket', (socket) => {
-      socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => clearTimeout(connectTimer));
-    });
-    outgoing.setTimeout(idleTimeoutMs, () => {
-      outgoing.destroy(new PawlError('UPSTREAM_TIMEOUT', `${url.host} was silent for ${idleTimeoutMs} ms.`));
-    });
+    const request = url.protocol === 'https:' ? requestHttps : requestHttp;
+    const outgoing = request(url, { method, headers: headersOf(hop), agent: false, lookup, signal });
+    limitTimes(outgoing, url, options.idleTimeoutMs ?? IDLE_TIMEOUT_MS);
     outgoing.once('close', () => {
-      clearTimeout(connectTimer);
-      // A switch to another protocol closes the request without an error. After a response or an error this says nothing.
+      // A protocol upgrade closes the request without an error. After a response or an error, this rejection has no
+      // effect.
       reject(new PawlError('CONNECTION_RESET', `${url.host} closed the connection without an answer.`));
     });
     outgoing.once('response', (incoming) => {
       const status = incoming.statusCode ?? 0;
       if (status >= 200 && status <= 599) return resolve(incoming);
       incoming.destroy();
-      reject(new PawlError('HTTP_4XX', `${url.href} answers with ${status}, which is no status of HTTP.`));
+      reject(new PawlError('HTTP_4XX', `${url.href} answers with ${status}, which is not an HTTP status.`));
     });
     outgoing.on('error', (error) => reject(signal.aborted ? signal.reason : error));
     outgoing.end(body);
   });
 }
 
+/** Returns a lookup that refuses private addresses. Throws for a URL that may not be reached, whatever the lookup says. */
+function guardedLookup(url: URL, options: NetworkOptions): LookupFunction {
+  if (url.protocol !== 'http:' && url.protocol !== 'https:')
+    throw new PawlError('PERMISSION_DENIED', `Only http and https are allowed; got ${url.protocol}//`);
+  const hostname = url.hostname.replace(/^\[|\]$/g, '');
+  const isAllowedHost = isAllowed(url, options.allowedHosts ?? []);
+  // Node calls `lookup` for names only, so a literal address is checked here.
+  if (!isAllowedHost && isIP(hostname) !== 0) refusePrivate(hostname, hostname);
+  // These names mean this host by definition (RFC 6761), whether or not a resolver knows them.
+  if (!isAllowedHost && /(^|\.)localhost\.?$/.test(hostname)) refusePrivate(hostname, '127.0.0.1');
+  return checkedLookup(options.resolve ?? resolveBySystem, isAllowedHost);
+}
+
+function headersOf({ method, headers, body }: Hop): Record<string, string> {
+  const length = body?.length ?? (method === 'POST' || method === 'PUT' ? 0 : undefined);
+  return {
+    'accept-encoding': 'gzip, br',
+    // Some services, such as GitHub, refuse requests without a user agent.
+    'user-agent': 'Pawl/1',
+    ...Object.fromEntries(headers),
+    ...(length === undefined ? {} : { 'content-length': String(length) }),
+  };
+}
+
+/** Ends a request that cannot connect in time, or whose server is silent for too long. */
+function limitTimes(outgoing: ClientRequest, url: URL, idleTimeoutMs: number): void {
+  const connectTimer = setTimeout(() => {
+    outgoing.destroy(
+      new PawlError('CONNECT_TIMEOUT', `${url.host} did not accept a connection within ${CONNECT_TIMEOUT_MS} ms.`),
+    );
+  }, CONNECT_TIMEOUT_MS);
+  outgoing.on('socket', (socket) => {
+    socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => clearTimeout(connectTimer));
+  });
+  outgoing.setTimeout(idleTimeoutMs, () => {
+    outgoing.destroy(new PawlError('UPSTREAM_TIMEOUT', `${url.host} was silent for ${idleTimeoutMs} ms.`));
+  });
+  outgoing.once('close', () => clearTimeout(connectTimer));
+}
+
 function isAllowed(url: URL, allowedHosts: readonly string[]): boolean {
   const port = url.port || (url.protocol === 'https:' ? '443' : '80');
   const names = [url.hostname, `${url.hostname}:${port}`];
-  return allowedHosts.some((allowed) => names.includes(asInUrl(allowed)));
+  return allowedHosts.some((allowed) => names.includes(hostInUrl(allowed)));
 }
 
-/** A host, with or without a port, as URLs write it: an IPv6 address in brackets and in its shortest form. */
-function asInUrl(allowed: string): string {
+/** Writes a host as URLs do: an IPv6 address stands in brackets and in its shortest form. The port is optional. */
+function hostInUrl(allowed: string): string {
   const [, host = '', port = ''] = /^(\[.*\]|[^:]*)(:\d+)?$/.exec(isIPv6(allowed) ? `[${allowed}]` : allowed) ?? [];
   const isAddress = host.startsWith('[') && isIPv6(host.slice(1, -1));
   return `${isAddress ? new URL(`http://${host}`).hostname : host.toLowerCase()}${port}`;
 }
 
-/** One private address among several refuses the name: which of them would be connected to is not ours to guess. */
-function checkedLookup(resolve: Resolver, free: boolean): LookupFunction {
+/** One private address refuses the whole name, because any of the addresses could be the one that is connected. */
+function checkedLookup(resolve: Resolver, isAllowedHost: boolean): LookupFunction {
   return (hostname, lookupOptions, callback) => {
     resolve(hostname).then(
       (addresses) => {
@@ -210,7 +221,7 @@ function checkedLookup(resolve: Resolver, free: boolean): LookupFunction {
         try {
           if (first === undefined)
             throw Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), { code: 'ENOTFOUND' });
-          if (!free) for (const { address } of addresses) refusePrivate(hostname, address);
+          if (!isAllowedHost) for (const { address } of addresses) refusePrivate(hostname, address);
         } catch (error) {
           callback(error as NodeJS.ErrnoException, '');
           return;
@@ -234,14 +245,14 @@ function refusePrivate(hostname: string, address: string): void {
   const resolved = hostname === address ? '' : `, which is ${address},`;
   throw new PawlError(
     'PERMISSION_DENIED',
-    `${hostname}${resolved} may not be reached: ${why}. Only public addresses are, unless policy allows the host.`,
+    `${hostname}${resolved} may not be reached: ${why}. Only public addresses may be, unless policy allows the host.`,
   );
 }
 
 function redirectOf(incoming: IncomingMessage): string | undefined {
   const { location } = incoming.headers;
   if (location === undefined || ![301, 302, 303, 307, 308].includes(incoming.statusCode ?? 0)) return undefined;
-  // Headers come byte by byte; addresses that are not ASCII are sent in UTF-8.
+  // Node decodes header bytes as Latin-1; servers send addresses outside of ASCII in UTF-8.
   return Buffer.from(location, 'latin1').toString('utf8');
 }
 
@@ -259,7 +270,10 @@ const FOR_ANY_ORIGIN: ReadonlySet<string> = new Set([
   'user-agent',
 ]);
 
-/** Whether a header may follow a redirect to another origin. Any other may be a credential: services name theirs as they like. */
+/**
+ * Whether a header may follow a redirect to another origin. Any other header may be a credential, since services
+ * choose their own names.
+ */
 export function isForAnyOrigin(header: string): boolean {
   return FOR_ANY_ORIGIN.has(header.toLowerCase());
 }
@@ -288,7 +302,7 @@ function toResponse(incoming: IncomingMessage, body: Readable | null, url: URL, 
   return Object.defineProperties(response, { url: { value: url.href }, redirected: { value: redirected } });
 }
 
-/** Null where an answer has no body. Aborting fails the reader with the signal's reason. */
+/** Null for a response without a body. Aborting fails the reader with the signal's reason. */
 function bodyReader(
   incoming: IncomingMessage,
   hop: Hop,
@@ -309,9 +323,9 @@ function bodyReader(
   return body;
 }
 
-/** The body as its author wrote it. What is counted is what comes out: 500 bytes on the wire can hold 200 MB. */
+/** Decompresses the body. The cap counts decompressed bytes: 500 bytes on the wire can hold 200 MB. */
 function decoded(incoming: IncomingMessage, url: URL, maxBytes: number): Readable {
-  // No bytes are no stream of any encoding: nothing to undo.
+  // An empty body is not valid input of any decompressor.
   const isEmpty = incoming.headers['content-length'] === '0';
   const encodings = (isEmpty ? '' : (incoming.headers['content-encoding'] ?? ''))
     .split(',')

@@ -1,6 +1,6 @@
 /**
- * Programs that a tool runs. Whatever they start ends with them: when the program ends, on a time limit, when the call's
- * signal aborts, and when this worker dies, even by SIGKILL. `sandbox/means.ts` tells by which means.
+ * Programs that a tool runs. All their descendants end with them: when the program ends, at a time limit, when the
+ * call's signal aborts, and when this worker dies, even by SIGKILL. `sandbox/isolation.ts` describes how.
  */
 import { randomBytes } from 'node:crypto';
 import { realpathSync } from 'node:fs';
@@ -32,36 +32,35 @@ export const DEFAULT_MAX_OUTPUT_BYTES = 256 * 1024;
 const TRIAL_TIMEOUT_MS = 5_000;
 
 export interface ProcessesOptions {
-  /** Workspace root: programs start in it or below. */
+  /** The workspace root; programs start in it or below. */
   readonly root: string;
-  /** The root is a folder of Pawl's own, or the operator's word: it may lie anywhere. */
+  /** The root is Pawl's own folder or the operator's choice, so it may lie anywhere. */
   readonly ownRoot?: boolean;
-  /** Names the call in the environment of its processes. */
+  /** Identifies the call in the environment of its processes. */
   readonly callId: string;
   /** Aborting kills what runs, and rejects with the signal's reason. */
   readonly signal: AbortSignal;
-  /** Where the allow-listed variables are taken from; others never reach a program. */
+  /** The source of the allow-listed variables. Other variables never reach a program. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** A means other than the strongest that works here, or what policy says: `required`, `preferred`, `off`. */
+  /** The isolation mode to use instead of the strongest available one, or a policy: `required`, `preferred`, `off`. */
   readonly sandbox?: SandboxPolicy | 'auto' | Isolation;
   /** Whether programs in a sandbox may use the network. Default: no. */
   readonly network?: boolean;
-  /** Folders below /tmp, which a sandbox replaces, that the program is made of: shown read-only. */
+  /** Folders below /tmp that hold the program. A sandbox replaces /tmp and mounts these read-only. */
   readonly programs?: readonly string[];
 }
 
 /**
- * `run` resolves for every program that was started, whatever its exit code; a program that a signal ended has exit code
- * 128 + the signal's number, as in shells, and the signal's name.
- * It rejects with `NOT_FOUND` for an absent program or folder, `PERMISSION_DENIED` for a folder outside the root or a file
- * that is not executable, `INVALID_PARAMS` for arguments that no program can be given, and with the signal's reason.
+ * Opens the handle. `run` resolves for every program that was started, whatever its exit code. A program that a signal
+ * ended has the signal's name and, as in shells, exit code 128 + the signal's number. It rejects with `NOT_FOUND` for
+ * an absent program or folder, with `PERMISSION_DENIED` for a folder outside the root or a file that is not
+ * executable, with `INVALID_PARAMS` for arguments that no program can be given, and with the signal's reason.
  */
 export function openProcesses(options: ProcessesOptions): Processes {
   return {
     run: async (request) => {
       options.signal.throwIfAborted();
-      const { sandbox, launch, environment } = await prepareProgram(options, request);
-      return supervise(sandbox, launch, environment, request, options.signal);
+      return supervise(await prepareProgram(options, request), request, options.signal);
     },
   };
 }
@@ -72,7 +71,7 @@ export interface PreparedProgram {
   readonly environment: ProgramEnvironment;
 }
 
-/** Finds the program and its folder, and how it is confined. Starts nothing. */
+/** Resolves the program, its folder and its confinement. Starts nothing. */
 export async function prepareProgram(
   {
     root,
@@ -108,7 +107,7 @@ export async function prepareProgram(
   return { sandbox, launch: { ...launch, confine, release: placeholders.remove }, environment };
 }
 
-/** Whether programs should run in a sandbox, as policy `preferred` has it, and none works here. */
+/** Whether policy `preferred` asks for a sandbox and none works here. */
 export async function lacksSandbox(wanted: SandboxPolicy): Promise<boolean> {
   if (wanted !== 'preferred') return false;
   return sandboxFor(wanted).then(
@@ -117,14 +116,17 @@ export async function lacksSandbox(wanted: SandboxPolicy): Promise<boolean> {
   );
 }
 
-/** Throws `PERMISSION_DENIED` where policy wants a sandbox and none works here. Only `off` says that none is needed. */
+/**
+ * Throws `PERMISSION_DENIED` where policy demands a sandbox and none works here. Only `off` allows running without
+ * one.
+ */
 export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Isolation): Promise<Sandbox> {
   switch (wanted) {
     case 'required':
       return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
         throw new PawlError(
           'PERMISSION_DENIED',
-          'Policy demands a sandbox for programs (sandbox: required), and bubblewrap does not work on this machine; nothing was started. `pawl doctor` says more.',
+          'Policy demands a sandbox for programs (sandbox: required), and bubblewrap does not work on this machine; nothing was started. Run `pawl doctor` for the reason.',
           { cause: error },
         );
       });
@@ -132,7 +134,7 @@ export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Isolation): Pr
       return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
         throw new PawlError(
           'PERMISSION_DENIED',
-          'No sandbox works on this machine, and no person has let this program run without one: call the tool with sandbox_permissions "require_escalated", or let the operator set PAWL_SANDBOX=off. `pawl doctor` says more.',
+          'No sandbox works on this machine, and no person has approved running this program without one: call the tool with sandbox_permissions "require_escalated", or ask the operator to set PAWL_SANDBOX=off. Run `pawl doctor` for the reason.',
           { cause: error },
         );
       });
@@ -143,7 +145,10 @@ export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Isolation): Pr
   }
 }
 
-/** Of programs installed below /tmp, which the sandbox replaces, the folders are shown: those on the PATH, this Node's, and those asked for. */
+/**
+ * Lists the folders of programs that are installed below /tmp, which the sandbox replaces: those on the PATH, that of
+ * this Node, and `more`.
+ */
 function programFolders(searchPath: string, more: readonly string[]): readonly string[] {
   const folders = [...more, ...searchPath.split(':').filter(isAbsolute), dirname(realpathSync(process.execPath))];
   const shown = folders
@@ -153,18 +158,15 @@ function programFolders(searchPath: string, more: readonly string[]): readonly s
   return [...new Set(shown)];
 }
 
-/** Which means work on this machine, the strongest first; the first is what `auto` takes. */
+/** Lists the isolation modes that work on this machine, the strongest first; `auto` uses the first. */
 export function detectIsolation(): Promise<readonly Isolation[]> {
   return availableIsolation(trial);
 }
 
 const trial: Trial = async (sandbox, request) => {
   try {
-    const environment = programEnvironment({});
     const result = await supervise(
-      sandbox,
-      request,
-      environment,
+      { sandbox, launch: request, environment: programEnvironment({}) },
       { argv: request.argv, timeoutMs: TRIAL_TIMEOUT_MS },
       new AbortController().signal,
     );
@@ -179,11 +181,9 @@ function refuseImpossible({ argv }: Pick<ProcessRequest, 'argv'>): void {
     throw new PawlError('INVALID_PARAMS', 'A command cannot contain a NUL character.');
 }
 
-/** Runs one program to its end, its tree's end included. */
+/** Runs one program until its whole process tree has ended. */
 async function supervise(
-  sandbox: Sandbox,
-  launch: LaunchRequest,
-  environment: ProgramEnvironment,
+  { sandbox, launch, environment }: PreparedProgram,
   request: ProcessRequest,
   signal: AbortSignal,
 ): Promise<ProcessResult> {

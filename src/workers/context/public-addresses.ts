@@ -1,4 +1,7 @@
-/** Which IP addresses are public. Decided by number, so that one address has one answer however it is written. */
+/**
+ * Decides which IP addresses are public. It compares numbers, so that an address gets the same answer in every
+ * notation.
+ */
 import { BlockList, isIP } from 'node:net';
 
 const IPV4: readonly (readonly [network: string, prefix: number, why: string])[] = [
@@ -20,7 +23,7 @@ const IPV4: readonly (readonly [network: string, prefix: number, why: string])[]
   ['240.0.0.0', 4, 'it is reserved'],
 ];
 
-/** Inside 2000::/3, the only part of IPv6 that is handed out; all outside of it is refused as a whole. */
+/** Exceptions inside of 2000::/3, the only allocated part of IPv6. Everything outside of it is refused. */
 const IPV6: typeof IPV4 = [
   ['2001::', 23, 'it is reserved for protocols and tunnels'],
   ['2001:db8::', 32, 'it is reserved for documentation'],
@@ -31,7 +34,7 @@ const IPV6: typeof IPV4 = [
 const ipv4Lists = IPV4.map(([network, prefix, why]) => ({ list: subnet(network, prefix, 'ipv4'), why }));
 const ipv6Lists = IPV6.map(([network, prefix, why]) => ({ list: subnet(network, prefix, 'ipv6'), why }));
 const ipv6Public = subnet('2000::', 3, 'ipv6');
-/** Prefixes whose last 32 bits are an IPv4 address that the packet ends up at: mapped and NAT64. */
+/** Prefixes whose last 32 bits are the IPv4 address that receives the packet: mapped addresses and NAT64. */
 const ipv4Inside = [subnet('::ffff:0:0', 96, 'ipv6'), subnet('64:ff9b::', 96, 'ipv6')];
 
 function subnet(network: string, prefix: number, family: 'ipv4' | 'ipv6'): BlockList {
@@ -40,7 +43,7 @@ function subnet(network: string, prefix: number, family: 'ipv4' | 'ipv6'): Block
   return list;
 }
 
-/** Why an IP address may not be reached, as the end of a sentence; undefined for a public one. */
+/** Explains why an IP address may not be reached, as the end of a sentence; undefined for a public one. */
 export function whyNotPublic(address: string): string | undefined {
   const [bare = ''] = address.split('%'); // a zone, as in fe80::1%eth0
   switch (isIP(bare)) {

@@ -1,6 +1,6 @@
 /**
- * The way from one worker's call to another worker's terminal: the owner's record, and the workers' mail. What is typed is signed,
- * typed once, and not typed any more when it comes late.
+ * Types into terminals of other workers. Redis records each terminal's owner, and the request goes through the owner's
+ * mailbox. Requests are signed, executed at most once, and refused when they arrive late.
  */
 import { randomUUID } from 'node:crypto';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
@@ -10,12 +10,12 @@ import type { WorkerMailbox } from '../../shared/store/fleet/worker-mailbox.ts';
 import type { TerminalReport } from '../../shared/tools/tool.ts';
 import { noTerminal } from './terminal.ts';
 
-/** An owner that lives takes a message within this time; one that does not has not heard it. */
-const TAKEN_MS = 2_000;
-/** After it was taken: how much longer than the wait itself an answer may take. */
+/** A living owner accepts a message within this time. After it, the owner has not received the message. */
+const ACCEPTED_MS = 2_000;
+/** How much longer than the wait itself an answer may take once the message was accepted. */
 const ANSWER_MS = 5_000;
 
-interface WriteRequest {
+export interface WriteRequest {
   readonly sessionKey: string;
   readonly terminalId: string;
   readonly chars: string;
@@ -27,7 +27,7 @@ type Message =
   | { readonly kind: 'report'; readonly id: string; readonly report: TerminalReport }
   | { readonly kind: 'refused'; readonly id: string; readonly code: string; readonly message: string };
 
-type Serve = (sessionKey: string, terminalId: string, chars: string, waitMs: number) => Promise<TerminalReport>;
+type Serve = (request: WriteRequest) => Promise<TerminalReport>;
 
 export interface TerminalLinkOptions {
   readonly backend: Pick<Backend, 'clock' | 'terminals' | 'mailboxOf'>;
@@ -39,10 +39,13 @@ export class TerminalLink {
   readonly #options: TerminalLinkOptions;
   readonly #mail: WorkerMailbox;
   readonly #waiting = new Map<string, (message: Message) => void>();
-  /** Requests of the last moments, which nobody can send a second time; by when they become too late anyway. */
+  /**
+   * Recent request ids, so that a request cannot be replayed. The value is the time at which the request would be
+   * refused as late.
+   */
   readonly #seen = new Map<string, number>();
   readonly #mine = new Map<string, string>();
-  #serve: Serve = async (_sessionKey, terminalId) => {
+  #serve: Serve = async ({ terminalId }) => {
     throw noTerminal(terminalId);
   };
   #renewal: NodeJS.Timeout | undefined;
@@ -58,7 +61,7 @@ export class TerminalLink {
 
   // The owner's side
 
-  /** Makes a terminal of this worker known to the others. */
+  /** Publishes this worker as the terminal's owner. */
   async hold(terminalId: string, sessionKey: string): Promise<void> {
     const { backend, workerId } = this.#options;
     this.#open();
@@ -81,7 +84,7 @@ export class TerminalLink {
   async #answer(request: Extract<Message, { kind: 'write' }>): Promise<void> {
     const { sessionKey, terminalId, chars, waitMs, id, from, notAfterMs } = request;
     if (this.#isStale(id, notAfterMs)) return;
-    const answer = await this.#serve(sessionKey, terminalId, chars, waitMs).then(
+    const answer = await this.#serve({ sessionKey, terminalId, chars, waitMs }).then(
       (report): Message => ({ kind: 'report', id, report }),
       (error: unknown): Message => {
         const { code, message } = error as { readonly code?: string; readonly message: string };
@@ -99,31 +102,36 @@ export class TerminalLink {
     return false;
   }
 
-  // The asker's side
+  // The caller's side
 
-  /** Types into a terminal of another worker. Throws `NOT_FOUND`, and when the owner is silent, what is known of the effect. */
+  /**
+   * Types into a terminal of another worker. Throws `NOT_FOUND`. When the owner is silent, the error says what is
+   * known of the effect.
+   */
   async write({ signal, ...request }: WriteRequest & { readonly signal: AbortSignal }): Promise<TerminalReport> {
     const { backend, workerId } = this.#options;
     const owner = await backend.terminals.find(request.terminalId);
-    // A record of this very worker is left from a terminal that has just ended.
+    // A record of this very worker belongs to a terminal that has just ended.
     if (owner === undefined || owner.sessionKey !== request.sessionKey || owner.workerId === workerId)
       throw noTerminal(request.terminalId);
     this.#open();
     const id = randomUUID();
     const answered = Promise.withResolvers<Message>();
-    // An abort may come while nobody waits for it yet.
+    // An abort may reject the promise before anything awaits it.
     answered.promise.catch(() => undefined);
     this.#waiting.set(id, answered.resolve);
     const onAbort = () => answered.reject(signal.reason);
     signal.addEventListener('abort', onAbort, { once: true });
     try {
-      const notAfterMs = backend.clock.now() + TAKEN_MS;
+      const notAfterMs = backend.clock.now() + ACCEPTED_MS;
       const message: Message = { kind: 'write', id, from: workerId, notAfterMs, ...request };
-      const takeBack = await orPerhapsTyped(this.#mail.send(owner.workerId, message), request.terminalId);
-      const heard = await within(answered.promise, TAKEN_MS);
-      const unheard = heard === undefined && (await orPerhapsTyped(takeBack(), request.terminalId));
+      const withdraw = await orPerhapsTyped(this.#mail.send(owner.workerId, message), request.terminalId);
+      const prompt = await within(answered.promise, ACCEPTED_MS);
+      const undelivered = prompt === undefined && (await orPerhapsTyped(withdraw(), request.terminalId));
       const answer =
-        heard ?? (unheard ? 'unheard' : await within(answered.promise, request.waitMs + ANSWER_MS)) ?? 'silent';
+        prompt ??
+        (undelivered ? 'undelivered' : await within(answered.promise, request.waitMs + ANSWER_MS)) ??
+        'silent';
       return reportOf(answer, request.terminalId);
     } finally {
       this.#waiting.delete(id);
@@ -131,14 +139,14 @@ export class TerminalLink {
     }
   }
 
-  // Both
+  // Both sides
 
   #open(): void {
     const { onError } = this.#options;
     this.#mail.open((message) => {
-      const told = message as Message;
-      if (told.kind === 'write') this.#answer(told).catch(onError);
-      else this.#waiting.get(told.id)?.(told);
+      const received = message as Message;
+      if (received.kind === 'write') this.#answer(received).catch(onError);
+      else this.#waiting.get(received.id)?.(received);
     }, onError);
   }
 
@@ -148,28 +156,28 @@ export class TerminalLink {
   }
 }
 
-/** What Redis refuses or leaves unanswered here proves nothing: the owner may have the message already. */
+/** An error or timeout of Redis proves nothing here: the owner may have the message already. */
 async function orPerhapsTyped<T>(step: Promise<T>, terminalId: string): Promise<T> {
   try {
     return await step;
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new ToolError(
-      `What was said to the worker that has the terminal ${terminalId} got lost (${why}); the input may have been typed or not.`,
+      `Sending to the worker that holds the terminal ${terminalId} failed (${why}); the input may or may not have been typed.`,
       { code: 'TERMINAL_UNREACHABLE', cause: error },
     );
   }
 }
 
-function reportOf(answer: Message | 'unheard' | 'silent', terminalId: string): TerminalReport {
-  if (answer === 'unheard')
+function reportOf(answer: Message | 'undelivered' | 'silent', terminalId: string): TerminalReport {
+  if (answer === 'undelivered')
     throw new ToolError(
-      `The worker that has the terminal ${terminalId} does not answer, and has probably stopped; nothing was typed.`,
+      `The worker that holds the terminal ${terminalId} does not answer and has probably stopped; nothing was typed.`,
       { code: 'TERMINAL_UNREACHABLE', nothingHappened: true },
     );
   if (answer === 'silent')
     throw new ToolError(
-      `The worker that has the terminal ${terminalId} fell silent; the input may have been typed or not.`,
+      `The worker that holds the terminal ${terminalId} stopped answering; the input may or may not have been typed.`,
       { code: 'TERMINAL_UNREACHABLE' },
     );
   switch (answer.kind) {
@@ -179,7 +187,7 @@ function reportOf(answer: Message | 'unheard' | 'silent', terminalId: string): T
       if (answer.code === 'NOT_FOUND') throw new PawlError('NOT_FOUND', answer.message);
       throw new ToolError(answer.message, { code: answer.code });
     case 'write':
-      throw new ToolError('The worker that has the terminal answered with a request.');
+      throw new ToolError('The worker that holds the terminal answered with a request instead of a report.');
   }
 }
 

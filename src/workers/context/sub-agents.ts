@@ -1,4 +1,4 @@
-/** What the tools for sub-agents do on a worker: records and child sessions. The thinking happens where the session is held. */
+/** The worker's side of the sub-agent tools: records and child sessions. The model runs where the session is held. */
 
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import { digest } from '../../shared/schema/canonical-json.ts';
@@ -7,12 +7,12 @@ import type { Backend } from '../../shared/store/backend.ts';
 import { followAbove } from '../../shared/store/sessions/sessions.ts';
 import { type AgentMessage, type AgentReport, type Agents, hasAnswered } from '../../shared/tools/sub-agent.ts';
 
-/** Of one session, closed ones not counted. */
+/** The most agents of one session, without closed ones. */
 const MAX_AGENTS = 16;
 
 export interface AgentCaller {
   readonly callId: string;
-  /** Of the call's job. */
+  /** The generation of the call's job. */
   readonly generation: string;
   readonly session: SessionRecord;
 }
@@ -29,17 +29,17 @@ export class WorkerAgents {
       spawn: (message, agentType) =>
         this.#spawn(caller, { type: 'spawned', message, ...(agentType === undefined ? {} : { agentType }) }),
       send: (agentId, message, interrupt = false) =>
-        this.#tell(caller, agentId, { type: 'input', message, ...(interrupt ? { interrupt } : {}) }),
-      resume: (agentId) => this.#tell(caller, agentId, { type: 'resumed' }),
+        this.#send(caller, agentId, { type: 'input', message, ...(interrupt ? { interrupt } : {}) }),
+      resume: (agentId) => this.#send(caller, agentId, { type: 'resumed' }),
       look: (agentIds) => this.#look(caller, agentIds),
       haveAnswered: async (agentIds) => {
         const job = { callId: caller.callId, generation: caller.generation };
-        // Asked for before looking, so that no answer falls between the two.
+        // Subscribe before reading, so that no answer is lost in between.
         await Promise.all(agentIds.map((agentId) => this.#backend.agents.await(agentId, job)));
         return (await this.#look(caller, agentIds)).some(({ state }) => hasAnswered(state));
       },
       close: async (agentId) => {
-        const report = await this.#tell(caller, agentId, { type: 'closed' });
+        const report = await this.#send(caller, agentId, { type: 'closed' });
         await this.#backend.sessions.close(agentId);
         return report;
       },
@@ -48,20 +48,20 @@ export class WorkerAgents {
 
   async #spawn({ callId, session: known }: AgentCaller, message: AgentMessage): Promise<AgentReport> {
     const { agents, sessions, ledger } = this.#backend;
-    // What this worker remembers of the session may be from before it saw text from outside.
+    // The cached session may be older than its taint.
     const session = (await sessions.read(known.sessionKey)) ?? known;
-    // An attempt that runs again finds what the one before made.
+    // A repeated attempt finds the agent that the previous one created.
     const agentId = `agent-${digest(callId).slice(0, 22)}`;
     const { sessionKey, workspaceRoot } = session;
-    const asked = parseOpenSession({ kind: 'worker', sessionKey: agentId, parent: sessionKey });
+    const options = parseOpenSession({ kind: 'worker', sessionKey: agentId, parent: sessionKey });
     const createdAtMs = await ledger.now();
-    const own = newSession(asked, session, { sessionKey: agentId, workspaceRoot, createdAtMs });
+    const own = newSession(options, session, { sessionKey: agentId, workspaceRoot, createdAtMs });
     const created = await sessions.create(own, 'fresh');
     if (created === undefined) await this.#checkOwn(agentId, sessionKey);
     await followAbove(sessions, created ?? own, true);
     const spawned = await agents.spawn(agentId, sessionKey, message, MAX_AGENTS);
     if (spawned === 'full') {
-      // The same call, asked again, may find room.
+      // A retry of the call may find free capacity.
       await sessions.takeBack(own);
       const open = await this.#open(sessionKey);
       throw new ToolError(`This session has ${MAX_AGENTS} agents already: ${open}. Close one of them first.`, {
@@ -72,13 +72,16 @@ export class WorkerAgents {
     return this.#report(session, agentId);
   }
 
-  /** The key may have been taken by somebody who knew it beforehand, and would get all that the agent calls. Throws `CONTRACT_INVALID`. */
+  /**
+   * Throws `CONTRACT_INVALID` when the key belongs to another session. A session that knew the key beforehand would
+   * receive everything that the agent calls.
+   */
   async #checkOwn(agentId: string, sessionKey: string): Promise<void> {
     const there = await this.#backend.sessions.read(agentId);
     if (there?.parent !== sessionKey || there.kind !== 'worker') throw sessionTaken(agentId);
   }
 
-  /** Those that count, by name. */
+  /** Lists the open agents by name. */
   async #open(sessionKey: string): Promise<string> {
     const { agents } = this.#backend;
     const agentIds = await agents.list(sessionKey);
@@ -88,11 +91,11 @@ export class WorkerAgents {
       .join(', ');
   }
 
-  async #tell({ callId, session }: AgentCaller, agentId: string, message: AgentMessage): Promise<AgentReport> {
+  async #send({ callId, session }: AgentCaller, agentId: string, message: AgentMessage): Promise<AgentReport> {
     if (message.message !== undefined) await this.#taint(session, agentId);
-    const told = await this.#backend.agents.tell(agentId, session.sessionKey, callId, message);
-    if (told === 'unknown') throw noAgent(agentId);
-    if (told === 'closed' && message.type !== 'closed')
+    const outcome = await this.#backend.agents.tell(agentId, session.sessionKey, callId, message);
+    if (outcome === 'unknown') throw noAgent(agentId);
+    if (outcome === 'closed' && message.type !== 'closed')
       throw new PawlError('NOT_FOUND', `The agent ${agentId} is closed. Spawn another one.`);
     return this.#report(session, agentId);
   }
@@ -109,7 +112,7 @@ export class WorkerAgents {
     return agent?.taint === undefined ? report : { ...report, tainted: true };
   }
 
-  /** What the session has seen may stand in what it tells its agent. */
+  /** The session may pass tainted text to its agent, so the agent's session inherits the taint. */
   async #taint({ sessionKey }: SessionRecord, agentId: string): Promise<void> {
     const { sessions, ledger } = this.#backend;
     const { parent } = (await sessions.read(agentId)) ?? {};

@@ -1,8 +1,9 @@
 /**
- * The terminals of one worker, and the way to those of others. A terminal lives in the worker that ran `exec_command`; a later call
- * may run anywhere. It finds the owner in Redis and sends the owner what to type; the answer is the report.
+ * The terminals of one worker, and access to those of others. A terminal lives in the worker that ran `exec_command`;
+ * a later call may run on any worker. That worker finds the owner in Redis and sends it the input; the answer is the
+ * report.
  *
- * Everything ends with its worker, the owner's record by its time to live.
+ * All terminals end with their worker. The owner's record in Redis expires.
  */
 import { randomBytes } from 'node:crypto';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
@@ -10,15 +11,15 @@ import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
 import type { TerminalReport, TerminalRequest, Terminals } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Isolation } from '../sandbox/isolation.ts';
-import type { TerminalLink } from './remote-terminal.ts';
+import type { TerminalLink, WriteRequest } from './remote-terminal.ts';
 import { noTerminal, Terminal } from './terminal.ts';
 
 export interface TerminalLimits {
-  /** Of one worker. */
+  /** The limit of one worker. */
   readonly maxTerminals: number;
-  /** Of one session on one worker. */
+  /** The limit of one session on one worker. */
   readonly maxPerSession: number;
-  /** A terminal that nobody asked for this long is ended. */
+  /** A terminal that no call has used for this long is ended. */
   readonly idleMs: number;
 }
 
@@ -28,22 +29,25 @@ export interface TerminalHostOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly sandbox?: SandboxPolicy | Isolation;
   readonly network?: boolean;
-  /** Without one, terminals are found in this process only. */
+  /** Without a link, only terminals of this process are found. */
   readonly link?: TerminalLink;
   readonly limits?: Partial<TerminalLimits>;
 }
 
-/** The call on whose behalf terminals are used. */
+/** The call that uses the terminals. */
 export interface TerminalCaller {
   readonly callId: string;
   readonly sessionKey: string;
   readonly root: string;
   readonly signal: AbortSignal;
-  /** A person has let what the call starts run outside of the sandbox (C25). */
+  /** A person let the call's programs run outside of the sandbox. */
   readonly escalated?: boolean;
 }
 
-/** What ends a program: all that may be typed into one that runs outside of the sandbox. A shell there would take any command. */
+/**
+ * The only input for a program outside of the sandbox: the characters that end it. A shell there would take any
+ * command.
+ */
 const CONTROL = /^[\u0003\u0004]*$/;
 
 interface Held {
@@ -56,14 +60,14 @@ export class TerminalHost {
   readonly #options: TerminalHostOptions;
   readonly #limits: TerminalLimits;
   readonly #held = new Map<string, Held>();
-  /** Being started: they count already. */
+  /** Terminals that are being started. They count towards the limits already. */
   readonly #starting = new Map<string, string>();
   #closed = false;
 
   constructor(options: TerminalHostOptions) {
     this.#options = options;
     this.#limits = { ...TERMINAL_LIMITS, ...options.limits };
-    options.link?.serve((sessionKey, terminalId, chars, waitMs) => this.#write(sessionKey, terminalId, chars, waitMs));
+    options.link?.serve((request) => this.#write(request));
   }
 
   open(caller: TerminalCaller): Terminals {
@@ -72,9 +76,9 @@ export class TerminalHost {
       write: (terminalId, chars, waitMs) => {
         const { link } = this.#options;
         const { sessionKey, signal } = caller;
-        if (this.#held.has(terminalId) || link === undefined)
-          return this.#write(sessionKey, terminalId, chars, waitMs, signal);
-        return link.write({ sessionKey, terminalId, chars, waitMs, signal });
+        const typed = { sessionKey, terminalId, chars, waitMs };
+        if (this.#held.has(terminalId) || link === undefined) return this.#write(typed, signal);
+        return link.write({ ...typed, signal });
       },
     };
   }
@@ -90,7 +94,8 @@ export class TerminalHost {
     this.#starting.set(id, sessionKey);
     let terminal: Terminal;
     try {
-      // Before the program does anything: what Redis refuses then has had no effect, and may be tried again.
+      // The record comes before the program starts. If Redis fails here, nothing has happened and the call may be
+      // retried.
       await link?.hold(id, sessionKey);
       signal.throwIfAborted();
       terminal = await Terminal.start(id, sessionKey, { root, callId, env, sandbox, network }, request);
@@ -105,7 +110,7 @@ export class TerminalHost {
       if (this.#closed) throw new PawlError('DRAINED');
       const report = await terminal.report(request.waitMs, signal);
       if (report.state.kind === 'ended') this.#forget(id);
-      else this.#rest(id);
+      else this.#startIdleTimer(id);
       return report;
     } catch (error) {
       await this.#end(id);
@@ -122,40 +127,34 @@ export class TerminalHost {
     const open = mine.map(({ terminal }) => `${terminal.id} (${startOf(terminal.cmd, 60)})`).join(', ');
     throw new ToolError(
       full
-        ? `This worker has ${maxTerminals} programs in terminals already.`
-        : `This session has ${maxPerSession} programs in terminals already: ${open}. End one of them first.`,
+        ? `This worker already has ${maxTerminals} programs in terminals, the maximum.`
+        : `This session already has ${maxPerSession} programs in terminals, the maximum: ${open}. End one of them first.`,
       { code: 'TOO_MANY_TERMINALS', nothingHappened: true },
     );
   }
 
-  async #write(
-    sessionKey: string,
-    terminalId: string,
-    chars: string,
-    waitMs: number,
-    signal?: AbortSignal,
-  ): Promise<TerminalReport> {
+  async #write({ sessionKey, terminalId, chars, waitMs }: WriteRequest, signal?: AbortSignal): Promise<TerminalReport> {
     const held = this.#held.get(terminalId);
     if (held === undefined || held.terminal.sessionKey !== sessionKey) throw noTerminal(terminalId);
     if (held.escalated && !CONTROL.test(chars))
       throw new PawlError(
         'PERMISSION_DENIED',
-        'A person let this command run outside of the sandbox, and nobody let it be told more: only Ctrl-C and Ctrl-D ("\\u0003", "\\u0004") can be typed. Ask for another command with exec_command.',
+        'A person approved this command to run outside of the sandbox, and no further input: only Ctrl-C and Ctrl-D ("\\u0003", "\\u0004") can be typed. Ask for another command with exec_command.',
       );
     clearTimeout(held.idle);
     try {
-      // What has ended takes no input, but its last output is still to be had.
+      // An ended program takes no input, but its last output can still be read.
       if (held.terminal.running) held.terminal.write(chars);
       const report = await held.terminal.report(waitMs, signal);
       if (report.state.kind === 'ended') this.#forget(terminalId);
       return report;
     } finally {
-      this.#rest(terminalId);
+      this.#startIdleTimer(terminalId);
     }
   }
 
-  /** From now on nobody asks for it: after a while it is ended, or, ended by itself, forgotten. */
-  #rest(terminalId: string): void {
+  /** Starts the idle timer. When it fires, a running terminal is ended and an ended one is forgotten. */
+  #startIdleTimer(terminalId: string): void {
     const held = this.#held.get(terminalId);
     if (held === undefined) return;
     clearTimeout(held.idle);
@@ -175,7 +174,7 @@ export class TerminalHost {
     await terminal?.ended;
   }
 
-  /** The session was closed. */
+  /** Ends the terminals of a closed session. */
   endSession(sessionKey: string): void {
     for (const { terminal } of this.#held.values()) if (terminal.sessionKey === sessionKey) void this.#end(terminal.id);
   }

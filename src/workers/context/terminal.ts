@@ -1,4 +1,4 @@
-/** One program that goes on between calls, with what it wrote since somebody last looked. */
+/** One program that outlives its call, with the output that no report has returned yet. */
 
 import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
@@ -9,24 +9,31 @@ import { startTree, type TreeExit } from '../sandbox/process-tree.ts';
 import { openPseudoTerminal } from '../sandbox/pseudo-terminal.ts';
 import { type ProcessesOptions, prepareProgram } from './processes.ts';
 
-/** Of the output between two reports its beginning and its end are kept, this much of each. */
+/** Between two reports, this many characters of the output's beginning and as many of its end are kept. */
 const KEPT_CHARACTERS = 32 * 1024;
 
 const OUTPUT_GRACE_MS = 500;
 
-/** A terminal makes a signal of the one and the end of the input of the other. On pipes that is for us to do. */
+/** A terminal turns Ctrl-C into a signal and Ctrl-D into the end of input. On pipes this class does both. */
 const CTRL_C = '\u0003';
 const CTRL_D = '\u0004';
 const KILLED: TreeExit = { exitCode: null, signal: 'SIGKILL', timedOut: false };
 
-/** For people at a terminal programs page, colour and redraw: a model reads lines. */
+/** Programs at a terminal page, colour and redraw for people; a model reads lines. */
 const PLAIN = { TERM: 'dumb', NO_COLOR: '1', PAGER: 'cat', GIT_PAGER: 'cat' };
+
+interface TerminalIdentity {
+  readonly id: string;
+  readonly sessionKey: string;
+  readonly cmd: string;
+  readonly tty: boolean;
+}
 
 export class Terminal {
   readonly id: string;
   readonly sessionKey: string;
   readonly cmd: string;
-  /** Settles when nothing of the program's tree is left. */
+  /** Settles when the whole process tree has ended. */
   readonly ended: Promise<void>;
   readonly #input: Writable;
   readonly #tty: boolean;
@@ -37,7 +44,7 @@ export class Terminal {
   #exit: TreeExit | undefined;
   #failure: unknown;
 
-  /** Throws as `Processes.run` does, `CONFIGURATION` where there are no terminals. */
+  /** Throws what `Processes.run` throws, and `CONFIGURATION` where this worker has no terminals. */
   static async start(
     id: string,
     sessionKey: string,
@@ -47,7 +54,7 @@ export class Terminal {
     const tty = request.tty ?? true;
     const env = { ...(tty ? PLAIN : {}), ...request.env };
     const { sandbox, launch, environment } = await prepareProgram(options, { ...request, env });
-    const terminal = new Terminal(id, sessionKey, request.argv.join(' '), tty, (signal) => {
+    const terminal = new Terminal({ id, sessionKey, cmd: request.argv.join(' '), tty }, (signal) => {
       const common = { environment, name: request.argv[0], timeoutMs: request.timeoutMs, signal };
       if (!tty) {
         const streams = { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' } as const;
@@ -72,10 +79,7 @@ export class Terminal {
   }
 
   private constructor(
-    id: string,
-    sessionKey: string,
-    cmd: string,
-    tty: boolean,
+    { id, sessionKey, cmd, tty }: TerminalIdentity,
     start: (signal: AbortSignal) => {
       readonly input: Writable;
       readonly outputs: readonly Readable[];
@@ -94,10 +98,10 @@ export class Terminal {
       throw error;
     });
     this.#input = input;
-    // A terminal whose program has ended fails to be written and read: the exit tells.
+    // Reading or writing a terminal fails once its program has ended. The exit code reports that.
     input.on('error', () => undefined);
     const read = outputs.map((output) => this.#collect(output));
-    // A process that escaped may hold the other end open.
+    // An escaped process may keep the other end open.
     const patience = exit.then(() => setTimeout(() => outputs.map((output) => output.destroy()), OUTPUT_GRACE_MS));
     this.ended = Promise.all([exit, ...read])
       .then(
@@ -128,7 +132,7 @@ export class Terminal {
     return this.#exit === undefined && this.#failure === undefined;
   }
 
-  /** Throws `PRECONDITION_FAILED` where its input has ended. */
+  /** Throws `PRECONDITION_FAILED` when the input has ended. */
   write(chars: string): void {
     if (!this.#tty && chars === CTRL_C) {
       this.#isInterrupted = true;
@@ -147,7 +151,8 @@ export class Terminal {
   }
 
   /**
-   * Takes what was written since the last report, when the program ends or `waitMs` later. Throws why it was not started.
+   * Returns the output since the last report, when the program ends or after `waitMs`. Throws the reason when the
+   * program was not started.
    */
   async report(waitMs: number, signal?: AbortSignal): Promise<TerminalReport> {
     await settledWithin(this.ended, waitMs, signal);
@@ -159,13 +164,13 @@ export class Terminal {
     return { output, droppedBytes, state };
   }
 
-  /** Kills the tree. `ended` tells when it is gone. */
+  /** Kills the process tree; `ended` settles when it is gone. */
   kill(): void {
     this.#cut.abort(new Error('The terminal was closed.'));
   }
 }
 
-/** The beginning and the end of a text of any length. */
+/** Keeps the beginning and the end of a text of any length. */
 class Output {
   #beginning = '';
   #end = '';
@@ -175,7 +180,7 @@ class Output {
     const beginning = this.#end === '' ? startOf(text, KEPT_CHARACTERS - this.#beginning.length) : '';
     this.#beginning += beginning;
     this.#end += text.slice(beginning.length);
-    // Cut now and then, not at every character.
+    // Truncating at twice the limit avoids doing so at every character.
     if (this.#end.length > 2 * KEPT_CHARACTERS) this.#cut();
   }
 

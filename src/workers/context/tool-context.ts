@@ -1,6 +1,4 @@
-/**
- * What a running tool gets to see and use (A8 to A10), built from the session's kind, the tool's tier and its needs.
- */
+/** The context (`ctx`) of a running tool, built from the session's kind, the tool's tier and its needs. */
 
 import { turnOf } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -15,10 +13,10 @@ import type { AgentTool, CapabilityOwner, Channels, MemoryStore, ToolContext } f
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
 import { type Attempt, allParams, deadlineOf } from '../attempt/attempt-state.ts';
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
-import { capabilitiesFor } from './capabilities.ts';
+import { capabilitiesFor, type GrantedCapabilities } from './capabilities.ts';
 import type { WorkerAgents } from './sub-agents.ts';
 import type { TerminalHost } from './terminal-host.ts';
-import { lineOf } from './tool-log.ts';
+import { toolLogLine } from './tool-log.ts';
 
 export interface ToolContextDeps {
   readonly memory?: MemoryStore;
@@ -29,9 +27,9 @@ export interface ToolContextDeps {
   readonly ledger: CallLedger;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** What the session may call. */
+  /** The tools that the session may call. */
   toolsOf(): Promise<readonly AgentTool[]>;
-  /** A person has let the call's programs run outside of the sandbox (C25). */
+  /** A person let the call's programs run outside of the sandbox. */
   readonly escalated?: boolean;
 }
 
@@ -39,22 +37,48 @@ const PROGRESS_INTERVAL_MS = 100;
 
 export interface PreparedContext {
   readonly context: ToolContext;
-  /** Sends the last report of progress, which must not come after the outcome. */
+  /** Sends the last progress report, which must not come after the outcome. */
   flushProgress(): void;
 }
 
-/** Throws `PERMISSION_DENIED` when the tool needs a capability that is absent, before it runs. */
+/** Throws `PERMISSION_DENIED` before the tool runs, when a capability that it needs is absent. */
 export async function contextFor(
-  begun: Attempt,
+  attempt: Attempt,
   session: SessionRecord,
-  parts: ToolContextDeps,
+  deps: ToolContextDeps,
 ): Promise<PreparedContext> {
-  const { envelope, started, callId, running } = begun;
-  const { tool } = begun.registered;
-  const { settings, ledger, log, escalated = false } = parts;
-  const refusedRoot = openTenantRoot(session, settings);
+  const { envelope, started, running } = attempt;
+  const { tool } = attempt.registered;
+  const owner = ownerOf(attempt, session);
+  const { demand, has: _, fetch, ...handles } = await grantedCapabilities(attempt, session, owner, deps);
+  for (const need of tool.needs) demand(need);
+  const traceparent = attempt.trace?.traceparent ?? envelope.trace.traceparent;
+  const deadlineAtMs = deadlineOf(attempt);
+  const agent = session.agent ?? sessionAgent(session.agentId, undefined);
+  const progress = progressReports(attempt, deps);
+  const context: ToolContext = {
+    ...handles,
+    fetch: attempt.trace?.traced(fetch) ?? fetch,
+    ...owner,
+    ...(agent === undefined ? {} : { agent: { ...agent, tools: () => deps.toolsOf() } }),
+    sessionKind: session.kind,
+    attempt: attempt.attempt,
+    fence: started.fence,
+    idempotencyKey: started.request.idempotencyKey,
+    signal: running.signal,
+    ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
+    trace: traceparent === undefined ? {} : { traceparent },
+    config: attempt.policy.config ?? {},
+    values: new Map(Object.entries(envelope.trace.baggage ?? {})),
+    log: toolLog(attempt, session.sessionKey, traceparent, deps.log),
+    progress: progress.report,
+  };
+  return { context, flushProgress: progress.flush };
+}
+
+function ownerOf({ envelope, callId }: Attempt, session: SessionRecord): CapabilityOwner {
   const turnId = turnOf(envelope);
-  const owner: CapabilityOwner = {
+  return {
     callId,
     sessionKey: session.sessionKey,
     actorId: envelope.target.actorId,
@@ -62,86 +86,89 @@ export async function contextFor(
     ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
     ...(turnId === undefined ? {} : { turnId }),
   };
-  const ownMemory = parts.memory?.open(owner);
+}
+
+async function grantedCapabilities(
+  { callId, generation, running, registered: { tool } }: Attempt,
+  session: SessionRecord,
+  owner: CapabilityOwner,
+  deps: ToolContextDeps,
+): Promise<GrantedCapabilities> {
+  const { settings, escalated = false } = deps;
+  const refusedRoot = openTenantRoot(session, settings);
   const { signal } = running;
-  const ownChannel = await parts.channels?.open(owner, signal);
   const { sessionKey, workspaceRoot: root } = session;
-  const ownTerminals = parts.terminals?.open({ callId, sessionKey, root, signal, escalated });
-  const ownAgents = parts.agents?.open({ callId, generation: begun.generation, session });
-  const { workspace, changes, processes, terminals, memory, channel, agents, fetch, demand } = capabilitiesFor({
+  const memory = deps.memory?.open(owner);
+  const channel = await deps.channels?.open(owner, signal);
+  const terminals = deps.terminals?.open({ callId, sessionKey, root, signal, escalated });
+  const agents = deps.agents?.open({ callId, generation, session });
+  return capabilitiesFor({
     session: refusedRoot === undefined ? session : { kind: session.kind, taint: session.taint, refusedRoot },
     needs: tool.needs,
     tier: tool.tier,
     callId,
     signal,
     attempt: running,
-    env: parts.environment,
+    env: deps.environment,
     allowedHosts: settings.allowedHosts,
     sandbox: escalated ? 'off' : settings.sandbox,
     sandboxNetwork: settings.sandboxNetwork === 'on',
-    ...(ownTerminals === undefined ? {} : { terminals: ownTerminals }),
-    ...(ownAgents === undefined ? {} : { agents: ownAgents }),
-    ...(ownMemory === undefined ? {} : { memory: ownMemory }),
-    ...(ownChannel === undefined ? {} : { channel: ownChannel }),
+    ...(terminals === undefined ? {} : { terminals }),
+    ...(agents === undefined ? {} : { agents }),
+    ...(memory === undefined ? {} : { memory }),
+    ...(channel === undefined ? {} : { channel }),
   });
-  for (const need of tool.needs) demand(need);
-  const traceparent = begun.trace?.traceparent ?? envelope.trace.traceparent;
-  const fields = { callId, toolName: envelope.toolName, sessionKey: session.sessionKey, ...traceField(traceparent) };
-  let known = { of: running.params, secrets: secretsIn(allParams(begun)) };
+}
+
+/** A log whose lines name the call and hold none of its secrets. */
+function toolLog(
+  attempt: Attempt,
+  sessionKey: string,
+  traceparent: string | undefined,
+  log: Logger,
+): ToolContext['log'] {
+  const { callId, envelope, running } = attempt;
+  const fields = { callId, toolName: envelope.toolName, sessionKey, ...traceField(traceparent) };
+  let known = { of: running.params, secrets: secretsIn(allParams(attempt)) };
   const cleaned = (message: string, more?: object): [fields: object, message: string] => {
-    const line = lineOf(message, more);
-    // A hook may have made others of them since.
-    if (known.of !== running.params) known = { of: running.params, secrets: secretsIn(allParams(begun)) };
+    const line = toolLogLine(message, more);
+    // A hook may have replaced the parameters since.
+    if (known.of !== running.params) known = { of: running.params, secrets: secretsIn(allParams(attempt)) };
     const { secrets } = known;
     return [{ ...fields, ...redactFields(line.fields, secrets) }, redact(line.text, secrets)];
   };
-  const progressReports = throttled((progress) => {
+  return {
+    debug: (message, more) => log.debug(...cleaned(message, more)),
+    info: (message, more) => log.info(...cleaned(message, more)),
+    warn: (message, more) => log.warn(...cleaned(message, more)),
+    error: (message, more) => log.error(...cleaned(message, more)),
+  };
+}
+
+/** Only the newest reports are kept: a tool that reports all output of its program would fill Redis. */
+function progressReports(
+  { callId, started, registered: { tool } }: Attempt,
+  { ledger, settings }: ToolContextDeps,
+): { readonly report: ToolContext['progress']; flush(): void } {
+  const reports = throttled((progress) => {
     const event = { type: 'progress', callId, ...progress };
     ledger.tell(callId, started.fence, settings.lockDurationMs, event).catch(() => {});
   });
-  const deadlineAtMs = deadlineOf(begun);
-  const agent = session.agent ?? sessionAgent(session.agentId, undefined);
-  const context: ToolContext = {
-    workspace,
-    changes,
-    processes,
-    terminals,
-    memory,
-    channel,
-    agents,
-    fetch: begun.trace?.traced(fetch) ?? fetch,
-    ...owner,
-    ...(agent === undefined ? {} : { agent: { ...agent, tools: () => parts.toolsOf() } }),
-    sessionKind: session.kind,
-    attempt: begun.attempt,
-    fence: started.fence,
-    idempotencyKey: started.request.idempotencyKey,
-    signal: running.signal,
-    ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
-    trace: traceparent === undefined ? {} : { traceparent },
-    config: begun.policy.config ?? {},
-    values: new Map(Object.entries(envelope.trace.baggage ?? {})),
-    log: {
-      debug: (message, more) => log.debug(...cleaned(message, more)),
-      info: (message, more) => log.info(...cleaned(message, more)),
-      warn: (message, more) => log.warn(...cleaned(message, more)),
-      error: (message, more) => log.error(...cleaned(message, more)),
-    },
-    // The newest reports are kept: a tool that passes on all that its program writes would fill Redis with them.
-    progress: (report) => {
+  return {
+    report: (report) => {
       const { message, ...numbers } = checkedProgress(tool.name, report);
-      progressReports.add({ ...numbers, ...(message === undefined ? {} : { message: clip(message) }) });
+      reports.add({ ...numbers, ...(message === undefined ? {} : { message: clip(message) }) });
     },
+    flush: reports.flush,
   };
-  return { context, flushProgress: progressReports.flush };
 }
 
-/** At most one report per interval; the last one is never lost. */
-function throttled(tell: (value: object) => void): { add(value: object): void; flush(): void } {
+/** Emits at most one report per interval, and never loses the last one. */
+function throttled(emit: (value: object) => void): { add(value: object): void; flush(): void } {
   let pending: object | undefined;
   let timer: NodeJS.Timeout | undefined;
   const flush = () => {
-    if (pending !== undefined) tell(pending);
+    if (pending !== undefined) emit(pending);
     pending = undefined;
   };
   const tick = () => {

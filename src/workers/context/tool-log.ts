@@ -1,15 +1,18 @@
-/** What a tool says, as a line of the log. Not every tool is checked by a compiler: a slip in a line must not fail its call. */
+/**
+ * Turns a tool's log call into a log line. Not every tool is type-checked, and a wrong argument must not fail its
+ * call.
+ */
 import { stackOf } from '../../shared/errors/classify-error.ts';
 
-/** Takes an error in place of the text or of the fields, and the fields before the text, as pino does. */
-export function lineOf(message: unknown, fields: unknown): { readonly text: string; readonly fields: object } {
-  if (typeof message !== 'object' || message === null) return { text: String(message), fields: shown(fields) };
+/** Accepts an error in place of the text or the fields, and the fields before the text, as pino does. */
+export function toolLogLine(message: unknown, fields: unknown): { readonly text: string; readonly fields: object } {
+  if (typeof message !== 'object' || message === null) return { text: String(message), fields: withStacks(fields) };
   const text = typeof fields === 'string' ? fields : message instanceof Error ? message.message : '';
-  return { text, fields: shown(message) };
+  return { text, fields: withStacks(message) };
 }
 
-/** JSON says {} for an error: its stack says what went wrong. */
-function shown(fields: unknown): object {
+/** JSON writes an error as {}, so its stack is logged instead. */
+function withStacks(fields: unknown): object {
   if (fields === undefined || fields === null) return {};
   if (fields instanceof Error) return { error: stackOf(fields) };
   if (typeof fields !== 'object') return { fields };

@@ -1,8 +1,11 @@
-/** One output of a program: the first `maxBytes` are kept, the rest is read and dropped so that the program never blocks. */
+/**
+ * One output of a program. The first `maxBytes` are kept; the rest is read and dropped, so that the program never
+ * blocks.
+ */
 import type { Readable } from 'node:stream';
 
 export interface CollectedOutput {
-  /** Decoded as UTF-8; a character that the cap cut in two is left out. */
+  /** Decoded as UTF-8, without a character that the cap cut in two. */
   readonly text: string;
   readonly droppedBytes: number;
 }
@@ -17,7 +20,7 @@ export function collectOutput(stream: Readable, maxBytes: number): () => Collect
     keptBytes += kept.length;
     droppedBytes += chunk.length - kept.length;
   });
-  // The stream is torn down when a process outlives its program; what came before that still counts.
+  // The stream is destroyed when a process outlives its program. The output until then still counts.
   stream.on('error', () => undefined);
   return () => ({
     text: new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.concat(chunks), { stream: droppedBytes > 0 }),

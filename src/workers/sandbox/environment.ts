@@ -1,5 +1,6 @@
 /**
- * The environment of a program: an allow-list, because a worker's own environment holds the Redis URL, keys and tokens.
+ * The environment of a program: an allow-list, because a worker's own environment holds the Redis URL, keys and
+ * tokens.
  */
 import { PawlError } from '../../shared/errors/failure.ts';
 
@@ -9,7 +10,7 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 export type ProgramEnvironment = Readonly<Record<string, string>> & { readonly PATH: string };
 
-/** What of a worker's environment its programs see: names of the allow-list and `LC_*`. */
+/** The part of a worker's environment that its programs see: allow-listed names and `LC_*`. */
 export function allowedEnvironment(source: Readonly<Record<string, string | undefined>>): ProgramEnvironment {
   const kept: Record<string, string> = {};
   for (const [name, value] of Object.entries(source)) {
@@ -19,8 +20,9 @@ export function allowedEnvironment(source: Readonly<Record<string, string | unde
 }
 
 /**
- * The allow-listed part of `source` and what a request adds. Throws `INVALID_PARAMS` for a name that is none, and for the
- * loader's own variables: they would act on the sandbox's programs, which run before the sandbox closes.
+ * Merges the allow-listed part of `source` with a request's variables. Throws `INVALID_PARAMS` for an invalid name,
+ * and for the dynamic loader's variables: they would affect the sandbox's own programs, which run before the sandbox
+ * closes.
  */
 export function programEnvironment(
   source: Readonly<Record<string, string | undefined>>,

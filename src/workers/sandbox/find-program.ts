@@ -1,15 +1,16 @@
-/** Finding a program before anything is started, so that "not found" is an answer and not an exit code. */
+/** Finds a program before anything is started, so that "not found" is a failure and not an exit code. */
 import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { isAbsolute, join, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 
 /**
- * Where the sandbox's own programs may live. Fixed, because a PATH could lead into a workspace, where the model writes.
+ * The folders of the sandbox's own programs. They are fixed, because a PATH could lead into a workspace, where the
+ * model writes.
  */
 const TRUSTED_FOLDERS = ['/usr/local/bin', '/usr/bin', '/bin', '/usr/sbin', '/sbin', '/run/current-system/sw/bin'];
 
-/** Words that models take for programs. */
+/** Shell builtins that models take for programs. */
 const SHELL_WORDS = new Set([
   '.',
   'alias',
@@ -26,8 +27,8 @@ const SHELL_WORDS = new Set([
 ]);
 
 /**
- * Absolute path of the program `name`: as it stands when it has a slash (relative to `folder`), else from `searchPath`.
- * Throws `NOT_FOUND` with the name, and `PERMISSION_DENIED` for a file that cannot be run.
+ * Returns the absolute path of the program `name`. A name with a slash is relative to `folder`; any other is looked up
+ * in `searchPath`. Throws `NOT_FOUND` with the name, and `PERMISSION_DENIED` for a file that is not executable.
  */
 export async function findProgram(name: string, folder: string, searchPath: string): Promise<string> {
   if (name === '')
@@ -38,7 +39,7 @@ export async function findProgram(name: string, folder: string, searchPath: stri
     if (await isFile(path)) throw new PawlError('PERMISSION_DENIED', `${name} is not executable.`);
     throw new PawlError('NOT_FOUND', `Program not found: ${name}.`);
   }
-  // An empty or relative element of PATH would mean the workspace, where the model writes: skipped.
+  // An empty or relative element of PATH would mean the workspace, where the model writes, so it is skipped.
   for (const each of searchPath.split(':').filter(isAbsolute)) {
     const path = join(each, name);
     if (await isRunnable(path)) return path;
@@ -52,7 +53,7 @@ function hintFor(name: string): string {
   return /\s/.test(name) ? ' Give the program and each of its arguments as separate elements.' : '';
 }
 
-/** Absolute path of one of the sandbox's own programs, or undefined where it is not installed. */
+/** Returns the absolute path of one of the sandbox's own programs, or undefined where it is not installed. */
 export async function findTrusted(name: string): Promise<string | undefined> {
   for (const folder of TRUSTED_FOLDERS) if (await isRunnable(join(folder, name))) return join(folder, name);
   return undefined;

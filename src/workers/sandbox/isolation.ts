@@ -1,23 +1,23 @@
 /**
- * The means by which a program's whole tree of processes is held together, the strongest first:
+ * The isolation modes, each of which holds a program's whole process tree together. The strongest comes first:
  *
- * | means        | how                                                         | what can escape |
+ * | mode         | how                                                         | what can escape |
  * |--------------|-------------------------------------------------------------|-----------------|
- * | `bubblewrap` | own namespaces, read-only root, writable workspace, no network unless granted, limits, a filter of system calls | nothing |
+ * | `bubblewrap` | own namespaces, read-only root, writable workspace, no network unless granted, limits, a seccomp filter | nothing |
  * | `namespace`  | own PID namespace (util-linux: setpriv, unshare)            | nothing |
  * | `keeper`     | every process whose environment carries the call's marker   | a process that starts with an emptied environment |
  * | `group`      | the process group                                           | a process that starts its own session |
  *
- * In all of them a small `sh` stands next to the program and talks with the worker over descriptor 3, a socket:
+ * In every mode a small `sh`, the supervisor, runs next to the program and talks with the worker over descriptor 3, a socket:
  *
- *     sh      → armed        "from now on I and what I start die with the worker"
- *     worker  → go           without it nothing is started: a worker that died before `armed` never says it
+ *     sh      → armed        from now on, it and its children die with the worker
+ *     worker  → go           nothing starts without it; a worker that died before `armed` never sends it
  *     sh      → exit CODE    the program has ended
- *     worker  → end of file  the worker is gone, or wants the tree gone
+ *     worker  → end of file  the worker is gone, or ends the tree
  *
- * Descriptor 4 is the program's standard error; the shell's own is for what goes wrong around the program.
+ * Descriptor 4 is the program's standard error; the shell's own reports failures around the program.
  *
- * The two namespaces die with the worker through PR_SET_PDEATHSIG; the other two, because the watcher reads end of file.
+ * The two namespace modes die with the worker through PR_SET_PDEATHSIG; the other two because the supervisor reads end of file.
  */
 
 import { realpath } from 'node:fs/promises';
@@ -26,19 +26,19 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { findTrusted } from './find-program.ts';
 import { processGroups } from './process-limit.ts';
 import { syscallFilter } from './syscall-filter.ts';
-import { type Confinement, OPEN, viewOf } from './view.ts';
+import { type Confinement, UNCONFINED, viewOf } from './view.ts';
 
-export const MEANS = ['bubblewrap', 'namespace', 'keeper', 'group'] as const;
-export type Isolation = (typeof MEANS)[number];
+export const ISOLATION_MODES = ['bubblewrap', 'namespace', 'keeper', 'group'] as const;
+export type Isolation = (typeof ISOLATION_MODES)[number];
 
-/** What is started for a program. */
+/** The command line that starts a program in its sandbox. */
 export interface Launch {
   readonly argv: readonly [string, ...string[]];
-  /** Killing the first child of the started process ends the tree, and that process lives until the tree has ended. */
+  /** Killing the first child of the started process ends the tree. The started process lives until the tree has ended. */
   readonly hasInit: boolean;
   /** A seccomp filter, which the first program reads from `FILTER_DESCRIPTOR`. */
   readonly filter?: Buffer;
-  /** To be called when the tree has ended. */
+  /** Must be called when the tree has ended. */
   clean?(): Promise<void>;
 }
 
@@ -51,32 +51,32 @@ export interface LaunchRequest {
   readonly folder: string;
   /** Absolute path of the program, and its arguments. */
   readonly argv: readonly [string, ...string[]];
-  /** Unique to this run. */
+  /** An id that is unique to this run. */
   readonly marker: string;
   readonly confine?: Confinement;
-  /** Is called when the tree has ended, or was not started. */
+  /** Called when the tree has ended, or was not started. */
   readonly release?: () => Promise<void>;
-  /** Standard input is a terminal: it becomes the controlling one, so that Ctrl-C and job control work. */
+  /** Standard input is a terminal. It becomes the controlling terminal, so that Ctrl-C and job control work. */
   readonly terminal?: boolean;
 }
 
 export interface Sandbox {
   readonly isolation: Isolation;
   launch(request: LaunchRequest): Launch;
-  /** Ends what is left of a run whose `sh` was killed by something else than this worker. */
+  /** Ends the rest of a run whose `sh` was killed by something else than this worker. */
   sweep?(marker: string): readonly [string, ...string[]];
 }
 
-/** Starts something in a sandbox and resolves with whether it ended with exit code 0: the real trial of a means. */
+/** Starts a program in a sandbox and resolves with whether it exited with 0: the real test of an isolation mode. */
 export type Trial = (sandbox: Sandbox, request: LaunchRequest) => Promise<boolean>;
 
 export const MARKER_VARIABLE = 'PAWL_CALL_ID';
 
 const SHELL = '/bin/sh';
 
-// "$@" begins with an absolute path, so that the shell takes it neither for a builtin nor for a function. The parentheses
-// cost no process, and keep the shell's own word "Killed" out of the program's standard error.
-/** Linux, short of memory, ends a program before the worker. */
+// "$@" begins with an absolute path, so that the shell takes it neither for a builtin nor for a function. The
+// parentheses cost no process. They keep the shell's message "Killed" out of the program's standard error.
+/** Linux, short of memory, kills a program before the worker. */
 const EXPENDABLE = '{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null';
 const PROGRAM = `( ${EXPENDABLE}; ${MARKER_VARIABLE}=$marker; export ${MARKER_VARIABLE}; exec "$@" 2>&4 3>&- 4>&- )`;
 
@@ -88,14 +88,14 @@ ${PROGRAM}
 echo "exit $?" >&3
 `;
 
-/** How often nothing must be found, 20 ms apart, before nothing is left. */
+/** The number of consecutive looks, 20 ms apart, that must find nothing before the tree counts as ended. */
 const LOOKS = 3;
 const LOOKS_AFTER_KILL = 10;
 
-// The shell itself must not carry the marker, or it would sweep itself away: only the program gets it.
-// Its programs are named by path: PATH is the program's.
-// While the kernel puts another program in a process's place, its environment looks empty: nothing is left only when it was so several
-// times, and more often where something was found, or has been killed.
+// The shell must not carry the marker, or it would sweep itself away; only the program gets it. The shell names its
+// programs by path, because PATH is the program's. While the kernel executes another program in a process, its
+// environment looks empty. The tree has ended only when several looks in a row find nothing; a find or a kill starts
+// the count again, with more looks.
 const sweepFunction = (grep: string, sleep: string): string => `
 sweep() {
   rounds=0 clean=0 enough=$1
@@ -119,7 +119,7 @@ sweep() {
 `;
 
 /** Exit codes above 128 are those of programs that a signal ended. */
-const keeper = (sweep: string): string => `
+const superviseByMarker = (sweep: string): string => `
 echo armed >&3
 read -r go <&3 || exit 125
 marker=$1; shift
@@ -143,147 +143,162 @@ echo "exit $?" >&3
 kill -KILL 0
 `;
 
-/** Of all processes and threads of one run together. */
+/** The limit on all processes and threads of one run. */
 export const MAX_PROCESSES = 1_024;
 
 /**
- * Whether the kernel counts processes for each user namespace, and so for each run (since 5.14). Before, a limit would count all that
- * the worker's user runs; and for root it does not hold at all: there `process-limit.ts` does what it can.
+ * Whether the kernel counts processes per user namespace, and so per run (since 5.14). Before, a limit counts all
+ * processes of the worker's user. For root it does not hold at all; `process-limit.ts` handles that case.
  */
 export function countsProcesses(userId = process.getuid?.(), kernel = release()): boolean {
   const [major = 0, minor = 0] = kernel.split('.').map(Number);
   return userId !== undefined && userId !== 0 && (major > 5 || (major === 5 && minor >= 14));
 }
 
-/** Private memory of one process, and no core files. Hard limits: without capabilities nobody raises them again. */
+/**
+ * Limits the private memory of each process and forbids core files. The limits are hard: without capabilities they
+ * cannot be raised.
+ */
 function hardLimits(): readonly string[] {
   const processes = countsProcesses() ? [`--nproc=${MAX_PROCESSES}`] : [];
   return [`--data=${4 * 1024 ** 3}`, '--core=0', ...processes];
 }
-/** As root: enough to work on the workspace's files whoever owns them, and nothing that could undo the sandbox. */
+/** Root keeps these: they suffice to work on the workspace's files of any owner, and cannot undo the sandbox. */
 const KEPT_CAPABILITIES = ['CAP_DAC_OVERRIDE', 'CAP_CHOWN', 'CAP_FOWNER', 'CAP_KILL'];
 
 function confinement({ network }: Confinement): readonly string[] {
   return [
     ...['--unshare-pid', '--unshare-ipc', '--unshare-uts', '--die-with-parent', '--cap-drop', 'ALL'],
-    // Of a namespace of its own the processes can be counted; without root's rights bubblewrap needs one anyway.
+    // A user namespace of its own makes the processes countable. Without root, bubblewrap needs one anyway.
     ...(process.getuid?.() === 0 ? KEPT_CAPABILITIES.flatMap((name) => ['--cap-add', name]) : ['--unshare-user-try']),
     ...(network ? [] : ['--unshare-net']),
     ...['--seccomp', String(FILTER_DESCRIPTOR)],
   ];
 }
 
-/** The candidates of one means on this machine; empty where its programs are not installed. */
-async function candidates(isolation: Isolation): Promise<readonly Sandbox[]> {
-  // A session of its own for the program: `kill 0` in a script then reaches the script's processes and not the shell next to it.
+/** Makes the candidates of one isolation mode on this machine; none where its programs are not installed. */
+const CANDIDATES: { readonly [Mode in Isolation]: () => Promise<readonly Sandbox[]> } = {
+  bubblewrap: bubblewrapCandidates,
+  namespace: namespaceCandidates,
+  keeper: keeperCandidates,
+  group: async () => [
+    {
+      isolation: 'group',
+      launch: ({ argv, marker }) => ({ argv: [SHELL, '-c', GROUP, 'pawl-run', marker, ...argv], hasInit: false }),
+    },
+  ],
+};
+
+/**
+ * Starts the program in a session of its own, so that `kill 0` in a script reaches the script's processes and not the
+ * supervisor.
+ */
+async function findSession(): Promise<(terminal?: boolean) => readonly string[]> {
   const setsid = await findTrusted('setsid');
-  const session = (terminal = false): readonly string[] =>
-    setsid === undefined ? [] : terminal ? [setsid, '-c'] : [setsid];
-  switch (isolation) {
-    case 'bubblewrap': {
-      const bubblewrap = await findTrusted('bwrap');
-      const filter = syscallFilter();
-      if (bubblewrap === undefined || filter === undefined) return [];
-      const prlimit = await findTrusted('prlimit');
-      const limits = prlimit === undefined ? [] : [prlimit, ...hardLimits(), '--'];
-      const groups = countsProcesses() ? undefined : processGroups(MAX_PROCESSES);
-      return [
-        {
-          isolation,
-          launch: ({ root, folder, argv, marker, terminal, confine = OPEN }) => {
-            const group = groups?.();
-            const confined = [
-              bubblewrap,
-              ...confinement(confine),
-              ...viewOf(root, folder, confine),
-              ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...limits, ...argv],
-            ] as const;
-            if (group === undefined) return { argv: confined, hasInit: true, filter };
-            const [first = bubblewrap, ...rest] = [...group.enter, ...confined];
-            return { argv: [first, ...rest], hasInit: true, filter, clean: group.remove };
-          },
-        },
-      ];
-    }
-    case 'namespace': {
-      const [setpriv, unshare] = await Promise.all([findTrusted('setpriv'), findTrusted('unshare')]);
-      if (setpriv === undefined || unshare === undefined) return [];
-      // Root needs no user namespace; others keep their own user ID in theirs where unshare can do so, or else look like root.
-      const users =
-        process.getuid?.() === 0 ? [[], ['--map-root-user']] : [['--map-current-user'], ['--map-root-user']];
-      return users.map((user) => ({
-        isolation,
-        launch: ({ argv, marker, terminal }) => ({
-          argv: [
-            ...([setpriv, '--pdeathsig', 'KILL'] as const),
-            ...[unshare, ...user, '--pid', '--fork', '--kill-child', '--mount-proc'],
-            ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...argv],
-          ],
-          hasInit: true,
-        }),
-      }));
-    }
-    case 'keeper': {
-      const [grep, sleep] = await Promise.all([findTrusted('grep'), findTrusted('sleep')]);
-      if (process.platform !== 'linux' || grep === undefined || sleep === undefined) return [];
-      const sweep = sweepFunction(grep, sleep);
-      return [
-        {
-          isolation,
-          launch: ({ argv, marker, terminal }) => ({
-            argv: [SHELL, '-c', keeper(sweep), 'pawl-run', marker, ...session(terminal), ...argv],
-            hasInit: false,
-          }),
-          sweep: (marker) => [SHELL, '-c', `marker=$1\n${sweep}\nsweep ${LOOKS}`, 'pawl-sweep', marker],
-        },
-      ];
-    }
-    case 'group':
-      return [
-        {
-          isolation,
-          launch: ({ argv, marker }) => ({ argv: [SHELL, '-c', GROUP, 'pawl-run', marker, ...argv], hasInit: false }),
-        },
-      ];
-  }
+  return (terminal = false) => (setsid === undefined ? [] : terminal ? [setsid, '-c'] : [setsid]);
+}
+
+async function bubblewrapCandidates(): Promise<readonly Sandbox[]> {
+  const session = await findSession();
+  const bubblewrap = await findTrusted('bwrap');
+  const filter = syscallFilter();
+  if (bubblewrap === undefined || filter === undefined) return [];
+  const prlimit = await findTrusted('prlimit');
+  const limits = prlimit === undefined ? [] : [prlimit, ...hardLimits(), '--'];
+  const groups = countsProcesses() ? undefined : processGroups(MAX_PROCESSES);
+  const launch: Sandbox['launch'] = ({ root, folder, argv, marker, terminal, confine = UNCONFINED }) => {
+    const group = groups?.();
+    const confined = [
+      bubblewrap,
+      ...confinement(confine),
+      ...viewOf(root, folder, confine),
+      ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...limits, ...argv],
+    ] as const;
+    if (group === undefined) return { argv: confined, hasInit: true, filter };
+    const [first = bubblewrap, ...rest] = [...group.enter, ...confined];
+    return { argv: [first, ...rest], hasInit: true, filter, clean: group.remove };
+  };
+  return [{ isolation: 'bubblewrap', launch }];
+}
+
+async function namespaceCandidates(): Promise<readonly Sandbox[]> {
+  const session = await findSession();
+  const [setpriv, unshare] = await Promise.all([findTrusted('setpriv'), findTrusted('unshare')]);
+  if (setpriv === undefined || unshare === undefined) return [];
+  // Root needs no user namespace. Other users keep their user ID in theirs where unshare supports that, or else look
+  // like root.
+  const users = process.getuid?.() === 0 ? [[], ['--map-root-user']] : [['--map-current-user'], ['--map-root-user']];
+  return users.map((user) => ({
+    isolation: 'namespace',
+    launch: ({ argv, marker, terminal }) => ({
+      argv: [
+        ...([setpriv, '--pdeathsig', 'KILL'] as const),
+        ...[unshare, ...user, '--pid', '--fork', '--kill-child', '--mount-proc'],
+        ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...argv],
+      ],
+      hasInit: true,
+    }),
+  }));
+}
+
+async function keeperCandidates(): Promise<readonly Sandbox[]> {
+  const session = await findSession();
+  const [grep, sleep] = await Promise.all([findTrusted('grep'), findTrusted('sleep')]);
+  if (process.platform !== 'linux' || grep === undefined || sleep === undefined) return [];
+  const sweep = sweepFunction(grep, sleep);
+  return [
+    {
+      isolation: 'keeper',
+      launch: ({ argv, marker, terminal }) => ({
+        argv: [SHELL, '-c', superviseByMarker(sweep), 'pawl-run', marker, ...session(terminal), ...argv],
+        hasInit: false,
+      }),
+      sweep: (marker) => [SHELL, '-c', `marker=$1\n${sweep}\nsweep ${LOOKS}`, 'pawl-sweep', marker],
+    },
+  ];
 }
 
 const tried = new Map<Isolation, Promise<Sandbox | undefined>>();
 
-/** The first candidate of a means that really works here. Tried once per process. */
+/** Returns the first candidate of a mode that works here. Each process tries it once. */
 function working(isolation: Isolation, trial: Trial): Promise<Sandbox | undefined> {
   const known = tried.get(isolation);
   if (known !== undefined) return known;
   const found = (async () => {
     const root = await realpath(tmpdir());
-    for (const sandbox of await candidates(isolation)) {
+    for (const sandbox of await CANDIDATES[isolation]()) {
       if (await trial(sandbox, { root, folder: root, argv: [SHELL, '-c', 'exit 0'], marker: `trial-${isolation}` }))
         return sandbox;
     }
     return undefined;
   })();
   tried.set(isolation, found);
-  // A trial that could not be made says nothing about the means: the next use tries again.
+  // A trial that could not run proves nothing about the mode, so the next use tries again.
   found.catch(() => tried.delete(isolation));
   return found;
 }
 
 /**
- * The strongest means that works on this machine, the strongest that only holds processes together (`unconfined`), or the one asked for.
- * Throws `CONFIGURATION` where that one does not work; `group` works on every POSIX system.
+ * Returns the strongest mode that works on this machine, the strongest that only holds processes together
+ * (`unconfined`), or the requested one. Throws `CONFIGURATION` where the requested one does not work; `group` works on
+ * every POSIX system.
  */
 export async function chooseSandbox(wanted: 'auto' | 'unconfined' | Isolation, trial: Trial): Promise<Sandbox> {
   const isolation =
-    wanted === 'auto' ? MEANS : wanted === 'unconfined' ? MEANS.filter((each) => each !== 'bubblewrap') : [wanted];
+    wanted === 'auto'
+      ? ISOLATION_MODES
+      : wanted === 'unconfined'
+        ? ISOLATION_MODES.filter((each) => each !== 'bubblewrap')
+        : [wanted];
   for (const each of isolation) {
     const sandbox = await working(each, trial);
     if (sandbox !== undefined) return sandbox;
   }
-  throw new PawlError('CONFIGURATION', `Programs cannot be run by means of ${isolation.join(', ')} on this machine.`);
+  throw new PawlError('CONFIGURATION', `The isolation mode ${isolation.join(', ')} does not work on this machine.`);
 }
 
-/** Which means work here, the strongest first (for `pawl doctor`). */
+/** Lists the modes that work here, the strongest first, for `pawl doctor`. */
 export async function availableIsolation(trial: Trial): Promise<readonly Isolation[]> {
-  const found = await Promise.all(MEANS.map((isolation) => working(isolation, trial)));
-  return MEANS.filter((_, index) => found[index] !== undefined);
+  const found = await Promise.all(ISOLATION_MODES.map((isolation) => working(isolation, trial)));
+  return ISOLATION_MODES.filter((_, index) => found[index] !== undefined);
 }

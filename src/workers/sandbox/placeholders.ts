@@ -1,7 +1,7 @@
 /**
- * Empty folders under names that a program must not use, for as long as it runs: only where something stands can a sandbox mount
- * something over it. Programs that run at the same time share them; each leaves a file of its own in them, so that the last one, of
- * whatever worker, takes them away. What a killed worker left is taken away by the next run.
+ * Empty folders under names that a program must not use, while it runs: a sandbox can mount only over something that
+ * exists. Programs that run at the same time share them. Each adds a file of its own, so that the last program, of any
+ * worker, removes them. The next run removes what a killed worker left behind.
  */
 import { randomBytes } from 'node:crypto';
 import { opendirSync } from 'node:fs';
@@ -11,10 +11,13 @@ import { basename, join } from 'node:path';
 
 const MAX_TRIES = 20;
 const MARK = /^\.pawl-(?<host>[^ ]+) (?<processId>\d+) [0-9a-f]+$/;
-/** Git fails where one of these is a folder: what a program makes there is moved aside when it has ended. */
+/** Git fails where one of these is a folder. When the program has ended, whatever it made under such a name is renamed. */
 const NO_FOLDERS = new Set(['commondir', 'config.worktree', 'gitdir']);
 
-/** Whether a folder is one, by its first entry. An empty one is taken for one: it may just be being made. */
+/**
+ * Whether a folder is a placeholder, by its first entry. An empty folder counts as one, because it may just be being
+ * made.
+ */
 export function isPlaceholder(path: string): boolean {
   try {
     const folder = opendirSync(path);
@@ -25,18 +28,18 @@ export function isPlaceholder(path: string): boolean {
       folder.closeSync();
     }
   } catch {
-    // No folder, or none that can be read.
+    // It is no folder, or cannot be read.
     return false;
   }
 }
 
 export interface Placeholders {
-  /** Those that stand. */
+  /** The placeholders that exist. */
   readonly paths: readonly string[];
   remove(): Promise<void>;
 }
 
-/** What cannot be made, by a user who may not write there, no program of that user can make either. */
+/** Creates the placeholders that this user can create. Where it may not write, its programs cannot either. */
 export async function makePlaceholders(absent: readonly string[]): Promise<Placeholders> {
   const watched = absent.filter((path) => NO_FOLDERS.has(basename(path)));
   const made = await Promise.all(absent.filter((path) => !watched.includes(path)).map(make));
@@ -64,14 +67,14 @@ async function make(path: string): Promise<Held | undefined> {
       await (await open(mark, 'wx')).close();
       return { path, mark };
     } catch (error) {
-      // Another run has just taken it away, unless the way to it is gone.
+      // Another run has just removed it, unless a folder above it is gone.
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return undefined;
     }
   }
   return undefined;
 }
 
-/** Marks of processes of this machine that are gone. */
+/** Removes the marks of processes of this machine that have ended. */
 async function sweep(path: string, host: string): Promise<void> {
   for (const name of await readdir(path)) {
     const { host: owner, processId } = MARK.exec(name)?.groups ?? {};

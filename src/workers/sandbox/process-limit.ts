@@ -1,13 +1,14 @@
 /**
- * A limit on the processes of a run where the kernel counts none for its user, which is so for root: a control group of its own, of
- * either version, below the worker's or beside it. Where none can be made there is no limit, and nothing fails.
+ * Limits the processes of a run where the kernel counts none for its user, as for root. It uses a control group of its
+ * own, of either version, below the worker's or beside it. Where none can be made there is no limit, and nothing
+ * fails.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Where the two versions are mounted: the controller of the first has a folder of its own. */
+/** The mount points of the two versions; the first version's controller has a folder of its own. */
 const ROOTS = [
   { line: /^0::(?<path>\/.*)$/m, mount: '/sys/fs/cgroup' },
   { line: /^\d+:(?:[\w=]+,)*pids(?:,[\w=]+)*:(?<path>\/.*)$/m, mount: '/sys/fs/cgroup/pids' },
@@ -15,13 +16,16 @@ const ROOTS = [
 const NAME = /^pawl-(\d+)-[0-9a-f]+$/;
 
 export interface ProcessGroup {
-  /** Stands before a command, and makes it and all that it starts members. */
+  /** A command prefix that makes the command and its children members of the group. */
   readonly enter: readonly string[];
-  /** To be called when all of them have ended. */
+  /** Must be called when all members have ended. */
   remove(): Promise<void>;
 }
 
-/** Makes groups of at most `limit` processes; undefined where none can be made. To be asked for before the first run. */
+/**
+ * Returns a maker of groups of at most `limit` processes, or undefined where none can be made. Call it before the
+ * first run.
+ */
 export function processGroups(limit: number, own = readOwn()): (() => ProcessGroup | undefined) | undefined {
   for (const { line, mount } of ROOTS) {
     const path = line.exec(own)?.groups?.['path'];
@@ -33,7 +37,7 @@ export function processGroups(limit: number, own = readOwn()): (() => ProcessGro
         removeOrphans(parent);
         return () => groupOrNone(parent, limit);
       } catch {
-        // Not there, not writable, or the controller is not handed on.
+        // The folder is missing or not writable, or the controller is not delegated.
       }
     }
   }
@@ -44,7 +48,7 @@ export function processGroups(limit: number, own = readOwn()): (() => ProcessGro
 const TRY_AGAIN_MS = 2;
 const MAX_TRIES = 25;
 
-/** Groups of this worker that could not be removed in time: tried once more with the next one. */
+/** Groups of this worker that could not be removed in time. The next removal tries them again. */
 const leftOver = new Set<string>();
 
 function groupOrNone(parent: string, limit: number): ProcessGroup | undefined {
@@ -60,7 +64,8 @@ function makeGroup(parent: string, limit: number): ProcessGroup {
   const folder = join(parent, `pawl-${process.pid}-${randomBytes(6).toString('hex')}`);
   mkdirSync(folder);
   try {
-    // The kernel has made it, where the controller is there: a folder of another kind must not look like a group.
+    // The kernel creates this file where the controller is enabled. The flag `r+` prevents an ordinary folder from
+    // looking like a group.
     writeFileSync(join(folder, 'pids.max'), String(limit), { flag: 'r+' });
   } catch (error) {
     rmdirSync(folder);
@@ -85,7 +90,7 @@ function remove(folder: string): boolean {
   }
 }
 
-/** What workers left behind that were killed: also one with this process' ID, which is always the same in a container. */
+/** Removes the groups of killed workers. One may have this process's own ID, which is always the same in a container. */
 function removeOrphans(parent: string): void {
   for (const name of readdirSync(parent)) {
     const owner = NAME.exec(name)?.[1];

@@ -1,6 +1,6 @@
 /**
- * One program with all that it starts: started in a sandbox, held, and ended together. What its standard streams are is up to the
- * caller: pipes, or a terminal.
+ * One program with all its descendants, started in a sandbox and ended together. The caller chooses its standard
+ * streams: pipes, or a terminal.
  */
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -13,9 +13,9 @@ import { collectOutput } from './capped-output.ts';
 import type { ProgramEnvironment } from './environment.ts';
 import { FILTER_DESCRIPTOR, type Launch, type LaunchRequest, type Sandbox } from './isolation.ts';
 
-/** How long after the end of a program its outputs may still be open: only a process that escaped holds them. */
+/** How long a program's outputs may stay open after its end. Only an escaped process holds them. */
 const OUTPUT_GRACE_MS = 500;
-/** How long a killed tree may take to end before the run is given up: a process in the kernel cannot be killed. */
+/** How long a killed tree may take to end before the run is given up. A process inside of the kernel cannot be killed. */
 const KILL_GRACE_MS = 5_000;
 const MAX_DIAGNOSIS_BYTES = 4_096;
 
@@ -24,17 +24,17 @@ type Stream = 'ignore' | 'pipe' | number;
 export interface TreeRequest {
   readonly launch: LaunchRequest;
   readonly environment: ProgramEnvironment;
-  /** The program as the caller called it, for messages. */
+  /** The program as the caller named it, for messages. */
   readonly name: string;
-  /** What the program's standard streams are: nothing, a pipe, or a descriptor of this process. */
+  /** The program's standard streams: nothing, a pipe, or a descriptor of this process. */
   readonly streams: { readonly stdin: Stream; readonly stdout: Stream; readonly stderr: Stream };
   readonly timeoutMs: number | undefined;
-  /** Aborting kills the tree, and the end rejects with the signal's reason. */
+  /** Aborting kills the tree; `ended` then rejects with the signal's reason. */
   readonly signal: AbortSignal;
 }
 
 export interface TreeExit {
-  /** Null when it was killed from here. */
+  /** Null when this worker killed the program. */
   readonly exitCode: number | null;
   readonly signal: string | null;
   readonly timedOut: boolean;
@@ -44,18 +44,18 @@ export interface Tree {
   readonly stdin: ChildProcess['stdin'];
   readonly stdout: ChildProcess['stdout'];
   readonly stderr: Duplex | null;
-  /** Resolves when the sandbox stands and the program begins, or when there is none. */
+  /** Resolves when the sandbox is set up and the program begins, or when there is no sandbox. */
   readonly armed: Promise<void>;
-  /** Settles when nothing of the tree is left. Rejects with `PROCESS_NOT_STARTED`, or with the signal's reason. */
+  /** Settles when the whole tree has ended. Rejects with `PROCESS_NOT_STARTED`, or with the signal's reason. */
   readonly ended: Promise<TreeExit>;
 }
 
 /** How a run ended. */
-type Ending =
+type RunEnd =
   | { readonly kind: 'exited'; readonly status: number }
-  /** We killed the tree. */
+  /** This worker killed the tree. */
   | { readonly kind: 'cut'; readonly why: 'time limit' | 'abort' }
-  /** Something else killed the shell next to the program, so that nobody reported how the program ended. */
+  /** Another process killed the supervisor, so that the program's end was not reported. */
   | { readonly kind: 'lost'; readonly code: number | null; readonly signal: NodeJS.Signals | null }
   | { readonly kind: 'not started'; readonly error?: NodeJS.ErrnoException };
 
@@ -73,8 +73,8 @@ export function startTree(sandbox: Sandbox, request: TreeRequest): Tree {
     throw error;
   }
   const { promise: armed, resolve: onArmed } = Promise.withResolvers<void>();
-  const ended = cleanedUp(treeEnd(sandbox, launch, child, request, onArmed), clean).finally(onArmed);
-  // Whoever only reads the streams must not be ended by it.
+  const ended = cleanedUp(treeEnd({ sandbox, launch, child }, request, onArmed), clean).finally(onArmed);
+  // A caller that only reads the streams must not crash through an unhandled rejection.
   ended.catch(() => undefined);
   return { stdin: child.stdin, stdout: child.stdout, stderr: child.stdio[4] as Duplex | null, armed, ended };
 }
@@ -87,16 +87,17 @@ async function cleanedUp(end: Promise<TreeExit>, clean: () => Promise<unknown>):
   }
 }
 
-async function treeEnd(
-  sandbox: Sandbox,
-  launch: Launch,
-  child: Child,
-  request: TreeRequest,
-  onArmed: () => void,
-): Promise<TreeExit> {
+interface StartedTree {
+  readonly sandbox: Sandbox;
+  readonly launch: Launch;
+  readonly child: Child;
+}
+
+async function treeEnd(started: StartedTree, request: TreeRequest, onArmed: () => void): Promise<TreeExit> {
+  const { sandbox, child } = started;
   const { signal, name } = request;
   const diagnosis = collectOutput(child.stderr, MAX_DIAGNOSIS_BYTES);
-  const ending = await endOf(child, launch, request.timeoutMs, signal, onArmed);
+  const ending = await endOf(started, request, onArmed);
   if (sandbox.isolation === 'group') await groupEnd(child.pid);
   if (ending.kind !== 'exited' && sandbox.sweep !== undefined) await sweep(sandbox.sweep(request.launch.marker));
   if (ending.kind === 'not started') throw couldNotStart(sandbox, name, ending.error, diagnosis().text);
@@ -104,10 +105,10 @@ async function treeEnd(
   return { ...exitOf(ending), timedOut: ending.kind === 'cut' };
 }
 
-function exitOf(ending: Exclude<Ending, { kind: 'not started' }>): { exitCode: number | null; signal: string | null } {
+function exitOf(ending: Exclude<RunEnd, { kind: 'not started' }>): { exitCode: number | null; signal: string | null } {
   switch (ending.kind) {
     case 'exited': {
-      // By the shell's convention a status above 128 is a signal's number plus 128.
+      // By the shell's convention a status above 128 is 128 plus a signal's number.
       const signal = Object.entries(constants.signals).find(([, number]) => number + 128 === ending.status)?.[0];
       return { exitCode: ending.status, signal: signal ?? null };
     }
@@ -118,20 +119,18 @@ function exitOf(ending: Exclude<Ending, { kind: 'not started' }>): { exitCode: n
   }
 }
 
-/** Talks with the shell next to the program, kills on the time limit and on abort, and waits until nothing is left. */
+/** Talks with the supervisor, kills at the time limit and on abort, and waits until the tree has ended. */
 async function endOf(
-  child: Child,
-  launch: Launch,
-  timeoutMs: number | undefined,
-  signal: AbortSignal,
+  { child, launch }: StartedTree,
+  { timeoutMs, signal }: TreeRequest,
   onArmed: () => void,
-): Promise<Ending> {
+): Promise<RunEnd> {
   const line = child.stdio[3] as Duplex;
   const closed = Promise.withResolvers<void>();
   let timeLimit: NodeJS.Timeout | undefined;
   let patience: NodeJS.Timeout | undefined;
   let isArmed = false;
-  let known: Ending | undefined;
+  let known: RunEnd | undefined;
 
   const waitAtMost = (graceMs: number): void => {
     clearTimeout(patience);
@@ -188,7 +187,7 @@ function start(
   const options: SpawnOptions = {
     cwd: folder,
     env: environment,
-    // A group of its own: Ctrl-C at the worker's terminal is the worker's to handle, by draining.
+    // The program gets a process group of its own: the worker handles Ctrl-C at its terminal by draining.
     detached: true,
     stdio: [
       ...([streams.stdin, streams.stdout, 'pipe', 'pipe', streams.stderr] as const),
@@ -220,14 +219,14 @@ function listen(line: Duplex, onMessage: (message: string) => void): void {
 }
 
 /**
- * With an init, that process is killed and not the one that we started: ours ends only after the kernel has ended the
- * whole namespace, so that a run that has settled has left nothing behind.
+ * Kills the init, where there is one, and not the started process. The started process ends only after the
+ * kernel has ended the whole namespace, so that a settled run has left nothing behind.
  */
 function killTree(child: ChildProcess, line: Duplex, launch: Launch): void {
   if (launch.hasInit) {
     const inits = childrenOf(child.pid);
     for (const init of inits) killProcess(init);
-    // It may be making its init just now: the kernel lets no new member of a group escape a signal to the group.
+    // The init may just be starting. The kernel lets no new member of a group escape a signal to the group.
     if (inits.length === 0) killGroup(child);
   }
   line.destroy();
@@ -241,7 +240,10 @@ function childrenOf(processId: number | undefined): readonly number[] {
   }
 }
 
-/** A killed group ends a moment after its shell. Bounded: where nothing reaps orphans, a zombie keeps its group's name. */
+/**
+ * A killed group ends a moment after its shell. The wait is bounded: where nothing reaps orphans, a zombie keeps its
+ * group alive.
+ */
 async function groupEnd(processId: number | undefined): Promise<void> {
   const deadlineMs = performance.now() + OUTPUT_GRACE_MS;
   while (processId !== undefined && performance.now() < deadlineMs) {
@@ -288,7 +290,7 @@ function couldNotStart(
     );
   }
   const why = error?.message ?? (diagnosis.trim() || 'it ended before the program was started');
-  return new ToolError(`${name} could not be started by means of ${sandbox.isolation}: ${why}`, {
+  return new ToolError(`${name} could not be started in isolation mode ${sandbox.isolation}: ${why}`, {
     code: 'PROCESS_NOT_STARTED',
     retriable: true,
     nothingHappened: true,

@@ -1,4 +1,7 @@
-/** A pair of terminal ends: one for the program, one for us. Prebuilt native code, an optional dependency. */
+/**
+ * A pair of terminal ends: one for the program, one for this worker. It needs prebuilt native code, an optional
+ * dependency.
+ */
 import { closeSync, writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Writable } from 'node:stream';
@@ -7,13 +10,13 @@ import { PawlError } from '../../shared/errors/failure.ts';
 
 const COLUMNS = 120;
 const ROWS = 40;
-/** After this the terminal is offered again what it could not take: nothing tells when the program has read. */
+/** The delay before the rest of a partial write is tried again. No event reports that the program has read. */
 const OFFER_AGAIN_MS = 10;
 
 export interface PseudoTerminal {
-  /** What the program writes. Ends, or fails with EIO, when no program has the other end. */
+  /** The program's output. It ends, or fails with EIO, when no program holds the other end. */
   readonly output: ReadStream;
-  /** What the program reads. Its end is that of the whole terminal. */
+  /** The program's input. Ending it ends the whole terminal. */
   readonly input: Writable;
   /** The program's end, a descriptor of this process until it is released. */
   readonly programEnd: number;
@@ -40,8 +43,8 @@ export function openPseudoTerminal(): PseudoTerminal {
 }
 
 /**
- * The stream's own write waits until the program reads, and the whole worker with it. This one writes what the terminal takes, and
- * offers the rest later. The descriptor is the output's: it is never used when that has been destroyed.
+ * The stream's own write blocks the whole worker until the program reads. This one writes what the terminal accepts
+ * and tries the rest later. The descriptor belongs to the output, and is never used after that has been destroyed.
  */
 function inputThrough(output: ReadStream, master: number): Writable {
   let again: NodeJS.Timeout | undefined;
@@ -50,7 +53,7 @@ function inputThrough(output: ReadStream, master: number): Writable {
     try {
       taken = output.destroyed ? chunk.length : writeSync(master, chunk);
     } catch (error) {
-      // Of a program that has ended nobody reads the input.
+      // An ended program reads no input, so the rest is dropped.
       taken = (error as NodeJS.ErrnoException).code === 'EAGAIN' ? 0 : chunk.length;
     }
     if (taken === chunk.length) done();

@@ -1,9 +1,9 @@
 /**
- * What the kernel refuses to programs in the sandbox whatever files they see: a seccomp filter, in the form that bubblewrap's
- * `--seccomp` takes. It closes what no mount closes:
+ * A seccomp filter, in the form that bubblewrap's `--seccomp` takes. The kernel refuses these to programs in the sandbox,
+ * because no mount prevents them:
  *
- * - sockets by path (Docker's, a database's, an ssh agent's) and to the machine's host; pairs of sockets stay
- * - further user namespaces, in which a program would be root and could try the kernel's rarely used parts
+ * - sockets by path (Docker's, a database's, an ssh agent's) and to the machine's host; socket pairs stay allowed
+ * - further user namespaces, in which a program would be root and could attack the kernel's rarely used parts
  * - files with a set-user-ID or set-group-ID bit, which would stay in the workspace and run as the worker's user
  * - io_uring, whose requests no filter sees
  */
@@ -11,7 +11,7 @@
 interface SystemCalls {
   /** `AUDIT_ARCH_…`. */
   readonly architecture: number;
-  /** Calls of another width come with this bit. */
+  /** System calls of another width have this bit set. */
   readonly foreignBit?: number;
   readonly numbers: Readonly<Partial<Record<keyof typeof RULES, number>>>;
 }
@@ -24,18 +24,18 @@ interface Test {
 
 interface Rule {
   readonly errno: number;
-  /** Each list refuses the call where all of its tests hold; none: it is always refused. */
+  /** Each list refuses the call when all of its tests hold. Without a list the call is always refused. */
   readonly when?: readonly (readonly Test[])[];
 }
 
 const EPERM = 1;
-/** Libraries then use the older call of the same purpose. */
+/** Libraries react to it by using the older call of the same purpose. */
 const ENOSYS = 38;
 const AF_UNIX = 1;
 const AF_VSOCK = 40;
 const CLONE_NEWUSER = 0x1000_0000;
 const SET_ID_BITS = 0o6000;
-/** `O_CREAT` and `__O_TMPFILE`: without one of them there is no mode, and the argument holds anything. */
+/** `O_CREAT` and `__O_TMPFILE`. Without one of them there is no mode, and the argument holds anything. */
 const CREATES = 0o100 | 0o20_000_000;
 
 const setsId = (argument: number): Rule => ({ errno: EPERM, when: [[{ argument, hasAnyOf: SET_ID_BITS }]] });
@@ -54,7 +54,7 @@ const RULES = {
   socket: { errno: EPERM, when: [[{ argument: 0, equals: AF_UNIX }], [{ argument: 0, equals: AF_VSOCK }]] },
   clone: newUsers,
   unshare: newUsers,
-  // Their arguments lie in memory, where a filter cannot look.
+  // Its arguments lie in memory, which a filter cannot read.
   clone3: { errno: ENOSYS },
   openat2: { errno: ENOSYS },
   io_uring_setup: { errno: ENOSYS },
@@ -109,7 +109,7 @@ const SYSTEM_CALLS: Readonly<Partial<Record<NodeJS.Architecture, SystemCalls>>> 
   },
 };
 
-// The kernel's classic BPF: instructions of eight bytes, that jump forward only.
+// The kernel's classic BPF has instructions of eight bytes, which jump forward only.
 
 type Instruction = readonly [code: number, whenTrue: number, whenFalse: number, value: number];
 
@@ -123,17 +123,17 @@ const HAS_ANY_OF = 0x45;
 
 const NUMBER_AT = 0;
 const ARCHITECTURE_AT = 4;
-/** The lower half of an argument, on machines that store it first. */
+/** The offset of an argument's lower half, on machines that store it first. */
 const argumentAt = (index: number): number => 16 + 8 * index;
 
-/** The filter for this machine's architecture; undefined where Pawl has none. */
+/** Returns the filter for this machine's architecture, or undefined where Pawl has none. */
 export function syscallFilter(architecture: NodeJS.Architecture = process.arch): Buffer | undefined {
   const calls = SYSTEM_CALLS[architecture];
   if (calls === undefined) return undefined;
   const instructions: readonly Instruction[] = [
     load(ARCHITECTURE_AT),
     [EQUALS, 1, 0, calls.architecture],
-    // Calls of another architecture have other numbers.
+    // System calls of another architecture have other numbers.
     refuse(EPERM),
     ...(calls.foreignBit === undefined
       ? []
@@ -157,7 +157,7 @@ function instructionsFor({ errno, when = [[]] }: Rule, number: number): readonly
   return when.flatMap((tests) => {
     const body = [
       ...tests.flatMap((test, index) => {
-        // Past the tests that are left, and the refusal.
+        // Jumps past the remaining tests and the refusal.
         const past = 2 * (tests.length - index - 1) + 1;
         const { argument, equals, hasAnyOf = 0 } = test;
         const compare: Instruction = equals === undefined ? [HAS_ANY_OF, 0, past, hasAnyOf] : [EQUALS, 0, past, equals];

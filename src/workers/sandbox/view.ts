@@ -1,25 +1,25 @@
 /**
- * What a program in the sandbox sees of the machine's files: all of it read-only, the workspace writable, temporary folders of the run's
- * own, and some paths read-only, unusable or empty. One rule orders the mounts: what lies deeper is mounted later, so that no folder
- * brings back what another one has taken away, whatever lies in what.
+ * The machine's files as a program in the sandbox sees them: everything read-only, the workspace writable, temporary
+ * folders of the run's own, and some paths read-only, unusable or empty. One rule orders the mounts: deeper paths are
+ * mounted later, so that no mount exposes what another one has hidden.
  */
 import { statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
-/** What a sandbox keeps from a program; the other means keep nothing from it. */
+/** The paths that a sandbox withholds from a program. The other isolation modes withhold nothing. */
 export interface Confinement {
   readonly network: boolean;
   /** Real paths of folders and files that are shown empty: Pawl's own keys, data and configuration. */
   readonly hidden: readonly string[];
-  /** Real paths in the workspace that stay as they are. */
+  /** Real paths in the workspace that stay unchanged. */
   readonly readOnly: readonly string[];
-  /** Names in the workspace that nothing can be made under: empty folders stand there for the time of the run. */
+  /** Names in the workspace that a program cannot create: empty folders occupy them during the run. */
   readonly unusable: readonly string[];
-  /** Real paths below /tmp that programs are installed in: shown read-only. */
+  /** Real paths below /tmp that programs are installed in. They are mounted read-only. */
   readonly programs: readonly string[];
 }
 
-export const OPEN: Confinement = { network: false, hidden: [], readOnly: [], unusable: [], programs: [] };
+export const UNCONFINED: Confinement = { network: false, hidden: [], readOnly: [], unusable: [], programs: [] };
 
 interface Mount {
   readonly path: string;
@@ -27,10 +27,10 @@ interface Mount {
 }
 
 const EMPTY_FOLDERS = ['/tmp', '/var/tmp', '/run'];
-/** As root a program could change the kernel's settings through these. */
+/** Through these, root could change the kernel's settings. */
 const KERNEL_SETTINGS = ['sys', 'sysrq-trigger', 'irq', 'bus'].map((name) => `/proc/${name}`);
 
-/** Arguments for bubblewrap. */
+/** The arguments for bubblewrap. */
 export function viewOf(root: string, folder: string, confine: Confinement): readonly string[] {
   const { hidden, readOnly, unusable, programs } = confine;
   const fixed = [...hidden, ...readOnly, ...unusable].filter((path) => path.startsWith(join(root, '/')));
@@ -42,7 +42,7 @@ export function viewOf(root: string, folder: string, confine: Confinement): read
     ...KERNEL_SETTINGS.map((path) => ({ path, arguments: ['--ro-bind-try', path, path] })),
     ...programs.map((path) => ({ path, arguments: ['--ro-bind-try', path, path] })),
     { path: root, arguments: ['--bind', root, root] },
-    // A program that renamed a folder on the way would get at what lies in it; what is mounted cannot be renamed.
+    // A program that renamed a folder on the way would reach its protected content; a mount point cannot be renamed.
     ...fixed.flatMap((path) => foldersBetween(root, path)).map((path) => ({ path, arguments: ['--bind', path, path] })),
     ...readOnly.map((path) => ({ path, arguments: ['--ro-bind', path, path] })),
     ...hidden.map(hide),
@@ -56,7 +56,7 @@ function hide(path: string): Mount {
   return { path, arguments: isFile ? ['--ro-bind', '/dev/null', path] : ['--tmpfs', path] };
 }
 
-/** The shallow first; of one path the last one, which is the strictest. */
+/** Sorts shallow paths first. Of several mounts of one path the last one, the strictest, remains. */
 function inOrder(mounts: readonly Mount[]): readonly string[] {
   const byPath = new Map(mounts.map((mount) => [mount.path, mount]));
   const depth = ({ path }: Mount) => path.split('/').filter(Boolean).length;

@@ -4,7 +4,7 @@ import { AGENT_STATES, type AgentReport, hasAnswered } from '../../shared/tools/
 
 const DEFAULT_WAIT_MS = 30_000;
 const MAX_WAIT_MS = 300_000;
-/** Whoever was to wake a call may have died: it looks by itself now and then. */
+/** The call also checks by itself at this interval, because the process that should resume it may have died. */
 const LOOK_MS = 10_000;
 const MAX_MESSAGE = 65_536;
 
@@ -12,7 +12,7 @@ const agent = z.object({
   id: z.string().describe('Names the agent in the other tools.'),
   state: z
     .enum(AGENT_STATES)
-    .describe('queued: nobody has taken the message up yet; running; paused; completed; failed; closed.'),
+    .describe('queued: no agent has taken the message yet; running; paused; completed; failed; closed.'),
   output: z.string().optional().describe('What it answered to the newest message.'),
 });
 const agentId = z.string().min(1).max(256).describe('The id that spawn_agent returned.');
@@ -31,7 +31,7 @@ const common = {
   needs: ['agents'],
 } as const;
 
-/** Tool `spawn_agent` (C18). */
+/** Tool `spawn_agent`. */
 export const spawnAgent = defineTool({
   ...common,
   name: 'spawn_agent',
@@ -49,7 +49,7 @@ export const spawnAgent = defineTool({
   run: async ({ message, agent_type: agentType }, ctx) => result(await ctx.agents.spawn(message, agentType)),
 });
 
-/** Tool `send_input` (C18). */
+/** Tool `send_input`. */
 export const sendInput = defineTool({
   ...common,
   name: 'send_input',
@@ -64,7 +64,7 @@ export const sendInput = defineTool({
   run: async ({ id, message, interrupt }, ctx) => result(await ctx.agents.send(id, message, interrupt)),
 });
 
-/** Tool `resume_agent` (C18). */
+/** Tool `resume_agent`. */
 export const resumeAgent = defineTool({
   ...common,
   name: 'resume_agent',
@@ -74,7 +74,7 @@ export const resumeAgent = defineTool({
   run: async ({ id }, ctx) => result(await ctx.agents.resume(id)),
 });
 
-/** Tool `wait` (C18). */
+/** Tool `wait`. */
 export const wait = defineTool({
   ...common,
   name: 'wait',
@@ -91,7 +91,7 @@ export const wait = defineTool({
       .describe(`How long to wait, in milliseconds, at most ${MAX_WAIT_MS}. Default ${DEFAULT_WAIT_MS}.`),
   }),
   output: z.object({ agents: z.array(agent), timed_out: z.boolean() }),
-  // Whoever waits holds no worker: the agents' answers wake the call.
+  // A waiting call holds no worker: the agents' answers resume it.
   async ready({ ids, timeout_ms: timeoutMs }, ctx, waitedMs) {
     const leftMs = timeoutMs - waitedMs;
     if (leftMs <= 0 || (await ctx.agents.haveAnswered(ids))) return { ready: true };
@@ -108,7 +108,7 @@ export const wait = defineTool({
   isMutating: () => false,
 });
 
-/** Tool `close_agent` (C18). */
+/** Tool `close_agent`. */
 export const closeAgent = defineTool({
   ...common,
   name: 'close_agent',

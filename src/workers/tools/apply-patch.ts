@@ -23,9 +23,7 @@ type Update = Extract<FilePatch, { readonly kind: 'update' }>;
 
 const MAY_BE_REMOVED = ['RESULT_TOO_LARGE', 'PERMISSION_DENIED', 'INVALID_PARAMS'];
 
-/**
- * Tool `apply_patch` (C17). Effects `probe`: after a crash the files themselves tell whether the patch was applied.
- */
+/** Tool `apply_patch`. Its effects are `probe`: after a crash the files themselves show whether the patch was applied. */
 export const applyPatch = defineTool({
   name: 'apply_patch',
   version: '1.0.0',
@@ -60,8 +58,9 @@ export const applyPatch = defineTool({
   },
   async probe({ patch }, ctx) {
     const patches = parsePatch(patch);
-    // Applicable means not applied: an added file would exist, a removed one be gone, a changed line not be there.
-    // A patch that fits several places was refused if it ran: it is found applicable here, and refused in its next attempt.
+    // A patch that can be applied has not been applied: an added file would exist, a removed one be gone, a changed
+    // line be different. A patch that fits several places was refused if it ran. The probe finds it applicable, and
+    // its next attempt refuses it.
     const todo = await changesOf(patches, ctx, 'take-first').catch(() => undefined);
     const isDone = await endStates(patches, ctx);
     if (todo !== undefined && !isDone) return { state: 'not-done' };
@@ -76,7 +75,7 @@ export const applyPatch = defineTool({
   },
 });
 
-/** What the patch does to the files as they are. Throws where it does not fit. */
+/** Computes the patch's changes of the present files. Throws where it does not fit. */
 async function changesOf(
   patches: readonly FilePatch[],
   ctx: ToolContext,
@@ -107,7 +106,7 @@ async function changesOf(
       changes.push({ kind: 'remove', path: patch.path, expected: hash });
     }
   }
-  // A file that is added after its removal in the same patch, and the like, has no one meaning.
+  // A patch that removes a file and adds it again, or the like, is ambiguous.
   const twice = changes.map(({ path }) => path).find((path, index, paths) => paths.indexOf(path) !== index);
   if (twice !== undefined)
     throw new PawlError(
@@ -117,7 +116,7 @@ async function changesOf(
   return changes;
 }
 
-/** What an update makes of a file, and the hash of what it was. Without hunks nothing need be text. */
+/** Returns the updated content of a file, and the hash of the old one. Without hunks the file need not be text. */
 async function updated({ path, moveTo, hunks, isExecutable }: Update, ctx: ToolContext, secondPlace: SecondPlace) {
   if (hunks.length === 0) {
     const bytes = await ctx.workspace.read(path);
@@ -134,7 +133,10 @@ function modeOf({ isExecutable }: { readonly isExecutable?: boolean }): { readon
   return isExecutable === undefined ? {} : { isExecutable };
 }
 
-/** Nothing for what cannot be read and may be removed all the same: a very large file, a link to a folder or out of the workspace. */
+/**
+ * Expects nothing of a file that cannot be read but may be removed: a very large one, or a link to a folder or out of
+ * the workspace.
+ */
 async function expectedOf(path: string, ctx: ToolContext): Promise<{ readonly expected?: string }> {
   try {
     return { expected: hashOf(await ctx.workspace.read(path)) };
@@ -144,7 +146,7 @@ async function expectedOf(path: string, ctx: ToolContext): Promise<{ readonly ex
   }
 }
 
-/** Whether every file looks as if the patch had been applied: its new lines stand there, its removed lines do not. */
+/** Whether every file looks as if the patch had been applied: its new lines are there, and its removed lines are not. */
 async function endStates(patches: readonly FilePatch[], ctx: ToolContext): Promise<boolean> {
   for (const patch of patches) {
     const path = patch.kind === 'update' ? (patch.moveTo ?? patch.path) : patch.path;
@@ -183,10 +185,10 @@ function resultOf(patches: readonly FilePatch[]) {
     kind: ARTIFACT_KINDS[file.change],
     reference: file.change === 'moved' ? file.movedTo : file.path,
   }));
-  const told = files.map(({ path, change }) => `${change} ${path}`).join(', ');
+  const summary = files.map(({ path, change }) => `${change} ${path}`).join(', ');
   return {
     output: { files },
-    display: `Patched ${counted(files.length, 'file')}: ${told}`,
+    display: `Patched ${counted(files.length, 'file')}: ${summary}`,
     artifacts,
   };
 }

@@ -2,25 +2,25 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { defineTool } from '../../shared/tools/define-tool.ts';
 import { placesOf } from '../../shared/util/text/text-search.ts';
-import { explainAbsent } from './lib/explain-no-match.ts';
+import { explainNoMatch } from './lib/explain-no-match.ts';
 import { hashOf, readText } from './lib/text-file.ts';
 import { editsFiles } from './lib/tool-presets.ts';
 
 const MAX_NAMED_LINES = 10;
-/** Of one call, all its edits together. */
+/** The most places that all edits of one call replace. */
 const MAX_PLACES = 1_000_000;
-/** What a file may grow to: a longer one could not be read again. */
+/** The longest content of an edited file: a longer one could not be read again. */
 const MAX_LENGTH = 16 * 1024 * 1024;
-/** How often an edit starts over because somebody else wrote the file meanwhile. */
+/** How often an edit starts over because another writer changed the file. */
 const MAX_TRIES = 20;
 const BYTE_ORDER_MARK = '\ufeff';
 
 /**
- * Base tool `edit` (A16).
+ * Tool `edit`.
  *
- * Effects `probe`: a second run does not do the same again (the old text is gone, or, where the new text holds the old
- * one, it would be replaced twice), but the file itself tells whether the first one happened, because the file is
- * replaced in one step. So after a crash the worker looks instead of asking a person.
+ * Its effects are `probe`. A second run must not repeat the edit: the old text is gone or, where the new text holds
+ * the old one, would be replaced twice. But the file is replaced in one step and so shows whether the first run
+ * succeeded; after a crash the worker looks at it instead of asking a person.
  */
 export const edit = defineTool({
   name: 'edit',
@@ -79,7 +79,7 @@ export const edit = defineTool({
       try {
         await ctx.workspace.write(path, content, { expected: hash });
       } catch (error) {
-        // Somebody wrote the file meanwhile: the edit is made on what it holds now, unless the caller named a state.
+        // Another writer changed the file: the edit is repeated on the new content, unless the caller named a hash.
         const isRace = error instanceof PawlError && error.code === 'PRECONDITION_FAILED';
         if (!isRace || expectedHash !== undefined || tries === MAX_TRIES) throw error;
         continue;
@@ -130,7 +130,7 @@ interface Edit {
   readonly replace_all: boolean;
 }
 
-/** Throws `INVALID_PARAMS` unless either one replacement is given or a list of them. */
+/** Throws `INVALID_PARAMS` unless either one replacement or a list of them is given. */
 function editsOf(params: {
   readonly old_string?: string | undefined;
   readonly new_string?: string | undefined;
@@ -150,7 +150,7 @@ function editsOf(params: {
   return list;
 }
 
-/** The new content, and the line of each place that was replaced. */
+/** The new content, and the line of each replaced place. */
 function replaced(path: string, text: string, edits: readonly Edit[]): { content: string; lines: readonly number[] } {
   let content = text;
   const lines: number[] = [];
@@ -160,7 +160,7 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
     if (places.length === 0) {
       const head = `${which}old_string was found 0 times in ${JSON.stringify(path)}; nothing was changed.`;
       const wanted = formsIn(content, edit.old_string).at(-1) ?? '';
-      throw new PawlError('PRECONDITION_FAILED', `${head} ${explainAbsent(content, wanted)}`);
+      throw new PawlError('PRECONDITION_FAILED', `${head} ${explainNoMatch(content, wanted)}`);
     }
     const positions = places.map(({ at }) => at);
     if (positions.length > 1 && !edit.replace_all)
@@ -170,7 +170,7 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
     if (places.reduce((length, { from, to }) => length + to.length - from.length, content.length) > MAX_LENGTH)
       throw tooMuch(`${which}${JSON.stringify(path)} would have more than ${MAX_LENGTH} characters`);
     for (const line of linesAt(content, positions)) lines.push(line);
-    // Not String.replace: "$&" in the new text is text.
+    // This is not String.replace, in which "$&" in the new text would have a meaning.
     let end = 0;
     const pieces: string[] = [];
     for (const { at, from, to } of places) {
@@ -179,7 +179,7 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
     }
     content = pieces.join('') + content.slice(end);
   });
-  // The mark of the file's encoding stays, once, unless it is all that an edit names.
+  // The byte order mark stays, once, unless it is all that an edit names.
   const isKept = text.startsWith(BYTE_ORDER_MARK) && edits.every((edit) => edit.old_string !== BYTE_ORDER_MARK);
   return { content: isKept ? BYTE_ORDER_MARK + content.replace(/^\ufeff+/, '') : content, lines };
 }
@@ -192,14 +192,17 @@ function stands(content: string, text: string): boolean {
   return [text, inCrLf(text)].some((form) => placesOf(content, form, 1).length > 0);
 }
 
-interface Partition {
+interface Replacement {
   readonly at: number;
   readonly from: string;
   readonly to: string;
 }
 
-/** Where the old text stands, ascending, and what comes there instead. */
-function placesIn(content: string, { old_string: oldText, new_string: newText, replace_all: all }: Edit): Partition[] {
+/** The places of the old text in ascending order, each with its replacement. */
+function placesIn(
+  content: string,
+  { old_string: oldText, new_string: newText, replace_all: all }: Edit,
+): Replacement[] {
   const lineEndAt = lineEndsOf(content);
   const newForms = { '\n': newText, '\r\n': inCrLf(newText) };
   const places = formsIn(content, oldText).flatMap((from) =>
@@ -211,7 +214,10 @@ function placesIn(content: string, { old_string: oldText, new_string: newText, r
   return places.sort((one, other) => one.at - other.at);
 }
 
-/** The forms in which a text may stand in a file: models write line feeds, and mean the line ends of the file, which may be of both kinds. */
+/**
+ * The forms in which a text may occur in a file. Models write line feeds and mean the line ends of the file, which may
+ * mix both kinds.
+ */
 function formsIn(content: string, text: string): readonly string[] {
   const isAsGiven = text.includes('\r') || !text.includes('\n') || !content.includes('\r\n');
   return isAsGiven ? [text] : [text, inCrLf(text)];
@@ -222,8 +228,8 @@ function inCrLf(text: string): string {
 }
 
 /**
- * Tells how the lines end at ascending places of a text: a new text for one with line ends is as given, else its line decides, else
- * the line above.
+ * Returns a function that chooses the line ends for ascending places of a text. A text without line ends follows its
+ * own line, else the line above; a text with line ends is used as given.
  */
 function lineEndsOf(content: string): (at: number, text: string) => '\n' | '\r\n' {
   const last = content.includes('\r\n') ? content.lastIndexOf('\n') : -1;
@@ -236,7 +242,7 @@ function lineEndsOf(content: string): (at: number, text: string) => '\n' | '\r\n
   };
 }
 
-/** The lines of ascending positions, in one walk. */
+/** The lines of ascending positions, found in one pass. */
 function linesAt(content: string, positions: readonly number[]): number[] {
   let line = 1;
   let lineEnd = content.indexOf('\n');

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/define-tool.ts';
 import type { TerminalReport, ToolResult } from '../../shared/tools/tool.ts';
-import { escalation, where } from './lib/escalation.ts';
+import { escalation, escalationSuffix } from './lib/escalation.ts';
 import { startFolder } from './lib/parameters.ts';
 import { oneLine } from './lib/phrases.ts';
 import { runsPrograms } from './lib/tool-presets.ts';
@@ -9,7 +9,7 @@ import { runsPrograms } from './lib/tool-presets.ts';
 const DEFAULT_TIMEOUT_MS = 30 * 60_000;
 const MAX_TIMEOUT_MS = 6 * 3_600_000;
 const DEFAULT_WAIT_MS = 10_000;
-export const MAX_WAIT_MS = 60_000;
+export const MAX_YIELD_MS = 60_000;
 
 export const terminalOutput = z.object({
   session_id: z.string().nullable().describe('For write_stdin, while the program runs; null when it has ended.'),
@@ -22,7 +22,7 @@ export const terminalOutput = z.object({
   truncated_bytes: z.int().describe('How many bytes are missing in the middle of the output.'),
 });
 
-/** Tool `exec_command` (C16). */
+/** Tool `exec_command`. */
 export const execCommand = defineTool({
   name: 'exec_command',
   version: '1.0.0',
@@ -30,11 +30,11 @@ export const execCommand = defineTool({
     'Runs a command in a terminal of its own, for programs that go on or want input: servers, watchers, REPLs, questions on a prompt.',
     'It returns when the command ends or after yield_time_ms, with the output so far. If the command still runs, session_id is for write_stdin, which types and reads on.',
     'For a command that ends by itself prefer shell or shell_command.',
-    'A running command is ended at its time limit, when nobody asked for it for 15 minutes, when the session is closed, or when its worker stops. End what you no longer need: type "\\u0003" (Ctrl-C).',
+    'A running command is ended at its time limit, when no call asked for it for 15 minutes, when the session is closed, or when its worker stops. End what you no longer need: type "\\u0003" (Ctrl-C).',
     'Only what is written below the workspace lasts, and there may be no network.',
   ].join(' '),
   ...runsPrograms,
-  timeoutMs: MAX_WAIT_MS + 15_000,
+  timeoutMs: MAX_YIELD_MS + 15_000,
   input: z.object({
     cmd: z.string().min(1).describe('The command line, for example "npm run dev" or "python3 -i".'),
     workdir: startFolder,
@@ -49,7 +49,7 @@ export const execCommand = defineTool({
     yield_time_ms: z
       .int()
       .min(0)
-      .max(MAX_WAIT_MS)
+      .max(MAX_YIELD_MS)
       .default(DEFAULT_WAIT_MS)
       .describe(`How long to wait for its end before returning what it wrote. Default ${DEFAULT_WAIT_MS}.`),
     ...escalation,
@@ -66,7 +66,7 @@ export const execCommand = defineTool({
     return terminalResult(oneLine(cmd), report);
   },
   preview: ({ cmd, workdir, shell, ...asked }) => ({
-    summary: `Run ${oneLine(cmd)} in a terminal${workdir === undefined ? '' : ` in ${workdir}`}${where(asked)}`,
+    summary: `Run ${oneLine(cmd)} in a terminal${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(asked)}`,
     details: `${shell}: ${cmd}`,
   }),
 });

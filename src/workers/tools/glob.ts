@@ -4,7 +4,10 @@ import { atMost, folder } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
-/** Which files changed last is known of those found, in order of name: a search looks for far more of them than a call asks for. */
+/**
+ * The files are found in order of name and then sorted by time of change, so the search collects far more of them than
+ * a call asks for.
+ */
 const MAX_FOUND = 100_000;
 
 /** Tool `glob`. */

@@ -1,4 +1,4 @@
-/** The tools that every worker has (A16, C16 to C19). */
+/** The tools that every worker has. */
 import type { AnyTool } from '../../shared/tools/tool.ts';
 import { closeAgent, resumeAgent, sendInput, spawnAgent, wait } from './agents.ts';
 import { applyPatch } from './apply-patch.ts';

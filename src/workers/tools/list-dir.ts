@@ -7,7 +7,7 @@ import { readsFiles } from './lib/tool-presets.ts';
 
 const MAX_DEPTH = 10;
 
-/** Tool `list_dir` (C17). */
+/** Tool `list_dir`. */
 export const listDir = defineTool({
   name: 'list_dir',
   version: '1.0.0',
@@ -44,8 +44,8 @@ export const listDir = defineTool({
   async run({ path, depth, offset, limit }, ctx) {
     const wanted = offset + limit;
     const found: WorkspaceEntry[] = [];
-    // One more than wanted tells whether there are more.
-    await collect(path, depth, wanted + 1, found, ctx);
+    // One entry more than requested shows whether there are more.
+    await collect(ctx, { path, depth, enough: wanted + 1, found });
     const entries = found.slice(offset, wanted);
     return {
       output: { path, entries, truncated: found.length > wanted },
@@ -54,18 +54,19 @@ export const listDir = defineTool({
   },
 });
 
-async function collect(
-  path: string,
-  depth: number,
-  enough: number,
-  found: WorkspaceEntry[],
-  ctx: ToolContext,
-): Promise<void> {
+interface Collection {
+  readonly path: string;
+  readonly depth: number;
+  readonly enough: number;
+  readonly found: WorkspaceEntry[];
+}
+
+async function collect(ctx: ToolContext, { path, depth, enough, found }: Collection): Promise<void> {
   for (const each of await ctx.workspace.list(path)) {
     if (found.length >= enough) return;
     found.push(each);
-    // A folder can go, or become a link out of the workspace, while it is being listed.
+    // A folder can disappear, or become a link out of the workspace, while it is being listed.
     if (each.kind === 'directory' && depth > 1)
-      await collect(each.path, depth - 1, enough, found, ctx).catch(() => undefined);
+      await collect(ctx, { path: each.path, depth: depth - 1, enough, found }).catch(() => undefined);
   }
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/define-tool.ts';
 
-/** Base tool `memory_forget` (I13). */
+/** Tool `memory_forget`. */
 export const memoryForget = defineTool({
   name: 'memory_forget',
   version: '1.0.0',

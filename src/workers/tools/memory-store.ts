@@ -4,7 +4,10 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const DAY_MS = 24 * 3_600_000;
 
-/** Base tool `memory_store` (A16, A24). The record's ID comes from call and text: a second attempt stores nothing twice. */
+/**
+ * Tool `memory_store`. The record's ID is derived from the call and the text, so that a second attempt stores nothing
+ * twice.
+ */
 export const memoryStore = defineTool({
   name: 'memory_store',
   version: '1.0.0',

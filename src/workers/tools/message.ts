@@ -4,13 +4,13 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const MAX_LENGTH = 16_000;
 
-/** Base tool `message` (A16, A19). A message that was sent cannot be taken back: effects `once`. */
+/** Tool `message`. A message cannot be unsent, so its effects are `once`. */
 export const message = defineTool({
   name: 'message',
   version: '1.0.0',
   description: [
     'Sends a message to the people at the session’s channel, for example to report progress or a result that they wait for.',
-    'It returns when the channel has taken the message; nobody needs to answer. To ask something use request_user_input.',
+    'It returns when the channel has taken the message; no answer is needed. To ask something use request_user_input.',
   ].join(' '),
   tier: 'system',
   effects: 'once',

@@ -13,7 +13,7 @@ const DEFAULT_LINES = 2_000;
 const MAX_BYTES = 256 * 1024;
 const LISTED_NAMES = 40;
 
-/** Base tool `read` (A16). */
+/** Tool `read`. */
 export const read = defineTool({
   name: 'read',
   version: '1.1.0',
@@ -100,13 +100,16 @@ export const read = defineTool({
   },
 });
 
-/** Lines with their ends; a line end at the end of the text does not begin another line. */
+/** Splits a text into lines with their ends. A line end at the end of the text does not begin another line. */
 function linesOf(text: string): string[] {
   const lines = text.split(/(?<=\n)/);
   return lines.at(-1) === '' ? lines.slice(0, -1) : lines;
 }
 
-/** As many whole lines as fit. A first line that is too long by itself is cut, so that every call gets on. */
+/**
+ * Returns as many whole lines as fit. A first line that is too long by itself is cut, so that every call makes
+ * progress.
+ */
 function withinBytes(lines: readonly string[]): { kept: string[]; cutBytes: number } {
   const kept: string[] = [];
   let bytes = 0;
@@ -126,7 +129,7 @@ function withinBytes(lines: readonly string[]): { kept: string[]; cutBytes: numb
   return { kept, cutBytes: 0 };
 }
 
-/** Adds what the folder holds to the errors that a look at it would mend. */
+/** Adds the folder's content to errors that a look at it would help to correct. */
 async function explain(error: unknown, path: string, ctx: ToolContext): Promise<never> {
   if (!(error instanceof PawlError) || (error.code !== 'NOT_FOUND' && error.code !== 'INVALID_PARAMS')) throw error;
   const folder = error.code === 'NOT_FOUND' ? path.split('/').slice(0, -1).join('/') || '.' : path;

@@ -12,14 +12,14 @@ const outputSchema = z.object({
   by: z.string().optional(),
 });
 
-/** Tool `request_user_input` (C19). Asking again does no harm: effects `idempotent`. */
+/** Tool `request_user_input`. Asking again does no harm, so its effects are `idempotent`. */
 export const requestUserInput = defineTool({
   name: 'request_user_input',
   version: '1.0.0',
   description: [
     'Asks the people at the session’s channel a question and waits for the answer.',
     'Give options when the answer is a choice, the recommended one first; without options the answer is free text.',
-    'Ask only what you cannot find out or decide yourself. When nobody answers in time, state is "expired": go on without the answer.',
+    'Ask only what you cannot find out or decide yourself. Without an answer in time, state is "expired": go on without the answer.',
   ].join(' '),
   tier: 'system',
   effects: 'idempotent',
@@ -76,7 +76,7 @@ export const requestUserInput = defineTool({
       ...(freeText === undefined ? {} : { freeText }),
     });
     if (answer === undefined || answer.state === 'expired')
-      return { output: { state: 'expired' }, display: `Nobody answered: ${question}`, success: false };
+      return { output: { state: 'expired' }, display: `No answer in time: ${question}`, success: false };
     const by = answer.by === undefined ? {} : { by: answer.by };
     if (answer.state === 'dismissed')
       return {

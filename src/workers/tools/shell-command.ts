@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/define-tool.ts';
-import { escalation, where } from './lib/escalation.ts';
+import { escalation, escalationSuffix } from './lib/escalation.ts';
 import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './lib/parameters.ts';
-import { howEnded, marked, oneLine } from './lib/phrases.ts';
+import { describeExit, markTruncated, oneLine } from './lib/phrases.ts';
 import { runsPrograms } from './lib/tool-presets.ts';
 
-/** Tool `shell_command` (C16). What a script did cannot be asked afterwards: effects `once`. */
+/** Tool `shell_command`. No probe can find out what a script did, so its effects are `once`. */
 export const shellCommand = defineTool({
   name: 'shell_command',
   version: '1.0.0',
@@ -31,18 +31,18 @@ export const shellCommand = defineTool({
     truncatedBytes: z.int().describe('How many bytes are missing at the end of the output.'),
   }),
   async run({ command, workdir, timeout_ms: timeoutMs }, ctx) {
-    // The script is an argument, not a part of this line: it cannot end the redirection.
+    // The script is an argument and no part of this line, so that it cannot end the redirection.
     const { exitCode, stdout, truncated, timedOut, durationMs } = await ctx.processes.run({
       argv: ['sh', '-c', 'exec 2>&1; eval "$1"', 'sh', command],
       timeoutMs,
       maxOutputBytes: MAX_OUTPUT_BYTES,
       ...(workdir === undefined ? {} : { cwd: workdir }),
     });
-    const how = howEnded({ timedOut, signal: null, exitCode }, timeoutMs);
+    const how = describeExit({ timedOut, signal: null, exitCode }, timeoutMs);
     return {
       output: {
         exitCode,
-        output: marked(stdout, truncated.stdoutBytes),
+        output: markTruncated(stdout, truncated.stdoutBytes),
         timedOut,
         durationMs,
         truncatedBytes: truncated.stdoutBytes,
@@ -52,7 +52,7 @@ export const shellCommand = defineTool({
     };
   },
   preview: ({ command, workdir, ...asked }) => ({
-    summary: `Run ${oneLine(command)}${workdir === undefined ? '' : ` in ${workdir}`}${where(asked)}`,
+    summary: `Run ${oneLine(command)}${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(asked)}`,
     details: command,
   }),
 });

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/define-tool.ts';
-import { escalation, where } from './lib/escalation.ts';
+import { escalation, escalationSuffix } from './lib/escalation.ts';
 import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './lib/parameters.ts';
-import { clipped, howEnded, marked } from './lib/phrases.ts';
+import { clipped, describeExit, markTruncated } from './lib/phrases.ts';
 import { runsPrograms } from './lib/tool-presets.ts';
 
-/** Base tool `shell` (A16). What a program did cannot be asked afterwards: effects `once`. */
+/** Tool `shell`. No probe can find out what a program did, so its effects are `once`. */
 export const shell = defineTool({
   name: 'shell',
   version: '1.0.0',
@@ -17,7 +17,7 @@ export const shell = defineTool({
     'Everything that the program started, background processes included, is ended when the program ends or the time limit is reached. Programs get no terminal: use flags such as --yes, and never start something that waits for input. Only what is written below the workspace lasts, and there may be no network.',
     'To read or change files prefer read, write and edit.',
   ].join(' '),
-  // Models that know a local shell send a program and its arguments.
+  // Models with a built-in local shell send a program and its arguments.
   variant: { type: 'local-shell' },
   ...runsPrograms,
   timeoutMs: TIME_LIMIT_OF_CALL_MS,
@@ -55,20 +55,20 @@ export const shell = defineTool({
     return {
       output: {
         ...result,
-        stdout: marked(stdout, truncated.stdoutBytes),
-        stderr: marked(stderr, truncated.stderrBytes),
+        stdout: markTruncated(stdout, truncated.stdoutBytes),
+        stderr: markTruncated(stderr, truncated.stderrBytes),
         truncated,
       },
-      display: `Ran ${shown(command)}: ${howEnded(result, timeoutMs)}, ${result.durationMs} ms`,
+      display: `Ran ${shown(command)}: ${describeExit(result, timeoutMs)}, ${result.durationMs} ms`,
     };
   },
   preview: ({ command, cwd: folder, workdir = folder, stdin, ...asked }) => ({
-    summary: `Run ${shown(command)}${workdir === undefined ? '' : ` in ${workdir}`}${where(asked)}`,
+    summary: `Run ${shown(command)}${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(asked)}`,
     details: JSON.stringify({ command, workdir, stdin }, undefined, 2),
   }),
 });
 
-/** The command for people: quoted where a word could be taken for two, control characters written out. */
+/** Formats the command for people: ambiguous words are quoted, control characters escaped. */
 function shown(command: readonly string[]): string {
   return clipped(command.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : JSON.stringify(word))).join(' '));
 }

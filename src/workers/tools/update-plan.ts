@@ -4,7 +4,7 @@ import { defineTool } from '../../shared/tools/define-tool.ts';
 
 const MARKS = { pending: '[ ]', in_progress: '[~]', completed: '[x]' } as const;
 
-/** Tool `update_plan` (C19). It changes nothing by itself: the plan is its result, and reaches watchers as progress. */
+/** Tool `update_plan`. It changes nothing by itself: the plan is its result, and reaches subscribers as progress. */
 export const updatePlan = defineTool({
   name: 'update_plan',
   version: '1.0.0',

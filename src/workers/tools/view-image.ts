@@ -4,14 +4,14 @@ import { defineTool } from '../../shared/tools/define-tool.ts';
 import { imageTypeOf } from './lib/text-file.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
-/** What the providers take: 5 MB for an image, in base64. */
+/** The limit of the providers: 5 MB for an image, in base64. */
 const MAX_BYTES = 3_750_000;
 
-/** Tool `view_image` (C19, D2). */
+/** Tool `view_image`. */
 export const viewImage = defineTool({
   name: 'view_image',
   version: '1.0.0',
-  description: `Shows an image of the workspace (PNG, JPEG, GIF or WebP, at most ${MAX_BYTES} bytes) to a model that can see. The type is told by the content, not by the name.`,
+  description: `Shows an image of the workspace (PNG, JPEG, GIF or WebP, at most ${MAX_BYTES} bytes) to a model that can see. The type is detected from the content, not from the name.`,
   ...readsFiles,
   input: z.object({ path: z.string().min(1).describe('Path of the image, relative to the workspace root.') }),
   output: z.object({ path: z.string(), mimeType: z.string(), bytes: z.int() }),

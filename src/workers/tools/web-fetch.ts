@@ -5,19 +5,19 @@ import { decodeDocument } from '../../shared/util/text/charset.ts';
 import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
 import { baseOf, readable, stripped } from './lib/web-page.ts';
 
-/** Of the body, decompressed. */
+/** The limit on the decompressed body. */
 const MAX_BYTES = 4 * 1024 * 1024;
 const DEFAULT_LENGTH = 50_000;
 const MAX_LENGTH = 200_000;
 const TIMEOUT_MS = 30_000;
 const MAX_ERROR_LENGTH = 300;
-/** Of a page without text, in which an address to go on to is looked for. */
+/** How much of a page without text is searched for the address of a redirect. */
 const MAX_HEAD_LENGTH = 20_000;
 
 const TEXT = /^(text\/|application\/(.+\+)?(json|xml|javascript|x-javascript|yaml|x-yaml|x-ndjson|toml|rtf)$)/;
 const HTML = /^(text\/html|application\/xhtml\+xml)$/;
 
-/** Base tool `web_fetch` (A16). What it returns was written by others: the result is tainted. */
+/** Tool `web_fetch`. Others wrote the text that it returns, so the result is tainted. */
 export const webFetch = defineTool({
   name: 'web_fetch',
   version: '1.0.0',
@@ -86,7 +86,7 @@ export const webFetch = defineTool({
     const page = isPage ? await readable(source, response.url, format) : { content: source };
     const isEmptyPage = isPage && page.content === '';
     const from = boundaryAt(page.content, offset);
-    // A character that is longer than what may be shown is shown all the same: every call gets on.
+    // A character longer than the limit is returned all the same, so that every call makes progress.
     const content = startOf(page.content.slice(from), Math.max(maxLength, 2));
     const end = from + content.length;
     const isCut = end < page.content.length;
@@ -114,7 +114,7 @@ export const webFetch = defineTool({
   },
 });
 
-/** What is counted is what comes out of the decompression; the rest is neither read nor decompressed. */
+/** The limit counts decompressed bytes; the rest is neither read nor decompressed. */
 async function readUpTo(response: Response, maxBytes: number): Promise<{ bytes: Uint8Array; truncated: boolean }> {
   const chunks: Uint8Array[] = [];
   let length = 0;
@@ -132,7 +132,7 @@ async function readUpTo(response: Response, maxBytes: number): Promise<{ bytes: 
   }
 }
 
-/** What a person would see there comes from elsewhere. */
+/** Explains why a page has no text: a browser would show content from elsewhere. */
 function whyEmpty(html: string, url: string): string {
   const [tag = ''] =
     /<meta\b[^>]{0,200}http-equiv=["']?refresh[^>]{0,2000}>/i.exec(html.slice(0, MAX_HEAD_LENGTH)) ?? [];

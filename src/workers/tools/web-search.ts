@@ -8,15 +8,15 @@ import { type SearchProvider, searchProviders } from './lib/search-providers.ts'
 const DEFAULT_COUNT = 8;
 const MAX_COUNT = 20;
 
-/** What an operator sets under `tools.web_search.config`. */
+/** The operator's settings under `tools.web_search.config`. */
 const configSchema = z.strictObject({
   provider: z.enum(['searxng', 'brave', 'tavily']),
-  /** Of a SearXNG instance; of the others only to go through a proxy of one's own. */
+  /** The address of a SearXNG instance; for the other providers, the address of a proxy. */
   baseUrl: z.url({ protocol: /^https?$/ }).optional(),
   apiKey: z.string().min(1).optional(),
 });
 
-/** Base tool `web_search` (A16, I21). The results were written by others: tainted. */
+/** Tool `web_search`. Others wrote the results, so they are tainted. */
 export const webSearch = defineTool({
   name: 'web_search',
   version: '1.0.0',

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/define-tool.ts';
-import { MAX_WAIT_MS, terminalOutput, terminalResult } from './exec-command.ts';
+import { MAX_YIELD_MS, terminalOutput, terminalResult } from './exec-command.ts';
 import { oneLine } from './lib/phrases.ts';
 import { runsPrograms } from './lib/tool-presets.ts';
 
 const DEFAULT_WAIT_MS = 1_000;
 
-/** Tool `write_stdin` (C16). What was typed cannot be asked afterwards: effects `once`. */
+/** Tool `write_stdin`. No probe can find out whether something was typed, so its effects are `once`. */
 export const writeStdin = defineTool({
   name: 'write_stdin',
   version: '1.0.0',
@@ -16,14 +16,14 @@ export const writeStdin = defineTool({
     'It returns when the command ends, or after yield_time_ms: to wait for something, look seldom and long.',
   ].join(' '),
   ...runsPrograms,
-  timeoutMs: MAX_WAIT_MS + 15_000,
+  timeoutMs: MAX_YIELD_MS + 15_000,
   input: z.object({
     session_id: z.string().min(1).max(64).describe('What exec_command returned as session_id.'),
     chars: z.string().max(65_536).default('').describe('The characters to type. Default: none, only look.'),
     yield_time_ms: z
       .int()
       .min(0)
-      .max(MAX_WAIT_MS)
+      .max(MAX_YIELD_MS)
       .default(DEFAULT_WAIT_MS)
       .describe(`How long to wait before returning what it wrote. Default ${DEFAULT_WAIT_MS}.`),
   }),

@@ -3,7 +3,7 @@ import { defineTool } from '../../shared/tools/define-tool.ts';
 import { hashOf } from './lib/text-file.ts';
 import { editsFiles } from './lib/tool-presets.ts';
 
-/** Base tool `write` (A16). Writing the same content again leaves the same file: effects `idempotent`. */
+/** Tool `write`. Writing the same content again leaves the same file, so its effects are `idempotent`. */
 export const write = defineTool({
   name: 'write',
   version: '1.1.0',
@@ -37,7 +37,7 @@ export const write = defineTool({
     const { created, bytes } = await ctx.workspace
       .write(path, content, expected === undefined ? {} : { expected })
       .catch(async (error: unknown) => {
-        // An attempt before this one may have written it already: the end state is what was asked for.
+        // A previous attempt may have written it already; the file then has the requested content.
         const now = await ctx.workspace.read(path).catch(() => undefined);
         if (now === undefined || hashOf(now) !== hash) throw error;
         return { created: false, bytes: now.length };

@@ -1,8 +1,9 @@
 /**
- * Changes of files, all or none: compared, staged, put in place by renames, and taken back if one of them fails.
+ * Changes several files, all or none. The changes are compared, staged and renamed into place; a failure undoes the
+ * renames.
  *
- * What each change expects is looked at while the locks of all its files are held, so that of two editors of one file the second
- * is told and nothing is lost. Only a kill -9 between two renames can leave some of several changes done.
+ * The expectation of each change is checked while the locks of all its files are held. Of two editors of one file the
+ * second gets an error, and nothing is lost. Only a kill -9 between two renames can leave a part of the changes.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
@@ -13,23 +14,23 @@ import type { CommittedChange, WorkspaceChange } from '../../shared/tools/tool.t
 import { withFileLocks } from './file-lock.ts';
 import {
   absent,
-  at,
   ChangedMeanwhile,
   changedIf,
   codeOf,
-  confirm,
+  confirmUnmoved,
   entry,
   type Folder,
   isFolder,
   lookUp,
+  quotePath,
   refuseSpecial,
-  shown,
+  withLocation,
 } from './safe-path.ts';
 
 const MAX_BEFORE_BYTES = 16 * 1024 * 1024;
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
-/** A change whose place has been found. */
+/** A change with the location of its file. */
 interface Placed {
   readonly root: string;
   readonly change: WorkspaceChange;
@@ -37,7 +38,7 @@ interface Placed {
   readonly name: string;
 }
 
-/** A change that is ready to be put in place, and how to take it back. */
+/** A change that is ready to be put in place, and the way to undo it. */
 interface Staged extends Placed {
   readonly stats: Stats | undefined;
   readonly before: Uint8Array | undefined;
@@ -46,8 +47,8 @@ interface Staged extends Placed {
 }
 
 /**
- * Throws `PRECONDITION_FAILED` when a file is not what its change expects, `NOT_FOUND` for the removal of an absent one, and as
- * `Workspace.read` for paths. Then nothing has changed.
+ * Throws `PRECONDITION_FAILED` when a file is not what its change expects, `NOT_FOUND` for the removal of an absent
+ * file, and what `Workspace.read` throws for paths. Nothing has changed then.
  */
 export async function commitWithin(
   root: string,
@@ -56,7 +57,7 @@ export async function commitWithin(
   return place(root, changes, []);
 }
 
-/** Walks to every path in turn, so that all their folders are open when the changes are made. */
+/** Walks to every path in turn, so that all their folders are open while the changes are made. */
 function place(
   root: string,
   rest: readonly WorkspaceChange[],
@@ -64,15 +65,15 @@ function place(
 ): Promise<readonly CommittedChange[]> {
   const [change, ...further] = rest;
   if (change === undefined) return commit(placed);
-  return at(
+  return withLocation(
     root,
     change.path,
-    // Who removes a link means the link: what it leads to is another file.
+    // Removing a link removes the link itself; its target is another file.
     change.kind === 'write' ? 'make' : 'keep-link',
     async ({ folder, name, stats, namesFolder }) => {
       if (name === undefined || stats?.isDirectory() || namesFolder) throw isFolder(change.path);
       if (placed.some((other) => other.folder.path === folder.path && other.name === name))
-        throw new PawlError('INVALID_PARAMS', `${shown(change.path)} is changed twice in one step.`);
+        throw new PawlError('INVALID_PARAMS', `${quotePath(change.path)} is changed twice in one step.`);
       return place(root, further, [...placed, { root, change, folder, name }]);
     },
   );
@@ -85,7 +86,7 @@ async function commit(placed: readonly Placed[]): Promise<readonly CommittedChan
     const done: Staged[] = [];
     try {
       for (const each of placed) await stage(each, (item) => staged.push(item));
-      for (const item of staged) await confirm(item.folder);
+      for (const item of staged) await confirmUnmoved(item.folder);
       for (const item of staged) {
         await putInPlace(item, staged.length > 1);
         done.push(item);
@@ -134,7 +135,7 @@ async function stage(placed: Placed, add: (item: Staged) => void): Promise<void>
   }
 }
 
-/** Who may read it may run it, if it is to be run. */
+/** An executable file may be executed by everyone who may read it. */
 function modeFor(isExecutable: boolean | undefined, old: Stats | undefined): number {
   const mode = old === undefined ? 0o666 : old.mode & 0o777;
   if (isExecutable === undefined) return mode;
@@ -143,10 +144,10 @@ function modeFor(isExecutable: boolean | undefined, old: Stats | undefined): num
 
 function modelOf({ root, change }: Placed): Promise<Stats | undefined> | undefined {
   if (change.kind !== 'write' || change.like === undefined) return undefined;
-  return at(root, change.like, 'keep', async ({ stats }) => stats);
+  return withLocation(root, change.like, 'keep', async ({ stats }) => stats);
 }
 
-/** The bytes that stand there. Throws where the change expects others. */
+/** Returns the present bytes. Throws when the change expects other ones. */
 async function compare(
   { root, change, folder, name }: Placed,
   stats: Stats | undefined,
@@ -155,15 +156,15 @@ async function compare(
   const changed = (what: string) =>
     new PawlError(
       'PRECONDITION_FAILED',
-      `${shown(change.path)} ${what}; nothing was changed. Read it again and repeat the change on what it holds now.`,
+      `${quotePath(change.path)} ${what}; nothing was changed. Read it again and repeat the change on what it holds now.`,
     );
   if (expected === 'absent' && stats !== undefined) throw changed('exists already');
   if (expected !== undefined && expected !== 'absent' && stats === undefined) throw changed('is gone');
   if (stats === undefined || (expected === undefined && (stats.isSymbolicLink() || stats.size > MAX_BEFORE_BYTES)))
     return undefined;
-  // Through a link its caller has read what it leads to; that stays.
+  // The caller has read the target of the link; the target stays.
   const bytes = stats.isSymbolicLink()
-    ? await at(root, change.path, 'keep', (target) => readBytes(target.folder, target.name ?? '.'))
+    ? await withLocation(root, change.path, 'keep', (target) => readBytes(target.folder, target.name ?? '.'))
     : await readBytes(folder, name);
   if (expected !== undefined && createHash('sha256').update(bytes).digest('hex') !== expected)
     throw changed('has changed since it was read');
@@ -181,7 +182,10 @@ async function readBytes(folder: Folder, name: string): Promise<Uint8Array> {
   }
 }
 
-/** The new file keeps the old one's owner, where the system lets us, and has the permissions that it is to have, whatever the umask. */
+/**
+ * The new file keeps the old one's owner, where the system allows it, and gets the requested permissions whatever the
+ * umask.
+ */
 async function takeOver(handle: FileHandle, old: Stats, mode: number): Promise<void> {
   const own = await handle.stat();
   if (own.uid !== old.uid || own.gid !== old.gid) await handle.chown(old.uid, old.gid).catch(() => undefined);
@@ -195,10 +199,10 @@ async function putInPlace(
   const target = entry(folder, name);
   if (temporary === undefined) return rename(target, backup);
   if (stats === undefined && change.expected === 'absent') {
-    // A link is made only where nothing stands: also who does not take the lock cannot be overwritten.
+    // A hard link is made only where nothing exists, so that writers without the lock cannot be overwritten either.
     await link(temporary, target).catch((error: unknown) => {
       throw codeOf(error) === 'EEXIST'
-        ? new PawlError('PRECONDITION_FAILED', `${shown(change.path)} exists already; nothing was changed.`)
+        ? new PawlError('PRECONDITION_FAILED', `${quotePath(change.path)} exists already; nothing was changed.`)
         : error;
     });
     return;

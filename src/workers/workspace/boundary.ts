@@ -1,4 +1,4 @@
-/** The trust boundary (`protected-paths.ts`) in one workspace, as a sandbox mounts it. */
+/** The trust boundary (`protected-paths.ts`) of one workspace, in the form that a sandbox mounts. */
 import { existsSync, realpathSync, type Stats } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
@@ -16,15 +16,15 @@ import {
 } from './protected-paths.ts';
 
 export interface Boundary {
-  /** Real paths, shown empty. */
+  /** Real paths that are shown empty. */
   readonly hidden: readonly string[];
-  /** Real paths below the root that stay as they are. */
+  /** Real paths below the root that stay unchanged. */
   readonly readOnly: readonly string[];
-  /** Names below the root that are not there, and must not be made. */
+  /** Names below the root that do not exist and must not be created. */
   readonly absent: readonly string[];
 }
 
-/** Of a workspace by its real root. */
+/** Finds the boundary of the workspace with this real root. */
 export async function findBoundary(root: string): Promise<Boundary> {
   const hiddenFiles = protectedFiles();
   const hidden = [...new Set([...protectedFolders(), ...realPaths(hiddenFiles.filter(stands)), ...credentials()])];
@@ -42,7 +42,7 @@ function stands(path: string): boolean {
   return stats !== undefined && !(stats.isDirectory() && isPlaceholder(path));
 }
 
-/** Of a link what it leads to: over the link itself nothing can be mounted. */
+/** Resolves a link to its target, because nothing can be mounted over the link itself. */
 function followed(path: string): string {
   try {
     return realpathSync(path);
@@ -51,7 +51,7 @@ function followed(path: string): string {
   }
 }
 
-/** Without those that lie in another one. */
+/** Drops the paths that lie in another one. */
 function outermost(paths: readonly string[]): readonly string[] {
   const distinct = [...new Set(paths)];
   return distinct.filter((path) => !distinct.some((other) => other !== path && liesIn(other, path)));
@@ -67,10 +67,13 @@ function firstMissing(root: string, path: string): string | undefined {
 }
 
 const identityOf = ({ dev, ino }: Stats): string => `${dev}:${ino}`;
-/** By root, for the linked files that were looked for: programs in the sandbox can make no further link to them. */
+/**
+ * The linked files found below each root. They are cached, because programs in the sandbox cannot make further links
+ * to them.
+ */
 const foundLinks = new Map<string, { readonly wanted: string; readonly paths: readonly string[] }>();
 
-/** Other names of the same files below `root`: hard links, as package managers make them. */
+/** Finds other names of the same files below `root`: hard links, as package managers make them. */
 async function linksTo(files: readonly string[], root: string): Promise<readonly string[]> {
   const linked = files.flatMap((file) => {
     const stats = statsOf(file);

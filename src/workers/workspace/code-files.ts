@@ -1,19 +1,22 @@
 /**
- * What a program of the user's consists of: the files that it begins with, what they import, now or later, and the names that decide
- * what an import finds. Node looks for packages in every folder above a file, so that a `node_modules` that is not there yet counts, too.
+ * The files that make up a user's program: its entries, their imports, and the names that decide what an import finds.
+ * Node looks for packages in every folder above a file, so a `node_modules` that does not exist yet counts, too.
  */
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** Specifiers that are written out, of files: `from './x'`, `import './x'`, `import('./x')`, `require('./x')`, `new URL('./x', …)`. */
+/** Literal specifiers of files: `from './x'`, `import './x'`, `import('./x')`, `require('./x')`, `new URL('./x', …)`. */
 const SPECIFIER = /\b(?:from|import|require|URL)\s*\(?\s*(['"`])((?:\.{1,2}\/|\/|file:)[^'"`\n]+)\1/g;
 const EXTENSIONS = ['.js', '.json', '.node', '.ts', '.mjs', '.cjs', '.mts', '.cts'];
 const IN_FOLDERS = ['package.json', ...EXTENSIONS.map((extension) => `index${extension}`)];
 const MAX_FILES = 5_000;
 const MAX_BYTES = 4 * 1_024 * 1_024;
 
-/** Files and names that are there or not, by absolute paths. An entry may be what an import asked for, without an extension. */
+/**
+ * Returns absolute paths of files and names, existing or not. An entry may be an import's specifier, without an
+ * extension.
+ */
 export function codeNames(entries: readonly string[]): readonly string[] {
   const names = new Set<string>();
   const read = new Set<string>();
@@ -36,7 +39,7 @@ export function codeNames(entries: readonly string[]): readonly string[] {
   return [...names];
 }
 
-/** Where Node looks for packages and for the kind of a module. */
+/** The names at which Node looks for packages and for a module's type. */
 export function lookedUpFor(file: string): readonly string[] {
   const names: string[] = [];
   let isDescribed = false;
@@ -66,7 +69,7 @@ function pathOf(url: string): string | undefined {
   }
 }
 
-/** `before` are names that Node would have taken instead. */
+/** Resolves a file as Node does. `before` are the names that Node would have preferred. */
 function resolveAsNode(target: string): { readonly found?: string; readonly before: readonly string[] } {
   const before: string[] = [];
   const isFolder = statSync(target, { throwIfNoEntry: false })?.isDirectory() === true;

@@ -1,12 +1,12 @@
-/** What one call changed in the workspace (C11), kept while the call runs. */
+/** Tracks the changes that one call makes in the workspace, while it runs. */
 import { createTwoFilesPatch } from 'diff';
 import type { DiffTracker, FileChange } from '../../shared/tools/capabilities.ts';
 
 /** Comparing larger files line by line would take longer than the write. */
 const MAX_DIFF_BYTES = 256 * 1024;
-/** Of lines that are removed or added: the time to find them grows with the square of their number. */
+/** The most removed and added lines. The time to find them grows with the square of their number. */
 const MAX_EDITS = 2_000;
-/** For all files of a call together. */
+/** The time for all files of a call together. */
 const MAX_DIFF_MS = 500;
 
 interface Kept {
@@ -41,8 +41,8 @@ export class CallChanges implements DiffTracker {
 }
 
 /**
- * A unified diff of one file; `/dev/null` stands for a file that is not there. Binary and very large files are named only, and those
- * that differ in very many lines.
+ * Returns a unified diff of one file, with `/dev/null` for an absent file. Binary files, very large ones, and files
+ * that differ in very many lines are only named.
  */
 export function unifiedDiff(
   path: string,
@@ -52,10 +52,10 @@ export function unifiedDiff(
   const [from, to] = namesOf(path, before, after);
   const [oldText, newText] = [textOf(before), textOf(after)];
   if (oldText === undefined || newText === undefined) return `Binary or large files ${from} and ${to} differ\n`;
-  // All of a file against nothing takes no time to find.
+  // A diff against nothing takes no time.
   const limit = oldText === '' || newText === '' ? {} : { maxEditLength: MAX_EDITS };
   const patch = createTwoFilesPatch(from, to, oldText, newText, undefined, undefined, { context: 3, ...limit });
-  // The library opens with a line of "=": no part of the format.
+  // The library begins with a line of "=", which is no part of the format.
   return patch === undefined ? tooDifferent(from, to) : patch.slice(patch.indexOf('\n') + 1);
 }
 

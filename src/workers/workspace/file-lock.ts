@@ -1,9 +1,9 @@
 /**
- * One writer of a file at a time, over all processes of this machine.
+ * Locks a file for one writer at a time, over all processes of this machine.
  *
- * The lock is an abstract Unix socket whose name is the file's: the kernel gives a name to one listener only and takes it back
- * when that process ends, however it ends, so that no lock is ever left behind. Where there are none (macOS), writers take turns
- * within this process.
+ * The lock is an abstract Unix socket whose name is the file's. The kernel gives a name to one listener only, and
+ * releases it when that process ends for any reason, so no lock is ever left behind. Without abstract sockets (macOS)
+ * the lock holds within this process only.
  */
 import { createHash } from 'node:crypto';
 import { createServer, type Server } from 'node:net';
@@ -16,11 +16,11 @@ const hasAbstractSockets = process.platform === 'linux';
 
 const turns = new Map<string, Promise<void>>();
 
-/** Holds the locks of all `paths` (real, absolute) while `use` runs. Throws a retriable error when one stays taken. */
+/** Holds the locks of all `paths` (real, absolute) while `use` runs. Throws a retriable error when a lock stays taken. */
 export async function withFileLocks<Value>(paths: readonly string[], use: () => Promise<Value>): Promise<Value> {
   const releases: (() => Promise<void>)[] = [];
   try {
-    // Always in the same order: two writers of the same files cannot wait for each other.
+    // The fixed order prevents a deadlock between two writers of the same files.
     for (const path of [...paths].sort()) releases.push(await lock(path));
     return await use();
   } finally {
@@ -36,7 +36,7 @@ async function lock(path: string): Promise<() => Promise<void>> {
     const server = await listen(name);
     if (server !== undefined) return () => new Promise((resolve) => server.close(() => resolve()));
     if (performance.now() > deadlineMs)
-      throw new ToolError(`${path} is being written by others all the time; nothing was changed.`, {
+      throw new ToolError(`${path} is constantly being written by others; nothing was changed.`, {
         retriable: true,
         nothingHappened: true,
       });
@@ -44,7 +44,7 @@ async function lock(path: string): Promise<() => Promise<void>> {
   }
 }
 
-/** Undefined when the name is taken. */
+/** Undefined when another writer holds the name. */
 function listen(name: string): Promise<Server | undefined> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => socket.destroy());

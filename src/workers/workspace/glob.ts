@@ -1,21 +1,21 @@
-/** Which paths a glob fits, as ripgrep has it, and which globs would take too long to ask. */
+/** Matches paths against globs as ripgrep does, and rejects globs that would take too long to match. */
 import { matchesGlob } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 
-/** What the braces of a glob may stand for. */
+/** The most patterns that the braces of a glob may expand to. */
 const MAX_ALTERNATIVES = 1_000;
-/** In a name of a glob: with each more the time for a name grows by its length. */
+/** The most stars in one name of a glob. Each further star multiplies the time by the length of the name. */
 const MAX_STARS = 4;
-/** Names of a glob that stand for any folders: older Nodes try each way to share out a path's folders among them. */
+/** The most `**` in a glob. Older Nodes try each way to distribute a path's folders among them. */
 const MAX_ANY_FOLDERS = 4;
 const INNERMOST_BRACES = /\{([^{}]*)\}/;
 const NUMBERS = /^(-?\d+)\.\.(-?\d+)(?:\.\.-?\d+)?$/;
 
 /**
- * A glob without a slash fits a name at any depth, as in `.gitignore` and ripgrep. `app/[id]/*` fits a folder of that very name, too:
- * routers of web pages have them.
+ * A glob without a slash matches a name at any depth, as in `.gitignore` and ripgrep. `app/[id]/*` also matches a
+ * folder of that literal name, because routers of web pages use such names.
  */
-export function globFits(path: string, glob: string): boolean {
+export function globMatches(path: string, glob: string): boolean {
   if (fitsAsRead(path, glob)) return true;
   return glob.includes('[') && path.includes('[') && fitsAsRead(path, glob.replaceAll(/(?<!\\)[[\]]/g, '\\$&'));
 }
@@ -25,7 +25,10 @@ function fitsAsRead(path: string, glob: string): boolean {
   return fits(plainPath, plainGlob) || (HIDDEN.test(plainPath) && fits(shownNames(plainPath), shownNames(plainGlob)));
 }
 
-/** Node takes a backslash for a slash: what stands behind one is, in both, a character that means nothing to a glob. */
+/**
+ * Node takes a backslash for a slash. Both sides get a stand-in for each escaped character, which means nothing to a
+ * glob.
+ */
 function withoutEscapes(path: string, glob: string): readonly [path: string, glob: string] {
   if (!glob.includes('\\')) return [path, glob];
   const escaped = new Set<string>();
@@ -39,7 +42,7 @@ function withoutEscapes(path: string, glob: string): readonly [path: string, glo
 
 const standIn = (character: string): string => String.fromCharCode(0xe100 + (character.charCodeAt(0) % 0x100));
 
-/** To Node no wildcard fits a name that begins with a dot. Which of them are looked at has been decided before. */
+/** Node's wildcards never match a name that begins with a dot. The search has already decided which of those to visit. */
 const HIDDEN = /(?<=^|\/)\./;
 const shownNames = (path: string): string => path.replaceAll(new RegExp(HIDDEN, 'g'), '\uE000');
 
@@ -47,12 +50,15 @@ function fits(path: string, glob: string): boolean {
   return matchesGlob(path, glob) || (!glob.includes('/') && matchesGlob(path, `**/${glob}`));
 }
 
-/** As it is taken from the folder of the search. Throws `INVALID_PARAMS` for one that fits no file there, and for one that would take too long. */
-export function readGlob(glob: string): string {
+/**
+ * Normalizes a glob that is relative to the folder of the search. Throws `INVALID_PARAMS` for one that matches no file
+ * there, and for one that would take too long.
+ */
+export function normalizeGlob(glob: string): string {
   const refuse = (why: string) => {
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} fits no file: ${why}.`);
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} matches no file: ${why}.`);
   };
-  // Before what it may stand for is counted: Node would read "{1..9\9}" without the backslash, too.
+  // This comes before the alternatives are counted, because Node would read "{1..9\9}" without the backslash, too.
   const read = glob
     .replaceAll(/\\([\s\S])/g, (pair, character) => (/[\w/]/.test(character) ? character : pair))
     .replace(/^(?:\.\/+)+/, '');
@@ -65,14 +71,14 @@ export function readGlob(glob: string): string {
 }
 
 /**
- * Node expands the braces of a glob to patterns, without a limit, and runs these with backtracking: one call with "{1..99999999}" or
- * with ten stars would stop the worker. Throws `INVALID_PARAMS`.
+ * Node expands the braces of a glob without a limit, and matches the patterns with backtracking. One call with
+ * "{1..99999999}" or with ten stars would block the worker. Throws `INVALID_PARAMS`.
  */
 function refuseCostlyGlob(glob: string): void {
   const refuse = (why: string) => {
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too costly a glob: ${why}.`);
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too complex a glob: ${why}.`);
   };
-  if (/[+*!]\(/.test(glob)) refuse('+(…), *(…) and !(…) are not taken; use {a,b}');
+  if (/[+*!]\(/.test(glob)) refuse('+(…), *(…) and !(…) are not supported; use {a,b}');
   const alternatives = alternativesOf(glob, () =>
     refuse(`its braces stand for more than ${MAX_ALTERNATIVES} patterns`),
   );
@@ -82,7 +88,7 @@ function refuseCostlyGlob(glob: string): void {
     refuse(`it has more than ${MAX_ANY_FOLDERS} times "**"`);
 }
 
-/** What the braces of a glob stand for. Where they are too many, `refuse` throws. */
+/** Expands the braces of a glob. `refuse` throws when there are too many alternatives. */
 function alternativesOf(glob: string, refuse: () => void): readonly string[] {
   let alternatives = [glob];
   for (let [braces] = INNERMOST_BRACES.exec(glob) ?? []; braces !== undefined; ) {
@@ -103,14 +109,14 @@ function alternativesOf(glob: string, refuse: () => void): readonly string[] {
   return alternatives;
 }
 
-/** The names of a glob that begin with a dot, as globs: who writes the dot means what is hidden. */
+/** The names of a glob that begin with a dot, as globs. A written dot asks for hidden files. */
 export function hiddenNamesOf(glob: string | undefined): readonly string[] {
   if (glob === undefined || !glob.includes('.')) return [];
   const names = alternativesOf(glob, () => undefined).flatMap((each) => each.split('/'));
   return [...new Set(names.filter((name) => /^\\?\.[^./]/.test(name)))];
 }
 
-/** Next to each other they are one. */
+/** Adjacent ones count once. */
 function countAnyFolders(glob: string): number {
   const names = glob.split('/').filter((name) => name !== '' && name !== '.');
   return names.filter((name, index) => name === '**' && names[index - 1] !== '**').length;

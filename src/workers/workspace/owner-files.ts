@@ -1,17 +1,21 @@
 /**
- * What the owner of a workspace runs later (`read-only-paths.ts`), found by name: for file tools in a path, for sandboxes in a folder.
+ * Finds the files that the owner of a workspace runs later (`read-only-paths.ts`) by name: for file tools in a path,
+ * for sandboxes in a folder.
  */
 import type { Dirent } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isPlaceholder } from '../sandbox/placeholders.ts';
 
-/** Folders that a search opens, and how deep it goes: it comes before every program. */
+/** The limits of a search: folders opened, and depth. It runs before every program. */
 const MAX_FOLDERS = 2_000;
 const MAX_DEPTH = 8;
 const NOT_SEARCHED = new Set(['node_modules']);
 
-/** Whether one of `patterns` names `path`, absolute, or a folder that it lies in. What leads to a repository is git's, too. */
+/**
+ * Whether one of `patterns` names the absolute `path` or a folder above it. A name that leads to a repository is
+ * git's, too.
+ */
 export function isOwnerFile(path: string, patterns: readonly string[], isFolder: boolean): boolean {
   const names = path.toLowerCase().split('/').filter(Boolean);
   if (!isFolder && names.at(-1) === '.git' && patterns.some((pattern) => pattern.startsWith('.git/'))) return true;
@@ -29,13 +33,13 @@ function begins(names: readonly string[], [first, ...rest]: readonly string[]): 
 }
 
 export interface OwnerFiles {
-  /** Real paths, files and folders. */
+  /** Real paths of files and folders. */
   readonly present: readonly string[];
-  /** The first name that is missing on the way to each of the others: directly in the root, or in a repository. */
+  /** The first missing name on the way to each of the others: directly in the root, or in a repository. */
   readonly absent: readonly string[];
 }
 
-/** Those below a folder by its real path. Of a very large folder those that lie deep are not found. */
+/** Finds the owner's files below a folder, given by its real path. In a very large folder, deep ones are not found. */
 export async function findOwnerFiles(root: string, patterns: readonly string[]): Promise<OwnerFiles> {
   const present = new Set<string>();
   const absent = new Set<string>();
@@ -59,7 +63,7 @@ export async function findOwnerFiles(root: string, patterns: readonly string[]):
       if (entry.isDirectory() && !anyName && isPlaceholder(path)) absent.add(path);
       else if (entry.isDirectory())
         await follow(path, first === '**' ? [first, ...rest] : rest, mayBeMissing && !anyName);
-      // In place of a folder it decides what lies there: a `.git` that leads elsewhere.
+      // A `.git` that is a file decides which repository lies there.
       else if (!anyName) present.add(path);
     }
   };

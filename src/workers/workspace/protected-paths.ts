@@ -1,11 +1,11 @@
 /**
- * The trust boundary, for all workspaces of this process: no code that runs outside of the sandbox, and no file that such code reads as
- * instruction, lies where a call can write. A workspace is often the very folder in which Pawl was started, and then holds both.
+ * The trust boundary for all workspaces of this process. A call can write no code that runs outside of the sandbox, and no file that such
+ * code reads as instructions. A workspace is often the very folder in which Pawl was started, and then holds both.
  *
  * - Hidden: Pawl's data folder, its configuration, files with secrets, other tenants' workspaces, credentials in home folders.
- * - Read-only: what Pawl executes and loads (`protectCode`), there or not, and what the workspace's owner runs later (`owner-files.ts`).
+ * - Read-only: what Pawl executes and loads (`protectCode`), existing or not, and what the workspace's owner runs later (`owner-files.ts`).
  *
- * Every way into a workspace asks here: file tools for each name on their way, sandboxes for what they mount.
+ * Every access to a workspace checks this: file tools for each name on their way, sandboxes for their mounts.
  */
 import { existsSync, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
 import { homedir, tmpdir, userInfo } from 'node:os';
@@ -20,28 +20,28 @@ const files = new Set<string>();
 const code = new Set<string>();
 let ownerFiles: readonly string[] = DEFAULT_READ_ONLY_PATHS;
 
-/** Hidden from all tools. The folder need not exist yet. */
+/** Hides a folder from all tools. It need not exist yet. */
 export function protectFolder(path: string): void {
   folders.add(resolve(path));
 }
 
-/** The same for a file, there or not, by its real path. */
+/** Hides a file, existing or not, given by its real path. */
 export function protectFile(path: string): void {
   files.add(resolve(path));
 }
 
-/** What Pawl executes or loads, a file or a folder, there or not. It can be read. */
+/** Makes code that Pawl executes or loads read-only: a file or a folder, existing or not. Tools may read it. */
 export function protectCode(path: string): void {
   const name = realName(path);
   if (![...code].some((each) => liesIn(each, name))) code.add(name);
 }
 
-/** What the owner of a workspace runs later, as the setting `readOnlyPaths` names it. */
+/** Makes the files that a workspace's owner runs later read-only, as the setting `readOnlyPaths` names them. */
 export function protectOwnerFiles(paths: readonly string[]): void {
   ownerFiles = paths;
 }
 
-/** Whether `path` is a hidden file: asked of every file of a search. */
+/** Whether `path` is a hidden file. A search asks this of every file. */
 export function isProtectedFile(path: string): boolean {
   return files.has(path);
 }
@@ -57,17 +57,17 @@ export function protectedFolders(): readonly string[] {
   return realPaths([...folders]);
 }
 
-/** Of those that exist. */
+/** The real paths of those that exist. */
 export function realPaths(paths: readonly string[]): readonly string[] {
   return paths.filter((path) => existsSync(path)).map((path) => realpathSync(path));
 }
 
-/** Hidden files, there or not. */
+/** Hidden files, existing or not. */
 export function protectedFiles(): readonly string[] {
   return [...files];
 }
 
-/** What Pawl executes or loads, there or not, by real paths of the folders that it lies in. */
+/** Code that Pawl executes or loads, existing or not, by the real paths of its folders. */
 export function protectedCode(): readonly string[] {
   return [...code];
 }
@@ -81,8 +81,8 @@ export function ownerFilePaths(): readonly string[] {
 }
 
 /**
- * Throws `PERMISSION_DENIED` for a name that no call may make, change or remove. `path` is a real one but for its last name; `stats` are
- * what stands there.
+ * Throws `PERMISSION_DENIED` for a name that no call may make, change or remove. `path` is real except for its last
+ * name; `stats` describe the present file.
  */
 export function refuseReadOnly(path: string, stats: Stats | undefined, asWritten: string): void {
   const named = JSON.stringify(asWritten);
@@ -98,7 +98,7 @@ export function refuseReadOnly(path: string, stats: Stats | undefined, asWritten
     );
 }
 
-/** Of the name itself; undefined where it is not there, or cannot be. */
+/** The stats of the name itself, not of a link's target; undefined where it does not or cannot exist. */
 export function statsOf(path: string): Stats | undefined {
   try {
     return lstatSync(path);
@@ -107,7 +107,7 @@ export function statsOf(path: string): Stats | undefined {
   }
 }
 
-/** A hard link, or a name in other letters where the file system takes them for the same. */
+/** Whether a name is a hard link to code, or the same name in other letters on a file system that ignores case. */
 function isLinkToCode(stats: Stats | undefined): boolean {
   if (stats === undefined || !stats.isFile()) return false;
   if (stats.nlink === 1 && process.platform === 'linux') return false;
@@ -117,7 +117,7 @@ function isLinkToCode(stats: Stats | undefined): boolean {
   });
 }
 
-/** `path` as its real folder names it, also where it does not exist. A link at its end is kept. */
+/** Resolves the folder of `path`, which need not exist. A link at its end is kept. */
 export function realName(path: string): string {
   const absolute = resolve(path);
   const above = dirname(absolute);
@@ -135,7 +135,7 @@ const OF_THE_MACHINE =
   `/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssl/private /etc/krb5.keytab
   /etc/docker /etc/rancher /etc/kubernetes /var/lib/kubelet`.split(/\s+/);
 
-/** The home of this user, as the system has it, or as the environment says unless that is a temporary one. */
+/** The home of this user, from the system, or from the environment unless that names a temporary folder. */
 export function ownHomes(): readonly string[] {
   return [...homesOfUser(), ...(liesIn(tmpdir(), homedir()) ? [] : [homedir()])];
 }
@@ -144,12 +144,12 @@ function homesOfUser(): readonly string[] {
   try {
     return [userInfo().homedir];
   } catch {
-    // A user ID without an entry in the user database, as in containers.
+    // Some containers have no entry for the user ID in the user database.
     return [];
   }
 }
 
-/** Home folders on this machine, as far as they can be told. */
+/** The home folders on this machine that can be found. */
 function homeFolders(): readonly string[] {
   const others = ['/home', '/Users'].flatMap((above) => {
     try {
@@ -164,7 +164,10 @@ function homeFolders(): readonly string[] {
 let known: { readonly atMs: number; readonly paths: readonly string[] } | undefined;
 const KNOWN_MS = 5_000;
 
-/** Real paths of what people keep credentials in. Looked up anew now and then: they come and go. */
+/**
+ * Real paths of files and folders with people's credentials. They are looked up again now and then, because they come
+ * and go.
+ */
 export function credentials(): readonly string[] {
   const nowMs = performance.now();
   if (known !== undefined && nowMs - known.atMs < KNOWN_MS) return known.paths;
@@ -186,7 +189,7 @@ export function credentials(): readonly string[] {
   return known.paths;
 }
 
-/** Another user's home folder may not be looked into: then no program of this worker can either. */
+/** This worker may not read another user's home folder; then none of its programs can either. */
 function realPathsOrNone(paths: readonly string[]): readonly string[] {
   return paths.flatMap((path) => {
     try {

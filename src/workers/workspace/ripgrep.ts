@@ -1,37 +1,36 @@
 /**
- * ripgrep as a scout: where it is installed it names the files that are worth a look, much faster than the walk of
- * `workspace-search.ts`, which then looks at these alone. What the walk refuses stays refused, whatever ripgrep names, so that it must
- * only never leave out a file that the walk would find:
+ * Uses ripgrep, where it is installed, to find candidate files much faster than the walk of `workspace-search.ts`. The walk then visits
+ * these alone and refuses what it always refuses, so ripgrep must only never omit a file that the walk would find:
  *
- * - It runs a pattern only where its syntax means to it what it means to RE2, on bytes. Where text need not be ASCII for a match to
- *   differ, it names every file that holds anything else.
- * - Of ignore files it reads those that the walk reads from where the search begins, in the same order; those above are left to the walk.
+ * - It runs a pattern only where its syntax means the same to RE2, on bytes. Where text outside of ASCII could make a match differ, it
+ *   names every file that holds any.
+ * - Of ignore files it reads those that the walk reads below the start of the search, in the same order. The walk handles those above.
  *
- * It is started without a shell, in the folder that the walk has open, with no environment, and follows no symbolic link.
+ * It is started without a shell and without an environment, in the folder that the walk has open, and follows no symbolic link.
  */
 import { spawn } from 'node:child_process';
 import type { WorkspaceSearch } from '../../shared/tools/tool.ts';
 import { findTrusted } from '../sandbox/find-program.ts';
 import { hiddenNamesOf } from './glob.ts';
 
-/** Paths below a folder, given by a path that leads to it whatever is renamed. Undefined: look at everything. */
-export type Scout = (
+/** Returns paths below a folder, whose own path works whatever is renamed. Undefined means: visit everything. */
+export type CandidateFinder = (
   folder: string,
   search: WorkspaceSearch,
   signal: AbortSignal,
 ) => Promise<readonly string[] | undefined>;
 
-/** Of all names together. More are no help. */
+/** The limit on the total size of all names. A longer list is no help. */
 const MAX_NAMES_BYTES = 32 * 1024 * 1024;
 
 const QUIET = ['--no-config', '--no-messages', '--null', '--color=never'];
-/** Not those of the machine, of the repository's own folder, or above the search. */
+/** Excludes the ignore files of the machine, of the repository's own folder, and of folders above the search. */
 const IGNORE_FILES = ['--no-require-git', '--no-ignore-global', '--no-ignore-exclude', '--no-ignore-parent'];
-/** All bytes of all files but those that the walk finds too large. */
+/** Searches all bytes of all files that the walk does not find too large. */
 const BYTES = ['--text', '--encoding=none', '--no-unicode', '--max-filesize=8M'];
 const NOT_ASCII = '[\\x80-\\xFF]';
 
-/** Characters that stand for themselves, groups, alternatives, classes without set operations, repetitions and common escapes. */
+/** Literal characters, groups, alternatives, classes without set operations, repetitions and common escapes. */
 const SAME_IN_BOTH = (() => {
   const escaped = String.raw`\\[dDwWsSbB.*+?()[\]{}|^$\\/-]`;
   const inClass = String.raw`(?:${escaped}|[^\\[\]&~])`;
@@ -40,13 +39,13 @@ const SAME_IN_BOTH = (() => {
   return new RegExp(String.raw`^(?:${escaped}|${plain}|\((?:\?:|\?i\))?|\)|${repetition}|\[\^?${inClass}+\])*$`);
 })();
 const SET_OPERATION = /\[[^\]]*--/;
-/** Of an empty line, ripgrep finds the end behind the begin only. */
+/** ripgrep finds the end of an empty line only after its beginning. */
 const END_BEFORE_BEGIN = /\$.*\^/;
 const PLAIN_WORDS = /^[\w ]+$/;
 const ASCII = /^[\x20-\x7e]+$/;
 
-/** The scout of this machine. */
-export const ripgrep: Scout = async (folder, search, signal) => {
+/** The ripgrep of this machine. */
+export const ripgrep: CandidateFinder = async (folder, search, signal) => {
   const program = await findTrusted('rg');
   const wanted = program === undefined ? undefined : ripgrepArguments(search);
   return program === undefined || wanted === undefined ? undefined : names(program, wanted, folder, signal);
@@ -64,7 +63,7 @@ export function ripgrepArguments(search: WorkspaceSearch): readonly string[] | u
   return [...QUIET, ...hidden, ...how, ...patterns.map((pattern) => `--regexp=${pattern}`), '.'];
 }
 
-/** The pattern, and those of files that have to be looked at because a match could differ there. */
+/** The pattern, and further patterns that find files in which a match could differ. */
 function patternsFor(pattern: string, { literal, ignoreCase }: WorkspaceSearch): readonly string[] | undefined {
   if (!ASCII.test(pattern)) return undefined;
   const isText = literal || PLAIN_WORDS.test(pattern);
@@ -103,7 +102,7 @@ async function names(
   child.once('error', () => resolve(undefined));
   child.once('close', (code) => {
     signal.removeEventListener('abort', onAbort);
-    // 1: nothing was found. Anything else, such as a folder that cannot be read, is left to the walk.
+    // Exit code 1 means that nothing was found. The walk handles every other failure, such as an unreadable folder.
     if (code !== 0 && code !== 1) return resolve(undefined);
     const paths = Buffer.concat(chunks).toString('utf8').split('\0');
     resolve(paths.filter(Boolean).map((path) => path.replace(/^\.\//, '')));

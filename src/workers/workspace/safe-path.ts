@@ -1,14 +1,15 @@
 /**
- * The way to a file below one root, and to nothing else (A11).
+ * Resolves a path to a file below one root, and never to a file outside of it.
  *
  * Node has no `openat2(RESOLVE_BENEATH)`, so this module walks a path itself: one folder at a time, each opened with
- * O_NOFOLLOW, each next name looked up *through the descriptor of the folder before it* (`/proc/self/fd/N/name`). A folder
- * that somebody swaps for a symbolic link meanwhile can therefore not lead the walk astray, because no path is ever
- * resolved twice. Symbolic links are read and walked by hand, so that those inside the root work and the others are
- * refused before anything outside is touched, even by an open. `..` goes back to a folder that is still open.
+ * O_NOFOLLOW, each next name looked up *through the descriptor of the folder before it* (`/proc/self/fd/N/name`). No
+ * path is ever resolved twice, so an attacker who swaps a folder for a symbolic link cannot redirect the walk. The
+ * module reads and follows symbolic links itself: those inside the root work, and the others are refused before
+ * anything outside is touched, even by an open. `..` returns to a folder that is still open.
  *
- * Where there is no /proc (macOS) names are looked up by path and checked again after each open. That refuses every path
- * that leaves the root, but only narrows the race with somebody who swaps folders meanwhile (measured: 5 of 11,000 writes).
+ * Where there is no /proc (macOS) names are looked up by path and checked again after each open. That refuses every
+ * path that leaves the root, but only narrows the race with an attacker who swaps folders (measured: 5 of 11,000
+ * writes).
  */
 import { constants, existsSync, type Stats } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readlink, realpath } from 'node:fs/promises';
@@ -24,13 +25,13 @@ const MAX_WALKS = 16;
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
 export const hasDescriptorPaths = existsSync('/proc/self/fd');
 
-/** A folder that is open, and where it was when it was opened. */
+/** An open folder, and its path when it was opened. */
 export interface Folder {
   readonly handle: FileHandle;
   readonly path: string;
 }
 
-/** Where a path ends: a name, present or not, in a folder that is open. A symbolic link only with `keep-link`. */
+/** The end of a path: a name, present or not, in an open folder. It is a symbolic link only with `keep-link`. */
 export interface Location {
   readonly realRoot: string;
   readonly folder: Folder;
@@ -41,30 +42,30 @@ export interface Location {
   readonly namesFolder: boolean;
 }
 
-/** Something took another's place between two looks. The walk starts again, a limited number of times. */
+/** A file or folder was replaced between two looks. The walk starts again, a limited number of times. */
 export class ChangedMeanwhile extends Error {}
 
-/** `make`: folders on the way that are missing are made. `keep-link`: a link at the way's end is the place, and not what it leads to. */
-export type Way = 'keep' | 'make' | 'keep-link';
+/** `make` creates missing folders on the way. `keep-link` returns a link at the end of the path instead of its target. */
+export type WalkMode = 'keep' | 'make' | 'keep-link';
 
-/** Walks to `path`, hands the place to `use`, closes what it opened, and turns system errors into Pawl's. */
-export async function at<Value>(
+/** Walks to `path`, passes the location to `use`, closes what it opened, and translates system errors into Pawl's. */
+export async function withLocation<Value>(
   root: string,
   path: string,
-  way: Way,
+  mode: WalkMode,
   use: (location: Location) => Promise<Value>,
 ): Promise<Value> {
   if (path.includes('\0')) throw new PawlError('INVALID_PARAMS', 'A path cannot contain a NUL character.');
   for (let walks = 1; ; walks += 1) {
     const folders: Folder[] = [];
     try {
-      return await use(await walk(root, path, way, folders));
+      return await use(await walk(root, path, mode, folders));
     } catch (error) {
       if (!(error instanceof ChangedMeanwhile)) throw translate(error, path);
       if (walks === MAX_WALKS)
         throw new PawlError(
           'PERMISSION_DENIED',
-          `${shown(path)} keeps changing while it is being opened; nothing was touched.`,
+          `${quotePath(path)} keeps changing while it is being opened; nothing was touched.`,
         );
     } finally {
       await Promise.all(folders.map((folder) => folder.handle.close()));
@@ -72,71 +73,97 @@ export async function at<Value>(
   }
 }
 
-/** `folders` is the way from the root to where the walk is; the caller closes what is left in it. */
-async function walk(root: string, path: string, way: Way, folders: Folder[]): Promise<Location> {
+/** One walk: where it began, the names that are left, and the open folders from the root to the present one. */
+interface Walk {
+  readonly root: string;
+  readonly realRoot: string;
+  readonly path: string;
+  readonly mode: WalkMode;
+  readonly pending: string[];
+  /** The caller closes the folders that are left here. */
+  readonly folders: Folder[];
+  links: number;
+}
+
+async function walk(root: string, path: string, mode: WalkMode, folders: Folder[]): Promise<Location> {
   const realRoot = await realRootOf(root);
   checkRoot(root, realRoot);
   const rootFolder = await openFolder(realRoot, realRoot);
   folders.push(rootFolder);
-  const inRoot = (target: string): string[] => {
-    const inside = [realRoot, root].map((base) => relative(base, resolve(target))).find(staysInside);
-    if (inside === undefined) throw leavesRoot(path);
-    return inside.split(sep);
-  };
-  const namesFolder = path.endsWith('/');
-  // What leaves as written is refused before a folder on its way is looked up, or made.
+  // A path that leaves the root as written is refused before any folder is looked up or made.
   if (!isAbsolute(path) && !liesIn(root, resolve(root, path))) throw leavesRoot(path);
-  const pending = isAbsolute(path) ? inRoot(path) : path.split(sep);
-  let links = 0;
+  const state: Walk = { root, realRoot, path, mode, pending: [], folders, links: 0 };
+  state.pending.push(...(isAbsolute(path) ? namesInRoot(state, path) : path.split(sep)));
   for (;;) {
-    const name = pending.shift();
+    const name = state.pending.shift();
     const folder = folders.at(-1) ?? rootFolder;
     if (name === undefined) {
-      await confirm(folder);
-      return { realRoot, folder, name: undefined, stats: undefined, namesFolder };
+      await confirmUnmoved(folder);
+      return { realRoot, folder, name: undefined, stats: undefined, namesFolder: path.endsWith('/') };
     }
-    if (name === '' || name === '.') continue;
-    if (name === '..') {
-      if (folders.length === 1) throw leavesRoot(path);
-      await folders.pop()?.handle.close();
-      continue;
-    }
-    if (isProtected(join(folder.path, name)))
-      throw new PawlError(
-        'PERMISSION_DENIED',
-        `${shown(path)} is Pawl's own, or leads into a folder of it, which no tool may see.`,
-      );
-    const stats = await lookUp(folder, name);
-    if (way !== 'keep') refuseReadOnly(join(folder.path, name), stats, path);
-    const isEnd = pending.every((rest) => rest === '' || rest === '.');
-    if (stats?.isSymbolicLink() && !(isEnd && way === 'keep-link')) {
-      links += 1;
-      if (links > MAX_LINKS)
-        throw new PawlError('INVALID_PARAMS', `${shown(path)} passes through more than ${MAX_LINKS} symbolic links.`);
-      const target = await readlink(entry(folder, name)).catch(changedIf('EINVAL', 'ENOENT'));
-      if (isAbsolute(target)) {
-        pending.unshift(...inRoot(target));
-        for (const each of folders.splice(1)) await each.handle.close();
-      } else pending.unshift(...target.split(sep));
-      continue;
-    }
-    if (isEnd) {
-      await confirm(folder);
-      return { realRoot, folder, name, stats, namesFolder: namesFolder || pending.length > 0 };
-    }
-    if (stats === undefined) {
-      if (way !== 'make') throw absent(path);
-      await mkdir(entry(folder, name)).catch((error: unknown) => {
-        if (codeOf(error) !== 'EEXIST') throw error;
-      });
-    } else if (!stats.isDirectory()) {
-      throw new PawlError('INVALID_PARAMS', `${shown(path)}: ${shown(name)} is not a folder.`);
-    }
-    folders.push(await openFolder(entry(folder, name), join(folder.path, name)));
+    const end = await step(state, folder, name);
+    if (end !== undefined) return end;
   }
 }
 
-/** Throws `NOT_FOUND` where there is none. */
+/** Takes one name of the path. Returns the location when it was the last one. */
+async function step(state: Walk, folder: Folder, name: string): Promise<Location | undefined> {
+  const { path, mode, pending, folders, realRoot } = state;
+  if (name === '' || name === '.') return undefined;
+  if (name === '..') {
+    if (folders.length === 1) throw leavesRoot(path);
+    await folders.pop()?.handle.close();
+    return undefined;
+  }
+  if (isProtected(join(folder.path, name)))
+    throw new PawlError(
+      'PERMISSION_DENIED',
+      `${quotePath(path)} is Pawl's own, or leads into a folder of it, which no tool may see.`,
+    );
+  const stats = await lookUp(folder, name);
+  if (mode !== 'keep') refuseReadOnly(join(folder.path, name), stats, path);
+  const isEnd = pending.every((rest) => rest === '' || rest === '.');
+  if (stats?.isSymbolicLink() && !(isEnd && mode === 'keep-link')) {
+    await followLink(state, folder, name);
+    return undefined;
+  }
+  if (isEnd) {
+    await confirmUnmoved(folder);
+    return { realRoot, folder, name, stats, namesFolder: path.endsWith('/') || pending.length > 0 };
+  }
+  if (stats === undefined) {
+    if (mode !== 'make') throw absent(path);
+    await mkdir(entry(folder, name)).catch((error: unknown) => {
+      if (codeOf(error) !== 'EEXIST') throw error;
+    });
+  } else if (!stats.isDirectory()) {
+    throw new PawlError('INVALID_PARAMS', `${quotePath(path)}: ${quotePath(name)} is not a folder.`);
+  }
+  folders.push(await openFolder(entry(folder, name), join(folder.path, name)));
+  return undefined;
+}
+
+/** Puts the names of a link's target before the pending ones. An absolute target starts at the root again. */
+async function followLink(state: Walk, folder: Folder, name: string): Promise<void> {
+  const { path, pending, folders } = state;
+  state.links += 1;
+  if (state.links > MAX_LINKS)
+    throw new PawlError('INVALID_PARAMS', `${quotePath(path)} passes through more than ${MAX_LINKS} symbolic links.`);
+  const target = await readlink(entry(folder, name)).catch(changedIf('EINVAL', 'ENOENT'));
+  if (isAbsolute(target)) {
+    pending.unshift(...namesInRoot(state, target));
+    for (const each of folders.splice(1)) await each.handle.close();
+  } else pending.unshift(...target.split(sep));
+}
+
+/** The names from the root to an absolute path, which may begin with the root as given or with its real path. */
+function namesInRoot({ root, realRoot, path }: Walk, target: string): string[] {
+  const inside = [realRoot, root].map((base) => relative(base, resolve(target))).find(staysInside);
+  if (inside === undefined) throw leavesRoot(path);
+  return inside.split(sep);
+}
+
+/** Throws `NOT_FOUND` when the root does not exist. */
 export function realRootOf(root: string): Promise<string> {
   return realpath(root).catch((error: unknown) => {
     throw codeOf(error) === 'ENOENT' ? new PawlError('NOT_FOUND', `The workspace root ${root} does not exist.`) : error;
@@ -150,14 +177,14 @@ async function openFolder(lookedUpAs: string, path: string): Promise<Folder> {
   return { handle, path };
 }
 
-/** The folder in which the walk ended is still where the walk found it: nobody moved it out of the root. */
-export async function confirm(folder: Folder): Promise<void> {
+/** Throws `ChangedMeanwhile` when the folder is no longer at the path at which the walk found it. */
+export async function confirmUnmoved(folder: Folder): Promise<void> {
   const path = hasDescriptorPaths ? await readlink(`/proc/self/fd/${folder.handle.fd}`) : await realpath(folder.path);
   if (path !== folder.path) throw new ChangedMeanwhile();
 }
 
-/** The folder that a location names; another one than `location.folder` is the caller's to close. */
-export async function enter(location: Location, path: string): Promise<Folder> {
+/** Opens the folder that a location names. The caller closes it unless it is `location.folder`. */
+export async function enterFolder(location: Location, path: string): Promise<Folder> {
   const { folder, name, stats } = location;
   if (name === undefined) return folder;
   if (stats === undefined) throw absent(path);
@@ -165,7 +192,7 @@ export async function enter(location: Location, path: string): Promise<Folder> {
   return openFolder(entry(folder, name), join(folder.path, name));
 }
 
-/** Leads to the folder whatever is renamed, for a child process as well. Only where `hasDescriptorPaths`. */
+/** A path that leads to the folder whatever is renamed, for child processes as well. Requires `hasDescriptorPaths`. */
 export function descriptorPath(folder: Folder): string {
   return `/proc/${process.pid}/fd/${folder.handle.fd}`;
 }
@@ -190,25 +217,25 @@ export function refuseSpecial(path: string, stats: Stats): void {
       : stats.isSymbolicLink()
         ? 'a symbolic link'
         : 'a device';
-  throw new PawlError('INVALID_PARAMS', `${shown(path)} is ${kind}; only regular files can be read and written.`);
+  throw new PawlError('INVALID_PARAMS', `${quotePath(path)} is ${kind}; only regular files can be read and written.`);
 }
 
-export const shown = (path: string): string => JSON.stringify(path);
+export const quotePath = (path: string): string => JSON.stringify(path);
 export const absent = (path: string): PawlError =>
-  new PawlError('NOT_FOUND', `There is no ${shown(path)} in the workspace.`);
+  new PawlError('NOT_FOUND', `There is no ${quotePath(path)} in the workspace.`);
 export const isFolder = (path: string): PawlError =>
-  new PawlError('INVALID_PARAMS', `${shown(path)} is a folder, not a file.`);
+  new PawlError('INVALID_PARAMS', `${quotePath(path)} is a folder, not a file.`);
 export const isNoFolder = (path: string): PawlError =>
-  new PawlError('INVALID_PARAMS', `${shown(path)} is not a folder.`);
+  new PawlError('INVALID_PARAMS', `${quotePath(path)} is not a folder.`);
 const leavesRoot = (path: string): PawlError =>
   new PawlError(
     'PERMISSION_DENIED',
-    `${shown(path)} leaves the workspace; use a path inside it, such as "notes/${basename(path).replace(/^\.+$/, '') || 'file.txt'}".`,
+    `${quotePath(path)} leaves the workspace; use a path inside it, such as "notes/${basename(path).replace(/^\.+$/, '') || 'file.txt'}".`,
   );
 export const tooLarge = (path: string, bytes: number, maxBytes: number): PawlError =>
   new PawlError(
     'RESULT_TOO_LARGE',
-    `${shown(path)} has at least ${bytes} bytes; at most ${maxBytes} can be read at once.`,
+    `${quotePath(path)} has at least ${bytes} bytes; at most ${maxBytes} can be read at once.`,
   );
 
 export function changedIf(...codes: readonly string[]): (error: unknown) => never {
@@ -217,12 +244,15 @@ export function changedIf(...codes: readonly string[]): (error: unknown) => neve
   };
 }
 
-/** Test runners with a realm for each file (Jest) have another `Error` than Node's own modules throw. */
+/**
+ * Test runners with a realm per file (Jest) have another `Error` than Node's own modules throw, so this checks no
+ * class.
+ */
 export function codeOf(error: unknown): string | undefined {
   return types.isNativeError(error) ? (error as NodeJS.ErrnoException).code : undefined;
 }
 
-/** System errors carry paths such as /proc/self/fd/21/a; the caller gets the path it used. */
+/** System errors carry paths such as /proc/self/fd/21/a; the caller gets the path that it used. */
 function translate(error: unknown, path: string): unknown {
   const code = codeOf(error);
   if (error instanceof PawlError || code === undefined) return error;
@@ -232,17 +262,17 @@ function translate(error: unknown, path: string): unknown {
     case 'ENOTDIR':
     case 'ENAMETOOLONG':
     case 'EISDIR':
-      return new PawlError('INVALID_PARAMS', `${shown(path)} cannot be used as a file: ${code}.`, { cause: error });
+      return new PawlError('INVALID_PARAMS', `${quotePath(path)} cannot be used as a file: ${code}.`, { cause: error });
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
       return new PawlError(
         'PERMISSION_DENIED',
-        `The operating system does not let the worker use ${shown(path)}: ${code}.`,
+        `The operating system does not let the worker use ${quotePath(path)}: ${code}.`,
         { cause: error },
       );
     default:
-      return new PawlError('TOOL_FAILED', `${shown(path)}: ${(error as Error).message.replace(/ '.*'$/, '')}.`, {
+      return new PawlError('TOOL_FAILED', `${quotePath(path)}: ${(error as Error).message.replace(/ '.*'$/, '')}.`, {
         cause: error,
       });
   }

@@ -1,16 +1,16 @@
-/** What the ignore files of a workspace leave out of its searches. */
+/** Applies the ignore files of a workspace to its searches. */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { relative, sep } from 'node:path';
 import createIgnore, { type Ignore } from 'ignore';
 import { isLinear, linearPattern } from '../../shared/schema/linear-pattern.ts';
-import { at, enter, entry, type Folder } from './safe-path.ts';
+import { enterFolder, entry, type Folder, withLocation } from './safe-path.ts';
 
-/** Every path is held against every line of an ignore file. */
+/** The largest ignore file. Every path is compared with every line of it. */
 const MAX_IGNORE_BYTES = 128 * 1024;
-/** Of such a line. */
+/** The longest line of such a file. */
 const MAX_IGNORE_LENGTH = 1_000;
-/** Of two that disagree the first counts; of one name, that of the deeper folder. As in ripgrep. */
+/** The files in order of precedence; of two files of one name, the deeper folder's counts. Both as in ripgrep. */
 const IGNORE_FILES = ['.rgignore', '.ignore', '.gitignore'] as const;
 
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
@@ -18,14 +18,14 @@ const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 /** An ignore file of one folder, whose patterns are relative to it. */
 export interface IgnoreLevel {
   readonly name: (typeof IGNORE_FILES)[number];
-  /** The folder, from the root. */
+  /** The folder's path from the root. */
   readonly below: string;
   readonly rules: Ignore;
   /** A rule begins with "!". */
   readonly bringsBack: boolean;
 }
 
-/** What the ignore files say of a path from the root; undefined when they say nothing. */
+/** Whether the ignore files exclude a path from the root; undefined when no rule mentions it. */
 export function isIgnored(path: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean | undefined {
   for (const file of IGNORE_FILES) {
     for (const { below, rules } of levels.filter((level) => level.name === file).reverse()) {
@@ -36,15 +36,15 @@ export function isIgnored(path: string, isDirectory: boolean, levels: readonly I
   return undefined;
 }
 
-/** The ignore files of the root, and of the folders between it and a folder. */
+/** Reads the ignore files of the root, and of the folders between it and `path`. */
 export async function levelsAbove(root: string, path: string): Promise<readonly IgnoreLevel[]> {
   const names = path === '' ? [] : path.split(sep);
   const files = IGNORE_FILES.map((name) => ({ name }));
   let levels: readonly IgnoreLevel[] = [];
   for (const index of names.keys()) {
     const above = names.slice(0, index).join(sep);
-    await at(root, above || '.', 'keep', async (location) => {
-      const folder = await enter(location, above);
+    await withLocation(root, above || '.', 'keep', async (location) => {
+      const folder = await enterFolder(location, above);
       try {
         levels = await withIgnoreFile(folder, above, files, levels);
       } finally {
@@ -55,7 +55,7 @@ export async function levelsAbove(root: string, path: string): Promise<readonly 
   return levels;
 }
 
-/** Those above, and the ignore files of a folder. Only those among `entries` are looked for. */
+/** Adds a folder's own ignore files to the levels above. It opens only the files among `entries`. */
 export async function withIgnoreFile(
   folder: Folder,
   below: string,
@@ -78,14 +78,15 @@ export async function withIgnoreFile(
   return levels;
 }
 
-/** What the library's types do not show of its rules. `regex` is made when it is asked for first. */
+/** The library's rules, which its types do not show. `regex` is created at the first access. */
 interface Rules {
   readonly _rules: { readonly _rules: readonly { readonly pattern: string; readonly regex: RegExp }[] };
 }
 
 /**
- * Whoever wrote the files of a workspace wrote its ignore files, too: with a few stars in one line, the library's own expressions
- * would try for hours on one long name. Lines with several run on RE2, very long ones not at all.
+ * The authors of a workspace's files write its ignore files, too. With a few stars in one line, the library's own
+ * expressions would backtrack for hours on one long name. Lines with several stars run on RE2; very long lines are
+ * dropped.
  */
 function ignoreRules(text: string): Ignore {
   const lines = text.split(/\r?\n/).filter((line) => line.length <= MAX_IGNORE_LENGTH);
@@ -93,7 +94,7 @@ function ignoreRules(text: string): Ignore {
   for (const rule of (rules as unknown as Rules)._rules._rules) {
     if ((rule.pattern.match(/\*+/g)?.length ?? 0) < 2) continue;
     const { source, flags } = rule.regex;
-    // What it looks ahead for stands at its end.
+    // The expression's lookahead stands at its end, where a group means the same.
     const pattern = `(?${flags})${source.replace(/\(\?=([^()]*)\)$/, '(?:$1)')}`;
     const expression = isLinear(pattern) ? linearPattern(pattern) : { test: () => false };
     Object.defineProperty(rule, 'regex', { value: expression });

@@ -1,8 +1,8 @@
 /**
- * Where the root of a workspace may lie, which whoever opens a session can name: in no folder of the system, of Pawl's own, unless the
- * operator has put the workspaces there (`PAWL_WORKSPACE_ROOT`), or of code that Pawl runs; and for a session of a tenant in that tenant's
- * own folder, and for no other session. A root that is named below one of these grounds is there: what links stand in a workspace, its own
- * programs decide.
+ * Decides which folders may be the root of a workspace; any client that opens a session can name one. A root may not
+ * lie in a folder of the system, in one of Pawl's own (unless the operator set `PAWL_WORKSPACE_ROOT`), or in code that
+ * Pawl runs. A tenant's session has its root in that tenant's folder, and no other session does. Links inside of such
+ * a root are the concern of the workspace's own programs.
  */
 import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -13,14 +13,17 @@ import { isProtectedCode, ownHomes, protectedFolders, protectFolder, realName, r
 
 const grounds = new Set<string>();
 
-/** Where the operator wants the workspaces of this process. The folder need not exist yet. */
+/** Sets the operator's folder for the workspaces of this process. It need not exist yet. */
 export function putWorkspacesIn(path: string): void {
   grounds.add(resolve(path));
 }
 
 let homes: readonly string[] | undefined;
 
-/** Why no session has this root. One that is so by its name is refused before anything opens it, others where links lead to it. */
+/**
+ * Explains why no session may have this root. A forbidden name is refused before anything opens it; links are checked
+ * after that.
+ */
 export function whyForbidden(root: string): string | undefined {
   homes ??= ownHomes();
   const why = forbiddenRoot(root, homes);
@@ -28,7 +31,7 @@ export function whyForbidden(root: string): string | undefined {
   return `No session can have this folder as its workspace: ${why}. Start Pawl in another folder, or set PAWL_WORKSPACE_ROOT to one.`;
 }
 
-/** Throws `PERMISSION_DENIED` for a root that no workspace may have; `realRoot` is where it really is. */
+/** Throws `PERMISSION_DENIED` for a root that no workspace may have. `realRoot` is its real path. */
 export function checkRoot(root: string, realRoot: string): void {
   const forbidden = whyForbidden(realRoot);
   if (forbidden !== undefined && whyForbidden(root) === undefined) throw new PawlError('PERMISSION_DENIED', forbidden);
@@ -52,15 +55,15 @@ export function checkRoot(root: string, realRoot: string): void {
 }
 
 /**
- * Why the session has no workspace here, whatever its record says: the worker's own settings decide where a tenant's lies. Undefined
- * where it has one; its tenant's folder is made then.
+ * Explains why the session has no workspace here, whatever its record says: the worker's own settings decide where a
+ * tenant's workspace lies. Undefined where it has one; its tenant's folder is created then.
  */
 export function openTenantRoot(
   { tenantId, workspaceRoot }: { readonly tenantId?: string | undefined; readonly workspaceRoot: string },
   places: TenantPlaces,
 ): string | undefined {
   const all = tenantsFolder(places);
-  // Only a tenant's own sessions see what lies in it.
+  // Only a tenant's own sessions may see its folder.
   protectFolder(all);
   if (tenantId === undefined) {
     if (!realNames(all).some((folder) => liesIn(folder, realName(workspaceRoot)))) return undefined;
@@ -73,7 +76,7 @@ export function openTenantRoot(
   try {
     mkdirSync(own, { recursive: true, mode: 0o700 });
   } catch {
-    // A worker that only reads finds what another one made, or says that there is none.
+    // A read-only worker uses the folder that another worker made, and otherwise reports that there is none.
   }
   return undefined;
 }

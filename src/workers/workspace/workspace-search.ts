@@ -1,7 +1,7 @@
 /**
- * Finding files and lines below the root. The walk goes through open folders, as every other way into the workspace does, follows
- * no symbolic link, and leaves out what `.gitignore` files leave out. Patterns run on RE2, whose time grows with the text only.
- * Where a scout has named the files worth a look (`ripgrep.ts`), the walk goes to these alone.
+ * Finds files and lines below the root. The walk goes through open folders, as every other access to the workspace
+ * does, follows no symbolic link, and excludes what `.gitignore` files exclude. Patterns run on RE2, whose time grows
+ * only linearly with the text. Where ripgrep has named candidate files (`ripgrep.ts`), the walk visits these alone.
  */
 import { constants } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';
@@ -11,61 +11,76 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { yieldToEventLoop } from '../../shared/util/time.ts';
-import { globFits, hiddenNamesOf, readGlob } from './glob.ts';
+import { globMatches, hiddenNamesOf, normalizeGlob } from './glob.ts';
 import { isProtected, isProtectedFile } from './protected-paths.ts';
-import { ripgrep, type Scout } from './ripgrep.ts';
-import { absent, at, descriptorPath, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './safe-path.ts';
+import { type CandidateFinder, ripgrep } from './ripgrep.ts';
+import {
+  absent,
+  descriptorPath,
+  enterFolder,
+  entry,
+  type Folder,
+  hasDescriptorPaths,
+  lookUp,
+  withLocation,
+} from './safe-path.ts';
 import { type IgnoreLevel, isIgnored, levelsAbove, withIgnoreFile } from './workspace-ignore.ts';
 
 const DEFAULT_LIMIT = 1_000;
 const MAX_FILE_BYTES = 8 * 1024 * 1024;
-/** How long the search may keep the event loop to itself. */
+/** How long the search may block the event loop. */
 const MAX_TURN_MS = 20;
-/** At worst RE2 takes a step for each instruction of the pattern and each character, of up to 100 ns: so many between two looks at the clock. */
+/**
+ * At worst RE2 takes a step of up to 100 ns per instruction of the pattern and per character. This many steps pass
+ * between two looks at the clock.
+ */
 const STEPS_BETWEEN_LOOKS = 200_000;
-/** Of one line, which RE2 does not leave before its end. */
+/** The most steps of one line, within which RE2 cannot be interrupted. */
 const MAX_STEPS_OF_LINE = 2_000_000;
 const MAX_INSTRUCTIONS = 5_000;
-/** Of instructions: all states that it can come to have room in RE2's table, which makes one step of a character. */
+/**
+ * A program of at most this many instructions has so few states that RE2's table holds all of them; a character then
+ * takes one step.
+ */
 const SMALL_PROGRAM = 12;
-/** Of lines so long the time is taken. Two trials, each of so long in all, in which a step took more say that the table does not help. */
+/** Lines of at least this length are timed. */
 const TIMED_LINE_LENGTH = 64;
 const TRIAL_MS = 100;
 const MAX_SLOW_TRIALS = 2;
 const MAX_TABLE_STEP_MS = 20e-6;
-/** What a line costs beside its characters. */
+/** The cost of a line beside its characters, in steps. */
 const LINE_OVERHEAD = 16;
-/** Of folders in each other: all of them are open on the way. */
+/** The deepest nesting of folders, because all of them are open on the way. */
 const MAX_DEPTH = 256;
 const MAX_LINE_LENGTH = 500;
 const MAX_LINES_WITH_CONTEXT = 5_000;
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 /** Never of interest, and often large. */
 const ALWAYS_LEFT_OUT = ['.git'];
-/** Errors: `INVALID_PARAMS` for a pattern that RE2 does not know, `NOT_FOUND`, and the signal's reason. */
+/** Throws `INVALID_PARAMS` for a pattern that RE2 does not know, `NOT_FOUND`, and the signal's reason. */
 export async function searchWithin(
   root: string,
   search: WorkspaceSearch,
   signal: AbortSignal,
-  scout: Scout = ripgrep,
+  findCandidates: CandidateFinder = ripgrep,
 ): Promise<WorkspaceFinding> {
   const task = new SearchTask(search, signal);
   const path = search.path ?? '.';
-  await at(root, path, 'keep', async (location) => {
+  await withLocation(root, path, 'keep', async (location) => {
     const { folder, name, stats, realRoot } = location;
     if (name !== undefined && stats === undefined) throw absent(path);
     const prefix = relative(realRoot, folder.path);
     if (name !== undefined && stats?.isFile()) return task.file(folder, name, join(prefix, name), stats);
-    const start = await enter(location, path);
+    const start = await enterFolder(location, path);
     try {
       const inRoot = relative(realRoot, start.path);
       const rules = search.includeIgnored ? [] : await levelsAbove(root, inRoot);
-      // Who names a folder that is left out wants to see what it holds.
+      // A caller that names an ignored folder wants to see its content.
       const above = inRoot !== '' && isIgnored(inRoot, true, rules) === true ? [] : rules;
-      // The scout reads no rules from above: where they bring something back, it must leave out nothing.
-      const scouted = above.some(({ bringsBack }) => bringsBack) ? { ...search, includeIgnored: true } : search;
-      const named = hasDescriptorPaths ? await scout(descriptorPath(start), scouted, signal) : undefined;
-      if (named !== undefined) await task.lookOnlyAt(named);
+      // ripgrep reads no rules from above. If those re-include something, it must not exclude anything.
+      const narrowed = above.some(({ bringsBack }) => bringsBack) ? { ...search, includeIgnored: true } : search;
+      const candidates = hasDescriptorPaths ? await findCandidates(descriptorPath(start), narrowed, signal) : undefined;
+      if (candidates !== undefined) await task.lookOnlyAt(candidates);
       await task.folder(start, inRoot, '', above);
     } finally {
       if (start !== folder) await start.handle.close();
@@ -76,9 +91,9 @@ export async function searchWithin(
 
 interface LineTest {
   fits(line: string): boolean;
-  /** For each character. */
+  /** The steps per character. */
   readonly steps: number;
-  /** Longer lines are not looked at. */
+  /** Longer lines are not searched. */
   readonly maxLength: number;
 }
 
@@ -87,22 +102,22 @@ class SearchTask {
   readonly #signal: AbortSignal;
   readonly #test: LineTest | undefined;
   readonly #limit: number;
-  /** Hidden names that the glob has. */
+  /** Hidden names that the glob mentions. */
   readonly #hiddenNames: readonly string[];
   readonly #files: { path: string; bytes: number; modifiedAtMs: number }[] = [];
   readonly #lines: WorkspaceLine[] = [];
   #matches = 0;
   #truncated = false;
-  /** A line was too long for the pattern: it may match or not. */
+  /** A line was too long for the pattern, so it is unknown whether it matches. */
   #leftOutLine = false;
-  /** Since the last look at the clock. */
+  /** Steps since the last look at the clock. */
   #steps = 0;
-  /** Files, and the folders that lead to them, from where the search begins. */
+  /** The files to visit, and the folders on the way to them, from the start of the search. */
   #only: ReadonlySet<string> | undefined;
-  #turnSinceMs = performance.now();
+  #turnStartedAtMs = performance.now();
 
   constructor(search: WorkspaceSearch, signal: AbortSignal) {
-    this.#search = search.glob === undefined ? search : { ...search, glob: readGlob(search.glob) };
+    this.#search = search.glob === undefined ? search : { ...search, glob: normalizeGlob(search.glob) };
     this.#hiddenNames = hiddenNamesOf(this.#search.glob);
     this.#signal = signal;
     this.#limit = search.limit ?? DEFAULT_LIMIT;
@@ -113,33 +128,33 @@ class SearchTask {
     const { glob } = this.#search;
     const only = new Set<string>();
     for (const path of paths) {
-      await this.#turn();
-      if (glob !== undefined && !globFits(path, glob)) continue;
+      await this.#yieldToOthers();
+      if (glob !== undefined && !globMatches(path, glob)) continue;
       for (let each = path; each !== '.' && !only.has(each); each = dirname(each)) only.add(each);
     }
     this.#only = only;
   }
 
-  /** Lets others have a turn, and the search be ended, where names and patterns take long to compare. */
-  async #turn(): Promise<void> {
-    if (performance.now() - this.#turnSinceMs < MAX_TURN_MS) return;
+  /** Yields to the event loop and checks the signal, where names and patterns take long to compare. */
+  async #yieldToOthers(): Promise<void> {
+    if (performance.now() - this.#turnStartedAtMs < MAX_TURN_MS) return;
     await yieldToEventLoop();
     this.#signal.throwIfAborted();
-    this.#turnSinceMs = performance.now();
+    this.#turnStartedAtMs = performance.now();
   }
 
   finding(): WorkspaceFinding {
     return { files: this.#files, lines: this.#lines, truncated: this.#truncated || this.#leftOutLine };
   }
 
-  /** `path` from the root, `below` from where the search begins. */
+  /** `path` begins at the root, `below` at the start of the search. */
   async folder(folder: Folder, path: string, below: string, above: readonly IgnoreLevel[]): Promise<void> {
     this.#signal.throwIfAborted();
     const entries = await readdir(hasDescriptorPaths ? descriptorPath(folder) : folder.path, { withFileTypes: true });
     const levels = this.#search.includeIgnored ? above : await withIgnoreFile(folder, path, entries, above);
     for (const each of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
       if (this.#truncated) return;
-      await this.#turn();
+      await this.#yieldToOthers();
       const [from, inRoot] = [join(below, each.name), join(path, each.name)];
       if (this.#only?.has(from) === false) continue;
       if (this.#isLeftOut(each.name, inRoot, each.isDirectory(), levels)) continue;
@@ -154,7 +169,7 @@ class SearchTask {
         }
       } else if (each.isFile() && !isProtectedFile(join(folder.path, each.name))) {
         const { glob } = this.#search;
-        if (glob !== undefined && !globFits(from, glob)) continue;
+        if (glob !== undefined && !globMatches(from, glob)) continue;
         const stats = await lookUp(folder, each.name);
         if (stats?.isFile()) await this.file(folder, each.name, inRoot, stats);
       }
@@ -164,7 +179,7 @@ class SearchTask {
   #isLeftOut(name: string, path: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean {
     if (ALWAYS_LEFT_OUT.includes(name)) return true;
     if (this.#search.includeIgnored) return false;
-    if (name.startsWith('.') && !this.#hiddenNames.some((glob) => globFits(name, glob))) return true;
+    if (name.startsWith('.') && !this.#hiddenNames.some((glob) => globMatches(name, glob))) return true;
     return isIgnored(path, isDirectory, levels) ?? false;
   }
 
@@ -179,7 +194,7 @@ class SearchTask {
     if (handle === undefined) return;
     const bytes = await handle.readFile().finally(() => handle.close());
     if (bytes.subarray(0, 8_192).includes(0)) return;
-    // A mark of the encoding is no part of the first line, as in ripgrep.
+    // A byte order mark is no part of the first line, as in ripgrep.
     await this.#grep(this.#test, found, bytes.toString('utf8').replace(/^\ufeff/, ''));
   }
 
@@ -189,11 +204,11 @@ class SearchTask {
     text: string,
   ): Promise<void> {
     const context = this.#search.contextLines ?? 0;
-    const tell = (line: number, content: string, isMatch: boolean) =>
+    const add = (line: number, content: string, isMatch: boolean) =>
       this.#lines.push({ path: file.path, line, text: clipped(content), isMatch });
-    /** Lines that the next match has before it. */
+    /** The lines of context before the next match. */
     let before: string[] = [];
-    /** How many lines the last match still has after it. */
+    /** How many lines of context the last match still needs. */
     let after = 0;
     let hits = 0;
     let line = 0;
@@ -202,7 +217,7 @@ class SearchTask {
       this.#steps += (content.length + LINE_OVERHEAD) * test.steps;
       if (this.#steps > STEPS_BETWEEN_LOOKS) {
         this.#steps = 0;
-        await this.#turn();
+        await this.#yieldToOthers();
       }
       if (this.#fits(test, content)) {
         if (this.#matches >= this.#limit || this.#lines.length > MAX_LINES_WITH_CONTEXT) {
@@ -211,12 +226,12 @@ class SearchTask {
         }
         this.#matches += 1;
         hits += 1;
-        for (const [index, each] of before.entries()) tell(line - before.length + index, each, false);
-        tell(line, content, true);
+        for (const [index, each] of before.entries()) add(line - before.length + index, each, false);
+        add(line, content, true);
         before = [];
         after = context;
       } else if (after > 0) {
-        tell(line, content, false);
+        add(line, content, false);
         after -= 1;
       } else if (context > 0) {
         before.push(content);
@@ -238,7 +253,7 @@ class SearchTask {
   }
 }
 
-/** One after the other: a file can have millions. */
+/** Yields one line at a time, because a file can have millions. */
 function* linesOf(text: string): Generator<string> {
   for (let start = 0; start < text.length; ) {
     const end = text.indexOf('\n', start);
@@ -248,7 +263,7 @@ function* linesOf(text: string): Generator<string> {
   }
 }
 
-/** A line feed, or its escape outside of a class: no line holds one. */
+/** Whether a pattern holds a line feed, or its escape outside of a class. No single line contains one. */
 function asksForLineEnd(pattern: string, literal: boolean | undefined): boolean {
   if (pattern.includes('\n')) return true;
   return !literal && /\\n/.test(pattern.replaceAll(/\\[^n]|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]/g, ''));
@@ -259,7 +274,7 @@ function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
   if (asksForLineEnd(pattern, literal)) {
     const why =
       'each line is matched by itself, so none holds a line end; search for one of its lines, with context for those around it';
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} fits no line: ${why}.`, {
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} matches no line: ${why}.`, {
       issues: [{ path: 'pattern', message: why }],
     });
   }
@@ -268,8 +283,8 @@ function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
   const compiled = compile(pattern, search);
   const steps = compiled.programSize();
   if (steps > MAX_INSTRUCTIONS) {
-    const why = `it makes a program of ${steps} instructions, and ${MAX_INSTRUCTIONS} are taken; use smaller counts in {…}`;
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} is too costly a pattern: ${why}.`, {
+    const why = `it compiles to ${steps} instructions, and at most ${MAX_INSTRUCTIONS} are allowed; use smaller counts in {…}`;
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} is too complex a pattern: ${why}.`, {
       issues: [{ path: 'pattern', message: why }],
     });
   }
@@ -279,8 +294,8 @@ function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
 }
 
 /**
- * RE2 tells whether a line matches by a table of states, many times faster than where. But a few patterns come to ever new states: then
- * the table is made anew all the time, and to ask where takes less.
+ * RE2 decides whether a line matches by a table of states, many times faster than it finds where. But a few patterns
+ * reach new states all the time: the table is then rebuilt again and again, and finding the position is faster.
  */
 function matcherOf(compiled: RE2JS, steps: number): (line: string) => boolean {
   let spentMs = 0;

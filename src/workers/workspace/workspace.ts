@@ -1,4 +1,4 @@
-/** Files below one root (A11): reading, listing, and the doors to writing and searching. */
+/** Files below one root: reading and listing, and access to writing and searching. */
 import { constants } from 'node:fs';
 import { type FileHandle, open, readdir, realpath } from 'node:fs/promises';
 import { join, relative, resolve } from 'node:path';
@@ -7,19 +7,19 @@ import type { Workspace, WorkspaceEntry } from '../../shared/tools/tool.ts';
 import { commitWithin } from './atomic-commit.ts';
 import {
   absent,
-  at,
   ChangedMeanwhile,
   changedIf,
-  enter,
+  enterFolder,
   entry,
   type Folder,
   hasDescriptorPaths,
   isFolder,
   isNoFolder,
   lookUp,
+  quotePath,
   refuseSpecial,
-  shown,
   tooLarge,
+  withLocation,
 } from './safe-path.ts';
 import { searchWithin } from './workspace-search.ts';
 
@@ -28,8 +28,8 @@ export const DEFAULT_MAX_READ_BYTES = 16 * 1024 * 1024;
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
 /**
- * The workspace of a session. `root` need not exist yet: every use looks it up and throws `NOT_FOUND` where it is absent.
- * With access `read`, `write` and `commit` throw `PERMISSION_DENIED`.
+ * Opens the workspace of a session. `root` need not exist yet: every use looks it up and throws `NOT_FOUND` where it
+ * is absent. With access `read`, `write` and `commit` throw `PERMISSION_DENIED`.
  */
 export function openWorkspace(
   root: string,
@@ -41,7 +41,7 @@ export function openWorkspace(
     if (access === 'read')
       throw new PawlError(
         'PERMISSION_DENIED',
-        `The workspace is open for reading only; ${changes.map((change) => shown(change.path)).join(', ')} stays as it is.`,
+        `The workspace is open for reading only; ${changes.map((change) => quotePath(change.path)).join(', ')} stays as it is.`,
       );
     return commitWithin(absoluteRoot, changes);
   };
@@ -58,10 +58,10 @@ export function openWorkspace(
   };
 }
 
-/** The real, absolute path of a folder of the workspace. Errors as for `Workspace.read`. */
+/** Returns the real, absolute path of a folder of the workspace. Errors are those of `Workspace.read`. */
 export function resolveFolder(root: string, path: string): Promise<string> {
-  return at(resolve(root), path, 'keep', async (location) => {
-    const folder = await enter(location, path);
+  return withLocation(resolve(root), path, 'keep', async (location) => {
+    const folder = await enterFolder(location, path);
     try {
       return folder.path;
     } finally {
@@ -71,12 +71,12 @@ export function resolveFolder(root: string, path: string): Promise<string> {
 }
 
 function readWithin(root: string, path: string, maxBytes: number): Promise<Uint8Array> {
-  return at(root, path, 'keep', async ({ folder, name, stats, namesFolder }) => {
+  return withLocation(root, path, 'keep', async ({ folder, name, stats, namesFolder }) => {
     if (name === undefined || stats?.isDirectory()) throw isFolder(path);
     if (stats === undefined) throw absent(path);
     refuseSpecial(path, stats);
     if (namesFolder) throw isNoFolder(path);
-    // O_NONBLOCK: if a FIFO has taken the file's place since, this open must not wait for a writer.
+    // O_NONBLOCK: a FIFO may have replaced the file since, and this open must not wait for a writer.
     const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(
       changedIf('ELOOP', 'ENXIO'),
     );
@@ -94,7 +94,7 @@ function readWithin(root: string, path: string, maxBytes: number): Promise<Uint8
   });
 }
 
-/** The size of a file is a hint: it can grow while it is read, and files of /proc say 0. */
+/** A file's size is a hint only: the file can grow while it is read, and files of /proc report 0. */
 async function readUpTo(handle: FileHandle, path: string, sizeHint: number, maxBytes: number): Promise<Uint8Array> {
   let buffer = Buffer.allocUnsafe(sizeHint + 1);
   let length = 0;
@@ -108,8 +108,8 @@ async function readUpTo(handle: FileHandle, path: string, sizeHint: number, maxB
 }
 
 function listWithin(root: string, path: string): Promise<readonly WorkspaceEntry[]> {
-  return at(root, path, 'keep', async (location) => {
-    const folder = await enter(location, path);
+  return withLocation(root, path, 'keep', async (location) => {
+    const folder = await enterFolder(location, path);
     try {
       const names = (await readdir(hasDescriptorPaths ? `/proc/self/fd/${folder.handle.fd}` : folder.path)).sort();
       const prefix = relative(location.realRoot, folder.path);

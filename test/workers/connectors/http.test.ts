@@ -35,7 +35,7 @@ async function connect(
   return { session: fleet.session, fleet };
 }
 
-describe('what a connector takes for an answer', () => {
+describe('the answers that a connector accepts', () => {
   test('a list, where the declared output is one', async () => {
     const service = await startTestService((_asked, response) => sendJson(response, [{ id: 1 }, { id: 2 }]));
     const outputSchema = { type: 'array', items: { type: 'object', required: ['id'] } };
@@ -56,7 +56,7 @@ describe('what a connector takes for an answer', () => {
     expect(contentOf(await session.call('ask', { id: 'text' }))).toBe('caf\u00e9');
   });
 
-  test('the bytes of what is no text, whatever its type is called, and text where it is one', async () => {
+  test('bytes for content that is not text, whatever its type says, and text otherwise', async () => {
     const book = Buffer.from([0x50, 0x4b, 3, 4, 0xff, 0xfe]);
     const module = Buffer.from([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0]);
     const sheet = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
@@ -91,7 +91,7 @@ describe('what a connector takes for an answer', () => {
     });
   });
 
-  test('JSON that is said to be plain text, where a part of it is declared', async () => {
+  test('JSON that is labelled as plain text, where a part of it is declared', async () => {
     const service = await startTestService(({ url }, response) => {
       response.setHeader('content-type', 'text/plain').end(url.endsWith('/json') ? '{"a": 1, "b": 2}' : 'no JSON');
     });
@@ -99,7 +99,7 @@ describe('what a connector takes for an answer', () => {
     expect(contentOf(await session.call('ask', { id: 'json' }))).toBe(1);
   });
 
-  test('no secret in whatever way JSON and addresses can write it (R31)', async () => {
+  test('no secret in any form that JSON and addresses allow (R31)', async () => {
     const service = await startTestService((_asked, response) => {
       response.setHeader('content-type', 'application/json');
       response.end('{"slash":"ab\\/c~d","code":"\\u0061b/c~d","self":"https://x/?k=ab%2Fc%7Ed","deep":[{"ab/c~d":1}]}');
@@ -115,7 +115,7 @@ describe('what a connector takes for an answer', () => {
   });
 });
 
-describe('what a connector sends (I8, I14)', () => {
+describe('the requests of a connector (I8, I14)', () => {
   test('null stands in a JSON body, where it clears a field, and nowhere else', async () => {
     const service = await startTestService((_asked, response) => sendJson(response, {}));
     const inputSchema = {
@@ -144,7 +144,7 @@ describe('what a connector sends (I8, I14)', () => {
     });
     const params = { id: 'a/b?c', who: 'ada', tags: ['x', 'y'], region: 'eu', limit: 3, name: 'box', size: { cm: 4 } };
     const result = await session.call('ask', params, { idempotencyKey: 'once' });
-    // A service that sends a secret back does not bring it to the model (R31).
+    // A service may echo a secret, but the secret must not reach the model (R31).
     expect(contentOf(result)).toEqual({ echo: '[secret]' });
     const [asked] = service.asked;
     expect(asked).toMatchObject({ method: 'POST', body: JSON.stringify({ name: 'box', size: { cm: 4 } }) });
@@ -206,7 +206,7 @@ describe('what a connector sends (I8, I14)', () => {
   });
 });
 
-describe('what a connector makes of the answer (I17)', () => {
+describe('the results of a connector (I17)', () => {
   test('the declared part of it', async () => {
     const service = await startTestService((_asked, response) =>
       sendJson(response, {
@@ -245,7 +245,7 @@ describe('what a connector makes of the answer (I17)', () => {
     expect(service.asked).toHaveLength(1);
   });
 
-  test('an answer that is too large, or is not what it says, is a typed error; an accepted status is an answer', async () => {
+  test('an answer that is too large or mislabelled is a typed error; an accepted status is an answer', async () => {
     const service = await startTestService(({ url }, response) => {
       if (url.endsWith('/large')) response.end('x'.repeat(2_000));
       else if (url.endsWith('/broken')) response.setHeader('content-type', 'application/json').end('{');
@@ -257,12 +257,12 @@ describe('what a connector makes of the answer (I17)', () => {
     expect((await session.call('ask', { id: 'broken' })).error?.code).toBe('RESULT_INVALID');
     expect((await session.call('ask', { id: 'packed' })).error).toMatchObject({
       code: 'RESULT_INVALID',
-      message: 'The service says that its answer is compressed (gzip), and it is not.',
+      message: 'The service labels its answer as compressed (gzip), but it cannot be decompressed.',
     });
     expect(contentOf(await session.call('ask', { id: 'gone' }))).toEqual({ status: 410, body: { error: 'gone' } });
   });
 
-  test('a redirect that is not followed is told with where it leads', async () => {
+  test('a redirect that is not followed is reported with its target', async () => {
     const service = await startTestService((_asked, response) => {
       response.writeHead(302, { location: '/login' }).end();
     });
@@ -272,7 +272,7 @@ describe('what a connector makes of the answer (I17)', () => {
     );
   });
 
-  test('credentials of the scheme Basic are the secret itself, or made of a name and a password', async () => {
+  test('Basic credentials are the secret itself, or built from a name and a password', async () => {
     const service = await startTestService(({ headers }, response) =>
       sendJson(response, { got: headers.authorization === `Basic ${btoa('ada:pass:word')}`, said: headers }),
     );

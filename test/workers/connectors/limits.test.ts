@@ -36,7 +36,7 @@ async function openLimit(most: Pick<FleetLimit, 'concurrency' | 'perSecond'>) {
     release: async (name: string) => limits.release(limit, await of(name)),
     hasSlot: async (name: string) => limits.hasSlot(limit, await of(name)),
     hasStart: async (name: string) => limits.hasStart(limit, await of(name)),
-    /** The starts so far count for long, until they are forgotten. */
+    /** The past starts count for a long time, until they are dropped. */
     keepStarts: async () => {
       for (const start of await books.redis.zrange(starts, '0', '-1'))
         await books.redis.zincrby(starts, LEASE_MS, start);
@@ -49,11 +49,11 @@ async function openLimit(most: Pick<FleetLimit, 'concurrency' | 'perSecond'>) {
   };
 }
 
-test('slots go to those that came first, and come back from those that are gone', async () => {
+test('slots go to the calls that came first, and return from calls that have ended', async () => {
   const { redis, take, release, of, holders } = await openLimit({ concurrency: 2 });
   expect([await take('a'), await take('b'), await take('c'), await take('d')]).toEqual([true, true, false, false]);
   expect(await take('a')).toBe(true);
-  // It is kept for the one that waited longest, for two seconds: all three in one trip.
+  // The slot is reserved for the call that waited longest, for two seconds. All three requests go in one round trip.
   const [, ...taken] = await Promise.all([release('b'), take('d'), take('c')]);
   expect(taken).toEqual([false, true]);
   expect(await take('d')).toBe(false);
@@ -62,7 +62,7 @@ test('slots go to those that came first, and come back from those that are gone'
   expect(await take('e')).toBe(false);
 });
 
-test('a worker that lost its call to another one leaves it the slot', async () => {
+test('a worker that lost its call to another worker leaves the slot to it', async () => {
   const { tool, arrived, open } = gated('visit');
   const settings = { tools: { visit: { limits: { concurrency: 1 } } } };
   const fleet = await startFleet({ tools: [tool], settings, workers: 0 });
@@ -81,7 +81,7 @@ test('a worker that lost its call to another one leaves it the slot', async () =
   expect(await limits.standing(limit)).toMatchObject({ running: 1 });
 });
 
-test('sessions that wait for a slot take turns, whatever each has waiting', async () => {
+test('sessions that wait for a slot are served in rotation, however many calls each has queued', async () => {
   const { take, release, hasSlot } = await openLimit({ concurrency: 1 });
   await take('held');
   for (let number = 0; number < 20; number += 1) await take(`loud-${number}`, 'loud');
@@ -93,18 +93,18 @@ test('sessions that wait for a slot take turns, whatever each has waiting', asyn
   expect([await hasSlot('loud-1'), await hasSlot('quiet')]).toContain(true);
 });
 
-test('who was woken and comes when its slot has gone to nobody takes it, before those that still wait', async () => {
+test('a promoted call whose slot is still free takes it before the calls that still wait', async () => {
   const { redis, take, release, of, holders, hasSlot } = await openLimit({ concurrency: 1 });
   for (const name of ['a', 'late', 'next']) await take(name, 'one');
   await release('a');
   expect(await hasSlot('late')).toBe(true);
-  // All workers are busy for longer than it is kept.
+  // All workers are busy for longer than the reservation lasts.
   await redis.zrem(holders, (await of('late')).jobId);
   expect(await take('late')).toBe(true);
   expect(await take('next')).toBe(false);
 });
 
-test('who was woken and comes when its slot has gone to another has its place again', async () => {
+test('a promoted call whose slot was taken gets its place in the queue back', async () => {
   const { redis, take, release, of, holders, hasSlot } = await openLimit({ concurrency: 1 });
   for (const name of ['a', 'late', 'next', 'last']) await take(name, 'one');
   await release('a');
@@ -135,16 +135,16 @@ test('a call that was cancelled while it waited leaves its slot to the next', as
   expect([await hasSlot('cancelled'), await hasSlot('b')]).toEqual([false, true]);
 });
 
-test('whoever asks while slots lie idle has those woken who were before it', async () => {
+test('a call that asks while slots are idle promotes the calls queued before it', async () => {
   const { redis, take, of, holders, hasSlot } = await openLimit({ concurrency: 1 });
   for (const name of ['a', 'b']) await take(name);
-  // The worker of the first died.
+  // The worker of the first call died.
   await redis.zincrby(holders, -LEASE_MS, (await of('a')).jobId);
   expect(await take('c')).toBe(false);
   expect(await hasSlot('b')).toBe(true);
 });
 
-test('starts of a rate go to those that asked first, whoever comes in the moment that one is free', async () => {
+test('the starts of a rate go to the calls that asked first, even if another call comes when one is free', async () => {
   const { take, hasStart, keepStarts, forgetStarts } = await openLimit({ perSecond: 1 });
   expect(await take('a')).toBe(true);
   await keepStarts();
@@ -164,7 +164,7 @@ test('calls that were cancelled while they waited for their time leave it to the
     const { callId } = callOfJob((await of(`cancelled-${number}`)).jobId);
     await redis.hset(ledger.keys(PLACE).record(callId), 'state', 'cancelled');
   }
-  // It looks before twenty seconds are over.
+  // The call checks again within twenty seconds.
   expect(await waitMs('b')).toBeLessThan(5_000);
   await forgetStarts();
   expect(await take('newcomer')).toBe(false);
@@ -195,7 +195,7 @@ test('4 workers, 3 at a time and 20 in a second on one credential: the service n
   const calls = Promise.all(
     Array.from({ length: CALLS }, (_, index) => session.call(index % 2 === 0 ? 'first' : 'second', { index })),
   );
-  // How long this process, or Redis, stood still at most.
+  // The longest pause of this process or of Redis.
   let [lookedAtMs, stillMs] = [performance.now(), 0];
   const ended = calls.then(() => true);
   await eventually(
@@ -210,17 +210,17 @@ test('4 workers, 3 at a time and 20 in a second on one credential: the service n
   const results = await calls;
   for (const result of results) {
     expect(contentOf(result)).toEqual({ ok: true });
-    // Waiting spends no attempt.
+    // Waiting consumes no attempt.
     expect(result.attempts).toBe(1);
   }
   expect(entrance.most()).toBe(3);
   const times = service.asked.map(({ atMs }) => atMs);
-  // A start that is under way for more than a second counts as arrived: three of them may come in a second that is full.
+  // A start that takes more than a second counts as arrived, so three of them may come within a full second.
   const mostInASecond = stillMs < 900 ? 20 : 23;
   for (const atMs of times)
     expect(times.filter((other) => other >= atMs && other < atMs + 1_000).length).toBeLessThanOrEqual(mostInASecond);
   const lastedMs = Math.max(...times) - Math.min(...times);
-  // It is used, too: 50 starts at 20 in a second take two seconds, and a little more.
+  // The limit is used up: 50 starts at 20 per second take a little more than two seconds.
   expect(lastedMs).toBeLessThan(20_000);
 });
 

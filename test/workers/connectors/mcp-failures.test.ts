@@ -18,7 +18,7 @@ async function startOdd(options: Parameters<typeof startMcpFleet>[0] = {}) {
   return { ...fleet, call };
 }
 
-/** The processes that run this test's own server: nobody else's folder is theirs. */
+/** The processes of this test's own server, recognized by their folder. */
 function serversOf({ folder }: Pick<McpFleet, 'folder'>): readonly number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -35,7 +35,7 @@ function serversOf({ folder }: Pick<McpFleet, 'folder'>): readonly number[] {
     .map(Number);
 }
 
-describe('what a server answers', () => {
+describe('a server’s answer', () => {
   test('is structure or text, with content blocks beside it; its failures are typed errors', async () => {
     const { call, session } = await startOdd();
     expect(contentOf(await call('echo', { text: 'a' }))).toBe('a');
@@ -76,14 +76,14 @@ describe('what a server answers', () => {
     expect(contentOf(await call('echo', { text: 'after' }))).toBe('after');
   });
 
-  test('comes from a program with exact arguments and an environment of its own', async () => {
+  test('comes from a program with exact arguments and its own environment', async () => {
     const fleet = await startMcpFleet({
       environment: { PATH: process.env['PATH'] ?? '', SECRET: 'hidden', TOKEN: 'given', PAWL_X: 'own' },
     });
     const connection = fleet.odd({ environment: { KEY: { env: 'TOKEN' }, PLAIN: 'text' } });
     const { command } = connection as { readonly command: readonly string[] };
     const exact = Object.assign({}, connection, { command: [...command, '$HOME; ls', ''] });
-    // Whoever imports looks with an environment of his own.
+    // The importing operator has another environment.
     process.env['TOKEN'] = 'elsewhere';
     onTestFinished(() => void delete process.env['TOKEN']);
     await fleet.bring('odd', exact);
@@ -108,14 +108,14 @@ describe('a server that ends', () => {
     const hanging = pending(await fleet.session.submit('hang', {}, { namespace }));
     await eventually(() => serversOf(fleet).length > 0, { what: 'the server' });
     await eventually(async () => ((await fleet.pawl.read(hanging.callId))?.fence ?? 0) > 0);
-    // It must have the call, and not only be about to.
+    // The server must have the call already.
     await fleet.session.call('echo', { text: 'behind it' }, { namespace });
     for (const id of serversOf(fleet)) process.kill(id, 'SIGKILL');
     expect(await hanging.result).toMatchObject({ error: { code: 'CONNECTION_RESET' }, attempts: 1 });
     expect(contentOf(await fleet.session.call('echo', { text: 'again' }, { namespace }))).toBe('again');
   });
 
-  test('takes nothing along, and leaves nothing behind when the worker ends', async () => {
+  test('does not take the worker down, and leaves nothing behind when the worker ends', async () => {
     const fleet = await startMcpFleet({ workers: 0 });
     await fleet.bring('odd', fleet.odd({ environment: { OWNER: fleet.folder } }));
     const worker = await fleet.startWorker();
@@ -125,7 +125,7 @@ describe('a server that ends', () => {
     expect(serversOf(fleet)).toEqual([]);
   });
 
-  test('and does not start again rests, and says why', async () => {
+  test('and cannot start again is not called for a while, and the failure says why', async () => {
     const { call, folder } = await startOdd({ settings: {} });
     await writeFile(join(folder, 'broken'), '');
     const refused = await call('structured', {}, { timeoutMs: 20_000 });
@@ -136,7 +136,7 @@ describe('a server that ends', () => {
 });
 
 describe('a server that is not what was accepted', () => {
-  test('is refused, unrun, until somebody accepts it; what was raised is not lowered by it', async () => {
+  test('is refused, without running, until the operator accepts it; a raised tier is not lowered by it', async () => {
     const fleet = await startOdd();
     const { call, folder, bring, pawl } = fleet;
     expect(contentOf(await call('changes'))).toBe('changed');
@@ -151,7 +151,7 @@ describe('a server that is not what was accepted', () => {
       },
     ];
     await writeFile(join(folder, 'definitions.json'), JSON.stringify(drifted));
-    // It says that its list has changed.
+    // The server announces that its list has changed.
     expect(contentOf(await call('changes'))).toBe('changed');
     const refused = await call('echo', { text: 'a' });
     expect(refused.error).toMatchObject({ code: 'DEFINITION_CHANGED' });
@@ -170,12 +170,12 @@ describe('a server that is not what was accepted', () => {
     await bring('odd', undefined, { accept: true, readOnly: ['echo'], trustAnnotations: true });
     expect(contentOf(await call('echo', { text: 'a' }))).toBe('a');
     expect((await call('structured')).error?.code).toBe('UNKNOWN_TOOL');
-    // It began as a system tool: that it now says it only reads is its word alone.
+    // The tool was imported as a system tool. The server's new claim that it only reads does not lower its tier.
     expect(await pawl.registry.read('mcp.odd.fails')).toMatchObject({ tier: 'system' });
   });
 });
 
-test('what changed of a server is accepted without what the operator said of its tools', async () => {
+test('a server’s changes are accepted without changing the operator’s settings of its tools', async () => {
   const fleet = await startMcpFleet({ workers: 0 });
   const { registry } = fleet.pawl;
   const published = (description: string) => {
@@ -202,7 +202,7 @@ test('what changed of a server is accepted without what the operator said of its
 describe('a server that offers more than before', () => {
   const inputSchema = { type: 'object' };
 
-  test('keeps the names of what is known, also where a new one collides with them', async () => {
+  test('keeps the names of known tools, even where a new one collides with them', async () => {
     const fleet = await startMcpFleet({ workers: 0 });
     const published = (...names: readonly string[]) => {
       const definitions = names.map((name) => ({ name, inputSchema }));
@@ -221,7 +221,7 @@ describe('a server that offers more than before', () => {
     });
   });
 
-  test('of which one tool cannot be declared: it is told of each time, and is no change', async () => {
+  test('of which one tool cannot be declared: each import reports it, and it is no change', async () => {
     const fleet = await startMcpFleet({ workers: 0 });
     const twice = { a: { $id: 'twice', type: 'string' }, b: { $id: 'twice', type: 'number' } };
     const definitions = [
@@ -237,13 +237,13 @@ describe('a server that offers more than before', () => {
 });
 
 describe('a server that leaves things out', () => {
-  test.each(['null', '""'])('has no further page of tools where it says %s', async (cursor) => {
+  test.each(['null', '""'])('has no further page of tools where its cursor is %s', async (cursor) => {
     const fleet = await startMcpFleet({ workers: 0 });
     const outcome = await fleet.bring('odd', fleet.odd({ environment: { NEXT_CURSOR: cursor } }));
     expect(outcome.tools.filter(({ tool }) => tool === 'mcp.odd.echo')).toHaveLength(1);
   });
 
-  test('such as tools or templates has none, and hides nothing of the others where it fails', async () => {
+  test('such as tools or templates has none, and its failure hides nothing of the others', async () => {
     const fleet = await startMcpFleet();
     const environment = { CAPABILITIES: '{"resources":{}}' };
     const outcome = await fleet.bring('one', fleet.odd({ environment }));
@@ -277,7 +277,7 @@ describe('a hostile server', () => {
     expect(contentOf(await call('echo', { text: 'after' }))).toBe('after');
   });
 
-  /** Without a worker between: with other limits than a worker's. */
+  /** Connects without a worker, to set other limits than a worker's. */
   async function connectionToOdd(
     limits: Pick<McpConnectionDeps, 'messageTimeoutMs' | 'connectTimeoutMs'>,
     change: Parameters<McpFleet['odd']>[0] = {},
@@ -289,7 +289,7 @@ describe('a hostile server', () => {
     return connections.to('odd', odd(change));
   }
 
-  test('that sends its answer byte by byte holds nobody up for long', async () => {
+  test('that sends its answer byte by byte blocks no other call for long', async () => {
     const connection = await connectionToOdd({ messageTimeoutMs: 300 });
     const { signal } = new AbortController();
     const slow = connection.request(signal, (client, options) =>
@@ -302,7 +302,7 @@ describe('a hostile server', () => {
     expect(await echoed).toMatchObject({ content: [{ text: 'a' }] });
   });
 
-  test('that never answers is told as one that did not answer in time, not as a connection that we closed', async () => {
+  test('that never answers is reported as not answering in time, not as a connection that we closed', async () => {
     const connection = await connectionToOdd({ connectTimeoutMs: 300 }, { command: ['sleep', '1000'] });
     await expect(connection.definitions(new AbortController().signal)).rejects.toMatchObject({
       code: 'MCP_UNAVAILABLE',
@@ -310,7 +310,7 @@ describe('a hostile server', () => {
     });
   });
 
-  test('that offers bad schemas and names that collide: what can be used is, the rest is told of', async () => {
+  test('that offers bad schemas and names that collide: the usable tools are imported, the rest is reported', async () => {
     const fleet = await startMcpFleet();
     const definitions = [
       { name: 'no.type', inputSchema: { properties: { a: {} } } },

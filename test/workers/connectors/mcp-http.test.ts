@@ -22,14 +22,14 @@ interface Wiretap {
   readonly url: string;
   /** `host:port`. */
   readonly host: string;
-  /** Of the requests, in order. */
+  /** The requests, in order. */
   readonly seen: readonly IncomingHttpHeaders[];
-  /** Breaks all connections, and answers none from now on. */
+  /** Breaks all connections, and answers no further request. */
   cut(): void;
   mend(): void;
 }
 
-/** Stands in front of a server, and writes down what is asked of it. */
+/** A proxy that records the requests. */
 async function tap(target: string): Promise<Wiretap> {
   const seen: IncomingHttpHeaders[] = [];
   let isCut = false;
@@ -38,7 +38,7 @@ async function tap(target: string): Promise<Wiretap> {
     const options = { method: asked.method ?? 'GET', headers: asked.headers, agent: false } as const;
     const onward = request(`${target}${asked.url}`, options, (answer) => {
       response.writeHead(answer.statusCode ?? 502, answer.headers);
-      // A server that dies takes its answer along.
+      // A server that dies loses its answer.
       pipeline(answer, response, () => response.destroy());
     });
     onward.on('error', () => response.destroy());
@@ -60,7 +60,7 @@ async function tap(target: string): Promise<Wiretap> {
   return { url: `http://${host}/mcp`, host, seen, cut, mend: () => (isCut = false) };
 }
 
-/** Another Pawl, whose tools are offered at `/mcp`. */
+/** Another Pawl, which serves its tools at `/mcp`. */
 async function otherPawl() {
   const [started, release] = [signal(), signal()];
   const add = defineTool({
@@ -141,14 +141,14 @@ describe('an MCP server over streamable HTTP, of the era 2026-07-28: another Paw
     const held = pending(await fleet.session.submit('hold', {}, { namespace: 'mcp.sums' }));
     await started.promise;
     wire.cut();
-    // The tool is `once`, and what became of it there nobody knows.
+    // The tool is `once`, so its outcome there is unknown.
     expect(await held.result).toMatchObject({ status: 'retriable_error', attempts: 1 });
     wire.mend();
     const add = () => fleet.session.call('add', { a: 1, b: 1 }, { namespace: 'mcp.sums' });
     await eventually(async () => contentOf(await add()));
   });
 
-  test('that refuses us, or stands on a private address that nobody allowed, says so', async () => {
+  test('that refuses the connection, or has a private address that policy does not allow, is reported so', async () => {
     const { rig } = await otherPawl();
     const url = `${rig.server.url}/mcp`;
     const { host } = new URL(url);
@@ -196,8 +196,8 @@ const jsonError = (message: string, code = -32_000) => ({ jsonrpc: '2.0', error:
 const NO_SESSION = [400, jsonError('Bad Request: No valid session ID provided')] as const;
 
 /**
- * A server of the era 2025-11-25 that keeps sessions, written by hand; `onCall` answers what is called. `forgotten` is what it
- * answers to a session that it does not know: a status and a body, in which `id` is the request's where it is undefined.
+ * A hand-written server of the era 2025-11-25 that keeps sessions; `onCall` answers the calls. `forgotten` is its
+ * answer to an unknown session: a status and a body, in which an undefined `id` is replaced by the request's.
  */
 async function handWritten(
   onCall: (tool: string, id: number, response: ServerResponse) => void,
@@ -351,7 +351,7 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     [200, jsonError('Server not initialized')],
     [200, jsonError('Session not initialized', -32_002)],
   ])(
-    'that has forgotten the session, and says so with %i %j: the call is made once, in a new one',
+    'that no longer knows the session, and says so with %i %j: the call is made once, in a new one',
     async (...forgotten) => {
       const { sessions, call, calls } = await handWritten(() => undefined, forgotten);
       expect(contentOf(await call('echo'))).toBe('echoed');
@@ -387,7 +387,7 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     },
   );
 
-  test('that is gone, and refuses connections: nothing happened, which is tried again', async () => {
+  test('that is down and refuses connections: nothing happened, so the call is retried', async () => {
     const { stop, call } = await handWritten(() => undefined);
     expect(contentOf(await call('echo'))).toBe('echoed');
     stop();
@@ -397,9 +397,9 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
   });
 });
 
-test('a server of the official SDK that was started anew is initialized anew, and the call is made once', async () => {
+test('a restarted server of the official SDK is initialized again, and the call is made once', async () => {
   let calls = 0;
-  /** As a server's program makes it when it starts. */
+  /** The server's program creates it at its start. */
   const start = async () => {
     const transport = new WebStandardStreamableHTTPServerTransport({ sessionIdGenerator: () => crypto.randomUUID() });
     const server = new McpServer({ name: 'official', version: '1.0.0' });

@@ -11,7 +11,7 @@ type Call = (result: unknown) => ReturnType<McpFleet['session']['call']>;
 
 const said = { type: 'text', text: 'said' };
 
-/** A result in which every member that the protocol lets a server leave out is there. */
+/** A result with every optional member of the protocol. */
 const full = {
   _meta: { note: 'a' },
   isError: false,
@@ -39,7 +39,7 @@ const full = {
 };
 const REQUIRED = new Set(['type', 'text', 'data', 'uri', 'content', 'resource', 'name', 'audience']);
 
-/** Each member of a value that may be absent, as the path to it. */
+/** The path to each optional member of a value. */
 function optionalPaths(value: unknown, path: readonly (string | number)[] = []): (readonly (string | number)[])[] {
   if (typeof value !== 'object' || value === null || path.at(-1) === 'structuredContent') return [];
   return Object.entries(value).flatMap(([name, member]) => {
@@ -77,7 +77,7 @@ const ODD_BLOCKS: readonly unknown[] = [
 ];
 
 const answer = '{"jsonrpc":"2.0","id":"ID","result":{"content":[{"type":"text","text":"said"}]}}';
-/** Lines of output, the last of which holds the answer. */
+/** Lines of output; the last one holds the answer. */
 const ODD_LINES: readonly (readonly string[])[] = [
   ['[]', answer],
   ['[null]', answer],
@@ -97,7 +97,7 @@ const ODD_LINES: readonly (readonly string[])[] = [
 ];
 const messages = ODD_LINES.map((lines) => lines.map((line) => line.slice(0, 60)).join(' '));
 
-/** `echo` of a server that is read-only here: whatever lets a call be tried again would run it again. */
+/** The tool `echo` of a server that is read-only here, so that any retriable failure would run it again. */
 async function overStdio() {
   const fleet = await startMcpFleet();
   await fleet.bring('odd', fleet.odd(), { readOnly: ['says', 'writes', 'echo'] });
@@ -108,7 +108,7 @@ async function overStdio() {
   };
 }
 
-/** The same over HTTP: each body is what stands in `body` then, its `"ID"` being the request's. */
+/** The same over HTTP: each body is the present content of `body`, with `"ID"` replaced by the request's id. */
 async function overHttp(type: 'application/json' | 'text/event-stream') {
   let calls = 0;
   let lines: readonly string[] = [];
@@ -156,8 +156,8 @@ async function overHttp(type: 'application/json' | 'text/event-stream') {
   return { says, writes, calls: () => calls };
 }
 
-describe('what a tool that has run answers', () => {
-  test('is kept, and not asked for again, whichever optional member is null', async () => {
+describe('the answer of a tool that has run', () => {
+  test('is kept, and the tool is not run again, whichever optional member is null', async () => {
     const { says } = await overStdio();
     expect(paths.length).toBeGreaterThan(15);
     for (const path of paths) {
@@ -218,7 +218,7 @@ describe('what a tool that has run answers', () => {
   );
 });
 
-test('an output that fits its schema but for null in the place of what may be absent is a success', async () => {
+test('an output whose only mismatch is null for an optional member is a success', async () => {
   const fleet = await startMcpFleet();
   const outputSchema = {
     type: 'object',
@@ -310,7 +310,7 @@ test.each<[string, object, readonly string[]]>([
   for (const word of words) expect(error?.message).toContain(word);
 });
 
-test('structure that a failed tool writes as text, too, is told once', async () => {
+test('structure that a failed tool also writes as text is reported once', async () => {
   const { says } = await overStdio();
   const content = [{ type: 'text', text: '{ "left": 0, "reason": "quota" }' }];
   const { error } = await says({ content, structuredContent: structured, isError: true });
@@ -323,7 +323,7 @@ test.each([
   ['{"code":null,"message":"no"}', 'MCP_ERROR', 'no'],
   ['{"message":"quota","data":null}', 'MCP_ERROR', 'quota'],
   ['"quota"', 'MCP_ERROR', 'quota'],
-])('the error %s is told with all that it says, and ends its call alone', async (error, code, word) => {
+])('the error %s is reported completely, and ends only its call', async (error, code, word) => {
   const { writes } = await overStdio();
   const failed = await writes([`{"jsonrpc":"2.0","id":"ID","error":${error}}`]);
   expect(failed.error).toMatchObject({ code, message: expect.stringContaining(word) });

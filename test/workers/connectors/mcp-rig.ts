@@ -16,9 +16,9 @@ export const ODD_SERVER = fileURLToPath(new URL('./fixtures/mcp-server.mjs', imp
 
 export interface McpFleet extends Fleet {
   readonly folder: string;
-  /** The hand-written server, under this name. */
+  /** The name of the hand-written server. */
   odd(more?: Partial<McpConnectionOptions>): McpConnectionOptions;
-  /** As `pawl tools import-mcp` does. */
+  /** Imports the servers as `pawl tools import-mcp` does. */
   bring(
     server: string,
     connection?: McpConnectionOptions,

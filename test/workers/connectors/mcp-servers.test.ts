@@ -30,7 +30,7 @@ describe('the official servers', () => {
     const tiers = Object.fromEntries(outcome.tools.map(({ tool, tier, effects }) => [tool, `${tier} ${effects}`]));
     expect(tiers).toMatchObject({
       'mcp.files.read_text_file': 'read-only none',
-      // What the server calls read-only is not believed without the operator's word.
+      // The server's claim that a tool is read-only is not trusted without the operator's approval.
       'mcp.files.search_files': 'system once',
       'mcp.files.write_file': 'system once',
     });
@@ -47,7 +47,7 @@ describe('the official servers', () => {
     expect((await call('read_text_file', { path: 7 })).error?.code).toBe('INVALID_PARAMS');
   });
 
-  test('memory: what one call stored, another one finds', async () => {
+  test('memory: one call finds what another one stored', async () => {
     const fleet = await startMcpFleet();
     const folder = await temporaryFolder();
     const environment = { MEMORY_FILE_PATH: join(folder, 'memory.json') };
@@ -67,7 +67,7 @@ describe('the official servers', () => {
     const fleet = await startMcpFleet();
     const outcome = await fleet.bring('everything', official('everything', []));
     expect(outcome).toMatchObject({ state: 'declared', resources: true });
-    // It answers with tasks of an older kind alone.
+    // The tool answers with tasks of an older kind only.
     expect(outcome.refused).toMatchObject([{ tool: 'simulate-research-query' }]);
     const { session } = fleet;
     expect(contentOf(await session.call('echo', { message: 'hi' }, { namespace: 'mcp.everything' }))).toBe('Echo: hi');

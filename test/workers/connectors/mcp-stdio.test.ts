@@ -34,7 +34,7 @@ test.skipIf(!(await detectIsolation()).includes('bubblewrap'))(
 
 const confined = (await detectIsolation()).includes('bubblewrap');
 
-/** What a server's shell says of its `HOME` before it answers anything. */
+/** The output of a shell in the server about its `HOME`, printed before the server answers anything. */
 async function homePartition(change: { readonly folder?: string; readonly environment?: Record<string, string> }) {
   const dataDir = temporaryFolder();
   const transport = new StdioTransport({
@@ -62,7 +62,7 @@ async function homePartition(change: { readonly folder?: string; readonly enviro
   return { words, dataDir };
 }
 
-test.skipIf(!confined)('a confined server can write to its HOME, which is no folder of anybody else', async () => {
+test.skipIf(!confined)('a confined server can write to its HOME, which is shared with no other program', async () => {
   const own = await homePartition({});
   expect(own.words).toBe(`kept ${join(own.dataDir, 'mcp/homely')}`);
   expect(readFileSync(join(own.dataDir, 'mcp/homely/.kept'), 'utf8')).toBe('kept\n');

@@ -1,4 +1,4 @@
-/** A service on loopback for connectors to ask. */
+/** A service on loopback that connectors call. */
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
@@ -43,10 +43,13 @@ export function sendJson(response: ServerResponse, value: unknown, status = 200,
   response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(value));
 }
 
-/** While the door is open, whoever should not have come is seen. */
+/** While the gate is open, requests that should not have come are seen. */
 const OPEN_MS = 50;
 
-/** Lets visitors go when so many are there, or all that are left: who limits them to fewer would wait for ever. */
+/**
+ * Releases requests when this many are waiting, or all of the remaining ones. A limit below this number would make it
+ * wait forever.
+ */
 export function door(atATime: number, total: number) {
   const inside: (() => void)[] = [];
   let [left, most] = [total, 0];
@@ -55,7 +58,7 @@ export function door(atATime: number, total: number) {
     for (const go of inside.splice(0)) go();
   };
   return {
-    /** Were there together. */
+    /** The number of requests that waited together. */
     most: () => most,
     enter: () =>
       new Promise<void>((leave) => {

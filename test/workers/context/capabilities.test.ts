@@ -70,7 +70,7 @@ describe.each(SESSION_KINDS)('a %s session (A17)', (kind) => {
   });
 });
 
-test('I23: what a session stores that has seen text from outside is remembered as coming from there', async () => {
+test('I23: records of a session that has seen text from outside are tainted', async () => {
   const stored: unknown[] = [];
   const store: StoredMemory['store'] = async (_text, options) => {
     stored.push(options);
@@ -87,7 +87,7 @@ test('I23: what a session stores that has seen text from outside is remembered a
 });
 
 describe('least privilege (A9, A10)', () => {
-  test('a tool that declares what it needs gets nothing else', async () => {
+  test('a tool that declares its needs gets no other capability', async () => {
     const capabilities = granted({ needs: ['workspace:read'] });
     expect(CAPABILITIES.filter((each) => capabilities.has(each))).toEqual(['workspace:read']);
     await expect(capabilities.workspace.write('file', 'x')).rejects.toMatchObject({
@@ -96,7 +96,7 @@ describe('least privilege (A9, A10)', () => {
     });
   });
 
-  test('a tool of the read-only tier gets nothing that changes anything, even when it declares it', () => {
+  test('a tool of the read-only tier gets no capability that changes anything, even when it declares one', () => {
     const capabilities = granted({ tier: 'read-only', needs: ['workspace:read', 'workspace:write', 'processes'] });
     expect(CAPABILITIES.filter((each) => capabilities.has(each))).toEqual(['workspace:read']);
     expect(CAPABILITIES.filter((each) => granted({ tier: 'read-only' }).has(each))).toEqual([
@@ -106,7 +106,7 @@ describe('least privilege (A9, A10)', () => {
     ]);
   });
 
-  test('what is not configured says so at its first use', async () => {
+  test('a capability that is not configured throws at its first use', async () => {
     const capabilities = capabilitiesFor({
       session: { kind: 'main' },
       callId: 'call',
@@ -120,7 +120,7 @@ describe('least privilege (A9, A10)', () => {
     expect(() => capabilities.workspace.root).toThrow('The session has no workspace');
   });
 
-  test('assembling opens nothing: a workspace that does not exist harms only its users', async () => {
+  test('assembling opens nothing: a missing workspace fails only the tools that use it', async () => {
     const capabilities = granted({ session: { kind: 'main', workspaceRoot: '/no/such/folder' } });
     await expect(capabilities.workspace.read('file')).rejects.toMatchObject({ code: 'NOT_FOUND' });
     expect(await capabilities.memory.store('x')).toEqual({ id: 'memory-1' });

@@ -80,7 +80,7 @@ describe('memory (A24)', () => {
       expect(texts(await memory.search(query))).toEqual(['The deploys go out on Tuesdays.']);
   });
 
-  test('a search for more metadata than LanceDB bears is refused, and as much as it takes is answered', async () => {
+  test('a search for more metadata than LanceDB supports is refused, and one at the limit is answered', async () => {
     const memory = store().of();
     const entries = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, 'v']));
     await memory.store('The cat sat.', { metadata: entries(64) });
@@ -88,7 +88,7 @@ describe('memory (A24)', () => {
     await expect(memory.search('cat', { metadata: entries(1_000) })).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
   });
 
-  test('tenants do not see each other, whatever they ask for', async () => {
+  test('no query of a tenant finds records of another', async () => {
     const { of } = store();
     await of({ tenantId: 'a' }).store('secret of a', { metadata: { k: 'v' } });
     await of().store('secret of nobody');
@@ -110,7 +110,7 @@ describe('memory (A24)', () => {
     expect(await memory.search('tea', { limit: 1 })).toHaveLength(1);
   });
 
-  test('what has expired is not found, and makes room', async () => {
+  test('expired records are not found, and free their capacity', async () => {
     let nowMs = 1_000;
     const memory = store({ ttlMs: 100, maxRecords: 2 }, { now: () => nowMs }).of();
     await memory.store('short lived');
@@ -123,7 +123,7 @@ describe('memory (A24)', () => {
     expect(await memory.search('lived')).toHaveLength(2);
   });
 
-  test('a full memory takes what replaces a record: a second attempt, and an ID that is there', async () => {
+  test('a full memory accepts the replacement of a record: by a second attempt, and by an existing ID', async () => {
     const memory = store({ maxRecords: 2 }).of();
     const first = await memory.store('tea at noon');
     await memory.store('tea at five', { id: "ada's" });
@@ -193,7 +193,7 @@ describe('the tools (A16)', () => {
     });
   });
 
-  test('get_memory loads one entry by its ID, and memory_forget takes it away for good (C19, I13)', async () => {
+  test('get_memory loads one entry by its ID, and memory_forget deletes it (C19, I13)', async () => {
     const memory = store();
     const ctx = testContext({ memory: memory.of() });
     const { id } = await memory
@@ -228,7 +228,7 @@ describe('the tools (A16)', () => {
     expect(await memory.of({ tenantId: 'a' }).get?.(id)).toBeUndefined();
   });
 
-  test('a memory of one’s own that cannot do that says so', async () => {
+  test('a custom memory store without these operations says so', async () => {
     const own = { search: async () => [], store: async () => ({ id: 'x' }) };
     const ctx = testContext({ memory: own });
     await expect(ctx.memory.get('x')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });

@@ -9,7 +9,7 @@ import { openNetwork } from '../../../src/workers/context/network.ts';
 
 const signal = new AbortController().signal;
 
-/** A server on loopback; `host` is what policy has to allow. */
+/** A server on loopback; `host` is the host that policy has to allow. */
 async function serve(listener: RequestListener): Promise<{ readonly url: string; readonly host: string }> {
   const server = createServer(listener).listen(0, '127.0.0.1');
   onTestFinished(() => {
@@ -21,7 +21,7 @@ async function serve(listener: RequestListener): Promise<{ readonly url: string;
   return { url: `http://${host}`, host };
 }
 
-/** A port at which nobody listens any more. */
+/** A port at which no process listens any more. */
 async function closedPort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));
@@ -103,7 +103,7 @@ describe('names', () => {
     expect(asked).toEqual(['rebound.test']);
   });
 
-  test('a name that does not exist fails as Node says it', async () => {
+  test('a name that does not exist fails with Node’s error', async () => {
     const fetch = openNetwork({ signal, resolve: naming().resolve });
     await expect(fetch('http://absent.test/')).rejects.toMatchObject({ code: 'ENOTFOUND' });
   });
@@ -202,7 +202,7 @@ test.each([301, 302, 303, 307, 308])(
   },
 );
 
-describe('a redirect that leads nowhere', () => {
+describe('a redirect that cannot be followed', () => {
   const elsewhere = [
     ['a refused connection', 'http://127.0.0.1:PORT/', 'CONNECTION_REFUSED', true],
     ['an unknown name', 'http://absent.test/', 'DNS_FAILED', true],
@@ -210,7 +210,7 @@ describe('a redirect that leads nowhere', () => {
     ['another protocol', 'ftp://example.com/', 'PERMISSION_DENIED', false],
   ] as const;
 
-  /** A fetch that `status` sends there. */
+  /** A fetch that `status` redirects to the target. */
   async function redirecting(target: string, status: number) {
     const location = target.replace('PORT', String(await closedPort()));
     const { url } = await serve((_request, response) => response.writeHead(status, { location }).end());
@@ -267,7 +267,7 @@ describe('as fetch', () => {
     expect((await fetch(url, { method: 'HEAD' })).status).toBe(204);
   });
 
-  test('compressed answers are read, and what is counted is what comes out', async () => {
+  test('compressed answers are read, and the cap counts decompressed bytes', async () => {
     const bomb = gzipSync(gzipSync(Buffer.alloc(100_000_000)));
     expect(bomb.length).toBeLessThan(2_000);
     const { url, host } = await serve((request, response) => {
@@ -310,7 +310,7 @@ describe('as fetch', () => {
   });
 });
 
-/** A fetch of a server that answers the first request with these bytes; `asked` are the paths that it got. */
+/** A fetch from a server that answers the first request with these bytes; `asked` are the requested paths. */
 async function answeredWith(bytes: string) {
   const asked: string[] = [];
   const server = createTcpServer((socket) => {
@@ -327,12 +327,12 @@ async function answeredWith(bytes: string) {
 }
 
 describe('odd answers', () => {
-  test('a switch to another protocol, which nobody asked for, ends the request', async () => {
+  test('an unrequested switch to another protocol ends the request', async () => {
     const { result } = await answeredWith('HTTP/1.1 101 Switch\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n');
     await expect(result).rejects.toMatchObject({ code: 'CONNECTION_RESET' });
   });
 
-  test('a status that HTTP does not have is told by its number', async () => {
+  test('a status that HTTP does not have is reported by its number', async () => {
     const { result } = await answeredWith('HTTP/1.1 999 Denied\r\ncontent-length: 0\r\n\r\n');
     await expect(result).rejects.toMatchObject({ code: 'HTTP_4XX', message: expect.stringContaining('999') });
   });
@@ -343,7 +343,7 @@ describe('odd answers', () => {
     expect(asked).toEqual(['/', '/caf%C3%A9']);
   });
 
-  test('an empty body is empty, whatever its encoding is said to be', async () => {
+  test('an empty body is empty, whatever its declared encoding is', async () => {
     const { result } = await answeredWith('HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n');
     expect(await (await result).text()).toBe('');
   });

@@ -4,15 +4,15 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { detectIsolation, openProcesses, type ProcessesOptions } from '../../../src/workers/context/processes.ts';
-import { type Isolation, MEANS } from '../../../src/workers/sandbox/isolation.ts';
+import { ISOLATION_MODES, type Isolation } from '../../../src/workers/sandbox/isolation.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startScript } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';
 
 const available = await detectIsolation();
-for (const isolation of MEANS) {
+for (const isolation of ISOLATION_MODES) {
   if (!available.includes(isolation))
-    console.warn(`Programs cannot be run by means of ${isolation} here: its tests are skipped.`);
+    console.warn(`Isolation mode ${isolation} does not work here; its tests are skipped.`);
 }
 
 function processesOf(options: Partial<ProcessesOptions> = {}) {
@@ -25,10 +25,13 @@ function processesOf(options: Partial<ProcessesOptions> = {}) {
   });
 }
 
-/** A number of seconds that no other process on this machine sleeps for; it stands in the command line of all that belongs to a test. */
+/**
+ * A number of seconds that no other process of this machine sleeps for. It marks the command lines of all processes of
+ * a test.
+ */
 const uniqueSleep = (): string => `1000.${randomInt(1e9, 1e10)}`;
 
-/** IDs on this host of the processes with `token` in their command line, those inside namespaces included. */
+/** The IDs on this host of the processes with `token` in their command line, including those in namespaces. */
 function processesWith(token: string): number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -54,7 +57,7 @@ const workerWith = (isolation: Isolation, count: number, argv: readonly string[]
 const sleepersOf = (token: string): number =>
   processesWith(token).filter((id) => readFileSync(`/proc/${id}/cmdline`, 'utf8') === `sleep\0${token}\0`).length;
 
-/** Puts itself in its own place again and again; in between, the kernel shows nothing of it. */
+/** Replaces its own process image again and again; between two images, the kernel shows no environment. */
 const AGAIN = 'exec sh -c "$0" "$0" "$1"';
 
 /** Starts four sleepers: in the foreground, in the background, immune to hang-ups, and double-forked into a session of its own. */
@@ -70,7 +73,7 @@ const grove = (token: string): [string, ...string[]] => [
   `sleep ${token} & nohup sleep ${token} >/dev/null 2>&1 & (sleep ${token} </dev/null >/dev/null 2>&1 &) & sleep ${token}`,
 ];
 
-describe.each(MEANS)('by means of %s', (sandbox: Isolation) => {
+describe.each(ISOLATION_MODES)('in isolation mode %s', (sandbox: Isolation) => {
   const run = test.skipIf(!available.includes(sandbox));
   const tree = sandbox === 'group' ? grove : forest;
 
@@ -181,7 +184,7 @@ describe.each(MEANS)('by means of %s', (sandbox: Isolation) => {
     for (let turn = 0; turn < 3; turn += 1) {
       const token = uniqueSleep();
       const worker = workerWith(sandbox, 12, tree(token));
-      // The worker's own command line has the token too: one more is the first of its programs, on its way.
+      // The worker's own command line holds the token, too. One more is the first of its programs, which is starting.
       await eventually(() => processesWith(token).length > 2 + turn * 4, { everyMs: 1, what: 'a first program' });
       await worker.kill();
       await eventually(() => processesWith(token).length === 0, { what: 'the end of all programs' });
@@ -281,9 +284,9 @@ describe('before anything is started', () => {
     await expect(processes.run({ argv: ['true'] })).rejects.toBe(reason);
   });
 
-  test('there is always a means, the strongest first', () => {
+  test('there is always an isolation mode, the strongest first', () => {
     expect(available.length).toBeGreaterThan(0);
-    expect(MEANS.filter((isolation) => available.includes(isolation))).toEqual(available);
+    expect(ISOLATION_MODES.filter((isolation) => available.includes(isolation))).toEqual(available);
   });
 });
 

@@ -1,4 +1,4 @@
-/** What an asker knows of the effect when Redis fails on the way to another worker's terminal (C16). */
+/** The effect of typing is reported correctly when Redis fails on the way to another worker's terminal (C16). */
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import type { WorkerMailbox } from '../../../src/shared/store/fleet/worker-mailbox.ts';
@@ -9,7 +9,7 @@ const refused = async (): Promise<never> => {
   throw new PawlError('BACKEND_UNAVAILABLE', 'READONLY You can’t write against a read only replica.');
 };
 
-/** A way to a terminal of another worker, which does not answer. */
+/** A link to a terminal of another worker, which does not answer. */
 function linkWith(send: WorkerMailbox['send']): TerminalLink {
   const backend = {
     clock: systemClock,
@@ -30,7 +30,7 @@ const typing = { sessionKey: 'mine', terminalId: 'terminal', chars: 'x', waitMs:
 test.each<[string, WorkerMailbox['send']]>([
   ['to send it', refused],
   ['to take it back', async () => refused],
-])('input counts as typed, perhaps, when Redis refuses %s', async (_what, send) => {
+])('the input may have been typed when Redis refuses %s', async (_what, send) => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const written = linkWith(send).write({ ...typing, signal: new AbortController().signal });
@@ -38,13 +38,13 @@ test.each<[string, WorkerMailbox['send']]>([
     code: 'TERMINAL_UNREACHABLE',
     retriable: false,
     nothingHappened: false,
-    message: expect.stringContaining('may have been typed or not'),
+    message: expect.stringContaining('may or may not have been typed'),
   });
   await vi.advanceTimersByTimeAsync(2_000);
   await failed;
 });
 
-test('what was taken back unread was not typed', async () => {
+test('an input that was withdrawn unread was not typed', async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const written = linkWith(async () => async () => true).write({ ...typing, signal: new AbortController().signal });

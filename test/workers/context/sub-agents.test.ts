@@ -22,7 +22,7 @@ test('an agent that is spawned while its session is being closed is closed with 
 test.each([
   { kind: 'main', tenantId: 'globex' },
   { kind: 'branch', below: true },
-] as const)('an agent is not spawned under a key that somebody else took before: %o', async ({ below, ...taken }) => {
+] as const)('an agent is not spawned under a key that another session took before: %o', async ({ below, ...taken }) => {
   const { pawl, session } = await startFleet({ tools: [], workers: 0 });
   const sessionKey = `agent-${digest('spawning').slice(0, 22)}`;
   await pawl.openSession({ sessionKey, ...taken, ...(below === true ? { parent: session.key } : {}) });
@@ -43,7 +43,7 @@ test('an attempt that runs again finds the agent that the one before spawned', a
   expect(await pawl.backend.agents.list(session.key)).toHaveLength(1);
 });
 
-test('a call that found no room for its agent leaves nothing behind, and starts one when it is asked again and there is', async () => {
+test('a call that found no capacity for its agent leaves nothing behind, and its retry starts one when there is some', async () => {
   const { pawl, session } = await startFleet({ tools: [], workers: 0 });
   const { sessions } = pawl.backend;
   const agents = (callId: string) =>

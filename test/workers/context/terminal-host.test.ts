@@ -1,4 +1,4 @@
-/** Programs that go on between calls (C16), in one worker. */
+/** Programs that outlive their call (C16), in one worker. */
 import { randomInt } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import type { TerminalReport, Terminals } from '../../../src/shared/tools/tool.t
 import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import type { TerminalLink } from '../../../src/workers/context/remote-terminal.ts';
 import { TerminalHost, type TerminalHostOptions } from '../../../src/workers/context/terminal-host.ts';
-import { type Isolation, MEANS } from '../../../src/workers/sandbox/isolation.ts';
+import { ISOLATION_MODES, type Isolation } from '../../../src/workers/sandbox/isolation.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 
@@ -35,7 +35,7 @@ function hostWith({
 const start = (terminals: Terminals, cmd: string, more: { tty?: boolean; timeoutMs?: number; waitMs?: number } = {}) =>
   terminals.start({ argv: ['sh', '-c', cmd], timeoutMs: 60_000, waitMs: 5_000, ...more });
 
-/** A terminal whose program runs: its id. */
+/** Starts a terminal whose program runs, and returns its id. */
 async function startSleep(terminals: Terminals, token: string): Promise<string> {
   const id = idOf(await start(terminals, `sleep ${token}`, { waitMs: 0 }));
   await eventually(() => running(token));
@@ -47,7 +47,7 @@ function idOf({ state }: TerminalReport): string {
   return state.terminalId;
 }
 
-/** What the terminal wrote until it wrote `wanted`. */
+/** Reads the terminal's output until `wanted` appears. */
 async function readUntil(terminals: Terminals, id: string, wanted: string | RegExp, first = ''): Promise<string> {
   let text = first;
   await eventually(
@@ -72,7 +72,7 @@ function running(token: string): boolean {
 
 const uniqueSleep = (): string => `1000.${randomInt(1e9, 1e10)}`;
 
-describe.each(MEANS)('by means of %s', (sandbox) => {
+describe.each(ISOLATION_MODES)('in isolation mode %s', (sandbox) => {
   const run = test.skipIf(!available.includes(sandbox));
 
   run('a program reads what is typed later, sees a terminal, and tells its exit code', async () => {
@@ -108,7 +108,7 @@ test('Ctrl-C reaches the program in front, and the shell goes on', async () => {
   await terminals.write(id, `sleep ${token}\n`, 0);
   await eventually(() => running(token));
   const { output } = await terminals.write(id, '\u0003', 0);
-  // A shell throws away what was typed before its next prompt.
+  // A shell discards input that was typed before its next prompt.
   await readUntil(terminals, id, /\n[#$] $/, output);
   expect(running(token)).toBe(false);
   const { output: next } = await terminals.write(id, 'echo code $((100 + $?))\n', 0);
@@ -125,7 +125,7 @@ test('without a terminal a program sees pipes, and both outputs come as one', as
 });
 
 describe('a program on pipes', () => {
-  test('is given the end of its input by Ctrl-D, and then can be typed nothing', async () => {
+  test('gets the end of its input by Ctrl-D, and no input after that', async () => {
     const { terminals } = hostWith();
     const waiting = 'cat; echo ended; read -r line < wait';
     const id = idOf(await start(terminals, `mkfifo wait; ${waiting}`, { tty: false, waitMs: 0 }));
@@ -159,7 +159,7 @@ test('of a long output the beginning and the end are kept, with a mark between',
   expect(output).toMatch(/\n100000\nlast\n$/);
 });
 
-test('the time limit ends the tree, and says so', async () => {
+test('the time limit ends the tree, and the report says so', async () => {
   const { terminals } = hostWith();
   const token = uniqueSleep();
   const report = await start(terminals, `echo on; sleep ${token}`, { timeoutMs: 2_500 });
@@ -167,11 +167,11 @@ test('the time limit ends the tree, and says so', async () => {
   expect(running(token)).toBe(false);
 });
 
-test('a terminal that nobody asks for is ended', async () => {
+test('an idle terminal is ended', async () => {
   const { terminals } = hostWith({ limits: { idleMs: 100 } });
   const token = uniqueSleep();
   const id = idOf(await start(terminals, `sleep ${token}`, { waitMs: 0 }));
-  // To look is to ask for it: the looks are further apart than it may be idle.
+  // Looking counts as use, so the looks are further apart than the idle limit.
   const gone = () =>
     terminals.write(id, '', 0).then(
       () => false,
@@ -181,7 +181,7 @@ test('a terminal that nobody asks for is ended', async () => {
   await eventually(() => !running(token), { what: 'the end of its program' });
 });
 
-test('a session, and a worker, have so many terminals and no more', async () => {
+test('a session and a worker have a limited number of terminals', async () => {
   const { terminals, open } = hostWith({ limits: { maxPerSession: 2, maxTerminals: 3 } });
   const sleeper = `sleep ${uniqueSleep()}`;
   const started = await Promise.allSettled([1, 2, 3].map(() => start(terminals, sleeper, { waitMs: 10 })));
@@ -189,10 +189,10 @@ test('a session, and a worker, have so many terminals and no more', async () => 
   expect(refused).toHaveLength(1);
   expect(refused[0]?.reason).toMatchObject({ code: 'TOO_MANY_TERMINALS', nothingHappened: true });
   await start(open('other'), sleeper, { waitMs: 10 });
-  await expect(start(open('third'), sleeper)).rejects.toThrow('This worker has 3');
+  await expect(start(open('third'), sleeper)).rejects.toThrow('This worker already has 3');
 });
 
-test('a terminal is its session’s own, and ends with it', async () => {
+test('a terminal belongs to its session, and ends with it', async () => {
   const { host, terminals, open } = hostWith();
   const token = uniqueSleep();
   const id = await startSleep(terminals, token);
@@ -222,7 +222,7 @@ test('cancelling the call that starts a program ends it, cancelling a look does 
   expect(idOf(await terminals.write(id, '', 0))).toBe(id);
 });
 
-test('a program whose terminal Redis does not take never starts', async () => {
+test('a program whose terminal Redis does not record never starts', async () => {
   const refused = new PawlError('BACKEND_UNAVAILABLE');
   const drop = vi.fn();
   const link = { serve() {}, hold: async () => Promise.reject(refused), drop, close: async () => {} };
@@ -241,7 +241,7 @@ test('a program that is absent, and one outside of the workspace, are refused', 
   });
 });
 
-test('a program that does not read what is typed holds nobody up, and gets all of it when it reads', async () => {
+test('a program that does not read its input blocks no other call, and gets all of it when it reads', async () => {
   const { root, terminals } = hostWith();
   const waits = 'n=0; until [ -e go ]; do n=$((n + 1)); [ $n -gt 100 ] && exit 1; sleep 0.05; done';
   const first = await start(terminals, `stty raw -echo; echo ready; ${waits}; head -c 65536 | wc -c`, { waitMs: 0 });

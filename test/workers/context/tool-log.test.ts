@@ -5,7 +5,7 @@ import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import type { ToolContext } from '../../../src/shared/tools/tool.ts';
 import { createLocalRunner } from '../../../src/testing.ts';
 
-/** The line that a tool in plain JavaScript writes, and how its call ends. */
+/** The log line that a tool in plain JavaScript writes, and the outcome of its call. */
 async function lineFrom(say: (log: Record<'error', (...given: unknown[]) => void>) => void) {
   const lines: [fields: object, message: string][] = [];
   const keep = (fields: object, message: string) => void lines.push([fields, message]);
@@ -41,7 +41,7 @@ test.each<[string, Parameters<typeof lineFrom>[0], string]>([
   });
 });
 
-test('fields before the text, as pino takes them, are a line too', async () => {
+test('fields before the text, in pino’s order, are logged, too', async () => {
   const line = await lineFrom((log) => log.error({ shop: 7, seen: 'not-for-the-log' }, 'cannot buy'));
   expect(line).toMatchObject({ status: 'success', message: 'cannot buy', fields: { shop: 7, seen: '[redacted]' } });
 });
@@ -50,7 +50,7 @@ test.each([[undefined], [null], [7]])('%s in place of the text does not fail the
   expect(await lineFrom((log) => log.error(message))).toMatchObject({ status: 'success', message: String(message) });
 });
 
-test('what a tool throws unforeseen is an error with its stack; a ToolError is an answer, and has no line of its own', async () => {
+test('an unforeseen error is logged with its stack; a ToolError is a result and is not logged', async () => {
   const events: unknown[] = [];
   const keep = (fields: object) => void events.push({ ...fields });
   const tool = defineTool({

@@ -1,4 +1,7 @@
-/** What calls cannot change, by no tool and by no name: what Pawl runs, and what the workspace's owner runs later. */
+/**
+ * Calls cannot change the code that Pawl runs, nor the files that the workspace's owner runs later, by any tool or
+ * name.
+ */
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
@@ -34,7 +37,7 @@ function files(root: string, contents: Readonly<Record<string, string>>): void {
   }
 }
 
-/** Every name below a folder and what stands there: what a later program could see. */
+/** Every name below a folder with its content, as a later program could see them. */
 function stateOf(folder: string): Readonly<Record<string, string>> {
   const entries = readdirSync(folder, { withFileTypes: true, recursive: true });
   return Object.fromEntries(
@@ -118,7 +121,7 @@ describe('what Pawl runs and loads', () => {
       'node_modules/.bin/tool',
       'node_modules/new/index.js',
       'package.json',
-      // What is not there: Node would take it before the rest.
+      // These names do not exist, and Node would prefer them to the rest.
       'lib/two.js',
       'lib/node_modules/pkg/index.js',
       'lib/two/package.json',
@@ -244,7 +247,7 @@ describe('programs in the sandbox', () => {
   });
 });
 
-test('the setting readOnlyPaths names more of it, or less', async () => {
+test('the setting readOnlyPaths adds or removes protected paths', async () => {
   const root = temporaryFolder();
   onTestFinished(() => protectOwnerFiles(readOnlyPathsOf(undefined)));
   const write = (path: string) => testContext({ workspaceRoot: root }).workspace.write(path, 'x');

@@ -195,7 +195,7 @@ describe('a configuration that is not there (A11)', () => {
     expect(readFileSync(config, 'utf8')).toBe('mine');
   });
 
-  test('is left to what runs outside of the sandbox', async () => {
+  test('stays writable outside of the sandbox', async () => {
     const { root, config } = project();
     expect((await sh('echo mine > pawl.config.ts', { root, sandbox: 'off' })).exitCode).toBe(0);
     expect(readFileSync(config, 'utf8')).toBe('mine\n');
@@ -221,7 +221,7 @@ test('no workspace is Pawl’s own folder, or lies in it, by whatever name (A11)
   }
 });
 
-test('where the operator has put the workspaces in Pawl’s own folder, they are there, and nothing else of it', async () => {
+test('workspaces that the operator put into Pawl’s own folder can be used, and nothing else of it', async () => {
   const own = temporaryFolder();
   const ground = join(own, 'workspaces');
   mkdirSync(join(ground, 'ada'), { recursive: true });
@@ -253,11 +253,11 @@ confined('no program can show Pawl’s own folder to the next call by renaming a
 });
 
 describe('policy', () => {
-  test.skipIf(available.includes('bubblewrap'))('required, where there is no sandbox, starts nothing', async () => {
+  test.skipIf(available.includes('bubblewrap'))('required starts nothing where there is no sandbox', async () => {
     await expect(sh('true', { sandbox: 'required' })).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
   });
 
-  test('off runs programs without one', async () => {
+  test('off runs programs without a sandbox', async () => {
     const outside = join(temporaryFolder(), 'out');
     expect((await sh(`echo x > ${outside}`, { sandbox: 'off' })).exitCode).toBe(0);
     expect(readFileSync(outside, 'utf8')).toBe('x\n');

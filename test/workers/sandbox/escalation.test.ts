@@ -1,4 +1,4 @@
-/** C25: a command that asks to run outside of the sandbox runs there when a person said so, and nothing else does. */
+/** A command that asks to run outside of the sandbox runs there only after a person's approval (C25). */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -24,7 +24,7 @@ async function start(settings: Partial<SettingsInput> = {}, workers = 1) {
   });
   const workspaceRoot = temporaryFolder();
   const session = await fleet.pawl.openSession({ channel: { kind: 'operator' }, workspaceRoot });
-  /** Below /tmp, of which the sandbox shows an empty one. */
+  /** The folder lies below /tmp, which is empty in the sandbox. */
   const outside = join(temporaryFolder(), 'proof');
   const ask = async (tool: string, params: object) => {
     const { callId, result } = pending(await session.submit(tool, params as Record<string, unknown>));
@@ -61,7 +61,7 @@ describe.skipIf(!confines)('with bubblewrap', () => {
     expect(contentOf(after)).toMatchObject({ exitCode: 1 });
   });
 
-  test('an approver who takes the escalation out lets the command run inside', async () => {
+  test('an approver who removes the escalation lets the command run inside', async () => {
     const { outside, ask, touch } = await start();
     const { result, approve } = await ask('shell', { ...touch, ...escalated });
     await approve({ params: { ...touch, sandbox_permissions: 'use_default' } });
@@ -69,7 +69,7 @@ describe.skipIf(!confines)('with bubblewrap', () => {
     expect(existsSync(outside)).toBe(false);
   });
 
-  test('what was remembered for a command inside does not let it out', async () => {
+  test('a standing approval for a command inside does not let it out', async () => {
     const policy = { global: { tools: { shell: 'ask' } } } as const;
     const { session, outside, ask, touch } = await start({ policy });
     const inside = await ask('shell', touch);
@@ -102,7 +102,7 @@ describe.skipIf(!confines)('with bubblewrap', () => {
   });
 });
 
-test('`sandbox: required` is the operator’s last word: no approver edits a command out of it', async () => {
+test('with `sandbox: required`, no approver can edit a command out of the sandbox', async () => {
   const policy = { global: { tools: { shell: 'ask' } } } as const;
   const { outside, ask, touch } = await start({ sandbox: 'required', policy });
   const { result, approve } = await ask('shell', touch);
@@ -115,14 +115,14 @@ test('`sandbox: required` is the operator’s last word: no approver edits a com
   expect(existsSync(outside)).toBe(false);
 });
 
-test('`sandbox: required` is the operator’s last word: nobody is asked', async () => {
+test('with `sandbox: required`, no person is asked', async () => {
   const { session, fleet, touch } = await start({ sandbox: 'required' });
   const { error } = await session.call('shell', { ...touch, ...escalated });
   expect(error).toMatchObject({ code: 'PERMISSION_DENIED', message: expect.stringContaining('sandbox: required') });
   expect(await fleet.pawl.approvals.list()).toEqual([]);
 });
 
-test('a worker whose operator says `required` runs nothing outside, whoever has approved it', async () => {
+test('a worker with `sandbox: required` runs nothing outside, even with an approval', async () => {
   const { fleet, outside, ask, touch } = await start({}, 0);
   const { approve, result } = await ask('shell', { ...touch, ...escalated });
   await approve();

@@ -1,4 +1,4 @@
-/** On a machine where no sandbox works, programs need a person. */
+/** On a machine without a working sandbox, programs need a person's approval. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
 
 const WORKER = fileURLToPath(new URL('../fixtures/no-sandbox-worker.ts', import.meta.url));
-/** In a mount namespace of its own every bubblewrap of the machine is hidden. */
+/** Hides every bubblewrap of the machine, in a mount namespace of its own. */
 const HIDE =
   'for file in /usr/local/bin/bwrap /usr/bin/bwrap /bin/bwrap; do [ -e $file ] && mount --bind /dev/null $file; done; exec "$@"';
 const unshare = ['--mount', ...(process.getuid?.() === 0 ? [] : ['--map-root-user']), 'sh', '-c', HIDE, 'hide'];
@@ -66,7 +66,7 @@ test.skipIf(!canHide)(
   },
 );
 
-test.skipIf(!canHide)('`off` has to be said, and is said at the start', { timeout: 60_000 }, async () => {
+test.skipIf(!canHide)('`off` has to be set explicitly, and is logged at the start', { timeout: 60_000 }, async () => {
   const { session, said, proof } = await startUnconfined('off');
   expect(said).toContain('PAWL_SANDBOX=off');
   expect((await session.call('shell', { command: ['touch', proof] })).status).toBe('success');

@@ -1,4 +1,4 @@
-/** What policy and kernel make of the sandbox, on machines other than this one. */
+/** The effect of policy and kernel on the sandbox, on other machines than this one. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -12,7 +12,7 @@ const fixture = (name: string) => fileURLToPath(new URL(`../fixtures/${name}`, i
 const isRoot = process.getuid?.() === 0;
 const hasBubblewrap = (await detectIsolation()).includes('bubblewrap');
 
-/** In a mount namespace of its own every bubblewrap of the machine is hidden. */
+/** Hides every bubblewrap of the machine, in a mount namespace of its own. */
 const HIDE =
   'for file in /usr/local/bin/bwrap /usr/bin/bwrap /bin/bwrap; do [ -e $file ] && mount --bind /dev/null $file; done; exec "$@"';
 const unshare = ['--mount', ...(isRoot ? [] : ['--map-root-user']), 'sh', '-c', HIDE, 'hide'];
@@ -40,7 +40,7 @@ test.skipIf(!canHide)(
   },
 );
 
-test('processes are counted for others than root, from Linux 5.14 on', () => {
+test('processes are counted for other users than root, from Linux 5.14 on', () => {
   expect(countsProcesses(1_000, '5.14.0-generic')).toBe(true);
   expect(countsProcesses(1_000, '6.1.0')).toBe(true);
   expect(countsProcesses(1_000, '5.13.9')).toBe(false);

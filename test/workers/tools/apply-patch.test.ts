@@ -142,13 +142,14 @@ describe('all or nothing', () => {
     expect(readFileSync(outside, 'utf8')).toBe('secret\n');
   });
 
-  test('a rename that fails takes back the ones before it', async () => {
+  test('a failed rename undoes the ones before it', async () => {
     const { root, ctx } = folderWith({ 'a.txt': 'a\n', 'z.txt': 'z\n' });
     await expect(
       ctx.workspace.commit([
         { kind: 'write', path: 'a.txt', content: 'A\n' },
         { kind: 'remove', path: 'z.txt' },
-        // Compared as absent, and there when it is put in place: the change before it makes it.
+        // The file is absent when it is compared and exists when it is put in place, because the change before creates
+        // it.
         { kind: 'write', path: 'b.txt', content: 'b' },
         { kind: 'write', path: 'b.txt/c.txt', content: 'c' },
       ]),
@@ -160,7 +161,7 @@ describe('all or nothing', () => {
 });
 
 describe('a symbolic link', () => {
-  test('that is deleted or moved away goes, and the file that it leads to stays', async () => {
+  test('is deleted or moved itself, and its target stays', async () => {
     const { root, ctx } = folderWith({ 'a.txt': 'a\n' });
     for (const name of ['deleted', 'moved']) symlinkSync('a.txt', join(root, name));
     await applyPatch.run(
@@ -187,7 +188,7 @@ describe('a symbolic link', () => {
     await expect(applyPatch.run(patch('*** Delete File: .'), ctx)).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
   });
 
-  test('is there again when a later change of the patch fails', async () => {
+  test('is restored when a later change of the patch fails', async () => {
     const { root, ctx } = folderWith({ 'a.txt': 'a\n' });
     symlinkSync('a.txt', join(root, 'link'));
     await expect(
@@ -210,7 +211,7 @@ describe('a symbolic link', () => {
   });
 });
 
-test('after a crash the files tell whether the patch was applied', async () => {
+test('after a crash the files show whether the patch was applied', async () => {
   const { ctx, root } = folderWith({ 'b.txt': 'b\n', 'c.txt': 'c\n', 'd.txt': 'd\n' });
   expect(await applyPatch.probe?.(everyKind, ctx)).toEqual({ state: 'not-done' });
   await applyPatch.run(everyKind, ctx);

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { baseTools } from '../../../src/workers/tools/index.ts';
 
-test('docs/base-tools.md has every tool as it is, and no other', () => {
+test('docs/base-tools.md describes every tool exactly, and no other', () => {
   const text = readFileSync(new URL('../../../docs/base-tools.md', import.meta.url), 'utf8');
   const rows = text.split('\n').filter((line) => /^\| `\w+` \|/.test(line));
   const told = rows.map((row) =>

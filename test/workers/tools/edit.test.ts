@@ -190,7 +190,7 @@ describe('edit refuses with a hint for the next attempt, and changes nothing', (
   });
 });
 
-describe('after a crash the file tells whether the edit happened', () => {
+describe('after a crash the file shows whether the edit happened', () => {
   test.each([
     ['the old text is there and the new one is not', 'old', 'old', 'new', 'not-done'],
     ['the new text is there and the old one is not', 'new', 'old', 'new', 'done'],

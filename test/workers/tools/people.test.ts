@@ -77,7 +77,7 @@ describe('request_user_input (C19)', () => {
     expect(result).toMatchObject({ output: { state }, success: false });
   });
 
-  test('a channel that brings no answers back says so', async () => {
+  test('a channel that cannot return answers says so', async () => {
     const { handle } = channel();
     await expect(
       requestUserInput.run(requestUserInput.parse({ question: 'Go on?' }), testContext({ channel: handle })),
@@ -85,7 +85,7 @@ describe('request_user_input (C19)', () => {
   });
 });
 
-test('update_plan gives the plan back and tells watchers how far it is (C19)', async () => {
+test('update_plan gives the plan back and reports its progress to subscribers (C19)', async () => {
   const ctx = testContext({ kind: 'worker' });
   const plan = [
     { step: 'Read', status: 'completed' },

@@ -79,7 +79,7 @@ describe('read (A16)', () => {
     expect((await readOf('a\nb\nc\n', { offset: 2, line_numbers: true })).output.content).toBe('2\tb\n3\tc\n');
   });
 
-  test('a file in UTF-16 is text, and of one in another encoding the loss is told', async () => {
+  test('a file in UTF-16 is text, and the loss in another encoding is reported', async () => {
     const little = Buffer.from('\ufeffgrün\n', 'utf16le');
     for (const bytes of [little, Buffer.from(little).swap16()])
       expect((await readOf(bytes)).output).toMatchObject({
@@ -96,7 +96,7 @@ describe('read (A16)', () => {
     await expect(readOf(Uint8Array.of(1, 0, 2))).rejects.toThrow('binary file of 3 bytes');
   });
 
-  test('for a missing file it names what is like it, and for a folder what it holds', async () => {
+  test('for a missing file it names similar ones, and for a folder its content', async () => {
     const ctx = testContext();
     await ctx.workspace.write('src/main.ts', 'x');
     await ctx.workspace.write('src/lib/deep.ts', 'x');

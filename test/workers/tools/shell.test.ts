@@ -33,7 +33,7 @@ test('shell starts in the workspace, or in a folder of it and no other (A11)', a
   await expect(run(['ls'], { cwd: '..' }, ctx)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
 });
 
-test('shell marks what is missing of an output', async () => {
+test('shell marks a truncated output', async () => {
   const { output } = await run(['head', '-c', '100000', '/dev/zero']);
   expect(output.stdout.endsWith(`\n[truncated: ${100_000 - 64 * 1024} more bytes]\n`)).toBe(true);
   expect(output.truncated.stdoutBytes).toBe(100_000 - 64 * 1024);

@@ -6,7 +6,7 @@ import { webFetch, webSearch } from '../../../src/workers/tools/index.ts';
 import { testContext } from '../../helpers/context.ts';
 import { cpuMsOf } from '../../helpers/cpu.ts';
 
-/** A server on loopback, and a context whose policy allows it. `asked` are the requests that it got. */
+/** A server on loopback, and a context whose policy allows it. `asked` are the requests that it received. */
 async function site(listener: RequestListener) {
   const asked: IncomingMessage[] = [];
   const server = createServer((request, response) => {
@@ -80,7 +80,7 @@ describe('web_fetch (A16)', () => {
     expect(text).toContain('Flag Does');
   });
 
-  test('a byte order mark says more than a header', async () => {
+  test('a byte order mark takes precedence over a header', async () => {
     const content = Buffer.from('\ufeffgrün', 'utf16le');
     for (const type of ['text/plain', 'text/html; charset=utf-8']) {
       const { result } = await fetched('/', (_, response) =>
@@ -92,7 +92,7 @@ describe('web_fetch (A16)', () => {
 
   const named = (rest: string) => `<p>gr\u00fcn \u2014 ${rest}</p>`;
   const utf8 = (text: string) => Buffer.from(text);
-  /** Of the characters that Windows-1252 and ISO 8859-2 have at other places. */
+  /** Characters that differ between Windows-1252 and ISO 8859-2. */
   const latin = (text: string) => Buffer.from(text.replaceAll('\u2014', '\u0097'), 'latin1');
   const HTML = 'text/html';
   test.each<[string, string, Buffer, string]>([
@@ -227,7 +227,7 @@ describe('web_fetch (A16)', () => {
     expect((await result).output).toMatchObject({ content: expected.replace('ORIGIN', url), totalLength: 0 });
   });
 
-  test('an error page is told by its words, not by its styles and scripts', async () => {
+  test('an error page is quoted without its styles and scripts', async () => {
     const page =
       '<html><head><style>body { color: red }</style><script>track()</script></head><body><h1>Gone</h1></body></html>';
     const { result } = await fetched('/', (_, response) =>
@@ -293,14 +293,14 @@ describe('web_fetch (A16)', () => {
     await expect(result).rejects.toMatchObject({ status, message: expect.stringContaining('not here') });
   });
 
-  test('what is no text is refused', async () => {
+  test('content that is not text is refused', async () => {
     const { result } = await fetched('/', (_, response) =>
       response.writeHead(200, { 'content-type': 'application/zip' }).end('PK'),
     );
     await expect(result).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
   });
 
-  test('pages that are made to take long or to go deep end as text', async () => {
+  test('pages that are built to be slow or deep are returned as text', async () => {
     for (const html of [`${'<div>'.repeat(25_000)}deep`, `${'<a><b>'.repeat(40_000)}many`]) {
       const { result } = await fetched('/', (_, response) =>
         response.writeHead(200, { 'content-type': 'text/html' }).end(html),
@@ -310,7 +310,7 @@ describe('web_fetch (A16)', () => {
   });
 
   test.each(['<', '<!--', '<p ', '<script>', '&', '\u00a0 ', '<script '])(
-    'a page of nothing but %j does not hold up the worker',
+    'a page of nothing but %j does not block the worker',
     async (part) => {
       const html = part.repeat(300_000 / part.length);
       const { result } = await fetched('/', (_, response) =>
@@ -322,7 +322,7 @@ describe('web_fetch (A16)', () => {
     },
   );
 
-  test('an error page of nothing but "<" does not hold up the worker', async () => {
+  test('an error page of nothing but "<" does not block the worker', async () => {
     const { result } = await fetched('/', (_, response) =>
       response.writeHead(404, { 'content-type': 'text/html' }).end('<'.repeat(1_000_000)),
     );
@@ -330,7 +330,7 @@ describe('web_fetch (A16)', () => {
     await expect(result).rejects.toMatchObject({ status: 404 });
   });
 
-  test('every way to name this machine is refused, and the server there gets no request', async () => {
+  test('every address of this machine is refused, and the server there gets no request', async () => {
     const { port, asked } = await site((_, response) => response.end('secret'));
     const ctx = testContext({ tier: 'read-only', needs: ['network'] });
     const hosts = [

@@ -9,8 +9,8 @@ import { hashOf } from '../../../src/workers/tools/lib/text-file.ts';
 import { openWorkspace } from '../../../src/workers/workspace/workspace.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
-describe('what a change expects is compared in the same step', () => {
-  test('the hash of what stands there, or that nothing does', async () => {
+describe('a change is compared with the file in the same step', () => {
+  test('by the hash of the file, or its absence', async () => {
     const workspace = openWorkspace(temporaryFolder(), 'write');
     await workspace.write('file', 'one', { expected: 'absent' });
     await expect(workspace.write('file', 'two', { expected: 'absent' })).rejects.toMatchObject({

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { CallChanges, unifiedDiff } from '../../../src/workers/workspace/diff-tracker.ts';
 import { testContext } from '../../helpers/context.ts';
 
-test('C11: what a call writes is tracked, from the first content to the last', async () => {
+test('C11: the writes of a call are tracked, from the first content to the last', async () => {
   const ctx = testContext();
   await ctx.workspace.write('a.txt', 'one\ntwo\n');
   await ctx.workspace.write('a.txt', 'one\nthree\n');
@@ -10,7 +10,7 @@ test('C11: what a call writes is tracked, from the first content to the last', a
   expect(ctx.changes.unified()).toBe('--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1,2 @@\n+one\n+three\n');
 });
 
-test('C11: what ends as it began is no change, and a tool notes what its programs did', () => {
+test('C11: a file that ends as it began is no change, and a tool records the changes of its programs', () => {
   const changes = new CallChanges();
   changes.note({ path: 'a', before: Buffer.from('x\n'), after: Buffer.from('y\n') });
   changes.note({ path: 'a', before: Buffer.from('y\n'), after: Buffer.from('x\n') });
@@ -23,7 +23,7 @@ test('binary and very large files are named only', () => {
   expect(unifiedDiff('a', 'x', 'y'.repeat(300_000))).toBe('Binary or large files a/a and b/a differ\n');
 });
 
-test('a file that differs in very many lines is named only, and looking for them holds up nobody', () => {
+test('a file that differs in very many lines is only named, and comparing it blocks no other call', () => {
   const lines = (text: string) => `${text}\n`.repeat(60_000);
   const named = 'Files a/x and b/x differ in too many lines to be shown\n';
   expect(unifiedDiff('x', lines('a'), lines('b'))).toBe(named);
@@ -31,7 +31,7 @@ test('a file that differs in very many lines is named only, and looking for them
   expect(unifiedDiff('x', undefined, lines('b'))).toContain('@@ -0,0 +1,60000 @@\n+b\n');
 });
 
-test('what a call changed is told within a moment, however many files differ in many lines', () => {
+test('the changes of a call are reported quickly, however many files differ in many lines', () => {
   const changes = new CallChanges();
   const lines = (text: string) => Buffer.from(`${text}\n`.repeat(1_500));
   for (let file = 0; file < 500; file += 1)

@@ -1,11 +1,11 @@
-/** Both ways to search find the same: the walk alone, and the walk after ripgrep has named what is worth a look. */
+/** Both searches find the same: the walk alone, and the walk over ripgrep's candidates. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { WorkspaceSearch } from '../../../src/shared/tools/tool.ts';
-import { ripgrep, ripgrepArguments, type Scout } from '../../../src/workers/workspace/ripgrep.ts';
+import { type CandidateFinder, ripgrep, ripgrepArguments } from '../../../src/workers/workspace/ripgrep.ts';
 import { searchWithin } from '../../../src/workers/workspace/workspace-search.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 
@@ -13,7 +13,7 @@ const hasRipgrep = spawnSync('rg', ['--version']).status === 0;
 if (!hasRipgrep) console.warn('skipped: ripgrep is not installed here');
 
 const { signal } = new AbortController();
-const noScout: Scout = async () => undefined;
+const noScout: CandidateFinder = async () => undefined;
 
 function tree(files: Readonly<Record<string, string | Buffer>>): string {
   const root = join(temporaryFolder(), 'root');
@@ -25,7 +25,7 @@ function tree(files: Readonly<Record<string, string | Buffer>>): string {
   return root;
 }
 
-/** What tells the two apart if anything does: encodings, line ends, ignore files of all kinds, odd names, links. */
+/** The content that could make the two differ: encodings, line ends, ignore files of all kinds, odd names, links. */
 function oddTree(): string {
   const root = tree({
     'plain.txt': 'needle\nb\n  x - y [z] a&b\n',
@@ -110,7 +110,7 @@ async function bothWays(root: string, search: WorkspaceSearch): Promise<void> {
   expect(scouted, JSON.stringify(search)).toEqual(walked);
 }
 
-describe.skipIf(!hasRipgrep)('with ripgrep and without it the same is found (C17)', () => {
+describe.skipIf(!hasRipgrep)('searches with and without ripgrep find the same (C17)', () => {
   test('whatever the pattern, the encoding, the line ends and the ignore files', { timeout: 60_000 }, async () => {
     const root = oddTree();
     const options = [{ ignoreCase: true }, { literal: true }, { contextLines: 1, limit: 3 }];
@@ -162,7 +162,7 @@ describe.skipIf(!hasRipgrep)('with ripgrep and without it the same is found (C17
     );
   });
 
-  test('ripgrep is asked, and names what holds the pattern', async () => {
+  test('ripgrep is called, and names the files that hold the pattern', async () => {
     const root = tree({ 'a.txt': 'needle\n', 'b.txt': 'hay\n', '.gitignore': 'c.txt\n', 'c.txt': 'needle\n' });
     expect(await ripgrep(root, { pattern: 'needle' }, signal)).toEqual(['a.txt']);
     expect(await ripgrep(root, { pattern: '[a&&b]' }, signal)).toBeUndefined();
@@ -170,14 +170,14 @@ describe.skipIf(!hasRipgrep)('with ripgrep and without it the same is found (C17
   });
 });
 
-test('what a pattern holds is never an option', () => {
+test('a pattern is never read as an option', () => {
   const wanted = ripgrepArguments({ pattern: '--pre=sh', literal: true });
   expect(wanted?.filter((each) => each.includes('pre'))).toEqual(['--regexp=\\-\\-pre\\=sh']);
 });
 
-test('whatever a scout names, nothing outside of the workspace is looked at (A11)', async () => {
+test('whatever ripgrep names, nothing outside of the workspace is read (A11)', async () => {
   const root = oddTree();
-  const liar: Scout = async () => [
+  const liar: CandidateFinder = async () => [
     '../outside/secret',
     'out/secret',
     'sub/secret.ts',

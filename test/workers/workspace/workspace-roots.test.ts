@@ -1,4 +1,4 @@
-/** Which folders no session works in, and whose folders they are. */
+/** Folders in which no session may work, and the owners of the others. */
 import { existsSync, readFileSync, symlinkSync } from 'node:fs';
 import { homedir, userInfo } from 'node:os';
 import { dirname, join, relative } from 'node:path';
@@ -62,7 +62,7 @@ describe('no workspace', () => {
   });
 });
 
-test('no two tenants share a root, whatever they are called', () => {
+test('no two tenants share a root, whatever their names are', () => {
   const names = [
     'a',
     'A',
@@ -134,20 +134,20 @@ describe('a tenant', () => {
       expect(output?.content.stdout).not.toContain('secret');
     }
     expect(readFileSync(file, 'utf8')).toBe('of acme');
-    // A link in a workspace leads nowhere else.
+    // A link in a workspace leads to no other workspace.
     symlinkSync(acme.workspaceRoot, join(other.workspaceRoot, 'link'));
     const linked = await open('agent-of-other', { workspaceRoot: 'link' });
     expect((await run('agent-of-other', linked.body.sessionKey, 'read', { path: 'secret.txt' })).status).not.toBe(
       'success',
     );
-    // What a producer with the keys says of a session, the worker does not take for granted.
+    // The worker does not trust a session record just because its producer has the keys.
     const forged = await pawl.openSession({ tenantId: 'other', workspaceRoot: acme.workspaceRoot });
     expect((await forged.call('read', { path: 'secret.txt' })).error?.code).toBe('PERMISSION_DENIED');
     const unnamed = await pawl.openSession({ workspaceRoot: acme.workspaceRoot });
     expect((await unnamed.call('read', { path: 'secret.txt' })).error?.code).toBe('PERMISSION_DENIED');
   });
 
-  test('and whoever else opens sessions over HTTP names no root outside of what is theirs', async () => {
+  test('and other HTTP clients that open sessions can name no root outside of their own', async () => {
     const { open, settings, workspaceRoot } = await start();
     const outside = temporaryFolder();
     const acme = tenantRoot(settings, 'acme');

@@ -107,7 +107,7 @@ describe('paths that leave the root are refused with PERMISSION_DENIED (A11)', (
     expect(readFileSync(join(here.outside, 'secret'), 'utf8')).toBe('secret');
   });
 
-  test('a folder swapped for a symbolic link without a pause lets no read and no write out', async () => {
+  test('reads and writes stay inside while a folder is constantly swapped for a symbolic link', async () => {
     const { root, outside, workspace } = place();
     mkdirSync(join(root, 'dir'));
     writeFileSync(join(root, 'dir/secret'), 'inside');
@@ -317,8 +317,8 @@ describe('writing', () => {
   });
 });
 
-describe('a workspace that is named below the folder of all workspaces is there (A11)', () => {
-  /** The folder of all workspaces, reached through a link itself, with a workspace in it and a link that leads out. */
+describe('a workspace below the folder of all workspaces works (A11)', () => {
+  /** The folder of all workspaces, reached through a link, with a workspace in it and a link that leads out. */
   function ground() {
     const folder = temporaryFolder();
     const real = join(folder, 'real');

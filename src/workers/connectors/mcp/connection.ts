@@ -1,23 +1,21 @@
 /**
- * One worker's connection to one MCP server. Opened by the first call that needs it, shared by all, closed when nobody has used it
- * for long, and opened anew after it broke. Its own circuit: a server that breaks again and again rests for longer each time, and
- * calls are refused meanwhile.
+ * One worker's connection to one MCP server. The first call that needs it opens it, all calls share it, and it is
+ * closed after a time without calls. A broken connection is opened again. It has its own circuit: a server that breaks
+ * repeatedly rests longer each time, and calls are refused meanwhile.
  *
  *     idle ── call ──► opening ──► open ── server ends, breaks the protocol ──► resting ── time passes ──► idle
  *                         └────────────── cannot be opened ──────────────────────▲
  */
 import { Client, type ClientOptions, type RequestOptions, type Transport } from '@modelcontextprotocol/client';
 import type { Settings } from '../../../shared/config/config.ts';
-import { definitionDigest, type McpDefinition } from '../../../shared/connectors/mcp.ts';
+import type { McpDefinition } from '../../../shared/connectors/mcp.ts';
 import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
-import { asToolError } from '../../../shared/errors/classify-error.ts';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
 import { endOf } from '../../../shared/util/text/text-cut.ts';
+import { DefinitionCache, readDefinitions, unlessAborted } from './definitions.ts';
 import { connectFailure, requestFailure } from './failures.ts';
 import { openHttpTransport } from './http.ts';
-import { isObject } from './incoming.ts';
-import { list } from './listing.ts';
 import { StdioTransport } from './stdio.ts';
 import type { Environment } from './values.ts';
 
@@ -28,18 +26,15 @@ export interface McpConnectionDeps {
   readonly pawlVersion: string;
   /** How long a message may take to arrive once it has begun. */
   readonly messageTimeoutMs?: number;
-  /** How long a server may take to answer when it is connected to. */
+  /** How long a server may take to answer a connection attempt. */
   readonly connectTimeoutMs?: number;
 }
 
 const CONNECT_TIMEOUT_MS = 20_000;
-/** A server of the older era need not answer the question for the newer one. */
+/** A server of the older protocol era need not answer the probe for the newer one. */
 const PROBE_TIMEOUT_MS = 5_000;
-const LIST_TIMEOUT_MS = 20_000;
-/** Attempts have their own limits; the SDK's must never be the first. */
+/** Attempts have their own limits; the SDK's must never be reached first. */
 const NO_TIMEOUT_MS = 2 ** 31 - 1;
-/** Definitions are asked for again after this long, also of a server that does not say that they changed. */
-const DEFINITIONS_FRESH_MS = 60_000;
 const IDLE_MS = 10 * 60_000;
 const FIRST_REST_MS = 250;
 const LONGEST_REST_MS = 30_000;
@@ -48,42 +43,43 @@ const LONGEST_REST_MS = 30_000;
 interface Open {
   readonly client: Client;
   readonly transport: Transport;
-  /** What the server did that ended the connection. */
+  /** The server's fault that ended the connection. */
   fault: Error | undefined;
-  /** Calls that are under way. One that fails by itself leaves the others to their answers. */
+  /** The number of running calls. A call that fails by itself leaves the connection to the others. */
   calls: number;
-  /** It takes no further calls, and is closed after its last one. */
-  isLeft: boolean;
-  definitions:
-    | { readonly read: Promise<ReadonlyMap<string, McpDefinition | 'several'>>; readonly atMs: number }
-    | undefined;
-  /** Requests that were given up: their answers may still come, and are no fault then. */
-  givenUp: number;
+  /** The connection takes no further calls, and is closed after its last one. */
+  isRetired: boolean;
+  readonly definitions: DefinitionCache;
+  /** The number of abandoned requests: answers to them may still arrive and are no fault. */
+  abandoned: number;
 }
 
 export class McpConnection {
   readonly server: string;
   readonly #options: McpConnectionOptions;
-  readonly #parts: McpConnectionDeps;
+  readonly #deps: McpConnectionDeps;
   #opening: Promise<Open> | undefined;
   #open: Open | undefined;
-  /** Of no use any more, but for the calls that wait for their answers there. */
-  readonly #left = new Set<Open>();
+  /** Abandoned connections, on which calls still wait for their answers. */
+  readonly #retired = new Set<Open>();
   #failures = 0;
-  #rest: { readonly untilMs: number; readonly because: Error } | undefined;
-  /** Once a server of standard streams has shown to be of the older era, it is not asked again. */
+  #resting: { readonly untilMs: number; readonly because: Error } | undefined;
+  /**
+   * The server has shown to be of the older protocol era, so a connection over standard streams does not probe it
+   * again.
+   */
   #legacy = false;
   #inUse = 0;
   #idle: NodeJS.Timeout | undefined;
   #ended = false;
 
-  constructor(server: string, options: McpConnectionOptions, parts: McpConnectionDeps) {
+  constructor(server: string, options: McpConnectionOptions, deps: McpConnectionDeps) {
     this.server = server;
     this.#options = options;
-    this.#parts = parts;
+    this.#deps = deps;
   }
 
-  /** What the server says it is; for the records of an import. */
+  /** The server's name and version, for the records of an import. */
   async version(): Promise<string | undefined> {
     return (await this.#connected()).client.getServerVersion()?.version;
   }
@@ -92,24 +88,14 @@ export class McpConnection {
     return (await this.#connected()).client.getServerCapabilities()?.resources !== undefined;
   }
 
-  /** All definitions, as the server gives them: a name can stand there twice, and what is no definition says so. */
-  async definitions(signal: AbortSignal): Promise<readonly McpDefinition[]> {
-    return this.#using(signal, async (open) => {
-      if (open.client.getServerCapabilities()?.tools === undefined) return [];
-      const options = { timeout: LIST_TIMEOUT_MS, signal };
-      const { entries, nextCursor } = await list(open.client, 'tools/list', undefined, options);
-      if (nextCursor !== undefined)
-        throw new PawlError(
-          'MCP_PROTOCOL',
-          `The MCP server ${this.server} lists its tools on more pages than can be read.`,
-        );
-      return entries.map(definitionOf);
-    });
+  /** All definitions as the server lists them. A name can occur twice, and an invalid entry is marked as such. */
+  definitions(signal: AbortSignal): Promise<readonly McpDefinition[]> {
+    return this.#using(signal, (open) => readDefinitions(open.client, this.server, signal));
   }
 
   /**
-   * Sends a request once the server's definition of `tool` is the one that was accepted. Throws `DEFINITION_CHANGED` where it is
-   * not, and otherwise what `failures.ts` makes of what went wrong.
+   * Sends a request after checking that the server's definition of `tool` is the accepted one. Throws
+   * `DEFINITION_CHANGED` where it is not, and otherwise the errors of `failures.ts`.
    */
   async call<T>(
     accepted: { readonly tool: string; readonly digest: string },
@@ -117,7 +103,7 @@ export class McpConnection {
     send: (client: Client, definition: McpDefinition, options: RequestOptions) => Promise<T>,
   ): Promise<T> {
     return this.#using(signal, async (open) => {
-      const definition = await this.#accepted(open, accepted, signal);
+      const definition = await open.definitions.accepted(accepted, signal);
       return send(open.client, definition, { signal, timeout: NO_TIMEOUT_MS });
     });
   }
@@ -139,59 +125,20 @@ export class McpConnection {
         return result;
       } catch (error) {
         if (signal.aborted) {
-          open.givenUp += 1;
+          open.abandoned += 1;
           throw signal.reason;
         }
         const { failure, gone } = requestFailure(error, open, this.server);
-        if (gone) this.#leave(open);
+        if (gone) this.#retire(open);
         throw failure;
       } finally {
         open.calls -= 1;
-        if (open.isLeft && open.calls === 0) await this.#drop(open);
+        if (open.isRetired && open.calls === 0) await this.#drop(open);
       }
     } finally {
       this.#inUse -= 1;
-      if (this.#inUse === 0 && !this.#ended) this.#idle = setTimeout(() => void this.#rested(), IDLE_MS).unref();
+      if (this.#inUse === 0 && !this.#ended) this.#idle = setTimeout(() => void this.#closeIdle(), IDLE_MS).unref();
     }
-  }
-
-  async #accepted(
-    open: Open,
-    { tool, digest }: { readonly tool: string; readonly digest: string },
-    signal: AbortSignal,
-  ): Promise<McpDefinition> {
-    const known = open.definitions;
-    if (known === undefined || performance.now() - known.atMs > DEFINITIONS_FRESH_MS)
-      // Not with the call's own signal: others wait for the same list.
-      open.definitions = { read: this.#byName(new AbortController().signal), atMs: performance.now() };
-    const asked = open.definitions;
-    let definition: McpDefinition | 'several' | undefined;
-    try {
-      if (asked !== undefined) definition = (await unlessAborted(asked.read, signal)).get(tool);
-    } catch (error) {
-      if (open.definitions === asked) open.definitions = undefined;
-      // The call was not sent: whatever went wrong, its tool has not run.
-      throw signal.aborted ? error : asToolError(error, true);
-    }
-    const refuse = (why: string): never => {
-      throw new ToolError(
-        `${why}. Nothing was run. To look at the change and accept it: pawl tools import-mcp ${this.server} --accept`,
-        { code: 'DEFINITION_CHANGED', nothingHappened: true },
-      );
-    };
-    if (definition === undefined) return refuse(`The MCP server ${this.server} does not offer ${tool} any more`);
-    if (definition === 'several') return refuse(`The MCP server ${this.server} offers two tools named ${tool}`);
-    if (definitionDigest(definition) !== digest)
-      return refuse(`The MCP server ${this.server} has changed what it says of ${tool}`);
-    return definition;
-  }
-
-  async #byName(signal: AbortSignal): Promise<ReadonlyMap<string, McpDefinition | 'several'>> {
-    const found = new Map<string, McpDefinition | 'several'>();
-    for (const definition of await this.definitions(signal))
-      if (definition.unusable === undefined)
-        found.set(definition.name, found.has(definition.name) ? 'several' : definition);
-    return found;
   }
 
   // Opening and closing
@@ -199,10 +146,10 @@ export class McpConnection {
   #connected(): Promise<Open> {
     if (this.#ended) throw new PawlError('DRAINED');
     if (this.#open !== undefined) return Promise.resolve(this.#open);
-    const restMs = (this.#rest?.untilMs ?? 0) - performance.now();
-    if (this.#rest !== undefined && restMs > 0) {
-      const { message } = this.#rest.because;
-      throw new ToolError(`The MCP server ${this.server} is given time to recover. ${message}`, {
+    const restMs = (this.#resting?.untilMs ?? 0) - performance.now();
+    if (this.#resting !== undefined && restMs > 0) {
+      const { message } = this.#resting.because;
+      throw new ToolError(`The MCP server ${this.server} is resting after a failure. ${message}`, {
         code: 'MCP_UNAVAILABLE',
         retriable: true,
         nothingHappened: true,
@@ -219,13 +166,13 @@ export class McpConnection {
     const startedAtMs = performance.now();
     try {
       const open = await this.#connectInEra(this.#legacy).catch((error: unknown) => {
-        // Some servers of the older era end when they are asked for the newer one.
+        // Some servers of the older era exit when they are probed for the newer one.
         if (this.#options.transport !== 'stdio' || this.#legacy || !hasEnded(error)) throw error;
         return this.#connectInEra(true);
       });
       this.#legacy = this.#options.transport === 'stdio' && open.client.getProtocolEra() === 'legacy';
       this.#open = open;
-      const { log } = this.#parts;
+      const { log } = this.#deps;
       const tookMs = Math.round(performance.now() - startedAtMs);
       log.info({ event: 'mcp_connected', server: this.server, era: open.client.getProtocolEra(), tookMs }, 'connected');
       return open;
@@ -237,13 +184,13 @@ export class McpConnection {
   }
 
   async #connectInEra(legacy: boolean): Promise<Open> {
-    const { pawlVersion, connectTimeoutMs = CONNECT_TIMEOUT_MS } = this.#parts;
+    const { pawlVersion, connectTimeoutMs = CONNECT_TIMEOUT_MS } = this.#deps;
     const probeTimeoutMs = Math.min(PROBE_TIMEOUT_MS, connectTimeoutMs);
     let open: Open | undefined;
     const options: ClientOptions = {
       capabilities: {},
       versionNegotiation: { mode: legacy ? 'legacy' : 'auto', probe: { timeoutMs: probeTimeoutMs } },
-      // Results are checked here against the definition that was accepted, not against the server's newest word.
+      // Results are checked against the accepted definition here, not against the server's newest one.
       jsonSchemaValidator: {
         getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
       },
@@ -252,33 +199,42 @@ export class McpConnection {
           autoRefresh: false,
           debounceMs: 0,
           onChanged: () => {
-            if (open !== undefined) open.definitions = undefined;
+            open?.definitions.clear();
           },
         },
       },
     };
     const client = new Client({ name: 'pawl', version: pawlVersion }, options);
     const transport = this.#transport((broken) => (broken instanceof PawlError ? broken : this.#lost(open)));
-    open = { client, transport, fault: undefined, calls: 0, isLeft: false, definitions: undefined, givenUp: 0 };
+    const definitions = new DefinitionCache(this.server, (signal) => this.definitions(signal));
+    open = { client, transport, fault: undefined, calls: 0, isRetired: false, definitions, abandoned: 0 };
     const made = open;
     client.onclose = () => this.#closed(made);
-    client.onerror = (error) => this.#heard(made, error);
+    client.onerror = (error) => this.#onSdkError(made, error);
     try {
       await client.connect(transport, { timeout: connectTimeoutMs });
     } catch (error) {
       await transport.close().catch(() => undefined);
       const said = transport instanceof StdioTransport ? transport.said : '';
       const fault = transport instanceof StdioTransport ? transport.fault : undefined;
-      throw Object.assign(new Error(sentence(error, said), { cause: fault ?? error }), { ended: fault !== undefined });
+      throw Object.assign(new Error(messageWith(error, said), { cause: fault ?? error }), {
+        ended: fault !== undefined,
+      });
     }
     return open;
   }
 
   #transport(lost: (broken: Error | undefined) => Error): Transport {
-    const { settings, environment, messageTimeoutMs } = this.#parts;
+    const { settings, environment, messageTimeoutMs } = this.#deps;
     const options = this.#options;
     if (options.transport === 'http')
-      return openHttpTransport(this.server, options, settings.allowedHosts, environment, lost);
+      return openHttpTransport({
+        server: this.server,
+        connection: options,
+        allowedHosts: settings.allowedHosts,
+        environment,
+        lost,
+      });
     return new StdioTransport({
       server: this.server,
       connection: options,
@@ -288,25 +244,25 @@ export class McpConnection {
     });
   }
 
-  /** The SDK tells of whatever it could not place. */
-  #heard(open: Open, error: Error): void {
+  /** The SDK reports every message here that it could not match. */
+  #onSdkError(open: Open, error: Error): void {
     if (open.transport instanceof StdioTransport) open.fault ??= open.transport.fault;
     if (!error.message.startsWith('Received a response for an unknown message ID')) return;
-    if (open.givenUp > 0) {
-      open.givenUp -= 1;
+    if (open.abandoned > 0) {
+      open.abandoned -= 1;
       return;
     }
-    const message = `The MCP server ${this.server} answered a request that nobody made: its connection was closed.`;
+    const message = `The MCP server ${this.server} answered a request that was never sent; the connection was closed.`;
     open.fault ??= new PawlError('MCP_PROTOCOL', message);
     void open.transport.close().catch(() => undefined);
   }
 
-  /** A stream broke and cannot be taken up again: what its call failed with. */
+  /** Returns the error for a call whose stream broke and cannot be resumed. */
   #lost(open: Open | undefined): Error {
     const message = `The connection to the MCP server ${this.server} broke before it answered.`;
     const failure = new ToolError(message, { code: 'CONNECTION_RESET', retriable: true });
     if (open !== undefined && this.#open === open) {
-      this.#leave(open);
+      this.#retire(open);
       this.#failed(failure);
     }
     return failure;
@@ -321,28 +277,28 @@ export class McpConnection {
 
   #failed(because: Error): void {
     this.#failures += 1;
-    // The first time it may just have been restarted.
+    // The first failure may be a restart, so there is no rest after it.
     const restMs = this.#failures === 1 ? 0 : Math.min(LONGEST_REST_MS, FIRST_REST_MS * 2 ** (this.#failures - 2));
-    this.#rest = { untilMs: performance.now() + restMs, because };
-    const { log } = this.#parts;
+    this.#resting = { untilMs: performance.now() + restMs, because };
+    const { log } = this.#deps;
     log.warn({ event: 'mcp_broken', server: this.server, restMs, error: because.message }, 'an MCP server broke');
   }
 
-  /** For calls to come it is of no use any more; the server is not blamed. */
-  #leave(open: Open): void {
+  /** Takes a connection out of use for later calls, without blaming the server. */
+  #retire(open: Open): void {
     if (this.#open === open) this.#open = undefined;
-    open.isLeft = true;
-    this.#left.add(open);
+    open.isRetired = true;
+    this.#retired.add(open);
   }
 
-  /** Ends a connection, whoever uses it. */
+  /** Ends a connection, even while calls use it. */
   async #drop(open: Open): Promise<void> {
-    this.#leave(open);
+    this.#retire(open);
     await open.transport.close().catch(() => undefined);
-    this.#left.delete(open);
+    this.#retired.delete(open);
   }
 
-  async #rested(): Promise<void> {
+  async #closeIdle(): Promise<void> {
     if (this.#inUse === 0 && this.#open !== undefined) await this.#drop(this.#open);
   }
 
@@ -351,48 +307,16 @@ export class McpConnection {
     this.#ended = true;
     clearTimeout(this.#idle);
     const open = this.#open ?? (await this.#opening?.catch(() => undefined));
-    if (open !== undefined) this.#leave(open);
-    await Promise.all([...this.#left].map((left) => this.#drop(left)));
+    if (open !== undefined) this.#retire(open);
+    await Promise.all([...this.#retired].map((retired) => this.#drop(retired)));
   }
-}
-
-/** Read loosely: what is of a wrong kind is left out of a definition. */
-function definitionOf(entry: unknown, index: number): McpDefinition {
-  if (!isObject(entry) || typeof entry['name'] !== 'string') {
-    const what = entry === null ? 'null' : isObject(entry) ? 'without a name' : 'no definition';
-    return { name: `entry ${index + 1}`, inputSchema: {}, unusable: `it is ${what}` };
-  }
-  const { name, title, description, inputSchema, outputSchema, annotations, execution } = entry;
-  const { taskSupport } = isObject(execution) ? execution : {};
-  return {
-    name,
-    title: typeof title === 'string' ? title : undefined,
-    description: typeof description === 'string' ? description : undefined,
-    inputSchema,
-    outputSchema,
-    annotations: isObject(annotations) ? annotations : undefined,
-    taskSupport: typeof taskSupport === 'string' ? taskSupport : undefined,
-  };
 }
 
 function hasEnded(error: unknown): boolean {
   return (error as { ended?: unknown }).ended === true;
 }
 
-function sentence(error: unknown, said: string): string {
+function messageWith(error: unknown, said: string): string {
   const message = error instanceof Error ? error.message : String(error);
   return said === '' ? message : `${message}; it said: ${endOf(said, 500)}`;
-}
-
-/** What comes first: the value, or the end of who waits for it. */
-async function unlessAborted<T>(value: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  const { promise, reject } = Promise.withResolvers<never>();
-  const onAbort = () => reject(signal.reason);
-  signal.addEventListener('abort', onAbort, { once: true });
-  try {
-    return await Promise.race([value, promise]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
-  }
 }

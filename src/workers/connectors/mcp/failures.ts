@@ -1,4 +1,4 @@
-/** What goes wrong with an MCP server, in the terms of Pawl's catalogue. */
+/** Translates the failures of MCP servers into Pawl's error codes. */
 import {
   ProtocolError,
   ProtocolErrorCode,
@@ -9,7 +9,7 @@ import {
 } from '@modelcontextprotocol/client';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 
-/** Faults of the declaration or of policy, which no second try mends, are told as they are. */
+/** Returns faults of the declaration or of policy unchanged, because no retry corrects them. */
 export function connectFailure(error: unknown, server: string): Error {
   for (const cause of causesOf(error)) {
     if (cause instanceof PawlError && cause.code !== 'MCP_PROTOCOL' && cause.code !== 'RESULT_TOO_LARGE') return cause;
@@ -32,12 +32,12 @@ const QUOTED_LENGTH = 500;
 
 export interface RequestFailure {
   readonly failure: Error;
-  /** The connection is of no use any more. */
+  /** The connection can no longer be used. */
   readonly gone: boolean;
 }
 
 interface Broken {
-  /** What the server did that ended the connection. */
+  /** The server's fault that ended the connection. */
   readonly fault: Error | undefined;
   readonly transport: Pick<Transport, 'sessionId'>;
 }
@@ -48,7 +48,7 @@ export function requestFailure(error: unknown, { fault, transport }: Broken, ser
   const stays = (failure: Error): RequestFailure => ({ failure, gone: false });
   if (error instanceof PawlError || error instanceof ToolError) return stays(error);
   if (ProtocolError.isInstance(error)) {
-    // No message of a server holds an error of ours: this one is from the transport, whose stream broke.
+    // A server's message cannot hold an Error object; the transport put it there because its stream broke.
     if (error.data instanceof Error) return stays(error.data);
     const said = withData(error.message, error.data);
     if (transport.sessionId !== undefined && SESSION_NOT_INITIALIZED.test(said)) return forgotten(server);
@@ -77,7 +77,7 @@ export function requestFailure(error: unknown, { fault, transport }: Broken, ser
       return stays(
         new PawlError(
           'RESULT_INVALID',
-          `The MCP server ${server} answers with no valid result: ${withoutJson(error.message)}`,
+          `The MCP server ${server} answers with an invalid result: ${withoutJson(error.message)}`,
         ),
       );
     case SdkErrorCode.RequestTimeout:
@@ -87,7 +87,10 @@ export function requestFailure(error: unknown, { fault, transport }: Broken, ser
   }
 }
 
-/** The SDK quotes what is wrong as JSON, with every kind of content that it could have been. Where it is wrong says more. */
+/**
+ * The SDK quotes invalid content as JSON, with every kind that it could have been. The place of the fault is more
+ * useful.
+ */
 function withoutJson(message: string): string {
   const [, what = '', json = ''] = /^([^[]*)(\[.*\])$/s.exec(message) ?? [];
   try {
@@ -98,14 +101,17 @@ function withoutJson(message: string): string {
   }
 }
 
-/** What a server says that was started anew and knows nothing of the session: the official SDK's, and those made after it. */
+/**
+ * The message of a restarted server that does not know the session: the official SDK's wording, and those modelled on
+ * it.
+ */
 const NOT_INITIALIZED = /\b(?:not|before|un)[ -]?(?:been |yet )?initiali[sz](?:ed|ation)\b/i;
-/** The same where it could be the word of a tool. */
+/** The same message, where it could also come from a tool. */
 const SESSION_NOT_INITIALIZED = /\b(?:server|session|client)(?: is| was| has)? not (?:been |yet )?initiali[sz]ed\b/i;
 
 function ofHttp(error: SdkHttpError, server: string): RequestFailure {
   const { status, message } = error;
-  // Many servers say with 400 that the session is gone, so that the request was not even looked at.
+  // Many servers answer 400 when the session is gone, so the request was not executed.
   const refusesSession = status === 400 && (/session/i.test(message) || NOT_INITIALIZED.test(message));
   if (status === 404 || status === 410 || refusesSession) return forgotten(server);
   const { text } = error.data as { readonly text?: unknown };
@@ -113,12 +119,12 @@ function ofHttp(error: SdkHttpError, server: string): RequestFailure {
   return { failure: withStatus(status, `The MCP server ${server} answers with HTTP ${status}${quoted}`), gone: false };
 }
 
-/** The next try has a new connection, which is initialized anew. */
+/** The next attempt opens and initializes a new connection. */
 function forgotten(server: string): RequestFailure {
-  return { failure: unavailable(`The MCP server ${server} has forgotten the session.`), gone: true };
+  return { failure: unavailable(`The MCP server ${server} no longer knows the session.`), gone: true };
 }
 
-/** What an error holds beside its message, which often says alone what was wrong. */
+/** Adds an error's data to its message, because often only the data says what was wrong. */
 function withData(message: string, data: unknown): string {
   if (data === undefined || data === null) return message;
   return `${message}: ${typeof data === 'string' ? data : JSON.stringify(data)}`;

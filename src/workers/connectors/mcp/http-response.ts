@@ -1,16 +1,16 @@
-/** Responses of MCP servers over HTTP, whose messages the SDK parses itself: each is put into a form that it can parse. */
+/** Rewrites the HTTP responses of MCP servers into a form that the SDK can parse. */
 import type { JSONRPCMessage } from '@modelcontextprotocol/client';
 import type { PawlError } from '../../../shared/errors/failure.ts';
 import { isBrokenAnswer, messagesIn, notMessage } from './incoming.ts';
 
-/** The same response with its messages alone. `onBroken` is told of an answer that is no message. */
+/** Returns the same response with its valid messages alone. `onBroken` is called for an answer that is no message. */
 export function readableResponse(response: Response, server: string, onBroken: (fault: PawlError) => void): Response {
   const type = (response.headers.get('content-type') ?? '').toLowerCase();
   if (!response.ok || response.body === null) return response;
   const received = (value: unknown) => {
-    const { messages, odd } = messagesIn(value);
-    for (const entry of odd) if (isBrokenAnswer(entry)) onBroken(notMessage(server, entry));
-    return { messages, odd };
+    const { messages, invalid } = messagesIn(value);
+    for (const entry of invalid) if (isBrokenAnswer(entry)) onBroken(notMessage(server, entry));
+    return { messages, invalid };
   };
   if (type.startsWith('text/event-stream')) {
     const body = response.body
@@ -27,14 +27,14 @@ export function readableResponse(response: Response, server: string, onBroken: (
     } catch {
       throw notMessage(server, text);
     }
-    const { messages, odd } = received(value);
-    if (messages.length === 0 && odd.length > 0) throw notMessage(server, odd[0]);
+    const { messages, invalid } = received(value);
+    if (messages.length === 0 && invalid.length > 0) throw notMessage(server, invalid[0]);
     return messages;
   };
   return Object.defineProperty(response, 'json', { value: json });
 }
 
-/** Server-sent events, each of whose data becomes one event for each message in it. What is no JSON passes as it came. */
+/** Splits server-sent events so that each message gets an event of its own. Data that is not JSON passes unchanged. */
 function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): TransformStream<string, string> {
   let kept: string[] = [];
   let tail = '';
@@ -60,7 +60,8 @@ function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): Trans
   };
   return new TransformStream({
     transform(chunk, controller) {
-      // Of what was looked at before, the end is enough: a large event is not looked at again for each of its chunks.
+      // Only the end of the text seen before is kept, so that a large event is not scanned again for each of its
+      // chunks.
       const seen = `${tail}${chunk}`;
       kept.push(chunk);
       const ends = [...seen.matchAll(/\r\n\r\n|\n\n|\r\r/g)].map(({ 0: mark, index }) => index + mark.length);

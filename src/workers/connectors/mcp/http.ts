@@ -1,4 +1,7 @@
-/** An MCP server over streamable HTTP, reached through the guarded network: private addresses only where policy allows the host. */
+/**
+ * The transport to an MCP server over streamable HTTP. It uses the guarded network: private addresses only where
+ * policy allows the host.
+ */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   isJSONRPCNotification,
@@ -15,7 +18,7 @@ import { AnswerReader } from './incoming.ts';
 import { MAX_MESSAGE_BYTES } from './stdio.ts';
 import { type Environment, resolveValues } from './values.ts';
 
-/** A stream that broke and can be taken up again (era 2025-11-25) is asked for this often. */
+/** The reconnection schedule for a broken stream that can be resumed (era 2025-11-25). */
 const RECONNECT = {
   maxRetries: 2,
   initialReconnectionDelay: 1_000,
@@ -23,41 +26,63 @@ const RECONNECT = {
   reconnectionDelayGrowFactor: 1.5,
 };
 
-/** Of no server: it stands for an answer that will not come. */
+/** A code that no server uses: it marks an answer that will not come. */
 const LOST = -32_099;
 
-/** One request, on its way through the SDK: which does not pass on why an answer broke off. */
-interface ElicitationState {
+/** One request on its way through the SDK, which does not report why an answer broke off. */
+interface SentRequest {
   broken?: Error;
 }
-const asked = new AsyncLocalStorage<ElicitationState>();
+const sentRequest = new AsyncLocalStorage<SentRequest>();
 
-/** `lost`: what a call fails with whose answer will not come; the others of the connection are not touched by it. */
-export function openHttpTransport(
-  server: string,
-  { url, headers }: Extract<McpConnectionOptions, { transport: 'http' }>,
-  allowedHosts: readonly string[],
-  environment: Environment,
-  lost: (broken: Error | undefined) => Error,
-): Transport {
+export interface HttpTransportOptions {
+  readonly server: string;
+  readonly connection: Extract<McpConnectionOptions, { transport: 'http' }>;
+  readonly allowedHosts: readonly string[];
+  readonly environment: Environment;
+  /** Creates the error for a call whose answer will not come. Other calls of the connection are not affected. */
+  lost(broken: Error | undefined): Error;
+}
+
+export function openHttpTransport(options: HttpTransportOptions): Transport {
+  const { server, allowedHosts, environment } = options;
+  const { url, headers } = options.connection;
   const closed = new AbortController();
-  // A server may be silent for as long as its tool works: calls have their own limits.
+  // A server may be silent for as long as its tool works, because calls have their own limits.
   const limits = { signal: closed.signal, allowedHosts, idleTimeoutMs: 0, maxResponseBytes: MAX_MESSAGE_BYTES };
   const transport = new StreamableHTTPClientTransport(new URL(url), {
     fetch: async (input, init) => {
-      const asking = asked.getStore();
+      const request = sentRequest.getStore();
       const onBroken = (error: Error) => {
-        if (asking !== undefined) asking.broken = error;
+        if (request !== undefined) request.broken = error;
       };
       return readableResponse(await openNetwork({ ...limits, onBroken })(input, init), server, onBroken);
     },
     requestInit: { headers: resolveValues(headers, environment) },
     reconnectionOptions: RECONNECT,
   });
-  // The SDK tells the transport alone that a stream ended for good, and not whether its answer came before.
+  reportLostAnswers(transport, options.lost);
+  const close = transport.close.bind(transport);
+  transport.close = async () => {
+    // This tells servers that keep sessions to end this one. A failure does not matter.
+    await Promise.race([
+      transport.terminateSession().catch(() => undefined),
+      new Promise((resolve) => setTimeout(resolve, 1_000).unref()),
+    ]);
+    await close();
+    closed.abort();
+  };
+  return transport as Transport;
+}
+
+/**
+ * Answers a request with an error when its stream has ended without an answer. The SDK reports the end to the transport
+ * alone, and not whether the answer came before.
+ */
+function reportLostAnswers(transport: StreamableHTTPClientTransport, lost: HttpTransportOptions['lost']): void {
   const unanswered = new Set<RequestId>();
   const answers = new AnswerReader();
-  // The client calls this before its own.
+  // The client calls this handler before its own.
   transport.onmessage = (message) => {
     answers.read(message);
     if (isJSONRPCResponse(message) && message.id !== undefined) unanswered.delete(message.id);
@@ -71,25 +96,14 @@ export function openHttpTransport(
       unanswered.delete(message.params?.['requestId'] as RequestId);
     if (!isJSONRPCRequest(message)) return send(message, options);
     const { id } = message;
-    const asking: ElicitationState = {};
+    const request: SentRequest = {};
     unanswered.add(id);
     options?.requestSignal?.addEventListener('abort', () => unanswered.delete(id), { once: true });
     const onRequestStreamEnd = () => {
       if (!unanswered.delete(id)) return;
-      const data = lost(asking.broken);
+      const data = lost(request.broken);
       transport.onmessage?.({ jsonrpc: '2.0', id, error: { code: LOST, message: data.message, data } });
     };
-    return asked.run(asking, () => send(message, { ...options, onRequestStreamEnd }));
+    return sentRequest.run(request, () => send(message, { ...options, onRequestStreamEnd }));
   };
-  const close = transport.close.bind(transport);
-  transport.close = async () => {
-    // A courtesy to servers that keep sessions; whether it is heard does not matter.
-    await Promise.race([
-      transport.terminateSession().catch(() => undefined),
-      new Promise((resolve) => setTimeout(resolve, 1_000).unref()),
-    ]);
-    await close();
-    closed.abort();
-  };
-  return transport as Transport;
 }

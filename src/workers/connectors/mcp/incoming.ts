@@ -1,6 +1,6 @@
 /**
- * What MCP servers send, read leniently: one odd entry hides nothing of the rest, what is left out is named, and null stands for
- * what is absent. The SDK would refuse the whole message, also the result of a tool that has run.
+ * Reads the messages of MCP servers leniently. An invalid entry hides none of the others, omitted entries are named,
+ * and null means absent. The SDK would reject the whole message, even the result of a tool that has run.
  */
 import {
   isJSONRPCNotification,
@@ -20,31 +20,34 @@ const MAX_DEPTH = 64;
 
 export interface Received {
   readonly messages: readonly JSONRPCMessage[];
-  /** What is no message, whatever is forgiven. */
-  readonly odd: readonly unknown[];
+  /** Values that are no messages, even when read leniently. */
+  readonly invalid: readonly unknown[];
 }
 
-/** The messages that a value holds: a batch holds several, or none. */
+/** Returns the messages that a value holds: a batch holds several, or none. */
 export function messagesIn(value: unknown): Received {
-  if (isMessage(value)) return { messages: [value], odd: [] };
+  if (isMessage(value)) return { messages: [value], invalid: [] };
   if (Array.isArray(value)) {
     const all = value.map((entry: unknown) =>
-      Array.isArray(entry) ? { messages: [], odd: [entry] } : messagesIn(entry),
+      Array.isArray(entry) ? { messages: [], invalid: [entry] } : messagesIn(entry),
     );
-    return { messages: all.flatMap(({ messages }) => messages), odd: all.flatMap(({ odd }) => odd) };
+    return { messages: all.flatMap(({ messages }) => messages), invalid: all.flatMap(({ invalid }) => invalid) };
   }
   const mended = mendedMessage(value);
-  return isMessage(mended) ? { messages: [mended], odd: [] } : { messages: [], odd: [value] };
+  return isMessage(mended) ? { messages: [mended], invalid: [] } : { messages: [], invalid: [value] };
 }
 
-/** Whether something that is no message was meant to answer a request, which then waits in vain. */
-export function isBrokenAnswer(odd: unknown): boolean {
-  return isObject(odd) && 'jsonrpc' in odd && ('result' in odd || 'error' in odd);
+/** Whether an invalid message was meant as an answer to a request, which would then wait in vain. */
+export function isBrokenAnswer(invalid: unknown): boolean {
+  return isObject(invalid) && 'jsonrpc' in invalid && ('result' in invalid || 'error' in invalid);
 }
 
-export function notMessage(server: string, odd: unknown): PawlError {
-  const quoted = (JSON.stringify(odd) ?? '').slice(0, 200);
-  return new PawlError('MCP_PROTOCOL', `The MCP server ${server} sent what is no JSON-RPC message: ${quoted}`);
+export function notMessage(server: string, invalid: unknown): PawlError {
+  const quoted = (JSON.stringify(invalid) ?? '').slice(0, 200);
+  return new PawlError(
+    'MCP_PROTOCOL',
+    `The MCP server ${server} sent something that is not a JSON-RPC message: ${quoted}`,
+  );
 }
 
 function isMessage(value: unknown): value is JSONRPCMessage {
@@ -60,7 +63,7 @@ function mendedMessage(value: unknown): unknown {
   if (error !== null && error !== undefined) return { ...named, error: mendedError(error) };
   if (!('result' in value)) return value;
   if (result === null) return { ...named, result: {} };
-  // What is no object is refused by its request alone, as a result without content.
+  // A value that is no object fails only its own request, as a result without content.
   return { ...named, result: isObject(result) ? withoutMember(result, '_meta') : { content: result } };
 }
 
@@ -73,7 +76,10 @@ function mendedError(error: unknown): Json {
   };
 }
 
-/** Lists go past the SDK, which refuses a whole list for one entry. Members that the newest era requires of a list. */
+/**
+ * Lists bypass the SDK, which would reject a whole list for one invalid entry. The values are the members that the
+ * newest era requires of a list.
+ */
 const LISTS: ReadonlyMap<string | undefined, string> = new Map([
   ['tools/list', 'tools'],
   ['resources/list', 'resources'],
@@ -81,18 +87,18 @@ const LISTS: ReadonlyMap<string | undefined, string> = new Map([
 ]);
 const COMPLETE = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
 
-/** Puts answers into the form that the SDK takes, by what was asked. */
+/** Rewrites answers, by the request that they belong to, into the form that the SDK accepts. */
 export class AnswerReader {
   readonly #asked = new Map<RequestId, string>();
 
-  /** Notes a request: its answer is read accordingly. */
+  /** Records a request, so that its answer is read accordingly. */
   sent(message: JSONRPCMessage): void {
     if (isJSONRPCRequest(message)) this.#asked.set(message.id, message.method);
     else if (isJSONRPCNotification(message) && message.method === 'notifications/cancelled')
       this.#asked.delete(message.params?.['requestId'] as RequestId);
   }
 
-  /** Changes the message itself, which the SDK has already taken. */
+  /** Modifies the message in place, because the SDK already holds it. */
   read(message: JSONRPCMessage): void {
     if ('method' in message) {
       if (message.params !== undefined) Object.assign(message, { params: withoutNulls(message.params) });
@@ -116,7 +122,7 @@ function readableResult(method: string | undefined, result: Json): unknown {
       return {
         resultType: 'complete',
         content: Array.isArray(content) ? content.map(readableBlock) : (content ?? []),
-        // The older era takes objects alone.
+        // The older era accepts only objects here.
         ...(isObject(structuredContent) ? { structuredContent } : { structure: structuredContent }),
         ...(isAbsent(isError) ? {} : { isError }),
       };
@@ -131,7 +137,7 @@ function isAbsent(value: unknown): boolean {
   return value === undefined || value === null;
 }
 
-/** In what a server says beside its tools' own values, null has no meaning of its own. */
+/** Removes nulls outside of the tools' own values, where null has no meaning. */
 function withoutNulls(value: unknown, depth = 0): unknown {
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
   if (Array.isArray(value))

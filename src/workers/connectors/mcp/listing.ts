@@ -1,21 +1,21 @@
-/** What MCP servers list, page by page and entry by entry: one that is not as it should be must not hide the others. */
+/** Reads the lists of MCP servers, page by page and entry by entry: an invalid entry must not hide the others. */
 import type { Client, RequestOptions } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 
 const MAX_PAGES = 64;
 
-/** As `incoming.ts` puts it past the SDK. Some servers write null for an empty list. */
+/** The form in which `incoming.ts` passes a list through the SDK. Some servers write null for an empty list. */
 const pageSchema = z.looseObject({ entries: z.array(z.unknown()).nullable(), cursor: z.unknown() });
 
 export interface Listed {
   readonly entries: readonly unknown[];
-  /** Where it goes on. */
+  /** The cursor of the next page. */
   readonly nextCursor: string | undefined;
 }
 
 export type ListMethod = 'tools/list' | 'resources/list' | 'resources/templates/list';
 
-/** The page at `cursor`; without one, all pages, or as many as anybody should read. */
+/** Returns the page at `cursor`. Without a cursor it returns all pages, up to a limit. */
 export async function list(
   client: Client,
   method: ListMethod,
@@ -34,7 +34,7 @@ export async function list(
   return { entries, nextCursor };
 }
 
-/** Some servers write an empty one, or null, on the last page, and some count in numbers. */
+/** Some servers write an empty cursor, or null, on the last page, and some use numbers. */
 function cursorOf(cursor: unknown): string | undefined {
   return typeof cursor === 'string' || typeof cursor === 'number' ? String(cursor) || undefined : undefined;
 }

@@ -1,4 +1,4 @@
-/** Resources of MCP servers as tools (C20): listed and read by name of the server. */
+/** Resources of MCP servers as tools: listed and read by the server's name. */
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/client';
 import type { McpResourceRouting } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
@@ -28,7 +28,7 @@ export async function resourceTool(
   const asked = await Promise.allSettled(servers.map((each) => listed(kind, each, cursor, reach)));
   reach.signal.throwIfAborted();
   const pages = asked.flatMap((page) => (page.status === 'fulfilled' ? [page.value] : []));
-  // One server that cannot answer hides nothing of the others.
+  // One server's failure must not hide the resources of the others.
   const failed = asked.flatMap((page, index) =>
     page.status === 'rejected' ? [{ server: servers[index] ?? '', reason: page.reason as unknown }] : [],
   );
@@ -52,7 +52,7 @@ function said(reason: unknown): string {
 
 interface Page {
   readonly entries: readonly object[];
-  /** What is no entry, by its place. */
+  /** The positions of invalid entries. */
   readonly leftOut: readonly string[];
   readonly nextCursor: string | undefined;
 }
@@ -87,11 +87,11 @@ function noTemplates(error: unknown): Listed {
 function shown(entry: unknown, server: string, address: 'uri' | 'uriTemplate'): object | undefined {
   if (!isObject(entry) || typeof entry[address] !== 'string') return undefined;
   const { name, title, description, mimeType } = entry;
-  const told = Object.entries({ title, description, mimeType }).filter(([, value]) => typeof value === 'string');
+  const details = Object.entries({ title, description, mimeType }).filter(([, value]) => typeof value === 'string');
   return {
     server,
     name: typeof name === 'string' ? name : entry[address],
-    ...Object.fromEntries(told),
+    ...Object.fromEntries(details),
     [address]: entry[address],
   };
 }
@@ -103,8 +103,8 @@ async function read(server: string, uri: string, reach: Reach): Promise<ToolResu
   const blocks = contents.map((each) => resourceBlock({ ...each, uri: each.uri || uri }));
   const written = blocks.flatMap((block) => block.text ?? []).join('\n');
   return {
-    // What is not text is for models that can look at it, and stands beside the output alone.
-    output: { server, uri, contents: blocks.map(({ type: _, blob: __, ...told }) => told) },
+    // Content that is not text is for models that can see it, and stands beside the output.
+    output: { server, uri, contents: blocks.map(({ type: _, blob: __, ...details }) => details) },
     ...(written === '' ? {} : { display: written }),
     ...(blocks.some(({ blob }) => blob !== undefined) ? { content: blocks } : {}),
   };

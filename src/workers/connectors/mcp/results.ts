@@ -1,12 +1,12 @@
-/** What an MCP tool answers, as a tool's result. */
+/** Converts the result of an MCP tool into a Pawl tool result. */
 import type { CallToolResult } from '@modelcontextprotocol/client';
 import { ToolError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
 import type { ContentBlock, ToolResult } from '../../../shared/tools/tool.ts';
 
 /**
- * The structured content as the output, else the text. Images, audio and resources stand beside it. Throws `MCP_TOOL_ERROR` with
- * the server's words when the tool says that it failed.
+ * The output is the structured content, or else the text. Images, audio and resources stand beside it. Throws
+ * `MCP_TOOL_ERROR` with the server's text when the tool reports a failure.
  */
 export function toolResult(result: CallToolResult, declaresOutput = false): ToolResult<unknown> {
   const structured = result.structuredContent ?? result['structure'];
@@ -21,7 +21,7 @@ export function toolResult(result: CallToolResult, declaresOutput = false): Tool
   };
 }
 
-/** Older servers write the output that they declare as text alone. */
+/** Older servers return their declared output as text alone. */
 function parsedOr(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -30,7 +30,7 @@ function parsedOr(text: string): unknown {
   }
 }
 
-/** All that a failed tool says, in whatever form, as one text. */
+/** Joins everything that a failed tool reports into one text. */
 function reasonOf(blocks: readonly ContentBlock[], structured: unknown): string {
   const words = blocks.map(wordsOf).filter((said) => said.trim() !== '');
   if (structured !== undefined && structured !== null && !words.some((said) => saysSame(said, structured)))
@@ -50,7 +50,7 @@ function wordsOf(block: ContentBlock): string {
   }
 }
 
-/** Servers write their structure as text, too, for clients that read text alone. */
+/** Whether a text repeats the structured content. Servers write it as text, too, for clients that read text alone. */
 function saysSame(said: string, structured: unknown): boolean {
   try {
     return canonicalJson(JSON.parse(said)) === canonicalJson(structured);
@@ -80,7 +80,7 @@ function blockOf(block: Block): ContentBlock {
   }
 }
 
-/** A block as the protocol has it, without what is not read here. In the place of one that cannot be read stands a word about it. */
+/** Returns a block in the protocol's form, without unused fields. A short text replaces an unreadable block. */
 export function readableBlock(block: unknown): Block {
   if (typeof block === 'string') return { type: 'text', text: block };
   const { type, text, data, mimeType, resource, uri, name, title, description } = parts(block);
@@ -120,7 +120,7 @@ type Contents = { readonly uri: string; readonly mimeType?: string } & (
   | { readonly blob: string }
 );
 
-/** One entry of what a resource holds. In the place of one that cannot be read stands a word about it. */
+/** Returns one entry of a resource's contents. A short text replaces an unreadable one. */
 export function readableContents(contents: unknown): Contents {
   const { uri } = parts(contents);
   const { text } = leftOut('contents without text or data in Base64');

@@ -1,6 +1,7 @@
 /**
- * An MCP server as a program of this worker: started exactly as declared, in the sandbox that policy asks for, with an environment
- * of its own, and ended with all that it started when the connection ends or the worker dies.
+ * The transport to an MCP server that this worker runs as a program. It is started exactly as declared, in the sandbox
+ * that policy demands, with an environment of its own. Its whole process tree ends when the connection ends or the
+ * worker dies.
  */
 
 import { existsSync, statSync } from 'node:fs';
@@ -18,9 +19,9 @@ import { startTree, type Tree } from '../../sandbox/process-tree.ts';
 import { AnswerReader, isBrokenAnswer, messagesIn, notMessage } from './incoming.ts';
 import { type Environment, resolveValues } from './values.ts';
 
-/** A message may be this large, in bytes: tool results are capped far below, lists of tools are not. */
+/** The largest message, in bytes. Tool results are capped far below it; lists of tools are not. */
 export const MAX_MESSAGE_BYTES = 32 * 1_024 * 1_024;
-/** A message that has begun must have ended after this long: whoever sends it byte by byte holds up all other answers. */
+/** A message must be complete within this time of its first byte, because a slow one delays all other answers. */
 export const MESSAGE_TIMEOUT_MS = 20_000;
 const KEPT_ERROR_BYTES = 2_048;
 
@@ -32,12 +33,12 @@ export interface StdioOptions {
   readonly messageTimeoutMs?: number;
 }
 
-/** Folders among the arguments are what the program works on, not what it is made of. */
+/** A folder among the arguments is data of the program and no part of it. */
 function isFile(argument: string): boolean {
   return isAbsolute(argument) && (statSync(argument, { throwIfNoEntry: false })?.isFile() ?? false);
 }
 
-/** The folder that a file of a program was installed with: the outermost above it with packages, where nested ones lead, or its own. */
+/** Returns the installation folder of a program's file: the outermost folder above it with packages, or its own folder. */
 function installation(file: string): string {
   let found = dirname(file);
   for (let folder = dirname(file); folder !== dirname(folder); folder = dirname(folder))
@@ -49,10 +50,10 @@ export class StdioTransport implements Transport {
   onclose?: (() => void) | undefined;
   onerror?: ((error: Error) => void) | undefined;
   onmessage?: (<T extends JSONRPCMessage>(message: T) => void) | undefined;
-  /** The SDK takes a transport that has both for one of standard streams. */
+  /** The SDK recognizes a transport of standard streams by having both fields. */
   readonly stderr = null;
   readonly pid = null;
-  /** Why the connection ended, when the server broke the rules. */
+  /** The server's violation of the protocol that ended the connection. */
   fault: Error | undefined;
   readonly #options: StdioOptions;
   readonly #abort = new AbortController();
@@ -69,7 +70,7 @@ export class StdioTransport implements Transport {
     this.#options = options;
   }
 
-  /** The end of what the server wrote to its standard error, without the lines that say where in its code it was. */
+  /** The end of the server's standard error, without stack frames. */
   get said(): string {
     return this.#errors.replaceAll(/^\s+at .*\n?/gm, '').trim();
   }
@@ -126,15 +127,15 @@ export class StdioTransport implements Transport {
 
   #ended(because: Error): void {
     clearTimeout(this.#stalled);
-    // After what it said before it ended.
+    // This comes after the messages that the server sent before it ended.
     this.#delivered = this.#delivered.then(() => {
-      // That we close it is no fault of the server's.
+      // Closing it from here is no fault of the server.
       if (because !== this.#closing) this.fault ??= because;
       this.onclose?.();
     });
   }
 
-  /** Ends the connection because of what the server did. */
+  /** Ends the connection because of the server's fault. */
   #refuse(fault: Error): void {
     this.fault ??= fault;
     this.onerror?.(fault);
@@ -177,17 +178,17 @@ export class StdioTransport implements Transport {
     } catch {
       value = undefined;
     }
-    const { messages, odd } = messagesIn(value);
+    const { messages, invalid } = messagesIn(value);
     for (const message of messages) this.#deliver(message);
-    const broken = odd.find(isBrokenAnswer);
+    const broken = invalid.find(isBrokenAnswer);
     if (broken !== undefined) this.#refuse(notMessage(this.#options.server, broken));
-    // Many servers print a word of their own where only messages belong, some of them as JSON.
+    // Many servers print text of their own to standard output, some of it as JSON.
     else if (messages.length === 0) this.#errors = endOf(`${this.#errors}${line}\n`, KEPT_ERROR_BYTES);
   }
 
   /**
-   * One message for each turn of the event loop: the SDK handles notifications a moment after responses, so that a report of
-   * progress would come too late for the request that it belongs to.
+   * Delivers one message per turn of the event loop. The SDK handles notifications slightly later than responses, so
+   * that a progress report would otherwise come too late for its request.
    */
   #deliver(message: JSONRPCMessage): void {
     this.#answers.read(message);
@@ -214,7 +215,7 @@ export class StdioTransport implements Transport {
     });
   }
 
-  /** Resolves when nothing of the server is left. */
+  /** Resolves when the server's whole process tree has ended. */
   async close(): Promise<void> {
     this.#abort.abort(this.#closing);
     await this.#tree?.ended.catch(() => undefined);
@@ -222,8 +223,9 @@ export class StdioTransport implements Transport {
 }
 
 /**
- * A confined server writes to its folder and to the sandbox's own `/tmp` alone: many do not start where they cannot write to `HOME`.
- * A folder that the operator names is not its home: what a server keeps for itself does not belong among the operator's files.
+ * A confined server may write only to its folder and to the sandbox's own `/tmp`, and many servers do not start where
+ * they cannot write to `HOME`. A folder that the operator names is not the home: a server's own files do not belong
+ * among the operator's.
  */
 function withOwnHome(
   shown: ProgramEnvironment,

@@ -1,4 +1,4 @@
-/** The executor of declared tools of the kind `mcp` (C22): their calls go to this worker's connection to their server. */
+/** Runs declared tools of the kind `mcp`: their calls use this worker's connection to their server. */
 
 import type { DeclaredToolOf } from '../../../shared/connectors/declared-tool.ts';
 import type {
@@ -34,7 +34,7 @@ export class McpConnections {
     return connection;
   }
 
-  /** What a declared tool does when it is called. */
+  /** The functions of a declared tool of this kind. */
   executable({ routing }: Pick<DeclaredToolOf<'mcp'>, 'routing'>): Executable {
     return 'resources' in routing ? this.#resources(routing) : this.#tool(routing);
   }
@@ -86,7 +86,7 @@ export class McpConnections {
   }
 }
 
-/** For servers that know how to use it: what names the call over all its attempts, and its place in the trace. */
+/** Metadata for servers that use it: the call's identity over all its attempts, and its trace context. */
 function metaOf(ctx: ToolContext): Record<string, string> {
   const { traceparent } = ctx.trace;
   return { 'pawl/idempotencyKey': ctx.idempotencyKey, ...(traceparent === undefined ? {} : { traceparent }) };

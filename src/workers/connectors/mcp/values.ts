@@ -1,14 +1,14 @@
-/** Values of a declared server's environment and headers, which may stand in the worker's environment. */
+/** Resolves values of a declared server's environment and headers that refer to the worker's environment. */
 
 import type { McpValue } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** A worker's own secrets: whoever declares a server must not read them through it. */
+/** The worker's own secrets. The author of a server declaration must not read them through it. */
 const OWN = /^(?:PAWL_|REDIS_|OTEL_)/;
 
-/** Throws `CONFIGURATION` for a variable that this worker does not have, or does not give away. */
+/** Throws `CONFIGURATION` for a variable that this worker does not have, or does not pass on. */
 export function resolveValues(
   values: Readonly<Record<string, McpValue>>,
   environment: Environment,
@@ -23,7 +23,10 @@ export function resolveValues(
 
 function given(name: string, variable: string, environment: Environment): string {
   if (OWN.test(variable))
-    throw new PawlError('CONFIGURATION', `${name}: the worker's own ${variable} is not given to an MCP server.`);
+    throw new PawlError(
+      'CONFIGURATION',
+      `${name}: the worker's own variable ${variable} is not passed to MCP servers.`,
+    );
   const value = environment[variable];
   if (value === undefined || value === '')
     throw new PawlError('CONFIGURATION', `${name}: this worker has no environment variable ${variable}.`);

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { asksToEscalate, SANDBOX_PERMISSIONS } from '../../../shared/policy/sandbox-override.ts';
 
-/** The parameters with which a tool that starts programs lets its caller ask for more than the sandbox gives (C25). */
+/** The parameters by which the caller of a program-running tool asks to run outside of the sandbox. */
 export const escalation = {
   sandbox_permissions: z
     .enum(SANDBOX_PERMISSIONS)
@@ -17,7 +17,7 @@ export const escalation = {
     .describe('With require_escalated: one sentence for the person who decides, on why the command needs it.'),
 };
 
-/** For previews. */
-export function where(params: Readonly<Record<string, unknown>>): string {
+/** A suffix for previews. */
+export function escalationSuffix(params: Readonly<Record<string, unknown>>): string {
   return asksToEscalate(params) ? ' outside of the sandbox' : '';
 }

@@ -1,17 +1,17 @@
-/** Why a text is not found in a file, in words with which the next attempt finds it. */
+/** Explains why a text is not found in a file, in words that help the next attempt. */
 
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { placesOf } from '../../../shared/util/text/text-search.ts';
 
 const MAX_SHOWN_LENGTH = 160;
-/** Places where the text may have been meant, and lines of each that are compared to find the likeliest. */
+/** The most candidate places, and the most lines of each that are compared to find the likeliest. */
 const MAX_PLACES = 100;
 const MAX_COMPARED_LINES = 500;
-/** As `read` and others put it before a line. */
+/** A line number as `read` and other tools put it before a line. */
 const LINE_NUMBER = /^ *\d+(?:\t|→|: |\| ?)/;
 
-/** A sentence or two, of a text that `content` does not hold. */
-export function explainAbsent(content: string, text: string): string {
+/** Explains in a sentence or two why `content` does not hold `text`. */
+export function explainNoMatch(content: string, text: string): string {
   const wanted = text.split('\n');
   if (wanted.every((line) => line === '' || LINE_NUMBER.test(line))) {
     const plain = wanted.map((line) => line.replace(LINE_NUMBER, '')).join('\n');
@@ -34,7 +34,10 @@ function bare(line: string): string {
   return line.replaceAll(/\s+/g, '');
 }
 
-/** Of the lines that are the first wanted one, white space aside, that which most of the others follow. */
+/**
+ * Returns the likeliest place: among the lines that equal the first wanted one, ignoring white space, the one that
+ * most of the other wanted lines follow.
+ */
 function likeliestPlace(bareLines: readonly string[], wanted: readonly string[]): number | undefined {
   const first = wanted[0] ?? '';
   let likeliest: { place: number; alike: number } | undefined;
@@ -57,7 +60,7 @@ interface Comparison {
   readonly bareLines: readonly string[];
   readonly wanted: readonly string[];
   readonly bareWanted: readonly string[];
-  /** The first wanted line that is not empty, and the line of the file that it is like. */
+  /** The first wanted line that is not empty, and the line of the file that resembles it. */
   readonly start: number;
   readonly place: number;
 }
@@ -94,7 +97,7 @@ function nearestLine(lines: readonly string[], bareLines: readonly string[], fir
   return `The nearest line is line ${line + 1}: ${shown(lines[line])}. Read the file again and copy the text exactly.`;
 }
 
-/** How often each pair of letters comes. */
+/** Counts each pair of adjacent letters. */
 function pairsOf(text: string): ReadonlyMap<string, number> {
   const pairs = new Map<string, number>();
   for (let at = 0; at < text.length - 1; at += 1) {
@@ -104,7 +107,7 @@ function pairsOf(text: string): ReadonlyMap<string, number> {
   return pairs;
 }
 
-/** 0 to 1: the share of letter pairs that a line has in common with a text of these pairs and this length. */
+/** Returns 0 to 1: the share of letter pairs that a line has in common with a text of these pairs and this length. */
 function similarity(pairs: ReadonlyMap<string, number>, length: number, line: string): number {
   if (length < 2 || line.length < 2) return 0;
   let common = 0;

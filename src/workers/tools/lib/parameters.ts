@@ -1,11 +1,11 @@
-/** Parameters that several tools take, said in the same words. */
+/** Parameters that several tools share, with the same descriptions. */
 import { z } from 'zod';
 
-/** Where to look. */
+/** The folder to look in. */
 export const folder = (what: string) =>
   z.string().min(1).default('.').describe(`${what}, relative to the workspace root. Default: the root.`);
 
-/** Where a program starts. */
+/** The folder that a program starts in. */
 export const startFolder = z
   .string()
   .min(1)
@@ -18,7 +18,7 @@ export const atMost = (what: string, byDefault: number, max: number) =>
 const DEFAULT_TIME_LIMIT_MS = 120_000;
 const MAX_TIME_LIMIT_MS = 600_000;
 
-/** Of a program that ends within its call. */
+/** The time limit of a program that ends within its call. */
 export const timeLimit = z
   .int()
   .min(1)
@@ -26,8 +26,8 @@ export const timeLimit = z
   .default(DEFAULT_TIME_LIMIT_MS)
   .describe(`Time limit in milliseconds, at most ${MAX_TIME_LIMIT_MS}. Default ${DEFAULT_TIME_LIMIT_MS}.`);
 
-/** Of its call: a program that runs into the longest limit still gives its outputs. */
+/** The call's own time limit is longer: a program that reaches the longest limit still returns its outputs. */
 export const TIME_LIMIT_OF_CALL_MS = MAX_TIME_LIMIT_MS + 15_000;
 
-/** Of each output of such a program. */
+/** The limit on each output of such a program. */
 export const MAX_OUTPUT_BYTES = 64 * 1024;

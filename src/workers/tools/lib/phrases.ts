@@ -1,11 +1,11 @@
-/** Words for people, and marks for models. */
+/** Phrases for people, and truncation marks for models. */
 
 import type { ProcessResult } from '../../../shared/tools/tool.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 const MAX_LENGTH = 120;
 
-/** "1 file", "2 files". */
+/** Returns "1 file", "2 files". */
 export function counted(count: number, one: string, several = `${one}s`): string {
   return `${count} ${count === 1 ? one : several}`;
 }
@@ -14,18 +14,18 @@ export function clipped(text: string): string {
   return text.length <= MAX_LENGTH ? text : `${startOf(text, MAX_LENGTH)}…`;
 }
 
-/** With line ends and control characters written out. */
+/** Writes line ends and control characters as escapes. */
 export function oneLine(text: string): string {
   return clipped(JSON.stringify(text));
 }
 
-/** With a mark where the end of an output is missing. */
-export function marked(text: string, droppedBytes: number): string {
+/** Adds a mark where the end of an output is missing. */
+export function markTruncated(text: string, droppedBytes: number): string {
   return droppedBytes === 0 ? text : `${text}\n[truncated: ${droppedBytes} more bytes]\n`;
 }
 
-/** How a program ended. */
-export function howEnded(
+/** Describes how a program ended. */
+export function describeExit(
   { timedOut, signal, exitCode }: Pick<ProcessResult, 'timedOut' | 'signal' | 'exitCode'>,
   timeLimitMs: number,
 ): string {

@@ -1,4 +1,4 @@
-/** How each search engine is asked, and how its answers are read. */
+/** The requests to each search engine, and the parsing of its answers. */
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 
@@ -128,7 +128,7 @@ function hit(
   };
 }
 
-/** Without marks such as <strong>, and on one line. */
+/** Removes markup such as <strong>, and puts the text on one line. */
 function plain(value: string | null | undefined): string {
   return (value ?? '')
     .replaceAll(/<\/?[a-z][^>]*>/gi, '')

@@ -1,4 +1,4 @@
-/** Text files as tools see them. */
+/** Reads files as text, for tools. */
 import { createHash } from 'node:crypto';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import type { Workspace } from '../../../shared/tools/tool.ts';
@@ -14,7 +14,10 @@ export function hashOf(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
 
-/** Writing back a text that was decoded with replacement characters would destroy the file: refused instead. */
+/**
+ * Throws for a file that is not UTF-8: writing back a text that was decoded with replacement characters would destroy
+ * the file.
+ */
 export async function readText(path: string, ctx: { readonly workspace: Pick<Workspace, 'read'> }): Promise<TextFile> {
   const bytes = await ctx.workspace.read(path);
   try {
@@ -29,7 +32,7 @@ export async function readText(path: string, ctx: { readonly workspace: Pick<Wor
   }
 }
 
-/** The media type of an image that models can look at, told by its first bytes. */
+/** The media type of an image that models can see, detected by its first bytes. */
 export function imageTypeOf(bytes: Uint8Array): 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp' | undefined {
   const starts = (...values: number[]) => values.every((value, index) => bytes[index] === value);
   if (starts(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a)) return 'image/png';

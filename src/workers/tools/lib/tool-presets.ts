@@ -1,4 +1,7 @@
-/** What the tools of one kind have in common, to be spread into a definition: tier, effects, hints, and the handles that they need. */
+/**
+ * The common options of each kind of tool, to be spread into a definition: tier, effects, hints and needed
+ * capabilities.
+ */
 
 export const readsFiles = {
   tier: 'read-only',
@@ -7,7 +10,7 @@ export const readsFiles = {
   needs: ['workspace:read'],
 } as const;
 
-/** Effects `probe`: after a crash the files themselves tell what happened. */
+/** Effects `probe`: after a crash the files themselves show what happened. */
 export const editsFiles = {
   tier: 'workspace',
   effects: 'probe',
@@ -21,7 +24,7 @@ export const editsFiles = {
   needs: ['workspace:read', 'workspace:write'],
 } as const;
 
-/** Effects `once`: what a program did cannot be asked afterwards. */
+/** Effects `once`: no probe can find out what a program did. */
 export const runsPrograms = {
   tier: 'system',
   effects: 'once',

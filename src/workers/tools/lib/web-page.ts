@@ -1,4 +1,7 @@
-/** The main content of a page of the web, as text or Markdown. The libraries are loaded at the first page: few workers need them. */
+/**
+ * Extracts the main content of a web page, as text or Markdown. The libraries are loaded at the first page, because
+ * few workers need them.
+ */
 import type TurndownService from 'turndown';
 
 export interface ReadablePage {
@@ -7,14 +10,17 @@ export interface ReadablePage {
   readonly publishedAt?: string;
 }
 
-/** A page of more elements, or of deeper ones, is not looked through for its main content: that could hold up the worker for minutes. */
+/**
+ * A page of more elements, or of deeper ones, is not searched for its main content, which could block the worker for
+ * minutes.
+ */
 const MAX_ELEMENTS = 20_000;
 const MAX_DEPTH = 200;
-/** Elements that hold nothing, or that need no end. */
+/** Elements without content or without an end tag. */
 const FLAT =
   /^(area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr|p|li|dt|dd|tr|td|th|thead|tbody|option)$/i;
 
-/** linkedom's types say too much of themselves and too little of the DOM: this is what is used of it. */
+/** The used part of the DOM. linkedom's own types describe more than it has and less than is needed. */
 interface Page {
   readonly body: { readonly innerHTML: string } | null;
   querySelector(selector: string): PageElement | null;
@@ -45,7 +51,7 @@ export async function readable(html: string, url: string, format: 'markdown' | '
     for (const each of page.querySelectorAll('script, style, noscript, template, iframe, object, embed')) each.remove();
     makeLinksAbsolute(page, url);
     const title = page.querySelector('title')?.textContent?.trim();
-    // Readability takes the document apart: it gets the main content, we keep the whole for pages that have none.
+    // Readability destroys the document, so the whole content is copied first, for pages without a main content.
     const whole = page.body?.innerHTML ?? html;
     const article = new Readability(document, { charThreshold: 200 }).parse();
     const main = article?.content ?? whole;
@@ -63,13 +69,13 @@ export async function readable(html: string, url: string, format: 'markdown' | '
       ...(article?.publishedTime ? { publishedAt: article.publishedTime } : {}),
     };
   } catch (error) {
-    // Elements nested so deep that the libraries run out of stack.
+    // Elements are nested so deeply that the libraries overflow the stack.
     if (error instanceof RangeError) return { content: stripped(html) };
     throw error;
   }
 }
 
-/** Counted in the source, because parsing is what takes the time. */
+/** Elements are counted in the source, because parsing is the slow part. */
 function isTooMuch(html: string): boolean {
   let [elements, depth] = [0, 0];
   // Lone "<" and "&" and spaces that HTML does not collapse cost the libraries as much as elements do.
@@ -85,7 +91,7 @@ function isTooMuch(html: string): boolean {
   return false;
 }
 
-/** What the addresses of a page are relative to: its first `<base href>`, or its own address. */
+/** Returns the base address of a page: its first `<base href>`, or its own address. */
 export function baseOf(href: string | null | undefined, url: string): string {
   if (href === null || href === undefined || !URL.canParse(href, url)) return url;
   const base = new URL(href, url);
@@ -105,7 +111,10 @@ function makeLinksAbsolute(page: Page, address: string): void {
   }
 }
 
-/** Markdown has a line for each row: what takes several lines, and tables that only lay a page out, stay as they are. */
+/**
+ * A Markdown table has one line per row. Cells of several lines, and tables that only lay out a page, are left as they
+ * are.
+ */
 const NO_CELL = 'table, pre, ul, ol, dl, blockquote, h1, h2, h3, h4, h5, h6';
 
 function withTables(turndown: TurndownService): TurndownService {
@@ -141,8 +150,9 @@ function withTables(turndown: TurndownService): TurndownService {
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: ' ' };
 
 /**
- * The text between the tags. Each pattern goes on to the end of the text where what would end it is missing: one that failed there
- * would be tried again at every next tag, and a page of nothing but "<" would hold up the worker for hours.
+ * Returns the text between the tags. Each pattern also matches to the end of the text when its end is missing. A
+ * pattern that failed there would be tried again at every next tag, and a page of nothing but "<" would block the
+ * worker for hours.
  */
 export function stripped(html: string): string {
   return html

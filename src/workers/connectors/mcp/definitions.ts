@@ -1,0 +1,118 @@
+/** The tool definitions of one MCP server: read, cached, and compared with the accepted ones. */
+import type { Client } from '@modelcontextprotocol/client';
+import { definitionDigest, type McpDefinition } from '../../../shared/connectors/mcp.ts';
+import { asToolError } from '../../../shared/errors/classify-error.ts';
+import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
+import { isObject } from './incoming.ts';
+import { list } from './listing.ts';
+
+const LIST_TIMEOUT_MS = 20_000;
+/** Definitions are read again after this time, even from a server that announces no changes. */
+const DEFINITIONS_FRESH_MS = 60_000;
+
+/** A definition by its tool's name; `several` where the name occurs twice. */
+type DefinitionsByName = ReadonlyMap<string, McpDefinition | 'several'>;
+
+/** The definitions of one connection. They are read at the first use, and again when they are old or have changed. */
+export class DefinitionCache {
+  readonly #server: string;
+  readonly #read: (signal: AbortSignal) => Promise<readonly McpDefinition[]>;
+  #known: { readonly byName: Promise<DefinitionsByName>; readonly atMs: number } | undefined;
+
+  constructor(server: string, read: (signal: AbortSignal) => Promise<readonly McpDefinition[]>) {
+    this.#server = server;
+    this.#read = read;
+  }
+
+  /** The server has announced a change. */
+  clear(): void {
+    this.#known = undefined;
+  }
+
+  /** Returns the definition of `tool`. Throws `DEFINITION_CHANGED` where it is not the accepted one. */
+  async accepted(
+    { tool, digest }: { readonly tool: string; readonly digest: string },
+    signal: AbortSignal,
+  ): Promise<McpDefinition> {
+    const definition = (await this.#current(signal)).get(tool);
+    if (definition === undefined) throw this.#changed(`does not offer ${tool} any more`);
+    if (definition === 'several') throw this.#changed(`offers two tools named ${tool}`);
+    if (definitionDigest(definition) !== digest) throw this.#changed(`has changed its definition of ${tool}`);
+    return definition;
+  }
+
+  async #current(signal: AbortSignal): Promise<DefinitionsByName> {
+    if (this.#known === undefined || performance.now() - this.#known.atMs > DEFINITIONS_FRESH_MS)
+      // This does not use the call's own signal, because other calls wait for the same list.
+      this.#known = { byName: this.#readByName(new AbortController().signal), atMs: performance.now() };
+    const current = this.#known;
+    try {
+      return await unlessAborted(current.byName, signal);
+    } catch (error) {
+      if (this.#known === current) this.#known = undefined;
+      // The call was not sent, so its tool has not run, whatever the error is.
+      throw signal.aborted ? error : asToolError(error, true);
+    }
+  }
+
+  async #readByName(signal: AbortSignal): Promise<DefinitionsByName> {
+    const found = new Map<string, McpDefinition | 'several'>();
+    for (const definition of await this.#read(signal))
+      if (definition.unusable === undefined)
+        found.set(definition.name, found.has(definition.name) ? 'several' : definition);
+    return found;
+  }
+
+  #changed(what: string): ToolError {
+    return new ToolError(
+      `The MCP server ${this.#server} ${what}. Nothing was run. To look at the change and accept it: pawl tools import-mcp ${this.#server} --accept`,
+      { code: 'DEFINITION_CHANGED', nothingHappened: true },
+    );
+  }
+}
+
+/** Reads all definitions as the server lists them. A name can occur twice, and an invalid entry is marked as such. */
+export async function readDefinitions(
+  client: Client,
+  server: string,
+  signal: AbortSignal,
+): Promise<readonly McpDefinition[]> {
+  if (client.getServerCapabilities()?.tools === undefined) return [];
+  const options = { timeout: LIST_TIMEOUT_MS, signal };
+  const { entries, nextCursor } = await list(client, 'tools/list', undefined, options);
+  if (nextCursor !== undefined)
+    throw new PawlError('MCP_PROTOCOL', `The MCP server ${server} lists its tools on more pages than can be read.`);
+  return entries.map(definitionOf);
+}
+
+/** Parses leniently: fields of a wrong type are left out of a definition. */
+function definitionOf(entry: unknown, index: number): McpDefinition {
+  if (!isObject(entry) || typeof entry['name'] !== 'string') {
+    const what = entry === null ? 'null' : isObject(entry) ? 'without a name' : 'no definition';
+    return { name: `entry ${index + 1}`, inputSchema: {}, unusable: `it is ${what}` };
+  }
+  const { name, title, description, inputSchema, outputSchema, annotations, execution } = entry;
+  const { taskSupport } = isObject(execution) ? execution : {};
+  return {
+    name,
+    title: typeof title === 'string' ? title : undefined,
+    description: typeof description === 'string' ? description : undefined,
+    inputSchema,
+    outputSchema,
+    annotations: isObject(annotations) ? annotations : undefined,
+    taskSupport: typeof taskSupport === 'string' ? taskSupport : undefined,
+  };
+}
+
+/** Resolves with the value, or rejects when the signal aborts first. */
+export async function unlessAborted<T>(value: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  const { promise, reject } = Promise.withResolvers<never>();
+  const onAbort = () => reject(signal.reason);
+  signal.addEventListener('abort', onAbort, { once: true });
+  try {
+    return await Promise.race([value, promise]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}
