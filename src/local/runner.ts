@@ -29,12 +29,12 @@ import {
   type OpenSession,
   parseOpenSession,
   parseSessionState,
+  requireUsable,
   SESSION_TIERS,
   type SessionKind,
   type SessionRecord,
   sessionClosed,
   sessionTaken,
-  usable,
   withTaint,
 } from '../shared/sessions/session.ts';
 import { type PublishedTool, publishedTool } from '../shared/store/fleet/catalogue.ts';
@@ -172,7 +172,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       inboxId: INBOX,
       clock,
       schedule,
-      sessionOf: ({ target }) => usable(this.#session(target.sessionKey), target),
+      sessionOf: ({ target }) => requireUsable(this.#session(target.sessionKey), target),
       onEvent: parts.onEvent,
     });
     this.#terminals = new TerminalHost({

@@ -3,7 +3,7 @@ import type { Pawl } from '../../producer/client.ts';
 import { toolPolicy } from '../../shared/config/config.ts';
 import { ruleOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluate, type PolicyResult, taintOf } from '../../shared/policy/policy.ts';
-import { GIVE_A_CHANNEL, OPEN } from '../../shared/sessions/session.ts';
+import { GIVE_A_CHANNEL, OPEN_STATE } from '../../shared/sessions/session.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
@@ -58,7 +58,7 @@ async function verdictOn(
   const channel = route?.channel.kind ?? 'none';
   const result = evaluate({
     tool,
-    session: record ?? { kind: 'main', state: OPEN },
+    session: record ?? { kind: 'main', state: OPEN_STATE },
     toolPolicy: toolPolicy(pawl.settings, tool),
     policy: pawl.settings.policy,
     registry: ruleOf(declared),

@@ -8,12 +8,12 @@ import {
   type ApprovalRoute,
   type ApprovalState,
   approvalId,
-  askedAgain,
   type Decision,
   decisionOn,
   deniedOutcome,
   digestOf,
   expiredOutcome,
+  retryRequest,
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
@@ -185,21 +185,21 @@ export class ApprovalService {
         `Call ${callId} cannot run again: the approval that it ran under is not there any more. Resolve it as succeeded or failed.`,
       );
     const published = catalogue.peek(before.tool.namespace, before.tool.name);
-    const again = askedAgain(before, {
+    const again = retryRequest(before, {
       generation: String(readAtMs),
       tool: published === undefined ? before.tool : pick(published),
       attempts: attempts.length,
       createdAtMs: readAtMs,
       expiresAtMs: readAtMs + settings.policy.approvalLimitMs,
     });
-    if (hooks.present) await hooks.requested(again, request.envelope.requestId);
+    if (hooks.hasHooks) await hooks.requested(again, request.envelope.requestId);
     return again;
   }
 
   /** A call that is there already asks nobody again. */
   async #guard(request: ApprovalRequest, requestId: string): Promise<void> {
     const { hooks, approvals } = this.#parts;
-    if (hooks.present && (await approvals.idOfCall(request.callId)) === undefined)
+    if (hooks.hasHooks && (await approvals.idOfCall(request.callId)) === undefined)
       await hooks.requested(request, requestId);
   }
 
@@ -441,7 +441,7 @@ export class ApprovalService {
   /** A call has been cancelled that nobody had decided on. */
   async cancelled(callId: string): Promise<void> {
     const { hooks, approvals } = this.#parts;
-    const id = hooks.present ? await approvals.idOfCall(callId) : undefined;
+    const id = hooks.hasHooks ? await approvals.idOfCall(callId) : undefined;
     const record = id === undefined ? undefined : await approvals.read(id);
     if (record?.state === 'cancelled') await hooks.ended(record, 'cancelled');
   }

@@ -6,12 +6,12 @@
  * channel, and the job goes to BullMQ's delayed set until the time to decide is over.
  */
 import {
-  type AboutToRun,
   type ApprovalRequest,
   callOf,
+  decisionMismatch,
   digestOf,
   expiredOutcome,
-  whyNotCovered,
+  type PendingRun,
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
@@ -189,7 +189,7 @@ export class ApprovalGate {
     const decision = record?.decision;
     if (record === undefined || decision === undefined || record.state !== 'approved')
       throw this.#refused(callId, 'there is no decision that anybody with a key has written');
-    const why = whyNotCovered(record.request, decision, about);
+    const why = decisionMismatch(record.request, decision, about);
     if (why !== undefined) throw this.#refused(callId, why);
     const again = await this.#parts.used.begin(`${approvalId} ${resolution}`, {
       fence: started.fence,
@@ -220,7 +220,7 @@ export class ApprovalGate {
     return new PawlError('APPROVAL_INVALID', `The approval of this call does not hold: ${reason}.`);
   }
 
-  #aboutToRun(begun: Attempt, session: SessionRecord): AboutToRun {
+  #aboutToRun(begun: Attempt, session: SessionRecord): PendingRun {
     const { callId, envelope, registered } = begun;
     const { name, namespace, version, tier, effects, annotations } = registered.tool;
     return {
