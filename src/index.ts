@@ -66,7 +66,8 @@ export {
 } from './shared/calls/hooks.ts';
 export type { Outcome } from './shared/calls/outcome.ts';
 export type { CircuitOverrides, CircuitState } from './shared/circuits/circuit-breaker.ts';
-export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config/config.ts';
+export type { ApiRole, Settings, SettingsInput } from './shared/config/config.ts';
+export type { ToolPolicy } from './shared/config/tool-settings.ts';
 export type {
   CheckedDeclaredTool,
   CodeSwitchRecord,

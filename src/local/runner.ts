@@ -21,7 +21,7 @@ import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { type Hook, Hooks } from '../shared/calls/hooks.ts';
 import type { Settings } from '../shared/config/config.ts';
-import { Switches } from '../shared/config/switches.ts';
+import { SwitchCache } from '../shared/config/switches.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { needsResourceLock } from '../shared/limits/resource-lock.ts';
 import {
@@ -140,7 +140,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     });
     this.#results = new Results(this.#ledger, INBOX, onError);
     const catalogue = this.#catalogue();
-    const switches = new Switches(settings.reliability);
+    const switches = new SwitchCache(settings.reliability);
     const hooks = new Hooks(parts.hooks ?? [], {
       schedule,
       onFailure: (hook, kind, message) =>

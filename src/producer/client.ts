@@ -9,8 +9,9 @@ import type { RecordAudit } from '../shared/audit/audit-event.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { type Hook, Hooks } from '../shared/calls/hooks.ts';
 import { envelopeOf } from '../shared/calls/outcome.ts';
-import { type Settings, toolPolicy } from '../shared/config/config.ts';
-import { Switches } from '../shared/config/switches.ts';
+import type { Settings } from '../shared/config/config.ts';
+import { SwitchCache } from '../shared/config/switches.ts';
+import { toolPolicy } from '../shared/config/tool-settings.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { isOutOfReach } from '../shared/policy/policy.ts';
 import { tenantRoot } from '../shared/policy/workspace-root.ts';
@@ -134,7 +135,7 @@ export class Pawl implements AsyncDisposable {
   readonly #follows: CallSubscriptions;
   readonly #catalogue: ToolCatalogue;
   readonly #circuits: CircuitView;
-  readonly #switches: Switches;
+  readonly #switches: SwitchCache;
   readonly #circuitAdmin: CircuitAdmin;
   readonly #operators: OperatorService;
   readonly #calls: CallAdminService;
@@ -196,7 +197,7 @@ export class Pawl implements AsyncDisposable {
     });
     this.#catalogue = new ToolCatalogue(backend.catalogue, backend.specs, onError);
     this.#circuits = new CircuitView(clock);
-    this.#switches = new Switches(settings.reliability);
+    this.#switches = new SwitchCache(settings.reliability);
     this.metrics = new ProducerMetrics(settings);
     this.fleetMetrics = new FleetMetrics(backend.redis, settings.prefix);
     this.#publisher = new MetricsPublisher({

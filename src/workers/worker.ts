@@ -8,7 +8,7 @@ import type { RecordAudit } from '../shared/audit/audit-event.ts';
 import { type Hook, Hooks } from '../shared/calls/hooks.ts';
 import type { Settings } from '../shared/config/config.ts';
 import { durabilityOf, serverFaults, unfitServer } from '../shared/config/durability.ts';
-import { Switches } from '../shared/config/switches.ts';
+import { SwitchCache } from '../shared/config/switches.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { needsResourceLock } from '../shared/limits/resource-lock.ts';
 import { AuditService } from '../shared/store/audit-service.ts';
@@ -115,7 +115,7 @@ export class ToolWorker implements AsyncDisposable {
   readonly #limits: LimitAcquirer;
   readonly #solitude: Solitude;
   readonly #executor: Executor;
-  readonly #switches: Switches;
+  readonly #switches: SwitchCache;
   readonly #forced: ForcedCircuits;
   readonly #declared: DeclaredTools;
   readonly #dynamic: DynamicCalls;
@@ -187,7 +187,7 @@ export class ToolWorker implements AsyncDisposable {
       onError,
     });
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
-    this.#switches = new Switches(settings.reliability);
+    this.#switches = new SwitchCache(settings.reliability);
     this.#forced = new ForcedCircuits(backend.breakers);
     this.#dynamic = new DynamicCalls(backend.clientCalls);
     this.#declared = new DeclaredTools(backend.specs, {
@@ -459,7 +459,7 @@ export class ToolWorker implements AsyncDisposable {
   }
 
   async #learnSwitches(): Promise<void> {
-    this.#switches.learn(await this.#backend.switches.read());
+    this.#switches.update(await this.#backend.switches.read());
   }
 
   async #followShards(): Promise<void> {

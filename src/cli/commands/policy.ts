@@ -1,8 +1,10 @@
 /** `pawl policy explain`: what policy says about a call, and which rule decided. */
 import type { Pawl } from '../../producer/client.ts';
-import { toolPolicy } from '../../shared/config/config.ts';
+import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { ruleOf } from '../../shared/connectors/declared-tool.ts';
-import { evaluate, type PolicyResult, taintOf } from '../../shared/policy/policy.ts';
+import { evaluate } from '../../shared/policy/policy.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
+import { taintOf } from '../../shared/policy/taint.ts';
 import { GIVE_A_CHANNEL, OPEN_STATE } from '../../shared/sessions/session.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';

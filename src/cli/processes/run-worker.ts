@@ -1,6 +1,7 @@
 /** `pawl worker`: one worker process. The first signal drains it, the second one or the grace period ends it. */
 import { createLogger, loadSettings, type StartWorkerOptions, startWorker } from '../../main.ts';
-import { parseTiers, type Settings } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { parseTiers } from '../../shared/config/variables.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { logLine, workerLine } from '../../shared/telemetry/log-events.ts';
 import { type AnyTool, qualifiedName, TIERS, type Tier } from '../../shared/tools/tool.ts';

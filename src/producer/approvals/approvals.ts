@@ -19,9 +19,12 @@ import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { denied, type PolicyResult, permit, taintOf } from '../../shared/policy/policy.ts';
+import { denied, requirePermission } from '../../shared/policy/policy.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
+import { taintOf } from '../../shared/policy/taint.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../../shared/store/approvals/approvals.ts';
@@ -160,7 +163,9 @@ export class ApprovalService {
       rule: verdict.rule,
       reason: undone === undefined ? verdict.reason : `it undoes the call ${undone}, and ${verdict.reason}`,
       // Whoever lets a call be undone has not let it run.
-      ...(undone === undefined ? { amendment: verdict.amendment ?? { kind: 'same-parameters', paramsDigest } } : {}),
+      ...(undone === undefined
+        ? { amendment: verdict.standingApproval ?? { kind: 'same-parameters', paramsDigest } }
+        : {}),
       route,
       createdAtMs,
       expiresAtMs: createdAtMs + this.#parts.settings.policy.approvalLimitMs,
@@ -408,7 +413,7 @@ export class ApprovalService {
     const { settings, catalogue, sessionOf } = this.#parts;
     const session = await sessionOf(key);
     if (session === undefined) return;
-    permit({
+    requirePermission({
       tool: published,
       session: { ...session, state: undefined },
       toolPolicy: toolPolicy(settings, published),

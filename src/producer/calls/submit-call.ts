@@ -12,7 +12,7 @@ import {
   forcedOpenText,
   targetOfCircuit,
 } from '../../shared/circuits/circuit-breaker.ts';
-import { circuitPolicyOf, toolPolicy } from '../../shared/config/config.ts';
+import { circuitPolicyOf, toolPolicy } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { budgetExhausted } from '../../shared/limits/budget.ts';
 import { overloaded } from '../../shared/queues/priority.ts';

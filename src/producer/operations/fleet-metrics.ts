@@ -3,8 +3,9 @@
  * workers stand when somebody looks.
  */
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
-import { type Settings, scopeOf, toolPolicy } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
 import { durable } from '../../shared/config/durability.ts';
+import { scopeOf, toolPolicy } from '../../shared/config/tool-settings.ts';
 import { neededWorkers } from '../../shared/queues/scaling.ts';
 import { type Backend, inspectServer } from '../../shared/store/backend.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';

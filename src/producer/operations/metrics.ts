@@ -1,7 +1,8 @@
 /** What one producer counts (R28): the answers that its callers got, what it refused, and how it hears of ends. */
 
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { type Settings, scopeOf } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { scopeOf } from '../../shared/config/tool-settings.ts';
 import { type Counter, type Histogram, MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS, ToolLabels } from '../../shared/telemetry/metrics.ts';
 import type { DispatchEvent } from '../calls/producer-event.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { asksToEscalate, SANDBOX_PERMISSIONS } from '../../../shared/policy/sandbox-override.ts';
+import { asksToEscalate, SANDBOX_PERMISSIONS } from '../../../shared/policy/sandbox-policy.ts';
 
 /** The parameters with which a tool that starts programs lets its caller ask for more than the sandbox gives (C25). */
 export const escalation = {
