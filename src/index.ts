@@ -111,8 +111,8 @@ export type { CallRecord, StoredRequest } from './shared/store/calls/call-record
 export type { CircuitChange } from './shared/store/circuits/circuits.ts';
 export type { CatalogueContent, PublishedTool, WorkerRecord } from './shared/store/fleet/catalogue.ts';
 export type { FleetMetrics } from './shared/store/telemetry/fleet-metrics.ts';
+export type { WorkerEvent } from './shared/telemetry/call-events.ts';
 export type { Logger } from './shared/telemetry/log.ts';
-export type { WorkerEvent } from './shared/telemetry/log-events.ts';
 export { defineTool } from './shared/tools/define-tool.ts';
 export type { AgentOrder, AgentReply } from './shared/tools/sub-agent.ts';
 export type {

@@ -10,8 +10,8 @@ import type { SettingsInput } from '../shared/config/config.ts';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe/dedupe-memory.ts';
+import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import { type Logger, silentLogger } from '../shared/telemetry/log.ts';
-import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
 import { defineTool } from '../shared/tools/define-tool.ts';
 import { type AnyTool, type Channels, type Effects, isTool, type MemoryStore } from '../shared/tools/tool.ts';
 import {

@@ -40,8 +40,8 @@ import {
 import { type PublishedTool, publishedTool } from '../shared/store/fleet/catalogue.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
+import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
-import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
 import {
   type AnyTool,
   type Channels,

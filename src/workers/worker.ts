@@ -18,8 +18,8 @@ import { type Broadcast, BroadcastListener } from '../shared/store/redis/broadca
 import { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
 import type { Partition } from '../shared/store/redis/keys.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
+import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
-import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
 import { EXPOSITION_TYPE, exposition } from '../shared/telemetry/metric-set.ts';
 import type { Tracing } from '../shared/telemetry/tracing.ts';
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tools/tool.ts';

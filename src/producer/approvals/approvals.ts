@@ -163,9 +163,7 @@ export class ApprovalService {
       rule: verdict.rule,
       reason: undone === undefined ? verdict.reason : `it undoes the call ${undone}, and ${verdict.reason}`,
       // Whoever lets a call be undone has not let it run.
-      ...(undone === undefined
-        ? { amendment: verdict.standingApproval ?? { kind: 'same-parameters', paramsDigest } }
-        : {}),
+      ...(undone === undefined ? { amendment: verdict.amendment ?? { kind: 'same-parameters', paramsDigest } } : {}),
       route,
       createdAtMs,
       expiresAtMs: createdAtMs + this.#parts.settings.policy.approvalLimitMs,

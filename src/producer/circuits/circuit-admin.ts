@@ -10,7 +10,7 @@ import {
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
 import { homePartition, type Partition } from '../../shared/store/redis/keys.ts';
-import type { CircuitChange } from '../../shared/telemetry/log-events.ts';
+import type { CircuitChange } from '../../shared/telemetry/call-events.ts';
 import { qualifiedName, type Tier, toolNamed } from '../../shared/tools/tool.ts';
 
 export interface CircuitListing {

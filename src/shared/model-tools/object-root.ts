@@ -1,6 +1,6 @@
 /**
- * Parameters as one object. Providers refuse a schema that is combined at its root or has no type there, and one such tool fails the
- * whole request. Alternatives become one object with the properties of all, and what tells them apart is said in words.
+ * Turns parameters into one object. Providers refuse a schema that is combined at its root or has no type there, and one such tool fails
+ * the whole request. Alternatives become one object with the properties of all; the description says what tells them apart.
  */
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { isTooCostly } from '../schema/schema-cost.ts';
@@ -11,7 +11,7 @@ import { type Dropped, inWords } from './provider-subset.ts';
 type Parts = Readonly<Record<string, unknown>>;
 type Named = Readonly<Record<string, unknown>>;
 
-/** What no root may have. What is evaluated is said by what is left out. */
+/** Keywords that no root may have. `unevaluated…` keywords become the properties that are left out. */
 const CHOICES = ['anyOf', 'oneOf'];
 const UNSAYABLE = [...CHOICES, 'allOf', 'not', 'enum', 'const'];
 const MAX_ALTERNATIVE_LENGTH = 300;
@@ -25,11 +25,11 @@ interface Flat {
 }
 
 /**
- * The schema itself where it is one object already. The flat one accepts what it does, and more, but for one thing: a property that an open
- * alternative leaves undescribed is what another alternative says of it.
+ * Returns the schema itself where it is one object already. The flat schema accepts at least what the original does, with one exception: a
+ * property that an open alternative leaves undescribed gets the form of another alternative.
  */
 export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; readonly dropped: readonly Dropped[] } {
-  // What no call can be checked by is not looked through either.
+  // A schema that is too costly to validate is too costly to convert.
   if (isTooCostly(schema))
     return { schema: { type: 'object', properties: {} }, dropped: [{ path: '', keyword: '$ref' }] };
   const root = resolved(schema, schema);
@@ -63,7 +63,7 @@ export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; rea
   };
 }
 
-/** What an object and its alternatives describe together. */
+/** The properties of an object and of all its alternatives. */
 function flat(schema: unknown, root: Parts, within: readonly unknown[]): Flat {
   // A definition that consists of itself describes nothing more.
   if (within.includes(schema) || within.length > MAX_DEPTH) return { properties: {}, required: [], isClosed: false };
@@ -94,7 +94,7 @@ function oneOfThem(branches: readonly Flat[]): Flat {
   };
 }
 
-/** A property that differs may have any of its forms. */
+/** A property that differs between alternatives may have any of their forms. */
 function merged(described: readonly Named[]): Named {
   const names = [...new Set(described.flatMap((properties) => Object.keys(properties)))];
   return Object.fromEntries(
@@ -106,7 +106,7 @@ function merged(described: readonly Named[]): Named {
   );
 }
 
-/** Values one by one are said together: what tells the alternatives apart. */
+/** Forms that are lists of values become one list, which tells the alternatives apart. */
 function anyOf(forms: readonly unknown[]): unknown {
   if (forms.length === 1) return forms[0];
   const values = forms.map(valuesOf);
@@ -133,12 +133,12 @@ function valuesOf(form: unknown): readonly unknown[] | undefined {
   return only !== undefined ? [only] : Array.isArray(several) ? several : undefined;
 }
 
-/** `Exactly one of: {op: "create", title, tags?}; {op: "delete", id}.` */
+/** Describes a choice: `Exactly one of: {op: "create", title, tags?}; {op: "delete", id}.` */
 function choiceInWords(keyword: string, branches: unknown, root: Parts): string {
   const all = listOf(branches);
-  const told = all.slice(0, MAX_ALTERNATIVES).map((branch) => alternativeInWords(flat(branch, root, [])));
-  const more = all.length > told.length ? [`${all.length - told.length} more`] : [];
-  return `${keyword === 'oneOf' ? 'Exactly one of' : 'Any of'}: ${[...told, ...more].join('; ')}.`;
+  const described = all.slice(0, MAX_ALTERNATIVES).map((branch) => alternativeInWords(flat(branch, root, [])));
+  const more = all.length > described.length ? [`${all.length - described.length} more`] : [];
+  return `${keyword === 'oneOf' ? 'Exactly one of' : 'Any of'}: ${[...described, ...more].join('; ')}.`;
 }
 
 function alternativeInWords({ properties, required }: Flat): string {
@@ -148,7 +148,7 @@ function alternativeInWords({ properties, required }: Flat): string {
       .join('|');
     return `${name}${required.includes(name) ? '' : '?'}${values === undefined ? '' : `: ${values}`}`;
   });
-  // Of alternatives that only ask for more, the root says the rest.
+  // For alternatives that only require more, the root describes the properties.
   const asked = required.filter((name) => !Object.hasOwn(properties, name));
   const text = [...members, ...asked].join(', ');
   return `{${text.length <= MAX_ALTERNATIVE_LENGTH ? text : `${startOf(text, MAX_ALTERNATIVE_LENGTH)}…`}}`;
@@ -158,13 +158,13 @@ function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Parameters are never null, whatever a choice allows. */
+/** Parameters are never null, even if a choice allows it. */
 function isObjects(branch: unknown, root: Parts): boolean {
   const { type = 'object' } = resolved(branch, root);
   return branch !== false && [type].flat().includes('object');
 }
 
-/** With what references lead to in their place. */
+/** The schema with its own reference replaced by the target. */
 function resolved(schema: unknown, root: Parts): Parts {
   return typeof schema === 'object' && schema !== null ? withoutReference(schema as Parts, root) : {};
 }

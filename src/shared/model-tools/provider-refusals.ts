@@ -1,6 +1,6 @@
 /**
- * What providers refuse in the parameters of a tool. One refused tool fails the whole request, so every export is held against this table
- * before it is handed out.
+ * The schemas that providers refuse in a tool's parameters. One refused tool fails the whole request, so every export is checked against
+ * this table before it is returned.
  */
 type Parts = Readonly<Record<string, unknown>>;
 
@@ -10,7 +10,7 @@ export type Form = 'openai-strict' | 'openai' | 'anthropic-strict' | 'anthropic'
 interface Refusal {
   readonly forms: readonly Form[];
   readonly what: string;
-  /** Whether a schema below the parameters, or they themselves (`isRoot`), is refused. */
+  /** Whether a schema within the parameters, or their root (`isRoot`), is refused. */
   readonly holds: (schema: Parts, isRoot: boolean) => boolean;
 }
 
@@ -78,7 +78,7 @@ const REFUSALS: readonly Refusal[] = [
   },
 ];
 
-/** What a provider refuses of the parameters, with its place; undefined where it takes them. */
+/** The reason why a provider refuses the parameters, with its path; undefined where it accepts them. */
 export function refusalOf(form: Form, parameters: Parts): string | undefined {
   const table = REFUSALS.filter(({ forms }) => forms.includes(form));
   const look = (schema: unknown, partition: string): string | undefined => {
@@ -102,7 +102,7 @@ function schemasBelow(parts: Parts): (readonly [name: string, schema: unknown])[
   return [...['properties', '$defs', 'anyOf', 'oneOf', 'allOf'].flatMap(named), ...single];
 }
 
-/** The values that a schema allows one by one. */
+/** The values that a schema lists. */
 function valuesOf({ const: only, enum: several }: Parts): readonly unknown[] | undefined {
   if (only !== undefined) return [only];
   return Array.isArray(several) ? several : undefined;

@@ -1,43 +1,46 @@
 /**
- * A schema in the subset that a provider understands. Only what restricts is ever left out, so that the exported schema accepts
- * at least what the tool does; each keyword that is left out is told, and said in words in the description.
+ * Converts a schema to the subset that a provider understands. Only restrictions are removed, so the exported schema accepts at least what
+ * the tool does. Each removed keyword is reported, and written into the description.
  */
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { isOfType } from './provider-refusals.ts';
 
 export interface Dropped {
-  /** Where: `properties.when`. Empty for the root. */
+  /** The path of the schema: `properties.when`; empty for the root. */
   readonly path: string;
   readonly keyword: string;
 }
 
 export interface SubsetRules {
-  /** Keywords that restrict and that the provider does not know. */
+  /** Restricting keywords that the provider does not know. */
   readonly unknown: ReadonlySet<string>;
-  /** Formats that it knows; undefined: all. */
+  /** The formats that it knows; undefined for all. */
   readonly formats?: ReadonlySet<string>;
-  /** Arrays may ask for at least this many items. */
+  /** The largest `minItems` that it accepts. */
   readonly largestMinItems?: number;
-  /** Every array says something of its items, and be it that anything goes: where it does not, OpenAI refuses the whole request. */
+  /** Whether every array must describe its items, if only as anything. OpenAI refuses the whole request otherwise. */
   readonly itemsSaid?: boolean;
-  /** Every property is required; those that are not in truth may be null. */
+  /** Whether every property is required. Optional ones then accept null. */
   readonly nullForOptional: boolean;
-  /** Every object is closed, every array typed, nothing accepts anything. What cannot be said so throws `CannotBeStrict`. */
+  /**
+   * Whether every object is closed, every array typed, and nothing accepts anything. A schema that cannot be converted throws
+   * `CannotBeStrict`.
+   */
   readonly closed: boolean;
-  /** `const` is said as an `enum` of one. */
+  /** Whether `const` becomes an `enum` of one value. */
   readonly constAsEnum: boolean;
 }
 
-/** Why a schema has no strict form. */
+/** The reason why a schema has no strict form. */
 export class CannotBeStrict extends Error {}
 
 type Parts = Record<string, unknown>;
-/** Up to so many, their length is not limited. */
+/** Up to this number of enum values, their length is not limited. */
 const MANY_ENUM_VALUES = 250;
 const ANNOTATIONS = ['title', 'description', 'examples', 'default', '$comment', 'deprecated', 'readOnly', 'writeOnly'];
 
-/** What describes the rest beside a keyword goes with it: alone it would refuse what that keyword allows. */
+/** The keyword that describes the rest of another one is removed with it: alone, it would refuse what the other allows. */
 const REST_OF: Readonly<Record<string, string>> = {
   prefixItems: 'items',
   patternProperties: 'additionalProperties',
@@ -75,14 +78,14 @@ function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dro
   }
   const { enum: values = made['const'] === undefined ? undefined : [made['const']] } = made;
   if (Array.isArray(values)) {
-    // Values that contradict the type beside them are none that the tool takes.
+    // Values that contradict the type beside them are not accepted by the tool either.
     const possible = values.filter((value) => isOfType(made, value));
     if (possible.length === 0 && rules.closed)
       throw new CannotBeStrict(`${path || 'the root'} has no value of its type`);
     if (possible.length === 0) drop(made['enum'] === undefined ? 'const' : 'enum');
     else if (possible.length < values.length) made['enum'] = possible;
   }
-  // "Exactly one of" becomes "any of": it accepts more, so it counts as left out.
+  // "Exactly one of" becomes "any of", which accepts more, so the keyword counts as removed.
   if (Array.isArray(made['oneOf']) && rules.unknown.has('oneOf') && made['anyOf'] === undefined) {
     made['anyOf'] = made['oneOf'];
     dropped.push({ path, keyword: 'oneOf' });
@@ -123,7 +126,7 @@ function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dro
   return made;
 }
 
-/** Whatever stands at one of the places of a list. `others`: what follows them, if anything may. */
+/** A schema for any item of a list with fixed positions. `others` describes the items after them, if there may be any. */
 function anyOfItems(first: readonly unknown[], others: unknown): unknown {
   const forms = [...first, ...(others === false ? [] : [others])];
   const different = [...new Map(forms.map((form) => [JSON.stringify(form), form])).values()];
@@ -131,8 +134,8 @@ function anyOfItems(first: readonly unknown[], others: unknown): unknown {
 }
 
 /**
- * What generators write around a reference to say more of it, in the form that the providers take: of one schema that all must match,
- * any must, and a reference has nothing beside it.
+ * Generators wrap a reference to add to it. Providers accept another form: `allOf` of one schema becomes `anyOf`, and nothing stands beside
+ * a reference.
  */
 function standingAlone(schema: Parts, rules: SubsetRules): Parts {
   const { allOf, $ref, ...beside } = schema;
@@ -168,7 +171,7 @@ function convertObject(
   if (rules.nullForOptional) made['required'] = Object.keys(properties);
 }
 
-/** OpenAI refuses values whose type is not said beside them. */
+/** OpenAI refuses values without a type beside them. */
 function sayType(made: Parts): void {
   const values = made['const'] !== undefined ? [made['const']] : made['enum'];
   if (made['type'] !== undefined || !Array.isArray(values)) return;
@@ -189,7 +192,7 @@ function checkSerializable(made: Parts, path: string): void {
     throw new CannotBeStrict(`the items of ${partition} are not described`);
 }
 
-/** Accepts null too. The description stays outside, where models look for it. */
+/** Accepts null, too. The description stays outside, where models look for it. */
 function nullable(schema: Parts): Parts {
   if (isType(schema, 'null')) return schema;
   const { description, title, ...rest } = schema;
@@ -205,18 +208,18 @@ function mapValues(parts: object, map: (part: unknown, name: string) => unknown)
   return Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, map(part, name)]));
 }
 
-/** `minLength` 3 is "minLength: 3."; longer ones are cut, because descriptions are. */
+/** Describes a keyword: `minLength` 3 is "minLength: 3."; long values are truncated, because descriptions are limited. */
 export function inWords(keyword: string, value: unknown): string {
   const text = JSON.stringify(value) ?? '';
   return `${keyword}: ${text.length <= 200 ? text : `${startOf(text, 200)}…`}.`;
 }
 
-/** How large a schema is, by the measures of the providers' limits. */
+/** The size of a schema, in the measures of the providers' limits. */
 export function measure(schema: unknown): {
   readonly properties: number;
   readonly levels: number;
   readonly enumValues: number;
-  /** Of the texts of one enum that has many. */
+  /** The characters of the texts of one enum with many values. */
   readonly enumCharacters: number;
   readonly characters: number;
   readonly optional: number;

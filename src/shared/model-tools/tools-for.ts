@@ -1,7 +1,7 @@
 /**
- * Tools in the form that a provider's API takes (A2, C4, C5, A22), each from its one canonical schema, with a report of what got
- * lost and a map back from the exported names. The same tools give the same bytes, so that prompt caches hold. Whatever an export
- * says, the worker validates with the canonical schema.
+ * Exports tools in the form that a provider's API accepts, each from its one canonical schema, with a report of what was lost and a map
+ * back from the exported names. The same tools give the same bytes, so prompt caches hold. The worker always validates with the canonical
+ * schema.
  */
 import { PawlError } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
@@ -17,7 +17,7 @@ import { CannotBeStrict, type Dropped, measure, type SubsetRules, toSubset } fro
 export const PROVIDERS = ['openai', 'anthropic', 'gemini', 'mcp'] as const;
 export type Provider = (typeof PROVIDERS)[number];
 
-/** What an export needs to know of a tool: a `Tool`, and what workers publish of one. */
+/** The facts that an export needs of a tool: a `Tool`, or what workers publish of one. */
 export interface ExportableTool
   extends Pick<Tool, 'name' | 'namespace' | 'description' | 'tier' | 'effects' | 'annotations' | 'inputSchema'> {
   readonly title?: string;
@@ -28,13 +28,13 @@ export interface ExportableTool
 }
 
 export interface ExportOptions {
-  /** Bind models to the schema where the provider can. Default: for OpenAI yes, for Anthropic no. */
+  /** Bind models to the schema where the provider can. Default: yes for OpenAI, no for Anthropic. */
   readonly strict?: boolean;
   /** Names or qualified names: these get Anthropic's limited strict places first, in this order. */
   readonly priority?: readonly string[];
   /**
-   * Use the provider's own shell, web search and free text for tools that are variants of them (OpenAI). Default: only the free text of
-   * tools that take nothing else.
+   * Use the provider's own shell, web search and free text for tools that are variants of them (OpenAI). Default: only free text, for tools
+   * that take nothing else.
    */
   readonly native?: boolean;
 }
@@ -46,11 +46,11 @@ export interface ToolReport {
   readonly tool: string;
   readonly outcome: 'lossless' | 'lossy' | 'refused-strict';
   readonly strict: boolean;
-  /** Keywords that the export leaves out; each is also said in the description of its place. */
+  /** The keywords that the export leaves out; the description of each place names them, too. */
   readonly dropped: readonly Dropped[];
-  /** From shown names of parameters to the tool's own, where the provider refuses those. */
+  /** Maps shown names of parameters to the tool's own, where the provider refuses those. */
   readonly renamed?: Readonly<Record<string, string>>;
-  /** Why there is no strict form. */
+  /** The reason why there is no strict form. */
   readonly reason?: string;
   readonly warnings: readonly string[];
 }
@@ -59,12 +59,12 @@ export type ExportedTool = Readonly<Record<string, unknown>>;
 
 export interface ToolExport {
   readonly provider: Provider;
-  /** As the API takes them, ordered by name. */
+  /** The tools as the API accepts them, ordered by name. */
   readonly tools: readonly ExportedTool[];
   readonly reports: readonly ToolReport[];
-  /** From exported names to tools. */
+  /** Maps exported names to tools. */
   readonly names: Readonly<Record<string, ToolReference>>;
-  /** What must be set on the whole request for the tools to be strict. */
+  /** The setting of the whole request that makes its tools strict. */
   readonly request?: string;
 }
 
@@ -89,7 +89,7 @@ const OPENAI_LIMITS = {
   enumValues: 1_000,
   enumCharacters: 15_000,
 } as const;
-/** What is not strict is looked at as well. */
+/** Tools that are not strict are checked, too. */
 const PLAIN: SubsetRules = {
   unknown: new Set(['prefixItems']),
   itemsSaid: true,
@@ -108,7 +108,7 @@ const ANTHROPIC: SubsetRules = {
   closed: true,
   constAsEnum: false,
 };
-/** Of a request; beyond them the API answers that the grammar is too large. */
+/** The limits of one request; beyond them the API answers that the grammar is too large. */
 const ANTHROPIC_LIMITS = { tools: 20, optional: 24, unions: 16 } as const;
 const GEMINI: SubsetRules = {
   unknown: new Set([
@@ -120,12 +120,12 @@ const GEMINI: SubsetRules = {
   constAsEnum: true,
 };
 
-/** Parameters in a form that no provider refuses, for libraries that talk to all of them. */
+/** Parameters in a form that every provider accepts, for libraries that talk to all of them. */
 export function plainParameters(schema: JsonSchema): JsonSchema {
   return withPlainNames(toSubset(schema, PLAIN).schema);
 }
 
-/** Throws `CONFIGURATION` for two tools of one qualified name, and for a provider that is none. */
+/** Throws `CONFIGURATION` for two tools of one qualified name, and for an unknown provider. */
 export function toolsFor(
   provider: Provider,
   tools: readonly ExportableTool[],

@@ -66,7 +66,7 @@ export interface PolicyResult extends Ruling {
   /** With `ask`: programs of the call would run without a sandbox. */
   readonly unconfined?: true;
   /** With `ask`: the standing approval that a person could grant for the rest of the session. */
-  readonly standingApproval?: Extract<StandingApprovalRequest, { kind: 'command-prefix' }>;
+  readonly amendment?: Extract<StandingApprovalRequest, { kind: 'command-prefix' }>;
 }
 
 export const SEVERITY: Readonly<Record<PolicyDecision, number>> = { allow: 0, ask: 1, deny: 2 };

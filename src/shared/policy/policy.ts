@@ -31,7 +31,7 @@ export function evaluate(request: PolicyRequest): PolicyResult {
   if (request.unconfined === true) return { ...result, unconfined: true };
   if (asksToEscalate(request.params)) return result;
   const prefix = commandPrefixRule(commandOf(request.params) ?? []);
-  return prefix === undefined ? result : { ...result, standingApproval: { kind: 'command-prefix', prefix } };
+  return prefix === undefined ? result : { ...result, amendment: { kind: 'command-prefix', prefix } };
 }
 
 /**

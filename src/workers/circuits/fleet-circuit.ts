@@ -14,7 +14,7 @@ import {
 import type { Failure } from '../../shared/errors/failure.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
 import type { CircuitRecords } from '../../shared/store/ports.ts';
-import type { CircuitChange } from '../../shared/telemetry/log-events.ts';
+import type { CircuitChange } from '../../shared/telemetry/call-events.ts';
 import type { CircuitHold } from '../attempt/circuit-hold.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 

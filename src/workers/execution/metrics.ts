@@ -1,7 +1,7 @@
 /** What one worker counts (R28): the attempts that it ran, how they ended, and what it lost, as its events tell. */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { isUnresolved } from '../../shared/calls/outcome.ts';
-import type { WorkerEvent } from '../../shared/telemetry/log-events.ts';
+import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import { MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS, reasonLabel, ToolLabels } from '../../shared/telemetry/metrics.ts';
 import { type AnyTool, TIERS, type Tier } from '../../shared/tools/tool.ts';

@@ -1,5 +1,5 @@
 import type { Mode, ShadowKind } from '../../shared/config/switches.ts';
-import type { AttemptEvent } from '../../shared/telemetry/log-events.ts';
+import type { AttemptEvent } from '../../shared/telemetry/call-events.ts';
 import type { ExecutorDeps } from './executor-deps.ts';
 
 /** Where a part of the reliability layer is in shadow mode: what it would have done. */

@@ -93,7 +93,7 @@ describe('rule 2: names', () => {
   });
 });
 
-test('a provider that is none is refused by those that there are', () => {
+test('an unknown provider is refused with a list of the known ones', () => {
   expect(() => toolsFor('mistral' as never, [rich])).toThrow(
     'Tools are exported for openai, anthropic, gemini, mcp; there is no form for "mistral".',
   );
@@ -132,7 +132,7 @@ describe('C5, rule 4: OpenAI', () => {
     expect(tools[0]?.['parameters']).toEqual(any.inputSchema);
   });
 
-  test('rule 3: keywords that are left out are told, and said in the description', () => {
+  test('rule 3: keywords that are left out are reported, and named in the description', () => {
     const counted = tool(
       'counted',
       object({ a: { type: 'array', items: { type: 'string' }, uniqueItems: true } }, { minProperties: 1 }),
@@ -474,7 +474,7 @@ describe('a root that is a choice becomes one object', () => {
 });
 
 describe('rules 6 and 7: Gemini and MCP', () => {
-  test('Gemini gets JSON Schema, and is told what to set on the request', () => {
+  test('Gemini gets JSON Schema, and the export names the setting of the request', () => {
     const exported = toolsFor('gemini', [rich]);
     const [declaration] = exported.tools as unknown as FunctionDeclaration[];
     expect(declaration).toMatchObject({ name: 'book', responseJsonSchema: { type: 'object' } });
@@ -619,7 +619,7 @@ describe('C12 to C14: what a model sends', () => {
     expect(withoutNulls({ $ref: '#/$defs/Same', $defs: { Same: itself } }, { a: null })).toEqual({});
   });
 
-  test('what has no null to take out is handed back as it is', () => {
+  test('a value without a null to remove is returned as it is', () => {
     const sent = { who: { name: 'Ada' } };
     const who = { type: 'object', properties: { name: { type: 'string' } } };
     expect(withoutNulls({ type: 'object', properties: { who } }, sent)).toBe(sent);

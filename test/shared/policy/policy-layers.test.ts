@@ -165,7 +165,7 @@ describe('commands by prefix (C23, C24)', () => {
   test('what is remembered of a program in a folder names the folder', () => {
     const asking = { global: { tools: { shell: 'ask' } } };
     const remembered = (program: string) =>
-      resultOf(asking, { params: { command: [program, 'prod'] } }).standingApproval?.prefix[0];
+      resultOf(asking, { params: { command: [program, 'prod'] } }).amendment?.prefix[0];
     expect(['./deploy', '/usr/bin/deploy', 'deploy'].map(remembered)).toEqual(['./deploy', 'deploy', 'deploy']);
   });
 
@@ -185,7 +185,7 @@ describe('commands by prefix (C23, C24)', () => {
   ])('of a command whose first words leave open what runs, no prefix is proposed: %s', (line) => {
     const asked = resultOf({ global: { tools: { shell: 'ask' } } }, { params: { command: line.split(' ') } });
     expect(asked).toMatchObject({ decision: 'ask' });
-    expect(asked.standingApproval).toBeUndefined();
+    expect(asked.amendment).toBeUndefined();
   });
 
   test.each([
@@ -198,15 +198,12 @@ describe('commands by prefix (C23, C24)', () => {
     'rm -r',
     'shellcheck x',
   ])('of a command whose first words say what runs, they are: %s', (line) => {
-    const asked = resultOf(
-      { global: { tools: { shell: 'ask' } } },
-      { params: { command: `${line} more`.split(' ') } },
-    );
-    expect(asked.standingApproval?.prefix).toEqual(line.split(' '));
+    const asked = resultOf({ global: { tools: { shell: 'ask' } } }, { params: { command: `${line} more`.split(' ') } });
+    expect(asked.amendment?.prefix).toEqual(line.split(' '));
   });
 
   test('what asks proposes what could be remembered; what is forbidden says why', () => {
-    expect(run('git', 'push', 'origin').standingApproval).toEqual({ kind: 'command-prefix', prefix: ['git', 'push'] });
+    expect(run('git', 'push', 'origin').amendment).toEqual({ kind: 'command-prefix', prefix: ['git', 'push'] });
     expect(run('rm', 'x')).toMatchObject({
       reason: 'nothing is removed',
       rule: 'policy.global.tools.shell.commands.2',
@@ -237,7 +234,7 @@ describe('commands beside commands, and texts for a shell (C23, C24)', () => {
   ])('none is allowed, and none is proposed to be remembered, beside another one: %j', (params) => {
     const asked = on(only, params);
     expect(asked).toMatchObject({ decision: 'ask' });
-    expect(asked.standingApproval).toBeUndefined();
+    expect(asked.amendment).toBeUndefined();
   });
 
   test.each([
@@ -307,7 +304,7 @@ test('C25: what asks to leave the sandbox goes to a person, whatever allows the 
   const params = { command: ['git', 'push', 'origin'], sandbox_permissions: 'require_escalated' };
   const asked = resultOf(policy, { params });
   expect(asked).toMatchObject({ decision: 'ask', rule: 'built-in.sandbox-permissions' });
-  expect(asked.standingApproval).toBeUndefined();
+  expect(asked.amendment).toBeUndefined();
   expect(resultOf(policy, { params, sandbox: 'required' })).toMatchObject({
     decision: 'deny',
     rule: 'built-in.sandbox',

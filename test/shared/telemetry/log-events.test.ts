@@ -2,13 +2,8 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { DispatchEvent } from '../../../src/producer/calls/producer-event.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
-import {
-  CALL_EVENTS,
-  logLine,
-  producerLine,
-  type WorkerEvent,
-  workerLine,
-} from '../../../src/shared/telemetry/log-events.ts';
+import type { WorkerEvent } from '../../../src/shared/telemetry/call-events.ts';
+import { CALL_EVENTS, logLine, producerLine, workerLine } from '../../../src/shared/telemetry/log-events.ts';
 
 const KEY = 'trip-1';
 const SECRET = 'a parameter that no log may hold';
@@ -154,7 +149,7 @@ describe('log events (R27)', () => {
     expect(JSON.stringify(line)).not.toContain(SECRET);
   });
 
-  test('a producer tells what was handed in, refused and came back, from the ledger or not', () => {
+  test('a producer emits what was submitted, refused and returned, from the ledger or not', () => {
     const events: readonly DispatchEvent[] = [
       { type: 'accepted', envelope: envelope(KEY), callId, answer: 'claimed' },
       { type: 'refused', envelope: envelope(KEY), code: 'PERMISSION_DENIED', message: SECRET },

@@ -41,7 +41,7 @@ test('a series beyond the bound is counted under other, whatever its tool is nam
   expect(withoutTool('workers{tier="system"}', 'other')).toBe('workers{tier="system"}');
 });
 
-test('500 tools have labels of their own; the rest, and what nobody offers, is other', () => {
+test('500 tools have labels of their own; further and unpublished tools count as other', () => {
   const labels = new ToolLabels();
   for (let number = 0; number < 600; number += 1) labels.learn({ namespace: 'tools', name: `tool${number}` });
   expect(labels.of('tools', 'tool499')).toBe('tool499');
