@@ -87,18 +87,10 @@ export {
 export type { ResultStatus } from './shared/errors/result-status.ts';
 export { type DecodedCall, decodeCall, type ProviderCall } from './shared/model-tools/decode.ts';
 export type { ToolReference } from './shared/model-tools/names.ts';
-export type { Dropped } from './shared/model-tools/provider-subset.ts';
+export type { RemovedKeyword } from './shared/model-tools/provider-subset.ts';
 export { repairParams } from './shared/model-tools/repair-params.ts';
-export {
-  type ExportableTool,
-  type ExportedTool,
-  type ExportOptions,
-  PROVIDERS,
-  type Provider,
-  type ToolExport,
-  type ToolReport,
-  toolsFor,
-} from './shared/model-tools/tools-for.ts';
+export { toolsFor } from './shared/model-tools/tools-for.ts';
+export { type ExportableTool, type ExportedTool, type ExportOptions, PROVIDERS, type Provider, type ToolExport, type ToolReport } from './shared/model-tools/export-types.ts';
 export type { RetryOverrides } from './shared/retries/retry.ts';
 export { type SanitizedSchema, sanitizeSchema } from './shared/schema/schema-sanitize.ts';
 export type { OpenSession, SessionKind, SessionRecord } from './shared/sessions/session.ts';

@@ -738,7 +738,7 @@ export class Pawl implements AsyncDisposable {
     if (event.type === 'refused' && event.envelope !== undefined && event.published === undefined) {
       const { toolNamespace, toolName } = event.envelope;
       const published = this.#catalogue.peek(toolNamespace, toolName);
-      if (published !== undefined) this.metrics.tools.learn(published);
+      if (published !== undefined) this.metrics.tools.add(published);
     }
     // A worker did not find what is known here: Redis has lost it, and the next call opens it anew.
     if (event.type === 'ended' && event.result.error?.code === 'UNKNOWN_SESSION')

@@ -1,7 +1,7 @@
 /** `pawl policy explain`: what policy says about a call, and which rule decided. */
 import type { Pawl } from '../../producer/client.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
-import { ruleOf } from '../../shared/connectors/declared-tool.ts';
+import { toolPolicyOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluate } from '../../shared/policy/policy.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { taintOf } from '../../shared/policy/taint.ts';
@@ -63,7 +63,7 @@ async function verdictOn(
     session: record ?? { kind: 'main', state: OPEN_STATE },
     toolPolicy: toolPolicy(pawl.settings, tool),
     policy: pawl.settings.policy,
-    registry: ruleOf(declared),
+    registry: toolPolicyOf(declared),
     channel,
     ...(params === undefined ? {} : { params }),
     taint: [...taint, ...taintOf([], record)],

@@ -112,7 +112,7 @@ export class FleetView {
       source.fleetMetrics.read(),
       this.#isDurable(),
     ]);
-    for (const tool of content.tools) source.metrics.tools.learn(tool);
+    for (const tool of content.tools) source.metrics.tools.add(tool);
     const set = new MetricSet();
     this.#showCircuits(set, circuits);
     this.#showTools(set, content.tools, sizes);
@@ -178,7 +178,7 @@ export class FleetView {
       const states = counts.get(tool) ?? new Map<CircuitState, number>();
       counts.set(tool, states.set(state, (states.get(state) ?? 0) + 1));
     };
-    for (const { key, circuit } of listed) count(tools.ofCircuit(key), circuit.state);
+    for (const { key, circuit } of listed) count(tools.labelForCircuit(key), circuit.state);
     // A circuit that never left CLOSED is nowhere stored.
     for (const tool of tools.all()) if (!counts.has(tool)) count(tool, 'CLOSED');
     for (const [tool, states] of counts)
@@ -193,7 +193,7 @@ export class FleetView {
     const { metrics, settings } = this.#source;
     const counted = new Set<string>();
     for (const published of catalogue) {
-      const tool = metrics.tools.of(published.namespace, published.name);
+      const tool = metrics.tools.labelFor(published.namespace, published.name);
       const own = toolPolicy(settings, published).ttl;
       set.set(METRICS.ttl, { tool, state: 'done' }, (own?.doneMs ?? settings.ttl.doneMs) / 1_000);
       set.set(METRICS.ttl, { tool, state: 'failed' }, (own?.failedMs ?? settings.ttl.failedMs) / 1_000);

@@ -45,7 +45,7 @@ export class ProducerMetrics {
         return;
       case 'tool_call_circuit_state':
         this.#set.count(METRICS.transitions, {
-          tool: this.tools.ofCircuit(event.circuit),
+          tool: this.tools.labelForCircuit(event.circuit),
           from_state: event.from,
           to_state: event.to,
         });
@@ -57,7 +57,7 @@ export class ProducerMetrics {
   }
 
   #labelOf({ toolNamespace, toolName }: ToolCallEnvelope): string {
-    return this.tools.of(toolNamespace, toolName);
+    return this.tools.labelFor(toolNamespace, toolName);
   }
 
   #ended({ published, result }: Extract<DispatchEvent, { readonly type: 'ended' }>): void {
@@ -65,12 +65,12 @@ export class ProducerMetrics {
     counts.calls.value += 1;
     if (result.cache?.matchedOn === 'completed')
       this.#set.count(METRICS.hits, {
-        tool: this.tools.of(published.namespace, published.name),
+        tool: this.tools.labelFor(published.namespace, published.name),
         state: endState(result),
       });
     if (result.fromCache || result.attempts === 0) return;
     counts.duration ??= this.#set.histogram(METRICS.duration, {
-      tool: this.tools.of(published.namespace, published.name),
+      tool: this.tools.labelFor(published.namespace, published.name),
       status: result.status,
     });
     counts.duration.observe(result.durationMs);
@@ -84,8 +84,8 @@ export class ProducerMetrics {
     }
     let counts = ends.get(status);
     if (counts === undefined) {
-      this.tools.learn(published);
-      const tool = this.tools.of(published.namespace, published.name);
+      this.tools.add(published);
+      const tool = this.tools.labelFor(published.namespace, published.name);
       counts = { calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, published) }) };
       ends.set(status, counts);
     }
@@ -99,7 +99,7 @@ export class ProducerMetrics {
       return;
     }
     const named = { namespace: envelope?.toolNamespace ?? '', name: envelope?.toolName ?? '' };
-    const tool = this.tools.of(named.namespace, named.name);
+    const tool = this.tools.labelFor(named.namespace, named.name);
     this.#set.count(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, named) });
   }
 

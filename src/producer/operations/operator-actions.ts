@@ -116,7 +116,7 @@ export class OperatorService {
     by?: string,
   ): Promise<EnforcedCircuit[]> {
     const { tools } = await this.#parts.catalogue.all();
-    for (const tool of tools) this.#parts.metrics.tools.learn(tool);
+    for (const tool of tools) this.#parts.metrics.tools.add(tool);
     const changed = await this.#parts.circuits.set(action, select, reason ?? 'forced by an operator');
     this.#parts.onCircuits(changed, await this.#parts.backend.ledger.now());
     const circuits = changed.map(({ key }) => key);

@@ -77,12 +77,12 @@ export type ClientAnswer =
 
 export function clientAnswer({ fence: _, error, contentItems, ...result }: PostedAnswer): ClientAnswer {
   if (error !== undefined) return { kind: 'failure', failure: error };
-  if (contentItems !== undefined) return { kind: 'result', result: ofItems(contentItems, result.success) };
+  if (contentItems !== undefined) return { kind: 'result', result: resultOfItems(contentItems, result.success) };
   // What it is made of is checked where every tool's result is.
   return { kind: 'result', result: result as unknown as ToolResult<unknown> };
 }
 
-function ofItems(items: NonNullable<PostedAnswer['contentItems']>, success = true): ToolResult<unknown> {
+function resultOfItems(items: NonNullable<PostedAnswer['contentItems']>, success = true): ToolResult<unknown> {
   const texts = items.flatMap((item) => (item.type === 'inputText' ? [item.text] : []));
   const content = items.flatMap((item) => (item.type === 'inputImage' ? [imageOf(item.imageUrl)] : []));
   return { output: texts.join('\n'), success, ...(content.length === 0 ? {} : { content }) };

@@ -27,7 +27,7 @@ const BODILESS = ['GET', 'HEAD', 'DELETE'];
 export function connectorRequest(connector: Connector, params: Params): ConnectorRequest {
   const { method } = connector;
   const url = new URL(filledPath(connector.url, params));
-  const placed = placedIn(connector);
+  const placed = placeholderNames(connector);
   // Members of any name, `__proto__` too, are put together at the end: an assignment would lose that one.
   const body = new Map<string, unknown>();
   const styles = new Map<string, ParameterStyle>();
@@ -74,7 +74,7 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
     throw invalidParameter('', `make a body of more than ${connector.maxRequestBytes} bytes`);
   // Services refuse the type of a body that is not there.
   if (made === undefined) headers.delete('content-type');
-  checkAllowed(connector, url);
+  requireAllowed(connector, url);
   return {
     method,
     url,
@@ -89,7 +89,7 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
 }
 
 /** Whether a connector may ask this address. Throws `PERMISSION_DENIED`. */
-export function checkAllowed({ url: own, method, allow }: Connector, url: URL): void {
+export function requireAllowed({ url: own, method, allow }: Connector, url: URL): void {
   const hosts = allow.hosts ?? [new URL(own.replaceAll(PLACEHOLDER, 'x')).host];
   const refuse = (what: string) => {
     throw new PawlError('PERMISSION_DENIED', `The connector may not ask ${url.origin}${url.pathname}: ${what}.`);
@@ -124,7 +124,7 @@ function queryNames({ arguments: mapped, query, pagination }: Connector): readon
 }
 
 /** Names of parameters that stand in a template. */
-function placedIn({ url, query, headers }: Connector): ReadonlySet<string> {
+function placeholderNames({ url, query, headers }: Connector): ReadonlySet<string> {
   const texts = [url, ...Object.values(query), ...Object.values(headers)];
   return new Set(texts.flatMap((text) => [...text.matchAll(PLACEHOLDER)].map(([, name = '']) => name)));
 }

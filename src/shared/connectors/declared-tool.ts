@@ -19,8 +19,8 @@ import { connectorSchema } from './connector.ts';
 import { mcpRoutingSchema } from './mcp-routing.ts';
 
 /** Kinds of tools that can be declared. */
-export const SPEC_KINDS = ['http', 'mcp', 'dynamic'] as const;
-export type DeclaredToolKind = (typeof SPEC_KINDS)[number];
+export const DECLARED_KINDS = ['http', 'mcp', 'dynamic'] as const;
+export type DeclaredToolKind = (typeof DECLARED_KINDS)[number];
 
 const schemaSchema = z.record(z.string(), z.unknown());
 const count = z.number().int().min(0);
@@ -132,7 +132,7 @@ export function isDeclaredTool(record: RegistryRecord | undefined): record is De
   return record !== undefined && record.kind !== 'code' && record.kind !== 'removed';
 }
 
-export function ruleOf(record: RegistryRecord | undefined): ToolPolicyRecord | undefined {
+export function toolPolicyOf(record: RegistryRecord | undefined): ToolPolicyRecord | undefined {
   if (record === undefined) return undefined;
   if (record.kind === 'removed') return { enabled: false, reason: 'the tool was removed from the registry' };
   return {

@@ -95,7 +95,7 @@ function effectsOf(tier: Tier, { annotations }: McpDefinition, policy: ImportPol
   return policy.trustAnnotations === true && annotations?.idempotentHint === true ? 'idempotent' : 'once';
 }
 
-export interface ImportRequest {
+export interface McpImport {
   readonly server: string;
   /** The version that the server says it has. */
   readonly version?: string | undefined;
@@ -127,7 +127,7 @@ export interface ImportPlan {
 }
 
 /** What importing a server would change. */
-export function planImport(request: ImportRequest): ImportPlan {
+export function planImport(request: McpImport): ImportPlan {
   const { server, definitions, policy, known, whyInvalid } = request;
   const seen = known.map((record) => ({ record, routing: mcpRoutingSchema.parse(record.routing) as McpToolRouting }));
   const refused: { tool: string; why: string }[] = [];
@@ -144,7 +144,7 @@ export function planImport(request: ImportRequest): ImportPlan {
     const before = seen.find(({ routing }) => routing.tool === definition.name)?.record;
     // A known tool keeps its name, whatever the server offers beside it by now.
     const tool = `${namespaceOf(server)}.${before?.name ?? names.get(definition.name)}`;
-    const spec = specOf(definition, request, before?.tier);
+    const spec = declarationOf(definition, request, before?.tier);
     const differs = before === undefined ? [] : differences(before, spec);
     return { tool, spec, change: before === undefined ? 'added' : differs.length > 0 ? 'changed' : 'same', differs };
   });
@@ -174,7 +174,7 @@ function distinct(refused: readonly { readonly tool: string; readonly why: strin
 
 const MAX_DESCRIPTION = 8_000;
 
-function specOf(definition: McpDefinition, { server, version, connection, policy }: ImportRequest, known?: Tier) {
+function declarationOf(definition: McpDefinition, { server, version, connection, policy }: McpImport, known?: Tier) {
   const { name, title, description, inputSchema, outputSchema, annotations = {} } = definition;
   const tier = tierOf(definition, policy, known);
   const { readOnlyHint, destructiveHint, idempotentHint } = annotations;

@@ -5,7 +5,7 @@
 import { PawlError } from '../errors/failure.ts';
 import { nearest } from '../schema/schema.ts';
 import { type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
-import { type OperationOptions, schemesOf, specOf } from './openapi-operation.ts';
+import { type OperationOptions, schemesOf, operationTool } from './openapi-operation.ts';
 import { invalidDocument, type Json, NotImportable, objectOf, referencesOf, resolved } from './openapi-schema.ts';
 
 export interface OpenApiImport extends OperationOptions {
@@ -65,7 +65,7 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
       for (const name of called) known.operation.add(name);
       if (!isSelected(method, tags, called, options)) continue;
       try {
-        const spec = specOf({ document, references, item, operation, method, path, namespace, info, options });
+        const spec = operationTool({ document, references, item, operation, method, path, namespace, info, options });
         const name = `${namespace}.${uniqueName(operation['operationId'] ?? `${method}_${path}`, names)}`;
         checkDeclarable(spec, parseToolName(name));
         tools.push({ name, spec });

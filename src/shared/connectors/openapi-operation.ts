@@ -48,7 +48,7 @@ type Routing = { -readonly [K in keyof HttpTool['routing']]: HttpTool['routing']
 type AddParameter = (wished: string, schema: JsonSchema, required: boolean) => string;
 
 /** Throws `NotImportable` for one that a connector cannot make, `CONTRACT_INVALID` where the document names no server. */
-export function specOf(of: Operation): DeclaredTool {
+export function operationTool(of: Operation): DeclaredTool {
   const { document, references, operation, method, path, info, namespace, options } = of;
   const properties: Record<string, JsonSchema> = {};
   const required: string[] = [];

@@ -4,9 +4,9 @@ import { nearest } from '../schema/schema.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { withoutNulls } from './arguments.ts';
+import type { ExportableTool, ToolExport } from './export-types.ts';
 import { ownName, type ToolReference } from './names.ts';
 import { underOwnNames } from './parameter-names.ts';
-import type { ExportableTool, ToolExport } from './tools-for.ts';
 
 /** A model's call in the provider's terms. */
 export type ProviderCall =

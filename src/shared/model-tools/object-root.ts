@@ -6,14 +6,14 @@ import type { JsonSchema } from '../schema/json-schema.ts';
 import { isTooCostly } from '../schema/schema-cost.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { type Dropped, inWords } from './provider-subset.ts';
+import { keywordText, type RemovedKeyword } from './provider-subset.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
 type Named = Readonly<Record<string, unknown>>;
 
 /** Keywords that no root may have. `unevaluated…` keywords become the properties that are left out. */
 const CHOICES = ['anyOf', 'oneOf'];
-const UNSAYABLE = [...CHOICES, 'allOf', 'not', 'enum', 'const'];
+const FORBIDDEN_AT_ROOT = [...CHOICES, 'allOf', 'not', 'enum', 'const'];
 const MAX_ALTERNATIVE_LENGTH = 300;
 const MAX_ALTERNATIVES = 20;
 const MAX_DEPTH = 32;
@@ -28,14 +28,17 @@ interface Flat {
  * Returns the schema itself where it is one object already. The flat schema accepts at least what the original does, with one exception: a
  * property that an open alternative leaves undescribed gets the form of another alternative.
  */
-export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; readonly dropped: readonly Dropped[] } {
+export function flatRoot(schema: JsonSchema): {
+  readonly schema: JsonSchema;
+  readonly removedKeywords: readonly RemovedKeyword[];
+} {
   // A schema that is too costly to validate is too costly to convert.
   if (isTooCostly(schema))
-    return { schema: { type: 'object', properties: {} }, dropped: [{ path: '', keyword: '$ref' }] };
+    return { schema: { type: 'object', properties: {} }, removedKeywords: [{ path: '', keyword: '$ref' }] };
   const root = resolved(schema, schema);
-  const left = UNSAYABLE.filter((keyword) => root[keyword] !== undefined);
+  const left = FORBIDDEN_AT_ROOT.filter((keyword) => root[keyword] !== undefined);
   if (left.length === 0 && schema['$ref'] === undefined)
-    return { schema: schema['type'] === 'object' ? schema : { ...schema, type: 'object' }, dropped: [] };
+    return { schema: schema['type'] === 'object' ? schema : { ...schema, type: 'object' }, removedKeywords: [] };
   const { $defs } = root;
   const isCombined = [...CHOICES, 'allOf'].some((keyword) => left.includes(keyword));
   const unsaid = [...left, ...['unevaluatedProperties'].filter((name) => isCombined && root[name] !== undefined)];
@@ -44,7 +47,7 @@ export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; rea
   );
   const { properties, required, isClosed } = flat(schema, schema, []);
   const words = unsaid.map((keyword) =>
-    CHOICES.includes(keyword) ? choiceInWords(keyword, root[keyword], schema) : inWords(keyword, root[keyword]),
+    CHOICES.includes(keyword) ? describeChoice(keyword, root[keyword], schema) : keywordText(keyword, root[keyword]),
   );
   const description = [root['description'], ...words].filter(Boolean).join(' ');
   const { additionalProperties: _, ...others } = Object.fromEntries(kept);
@@ -59,7 +62,7 @@ export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; rea
       ...(isCombined && isClosed ? { additionalProperties: false } : {}),
       ...($defs === undefined ? {} : { $defs }),
     },
-    dropped: unsaid.map((keyword) => ({ path: '', keyword })),
+    removedKeywords: unsaid.map((keyword) => ({ path: '', keyword })),
   };
 }
 
@@ -76,7 +79,7 @@ function flat(schema: unknown, root: Parts, within: readonly unknown[]): Flat {
   };
   const choices = CHOICES.map((keyword) => listOf(parts[keyword]))
     .filter((branches) => branches.length > 0)
-    .map((branches) => oneOfThem(branches.filter((branch) => isObjects(branch, root)).map(below)));
+    .map((branches) => alternatives(branches.filter((branch) => isObjects(branch, root)).map(below)));
   const all = [own, ...listOf(parts['allOf']).map(below), ...choices];
   return {
     properties: merged(all.map(({ properties }) => properties)),
@@ -85,7 +88,7 @@ function flat(schema: unknown, root: Parts, within: readonly unknown[]): Flat {
   };
 }
 
-function oneOfThem(branches: readonly Flat[]): Flat {
+function alternatives(branches: readonly Flat[]): Flat {
   const [first, ...others] = branches;
   return {
     properties: merged(branches.map(({ properties }) => properties)),
@@ -134,14 +137,14 @@ function valuesOf(form: unknown): readonly unknown[] | undefined {
 }
 
 /** Describes a choice: `Exactly one of: {op: "create", title, tags?}; {op: "delete", id}.` */
-function choiceInWords(keyword: string, branches: unknown, root: Parts): string {
+function describeChoice(keyword: string, branches: unknown, root: Parts): string {
   const all = listOf(branches);
-  const described = all.slice(0, MAX_ALTERNATIVES).map((branch) => alternativeInWords(flat(branch, root, [])));
+  const described = all.slice(0, MAX_ALTERNATIVES).map((branch) => describeAlternative(flat(branch, root, [])));
   const more = all.length > described.length ? [`${all.length - described.length} more`] : [];
   return `${keyword === 'oneOf' ? 'Exactly one of' : 'Any of'}: ${[...described, ...more].join('; ')}.`;
 }
 
-function alternativeInWords({ properties, required }: Flat): string {
+function describeAlternative({ properties, required }: Flat): string {
   const members = Object.entries(properties).map(([name, form]) => {
     const values = valuesOf(form)
       ?.map((value) => JSON.stringify(value))

@@ -32,7 +32,7 @@ export function withPlainNames(schema: JsonSchema): JsonSchema {
   const nameOf = (name: string) => renamed.get(name) ?? name;
   const properties = Object.entries(schema['properties'] as Named).map(([name, form]) => {
     const isTold = renamed.has(name) && typeof form === 'object';
-    return [nameOf(name), isTold ? told(form as Named, name) : form];
+    return [nameOf(name), isTold ? withOwnName(form as Named, name) : form];
   });
   const required = schema['required'] as readonly string[] | undefined;
   return {
@@ -61,7 +61,7 @@ export function underOwnNames(schema: JsonSchema, params: Named): Named {
   );
 }
 
-function told(form: Named, name: string): Named {
+function withOwnName(form: Named, name: string): Named {
   return {
     ...form,
     description: [form['description'], `Stands for ${JSON.stringify(name)}.`].filter(Boolean).join(' '),

@@ -5,18 +5,18 @@
 type Parts = Readonly<Record<string, unknown>>;
 
 /** A provider's API in one of its modes. */
-export type Form = 'openai-strict' | 'openai' | 'anthropic-strict' | 'anthropic' | 'gemini' | 'mcp';
+export type ProviderForm = 'openai-strict' | 'openai' | 'anthropic-strict' | 'anthropic' | 'gemini' | 'mcp';
 
 interface Refusal {
-  readonly forms: readonly Form[];
+  readonly forms: readonly ProviderForm[];
   readonly what: string;
   /** Whether a schema within the parameters, or their root (`isRoot`), is refused. */
   readonly holds: (schema: Parts, isRoot: boolean) => boolean;
 }
 
-const STRICT: readonly Form[] = ['openai-strict', 'anthropic-strict'];
-const READ_BY_PROVIDERS: readonly Form[] = [...STRICT, 'openai', 'gemini'];
-const ALL: readonly Form[] = [...READ_BY_PROVIDERS, 'anthropic', 'mcp'];
+const STRICT: readonly ProviderForm[] = ['openai-strict', 'anthropic-strict'];
+const READ_BY_PROVIDERS: readonly ProviderForm[] = [...STRICT, 'openai', 'gemini'];
+const ALL: readonly ProviderForm[] = [...READ_BY_PROVIDERS, 'anthropic', 'mcp'];
 
 const has = (schema: Parts, keyword: string) => schema[keyword] !== undefined;
 const isOf = ({ type }: Parts, name: string) => [type].flat().includes(name);
@@ -79,15 +79,15 @@ const REFUSALS: readonly Refusal[] = [
 ];
 
 /** The reason why a provider refuses the parameters, with its path; undefined where it accepts them. */
-export function refusalOf(form: Form, parameters: Parts): string | undefined {
+export function providerRefusal(form: ProviderForm, parameters: Parts): string | undefined {
   const table = REFUSALS.filter(({ forms }) => forms.includes(form));
-  const look = (schema: unknown, partition: string): string | undefined => {
+  const look = (schema: unknown, at: string): string | undefined => {
     if (typeof schema !== 'object' || schema === null) return undefined;
     const parts = schema as Parts;
-    const refused = table.find(({ holds }) => holds(parts, partition === ''));
-    if (refused !== undefined) return `${partition === '' ? 'the root' : partition.slice(1)} ${refused.what}`;
+    const refused = table.find(({ holds }) => holds(parts, at === ''));
+    if (refused !== undefined) return `${at === '' ? 'the root' : at.slice(1)} ${refused.what}`;
     for (const [name, below] of schemasBelow(parts)) {
-      const found = look(below, `${partition}.${name}`);
+      const found = look(below, `${at}.${name}`);
       if (found !== undefined) return found;
     }
     return undefined;

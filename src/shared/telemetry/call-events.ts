@@ -5,13 +5,13 @@ import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import type { ShadowKind } from '../config/switches.ts';
 
 /** The attempt that an event is about. */
-export interface AttemptEvent {
+export interface AttemptSubject {
   readonly callId: string;
   readonly envelope: ToolCallEnvelope;
   readonly attempt: number;
 }
 
-export interface CircuitChange {
+export interface CircuitTransition {
   readonly circuit: string;
   readonly from: CircuitState;
   readonly to: CircuitState;
@@ -25,23 +25,23 @@ export type WorkerEvent =
       readonly fence: number;
       /** The time in the queue; only for a first attempt. */
       readonly waitedMs?: number;
-    } & AttemptEvent)
-  | ({ readonly type: 'tool_call_end'; readonly outcome: Outcome; readonly elapsedMs: number } & AttemptEvent)
-  | ({ readonly type: 'tool_call_retry'; readonly delayMs: number; readonly errorCode: string } & AttemptEvent)
+    } & AttemptSubject)
+  | ({ readonly type: 'tool_call_end'; readonly outcome: Outcome; readonly elapsedMs: number } & AttemptSubject)
+  | ({ readonly type: 'tool_call_retry'; readonly delayMs: number; readonly errorCode: string } & AttemptSubject)
   /** The tool's budget does not allow a retry. */
   | ({
       readonly type: 'tool_call_retry_refused';
       readonly errorCode: string;
       readonly bucket: string;
-    } & AttemptEvent)
+    } & AttemptSubject)
   | ({
       readonly type: 'tool_call_blocked';
       readonly errorCode: string;
       readonly breakerState: CircuitState;
-    } & AttemptEvent)
-  | ({ readonly type: 'tool_call_circuit_state' } & CircuitChange)
+    } & AttemptSubject)
+  | ({ readonly type: 'tool_call_circuit_state' } & CircuitTransition)
   /** Shadow mode: the change that the reliability layer would have made. */
-  | ({ readonly type: 'tool_call_shadow'; readonly kind: ShadowKind; readonly detail: string } & AttemptEvent);
+  | ({ readonly type: 'tool_call_shadow'; readonly kind: ShadowKind; readonly detail: string } & AttemptSubject);
 
 /** The events that a producer emits about submitted calls. `ResolvedTool` is the tool as the fleet publishes it. */
 export type ProducerEvent<ResolvedTool = unknown> =
@@ -82,4 +82,4 @@ export type ProducerEvent<ResolvedTool = unknown> =
       readonly result: ToolResultEnvelope;
     }
   /** An operator forced a circuit open, or reset it, in this process. */
-  | ({ readonly type: 'tool_call_circuit_state' } & CircuitChange);
+  | ({ readonly type: 'tool_call_circuit_state' } & CircuitTransition);

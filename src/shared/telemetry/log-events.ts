@@ -9,10 +9,10 @@ import { stateOf } from '../calls/outcome.ts';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import type { ShadowKind } from '../config/switches.ts';
 import { FAILURES, type FailureCode } from '../errors/failure.ts';
-import type { CircuitChange, ProducerEvent, WorkerEvent } from './call-events.ts';
+import type { CircuitTransition, ProducerEvent, WorkerEvent } from './call-events.ts';
 import type { Logger } from './log.ts';
 
-export const CALL_EVENTS = [
+export const LOG_EVENTS = [
   'tool_call_start',
   'tool_call_end',
   'tool_call_blocked',
@@ -22,14 +22,14 @@ export const CALL_EVENTS = [
   'tool_call_retry_refused',
   'tool_call_loop',
 ] as const;
-export type CallEventName = (typeof CALL_EVENTS)[number];
+export type LogEventName = (typeof LOG_EVENTS)[number];
 
 /** A log line with its standard fields, and the fields that identify the call. */
-export interface CallLine {
+export interface LogLine {
   readonly level: 'debug' | 'info' | 'warn';
   readonly message: string;
   readonly fields: {
-    readonly event: CallEventName;
+    readonly event: LogEventName;
     readonly side: 'worker' | 'producer';
     readonly callId?: string;
     readonly requestId?: string;
@@ -60,7 +60,7 @@ export interface CallLine {
 }
 
 /** The log line of a worker's event. */
-export function workerLine(event: WorkerEvent): CallLine {
+export function workerLine(event: WorkerEvent): LogLine {
   switch (event.type) {
     case 'tool_call_start':
       return attemptStartLine(event);
@@ -80,7 +80,7 @@ export function workerLine(event: WorkerEvent): CallLine {
 }
 
 /** The log line of a producer's event. */
-export function producerLine(event: ProducerEvent): CallLine {
+export function producerLine(event: ProducerEvent): LogLine {
   switch (event.type) {
     case 'accepted':
       return submittedLine(event);
@@ -100,7 +100,7 @@ export function producerLine(event: ProducerEvent): CallLine {
 type WorkerEventOf<Type extends WorkerEvent['type']> = Extract<WorkerEvent, { type: Type }>;
 type ProducerEventOf<Type extends ProducerEvent['type']> = Extract<ProducerEvent, { type: Type }>;
 
-function attemptStartLine(event: WorkerEventOf<'tool_call_start'>): CallLine {
+function attemptStartLine(event: WorkerEventOf<'tool_call_start'>): LogLine {
   return {
     level: 'info',
     message: `attempt ${event.attempt} of ${event.envelope.toolName} started`,
@@ -115,7 +115,7 @@ function attemptStartLine(event: WorkerEventOf<'tool_call_start'>): CallLine {
   };
 }
 
-function attemptEndLine(event: WorkerEventOf<'tool_call_end'>): CallLine {
+function attemptEndLine(event: WorkerEventOf<'tool_call_end'>): LogLine {
   const { outcome, attempt, elapsedMs } = event;
   return {
     level: outcome.error === undefined ? 'info' : 'warn',
@@ -133,7 +133,7 @@ function attemptEndLine(event: WorkerEventOf<'tool_call_end'>): CallLine {
   };
 }
 
-function retryLine(event: WorkerEventOf<'tool_call_retry'>): CallLine {
+function retryLine(event: WorkerEventOf<'tool_call_retry'>): LogLine {
   return {
     level: 'warn',
     message: `${event.envelope.toolName} failed with ${event.errorCode} and is retried in ${event.delayMs} ms`,
@@ -150,7 +150,7 @@ function retryLine(event: WorkerEventOf<'tool_call_retry'>): CallLine {
   };
 }
 
-function retryRefusedLine(event: WorkerEventOf<'tool_call_retry_refused'>): CallLine {
+function retryRefusedLine(event: WorkerEventOf<'tool_call_retry_refused'>): LogLine {
   return {
     level: 'warn',
     message: `${event.envelope.toolName} failed with ${event.errorCode} and is not retried: retry budget exhausted`,
@@ -165,7 +165,7 @@ function retryRefusedLine(event: WorkerEventOf<'tool_call_retry_refused'>): Call
   };
 }
 
-function attemptRefusedLine(event: WorkerEventOf<'tool_call_blocked'>): CallLine {
+function attemptRefusedLine(event: WorkerEventOf<'tool_call_blocked'>): LogLine {
   return {
     level: 'warn',
     message: `${event.envelope.toolName} was refused: ${event.errorCode}`,
@@ -182,7 +182,7 @@ function attemptRefusedLine(event: WorkerEventOf<'tool_call_blocked'>): CallLine
   };
 }
 
-function submittedLine({ callId, envelope, answer }: ProducerEventOf<'accepted'>): CallLine {
+function submittedLine({ callId, envelope, answer }: ProducerEventOf<'accepted'>): LogLine {
   return {
     // One key for two sets of parameters is always worth an alarm.
     level: answer === 'conflict' ? 'warn' : 'debug',
@@ -197,7 +197,7 @@ function submittedLine({ callId, envelope, answer }: ProducerEventOf<'accepted'>
   };
 }
 
-function refusedLine({ envelope, code }: ProducerEventOf<'refused'>): CallLine {
+function refusedLine({ envelope, code }: ProducerEventOf<'refused'>): LogLine {
   return {
     level: 'warn',
     message: `${envelope?.toolName ?? 'a call'} was refused: ${code}`,
@@ -211,7 +211,7 @@ function refusedLine({ envelope, code }: ProducerEventOf<'refused'>): CallLine {
   };
 }
 
-function loopLine({ envelope, callId, action, repetitions }: ProducerEventOf<'loop'>): CallLine {
+function loopLine({ envelope, callId, action, repetitions }: ProducerEventOf<'loop'>): LogLine {
   return {
     level: 'warn',
     message: `${envelope.toolName} was called ${repetitions} times with the same parameters in one session: ${action}`,
@@ -219,7 +219,7 @@ function loopLine({ envelope, callId, action, repetitions }: ProducerEventOf<'lo
   };
 }
 
-function returnedLine({ envelope, result }: ProducerEventOf<'ended'>): CallLine {
+function returnedLine({ envelope, result }: ProducerEventOf<'ended'>): LogLine {
   return {
     level: 'debug',
     message: `${envelope.toolName} returned: ${result.error?.code ?? result.status}`,
@@ -236,7 +236,7 @@ function returnedLine({ envelope, result }: ProducerEventOf<'ended'>): CallLine 
   };
 }
 
-function circuitLine(side: 'worker' | 'producer', { circuit, from, to, reason }: CircuitChange): CallLine {
+function circuitLine(side: 'worker' | 'producer', { circuit, from, to, reason }: CircuitTransition): LogLine {
   return {
     level: to === 'CLOSED' ? 'info' : 'warn',
     message: `the circuit ${circuit} went from ${from} to ${to}`,
@@ -261,7 +261,7 @@ function shadowLine(
     readonly kind: ShadowKind;
     readonly detail: string;
   },
-): CallLine {
+): LogLine {
   const { envelope, kind, detail, attempt } = event;
   return {
     level: 'info',
@@ -278,7 +278,7 @@ function shadowLine(
 }
 
 /** Writes a line to the log. */
-export function logLine(log: Logger, line: CallLine): void {
+export function writeLogLine(log: Logger, line: LogLine): void {
   log[line.level](line.fields, line.message);
 }
 

@@ -275,20 +275,20 @@ export class ToolLabels {
   readonly #known = new Set<string>();
 
   /** Adds a tool of the catalogue. */
-  learn(tool: { readonly namespace: string; readonly name: string }): void {
+  add(tool: { readonly namespace: string; readonly name: string }): void {
     if (this.#known.size < MAX_TOOLS) this.#known.add(labelOf(tool.namespace, tool.name));
   }
 
-  of(namespace: string, name: string): string {
+  labelFor(namespace: string, name: string): string {
     const label = labelOf(namespace, name);
     return this.#known.has(label) ? label : OTHER;
   }
 
   /** The label of the tool in a circuit's key. Tenants and targets are left out; dependencies and tiers count as `other`. */
-  ofCircuit(key: string): string {
+  labelForCircuit(key: string): string {
     const tool = toolOfCircuit(key) ?? '';
     const dot = tool.lastIndexOf('.');
-    return dot === -1 ? OTHER : this.of(tool.slice(0, dot), tool.slice(dot + 1));
+    return dot === -1 ? OTHER : this.labelFor(tool.slice(0, dot), tool.slice(dot + 1));
   }
 
   all(): Iterable<string> {

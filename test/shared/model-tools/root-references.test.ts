@@ -2,50 +2,51 @@
 import { describe, expect, test } from 'vitest';
 import { toolView } from '../../../src/producer/mcp/tools.ts';
 import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
-import { PROVIDERS, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
+import { PROVIDERS } from '../../../src/shared/model-tools/export-types.ts';
+import { toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
 
-const partition = {
+const place = {
   type: 'object',
   properties: { city: { type: 'string' }, zip: { type: 'string' } },
   required: ['city'],
 };
-const closed = { ...partition, additionalProperties: false };
+const closed = { ...place, additionalProperties: false };
 const link = (name: string, more: object = {}) => ({ $ref: `#/$defs/${name}`, ...more });
 
 /** What stands at the root, and what the parameters are. `zip` is null for none. */
 const ROOTS: Readonly<Record<string, readonly [root: JsonSchema, names: readonly string[]]>> = {
-  'a reference alone': [{ ...link('Place'), $defs: { Partition: partition } }, ['city', 'zip']],
-  'a closed object': [{ ...link('Place'), $defs: { Partition: closed } }, ['city', 'zip']],
-  'a reference of draft 7': [{ $ref: '#/definitions/Place', definitions: { Partition: closed } }, ['city', 'zip']],
+  'a reference alone': [{ ...link('Place'), $defs: { Place: place } }, ['city', 'zip']],
+  'a closed object': [{ ...link('Place'), $defs: { Place: closed } }, ['city', 'zip']],
+  'a reference of draft 7': [{ $ref: '#/definitions/Place', definitions: { Place: closed } }, ['city', 'zip']],
   'a chain of references': [
-    { ...link('A'), $defs: { A: link('B', { title: 'A' }), B: link('Place'), Partition: closed } },
+    { ...link('A'), $defs: { A: link('B', { title: 'A' }), B: link('Place'), Place: closed } },
     ['city', 'zip'],
   ],
   'no properties beside it': [
-    { ...link('Place'), type: 'object', properties: {}, $defs: { Partition: partition } },
+    { ...link('Place'), type: 'object', properties: {}, $defs: { Place: place } },
     ['city', 'zip'],
   ],
   'words beside it': [
-    { ...link('Place', { description: 'Where.', title: 'T' }), $defs: { Partition: closed } },
+    { ...link('Place', { description: 'Where.', title: 'T' }), $defs: { Place: closed } },
     ['city', 'zip'],
   ],
   'further properties beside it': [
-    { ...link('Place'), properties: { unit: { type: 'string' } }, required: ['unit'], $defs: { Partition: partition } },
+    { ...link('Place'), properties: { unit: { type: 'string' } }, required: ['unit'], $defs: { Place: place } },
     ['city', 'unit', 'zip'],
   ],
   'the same property beside it': [
-    { ...link('Place'), properties: { city: { minLength: 2 } }, $defs: { Partition: partition } },
+    { ...link('Place'), properties: { city: { minLength: 2 } }, $defs: { Place: place } },
     ['city', 'zip'],
   ],
-  'a demand beside it': [{ ...link('Place'), required: ['zip'], $defs: { Partition: closed } }, ['city', 'zip']],
+  'a demand beside it': [{ ...link('Place'), required: ['zip'], $defs: { Place: closed } }, ['city', 'zip']],
   'a choice behind it': [
     {
       ...link('Either'),
-      $defs: { Either: { anyOf: [link('Place'), { type: 'object', properties: { at: {} } }] }, Partition: partition },
+      $defs: { Either: { anyOf: [link('Place'), { type: 'object', properties: { at: {} } }] }, Place: place },
     },
     ['at', 'city', 'zip'],
   ],
@@ -53,7 +54,7 @@ const ROOTS: Readonly<Record<string, readonly [root: JsonSchema, names: readonly
     {
       ...link('Place'),
       anyOf: [{ properties: { at: {} } }, { properties: { on: {} } }],
-      $defs: { Partition: partition },
+      $defs: { Place: place },
     },
     ['at', 'city', 'on', 'zip'],
   ],
@@ -62,10 +63,10 @@ const ROOTS: Readonly<Record<string, readonly [root: JsonSchema, names: readonly
     ['below', 'city', 'zip'],
   ],
   'a definition with an anchor': [
-    { ...link('Place'), $defs: { Partition: { ...partition, $anchor: 'p' } } },
+    { ...link('Place'), $defs: { Place: { ...place, $anchor: 'p' } } },
     ['city', 'zip'],
   ],
-  'a place elsewhere in the document': [{ $ref: '#/x/Place', x: { Partition: closed } }, ['city', 'zip']],
+  'a place elsewhere in the document': [{ $ref: '#/x/Place', x: { Place: closed } }, ['city', 'zip']],
 };
 
 const base = { version: '1.0.0', description: 'Does it.', tier: 'system', run: () => ({ output: 1 }) } as const;
@@ -77,10 +78,10 @@ describe.each(Object.entries(ROOTS))('a root with %s', (_what, [root, names]) =>
     const listed = toolView({ ...tool, mcpName: 'go', answersName: undefined }, false);
     const shown = [...PROVIDERS.map((provider) => toolsFor(provider, [tool]).tools[0]), listed];
     for (const each of shown as Readonly<Record<string, unknown>>[]) {
-      const partition = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'].find(
+      const place = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'].find(
         (name) => name in each,
       );
-      const schema = each[String(partition)] as JsonSchema;
+      const schema = each[String(place)] as JsonSchema;
       expect(schema).toMatchObject({ type: 'object' });
       expect(schema).not.toHaveProperty('$ref');
       // There, choices are passed on as they are.
