@@ -386,7 +386,7 @@ function rejected(
     return overloaded({ ...partitionFor(identity.callId), shards }, admission.importance, answer.inflight);
   const { account, unit, spent, leftMs } = answer;
   const asked = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
-  return budgetExhausted(account, unit, spent, asked, leftMs);
+  return budgetExhausted(account, unit, { spent, asked, leftMs });
 }
 
 function looping(tool: string, repetitions: number, retryAfterMs: number): PawlError {

@@ -155,17 +155,20 @@ export function sessionAccount(sessionKey: string, most: BudgetLimits): Account 
 
 function toolAccounts({ tool, sessionKey }: Spending, limit: ToolLimits, turn: string | undefined): Account[] {
   const { title, perMinute, perTurn, perSession } = limit;
-  const account = (what: string, calls: number, keptMs: number, window: boolean, ...more: readonly string[]) => ({
-    name: accountName('tool', what, sessionKey, tool, title, ...more),
+  const account = (what: string, calls: number, kept: Pick<Account, 'keptMs' | 'window'>, turnOfCall?: string) => ({
+    name: accountName('tool', what, sessionKey, tool, title, ...(turnOfCall === undefined ? [] : [turnOfCall])),
     title: `${title} for ${tool} ${what}`,
     limits: { calls },
-    keptMs,
-    window,
+    ...kept,
   });
   return [
-    ...(perMinute === undefined ? [] : [account('in a minute', perMinute, 60_000, true)]),
-    ...(perTurn === undefined || turn === undefined ? [] : [account('in a turn', perTurn, TURN_KEPT_MS, false, turn)]),
-    ...(perSession === undefined ? [] : [account('in a session', perSession, SESSION_KEPT_MS, false)]),
+    ...(perMinute === undefined ? [] : [account('in a minute', perMinute, { keptMs: 60_000, window: true })]),
+    ...(perTurn === undefined || turn === undefined
+      ? []
+      : [account('in a turn', perTurn, { keptMs: TURN_KEPT_MS, window: false }, turn)]),
+    ...(perSession === undefined
+      ? []
+      : [account('in a session', perSession, { keptMs: SESSION_KEPT_MS, window: false })]),
   ];
 }
 
@@ -199,7 +202,11 @@ export type Unit = (typeof UNITS)[number];
 const UNIT_NAMES: Readonly<Record<Unit, string>> = { calls: 'calls', costUnits: 'cost units', timeMs: 'milliseconds' };
 
 /** The failure of a call that an account cannot pay: which limit, how much of it is spent. */
-export function budgetExhausted(account: Account, unit: Unit, spent: number, asked: number, leftMs: number): PawlError {
+export function budgetExhausted(
+  account: Account,
+  unit: Unit,
+  { spent, asked, leftMs }: { readonly spent: number; readonly asked: number; readonly leftMs: number },
+): PawlError {
   const limit = account.limits[unit] ?? 0;
   const rest = spent < limit ? ` and this call takes ${asked}` : '';
   const again = account.window && leftMs > 0 ? { retryAfterMs: leftMs } : {};

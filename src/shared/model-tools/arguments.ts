@@ -25,7 +25,7 @@ export function withoutNulls(schema: JsonSchema, value: unknown): unknown {
 function normalize(schema: unknown, value: unknown, walk: Walk, depth: number): unknown {
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
   const parts = resolve(schema, walk.root);
-  return once(walk.made, parts, value, value, () => normalizeParts(parts, value, walk, depth));
+  return once(seenWith(walk.made, parts), value, value, () => normalizeParts(parts, value, walk, depth));
 }
 
 function normalizeParts(parts: Parts, value: object, walk: Walk, depth: number): unknown {
@@ -91,7 +91,7 @@ function fits(schema: unknown, value: unknown, walk: Walk, depth: number): boole
   if (depth > MAX_DEPTH || schema === undefined || schema === true) return true;
   if (schema === false) return false;
   const parts = resolve(schema, walk.root);
-  return once(walk.fitting, parts, value, true, () => fitsParts(parts, value, walk, depth));
+  return once(seenWith(walk.fitting, parts), value, true, () => fitsParts(parts, value, walk, depth));
 }
 
 function fitsParts(parts: Parts, value: unknown, walk: Walk, depth: number): boolean {
@@ -115,17 +115,22 @@ function fitsParts(parts: Parts, value: unknown, walk: Walk, depth: number): boo
   );
 }
 
-/** Caches what is found for a schema and a value. A recursive lookup of the same pair gets `meanwhile`. */
-function once<Found>(memo: Memo<Found>, parts: Parts, value: unknown, meanwhile: Found, find: () => Found): Found {
-  let known = memo.get(parts);
-  if (known === undefined) {
-    known = new Map();
-    memo.set(parts, known);
+/** The values that one schema has met, with what was found. */
+function seenWith<Found>(memo: Memo<Found>, parts: Parts): Map<unknown, Found> {
+  let seen = memo.get(parts);
+  if (seen === undefined) {
+    seen = new Map();
+    memo.set(parts, seen);
   }
-  if (known.has(value)) return known.get(value) as Found;
-  known.set(value, meanwhile);
+  return seen;
+}
+
+/** Caches what is found for a value. A recursive lookup of the same value gets `meanwhile`. */
+function once<Found>(seen: Map<unknown, Found>, value: unknown, meanwhile: Found, find: () => Found): Found {
+  if (seen.has(value)) return seen.get(value) as Found;
+  seen.set(value, meanwhile);
   const found = find();
-  known.set(value, found);
+  seen.set(value, found);
   return found;
 }
 
