@@ -15,8 +15,9 @@ const runner = createLocalRunner({ tools: [book] });
 const session = await runner.openSession({ kind: 'main' });
 for (const provider of PROVIDERS) {
   const { reports } = await session.toolsFor(provider);
-  for (const { name, strict, outcome, dropped } of reports) {
-    const without = dropped.length === 0 ? '' : `, without ${dropped.map(({ keyword }) => keyword).join(', ')}`;
+  for (const { name, strict, outcome, removedKeywords } of reports) {
+    const without =
+      removedKeywords.length === 0 ? '' : `, without ${removedKeywords.map(({ keyword }) => keyword).join(', ')}`;
     console.log(`${provider}: ${name} strict ${strict}, ${outcome}${without}`);
   }
 }

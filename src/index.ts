@@ -66,7 +66,8 @@ export {
 export type { Outcome } from './shared/calls/outcome.ts';
 export type { CircuitState } from './shared/circuits/circuit-breaker.ts';
 export type { CircuitOverrides } from './shared/circuits/circuit-policy.ts';
-export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config/config.ts';
+export type { ApiRole, Settings, SettingsInput } from './shared/config/config.ts';
+export type { ToolPolicy } from './shared/config/tool-settings.ts';
 export type {
   CheckedDeclaredTool,
   CodeSwitchRecord,
@@ -81,8 +82,9 @@ export { type FailureKind } from './shared/errors/failure-kind.ts';
 export type { ResultStatus } from './shared/errors/result-status.ts';
 export { type DecodedCall, decodeCall, type ProviderCall } from './shared/model-tools/decode.ts';
 export type { ToolReference } from './shared/model-tools/names.ts';
-export type { Dropped } from './shared/model-tools/provider-subset.ts';
+export type { RemovedKeyword } from './shared/model-tools/provider-subset.ts';
 export { repairParams } from './shared/model-tools/repair-params.ts';
+export { toolsFor } from './shared/model-tools/tools-for.ts';
 export {
   type ExportableTool,
   type ExportedTool,
@@ -91,8 +93,7 @@ export {
   type Provider,
   type ToolExport,
   type ToolReport,
-  toolsFor,
-} from './shared/model-tools/tools-for.ts';
+} from './shared/model-tools/export-types.ts';
 export type { RetryOverrides } from './shared/retries/retry.ts';
 export { type SanitizedSchema, sanitizeSchema } from './shared/schema/schema-sanitize.ts';
 export type { OpenSession, SessionKind, SessionRecord } from './shared/sessions/session.ts';
@@ -105,8 +106,8 @@ export type { CallRecord, StoredRequest } from './shared/store/calls/call-record
 export type { CircuitChange } from './shared/store/circuits/circuits.ts';
 export type { CatalogueContent, PublishedTool, WorkerRecord } from './shared/store/fleet/catalogue.ts';
 export type { FleetMetrics } from './shared/store/telemetry/fleet-metrics.ts';
+export type { WorkerEvent } from './shared/telemetry/call-events.ts';
 export type { Logger } from './shared/telemetry/log.ts';
-export type { WorkerEvent } from './shared/telemetry/log-events.ts';
 export { defineTool } from './shared/tools/define-tool.ts';
 export type { AgentOrder, AgentReply } from './shared/tools/sub-agent.ts';
 export type {

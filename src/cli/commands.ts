@@ -5,7 +5,7 @@ import { type Command, Option } from 'commander';
 import { APPROVAL_STATES } from '../shared/approvals/approval.ts';
 import { AUDIT_TYPES } from '../shared/audit/audit-event.ts';
 import { SOUGHT_STATES } from '../shared/calls/call-state.ts';
-import { IMPORTANCES } from '../shared/queues/priority.ts';
+import { PRIORITIES } from '../shared/queues/priority.ts';
 import { CHANNEL_KINDS, SESSION_KINDS } from '../shared/sessions/session.ts';
 import { command, group, json, jsonValue, limit, portOption, positiveInteger, wholeNumber } from './command-options.ts';
 import type { CliContext } from './context.ts';
@@ -220,7 +220,7 @@ export function sessionCommands(program: Command, context: CliContext, end: End)
     .option('--agent-name <name>', 'the agent’s name, for people and tools')
     .option('--model <name>', 'the model of the agent')
     .option('--tenant <id>', 'whose it is (default: of the session above it, or nobody’s)')
-    .addOption(new Option('--importance <class>', 'of its calls').choices([...IMPORTANCES]))
+    .addOption(new Option('--importance <class>', 'of its calls').choices([...PRIORITIES]))
     .option('--workspace <folder>', 'root of the files that its tools may touch (default: this folder)')
     .addOption(new Option('--channel <kind>', 'where it reaches people').choices([...CHANNEL_KINDS]))
     .option('--webhook <url>', 'of a webhook channel')

@@ -3,7 +3,8 @@
  * first attempt. As in a fleet, the decision holds for the call's retries.
  */
 import type { ApprovalService } from '../producer/approvals/approvals.ts';
-import { denied, type PolicyResult } from '../shared/policy/policy.ts';
+import { denied } from '../shared/policy/policy.ts';
+import type { PolicyResult } from '../shared/policy/policy-request.ts';
 import type { SessionRecord } from '../shared/sessions/session.ts';
 import type { Tier, ToolPreview } from '../shared/tools/tool.ts';
 import type { Schedule } from '../shared/util/time.ts';

@@ -6,11 +6,12 @@ import type { DispatchEvent } from '../producer/calls/producer-event.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import { checkHooks, type Hook } from '../shared/calls/define-hook.ts';
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
-import { resolveSettings, type SettingsInput } from '../shared/config/config.ts';
+import type { SettingsInput } from '../shared/config/config.ts';
+import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe/dedupe-memory.ts';
+import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import { type Logger, silentLogger } from '../shared/telemetry/log.ts';
-import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
 import { defineTool } from '../shared/tools/define-tool.ts';
 import { type AnyTool, type Channels, type Effects, isTool, type MemoryStore } from '../shared/tools/tool.ts';
 import {

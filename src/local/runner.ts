@@ -22,7 +22,7 @@ import type { Hook } from '../shared/calls/define-hook.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { Hooks } from '../shared/calls/hooks.ts';
 import type { Settings } from '../shared/config/config.ts';
-import { Switches } from '../shared/config/switches.ts';
+import { SwitchCache } from '../shared/config/switches.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { needsResourceLock } from '../shared/limits/resource-lock.ts';
 import {
@@ -30,19 +30,19 @@ import {
   type OpenSession,
   parseOpenSession,
   parseSessionState,
+  requireUsable,
   SESSION_TIERS,
   type SessionKind,
   type SessionRecord,
   sessionClosed,
   sessionTaken,
-  usable,
   withTaint,
 } from '../shared/sessions/session.ts';
 import { type PublishedTool, publishedTool } from '../shared/store/fleet/catalogue.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
+import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
-import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
 import {
   type AnyTool,
   type Channels,
@@ -141,7 +141,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     });
     this.#results = new Results(this.#ledger, INBOX, onError);
     const catalogue = this.#catalogue();
-    const switches = new Switches(settings.reliability);
+    const switches = new SwitchCache(settings.reliability);
     const hooks = new Hooks(parts.hooks ?? [], {
       schedule,
       onFailure: (hook, kind, message) =>
@@ -173,7 +173,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       inboxId: INBOX,
       clock,
       schedule,
-      sessionOf: ({ target }) => usable(this.#session(target.sessionKey), target),
+      sessionOf: ({ target }) => requireUsable(this.#session(target.sessionKey), target),
       onEvent: parts.onEvent,
     });
     this.#terminals = new TerminalHost({
@@ -202,7 +202,8 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       isAlone: true,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
-      toolsOf: (session) => toolsForAgent(session, [...catalogue.values()], { settings, toolPolicyFor: () => undefined }),
+      toolsOf: (session) =>
+        toolsForAgent(session, [...catalogue.values()], { settings, toolPolicyFor: () => undefined }),
       taint: async (sessionKey, source, atMs) => {
         const record = this.#sessions.get(sessionKey);
         if (record !== undefined) this.#sessions.set(sessionKey, withTaint(record, [source], atMs));

@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { resolveSettings } from '../shared/config/config.ts';
+import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import type { SessionKind } from '../shared/sessions/session.ts';
 import type { Agents } from '../shared/tools/sub-agent.ts';
 import type {

@@ -10,8 +10,9 @@ import type { Hook } from '../shared/calls/define-hook.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { Hooks } from '../shared/calls/hooks.ts';
 import { envelopeOf } from '../shared/calls/outcome.ts';
-import { type Settings, toolPolicy } from '../shared/config/config.ts';
-import { Switches } from '../shared/config/switches.ts';
+import type { Settings } from '../shared/config/config.ts';
+import { SwitchCache } from '../shared/config/switches.ts';
+import { toolPolicy } from '../shared/config/tool-settings.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { isOutOfReach } from '../shared/policy/policy.ts';
 import { tenantRoot } from '../shared/policy/workspace-root.ts';
@@ -135,7 +136,7 @@ export class Pawl implements AsyncDisposable {
   readonly #follows: CallSubscriptions;
   readonly #catalogue: ToolCatalogue;
   readonly #circuits: CircuitView;
-  readonly #switches: Switches;
+  readonly #switches: SwitchCache;
   readonly #circuitAdmin: CircuitAdmin;
   readonly #operators: OperatorService;
   readonly #calls: CallAdminService;
@@ -197,7 +198,7 @@ export class Pawl implements AsyncDisposable {
     });
     this.#catalogue = new ToolCatalogue(backend.catalogue, backend.specs, onError);
     this.#circuits = new CircuitView(clock);
-    this.#switches = new Switches(settings.reliability);
+    this.#switches = new SwitchCache(settings.reliability);
     this.metrics = new ProducerMetrics(settings);
     this.fleetMetrics = new FleetMetrics(backend.redis, settings.prefix);
     this.#publisher = new MetricsPublisher({
@@ -738,7 +739,7 @@ export class Pawl implements AsyncDisposable {
     if (event.type === 'refused' && event.envelope !== undefined && event.published === undefined) {
       const { toolNamespace, toolName } = event.envelope;
       const published = this.#catalogue.peek(toolNamespace, toolName);
-      if (published !== undefined) this.metrics.tools.learn(published);
+      if (published !== undefined) this.metrics.tools.add(published);
     }
     // A worker did not find what is known here: Redis has lost it, and the next call opens it anew.
     if (event.type === 'ended' && event.result.error?.code === 'UNKNOWN_SESSION')

@@ -9,7 +9,7 @@ import type { Hook } from '../shared/calls/define-hook.ts';
 import { Hooks } from '../shared/calls/hooks.ts';
 import type { Settings } from '../shared/config/config.ts';
 import { durabilityOf, serverFaults, unfitServer } from '../shared/config/durability.ts';
-import { Switches } from '../shared/config/switches.ts';
+import { SwitchCache } from '../shared/config/switches.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { needsResourceLock } from '../shared/limits/resource-lock.ts';
 import { AuditService } from '../shared/store/audit-service.ts';
@@ -19,8 +19,8 @@ import { type Broadcast, BroadcastListener } from '../shared/store/redis/broadca
 import { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
 import type { Partition } from '../shared/store/redis/keys.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
+import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
-import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
 import { EXPOSITION_TYPE, exposition } from '../shared/telemetry/metric-set.ts';
 import type { Tracing } from '../shared/telemetry/tracing.ts';
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tools/tool.ts';
@@ -116,7 +116,7 @@ export class ToolWorker implements AsyncDisposable {
   readonly #limits: LimitAcquirer;
   readonly #solitude: Solitude;
   readonly #executor: Executor;
-  readonly #switches: Switches;
+  readonly #switches: SwitchCache;
   readonly #forced: ForcedCircuits;
   readonly #declared: DeclaredTools;
   readonly #dynamic: ClientToolCalls;
@@ -188,7 +188,7 @@ export class ToolWorker implements AsyncDisposable {
       onError,
     });
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
-    this.#switches = new Switches(settings.reliability);
+    this.#switches = new SwitchCache(settings.reliability);
     this.#forced = new ForcedCircuits(backend.breakers);
     this.#dynamic = new ClientToolCalls(backend.clientCalls);
     this.#declared = new DeclaredTools(backend.specs, {
@@ -460,7 +460,7 @@ export class ToolWorker implements AsyncDisposable {
   }
 
   async #learnSwitches(): Promise<void> {
-    this.#switches.learn(await this.#backend.switches.read());
+    this.#switches.update(await this.#backend.switches.read());
   }
 
   async #followShards(): Promise<void> {

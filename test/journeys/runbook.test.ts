@@ -3,7 +3,8 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { connect } from '../../src/index.ts';
-import { resolveSettings, type SettingsInput } from '../../src/shared/config/config.ts';
+import type { SettingsInput } from '../../src/shared/config/config.ts';
+import { resolveSettings } from '../../src/shared/config/resolve-settings.ts';
 import { openPlace } from '../cli/pawl.ts';
 
 interface Block {

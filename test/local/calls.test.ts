@@ -1,6 +1,6 @@
 import { createLocalRunner } from '../../src/local/run-tool.ts';
 import { connect, DEFAULT_CONCURRENCY } from '../../src/main.ts';
-import { resolveSettings } from '../../src/shared/config/config.ts';
+import { resolveSettings } from '../../src/shared/config/resolve-settings.ts';
 import { RedisDedupeStore } from '../../src/shared/store/dedupe/dedupe-redis.ts';
 import { openConnection } from '../../src/shared/store/redis/connection.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';

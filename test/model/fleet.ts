@@ -7,7 +7,7 @@ import type { Scheduler } from 'fast-check';
 import { z } from 'zod';
 import { type AnyTool, defineTool, type Session, type ToolContext } from '../../src/index.ts';
 import { LocalRunner } from '../../src/local/runner.ts';
-import { resolveSettings } from '../../src/shared/config/config.ts';
+import { resolveSettings } from '../../src/shared/config/resolve-settings.ts';
 import { PawlError } from '../../src/shared/errors/failure.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { type DedupeStore, InMemoryDedupeStore } from '../../src/testing.ts';

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import type { Pawl } from '../../producer/client.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { type CapturedCall, captureOf } from '../../shared/sessions/capture.ts';
+import { type CapturedCall, captureCalls } from '../../shared/sessions/capture.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
@@ -29,7 +29,7 @@ export async function captureSession(context: CliContext, key: string, options: 
     const calls = await callsOf(pawl, key, limit);
     const taint = (record.taint ?? []).map(({ source }) => source);
     const capturedAt = new Date(await pawl.backend.ledger.now()).toISOString();
-    const { skill, plan, leftOut } = captureOf(calls, { name, sessionKey: key, taint, capturedAt });
+    const { skill, plan, leftOut } = captureCalls(calls, { name, sessionKey: key, taint, capturedAt });
     const steps = Object.keys(plan.nodes).length;
     if (steps === 0) throw usageError(`The session ${jsonLine(key)} has no call that succeeded and is still kept.`);
     const folder = resolve(context.cwd, out, name);

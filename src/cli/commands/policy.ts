@@ -1,9 +1,11 @@
 /** `pawl policy explain`: what policy says about a call, and which rule decided. */
 import type { Pawl } from '../../producer/client.ts';
-import { toolPolicy } from '../../shared/config/config.ts';
-import { ruleOf } from '../../shared/connectors/declared-tool.ts';
-import { evaluate, type PolicyResult, taintOf } from '../../shared/policy/policy.ts';
-import { GIVE_A_CHANNEL, OPEN } from '../../shared/sessions/session.ts';
+import { toolPolicy } from '../../shared/config/tool-settings.ts';
+import { toolPolicyOf } from '../../shared/connectors/declared-tool.ts';
+import { evaluate } from '../../shared/policy/policy.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
+import { taintOf } from '../../shared/policy/taint.ts';
+import { GIVE_A_CHANNEL, OPEN_STATE } from '../../shared/sessions/session.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
@@ -58,10 +60,10 @@ async function verdictOn(
   const channel = route?.channel.kind ?? 'none';
   const result = evaluate({
     tool,
-    session: record ?? { kind: 'main', state: OPEN },
+    session: record ?? { kind: 'main', state: OPEN_STATE },
     toolPolicy: toolPolicy(pawl.settings, tool),
     policy: pawl.settings.policy,
-    registry: ruleOf(declared),
+    registry: toolPolicyOf(declared),
     channel,
     ...(params === undefined ? {} : { params }),
     taint: [...taint, ...taintOf([], record)],

@@ -1,6 +1,7 @@
 /** What `pawl doctor` finds out about the fleet: whether somebody serves each tier, holds the same keys, and knows the time. */
 import { sharesKeys } from '../../producer/operations/signing-check.ts';
-import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
 import { tenantLimits } from '../../shared/limits/tenant.ts';
 import type { ShardLayout } from '../../shared/queues/shards.ts';

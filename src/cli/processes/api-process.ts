@@ -12,7 +12,7 @@ import { AuditService } from '../../shared/store/audit-service.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { clusterUrl } from '../../shared/store/redis/address.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import { logLine, producerLine } from '../../shared/telemetry/log-events.ts';
+import { writeLogLine, producerLine } from '../../shared/telemetry/log-events.ts';
 import type { Toolset } from '../../shared/tools/toolset.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { withoutPassword, withRedisHint } from '../context.ts';
@@ -137,7 +137,7 @@ async function openProducer(
   { hooks = [], toolsets }: Pick<FrontDoorOptions, 'hooks' | 'toolsets'>,
 ): Promise<Pawl> {
   try {
-    const onEvent = (event: DispatchEvent) => logLine(log, producerLine(event));
+    const onEvent = (event: DispatchEvent) => writeLogLine(log, producerLine(event));
     return await connect({ log, hooks, ...defined({ toolsets }), onEvent });
   } catch (error) {
     throw withRedisHint(error, settings);

@@ -1,8 +1,9 @@
 /** `pawl worker`: one worker process. The first signal drains it, the second one or the grace period ends it. */
 import { createLogger, loadSettings, type StartWorkerOptions, startWorker } from '../../main.ts';
-import { parseTiers, type Settings } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { parseTiers } from '../../shared/config/variables.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import { logLine, workerLine } from '../../shared/telemetry/log-events.ts';
+import { writeLogLine, workerLine } from '../../shared/telemetry/log-events.ts';
 import { type AnyTool, qualifiedName, TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { baseTools } from '../../workers/tools/index.ts';
 import type { ToolWorker } from '../../workers/worker.ts';
@@ -64,7 +65,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
       log,
       hooks: files.hooks,
       ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
-      onEvent: (event) => logLine(log, workerLine(event)),
+      onEvent: (event) => writeLogLine(log, workerLine(event)),
       onDrainAsked: () => end.drain('an operator asked'),
     });
     // Of what tools began elsewhere than in a call: the worker logs them, and its calls go on.

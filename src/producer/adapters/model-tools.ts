@@ -7,7 +7,7 @@ import type { ResultError, ToolResultEnvelope } from '../../shared/calls/envelop
 import { refusal } from '../../shared/calls/outcome.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
-import type { ExportOptions, Provider, ToolExport } from '../../shared/model-tools/tools-for.ts';
+import type { ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { CallOptions } from '../calls/call-envelope.ts';

@@ -8,20 +8,23 @@ import {
   type ApprovalRoute,
   type ApprovalState,
   approvalId,
-  askedAgain,
   type Decision,
   decisionOn,
   deniedOutcome,
   digestOf,
   expiredOutcome,
+  retryRequest,
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { denied, type PolicyResult, permit, taintOf } from '../../shared/policy/policy.ts';
+import { denied, requirePermission } from '../../shared/policy/policy.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
+import { taintOf } from '../../shared/policy/taint.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../../shared/store/approvals/approvals.ts';
@@ -185,21 +188,21 @@ export class ApprovalService {
         `Call ${callId} cannot run again: the approval that it ran under is not there any more. Resolve it as succeeded or failed.`,
       );
     const published = catalogue.peek(before.tool.namespace, before.tool.name);
-    const again = askedAgain(before, {
+    const again = retryRequest(before, {
       generation: String(readAtMs),
       tool: published === undefined ? before.tool : pick(published),
       attempts: attempts.length,
       createdAtMs: readAtMs,
       expiresAtMs: readAtMs + settings.policy.approvalLimitMs,
     });
-    if (hooks.present) await hooks.requested(again, request.envelope.requestId);
+    if (hooks.hasHooks) await hooks.requested(again, request.envelope.requestId);
     return again;
   }
 
   /** A call that is there already asks nobody again. */
   async #guard(request: ApprovalRequest, requestId: string): Promise<void> {
     const { hooks, approvals } = this.#parts;
-    if (hooks.present && (await approvals.idOfCall(request.callId)) === undefined)
+    if (hooks.hasHooks && (await approvals.idOfCall(request.callId)) === undefined)
       await hooks.requested(request, requestId);
   }
 
@@ -408,7 +411,7 @@ export class ApprovalService {
     const { settings, catalogue, sessionOf } = this.#parts;
     const session = await sessionOf(key);
     if (session === undefined) return;
-    permit({
+    requirePermission({
       tool: published,
       session: { ...session, state: undefined },
       toolPolicy: toolPolicy(settings, published),
@@ -441,7 +444,7 @@ export class ApprovalService {
   /** A call has been cancelled that nobody had decided on. */
   async cancelled(callId: string): Promise<void> {
     const { hooks, approvals } = this.#parts;
-    const id = hooks.present ? await approvals.idOfCall(callId) : undefined;
+    const id = hooks.hasHooks ? await approvals.idOfCall(callId) : undefined;
     const record = id === undefined ? undefined : await approvals.read(id);
     if (record?.state === 'cancelled') await hooks.ended(record, 'cancelled');
   }

@@ -1,7 +1,7 @@
 /** What a producer tells the audit trail of the calls that are handed in (I4), and how the trail is read. */
 import { z } from 'zod';
-import type { AskedCall, RecordAudit } from '../../shared/audit/audit-event.ts';
-import { answeredText } from '../../shared/audit/audit-record.ts';
+import type { RecordAudit, SubmittedCall } from '../../shared/audit/audit-event.ts';
+import { finishCall } from '../../shared/audit/audit-record.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import { type DedupeMode, type ToolCallEnvelope, turnOf } from '../../shared/calls/envelope.ts';
 import { costUnitsOf } from '../../shared/limits/budget.ts';
@@ -60,7 +60,7 @@ export class CallAudit {
   asked(
     envelope: ToolCallEnvelope,
     published: ResolvedTool,
-    known: Required<Pick<AskedCall, 'submittedBy' | 'sessionActorId'>> & { readonly paramsDigest: string },
+    known: Required<Pick<SubmittedCall, 'submittedBy' | 'sessionActorId'>> & { readonly paramsDigest: string },
   ): AskedRecord {
     return new AskedRecord(this.#parts, { ...askedCall(envelope, published), ...known });
   }
@@ -121,10 +121,10 @@ function isSame(one: Refusal, other: Refusal): boolean {
 /** What is recorded of one call. */
 export class AskedRecord {
   readonly #parts: CallAuditDeps;
-  readonly #call: AskedCall;
+  readonly #call: SubmittedCall;
   readonly #text: string | undefined;
 
-  constructor(parts: CallAuditDeps, call: AskedCall) {
+  constructor(parts: CallAuditDeps, call: SubmittedCall) {
     this.#parts = parts;
     this.#call = call;
     this.#text = parts.writer.asked(call);
@@ -132,7 +132,7 @@ export class AskedRecord {
 
   /** Written by the claim of a call that is new. Undefined when nothing is written of it. */
   claimed(callId: string): string | undefined {
-    return this.#text === undefined ? undefined : answeredText(this.#text, callId, 'claimed');
+    return this.#text === undefined ? undefined : finishCall(this.#text, callId, 'claimed');
   }
 
   /** Once the claim was answered; a refusal that follows tells its own. */
@@ -140,8 +140,7 @@ export class AskedRecord {
     if (!isTold(kind) || (kind === 'inflight' && mode !== 'enforced')) return;
     const answer = ANSWERS[kind];
     void this.#parts.listener?.({ ...this.#call, callId, answer });
-    if (kind !== 'claimed' && this.#text !== undefined)
-      this.#parts.writer.add(answeredText(this.#text, callId, answer));
+    if (kind !== 'claimed' && this.#text !== undefined) this.#parts.writer.add(finishCall(this.#text, callId, answer));
   }
 }
 
@@ -149,7 +148,7 @@ function isTold(kind: ClaimAnswer['kind']): kind is keyof typeof ANSWERS {
   return kind in ANSWERS;
 }
 
-function askedCall(envelope: ToolCallEnvelope, published: ResolvedTool | undefined): AskedCall {
+function askedCall(envelope: ToolCallEnvelope, published: ResolvedTool | undefined): SubmittedCall {
   const { target, payload, toolNamespace: namespace, toolName: name } = envelope;
   return {
     type: 'call',

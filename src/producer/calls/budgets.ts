@@ -4,8 +4,9 @@ import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { accountsOf, checkCall, costUnitsOf } from '../../shared/limits/budget.ts';
 import { tenantWeight } from '../../shared/limits/tenant.ts';
-import { type PolicyRequest, toolLimits } from '../../shared/policy/policy.ts';
-import { importanceOf, lineOf, type Priority, roomFor } from '../../shared/queues/priority.ts';
+import { toolLimits } from '../../shared/policy/policy-layers.ts';
+import type { PolicyRequest } from '../../shared/policy/policy-request.ts';
+import { admittedInflight, type Priority, priorityOf, queueNameOf } from '../../shared/queues/priority.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
@@ -38,7 +39,7 @@ export function admissionOf(
     readonly nowMs: number;
   },
 ): Admission {
-  const importance = importanceOf(envelope, session);
+  const importance = priorityOf(envelope, session);
   const costUnits = costUnitsOf(published, envelope.payload.params);
   const { maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = published.budget ?? {};
   const timeMs = checkCall(session.budgets, costUnits);
@@ -56,8 +57,8 @@ export function admissionOf(
   return {
     envelope: timeMs === undefined ? envelope : endingBy(envelope, nowMs + timeMs),
     importance,
-    room: roomFor(importance, Math.ceil(settings.admission.maxInflight / shards)),
-    line: lineOf(importance, session.tenantId, tenantWeight(settings.tenants, session.tenantId)),
+    room: admittedInflight(importance, Math.ceil(settings.admission.maxInflight / shards)),
+    line: queueNameOf(importance, session.tenantId, tenantWeight(settings.tenants, session.tenantId)),
     ...(accounts.length === 0 ? {} : { spends: { accounts, costUnits } }),
   };
 }

@@ -3,8 +3,8 @@
  */
 
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { scopeOf } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
+import { scopeOf } from '../../shared/config/tool-settings.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import { KEPT_PER_SECOND } from '../../shared/store/queues/jobs.ts';

@@ -6,9 +6,12 @@ import { type Identity, type IdentityRules, identify, paramsDigest } from '../..
 import { checkCompensationKey } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { circuitKey, circuitTarget } from '../../shared/circuits/circuit-key.ts';
-import { type Settings, scopeOf, toolPolicy } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
-import { denied, type PolicyResult, permit, taintOf } from '../../shared/policy/policy.ts';
+import { scopeOf, toolPolicy } from '../../shared/config/tool-settings.ts';
+import { denied, requirePermission } from '../../shared/policy/policy.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
+import { taintOf } from '../../shared/policy/taint.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -133,7 +136,7 @@ export class CallChecks {
     channel: string | undefined,
   ): PolicyResult {
     const { settings } = this.#parts;
-    return permit({
+    return requirePermission({
       tool: published,
       session,
       toolPolicy: toolPolicy(settings, published),

@@ -3,7 +3,7 @@ import type { Identity } from '../../shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
-import type { PolicyResult } from '../../shared/policy/policy.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';

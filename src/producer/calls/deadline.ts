@@ -4,7 +4,8 @@
 import { lifeOfFailure } from '../../shared/calls/call-state.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { doubtful, envelopeOf, type Outcome, resultError } from '../../shared/calls/outcome.ts';
-import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { FailureStatus } from '../../shared/errors/result-status.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';

@@ -1,4 +1,4 @@
-import type { ProducerEvent } from '../../shared/telemetry/log-events.ts';
+import type { ProducerEvent } from '../../shared/telemetry/call-events.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
 /** What operators and metrics hear of (R27). */

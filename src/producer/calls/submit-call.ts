@@ -12,7 +12,7 @@ import {
   forcedOpenText,
 } from '../../shared/circuits/circuit-breaker.ts';
 import { targetOfCircuit } from '../../shared/circuits/circuit-key.ts';
-import { circuitPolicyOf, toolPolicy } from '../../shared/config/config.ts';
+import { circuitPolicyOf, toolPolicy } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { budgetExhausted } from '../../shared/limits/budget.ts';
 import { overloaded } from '../../shared/queues/priority.ts';
@@ -386,7 +386,7 @@ function rejected(
     return overloaded({ ...partitionFor(identity.callId), shards }, admission.importance, answer.inflight);
   const { account, unit, spent, leftMs } = answer;
   const asked = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
-  return budgetExhausted(account, unit, spent, asked, leftMs);
+  return budgetExhausted(account, unit, { spent, asked, leftMs });
 }
 
 function looping(tool: string, repetitions: number, retryAfterMs: number): PawlError {

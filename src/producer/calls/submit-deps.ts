@@ -1,7 +1,7 @@
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import type { Switches } from '../../shared/config/switches.ts';
+import type { SwitchCache } from '../../shared/config/switches.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Shards } from '../../shared/store/queues/shards.ts';
@@ -20,7 +20,7 @@ export interface SubmitDeps {
   readonly catalogue: Pick<ToolCatalogue, 'peek' | 'find'> & Partial<Pick<ToolCatalogue, 'toolPolicyFor'>>;
   readonly circuits: CircuitView;
   readonly hooks: Hooks;
-  readonly switches: Pick<Switches, 'modes'>;
+  readonly switches: Pick<SwitchCache, 'modes'>;
   readonly results: Results;
   readonly inboxId: string;
   readonly clock: Clock;

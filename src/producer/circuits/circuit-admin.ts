@@ -4,7 +4,7 @@ import { isOfTarget, toolOfCircuit } from '../../shared/circuits/circuit-key.ts'
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
 import { homePartition, type Partition } from '../../shared/store/redis/keys.ts';
-import type { CircuitChange } from '../../shared/telemetry/log-events.ts';
+import type { CircuitTransition } from '../../shared/telemetry/call-events.ts';
 import { qualifiedName, type Tier, toolNamed } from '../../shared/tools/tool.ts';
 
 export interface CircuitListing {
@@ -43,12 +43,12 @@ export class CircuitAdmin {
   readonly #backend: CircuitAdminDeps;
   readonly #partitions: readonly Partition[];
 
-  readonly #onChange: (change: CircuitChange) => void;
+  readonly #onChange: (change: CircuitTransition) => void;
 
   constructor(
     backend: CircuitAdminDeps,
     partitions: readonly Partition[],
-    onChange: (change: CircuitChange) => void = () => {},
+    onChange: (change: CircuitTransition) => void = () => {},
   ) {
     this.#backend = backend;
     this.#partitions = partitions;

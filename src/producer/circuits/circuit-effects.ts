@@ -1,8 +1,9 @@
 /** What the fleet's circuits do to calls: a listing says so of each, and shows those that only configuration knows of (R25, R33). */
 import { FORCED_BY_CONFIGURATION } from '../../shared/circuits/circuit-breaker.ts';
 import { isCircuitOf } from '../../shared/circuits/circuit-key.ts';
-import { type Settings, toolPolicy } from '../../shared/config/config.ts';
-import type { Switches } from '../../shared/config/switches.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import type { SwitchCache } from '../../shared/config/switches.ts';
+import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 import type { CircuitListing } from './circuit-admin.ts';
@@ -27,7 +28,7 @@ export function withEnforcement(
   listings: readonly CircuitListing[],
   tools: readonly KnownTool[],
   settings: Pick<Settings, 'tools'>,
-  switches: Pick<Switches, 'modes'>,
+  switches: Pick<SwitchCache, 'modes'>,
 ): EnforcedCircuit[] {
   const forced = tools.filter((tool) => toolPolicy(settings, tool).circuit?.forcedOpen === true);
   const isForced = (key: string) => forced.some((tool) => key === ownCircuit(tool));
@@ -54,7 +55,7 @@ function forcedByConfiguration(tool: KnownTool): CircuitListing {
 function enforcementOf(
   { key, partition }: CircuitListing,
   tools: readonly KnownTool[],
-  switches: Pick<Switches, 'modes'>,
+  switches: Pick<SwitchCache, 'modes'>,
 ): Enforcement {
   const through = tools.filter((tool) => tool.tier === partition.tier && isCircuitOf(key, qualifiedName(tool)));
   // A tool that nobody offers any more: what would hold for one of its tier.

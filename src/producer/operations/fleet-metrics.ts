@@ -3,8 +3,9 @@
  * workers stand when somebody looks.
  */
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
-import { type Settings, scopeOf, toolPolicy } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
 import { durable } from '../../shared/config/durability.ts';
+import { scopeOf, toolPolicy } from '../../shared/config/tool-settings.ts';
 import { neededWorkers } from '../../shared/queues/scaling.ts';
 import { type Backend, inspectServer } from '../../shared/store/backend.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
@@ -111,7 +112,7 @@ export class FleetView {
       source.fleetMetrics.read(),
       this.#isDurable(),
     ]);
-    for (const tool of content.tools) source.metrics.tools.learn(tool);
+    for (const tool of content.tools) source.metrics.tools.add(tool);
     const set = new MetricSet();
     this.#showCircuits(set, circuits);
     this.#showTools(set, content.tools, sizes);
@@ -177,7 +178,7 @@ export class FleetView {
       const states = counts.get(tool) ?? new Map<CircuitState, number>();
       counts.set(tool, states.set(state, (states.get(state) ?? 0) + 1));
     };
-    for (const { key, circuit } of listed) count(tools.ofCircuit(key), circuit.state);
+    for (const { key, circuit } of listed) count(tools.labelForCircuit(key), circuit.state);
     // A circuit that never left CLOSED is nowhere stored.
     for (const tool of tools.all()) if (!counts.has(tool)) count(tool, 'CLOSED');
     for (const [tool, states] of counts)
@@ -192,7 +193,7 @@ export class FleetView {
     const { metrics, settings } = this.#source;
     const counted = new Set<string>();
     for (const published of catalogue) {
-      const tool = metrics.tools.of(published.namespace, published.name);
+      const tool = metrics.tools.labelFor(published.namespace, published.name);
       const own = toolPolicy(settings, published).ttl;
       set.set(METRICS.ttl, { tool, state: 'done' }, (own?.doneMs ?? settings.ttl.doneMs) / 1_000);
       set.set(METRICS.ttl, { tool, state: 'failed' }, (own?.failedMs ?? settings.ttl.failedMs) / 1_000);

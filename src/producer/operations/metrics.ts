@@ -1,7 +1,8 @@
 /** What one producer counts (R28): the answers that its callers got, what it refused, and how it hears of ends. */
 
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { type Settings, scopeOf } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { scopeOf } from '../../shared/config/tool-settings.ts';
 import { type Counter, type Histogram, MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS, ToolLabels } from '../../shared/telemetry/metrics.ts';
 import type { DispatchEvent } from '../calls/producer-event.ts';
@@ -44,7 +45,7 @@ export class ProducerMetrics {
         return;
       case 'tool_call_circuit_state':
         this.#set.count(METRICS.transitions, {
-          tool: this.tools.ofCircuit(event.circuit),
+          tool: this.tools.labelForCircuit(event.circuit),
           from_state: event.from,
           to_state: event.to,
         });
@@ -56,7 +57,7 @@ export class ProducerMetrics {
   }
 
   #labelOf({ toolNamespace, toolName }: ToolCallEnvelope): string {
-    return this.tools.of(toolNamespace, toolName);
+    return this.tools.labelFor(toolNamespace, toolName);
   }
 
   #ended({ published, result }: Extract<DispatchEvent, { readonly type: 'ended' }>): void {
@@ -64,12 +65,12 @@ export class ProducerMetrics {
     counts.calls.value += 1;
     if (result.cache?.matchedOn === 'completed')
       this.#set.count(METRICS.hits, {
-        tool: this.tools.of(published.namespace, published.name),
+        tool: this.tools.labelFor(published.namespace, published.name),
         state: endState(result),
       });
     if (result.fromCache || result.attempts === 0) return;
     counts.duration ??= this.#set.histogram(METRICS.duration, {
-      tool: this.tools.of(published.namespace, published.name),
+      tool: this.tools.labelFor(published.namespace, published.name),
       status: result.status,
     });
     counts.duration.observe(result.durationMs);
@@ -83,8 +84,8 @@ export class ProducerMetrics {
     }
     let counts = ends.get(status);
     if (counts === undefined) {
-      this.tools.learn(published);
-      const tool = this.tools.of(published.namespace, published.name);
+      this.tools.add(published);
+      const tool = this.tools.labelFor(published.namespace, published.name);
       counts = { calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, published) }) };
       ends.set(status, counts);
     }
@@ -98,7 +99,7 @@ export class ProducerMetrics {
       return;
     }
     const named = { namespace: envelope?.toolNamespace ?? '', name: envelope?.toolName ?? '' };
-    const tool = this.tools.of(named.namespace, named.name);
+    const tool = this.tools.labelFor(named.namespace, named.name);
     this.#set.count(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, named) });
   }
 

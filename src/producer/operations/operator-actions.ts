@@ -1,7 +1,7 @@
 /** What operators do to the fleet (R25, R33), each with its record in the audit trail. */
 import type { AuditEvent } from '../../shared/audit/audit-event.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import type { ReliabilityModes, Switches, SwitchWords } from '../../shared/config/switches.ts';
+import type { ReliabilityModes, ReliabilitySwitches, SwitchCache } from '../../shared/config/switches.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { Flushed } from '../../shared/store/calls/call-index.ts';
@@ -25,7 +25,7 @@ export interface ReliabilityWord {
 
 export interface Reliability {
   readonly enabled: boolean;
-  readonly words: SwitchWords;
+  readonly words: ReliabilitySwitches;
   readonly tools: readonly { readonly tool: string; readonly modes: ReliabilityModes }[];
   readonly shadow: readonly ShadowCount[];
 }
@@ -45,7 +45,7 @@ export interface OperatorServiceDeps {
   readonly settings: Settings;
   readonly catalogue: ToolCatalogue;
   readonly circuits: CircuitAdmin;
-  readonly switches: Switches;
+  readonly switches: SwitchCache;
   readonly metrics: ProducerMetrics;
   /** Whose word it is when whoever says it does not name themselves. */
   readonly operator: string;
@@ -72,7 +72,7 @@ export class OperatorService {
 
   /** Reads what operators said of the reliability layer. */
   async learnSwitches(): Promise<void> {
-    this.#parts.switches.learn(await this.#parts.backend.switches.read());
+    this.#parts.switches.update(await this.#parts.backend.switches.read());
   }
 
   /** Circuits that ever left CLOSED, those that configuration forces open, and what each does to calls. */
@@ -116,7 +116,7 @@ export class OperatorService {
     by?: string,
   ): Promise<EnforcedCircuit[]> {
     const { tools } = await this.#parts.catalogue.all();
-    for (const tool of tools) this.#parts.metrics.tools.learn(tool);
+    for (const tool of tools) this.#parts.metrics.tools.add(tool);
     const changed = await this.#parts.circuits.set(action, select, reason ?? 'forced by an operator');
     this.#parts.onCircuits(changed, await this.#parts.backend.ledger.now());
     const circuits = changed.map(({ key }) => key);

@@ -1,5 +1,11 @@
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { OPEN, type SessionRecord, sessionClosed, usable, withTaintsOf } from '../../shared/sessions/session.ts';
+import {
+  OPEN_STATE,
+  requireUsable,
+  type SessionRecord,
+  sessionClosed,
+  withTaintsOf,
+} from '../../shared/sessions/session.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { SessionCache } from '../../shared/store/sessions/session-cache.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -31,14 +37,14 @@ export class ProducerSessions extends SessionCache {
    */
   of(envelope: ToolCallEnvelope, opened?: SessionRecord): SessionRecord | Promise<SessionRecord> {
     const known = this.get(envelope.target.sessionKey);
-    return known === undefined ? this.#findOrOpen(envelope, opened) : usable(known, envelope.target);
+    return known === undefined ? this.#findOrOpen(envelope, opened) : requireUsable(known, envelope.target);
   }
 
   async #findOrOpen(envelope: ToolCallEnvelope, before: SessionRecord | undefined): Promise<SessionRecord> {
     const { target } = envelope;
     const known = this.last(target.sessionKey);
     const stored = await this.#read(target.sessionKey);
-    if (stored !== undefined) return usable(stored, target);
+    if (stored !== undefined) return requireUsable(stored, target);
     if (known?.state === 'closed' || before?.state === 'closed') throw sessionClosed(target.sessionKey);
     const lost = before ?? known;
     // Where its calls are is found out again.
@@ -49,14 +55,14 @@ export class ProducerSessions extends SessionCache {
     const opened = await this.#parts.sessions.create(record);
     if (opened === undefined) return this.#findOrOpen(envelope, before);
     this.remember(opened);
-    return usable(opened, target);
+    return requireUsable(opened, target);
   }
 
   async #mainSession({ sessionKey, actorId, agentId, tenantId }: ToolCallEnvelope['target']): Promise<SessionRecord> {
     return defined<SessionRecord>({
       sessionKey,
       kind: 'main',
-      state: OPEN,
+      state: OPEN_STATE,
       actorId,
       agentId,
       tenantId,

@@ -6,7 +6,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { nearest } from '../../shared/schema/schema.ts';
 import {
   byPriority,
-  noSkillFile,
+  invalidSkillFile,
   type PutSkill,
   type SkillRecord,
   skillFileParts,
@@ -14,7 +14,7 @@ import {
   skillRecord,
   triggeredBy,
 } from '../../shared/sessions/skill.ts';
-import { names } from '../../shared/sessions/skill-rule.ts';
+import { matchesTool } from '../../shared/sessions/skill-rule.ts';
 import type { SkillRecords } from '../../shared/store/sessions/skills.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 
@@ -91,7 +91,7 @@ export function checkRequired(
   published: readonly { readonly namespace: string; readonly name: string }[],
 ): void {
   const issues = skills.flatMap(({ name, requiredTools }) => {
-    const missing = requiredTools.filter((pattern) => !published.some((tool) => names(pattern, tool)));
+    const missing = requiredTools.filter((pattern) => !published.some((tool) => matchesTool(pattern, tool)));
     return missing.length === 0 ? [] : [{ path: 'skills', message: `${name} requires ${missing.join(', ')}` }];
   });
   if (issues.length === 0) return;
@@ -140,7 +140,7 @@ async function skillFile(file: string): Promise<SkillRecord | undefined> {
   const found = await stat(file).catch(() => undefined);
   if (found?.isFile() !== true) return undefined;
   if (found.size > MAX_FILE_BYTES)
-    throw noSkillFile(file, `it has ${found.size} bytes; at most ${MAX_FILE_BYTES} are read`);
+    throw invalidSkillFile(file, `it has ${found.size} bytes; at most ${MAX_FILE_BYTES} are read`);
   const { front, instructions } = skillFileParts(await readFile(file, 'utf8'), file);
   // Most processes read no such file, and start sooner without it.
   const { parse: parseYaml } = await import('yaml');
@@ -149,7 +149,7 @@ async function skillFile(file: string): Promise<SkillRecord | undefined> {
     fields = parseYaml(front, { maxAliasCount: 0 });
   } catch (error) {
     const [first = ''] = (error instanceof Error ? error.message : String(error)).split('\n');
-    throw noSkillFile(file, `its front matter is not YAML: ${first}`);
+    throw invalidSkillFile(file, `its front matter is not YAML: ${first}`);
   }
   return skillOfFile(fields, instructions, { source: file, updatedAtMs: Math.round(found.mtimeMs) });
 }

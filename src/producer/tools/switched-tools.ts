@@ -1,5 +1,6 @@
 /** What workers offer, with what has switched it off. */
-import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { Registry } from './registry.ts';

@@ -1,4 +1,4 @@
-/** Where hooks meet an approval (D5): for each of its transitions once, in the process that makes it. */
+/** Runs `onApproval` hooks: once for each transition of an approval, in the process that makes it. */
 
 import type { ApprovalEvent } from '../calls/hook-events.ts';
 import type { Hooks } from '../calls/hooks.ts';
@@ -15,22 +15,22 @@ export class ApprovalHooks {
     this.#requestIdOf = requestIdOf;
   }
 
-  get present(): boolean {
+  get hasHooks(): boolean {
     return this.#hooks.has('onApproval');
   }
 
-  /** Before anybody is asked. Throws `PERMISSION_DENIED` when a hook denies, `HOOK_FAILED` when one fails that guards. */
+  /** Runs before a person is asked. Throws `PERMISSION_DENIED` when a hook denies, `HOOK_FAILED` when a guarding hook fails. */
   async requested(request: ApprovalRequest, requestId: string): Promise<void> {
-    if (this.present) await this.#hooks.onApproval({ ...eventOf(request, requestId), state: 'requested' });
+    if (this.hasHooks) await this.#hooks.onApproval({ ...eventOf(request, requestId), state: 'requested' });
   }
 
-  /** What has happened; no hook can change it any more. */
+  /** Runs after the approval has ended; no hook can change that. */
   async ended(
     { request, preview }: { readonly request: ApprovalRequest; readonly preview?: ApprovalEvent['preview'] },
     state: Ended,
     decision?: Decision,
   ): Promise<void> {
-    if (!this.present) return;
+    if (!this.hasHooks) return;
     const requestId = (await this.#requestIdOf(request.callId)) ?? '';
     const { by, reason, params = request.params } = decision ?? {};
     const event = {
@@ -41,7 +41,7 @@ export class ApprovalHooks {
       ...(by === undefined ? {} : { decidedBy: by }),
       ...(reason === undefined ? {} : { reason }),
     };
-    // Those that fail have been told already.
+    // Hooks that fail are reported where they run.
     await this.#hooks.onApproval(event).catch(() => {});
   }
 }

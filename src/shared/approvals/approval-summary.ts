@@ -1,12 +1,12 @@
-/** What a list keeps of an approval: of what is large its beginning. One by itself is whole. */
+/** Shortens an approval for a list: large values are truncated. A single approval is returned in full. */
 
 import { truncateJson, truncateText } from '../util/text/truncate-json.ts';
 import type { ApprovalRequest, Decision } from './approval.ts';
 
-/** Of each, so many characters of parameters and preview stand in a list. */
+/** The most characters of parameters, and of a preview, in a list. */
 const BRIEF_LENGTH = 16 * 1_024;
 
-/** What was asked, as it is when nothing of it is large. */
+/** The request with its large parts truncated; the request itself when nothing is large. */
 export function briefRequest(request: ApprovalRequest, paramsJson: string): ApprovalRequest {
   if (paramsJson.length <= BRIEF_LENGTH) return request;
   const { params, justification, reason, amendment } = request;

@@ -1,14 +1,14 @@
 /**
- * An approval: one person's decision on exactly one call (A4 to A7, C24, I19; DESIGN, decision 9).
+ * An approval: one person's decision on exactly one call.
  *
- * pending    shown to people; the call waits without a worker slot
- * approved   the call is queued; its decision is bound to what was shown, and holds for one call and a limited time
- * denied     somebody said no; the call has failed
- * expired    nobody decided in time; the call has failed
- * cancelled  the call ended before anybody decided
+ * pending    people are asked; the call waits without a worker slot
+ * approved   the call is queued; the decision is bound to what was shown, and holds for one call and a limited time
+ * denied     a person denied it; the call has failed
+ * expired    no decision came in time; the call has failed
+ * cancelled  the call ended before a decision
  *
- * `pending` goes to one of the other four, once; `store/lua/decide.lua` is the one place that does it. All else in an approval
- * never changes after it was written.
+ * `pending` becomes one of the other four, once, in `store/approvals/decide.lua` and nowhere else. All other fields of an approval never
+ * change.
  */
 
 import { isHarmless } from '../calls/call-state.ts';
@@ -23,16 +23,16 @@ export const APPROVAL_STATES = ['pending', 'approved', 'denied', 'expired', 'can
 export type ApprovalState = (typeof APPROVAL_STATES)[number];
 export type ApprovalEnd = Exclude<ApprovalState, 'pending'>;
 
-/** An approved call must have begun this long after the decision. */
+/** An approved call must start within this time of the decision. */
 export const DECISION_VALID_MS = 60 * 60_000;
 
-/** Where people are reached (A5): the first session with a channel, from the one that calls upwards. */
+/** The channel that reaches people: that of the first session with one, from the calling session upwards. */
 export interface ApprovalRoute {
   readonly sessionKey: string;
   readonly channel: { readonly kind: string; readonly [name: string]: unknown };
 }
 
-/** What people are asked. */
+/** The request that people decide on. */
 export interface ApprovalRequest {
   readonly id: string;
   readonly callId: string;
@@ -42,7 +42,7 @@ export interface ApprovalRequest {
     readonly name: string;
     readonly namespace: string;
     readonly version: string;
-    /** Digest of the published definition. */
+    /** The digest of the published definition. */
     readonly definition: string;
     readonly tier: Tier;
     readonly effects: Effects;
@@ -57,40 +57,43 @@ export interface ApprovalRequest {
     readonly actorId: string;
   };
   readonly tenantId?: string;
-  /** In whose name the call is made, by its caller's word: the session's actor is the one that is known to ask. */
+  /** The actor that the caller names. The session's actor is the one that is known. */
   readonly actorId: string;
   readonly agentId?: string;
-  /** Who handed the call in, where the front door knows them. */
+  /** The caller that submitted the call, where the front door knows it. */
   readonly submittedBy?: string;
-  /** In the caller's words: why it wants this (C25). */
+  /** The caller's own words: why it wants this. */
   readonly justification?: string;
-  /** Where the parameters may come from: sources outside of the fleet (I23). */
+  /** The sources outside of the fleet that the parameters may come from. */
   readonly taint: readonly string[];
-  /** The policy's rule that asks, and why. */
+  /** The policy rule that requires approval, and its reason. */
   readonly rule: string;
   readonly reason: string;
-  /** What could be remembered, so that calls like this one need no further decision (C24). */
+  /** The standing approval that a person can grant along with the decision. */
   readonly amendment?: StandingApprovalRequest;
   readonly route: ApprovalRoute;
-  /** Of a call whose outcome was unknown, and that somebody wants to run again: how many attempts it had. */
+  /** The number of attempts before, for a call of unknown outcome that is to run again. */
   readonly attemptsBefore?: number;
   readonly createdAtMs: number;
   readonly expiresAtMs: number;
 }
 
-/** Calls of a session that need no further decision: those of a tool with these parameters, or whose command starts like this. */
+/**
+ * A standing approval covers later calls of the session: those of a tool with these parameters, or those whose command starts with this
+ * prefix.
+ */
 export type StandingApprovalRequest =
   | { readonly kind: 'command-prefix'; readonly prefix: readonly string[] }
   | { readonly kind: 'same-parameters'; readonly paramsDigest: string };
 
-/** What a person decided. `digest` names what they saw. */
+/** A person's decision. `digest` identifies what was shown. */
 export interface Decision {
   readonly approvalId: string;
   readonly decision: 'approve' | 'deny';
   readonly digest: string;
-  /** Of the parameters that shall run: the call's own, or the edited ones. */
+  /** The digest of the parameters that run: the call's own, or the edited ones. */
   readonly paramsDigest: string;
-  /** Edited by the approver; absent when they stay as asked for. */
+  /** The edited parameters; absent when the approver left them unchanged. */
   readonly params?: Readonly<Record<string, unknown>>;
   readonly by: string;
   readonly reason?: string;
@@ -98,12 +101,12 @@ export interface Decision {
   readonly validUntilMs: number;
 }
 
-/** One per life of a call: a call that is asked anew, or resolved as `retry`, is approved anew. */
+/** An approval covers one life of a call: a call that is submitted again, or resolved as `retry`, needs a new one. */
 export function approvalId(callId: string, generation: string): string {
   return `${callId}.${generation}`;
 }
 
-/** The generation under which its call waits, which is also when it was asked for. */
+/** The generation under which the call waits, which is also the time of the request. */
 export function generationOf(id: string): string {
   return id.slice(id.lastIndexOf('.') + 1);
 }
@@ -114,8 +117,8 @@ export function callOf(id: string): string {
 }
 
 /**
- * The digest of all that a decision is about. Whoever decides names it, and whoever runs the call computes it again from their own
- * registry: a change of any part makes another digest, and voids the decision.
+ * The digest of everything that a decision is about. The approver names it, and the worker that runs the call computes it from its own
+ * registry. A change of any part changes the digest and voids the decision.
  */
 export function digestOf(request: ApprovalRequest): string {
   const { tool, session } = request;
@@ -134,21 +137,21 @@ export function digestOf(request: ApprovalRequest): string {
   );
 }
 
-const AGAIN = 'whether it took effect is unknown, and somebody wants it to run again';
+const RETRY_REASON = 'it is to run again, and whether it took effect before is unknown';
 
-/** What people are asked when a call is resolved as `retry`: whoever let it run once has not let it run again. */
-export function askedAgain(
+/** The request for running a call again that is resolved as `retry`: an approval of its first run does not cover a second one. */
+export function retryRequest(
   request: ApprovalRequest,
   again: Pick<ApprovalRequest, 'generation' | 'tool' | 'createdAtMs' | 'expiresAtMs'> & { readonly attempts: number },
 ): ApprovalRequest {
   const { attempts, ...life } = again;
-  const reason = request.attemptsBefore === undefined ? `${AGAIN}: ${request.reason}` : request.reason;
+  const reason = request.attemptsBefore === undefined ? `${RETRY_REASON}: ${request.reason}` : request.reason;
   return { ...request, ...life, id: approvalId(request.callId, life.generation), reason, attemptsBefore: attempts };
 }
 
-export interface DecisionAsked {
+export interface DecisionRequest {
   readonly decision: 'approve' | 'deny';
-  /** As shown to whoever decides. */
+  /** The digest that the approver was shown. */
   readonly digest: string;
   readonly by: string;
   readonly reason?: string;
@@ -156,8 +159,8 @@ export interface DecisionAsked {
   readonly paramsDigest: string;
 }
 
-/** Builds a decision. Throws `APPROVAL_STALE` for another digest, `PERMISSION_DENIED` for whoever asked. */
-export function decisionOn(request: ApprovalRequest, asked: DecisionAsked, nowMs: number): Decision {
+/** Builds a decision. Throws `APPROVAL_STALE` for another digest, and `PERMISSION_DENIED` when the requester approves its own call. */
+export function decisionOn(request: ApprovalRequest, asked: DecisionRequest, nowMs: number): Decision {
   const expected = digestOf(request);
   if (asked.digest !== expected)
     throw new PawlError(
@@ -165,7 +168,10 @@ export function decisionOn(request: ApprovalRequest, asked: DecisionAsked, nowMs
       `The decision names the digest ${JSON.stringify(startOf(asked.digest, 64))}, but approval ${request.id} has ${expected}: look at it again.`,
     );
   if (asked.decision === 'approve' && isRequester(request, asked.by))
-    throw new PawlError('PERMISSION_DENIED', `${asked.by} asked for this call, so somebody else must approve it.`);
+    throw new PawlError(
+      'PERMISSION_DENIED',
+      `${asked.by} requested this call and cannot approve it: another person must decide.`,
+    );
   const { decision, by, reason, params, paramsDigest } = asked;
   return {
     approvalId: request.id,
@@ -185,21 +191,21 @@ export function isRequester(request: ApprovalRequest, by: string): boolean {
   return [actorId, session.actorId, agentId, submittedBy, session.key].includes(by);
 }
 
-/** What the worker that is about to run the call knows by itself. */
-export interface AboutToRun {
+/** The facts about a call that the worker knows by itself when it is about to run it. */
+export interface PendingRun {
   readonly callId: string;
   readonly tool: ApprovalRequest['tool'];
-  /** Of the parameters as the caller sent them. */
+  /** The digest of the parameters as the caller sent them. */
   readonly paramsDigest: string;
   readonly session: ApprovalRequest['session'];
   readonly tenantId?: string | undefined;
   readonly actorId: string;
-  /** Redis' clock. */
+  /** The time of Redis' clock. */
   readonly nowMs: number;
 }
 
-/** Says why a decision does not cover what is about to run; undefined when it does. */
-export function whyNotCovered(request: ApprovalRequest, decision: Decision, run: AboutToRun): string | undefined {
+/** The reason why a decision does not cover the call that is about to run; undefined when it does. */
+export function decisionMismatch(request: ApprovalRequest, decision: Decision, run: PendingRun): string | undefined {
   const about: ApprovalRequest = {
     ...request,
     callId: run.callId,
@@ -214,12 +220,12 @@ export function whyNotCovered(request: ApprovalRequest, decision: Decision, run:
   if (decision.digest !== digestOf(about)) return 'the call, its tool or its session has changed since it was shown';
   if (decision.params === undefined && decision.paramsDigest !== run.paramsDigest)
     return 'it is about other parameters';
-  if (isRequester(request, decision.by)) return 'whoever asked has approved it';
+  if (isRequester(request, decision.by)) return 'its requester approved it';
   if (run.nowMs > decision.validUntilMs) return 'it is too old';
   return undefined;
 }
 
-// What a call ends with that was not approved (A6)
+// Outcomes of calls that were not approved
 
 export function deniedOutcome(request: ApprovalRequest, by: string, reason: string | undefined): Outcome {
   const why = reason === undefined || reason === '' ? '.' : `: ${shownLine(reason)}`;
@@ -228,11 +234,11 @@ export function deniedOutcome(request: ApprovalRequest, by: string, reason: stri
 
 export function expiredOutcome(request: ApprovalRequest): Outcome {
   const limitMs = request.expiresAtMs - request.createdAtMs;
-  return refusedOutcome(request, `Nobody approved the call within ${limitMs / 1_000} s.`);
+  return refusedOutcome(request, `The call was not approved within ${limitMs / 1_000} s.`);
 }
 
 function refusedOutcome({ tool, attemptsBefore }: ApprovalRequest, message: string): Outcome {
-  // Whoever does not let a call run again has not said that it did nothing before.
+  // A denied retry does not prove that the earlier attempts did nothing.
   const failure =
     attemptsBefore === undefined || isHarmless(tool.effects)
       ? failureOf('PERMISSION_DENIED', message)

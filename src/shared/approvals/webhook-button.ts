@@ -1,6 +1,6 @@
 /**
- * Buttons that decide, as a webhook's receiver gets them (in the shape of Slack's): each carries a signed text that names the approval,
- * its digest, the decision and the expiry. Whoever brings it back has seen the message; nobody else can make one.
+ * Buttons in a webhook's message (in Slack's format) that decide an approval. Each carries a signed text with the approval, its digest, the
+ * decision and the expiry. Only a receiver of the message can return it, and only this fleet can make it.
  */
 import { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
@@ -23,7 +23,7 @@ export interface ButtonDecision {
   readonly decision: 'approve' | 'deny';
 }
 
-/** None without keys: a button that anybody can make would be no decision. */
+/** Returns none without signing keys: a button that anyone can make would prove nothing. */
 export function approvalButtons(request: ApprovalRequest, signatures: Signatures): readonly Button[] {
   const button = (decision: 'approve' | 'deny', text: string, style: Button['style']): Button[] => {
     const content = JSON.stringify([request.id, digestOf(request), decision, request.expiresAtMs]);
@@ -35,12 +35,15 @@ export function approvalButtons(request: ApprovalRequest, signatures: Signatures
   return [...button('approve', 'Approve', 'primary'), ...button('deny', 'Deny', 'danger')];
 }
 
-/** What a button that was pressed says. Throws `PERMISSION_DENIED` for one that this fleet did not make, or that has expired. */
+/**
+ * The decision of a pressed button. Throws `PERMISSION_DENIED` for one that this fleet did not make, and `APPROVAL_STALE` after its expiry.
+ */
 export function readButton(value: string, signatures: Signatures, nowMs: number): ButtonDecision {
   const [content = '', signature = ''] = value.split('.').map((part) => Buffer.from(part, 'base64url').toString());
   if (!signatures.isToken(content, signature))
-    throw new PawlError('PERMISSION_DENIED', 'This button was not made by this fleet.');
+    throw new PawlError('PERMISSION_DENIED', 'The button is not signed by this fleet.');
   const [approvalId, digest, decision, expiresAtMs] = tokenSchema.parse(JSON.parse(content));
-  if (nowMs > expiresAtMs) throw new PawlError('APPROVAL_STALE', 'The time to decide is over.');
+  if (nowMs > expiresAtMs)
+    throw new PawlError('APPROVAL_STALE', 'The approval has expired: it cannot be decided any more.');
   return { approvalId, digest, decision };
 }

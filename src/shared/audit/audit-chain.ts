@@ -1,55 +1,60 @@
 /**
- * The chain that makes a trail's edits seen (I4). Every record is sealed together with its number and the seal before it: under the
- * fleet's key where there is one, so that only who has it can make a chain that holds, else as a plain digest. The first record's
- * seal covers the trail's own ID, so that no two trails can be joined. Where the trail ends is told by its head, which is kept apart.
+ * The chain that makes edits of an audit trail detectable. Each record is chained: its hash covers the record, its number and the hash of
+ * the record before. With signing keys the hash is an HMAC, so only a holder of a key can extend the chain; without keys it is a plain
+ * digest. The first hash covers the trail's own ID, so records of two trails cannot be joined. Redis stores the number and hash of the last
+ * record as the trail's head, apart from the records.
  */
 import { startOf } from '../util/text/text-cut.ts';
 
-/** Makes and checks the seal of a record. */
+/** Makes and checks the hash of a chained record. */
 export interface AuditChainLink {
   audit(seq: number, previous: string, text: string): string;
   isAudit(seq: number, previous: string, text: string, seal: string): boolean;
-  /** The name of the key that a seal says it was made with, when it is none of those that are here; `''`: made without one. */
+  /** The ID of the key that the hash names, if that key is unknown here; `''` for a hash that was made without a key. */
   foreignKey(seal: string): string | undefined;
 }
 
 export interface ChainedRecord {
-  /** From 1 on, without gaps. */
+  /** Numbers start at 1 and have no gaps. */
   readonly seq: number;
-  /** The record, JSON, byte for byte as it was sealed. */
+  /** The record as JSON, byte for byte as it was chained. */
   readonly text: string;
   readonly seal: string;
 }
 
-/** Where a trail stands. */
+/** The last number and hash of a trail. */
 export interface TrailHead {
   readonly trail: string;
   /** 0 before the first record. */
   readonly seq: number;
-  /** Of the last record; the trail's ID before the first one. */
+  /** The last record's hash; the trail's ID before the first record. */
   readonly seal: string;
 }
 
 /** Continues a chain with records in order. */
-export function seal(head: TrailHead, texts: readonly string[], sealing: AuditChainLink): readonly ChainedRecord[] {
+export function chainRecords(
+  head: TrailHead,
+  texts: readonly string[],
+  link: AuditChainLink,
+): readonly ChainedRecord[] {
   let previous = head.seal;
   return texts.map((text, index) => {
     const seq = head.seq + 1 + index;
-    previous = sealing.audit(seq, previous, text);
+    previous = link.audit(seq, previous, text);
     return { seq, text, seal: previous };
   });
 }
 
-/** A sealed record as a line of a file. */
-export function lineOf({ seq, text, seal }: ChainedRecord): string {
+/** Formats a chained record as a line of a file. */
+export function formatChainedRecord({ seq, text, seal }: ChainedRecord): string {
   return `{"seq":${seq},"record":${text},"seal":${JSON.stringify(seal)}}`;
 }
 
-/** With `s`: a text may hold U+2028 and U+2029, which JSON has as they are. */
+/** The flag `s` is needed because JSON texts may contain U+2028 and U+2029 unescaped. */
 const LINE = /^\{"seq":([1-9]\d{0,15}),"record":(\{.*\}),"seal":("(?:[^"\\]|\\.)*")\}$/s;
 
-/** The record of a line, its text byte for byte; undefined for what is no such line. */
-export function recordOf(line: string): ChainedRecord | undefined {
+/** Parses a line, keeping the record's text byte for byte; undefined for anything that is not such a line. */
+export function parseChainedRecord(line: string): ChainedRecord | undefined {
   const match = LINE.exec(line);
   if (match === null) return undefined;
   try {
@@ -60,15 +65,15 @@ export function recordOf(line: string): ChainedRecord | undefined {
 }
 
 export type Fault =
-  /** The record or its seal is not what was sealed. */
+  /** The record or its hash differs from what was chained. */
   | { readonly kind: 'edited'; readonly seq: number }
-  /** Sealed with a key that is not here, or before there was one: nothing can be said of them. */
+  /** The records were chained with a key that is unknown here, or before there was one, so they cannot be verified. */
   | { readonly kind: 'other-key'; readonly key: string; readonly from: number; readonly to: number }
   | { readonly kind: 'missing'; readonly from: number; readonly to: number }
   | { readonly kind: 'out-of-order'; readonly seq: number; readonly after: number }
-  /** Something that is no record stands after a record. */
+  /** A line after this record is not a record. */
   | { readonly kind: 'unreadable'; readonly after: number }
-  /** Records that were written are not there any more; `to` is the last of them. */
+  /** Records that were written are missing at the end; `to` is the last of them. */
   | { readonly kind: 'truncated'; readonly from: number; readonly to: number }
   /** The last record is not the one that the head names: the end was replaced. */
   | { readonly kind: 'other-end'; readonly seq: number };
@@ -80,23 +85,20 @@ export interface Verification {
   readonly faults: readonly Fault[];
 }
 
-/** Checks a trail record by record, in the order in which they stand. */
+/** Checks a trail record by record, in the order of its lines. */
 export class ChainCheck {
-  readonly #sealing: AuditChainLink;
+  readonly #link: AuditChainLink;
   readonly #faults: Fault[] = [];
   #records = 0;
   readonly #first: number;
-  /** The seal that the next record must be sealed with; undefined after a gap. */
+  /** The hash that the next record must be chained to; undefined after a gap. */
   #previous: string | undefined;
   #last: number;
   #lastSeal: string | undefined;
 
-  /**
-   * Behind what the first record must stand: a trail's beginning (0 and its ID), or a record whose seal is not known any more,
-   * because it was put away.
-   */
-  constructor(sealing: AuditChainLink, start: { readonly seq: number; readonly seal: string | undefined }) {
-    this.#sealing = sealing;
+  /** `start` is where the trail begins: number 0 and the trail's ID, or a record whose hash is unknown because it was archived. */
+  constructor(link: AuditChainLink, start: { readonly seq: number; readonly seal: string | undefined }) {
+    this.#link = link;
     this.#first = start.seq + 1;
     this.#last = start.seq;
     this.#previous = start.seal;
@@ -108,7 +110,7 @@ export class ChainCheck {
   }
 
   addLine(line: string): void {
-    const record = recordOf(line);
+    const record = parseChainedRecord(line);
     if (record !== undefined) this.add(record);
     else {
       this.#faults.push({ kind: 'unreadable', after: this.#last });
@@ -117,7 +119,7 @@ export class ChainCheck {
   }
 
   add(record: ChainedRecord): void {
-    const { seq, text, seal: sealed } = record;
+    const { seq, text, seal } = record;
     this.#records += 1;
     if (seq <= this.#last) {
       this.#faults.push({ kind: 'out-of-order', seq, after: this.#last });
@@ -128,15 +130,15 @@ export class ChainCheck {
       this.#faults.push({ kind: 'missing', from: this.#last + 1, to: seq - 1 });
       this.#previous = undefined;
     }
-    // Behind a gap there is no seal to check with; the gap itself is told.
-    if (this.#previous !== undefined && !this.#sealing.isAudit(seq, this.#previous, text, sealed))
-      this.#addUnproven(seq, this.#sealing.foreignKey(sealed));
-    this.#previous = sealed;
+    // No hash is known after a gap, so the record cannot be checked; the gap itself is reported.
+    if (this.#previous !== undefined && !this.#link.isAudit(seq, this.#previous, text, seal))
+      this.#addUnproven(seq, this.#link.foreignKey(seal));
+    this.#previous = seal;
     this.#last = seq;
-    this.#lastSeal = sealed;
+    this.#lastSeal = seal;
   }
 
-  /** Those of one foreign key are told together: mostly it is not known to whoever looks. */
+  /** Reports consecutive records of one unknown key as one fault. */
   #addUnproven(seq: number, key: string | undefined): void {
     if (key === undefined) {
       this.#faults.push({ kind: 'edited', seq });
@@ -148,12 +150,12 @@ export class ChainCheck {
     else this.#faults.push({ kind: 'other-key', key, from: seq, to: seq });
   }
 
-  /** What came after the last record is gone: `seq` was written. */
+  /** Reports a truncated end: record `seq` was written and is missing. */
   reaches(seq: number): void {
     if (seq > this.#last) this.#faults.push({ kind: 'truncated', from: this.#last + 1, to: seq });
   }
 
-  /** With the head, the end is checked, too. */
+  /** Ends the check. With the head, it checks the end of the trail, too. */
   end(head?: TrailHead): Verification {
     if (head !== undefined) {
       this.reaches(head.seq);
@@ -164,25 +166,25 @@ export class ChainCheck {
   }
 }
 
-/** For people. */
+/** Describes a fault for a person. */
 export function faultText(fault: Fault): string {
   switch (fault.kind) {
     case 'edited':
-      return `record ${fault.seq} is not what was sealed: it, or its seal, was changed`;
+      return `record ${fault.seq} does not match its hash: it was edited`;
     case 'other-key':
       return fault.key === ''
-        ? `${range(fault.from, fault.to)} sealed without a key: PAWL_SIGNING_KEYS proves nothing of that`
-        : `${range(fault.from, fault.to)} sealed with the key ${JSON.stringify(startOf(fault.key, 100))}, which is not in PAWL_SIGNING_KEYS here`;
+        ? `${range(fault.from, fault.to)} chained without a key and cannot be verified with PAWL_SIGNING_KEYS`
+        : `${range(fault.from, fault.to)} chained with the key ${JSON.stringify(startOf(fault.key, 100))}, which is not in PAWL_SIGNING_KEYS of this process`;
     case 'missing':
       return `${range(fault.from, fault.to)} missing`;
     case 'out-of-order':
-      return `record ${fault.seq} stands behind record ${fault.after}: it was moved or repeated`;
+      return `record ${fault.seq} follows record ${fault.after}: it was moved or repeated`;
     case 'unreadable':
-      return `what stands behind record ${fault.after} is no record`;
+      return `the line after record ${fault.after} is not a record`;
     case 'truncated':
-      return `${range(fault.from, fault.to)} gone from the end`;
+      return `${range(fault.from, fault.to)} missing at the end`;
     case 'other-end':
-      return `record ${fault.seq} is not where the trail ends: its end was replaced`;
+      return `record ${fault.seq} is not the last record of the trail: the end was replaced`;
   }
 }
 

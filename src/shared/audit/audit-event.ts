@@ -1,11 +1,11 @@
 /**
- * What must be found again later (I4): who asked for what, who decided, what ran and how it ended, what operators overrode, and what
- * was refused because somebody tried to get around that. One narrow seam: every part of Pawl tells its events to one `RecordAudit`;
- * `audit-record.ts` makes them records without secrets, `store/audit.ts` keeps those.
+ * Everything that the audit trail records: who requested what, who decided, what ran and how it ended, what operators overrode, and what
+ * was refused because it tried to get around these rules. Every part of Pawl reports to one `RecordAudit`; `audit-record.ts` turns events
+ * into records without secrets, and `store/audit` keeps them.
  */
 import type { Tier } from '../tools/tool.ts';
 
-/** Whose call it is, in every record about one. */
+/** The call, and its tenant, in every record about a call. */
 export interface AuditedCall {
   readonly callId: string;
   /** `namespace.name`. */
@@ -15,7 +15,7 @@ export interface AuditedCall {
 }
 
 export type AuditEvent =
-  /** A session asked for a call. What was refused before it had an identity has no call ID. */
+  /** A session submitted a call. A call that was refused before it was identified has no ID. */
   | (Omit<AuditedCall, 'callId'> & {
       readonly type: 'call';
       readonly callId?: string;
@@ -35,12 +35,12 @@ export type AuditEvent =
       readonly paramsDigest?: string;
       readonly params?: unknown;
       readonly estimatedCostUnits?: number;
-      /** Of a refusal. */
+      /** The failure code of a refusal. */
       readonly code?: string;
       readonly reason?: string;
-      /** So many refusals like this one, which followed another within a second. */
+      /** The number of refusals like this one that followed another within a second. */
       readonly times?: number;
-      /** The front door's caller. */
+      /** The caller of the front door that submitted it. */
       readonly submittedBy?: string | undefined;
     })
   /** The tool's code ran for a call, or may have. */
@@ -52,18 +52,18 @@ export type AuditEvent =
       readonly attempt: number;
       readonly fence: number;
       readonly worker: string;
-      /** `lost`: the attempt began on another worker and left no record of its own. */
+      /** `lost`: the attempt started on another worker and left no record of its own. */
       readonly status: 'success' | 'error' | 'aborted' | 'lost';
       readonly startedAtMs: number;
       readonly finishedAtMs: number;
-      /** Finer than the two times. */
+      /** More precise than the difference of the two times. */
       readonly latencyMs: number;
       readonly estimatedCostUnits: number;
       readonly trustClass: string;
       /** The call that this one undoes. */
       readonly compensates?: string | undefined;
       readonly idempotencyKey: string;
-      /** Of the call, and those that ran: what is secret in them may stand in the result, too. */
+      /** The parameters of the call, and those that ran. Their secrets are removed from the result, too. */
       readonly params: unknown;
       readonly result?: unknown;
       readonly code?: string;
@@ -78,7 +78,7 @@ export type AuditEvent =
       readonly attempts: number;
       readonly worker: string;
     })
-  /** Somebody put their own word in place of the system's. */
+  /** An operator or another person overrode what the system would have done. */
   | {
       readonly type: 'override';
       readonly what:
@@ -124,7 +124,7 @@ export type AuditEvent =
       readonly digest: string;
       readonly by?: string;
       readonly reason?: string;
-      /** The approver has changed the parameters: to `params`, which are recorded as those of a call are. */
+      /** Whether the approver changed the parameters, to `params`. They are recorded like those of a call. */
       readonly edited: boolean;
       readonly params?: Readonly<Record<string, unknown>> | undefined;
       readonly tenantId?: string | undefined;
@@ -141,7 +141,7 @@ export type AuditEvent =
       readonly worker: string;
       readonly tenantId?: string | undefined;
     }
-  /** A person has taken back that calls like one need no further decision (C24). */
+  /** A person revoked a standing approval. */
   | {
       readonly type: 'approval-forgotten';
       readonly approvalId: string;
@@ -150,7 +150,7 @@ export type AuditEvent =
       readonly by: string;
       readonly tenantId?: string | undefined;
     }
-  /** A person has answered what a tool asked, or nobody did in time (C19). */
+  /** A person answered what a tool asked, or no answer came in time. */
   | {
       readonly type: 'question-ended';
       readonly questionId: string;
@@ -163,7 +163,7 @@ export type AuditEvent =
       readonly tenantId?: string | undefined;
     }
   | RegistryChange
-  /** Something that nobody with a key wrote, or that was used already: it had no effect. */
+  /** Something was unsigned, or was used before, and had no effect. */
   | {
       readonly type: 'refused';
       readonly what:
@@ -185,10 +185,13 @@ export type AuditEvent =
       readonly reason: string;
     };
 
-/** A call that is handed in, before it is known what becomes of it. */
-export type AskedCall = Omit<Extract<AuditEvent, { type: 'call' }>, 'callId' | 'answer' | 'code' | 'reason' | 'times'>;
+/** A call that was submitted, before its answer is known. */
+export type SubmittedCall = Omit<
+  Extract<AuditEvent, { type: 'call' }>,
+  'callId' | 'answer' | 'code' | 'reason' | 'times'
+>;
 
-/** A tool was declared, changed, switched or removed (I7), or a worker came with another definition of the same version. */
+/** A tool was declared, changed, switched or removed, or a worker came with another definition of the same version. */
 export interface RegistryChange {
   readonly type: 'registry-changed';
   /** `namespace.name`. */
@@ -204,7 +207,7 @@ export interface RegistryChange {
     | 'redefined'
     | 'served'
     | 'left';
-  /** Of the registry; a worker's own tool has none. */
+  /** The revision of the registry; a worker's own tool has none. */
   readonly revision?: number;
   readonly definition?: string;
   readonly by: string;
@@ -212,7 +215,7 @@ export interface RegistryChange {
 
 export type AuditType = AuditEvent['type'];
 
-/** By their names, so that none is forgotten. */
+/** The types are the keys of a record, so that the compiler finds one that is missing. */
 const TYPES: Readonly<Record<AuditType, true>> = {
   call: true,
   attempt: true,
@@ -229,18 +232,18 @@ const TYPES: Readonly<Record<AuditType, true>> = {
 export const AUDIT_TYPES: readonly string[] = Object.keys(TYPES);
 
 /**
- * Never throws. What comes back is to be awaited where the record must be there before it goes on: for what must be written
- * (`mustBeWritten`), where it rejects with `AUDIT_UNAVAILABLE` when the record cannot be written, and for what people say or are asked
- * (`isWord`), where it never rejects.
+ * Records an event and never throws. Await the result where the record must exist before the next step. It rejects with `AUDIT_UNAVAILABLE`
+ * for an event that must be written (`mustBeWritten`) and cannot be. It never rejects for the other events that are awaited
+ * (`isHumanAction`).
  */
 export type RecordAudit = (event: AuditEvent) => void | Promise<void>;
 
-/** What must be written before it may go on: whoever cannot write that down must not run the tool. */
+/** Whether the event must be written before its effect: a worker that cannot record it must not run the tool. */
 export function mustBeWritten(event: AuditEvent): boolean {
   return event.type === 'approval-used' || (event.type === 'attempt' && event.tier === 'elevated');
 }
 
-const WORDS: ReadonlySet<AuditType> = new Set([
+const HUMAN_ACTIONS: ReadonlySet<AuditType> = new Set([
   'approval-requested',
   'approval-decided',
   'approval-forgotten',
@@ -249,7 +252,10 @@ const WORDS: ReadonlySet<AuditType> = new Set([
   'question-ended',
 ]);
 
-/** What people say, and that their word is asked for: written before anybody hears of it. All else is written a moment later. */
-export function isWord({ type }: AuditEvent): boolean {
-  return WORDS.has(type);
+/**
+ * Whether a person did this, or was asked to: the record is written before the action is visible to others. All other records follow a
+ * moment later.
+ */
+export function isHumanAction({ type }: AuditEvent): boolean {
+  return HUMAN_ACTIONS.has(type);
 }

@@ -1,27 +1,27 @@
 /**
- * An event as it is kept (I4): one line of JSON, bounded, with the seeds' names for times and costs, and without secrets: values
- * that stand under names of secrets, values that this process knows to be secret, and what looks like a token (R31).
+ * Turns an event into a record: one line of JSON of bounded size. Secrets are left out: values under names of secrets, values that this
+ * process knows to be secret, and text that looks like a token.
  */
 
 import { REDACTED, redact, secretsIn } from '../errors/redaction.ts';
 import { digest } from '../schema/canonical-json.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import type { AskedCall, AuditEvent } from './audit-event.ts';
+import type { AuditEvent, SubmittedCall } from './audit-event.ts';
 
 const MAX_SUMMARY = 1_000;
 const MAX_TEXT = 256;
 const MAX_MEMBERS = 32;
 const MAX_ITEMS = 16;
 const MAX_DEPTH = 5;
-/** Of all other texts. */
+/** The longest text of all other fields. */
 const MAX_FIELD = 1_024;
 
-/** What is remembered of short texts: the same few actors, agents and answers come with every call. */
+/** Cleaned short texts are cached, because the same few actors, agents and answers come with every call. */
 const MAX_KNOWN_WORDS = 1_000;
 const MAX_KNOWN_LENGTH = 64;
 
-/** Makes records of events, without the values that a process knows to be secret. */
-export class AuditTexts {
+/** Makes records of events, without the values that the process knows to be secret. */
+export class AuditFormatter {
   readonly #secrets: readonly string[];
   readonly #words = new Map<string, string>();
 
@@ -29,18 +29,21 @@ export class AuditTexts {
     this.#secrets = secrets;
   }
 
-  /** A record as JSON. `id` names it, so that one that was written twice, because an answer was lost, is known. */
-  of(event: AuditEvent, atMs: number, id: string): string {
+  /** A record as JSON. `id` identifies it, so that a record that is written twice, because an answer was lost, is recognised. */
+  format(event: AuditEvent, atMs: number, id: string): string {
     return JSON.stringify(this.#record(event, atMs, id));
   }
 
-  /** The record of a call but for its end, which `answeredText` adds. */
-  asked(call: AskedCall, atMs: number, id: string): string {
+  /**
+   * The record of a submitted call as JSON, without its end, which `finishCall` appends. The call's answer is known only later, and may be
+   * written twice, so appending text saves a second `JSON.stringify` of each call.
+   */
+  startCall(call: SubmittedCall, atMs: number, id: string): string {
     return JSON.stringify(this.#record(call, atMs, id)).slice(0, -1);
   }
 
-  #record(event: AuditEvent | AskedCall, atMs: number, id: string): object {
-    // Every call has two of these: one object each, changed in place. JSON leaves out what is undefined.
+  #record(event: AuditEvent | SubmittedCall, atMs: number, id: string): object {
+    // Each call has two records, so each is one object, changed in place. JSON leaves out what is undefined.
     const record: Record<string, unknown> = { ...event, id, atMs };
     if (event.type === 'call') {
       const { params } = event;
@@ -60,13 +63,13 @@ export class AuditTexts {
       record['latencyMs'] = Math.round(latencyMs * 1_000) / 1_000;
       record['result'] = this.#summary(result, params);
     }
-    for (const name of WORDS) {
+    for (const name of FREE_TEXT_FIELDS) {
       const text = record[name];
       if (typeof text === 'string') record[name] = this.#clean(text);
     }
-    // Why a call failed or was refused may quote what it was given.
+    // The reason of a failure or a refusal may quote the parameters.
     if ('reason' in event && event.reason !== undefined && 'params' in event)
-      record['reason'] = words(event.reason, [...secretsIn(event.params), ...this.#secrets]);
+      record['reason'] = cleanText(event.reason, [...secretsIn(event.params), ...this.#secrets]);
     return record;
   }
 
@@ -78,10 +81,10 @@ export class AuditTexts {
   }
 
   #clean(text: string): string {
-    if (text.length > MAX_KNOWN_LENGTH) return words(text, this.#secrets);
+    if (text.length > MAX_KNOWN_LENGTH) return cleanText(text, this.#secrets);
     let clean = this.#words.get(text);
     if (clean === undefined) {
-      clean = words(text, this.#secrets);
+      clean = cleanText(text, this.#secrets);
       if (this.#words.size >= MAX_KNOWN_WORDS) this.#words.clear();
       this.#words.set(text, clean);
     }
@@ -89,16 +92,17 @@ export class AuditTexts {
   }
 }
 
-export function answeredText(asked: string, callId: string, answer: 'claimed' | 'merged' | 'replayed'): string {
-  return `${asked},"callId":${JSON.stringify(callId)},"answer":"${answer}"}`;
+/** Appends the answer to the record of a submitted call that `startCall` began. */
+export function finishCall(started: string, callId: string, answer: 'claimed' | 'merged' | 'replayed'): string {
+  return `${started},"callId":${JSON.stringify(callId)},"answer":"${answer}"}`;
 }
 
-/** Beyond what JSON's numbers can say, so text. */
+/** Nanoseconds exceed the range of a JSON number, so they are text. */
 function nanoseconds(ms: number): string {
   return `${Math.round(ms)}000000`;
 }
 
-/** Not the parameters, and of the caller's key, which is for whoever has it, the digest: enough to see that two records have the same. */
+/** Removes the parameters and replaces the caller's key by its digest, which is enough to see that two records share a key. */
 function withoutSecrets(record: Record<string, unknown>, idempotencyKey: string | undefined): void {
   record['params'] = undefined;
   record['idempotencyKey'] = undefined;
@@ -108,23 +112,23 @@ function withoutSecrets(record: Record<string, unknown>, idempotencyKey: string 
 /** Never throws: a value may have getters and a `toJSON` of its own, and a record without a summary is better than none. */
 function summaryText(value: unknown): string {
   try {
-    return JSON.stringify(shortened(value, 0)) ?? '';
+    return JSON.stringify(summarize(value, 0)) ?? '';
   } catch {
-    return '(cannot be said in JSON)';
+    return '(not JSON-serializable)';
   }
 }
 
-/** A part of the value. A text is shown whole or not at all: a part of a secret could not be recognised. */
-function shortened(value: unknown, depth: number): unknown {
+/** A bounded part of the value. A text is kept whole or replaced by its length, because part of a secret would not be recognised. */
+function summarize(value: unknown, depth: number): unknown {
   if (typeof value === 'string') return value.length > MAX_TEXT ? `(${value.length} characters)` : value;
   if (typeof value === 'bigint') return String(value);
   if (typeof value !== 'object' || value === null) return value;
   if (depth >= MAX_DEPTH) return '(…)';
   if (ArrayBuffer.isView(value)) return `(${value.byteLength} bytes)`;
-  // A date, or a row of a database: as its caller gets it.
-  if ('toJSON' in value && typeof value.toJSON === 'function') return shortened(value.toJSON(), depth + 1);
+  // A date or a database row, for example: summarised as its caller gets it.
+  if ('toJSON' in value && typeof value.toJSON === 'function') return summarize(value.toJSON(), depth + 1);
   if (Array.isArray(value)) {
-    const items = value.slice(0, MAX_ITEMS).map((item) => shortened(item, depth + 1));
+    const items = value.slice(0, MAX_ITEMS).map((item) => summarize(item, depth + 1));
     return value.length > MAX_ITEMS ? [...items, `(${value.length - MAX_ITEMS} more)`] : items;
   }
   const shown: Record<string, unknown> = {};
@@ -132,14 +136,14 @@ function shortened(value: unknown, depth: number): unknown {
   for (const [key, member] of Object.entries(value)) {
     members += 1;
     if (members > MAX_MEMBERS) break;
-    shown[startOf(key, MAX_TEXT)] = shortened(member, depth + 1);
+    shown[startOf(key, MAX_TEXT)] = summarize(member, depth + 1);
   }
   if (members > MAX_MEMBERS) shown['…'] = `(${Object.keys(value).length - MAX_MEMBERS} more)`;
   return shown;
 }
 
-/** Fields with words of people and tools in them. The others are names and digests of ours. */
-const WORDS = [
+/** Fields that may contain words of people and tools. The other fields are names and digests of our own. */
+const FREE_TEXT_FIELDS = [
   'reason',
   'question',
   'answer',
@@ -152,7 +156,7 @@ const WORDS = [
   'turnId',
 ];
 
-function words(text: string, known: readonly string[]): string {
+function cleanText(text: string, known: readonly string[]): string {
   if (text.length > 16 * MAX_FIELD) return REDACTED;
   const clean = redact(text, known);
   return clean.length > MAX_FIELD ? `${startOf(clean, MAX_FIELD)}…` : clean;

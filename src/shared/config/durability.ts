@@ -1,35 +1,36 @@
 /**
- * What a Redis promises about what it has acknowledged, and what tools with effects `once` or of the elevated tier need of it
- * (DESIGN, decision 12). Redis is configured, not hoped for.
+ * The durability of the writes that a Redis server acknowledges, and what tools need of it that are of the elevated tier or have effects
+ * `once`.
  */
 
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { type AnyTool, qualifiedName } from '../tools/tool.ts';
-import { type Settings, toolPolicy } from './config.ts';
+import type { Settings } from './config.ts';
+import { toolPolicy } from './tool-settings.ts';
 
 /**
- * How sure the begin of a `once` attempt is before its effect starts:
+ * How safe the start of a `once` attempt is before its effect begins:
  *
- * everysec  Redis has it. A power failure in the next two seconds may forget it, and the call with it
- * always    Redis acknowledges nothing that is not on disk (`appendfsync always`): neither begins nor ends are forgotten
- * waitaof   Redis acknowledges sooner, and the attempt waits until its begin is on disk (`WAITAOF`, Redis 7.2 or later)
+ * everysec  Redis has it. A power failure in the next two seconds may lose it, and the call with it
+ * always    Redis acknowledges nothing that is not on disk (`appendfsync always`): neither starts nor outcomes are lost
+ * waitaof   Redis acknowledges sooner, and the attempt waits until its start is on disk (`WAITAOF`, Redis 7.2 or later)
  */
 export type Durability = Settings['durability'];
 
 const PERSISTENCES = ['none', 'no', 'unknown', 'everysec', 'always'] as const;
 export type Persistence = (typeof PERSISTENCES)[number];
 
-/** A server's configuration, as far as it tells. */
+/** A server's configuration, as far as the server tells it. */
 export interface ServerFacts {
   readonly version: string;
-  /** `maxmemory-policy`; undefined when the server hides it. */
+  /** The setting `maxmemory-policy`; undefined when the server hides it. */
   readonly evictionPolicy: string | undefined;
   readonly persistence: Persistence;
-  /** The last write to disk did not go well. */
+  /** Whether the last write to disk failed. */
   readonly writeFailed?: boolean;
 }
 
-/** Of several servers that keep parts of the same records: what holds for all. */
+/** The weaker of two servers that keep parts of the same records. */
 export function weakerOf(one: ServerFacts, other: ServerFacts): ServerFacts {
   const weaker = PERSISTENCES.indexOf(one.persistence) < PERSISTENCES.indexOf(other.persistence) ? one : other;
   return {
@@ -40,7 +41,7 @@ export function weakerOf(one: ServerFacts, other: ServerFacts): ServerFacts {
   };
 }
 
-/** What each way of persisting promises, in words. */
+/** The promise of each way of persisting, for people. */
 export const PROMISES: Readonly<Record<Persistence, string>> = {
   always: 'No acknowledged call is forgotten, also not when the power fails.',
   everysec: 'A crash of Redis forgets nothing; a power failure may forget the calls of the last two seconds.',
@@ -56,27 +57,27 @@ export function evicts({ evictionPolicy }: ServerFacts): boolean {
   return evictionPolicy !== undefined && evictionPolicy !== 'noeviction';
 }
 
-/** Nothing that the server tells speaks against it: what was acknowledged is on disk soon, and memory's end forgets nothing. */
+/** Whether acknowledged writes reach the disk soon and are never evicted, as far as the server tells. */
 export function durable(server: ServerFacts): boolean {
   const { persistence, writeFailed = false } = server;
   return persistence !== 'none' && persistence !== 'no' && !evicts(server) && !writeFailed;
 }
 
-/** The durability that a tool's calls are run with. Only those of tools with effects `once` may ask for more than the server's own. */
+/** The durability of a tool's calls. Only tools with effects `once` can require more than the server's own. */
 export function durabilityOf(settings: Pick<Settings, 'tools' | 'durability'>, tool: AnyTool): Durability {
   return tool.effects === 'once' ? (toolPolicy(settings, tool).durability ?? settings.durability) : 'everysec';
 }
 
-/** Something that a server is not, and some tools need. */
+/** A property that some tools need and the server lacks. */
 export interface ServerFault {
-  /** Redis' name of the setting. */
+  /** The name of the setting in Redis. */
   readonly setting: 'maxmemory-policy' | 'appendfsync' | 'appendonly' | 'version';
   readonly message: string;
-  /** The command or step that mends it. */
+  /** The command or step that repairs it. */
   readonly fix: string;
 }
 
-/** Why these tools must not run on this server. Empty when they may. */
+/** The reasons why these tools must not run on this server; empty when they may. */
 export function serverFaults(
   server: ServerFacts,
   tools: readonly AnyTool[],
@@ -117,7 +118,7 @@ export function serverFaults(
   return faults;
 }
 
-/** `CONFIGURATION` with every fault. */
+/** A `CONFIGURATION` error with every fault. */
 export function unfitServer(faults: readonly ServerFault[]): PawlError {
   const issues = faults.map(({ setting, message, fix }): Issue => ({ path: setting, message: `${message}: ${fix}` }));
   return new PawlError(
@@ -131,7 +132,7 @@ const WAITAOF_VERSION = [7, 2] as const;
 
 export function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
   const [givenMajor = Number.NaN, givenMinor = 0] = version.split('.').map(Number);
-  // A server that hides its version is asked, and answers for itself.
+  // A server that hides its version is asked by the command itself.
   return Number.isNaN(givenMajor) || givenMajor > major || (givenMajor === major && givenMinor >= minor);
 }
 

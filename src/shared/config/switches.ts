@@ -1,12 +1,12 @@
 /**
- * What of the reliability layer works for a tool (R33, R34): configuration says it for a process, an operator's word for the
- * fleet. Approval, sandbox, signatures and least privilege are no part of the layer: nothing here turns them off.
+ * The modes of the reliability layer for a tool: the configuration sets them for a process, an operator's switch for the fleet. Approval,
+ * sandbox, signatures and least privilege are not part of the layer and cannot be switched off here.
  *
- * on      duplicates are merged, failures retried, open circuits refuse
- * shadow  nothing of that happens; what would have happened is told and counted
- * off     nothing of that happens; circuits still observe
+ * on      duplicates are merged, failures are retried, open circuits refuse
+ * shadow  none of that happens; what would have happened is reported and counted
+ * off     none of that happens; circuits still observe
  *
- * Disabled altogether (the kill switch), a call is a direct call: one of its own, one attempt, no circuit that counts it.
+ * With the layer disabled altogether (the kill switch), each call runs directly: one attempt, never merged, counted by no circuit.
  */
 import type { Tier } from '../tools/tool.ts';
 
@@ -14,7 +14,7 @@ export const MODES = ['off', 'shadow', 'on'] as const;
 export type Mode = (typeof MODES)[number];
 
 export interface ReliabilityModes {
-  /** False: the kill switch is thrown. The three modes are `off` then. */
+  /** False while the kill switch is thrown. The three modes are `off` then. */
   readonly enabled: boolean;
   readonly dedupe: Mode;
   readonly retry: Mode;
@@ -27,7 +27,7 @@ export const DIRECT: ReliabilityModes = { enabled: false, dedupe: 'off', retry: 
 export interface ReliabilitySettings {
   readonly enabled: boolean;
   readonly openMode: Mode;
-  /** Staged enabling: what is not named is `on`. */
+  /** Staged enabling: a mode that is not named is `on`. */
   readonly tiers: {
     readonly [T in Tier]?:
       | { readonly dedupe?: Mode | undefined; readonly retry?: Mode | undefined; readonly circuits?: Mode | undefined }
@@ -35,18 +35,18 @@ export interface ReliabilitySettings {
   };
 }
 
-/** What an operator said at run time. */
-export interface SwitchWord {
+/** An operator's switch at run time. */
+export interface ReliabilitySwitch {
   readonly enabled: boolean;
-  /** On Redis' clock. */
+  /** The time of Redis' clock. */
   readonly atMs: number;
   readonly reason?: string;
 }
 
-/** The last word about all tools, and those about single ones (`namespace.name`) since. */
-export interface SwitchWords {
-  readonly all?: SwitchWord;
-  readonly tools: Readonly<Record<string, SwitchWord>>;
+/** The latest switch for all tools, and those for single tools (`namespace.name`) since. */
+export interface ReliabilitySwitches {
+  readonly all?: ReliabilitySwitch;
+  readonly tools: Readonly<Record<string, ReliabilitySwitch>>;
 }
 
 interface SwitchedTool {
@@ -55,16 +55,16 @@ interface SwitchedTool {
   readonly tier: Tier;
 }
 
-/** What a tool's calls "would have" met in shadow mode. */
+/** The ways in which shadow mode would have changed a call. */
 export type ShadowKind = 'refused' | 'merged' | 'retried';
 
 /**
- * The layer's modes for a tool. `disable` reaches every process. `enable` takes it back, and switches a process on whose
- * configuration says off, if that process was running when it was said: whoever starts later means its configuration.
+ * The layer's modes for a tool. `disable` reaches every process. `enable` takes it back, and also enables processes that are off by
+ * configuration and were running at the time; a process that starts later follows its configuration.
  */
 export function modesOf(
   reliability: ReliabilitySettings,
-  words: SwitchWords,
+  words: ReliabilitySwitches,
   startedAtMs: number,
   tool: SwitchedTool,
 ): ReliabilityModes {
@@ -82,7 +82,7 @@ export function modesOf(
   };
 }
 
-function isEnabled(configured: boolean, word: SwitchWord | undefined, startedAtMs: number): boolean {
+function isEnabled(configured: boolean, word: ReliabilitySwitch | undefined, startedAtMs: number): boolean {
   return word === undefined ? configured : word.enabled && (configured || word.atMs >= startedAtMs);
 }
 
@@ -90,30 +90,30 @@ function least(one: Mode, other: Mode = 'on'): Mode {
   return MODES.indexOf(one) < MODES.indexOf(other) ? one : other;
 }
 
-/** One process's copy of the switches, pushed by whoever changes one. */
-export class Switches {
+/** One process's copy of the switches, which each change updates. */
+export class SwitchCache {
   readonly #reliability: ReliabilitySettings;
-  #words: SwitchWords = { tools: {} };
-  /** On Redis' clock; until it is known, only the configuration speaks. */
+  #words: ReliabilitySwitches = { tools: {} };
+  /** The time of Redis' clock; until it is known, only the configuration counts. */
   #startedAtMs: number | undefined;
-  /** As the words stand. */
+  /** The modes under the current switches. */
   #modes = new WeakMap<SwitchedTool, ReliabilityModes>();
 
   constructor(reliability: ReliabilitySettings) {
     this.#reliability = reliability;
   }
 
-  get words(): SwitchWords {
+  get words(): ReliabilitySwitches {
     return this.#words;
   }
 
-  /** Whether the layer works for tools of which nobody spoke by name. */
+  /** Whether the layer works for tools without a switch of their own. */
   get enabled(): boolean {
     return isEnabled(this.#reliability.enabled, this.#words.all, this.#startedAtMs ?? Number.POSITIVE_INFINITY);
   }
 
-  /** Takes what Redis holds; `nowMs` is Redis' clock when it was read. */
-  learn({ words, nowMs }: { readonly words: SwitchWords; readonly nowMs: number }): void {
+  /** Takes the switches from Redis; `nowMs` is Redis' clock when they were read. */
+  update({ words, nowMs }: { readonly words: ReliabilitySwitches; readonly nowMs: number }): void {
     this.#words = words;
     this.#startedAtMs ??= nowMs;
     this.#modes = new WeakMap();

@@ -1,20 +1,20 @@
 /**
- * Tools that outside clients run (C21): a client says that it serves them, is given calls, and hands back what came of each. What
- * passes between the two, and what of it is believed.
+ * Client-executed tools: a client registers the tools that it serves, takes their calls and returns the results. This file has what the two
+ * exchange, and how an answer is checked.
  */
 import { z } from 'zod';
 import { ToolError } from '../errors/failure.ts';
 import type { ContentBlock, ToolResult } from '../tools/tool-result.ts';
 
-/** How long a client is believed to be there after it was last heard of. */
+/** The time for which a client counts as present after it was last heard of. */
 export const CLIENT_LEASE = { minMs: 1_000, maxMs: 600_000, defaultMs: 30_000 } as const;
 
 export const MAX_CLIENT_TOOLS = 256;
 
-/** One attempt of one call, as its client gets it. */
+/** One attempt of a call, as its client gets it. */
 export interface ClientCall {
   readonly callId: string;
-  /** Names the attempt: it goes back with the result. */
+  /** Identifies the attempt; the client returns it with the result. */
   readonly fence: number;
   /** `namespace.name`. */
   readonly tool: string;
@@ -29,7 +29,7 @@ export interface ClientCall {
   /** Stable over all attempts of the call. */
   readonly idempotencyKey: string;
   readonly deadlineAtMs?: number;
-  /** Of the attempt, from when it was offered. */
+  /** The time of the attempt, from when it was offered. */
   readonly timeoutMs: number;
   readonly traceparent?: string;
 }
@@ -41,7 +41,7 @@ const contentItem = z.discriminatedUnion('type', [
 
 const errorCode = z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/, 'must be capitals, digits and _');
 
-/** What a client says came of a call: `output` and what may stand beside it, or `contentItems` with `success`, or an `error`. */
+/** A client's answer to a call: `output` and what may accompany it, or `contentItems` with `success`, or an `error`. */
 export const clientAnswerSchema = z
   .strictObject({
     fence: z.number().int().min(1),
@@ -55,7 +55,7 @@ export const clientAnswerSchema = z
     error: z.strictObject({
       message: z.string().min(1),
       code: errorCode.optional(),
-      /** Another attempt could help; made where the tool's effects allow it. */
+      /** Whether another attempt may help. It is made where the tool's effects allow it. */
       retriable: z.boolean().optional(),
       /** Proves that no effect took place. */
       nothingHappened: z.boolean().optional(),
@@ -70,19 +70,19 @@ export const clientAnswerSchema = z
   );
 export type PostedAnswer = z.output<typeof clientAnswerSchema>;
 
-/** The same, as it is kept for the worker that waits. */
+/** The answer as it is kept for the waiting worker. */
 export type ClientAnswer =
   | { readonly kind: 'result'; readonly result: ToolResult<unknown> }
   | { readonly kind: 'failure'; readonly failure: NonNullable<PostedAnswer['error']> };
 
 export function clientAnswer({ fence: _, error, contentItems, ...result }: PostedAnswer): ClientAnswer {
   if (error !== undefined) return { kind: 'failure', failure: error };
-  if (contentItems !== undefined) return { kind: 'result', result: ofItems(contentItems, result.success) };
-  // What it is made of is checked where every tool's result is.
+  if (contentItems !== undefined) return { kind: 'result', result: resultOfItems(contentItems, result.success) };
+  // The content is checked where every tool's result is.
   return { kind: 'result', result: result as unknown as ToolResult<unknown> };
 }
 
-function ofItems(items: NonNullable<PostedAnswer['contentItems']>, success = true): ToolResult<unknown> {
+function resultOfItems(items: NonNullable<PostedAnswer['contentItems']>, success = true): ToolResult<unknown> {
   const texts = items.flatMap((item) => (item.type === 'inputText' ? [item.text] : []));
   const content = items.flatMap((item) => (item.type === 'inputImage' ? [imageOf(item.imageUrl)] : []));
   return { output: texts.join('\n'), success, ...(content.length === 0 ? {} : { content }) };
@@ -94,7 +94,7 @@ function imageOf(url: string): ContentBlock {
   return { type: 'image', mimeType, data };
 }
 
-/** What a client's failure is to whoever ran the attempt. */
+/** The error that a client's failure becomes in the worker that runs the attempt. */
 export function clientError({ message, ...rest }: NonNullable<PostedAnswer['error']>): ToolError {
   return new ToolError(message, rest as ConstructorParameters<typeof ToolError>[1]);
 }

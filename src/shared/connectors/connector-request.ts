@@ -1,6 +1,6 @@
 /**
- * The one request that a connector's parameters make (I14, I16). Pure; secrets are filled in where the request is sent. Parameters
- * are data: none of them can change the host, climb out of the path, or end a header.
+ * Builds the one request that a connector's parameters make. A pure function; secrets are filled in where the request is sent. Parameters
+ * are data: none of them can change the host, leave the path or end a header.
  */
 
 import { PawlError } from '../errors/failure.ts';
@@ -11,7 +11,7 @@ import { invalidParameter, joinedText, membersOf, type ParameterStyle, pairsOf, 
 export interface ConnectorRequest {
   readonly method: string;
   readonly url: URL;
-  /** `{secret:NAME}` still stands in the values. */
+  /** The values still contain `{secret:NAME}`. */
   readonly headers: Readonly<Record<string, string>>;
   readonly secretQuery: Readonly<Record<string, string>>;
   readonly body?: string;
@@ -23,73 +23,82 @@ const PLACEHOLDER = /\{([^{}]*)\}/g;
 const SECRET = '{secret:';
 const BODILESS = ['GET', 'HEAD', 'DELETE'];
 
-/** Throws `INVALID_PARAMS` for parameters that make no request, and `PERMISSION_DENIED` for one that the allow list leaves out. */
+/** Throws `INVALID_PARAMS` for parameters that make no request, and `PERMISSION_DENIED` for a request outside of the allow list. */
 export function connectorRequest(connector: Connector, params: Params): ConnectorRequest {
-  const { method } = connector;
   const url = new URL(filledPath(connector.url, params));
-  const placed = placedIn(connector);
-  // Members of any name, `__proto__` too, are put together at the end: an assignment would lose that one.
-  const body = new Map<string, unknown>();
-  const styles = new Map<string, ParameterStyle>();
-  const isInQuery = (name: string) => queryNames(connector).includes(name);
   const headers = new Map<string, string>();
-  for (const [param, value] of Object.entries(params)) {
-    const argument = ownMember(connector.arguments, param) ?? defaultArgument(connector, param, placed);
-    // In a JSON body null is a value: many services clear a field by it.
-    if (value === undefined || (value === null && !(argument?.in === 'body' && connector.body === 'json'))) continue;
-    const name = argument?.name ?? param;
-    switch (argument?.in) {
-      case 'query':
-        for (const [key, text] of pairsOf(param, name, value, argument.style, isInQuery))
-          url.searchParams.append(key, text);
-        break;
-      case 'header':
-        headers.set(name.toLowerCase(), headerText(param, withoutPlaceholders(headerValue(param, value, argument))));
-        break;
-      case 'body':
-        body.set(name, value);
-        styles.set(name, argument.style);
-        break;
-      default:
-        // It stands in the path, or in a template.
-        break;
-    }
-  }
-  const secretQuery = new Map<string, string>();
-  for (const [name, template] of Object.entries(connector.query)) {
-    const text = filled(template, params);
-    if (text?.includes('{secret:') === true) secretQuery.set(name, text);
-    else if (text !== undefined) url.searchParams.set(name, text);
-  }
-  for (const [name, template] of Object.entries(connector.headers)) {
-    const text = filled(template, params);
-    if (text !== undefined) headers.set(name.toLowerCase(), headerText(name, text));
-  }
-  const made = bodyOf(connector, params, Object.fromEntries(body), styles);
-  if (
-    made !== undefined &&
-    made.text.length * 3 > connector.maxRequestBytes &&
-    byteLength(made.text) > connector.maxRequestBytes
-  )
-    throw invalidParameter('', `make a body of more than ${connector.maxRequestBytes} bytes`);
-  // Services refuse the type of a body that is not there.
+  const body: BodyMembers = { values: new Map(), styles: new Map() };
+  placeParameters(connector, params, { url, headers, body });
+  const secretQuery = fillQuery(connector, params, url);
+  fillHeaders(connector, params, headers);
+  const made = bodyOf(connector, params, body);
+  // Services refuse a content type without a body.
   if (made === undefined) headers.delete('content-type');
-  checkAllowed(connector, url);
+  requireAllowed(connector, url);
   return {
-    method,
+    method: connector.method,
     url,
     headers: {
       accept: 'application/json, text/*;q=0.9, */*;q=0.1',
       ...(made === undefined ? {} : { 'content-type': made.type }),
       ...Object.fromEntries(headers),
     },
-    secretQuery: Object.fromEntries(secretQuery),
+    secretQuery,
     ...(made === undefined ? {} : { body: made.text }),
   };
 }
 
-/** Whether a connector may ask this address. Throws `PERMISSION_DENIED`. */
-export function checkAllowed({ url: own, method, allow }: Connector, url: URL): void {
+/** Members of any name, `__proto__` included, are joined at the end: an assignment would lose that one. */
+interface BodyMembers {
+  readonly values: Map<string, unknown>;
+  readonly styles: Map<string, ParameterStyle>;
+}
+
+/** Puts each parameter into the query, a header or the body. Those of the path and of templates have their place already. */
+function placeParameters(
+  connector: Connector,
+  params: Params,
+  { url, headers, body }: { readonly url: URL; readonly headers: Map<string, string>; readonly body: BodyMembers },
+): void {
+  const placed = placeholderNames(connector);
+  const isTaken = (name: string) => queryNames(connector).includes(name);
+  for (const [param, value] of Object.entries(params)) {
+    const argument = ownMember(connector.arguments, param) ?? defaultArgument(connector, param, placed);
+    // In a JSON body null is a value: many services clear a field by it.
+    const isNullInBody = value === null && argument?.in === 'body' && connector.body === 'json';
+    if (argument === undefined || value === undefined || (value === null && !isNullInBody)) continue;
+    const { name = param, style } = argument;
+    if (argument.in === 'query')
+      for (const [key, text] of pairsOf({ param, name, style, isTaken }, value)) url.searchParams.append(key, text);
+    else if (argument.in === 'header')
+      headers.set(name.toLowerCase(), headerText(param, withoutPlaceholders(headerValue(param, value, argument))));
+    else if (argument.in === 'body') {
+      body.values.set(name, value);
+      body.styles.set(name, style);
+    }
+  }
+}
+
+/** Fills the templates of the query. Returns those that need a secret. */
+function fillQuery(connector: Connector, params: Params, url: URL): Readonly<Record<string, string>> {
+  const secretQuery = new Map<string, string>();
+  for (const [name, template] of Object.entries(connector.query)) {
+    const text = filled(template, params);
+    if (text?.includes(SECRET) === true) secretQuery.set(name, text);
+    else if (text !== undefined) url.searchParams.set(name, text);
+  }
+  return Object.fromEntries(secretQuery);
+}
+
+function fillHeaders(connector: Connector, params: Params, headers: Map<string, string>): void {
+  for (const [name, template] of Object.entries(connector.headers)) {
+    const text = filled(template, params);
+    if (text !== undefined) headers.set(name.toLowerCase(), headerText(name, text));
+  }
+}
+
+/** Checks whether a connector may request this address. Throws `PERMISSION_DENIED`. */
+export function requireAllowed({ url: own, method, allow }: Connector, url: URL): void {
   const hosts = allow.hosts ?? [new URL(own.replaceAll(PLACEHOLDER, 'x')).host];
   const refuse = (what: string) => {
     throw new PawlError('PERMISSION_DENIED', `The connector may not ask ${url.origin}${url.pathname}: ${what}.`);
@@ -103,7 +112,7 @@ export function checkAllowed({ url: own, method, allow }: Connector, url: URL): 
     refuse('its path is not on the list');
 }
 
-/** Where a parameter goes that the declaration does not mention; undefined for one that a template uses. */
+/** The place of a parameter that the declaration does not mention; undefined for one that a template uses. */
 function defaultArgument(
   connector: Connector,
   param: string,
@@ -114,7 +123,7 @@ function defaultArgument(
   return { in: inBody ? 'body' : 'query', style: 'repeat' };
 }
 
-/** Names in the query that the declaration has a meaning for. */
+/** The names in the query that the declaration uses. */
 function queryNames({ arguments: mapped, query, pagination }: Connector): readonly string[] {
   const own = Object.entries(mapped).flatMap(([param, { in: place, name = param }]) =>
     place === 'query' ? [name] : [],
@@ -123,8 +132,8 @@ function queryNames({ arguments: mapped, query, pagination }: Connector): readon
   return [...Object.keys(query), ...own].concat(page);
 }
 
-/** Names of parameters that stand in a template. */
-function placedIn({ url, query, headers }: Connector): ReadonlySet<string> {
+/** The names of all placeholders in templates. */
+function placeholderNames({ url, query, headers }: Connector): ReadonlySet<string> {
   const texts = [url, ...Object.values(query), ...Object.values(headers)];
   return new Set(texts.flatMap((text) => [...text.matchAll(PLACEHOLDER)].map(([, name = '']) => name)));
 }
@@ -134,14 +143,14 @@ function filledPath(template: string, params: Params): string {
     const value = ownMember(params, name);
     if (value === undefined || value === null) throw invalidParameter(name, 'is needed for the path and missing');
     const text = joinedText(name, value, ',');
-    // A dot segment would climb out of the path, encoded or not.
+    // A dot segment would leave the path, encoded or not.
     if (text === '' || text === '.' || text === '..')
       throw invalidParameter(name, `cannot stand in a path: ${JSON.stringify(text)}`);
     return encodeURIComponent(text);
   });
 }
 
-/** A template with its parameters filled in; undefined when one that it needs is missing. */
+/** A template with its parameters filled in; undefined when one of them is missing. */
 function filled(template: string, params: Params): string | undefined {
   let missing = false;
   const text = template.replaceAll(PLACEHOLDER, (placeholder, name: string) => {
@@ -155,49 +164,58 @@ function filled(template: string, params: Params): string | undefined {
   return missing ? undefined : text;
 }
 
-/** What a parameter says is text, and never a placeholder: secrets are filled into what is made here. */
+/** A parameter's text is never a placeholder, because secrets are filled in afterwards. */
 function withoutPlaceholders(text: string): string {
   return text.replaceAll(SECRET, '{ secret:');
 }
 
 function headerValue(param: string, value: unknown, { style }: ConnectorArgument): string {
   if (style !== 'json') return joinedText(param, value, ',');
-  // A header takes no other characters; JSON can say them with these.
+  // A header takes no other characters; JSON can escape them.
   return JSON.stringify(value).replaceAll(
     /[^\x20-\x7e]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
 }
 
-function bodyOf(
-  { method, body, bodyFrom, formStyle }: Connector,
-  params: Params,
-  members: Readonly<Record<string, unknown>>,
-  styles: ReadonlyMap<string, ParameterStyle>,
-): { readonly type: string; readonly text: string } | undefined {
+interface RequestBody {
+  readonly type: string;
+  readonly text: string;
+}
+
+/** The request's body; undefined for a request without one. Throws `INVALID_PARAMS` for one that is too large. */
+function bodyOf(connector: Connector, params: Params, { values, styles }: BodyMembers): RequestBody | undefined {
+  const { method, body, bodyFrom } = connector;
   const whole = bodyFrom === undefined ? undefined : ownMember(params, bodyFrom);
-  const empty = bodyFrom === undefined ? Object.keys(members).length === 0 : whole === undefined;
+  const members = Object.fromEntries(values);
+  const empty = bodyFrom === undefined ? values.size === 0 : whole === undefined;
   if (body === 'none' || (empty && (BODILESS.includes(method) || bodyFrom !== undefined))) return undefined;
-  switch (body) {
-    case 'json':
-      return { type: 'application/json', text: JSON.stringify(bodyFrom === undefined ? members : whole) };
-    case 'form': {
-      const form = (bodyFrom === undefined ? members : whole) as object;
-      const isTaken = (name: string) => Object.hasOwn(form, name);
-      const fields = membersOf(form).flatMap(([name, value]) =>
-        pairsOf(name, name, value, styles.get(name) ?? formStyle, isTaken),
-      );
-      return {
-        type: 'application/x-www-form-urlencoded',
-        text: new URLSearchParams(fields).toString(),
-      };
-    }
-    case 'text':
-      return {
-        type: 'text/plain; charset=utf-8',
-        text: typeof whole === 'string' ? whole : JSON.stringify(whole ?? members),
-      };
-  }
+  const hasWhole = bodyFrom !== undefined && !(body === 'text' && whole === null);
+  const made = encodeBody(connector, hasWhole ? whole : members, styles);
+  // A character has at most three bytes, so most bodies need not be measured.
+  const { maxRequestBytes } = connector;
+  if (made.text.length * 3 > maxRequestBytes && byteLength(made.text) > maxRequestBytes)
+    throw invalidParameter('', `make a body of more than ${maxRequestBytes} bytes`);
+  return made;
+}
+
+function encodeBody(
+  { body, formStyle }: Connector,
+  content: unknown,
+  styles: ReadonlyMap<string, ParameterStyle>,
+): RequestBody {
+  if (body === 'json') return { type: 'application/json', text: JSON.stringify(content) };
+  if (body === 'text')
+    return {
+      type: 'text/plain; charset=utf-8',
+      text: typeof content === 'string' ? content : JSON.stringify(content),
+    };
+  const form = content as object;
+  const isTaken = (name: string) => Object.hasOwn(form, name);
+  const fields = membersOf(form).flatMap(([name, value]) =>
+    pairsOf({ param: name, name, style: styles.get(name) ?? formStyle, isTaken }, value),
+  );
+  return { type: 'application/x-www-form-urlencoded', text: new URLSearchParams(fields).toString() };
 }
 
 function headerText(name: string, text: string): string {
@@ -206,7 +224,7 @@ function headerText(name: string, text: string): string {
   return text;
 }
 
-/** Not what every object inherits, such as `constructor`. */
+/** An own member only, and not an inherited one such as `constructor`. */
 function ownMember<Value>(members: Readonly<Record<string, Value>>, name: string): Value | undefined {
   return Object.hasOwn(members, name) ? members[name] : undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * HTTP connectors (I8, I14, I16, I17): one declared request for each capability. The model fills in parameters that the declaration
- * names, and nothing else: host, method and path are the operator's.
+ * HTTP connectors: one declared request for each capability. The model supplies the parameters that the declaration names, and nothing
+ * else. Host, method and path belong to the operator.
  */
 import { z } from 'zod';
 import { startOf } from '../util/text/text-cut.ts';
@@ -18,10 +18,10 @@ const expression = z
     const fault = expressionFault(text);
     if (fault !== undefined) context.addIssue({ code: 'custom', message: `must be a JMESPath expression: ${fault}` });
   });
-/** Text with `{parameter}` and `{secret:NAME}` in it. */
+/** Text that may contain `{parameter}` and `{secret:NAME}`. */
 const template = z.string().max(8_192);
 
-/** Where a secret comes from, in the worker. What a worker gives out is for its own configuration to say (`connectors.secrets`). */
+/** The source of a secret in the worker. The worker's own configuration decides which sources it reads (`connectors.secrets`). */
 const secretSchema = z.union([
   z.strictObject({ env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be the name of an environment variable') }),
   z.strictObject({ file: z.string().startsWith('/', 'must be an absolute path') }),
@@ -31,23 +31,23 @@ export type SecretSource = z.output<typeof secretSchema>;
 
 const argumentSchema = z.strictObject({
   in: z.enum(['path', 'query', 'header', 'body']),
-  /** As the service calls it. Default: the parameter's own name. */
+  /** The name in the service's API. Default: the parameter's own name. */
   name: name.optional(),
-  /** Of a list or an object in the query, or in a form. */
+  /** The style of a list or an object in the query, or in a form. */
   style: parameterStyleSchema.default('repeat'),
 });
 export type ConnectorArgument = z.output<typeof argumentSchema>;
 
 const paginationSchema = z.discriminatedUnion('by', [
-  /** The address of the next page stands in the `Link` header, as `rel="next"`. */
+  /** The `Link` header has the address of the next page, as `rel="next"`. */
   z.strictObject({ by: z.literal('link'), items: expression.optional(), maxPages: pages(), maxItems: items() }),
-  /** The next page's cursor, or its address, stands in the answer. */
+  /** The answer has the next page's cursor, or its address. */
   z.strictObject({
     by: z.literal('cursor'),
     items: expression,
-    /** JMESPath of the cursor; absent, null or empty on the last page. */
+    /** The JMESPath of the cursor; absent, null or empty on the last page. */
     cursor: expression,
-    /** The query parameter that takes it; without one, the cursor is an address. */
+    /** The query parameter for the cursor; without one, the cursor is an address. */
     parameter: name.optional(),
     maxPages: pages(),
     maxItems: items(),
@@ -70,27 +70,29 @@ function items() {
 }
 export type Pagination = z.output<typeof paginationSchema>;
 
-/** `routing` of a spec of kind `http`. */
+/** The `routing` of a declared tool of kind `http`. */
 export const connectorSchema = z
   .strictObject({
     method: z.enum(CONNECTOR_METHODS),
-    /** `https://api.example.com/repos/{owner}/{repo}`: placeholders stand in the path alone. */
+    /** `https://api.example.com/repos/{owner}/{repo}`: only the path may contain placeholders. */
     url: z.string().max(4_096),
-    /** What is always sent. */
+    /** These are always sent. */
     query: z.record(name, template).default({}),
     headers: z.record(headerName, template).default({}),
     secrets: z.record(z.string().regex(/^[A-Za-z][A-Za-z0-9_-]*$/), secretSchema).default({}),
-    /** Where parameters go. One that is not named here goes into the path where that has its name, else into the query or the body. */
+    /**
+     * The places of parameters. A parameter that is not listed goes into the path if that has its name, else into the query or the body.
+     */
     arguments: z.record(name, argumentSchema).default({}),
     body: z.enum(['json', 'form', 'text', 'none']).default('json'),
-    /** One parameter whose value is the whole body. */
+    /** The one parameter whose value is the whole body. */
     bodyFrom: name.optional(),
-    /** Of lists and objects in a form that is one parameter. */
+    /** The style of lists and objects in a form that is one parameter. */
     formStyle: parameterStyleSchema.default('repeat'),
-    /** JMESPath over the answer's JSON: what the model gets. */
+    /** JMESPath over the answer's JSON, which selects what the model gets. */
     result: expression.optional(),
     pagination: paginationSchema.optional(),
-    /** The only hosts that may be asked, redirects included; `*.example.com` for all below. Default: the URL's own. */
+    /** The only hosts that may be requested, redirects included; `*.example.com` for all below. Default: the URL's own. */
     allow: z
       .strictObject({
         hosts: z.array(z.string().min(1)).min(1),
@@ -100,7 +102,7 @@ export const connectorSchema = z
       })
       .partial()
       .default({}),
-    /** Over the whole fleet; connectors that name one credential share its limits. */
+    /** Fleet-wide limits; connectors that name one credential share its limits. */
     limits: z
       .strictObject({
         credential: name.optional(),
@@ -120,9 +122,9 @@ export const connectorSchema = z
       .min(1)
       .max(16 * 1_024 * 1_024)
       .default(4 * 1_024 * 1_024),
-    /** The header that takes the call's idempotency key, where the service knows such keys. */
+    /** The header for the call's idempotency key, if the service supports such keys. */
     idempotencyHeader: headerName.optional(),
-    /** Statuses outside 2xx that are answers and no failures: the model gets what the service says. */
+    /** Statuses outside 2xx that are answers and not failures: the model gets what the service returns. */
     accept: z.array(z.number().int().min(300).max(499)).default([]),
   })
   .superRefine((connector, context) => {
@@ -133,7 +135,7 @@ export type Connector = z.output<typeof connectorSchema>;
 
 const PLACEHOLDER = /\{([^{}]*)\}/g;
 
-/** What the shape of a declaration cannot say. */
+/** Faults that the shape of the schema cannot express. */
 function connectorFaults(connector: {
   readonly method: string;
   readonly url: string;

@@ -1,7 +1,7 @@
 /**
- * A tool that is declared while the system runs (I2, I7, I8): its executor is compiled into the workers, and what it does is
- * a versioned record in Redis that the `admin` role edits. Three kinds: `http` (a connector), `mcp` (a tool of an MCP server)
- * and `dynamic` (run by an outside client). A fourth record, `code`, only switches a tool of the workers' own.
+ * A declared tool: its executor is part of the workers, and what it does is a versioned record in Redis that the `admin` role edits while
+ * the system runs. There are three kinds: `http` (a connector), `mcp` (a tool of an MCP server) and `dynamic` (executed by a client). A
+ * fourth record, `code`, only switches a tool of the workers' own.
  */
 import { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
@@ -18,9 +18,9 @@ import { TRUST_CLASSES } from '../tools/trust-class.ts';
 import { connectorSchema } from './connector.ts';
 import { mcpRoutingSchema } from './mcp-routing.ts';
 
-/** Kinds of tools that can be declared. */
-export const SPEC_KINDS = ['http', 'mcp', 'dynamic'] as const;
-export type DeclaredToolKind = (typeof SPEC_KINDS)[number];
+/** The kinds of tools that can be declared. */
+export const DECLARED_KINDS = ['http', 'mcp', 'dynamic'] as const;
+export type DeclaredToolKind = (typeof DECLARED_KINDS)[number];
 
 const schemaSchema = z.record(z.string(), z.unknown());
 const count = z.number().int().min(0);
@@ -54,9 +54,9 @@ const common = {
   inputSchema: schemaSchema,
   outputSchema: schemaSchema.optional(),
   trustClass: z.enum(TRUST_CLASSES).default('BestEffort'),
-  /** How many workers run a call of the class `ConsensusRequired`: an odd number. */
+  /** The number of workers that run a call of the class `ConsensusRequired`: an odd number. */
   voters: votersSchema.optional(),
-  /** Time limit of one attempt. */
+  /** The time limit of one attempt. */
   timeoutMs: z.number().int().min(1).max(3_600_000).default(DEFAULT_TIMEOUT_MS),
   maxResultBytes: bytes.optional(),
   maxOutputBytes: bytes.optional(),
@@ -73,16 +73,16 @@ const common = {
   policy: toolRuleSchema.optional(),
   circuit: z.strictObject({ dependency: circuitName, targetParameter: circuitName }).partial().optional(),
   enabled: z.boolean().default(true),
-  /** False: can be switched off and on, and otherwise neither changed nor removed. */
+  /** False: it can be switched off and on, and otherwise neither changed nor removed. */
   mutable: z.boolean().default(true),
 };
 
-/** How many calls are handed to clients at a time, all clients together; the others wait in the queue. */
+/** The number of calls that all clients together have at a time; further calls wait in the queue. */
 const dynamicRoutingSchema = z
   .strictObject({ concurrency: z.number().int().min(1).max(10_000).default(4) })
   .prefault({});
 
-/** What `PUT /v1/tools/{name}` takes. */
+/** The body of `PUT /v1/tools/{name}`. */
 export const declaredToolSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('http'), ...common, routing: connectorSchema }),
   z.strictObject({ kind: z.literal('mcp'), ...common, routing: mcpRoutingSchema }),
@@ -91,17 +91,17 @@ export const declaredToolSchema = z.discriminatedUnion('kind', [
 export type DeclaredTool = z.input<typeof declaredToolSchema>;
 type ParsedDeclaredTool = z.output<typeof declaredToolSchema>;
 
-/** Who wrote a revision, and when by Redis' clock. */
+/** The writer of a revision, and its time by Redis' clock. */
 interface Revision {
   readonly name: string;
   readonly namespace: string;
-  /** 1 for the first; grows with each change, removals included. */
+  /** 1 for the first; it grows with each change, removals included. */
   readonly revision: number;
   readonly updatedAtMs: number;
   readonly updatedBy: string;
 }
 
-/** Fields that are in force whatever definition a call was validated with. */
+/** Fields that apply at once, whatever definition a call was validated with. */
 type Switches = 'enabled' | 'mutable';
 
 /** A declared tool as stored. */
@@ -109,7 +109,7 @@ export type DeclaredToolRecord = ParsedDeclaredTool &
   Revision & {
     readonly tier: (typeof TIERS)[number];
     readonly effects: Exclude<(typeof EFFECTS)[number], 'probe'>;
-    /** Digest of all that decides what a call does: two revisions that differ in their switches alone share it. */
+    /** The digest of everything that decides what a call does. Revisions that differ only in their switches share it. */
     readonly definition: string;
   };
 export type DeclaredToolOf<Kind extends DeclaredToolKind> = Extract<DeclaredToolRecord, { kind: Kind }>;
@@ -121,7 +121,7 @@ export interface CodeSwitchRecord extends Revision {
   readonly mutable: boolean;
 }
 
-/** Stands where a tool was removed, so that revisions go on and queued calls of it are refused. */
+/** The record of a removed tool, so that revision numbers continue and queued calls of the tool are refused. */
 export interface RemovedRecord extends Revision {
   readonly kind: 'removed';
 }
@@ -132,7 +132,7 @@ export function isDeclaredTool(record: RegistryRecord | undefined): record is De
   return record !== undefined && record.kind !== 'code' && record.kind !== 'removed';
 }
 
-export function ruleOf(record: RegistryRecord | undefined): ToolPolicyRecord | undefined {
+export function toolPolicyOf(record: RegistryRecord | undefined): ToolPolicyRecord | undefined {
   if (record === undefined) return undefined;
   if (record.kind === 'removed') return { enabled: false, reason: 'the tool was removed from the registry' };
   return {
@@ -145,7 +145,7 @@ export function ruleOf(record: RegistryRecord | undefined): ToolPolicyRecord | u
 const NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/;
 const NAMESPACE = /^[a-zA-Z][a-zA-Z0-9_.-]{0,127}$/;
 
-/** `name`, or `namespace.name`; the last dot divides. Throws `CONTRACT_INVALID`. */
+/** Parses `name` or `namespace.name`; the last dot divides. Throws `CONTRACT_INVALID`. */
 export function parseToolName(text: string): { readonly namespace: string; readonly name: string } {
   const dot = text.lastIndexOf('.');
   const namespace = dot === -1 ? DEFAULT_NAMESPACE : text.slice(0, dot);
@@ -166,7 +166,7 @@ export function parseToolName(text: string): { readonly namespace: string; reado
 
 export interface CheckedDeclaredTool {
   readonly record: DeclaredToolRecord;
-  /** What was changed in foreign schemas to make them usable. */
+  /** The changes that made foreign schemas usable. */
   readonly changes: readonly string[];
 }
 
@@ -181,7 +181,7 @@ export function declaredToolRecord(given: unknown, revision: Revision): CheckedD
     throw invalid([{ path: 'effects', message: `must be none in the read-only tier; got ${effects}` }]);
   if (spec.trustClass === 'ConsensusRequired' && tier !== 'read-only')
     throw invalid([{ path: 'trustClass', message: `ConsensusRequired is for the read-only tier; got ${tier}` }]);
-  // C21: what a client of ours does with a call is not ours to know.
+  // Pawl cannot know what a client does with a call.
   if (spec.kind === 'dynamic' && tier === 'read-only')
     throw invalid([{ path: 'tier', message: 'must not be read-only: dynamic tools always count as mutating' }]);
   if (spec.kind === 'dynamic' && effects === 'none')
@@ -209,13 +209,13 @@ function definitionOf(
   return digest(canonicalJson(['spec', namespace, name, content]));
 }
 
-/** Reading over HTTP is read-only; whatever else goes out into the world is of the system tier. */
+/** Reading over HTTP is read-only; every other access to the outside is of the system tier. */
 function defaultTier(spec: ParsedDeclaredTool): DeclaredToolRecord['tier'] {
   if (spec.kind !== 'http') return 'system';
   return ['GET', 'HEAD'].includes(spec.routing.method) ? 'read-only' : 'system';
 }
 
-/** By RFC 9110 a repeated PUT or DELETE ends in the same state; a service that knows idempotency keys answers the same. */
+/** By RFC 9110 a repeated PUT or DELETE ends in the same state; a service that knows idempotency keys gives the same answer. */
 function declaredEffects(spec: ParsedDeclaredTool, tier: DeclaredToolRecord['tier']): DeclaredToolRecord['effects'] {
   if (tier === 'read-only') return 'none';
   if (spec.kind !== 'http') return 'once';
@@ -226,7 +226,7 @@ function declaredEffects(spec: ParsedDeclaredTool, tier: DeclaredToolRecord['tie
 function usableSchema(foreign: JsonSchema, path: string, of: 'parameters' | 'output') {
   const sanitized = sanitizeSchema(foreign, of);
   try {
-    // What is too costly is refused here, whoever sent it.
+    // A schema that is too costly is refused here, whatever its source.
     compileSchema(sanitized.schema);
   } catch (error) {
     throw invalid([{ path, message: error instanceof Error ? error.message : String(error) }]);

@@ -1,8 +1,8 @@
-/** JMESPath: what of an answer is wanted, said in a declaration. */
+/** JMESPath expressions, with which a declaration selects parts of an answer. */
 import { compile, search } from '@jmespath-community/jmespath';
 import { PawlError } from '../errors/failure.ts';
 
-/** Why a text is no expression; undefined when it is one. */
+/** The reason why a text is not an expression; undefined when it is one. */
 export function expressionFault(expression: string): string | undefined {
   try {
     compile(expression);
@@ -12,7 +12,7 @@ export function expressionFault(expression: string): string | undefined {
   }
 }
 
-/** Throws `RESULT_INVALID` when the value is not of a kind that the expression works on. */
+/** Throws `RESULT_INVALID` when the expression does not work on the value. */
 export function evaluateExpression(expression: string, value: unknown): unknown {
   try {
     return search((value ?? null) as Parameters<typeof search>[0], expression);

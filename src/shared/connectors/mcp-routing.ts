@@ -1,4 +1,4 @@
-/** How the registry's record of an MCP server's tool says where and how to call it. */
+/** The routing of an MCP server's tool in the registry: where and how to call it. */
 import { z } from 'zod';
 
 const serverName = z
@@ -18,9 +18,9 @@ export const mcpConnectionSchema = z.discriminatedUnion('transport', [
     transport: z.literal('stdio'),
     /** Program and arguments, exactly as they are started: no shell reads them. */
     command: z.tuple([z.string().min(1)], z.string()),
-    /** Beside the worker's allow-listed variables. */
+    /** Variables beside those that the worker's allow list passes on. */
     environment: z.record(z.string(), valueSchema).default({}),
-    /** The one folder that the server may write to. Default: one of its own below the data folder. */
+    /** The one folder that the server may write to. Default: its own folder in the data folder. */
     folder: z.string().startsWith('/', 'must be an absolute path').optional(),
     /** Whether it may use the network where it is sandboxed. */
     network: z.boolean().default(false),
@@ -36,14 +36,14 @@ export const mcpConnectionSchema = z.discriminatedUnion('transport', [
 
 export type McpConnectionOptions = z.output<typeof mcpConnectionSchema>;
 
-/** `routing` of a spec of kind `mcp`. */
+/** The `routing` of a declared tool of kind `mcp`. */
 export const mcpRoutingSchema = z.union([
   z.strictObject({
     server: serverName,
     connection: mcpConnectionSchema,
-    /** As the server calls it. */
+    /** The name that the server uses. */
     tool: z.string().min(1).max(1_024),
-    /** Of the definition that was accepted: the tool does not run under another one. */
+    /** The digest of the accepted definition: the tool does not run under another one. */
     digest: z.string().min(1),
   }),
   z.strictObject({

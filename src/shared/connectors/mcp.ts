@@ -1,6 +1,6 @@
 /**
- * MCP servers as tools (C20, C22): how a server is reached, what its tools are called here, in which tier they run, and what was
- * accepted of them. A server is somebody else's program: what it says of itself informs, and lowers nothing.
+ * MCP servers as tools: the names and the tier of a server's tools, and the definitions that were accepted. A server is a foreign program,
+ * so its own statements inform and never lower a tier.
  */
 
 import type { Effects } from '../retries/effects.ts';
@@ -26,11 +26,14 @@ export interface McpDefinition {
   readonly annotations?: ToolAnnotations | undefined;
   /** `required`: it answers with a task, which Pawl does not wait for. */
   readonly taskSupport?: string | undefined;
-  /** Why it is no definition; `name` then says where it stands. */
+  /** The reason why the definition is unusable; `name` is then its position. */
   readonly unusable?: string | undefined;
 }
 
-/** Names exactly what a server says of a tool: two definitions that differ in anything a model or a policy reads differ in it. */
+/**
+ * Identifies everything that a server states about a tool: definitions that differ in what a model or a policy reads have different
+ * digests.
+ */
 export function definitionDigest(definition: McpDefinition): string {
   const { name, title, description, inputSchema, outputSchema, annotations, taskSupport } = definition;
   const told = { name, title, description, inputSchema, outputSchema, annotations, taskSupport };
@@ -46,7 +49,7 @@ export function namespaceOf(server: string): string {
 const MAX_NAME = 64;
 const MARK = 8;
 
-/** Names for a server's tools, in order. What would collide, or is no name here, ends in a digest of its own name. */
+/** Names for a server's tools, in order. A name that would collide, or is not allowed here, ends in a digest of the original. */
 export function toolNames(names: readonly string[]): readonly string[] {
   const plain = names.map((name) => name.replaceAll(/[^A-Za-z0-9_-]/g, '_').replace(/^(?![A-Za-z])/, 't_'));
   return names.map((name, index) => {
@@ -60,21 +63,21 @@ export function toolNames(names: readonly string[]): readonly string[] {
   });
 }
 
-/** What the operator decides about a server's tools. */
+/** An operator's decisions about a server's tools. */
 export interface ImportPolicy {
   /** Default `system`. */
   readonly tier?: Tier | undefined;
-  /** These tools, as the server calls them, are of the read-only tier: the operator's own word. */
+  /** Tools, under the server's names, that the operator declares read-only. */
   readonly readOnly?: readonly string[] | undefined;
-  /** Believe `readOnlyHint` and `idempotentHint` of tools that are imported for the first time. */
+  /** Trust `readOnlyHint` and `idempotentHint` of tools that are imported for the first time. */
   readonly trustAnnotations?: boolean | undefined;
-  /** Import these alone. */
+  /** Import only these. */
   readonly only?: readonly string[] | undefined;
 }
 
 /**
- * The tier of a server's tool. Annotations can raise it; they lower it only where the operator believes them, and never below what
- * the tool was imported with.
+ * The tier of a server's tool. Annotations can raise it. They lower it only where the operator trusts them, and never below the tier with
+ * which the tool was imported.
  */
 export function tierOf(definition: McpDefinition, policy: ImportPolicy, known?: Tier): Tier {
   const { annotations = {}, name } = definition;
@@ -95,39 +98,39 @@ function effectsOf(tier: Tier, { annotations }: McpDefinition, policy: ImportPol
   return policy.trustAnnotations === true && annotations?.idempotentHint === true ? 'idempotent' : 'once';
 }
 
-export interface ImportRequest {
+export interface McpImport {
   readonly server: string;
-  /** The version that the server says it has. */
+  /** The version that the server reports. */
   readonly version?: string | undefined;
   readonly connection: McpConnectionOptions;
   readonly definitions: readonly McpDefinition[];
   readonly policy: ImportPolicy;
-  /** What the registry holds of this server. */
+  /** The registry's records of this server. */
   readonly known: readonly DeclaredToolRecord[];
-  /** Why a tool cannot be declared as it is; undefined where it can. */
+  /** The reason why a tool cannot be declared as it is; undefined where it can. */
   readonly whyInvalid: (tool: string, spec: DeclaredTool) => string | undefined;
 }
 
 export interface PlannedTool {
-  /** Qualified. */
+  /** The qualified name. */
   readonly tool: string;
   readonly spec: DeclaredTool & { readonly kind: 'mcp' };
   readonly change: 'added' | 'changed' | 'same';
-  /** What differs from what was accepted. */
+  /** The differences from what was accepted. */
   readonly differs: readonly string[];
 }
 
 export interface ImportPlan {
   readonly tools: readonly PlannedTool[];
-  /** Qualified names of what the server does not offer any more. */
+  /** The qualified names of tools that the server does not offer any more. */
   readonly gone: readonly string[];
   readonly refused: readonly { readonly tool: string; readonly why: string }[];
-  /** The server is not what was accepted: nothing may be declared before somebody has looked. */
+  /** Whether the server differs from what was accepted: a person must look before anything is declared. */
   readonly drifted: boolean;
 }
 
-/** What importing a server would change. */
-export function planImport(request: ImportRequest): ImportPlan {
+/** The changes that importing a server would make. */
+export function planImport(request: McpImport): ImportPlan {
   const { server, definitions, policy, known, whyInvalid } = request;
   const seen = known.map((record) => ({ record, routing: mcpRoutingSchema.parse(record.routing) as McpToolRouting }));
   const refused: { tool: string; why: string }[] = [];
@@ -136,15 +139,15 @@ export function planImport(request: ImportRequest): ImportPlan {
     if (why !== undefined) refused.push({ tool: definition.name, why });
     return why === undefined && (policy.only === undefined || policy.only.includes(definition.name));
   });
-  // Named among all that the server offers, so that a choice of some does not rename them.
+  // Names depend on all tools that the server offers, so that importing only some does not rename them.
   const names = new Map(
     toolNames(definitions.map(({ name }) => name)).map((name, at) => [definitions[at]?.name, name]),
   );
   const planned = wanted.map((definition): PlannedTool => {
     const before = seen.find(({ routing }) => routing.tool === definition.name)?.record;
-    // A known tool keeps its name, whatever the server offers beside it by now.
+    // A known tool keeps its name, whatever else the server offers by now.
     const tool = `${namespaceOf(server)}.${before?.name ?? names.get(definition.name)}`;
-    const spec = specOf(definition, request, before?.tier);
+    const spec = declarationOf(definition, request, before?.tier);
     const differs = before === undefined ? [] : differences(before, spec);
     return { tool, spec, change: before === undefined ? 'added' : differs.length > 0 ? 'changed' : 'same', differs };
   });
@@ -174,7 +177,7 @@ function distinct(refused: readonly { readonly tool: string; readonly why: strin
 
 const MAX_DESCRIPTION = 8_000;
 
-function specOf(definition: McpDefinition, { server, version, connection, policy }: ImportRequest, known?: Tier) {
+function declarationOf(definition: McpDefinition, { server, version, connection, policy }: McpImport, known?: Tier) {
   const { name, title, description, inputSchema, outputSchema, annotations = {} } = definition;
   const tier = tierOf(definition, policy, known);
   const { readOnlyHint, destructiveHint, idempotentHint } = annotations;
@@ -186,7 +189,7 @@ function specOf(definition: McpDefinition, { server, version, connection, policy
     description: startOf(description?.trim() || `${name}, a tool of the MCP server ${server}.`, MAX_DESCRIPTION),
     tier,
     effects: effectsOf(tier, definition, policy),
-    // Not openWorldHint: what a server answers comes from outside, whatever it says.
+    // `openWorldHint` is left out: a server's answers come from outside in any case.
     annotations: Object.fromEntries(Object.entries(hints).filter(([, hint]) => typeof hint === 'boolean')),
     inputSchema: (isObject(inputSchema) ? inputSchema : {}) as JsonSchema,
     // The root of a result may be of any type; the schema of a declared tool's is an object's.
@@ -209,7 +212,7 @@ function differences(before: DeclaredToolRecord, spec: PlannedTool['spec']): rea
   ];
 }
 
-/** As it is after a way through JSON: without what is undefined. */
+/** The value as JSON has it: without undefined members. */
 function plain(value: unknown): unknown {
   return value === undefined ? null : (JSON.parse(JSON.stringify(value)) as unknown);
 }
@@ -221,7 +224,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
 const server = (names: readonly string[]) => ({ type: 'string', enum: names, description: 'Name of the MCP server.' });
 const cursor = { type: 'string', description: 'Where the next page begins, as the page before said. Needs `server`.' };
 
-/** The tools that read what servers offer beside their tools (C20), for all imported servers that have resources. */
+/** The tools that read the resources of MCP servers, for all imported servers that have resources. */
 export function resourceTools(
   servers: Readonly<Record<string, McpConnectionOptions>>,
 ): Readonly<Record<string, DeclaredTool & { readonly kind: 'mcp' }>> {
@@ -235,10 +238,10 @@ export function resourceTools(
     kind: 'mcp' as const,
     version: '1.0.0',
     description,
-    // The protocol's own reads: whoever trusts a server this far lets it be read.
+    // These are the protocol's own reads: an operator who imported the server allows reading from it.
     tier: 'read-only' as const,
     inputSchema: { type: 'object', properties, required, additionalProperties: false },
-    // One server that fails hides none of the others.
+    // One failing server hides none of the others.
     circuit: { targetParameter: 'server' },
     routing: { resources, servers } satisfies McpResourceRouting,
   });

@@ -1,11 +1,11 @@
 /**
- * OpenAPI documents (3.0 to 3.2) as connectors: one declared tool for each operation (I8). Pure; references into the document are
+ * OpenAPI documents (3.0 to 3.2) as connectors: one declared tool for each operation. Pure functions; references within the document are
  * followed, references out of it are not.
  */
 import { PawlError } from '../errors/failure.ts';
 import { nearest } from '../schema/schema.ts';
-import { type CheckedDeclaredTool, type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
-import { type OperationOptions, schemesOf, specOf } from './openapi-operation.ts';
+import { declaredToolRecord, parseToolName, type CheckedDeclaredTool, type DeclaredTool } from './declared-tool.ts';
+import { operationTool, schemesOf, type OperationOptions } from './openapi-operation.ts';
 import { invalidDocument, type Json, NotImportable, objectOf, referencesOf, resolved } from './openapi-schema.ts';
 
 export interface OpenApiImport extends OperationOptions {
@@ -13,9 +13,9 @@ export interface OpenApiImport extends OperationOptions {
   readonly namespace?: string;
   /** Only operations with one of these tags. */
   readonly tags?: readonly string[];
-  /** Only operations of these IDs, or `GET /path`. */
+  /** Only operations with these IDs, or `GET /path`. */
   readonly operations?: readonly string[];
-  /** Only what reads. */
+  /** Only operations that read. */
   readonly readOnly?: boolean;
 }
 
@@ -35,8 +35,8 @@ const METHODS = ['get', 'head', 'post', 'put', 'patch', 'delete'] as const;
 const READING = ['get', 'head'];
 
 /**
- * Throws `CONTRACT_INVALID` for what is no OpenAPI 3 document, names no server, or has not what is named: the schemes of secrets, tags,
- * operations.
+ * Throws `CONTRACT_INVALID` for a document that is not OpenAPI 3 or names no server, and for options that name a security scheme, tag or
+ * operation that it does not have.
  */
 export function importOpenApi(given: unknown, options: OpenApiImport = {}): ImportedOpenApi {
   const document = objectOf(given);
@@ -71,7 +71,7 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
       for (const name of called) known.operation.add(name);
       if (!isSelected(method, tags, called, options)) continue;
       try {
-        const spec = specOf({ document, references, item, operation, method, path, namespace, info, options });
+        const spec = operationTool({ document, references, item, operation, method, path, namespace, info, options });
         const name = `${namespace}.${uniqueName(operation['operationId'] ?? `${method}_${path}`, names)}`;
         const { record, changes } = declarable(spec, parseToolName(name));
         tools.push({ name, spec: { ...spec, inputSchema: record.inputSchema }, changes });
@@ -85,7 +85,7 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
   return { namespace, tools, skipped };
 }
 
-/** What the document calls an operation: its ID, and its method with its path. */
+/** The names of an operation: its ID, and its method with its path. */
 function namesOf({ operationId }: Json, method: string, path: string): readonly [string, ...string[]] {
   const place = `${method.toUpperCase()} ${path}`;
   return typeof operationId === 'string' ? [operationId, place] : [place];
@@ -95,7 +95,7 @@ function tagsOf({ tags }: Json): string[] {
   return Array.isArray(tags) ? tags.filter((tag) => typeof tag === 'string') : [];
 }
 
-/** A misspelt name beside others would be missing without a word. Throws `CONTRACT_INVALID`. */
+/** A misspelt name beside correct ones would otherwise be missed silently. Throws `CONTRACT_INVALID`. */
 function checkNamed(what: string, named: readonly string[] = [], known: ReadonlySet<string>): void {
   const unknown = named.find((name) => !known.has(name));
   if (unknown === undefined) return;
@@ -111,7 +111,7 @@ function versionSaid(document: Json | undefined): string {
   return `openapi: ${JSON.stringify(document?.['openapi']) ?? 'missing'}`;
 }
 
-/** A secret for a scheme that is not there would be used by no tool. Throws `CONTRACT_INVALID`. */
+/** A secret for an unknown scheme would be used by no tool. Throws `CONTRACT_INVALID`. */
 function checkSchemes(document: Json, named: readonly string[]): void {
   const schemes = Object.keys(schemesOf(document));
   const unknown = named.find((name) => !schemes.includes(name));
@@ -119,7 +119,7 @@ function checkSchemes(document: Json, named: readonly string[]): void {
     throw invalidDocument(`has no security scheme ${JSON.stringify(unknown)}; it has ${schemes.join(', ') || 'none'}`);
 }
 
-/** What the registry would refuse is left out by itself, before anything is declared. Throws `NotImportable`. */
+/** A tool that the registry would refuse is skipped alone, before anything is declared. Throws `NotImportable`. */
 function declarable(spec: DeclaredTool, named: ReturnType<typeof parseToolName>): CheckedDeclaredTool {
   try {
     return declaredToolRecord(spec, { ...named, revision: 1, updatedAtMs: 0, updatedBy: 'import-openapi' });

@@ -22,7 +22,7 @@ const MAX_DESCRIPTION = 1_024;
 export interface OperationOptions {
   /** Default: the document's first server. */
   readonly server?: string;
-  /** Where the secret of each security scheme comes from. Default: `PAWL_SECRET_` and the scheme's name. */
+  /** The source of each security scheme's secret. Default: `PAWL_SECRET_` and the scheme's name. */
   readonly secrets?: Readonly<Record<string, SecretSource>>;
   readonly concurrency?: number;
   readonly perSecond?: number;
@@ -31,7 +31,7 @@ export interface OperationOptions {
 /** One operation of a document. */
 export interface Operation {
   readonly document: Json;
-  /** What the document's schemas refer to, by the names of their definitions. */
+  /** The references of the document's schemas, by the names of their definitions. */
   readonly references: ReadonlyMap<string, string>;
   readonly item: Json;
   readonly operation: Json;
@@ -44,11 +44,11 @@ export interface Operation {
 
 type HttpTool = Extract<DeclaredTool, { kind: 'http' }>;
 type Routing = { -readonly [K in keyof HttpTool['routing']]: HttpTool['routing'][K] };
-/** Answers the name under which a tool takes it. */
+/** Returns the name of the tool's parameter. */
 type AddParameter = (wished: string, schema: JsonSchema, required: boolean) => string;
 
-/** Throws `NotImportable` for one that a connector cannot make, `CONTRACT_INVALID` where the document names no server. */
-export function specOf(of: Operation): DeclaredTool {
+/** Throws `NotImportable` for an operation that a connector cannot make, `CONTRACT_INVALID` where the document names no server. */
+export function operationTool(of: Operation): DeclaredTool {
   const { document, references, operation, method, path, info, namespace, options } = of;
   const properties: Record<string, JsonSchema> = {};
   const required: string[] = [];
@@ -90,7 +90,7 @@ export function specOf(of: Operation): DeclaredTool {
   };
 }
 
-/** Answers those of the path: the name under which a tool takes each, by its own. */
+/** Returns the path's parameters: their names in the tool, by their own. */
 function addParameters(of: Operation, routing: Routing, add: AddParameter): ReadonlyMap<string, string> {
   const mapped: NonNullable<Routing['arguments']> = {};
   const inPath = new Map<string, string>();
@@ -161,7 +161,7 @@ function descriptionOf(operation: Json, method: string, path: string): string {
   return startOf(text === '' ? `${method.toUpperCase()} ${path}` : text, MAX_DESCRIPTION);
 }
 
-/** Those of the path, replaced by the operation's own of the same name and place. */
+/** The parameters of the path, replaced by the operation's own of the same name and place. */
 function parametersOf({ document, item, operation }: Operation): readonly Json[] {
   const found = new Map<string, Json>();
   for (const list of [item['parameters'], operation['parameters']])
@@ -180,14 +180,14 @@ function parameterSchema(document: Json, parameter: Json): JsonSchema {
   return converted(document, schema ?? { type: 'string' });
 }
 
-/** Of those that are not exploded. */
+/** The styles of parameters that are not exploded. */
 const QUERY_STYLES: ReadonlyMap<unknown, ParameterStyle> = new Map([
   ['form', 'comma'],
   ['spaceDelimited', 'space'],
   ['pipeDelimited', 'pipe'],
 ]);
 
-/** How its lists and objects are written (OpenAPI's `style` and `explode`). */
+/** The style of a parameter's lists and objects (OpenAPI's `style` and `explode`). */
 function styleOf({ name, in: place, content, ...parameter }: Json, schema: JsonSchema): ParameterStyle {
   if (content !== undefined) {
     if (place === 'path') throw new NotImportable(`its parameter ${name} is JSON in the path`);
@@ -202,7 +202,7 @@ function styleOf({ name, in: place, content, ...parameter }: Json, schema: JsonS
   const separated = inQuery ? QUERY_STYLES.get(style) : undefined;
   if (separated === undefined) throw new NotImportable(`its parameter ${name} is of the style ${style}`);
   if (!isExploded) return separated;
-  // What names no type may be an object.
+  // A parameter without a type may be an object.
   return isObject || schema['type'] === undefined ? 'members' : 'repeat';
 }
 
@@ -213,7 +213,7 @@ function addBody({ document, operation }: Operation, routing: Routing, add: AddP
   }
   const request = resolved(document, operation['requestBody']);
   const content = objectOf(request?.['content']) ?? {};
-  // Before the others of a kind, what a connector sends by itself; those are said to be what they are.
+  // The type that a connector sends by itself comes first among its kind; others are named in a header.
   const kinds = [
     [/^application\/json\s*(?:;|$)/i, 'json', false],
     [/[/+]json\b/, 'json', true],
@@ -239,7 +239,7 @@ function addBody({ document, operation }: Operation, routing: Routing, add: AddP
   routing.body = 'none';
 }
 
-/** Of the ways to authenticate that can be said in a header or the query: the first for which a secret is named, or else the first. */
+/** Chooses among the ways to authenticate that a header or the query can express: the first one with a named secret, else the first. */
 function addSecurity({ document, operation, options }: Operation, routing: Routing): void {
   const asked = operation['security'] ?? document['security'];
   const ways = (Array.isArray(asked) ? asked : []).map((way) => Object.keys(objectOf(way) ?? {}));

@@ -1,6 +1,4 @@
-/**
- * Schemas of an OpenAPI document (3.0 and 3.1) in the dialect of JSON Schema 2020-12, and what its references lead to.
- */
+/** Converts schemas of an OpenAPI document (3.0 and 3.1) to JSON Schema 2020-12, and follows the document's references. */
 import { PawlError } from '../errors/failure.ts';
 import { decoded } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
@@ -9,10 +7,10 @@ import { startOf } from '../util/text/text-cut.ts';
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** An operation that no connector can stand for; the others are imported. */
+/** An operation that a connector cannot express; the others are imported. */
 export class NotImportable extends Error {}
 
-/** `CONTRACT_INVALID`: nothing of the document is imported. */
+/** A `CONTRACT_INVALID` error: nothing of the document is imported. */
 export function invalidDocument(message: string): PawlError {
   return new PawlError('CONTRACT_INVALID', `The document ${message}.`, { issues: [{ path: '', message }] });
 }
@@ -52,16 +50,16 @@ const FORMATS = [
 ];
 const REFERENCE = '#/components/schemas/';
 
-/** A schema of the document in the dialect of JSON Schema 2020-12; its references stay, and point to `$defs`. */
+/** A schema of the document as JSON Schema 2020-12; its references stay, and point to `$defs`. */
 export function converted(document: Json, schema: unknown, depth = 0): JsonSchema {
   const given = objectOf(schema);
   if (given === undefined || depth > MAX_DEPTH) return {};
   const reference = given['$ref'];
   if (typeof reference === 'string') {
-    // One that leads out of the document is refused there.
+    // A reference out of the document is refused there.
     if (!reference.startsWith('#/')) return converted(document, resolved(document, given), depth + 1);
     const { $ref: _, description: __, nullable: ___, ...beside } = given;
-    // From 3.1 on, what stands beside a reference holds as well.
+    // From 3.1 on, keywords beside a reference apply, too.
     const more = String(document['openapi']).startsWith('3.0') ? {} : converted(document, beside, depth + 1);
     const made = { ...more, $ref: `#/$defs/${definitionName(reference)}` };
     return described(given['nullable'] === true ? nullable(made) : made, given['description']);
@@ -73,13 +71,21 @@ export function converted(document: Json, schema: unknown, depth = 0): JsonSchem
       if (FORMATS.includes(String(value))) made[keyword] = value;
     } else if (SCHEMA_MAPS.includes(keyword)) made[keyword] = convertedMap(document, value, depth);
     else if (SCHEMA_LISTS.includes(keyword) && Array.isArray(value))
-      made[keyword] = value.map((part) => alternative(document, given, keyword, part, depth + 1));
+      made[keyword] = value.map((part) => {
+        const member = converted(document, part, depth + 1);
+        return keyword === 'oneOf' ? withOwnTags(document, given, part, member) : member;
+      });
     else if (SCHEMA_SINGLES.includes(keyword))
       made[keyword] = typeof value === 'boolean' ? value : converted(document, value, depth + 1);
     else made[keyword] = value;
   }
   withoutReadOnly(made, objectOf(given['properties']) ?? {});
-  // 3.0 says with a boolean that the other bound is exclusive.
+  convertExclusiveBounds(made);
+  return given['nullable'] === true ? nullable(made) : made;
+}
+
+/** 3.0 uses a boolean to make the other bound exclusive. */
+function convertExclusiveBounds(made: Record<string, unknown>): void {
   for (const [exclusive, bound] of [
     ['exclusiveMinimum', 'minimum'],
     ['exclusiveMaximum', 'maximum'],
@@ -89,30 +95,21 @@ export function converted(document: Json, schema: unknown, depth = 0): JsonSchem
     else delete made[exclusive];
     if (made[exclusive] !== undefined) delete made[bound];
   }
-  if (given['nullable'] === true) return nullable(made);
-  return made;
 }
 
 /**
- * One schema of a list. Alternatives of a `discriminator` often accept each other's values, so that not exactly one fits: each takes only
- * what bears its own tag.
+ * One alternative of a `oneOf`. Alternatives of a `discriminator` often accept each other's values, so that not exactly one matches; each is
+ * restricted to its own tag.
  */
-function alternative(
-  document: Json,
-  { discriminator }: Json,
-  keyword: string,
-  part: unknown,
-  depth: number,
-): JsonSchema {
-  const made = converted(document, part, depth);
+function withOwnTags(document: Json, { discriminator }: Json, part: unknown, made: JsonSchema): JsonSchema {
   const { propertyName, mapping } = objectOf(discriminator) ?? {};
   const reference = objectOf(part)?.['$ref'];
-  if (keyword !== 'oneOf' || typeof propertyName !== 'string' || typeof reference !== 'string') return made;
+  if (typeof propertyName !== 'string' || typeof reference !== 'string') return made;
   const tags = tagsOf(document, reference, propertyName, objectOf(mapping) ?? {});
   return { ...made, properties: { [propertyName]: { enum: tags } }, required: [propertyName] };
 }
 
-/** By which an alternative is named: in the mapping, and by what it says of the tag itself, else by its own name. */
+/** The tags of an alternative: those of the mapping and of its own schema, else its name. */
 function tagsOf(document: Json, reference: string, propertyName: string, mapping: Json): readonly unknown[] {
   const [, name = reference] = /([^/]+)$/.exec(reference) ?? [];
   const mapped = Object.entries(mapping).flatMap(([tag, to]) => (to === reference || to === name ? [tag] : []));
@@ -121,7 +118,7 @@ function tagsOf(document: Json, reference: string, propertyName: string, mapping
   return mapping[decoded(name)] === undefined ? [...new Set([...mapped, decoded(name)])] : mapped;
 }
 
-/** The values that a schema, or what it consists of, allows for a property. */
+/** The values that a schema, or a part of it, allows for a property. */
 function tagsSaid(document: Json, schema: unknown, propertyName: string, seen: Set<unknown>): readonly unknown[] {
   const given = resolved(document, schema);
   if (seen.has(given)) return [];
@@ -142,7 +139,7 @@ function convertedMap(document: Json, parts: unknown, depth: number): Json {
   );
 }
 
-/** What a service only answers with is nothing that a caller sends. */
+/** A property that only answers contain is not sent by a caller. */
 function withoutReadOnly(made: Record<string, unknown>, properties: Json): void {
   const { properties: kept, required } = made as { readonly properties?: Json; readonly required?: unknown };
   const own = new Set(Object.keys(properties).filter((name) => objectOf(properties[name])?.['readOnly'] === true));
@@ -161,7 +158,7 @@ function nullable(schema: Record<string, unknown>): JsonSchema {
   };
 }
 
-/** With all definitions that it refers to, and those that these refer to. */
+/** Adds all definitions that a schema refers to, and those that these refer to. */
 export function withDefinitions(
   document: Json,
   references: ReadonlyMap<string, string>,
@@ -203,7 +200,7 @@ function definitionsIn(value: unknown): string[] {
   return [...(name === undefined ? [] : [name]), ...Object.values(given).flatMap(definitionsIn)];
 }
 
-/** Every reference within the document, by the name of what it becomes. A document of YAML may hold itself. */
+/** Every reference within the document, by the name of its definition. A document from YAML may contain itself. */
 export function referencesOf(document: Json): ReadonlyMap<string, string> {
   const found = new Map<string, string>();
   const seen = new Set<unknown>();
@@ -219,7 +216,7 @@ export function referencesOf(document: Json): ReadonlyMap<string, string> {
   return found;
 }
 
-/** A component has its own name, anything else that of its place. */
+/** A component keeps its own name; any other target is named after its place. */
 function definitionName(reference: string): string {
   const place = reference.startsWith(REFERENCE) ? reference.slice(REFERENCE.length) : reference.slice('#/'.length);
   return decoded(place).replaceAll(/[^A-Za-z0-9_.-]/g, '_');
@@ -230,9 +227,7 @@ export function described(schema: JsonSchema, description: unknown): JsonSchema 
   return { ...schema, description };
 }
 
-// The document
-
-/** An object of the document, its reference followed. */
+/** An object of the document, with its reference followed. */
 export function resolved(document: Json, value: unknown): Json | undefined {
   let at = objectOf(value);
   for (let hops = 0; typeof at?.['$ref'] === 'string'; hops += 1) {
@@ -244,7 +239,7 @@ export function resolved(document: Json, value: unknown): Json | undefined {
   return at;
 }
 
-/** What stands where a reference within the document points to, lists included. */
+/** The target of a reference within the document, lists included. */
 function target(document: Json, reference: string): unknown {
   return reference
     .slice('#/'.length)

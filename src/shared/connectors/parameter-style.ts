@@ -1,33 +1,37 @@
-/** How lists and objects are written into a query or a form (I14). Pure; the words are those of OpenAPI where it has one. */
+/** The ways to write lists and objects into a query or a form, in OpenAPI's terms where it has them. Pure functions. */
 import { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
 import { startOf } from '../util/text/text-cut.ts';
 
 /**
  * - `repeat`: one pair for each entry of a list; an object as JSON.
- * - `comma`, `space`, `pipe`: one pair, whose text is the entries, or an object's names and values in turn, with that between them.
+ * - `comma`, `space`, `pipe`: one pair with all entries, or an object's alternating names and values, separated by that character.
  * - `members`: one pair for each member of an object, under the member's name; a list as with `repeat`.
- * - `deep`: `name[member]=value`, at any depth; `name[]=entry` for a list, `name[0][member]=value` for one of objects.
- * - `json`: whatever it is, as JSON.
+ * - `deep`: `name[member]=value`, at any depth; `name[]=entry` for a list, `name[0][member]=value` for a list of objects.
+ * - `json`: any value as JSON.
  */
 export const parameterStyleSchema = z.enum(['repeat', 'comma', 'space', 'pipe', 'members', 'deep', 'json']);
 export type ParameterStyle = z.output<typeof parameterStyleSchema>;
 
 type Pair = [name: string, text: string];
 
+/** The place of a parameter in a query or a form. */
+interface PairTarget {
+  /** The parameter's path, for errors. */
+  readonly param: string;
+  readonly name: string;
+  readonly style: ParameterStyle;
+  readonly isTaken: (name: string) => boolean;
+}
+
 const SEPARATORS: Partial<Record<ParameterStyle, string>> = { comma: ',', space: ' ', pipe: '|' };
 
 /**
- * The pairs that say one parameter. Throws `INVALID_PARAMS` for what cannot be written, and for a member with a name that is taken:
- * what an object's members are called is the model's to say, but never what stands for another parameter.
+ * The pairs of one parameter. Throws `INVALID_PARAMS` for a value that cannot be written, and for a member whose name is taken: a model may
+ * name the members of an object, but must not replace another parameter.
  */
-export function pairsOf(
-  param: string,
-  name: string,
-  value: unknown,
-  style: ParameterStyle,
-  isTaken: (name: string) => boolean,
-): readonly Pair[] {
+export function pairsOf(target: PairTarget, value: unknown): readonly Pair[] {
+  const { param, name, style, isTaken } = target;
   if (style === 'json') return [[name, JSON.stringify(value)]];
   if (!isNested(value)) return [[name, plainText(param, value)]];
   if (style === 'deep') return deepPairs(param, name, value);
@@ -37,11 +41,11 @@ export function pairsOf(
   if (style === 'repeat') return [[name, JSON.stringify(value)]];
   return membersOf(value).flatMap(([member, of]) => {
     if (isTaken(member)) throw invalidParameter(`${param}.${member}`, 'has the name of another parameter');
-    return pairsOf(`${param}.${member}`, member, of, 'repeat', isTaken);
+    return pairsOf({ param: `${param}.${member}`, name: member, style: 'repeat', isTaken }, of);
   });
 }
 
-/** A list's entries, or an object's names and values in turn; anything else as it is. */
+/** A list's entries, or an object's alternating names and values, as one text; any other value as plain text. */
 export function joinedText(param: string, value: unknown, separator: string): string {
   if (!isNested(value)) return plainText(param, value);
   const entries = Array.isArray(value) ? value : membersOf(value).flat();
@@ -67,12 +71,12 @@ function deepPairs(param: string, name: string, value: unknown): readonly Pair[]
   if (!isNested(value)) return [[name, plainText(param, value)]];
   if (!Array.isArray(value))
     return membersOf(value).flatMap(([member, of]) => deepPairs(`${param}.${member}`, `${name}[${member}]`, of));
-  // Where entries have members, their pairs must say which belong together.
+  // Pairs of entries with members need a number that says which belong together.
   const isNumbered = value.some(isNested);
   return value.flatMap((entry, index) => deepPairs(`${param}.${index}`, `${name}[${isNumbered ? index : ''}]`, entry));
 }
 
-/** What is null is left out, as elsewhere in a query. */
+/** The members of an object. Null members are left out, as elsewhere in a query. */
 export function membersOf(value: object): readonly (readonly [name: string, value: unknown])[] {
   return Object.entries(value).filter(([, of]) => of !== undefined && of !== null);
 }

@@ -1,6 +1,6 @@
 /**
- * What calls may spend (I3, I17): calls, cost units and time, per call, turn, session tree and tenant. Every limit that concerns a call is
- * an account; a call that would run takes from all of them in the step that claims it, or from none.
+ * Budgets limit calls, cost units and time, per call, turn, session tree and tenant. Each limit that concerns a call is an account. The
+ * step that claims a call takes from all its accounts, or from none.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
@@ -15,32 +15,32 @@ import { MAX_KEPT_MS } from '../util/time.ts';
 const amount = z.number().min(0).max(Number.MAX_SAFE_INTEGER);
 const limits = {
   calls: amount.int().optional(),
-  /** A call takes its tool's `budget.costUnits`, 1 where it has none. */
+  /** Each call takes its tool's `budget.costUnits`, or 1 where the tool has none. */
   costUnits: amount.optional(),
-  /** For which the tools' code ran: a call is refused once it is spent. */
+  /** The time for which the code of tools ran. A call is refused once the time is spent. */
   timeMs: amount.optional(),
 };
 const limitsSchema = z.strictObject(limits);
-export type Limits = z.output<typeof limitsSchema>;
+export type BudgetLimits = z.output<typeof limitsSchema>;
 
 /** A session's own budget; calls of the sessions below it take from it, too. */
 export const budgetSchema = z.strictObject({
   ...limits,
-  /** Of each of the model's turns: the tag `turn:ID`, or the `correlationId`. */
+  /** The limits of each turn: the tag `turn:ID`, or the `correlationId`. */
   perTurn: limitsSchema.optional(),
-  /** `timeMs` is for the whole call, queue and retries included. */
+  /** `timeMs` covers the whole call, with its queue and retries. */
   perCall: z.strictObject({ costUnits: amount.optional(), timeMs: amount.positive().optional() }).optional(),
 });
 export type Budget = z.output<typeof budgetSchema>;
 
 export const budgetSettingsSchema = z.strictObject({
-  /** Under a tenant's ID, or a pattern with `*`: each tenant that matches has its own account. */
+  /** The key is a tenant's ID, or a pattern with `*`: each tenant that matches has its own account. */
   tenants: z
     .record(
       z.string().min(1),
       z.strictObject({
         ...limits,
-        /** From its first call on; then the account is full again. */
+        /** The window begins with the first call; when it ends, the account is full again. */
         windowMs: z
           .number()
           .int()
@@ -53,7 +53,7 @@ export const budgetSettingsSchema = z.strictObject({
 });
 export type BudgetSettings = z.output<typeof budgetSettingsSchema>;
 
-/** What a call costs: by its parameters, where the tool's budget has an entry that fits them. */
+/** The cost of a call: that of the most specific entry of the tool's budget that matches the parameters, or the tool's own. */
 export function costUnitsOf(
   { budget = {}, inputSchema }: { readonly budget?: ToolBudget | undefined; readonly inputSchema: JsonSchema },
   params: Readonly<Record<string, unknown>>,
@@ -77,17 +77,17 @@ export interface SessionBudget {
 }
 
 export interface Account {
-  /** Names it among all; `store/` makes a key of it. */
+  /** A name that is unique among all accounts; `store/limits` makes a key of it. */
   readonly name: string;
-  /** For people: `session trip`. */
+  /** The name for people: `session trip`. */
   readonly title: string;
-  readonly limits: Limits;
-  /** How long it is kept after its last call, or with `window` from its first one. */
+  readonly limits: BudgetLimits;
+  /** The time that the account is kept after its last call, or after its first one with `window`. */
   readonly keptMs: number;
   readonly window: boolean;
 }
 
-/** What a call takes from its budgets when it is claimed. */
+/** The accounts that a call takes from when it is claimed, and its cost. */
 export interface Spends {
   readonly accounts: readonly Account[];
   readonly costUnits: number;
@@ -116,7 +116,7 @@ export interface Spending {
   matches(pattern: string, text: string): boolean;
 }
 
-/** All accounts that a call takes from; mostly none. */
+/** All accounts that a call takes from; usually none. */
 export function accountsOf(spending: Spending): readonly Account[] {
   const { envelope, budgets = [], settings, toolLimits, tenantId } = spending;
   if (budgets.length === 0 && toolLimits.length === 0 && tenantId === undefined) return [];
@@ -125,7 +125,7 @@ export function accountsOf(spending: Spending): readonly Account[] {
   for (const [pattern, { windowMs, ...most }] of Object.entries(settings.tenants))
     if (tenantId !== undefined && spending.matches(pattern, tenantId))
       accounts.push({
-        name: named('tenant', pattern, tenantId),
+        name: accountName('tenant', pattern, tenantId),
         title: `tenant ${tenantId}`,
         limits: most,
         keptMs: windowMs,
@@ -136,7 +136,7 @@ export function accountsOf(spending: Spending): readonly Account[] {
     if (Object.keys(most).length > 0) accounts.push(sessionAccount(sessionKey, most));
     if (perTurn !== undefined && turn !== undefined)
       accounts.push({
-        name: named('turn', sessionKey, turn),
+        name: accountName('turn', sessionKey, turn),
         title: `turn ${turn} of session ${sessionKey}`,
         limits: perTurn,
         keptMs: TURN_KEPT_MS,
@@ -148,33 +148,36 @@ export function accountsOf(spending: Spending): readonly Account[] {
 }
 
 /** The account of a session's own budget. */
-export function sessionAccount(sessionKey: string, most: Limits): Account {
-  const name = named('session', sessionKey);
+export function sessionAccount(sessionKey: string, most: BudgetLimits): Account {
+  const name = accountName('session', sessionKey);
   return { name, title: `session ${sessionKey}`, limits: most, keptMs: SESSION_KEPT_MS, window: false };
 }
 
 function toolAccounts({ tool, sessionKey }: Spending, limit: ToolLimits, turn: string | undefined): Account[] {
   const { title, perMinute, perTurn, perSession } = limit;
-  const account = (what: string, calls: number, keptMs: number, window: boolean, ...more: readonly string[]) => ({
-    name: named('tool', what, sessionKey, tool, title, ...more),
+  const account = (what: string, calls: number, kept: Pick<Account, 'keptMs' | 'window'>, turnOfCall?: string) => ({
+    name: accountName('tool', what, sessionKey, tool, title, ...(turnOfCall === undefined ? [] : [turnOfCall])),
     title: `${title} for ${tool} ${what}`,
     limits: { calls },
-    keptMs,
-    window,
+    ...kept,
   });
   return [
-    ...(perMinute === undefined ? [] : [account('in a minute', perMinute, 60_000, true)]),
-    ...(perTurn === undefined || turn === undefined ? [] : [account('in a turn', perTurn, TURN_KEPT_MS, false, turn)]),
-    ...(perSession === undefined ? [] : [account('in a session', perSession, SESSION_KEPT_MS, false)]),
+    ...(perMinute === undefined ? [] : [account('in a minute', perMinute, { keptMs: 60_000, window: true })]),
+    ...(perTurn === undefined || turn === undefined
+      ? []
+      : [account('in a turn', perTurn, { keptMs: TURN_KEPT_MS, window: false }, turn)]),
+    ...(perSession === undefined
+      ? []
+      : [account('in a session', perSession, { keptMs: SESSION_KEPT_MS, window: false })]),
   ];
 }
 
-/** Each part with its length in front, so that no two lists of parts read alike. */
-function named(...parts: readonly string[]): string {
+/** Joins parts, each preceded by its length, so that no two lists of parts give the same name. */
+function accountName(...parts: readonly string[]): string {
   return parts.map((part) => `${part.length}:${part}`).join('');
 }
 
-/** A call that costs more than one may, and when it must have ended. Throws `BUDGET_EXHAUSTED`. */
+/** Checks the limits of a single call and returns its time limit. Throws `BUDGET_EXHAUSTED` for a call that costs more than one may. */
 export function checkCall(budgets: readonly SessionBudget[] | undefined, costUnits: number): number | undefined {
   let timeMs: number | undefined;
   for (const { sessionKey, budget } of budgets ?? []) {
@@ -198,8 +201,12 @@ export const UNITS = ['calls', 'costUnits', 'timeMs'] as const;
 export type Unit = (typeof UNITS)[number];
 const UNIT_NAMES: Readonly<Record<Unit, string>> = { calls: 'calls', costUnits: 'cost units', timeMs: 'milliseconds' };
 
-/** Why a call was not accepted: what is spent of what. */
-export function budgetExhausted(account: Account, unit: Unit, spent: number, asked: number, leftMs: number): PawlError {
+/** The failure of a call that an account cannot pay: which limit, how much of it is spent. */
+export function budgetExhausted(
+  account: Account,
+  unit: Unit,
+  { spent, asked, leftMs }: { readonly spent: number; readonly asked: number; readonly leftMs: number },
+): PawlError {
   const limit = account.limits[unit] ?? 0;
   const rest = spent < limit ? ` and this call takes ${asked}` : '';
   const again = account.window && leftMs > 0 ? { retryAfterMs: leftMs } : {};

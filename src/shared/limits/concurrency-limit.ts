@@ -1,8 +1,8 @@
-/** Limits that an operator sets for the whole fleet; `store/limits.ts` keeps them (docs/scaling.md). */
+/** Limits that an operator sets for the whole fleet, kept by `store/limits` (docs/scaling.md). */
 import { z } from 'zod';
 import { qualifiedName } from '../tools/tool.ts';
 
-/** Of the whole fleet: how many at a time, and how many starts in any second. */
+/** Fleet-wide limits: how many calls run at a time, and how many start in any second. */
 export const limitSettingsSchema = z
   .strictObject({
     concurrency: z.number().int().min(1).max(10_000),

@@ -1,6 +1,6 @@
 /**
- * Which calls take turns (C3): those that change the same resource go one at a time, in the order in which they asked; those that
- * only read it run side by side, until somebody who changes it asks. Records of who holds and who waits: `store/turns.ts`.
+ * Resource locks. Calls that change the same resource run one at a time, in the order of their requests. Calls that only read it run side
+ * by side until one that changes it is waiting. `store/limits` records holders and waiters.
  */
 
 import { ToolError } from '../errors/failure.ts';
@@ -9,7 +9,7 @@ import { type AnyTool, isMutating, qualifiedName } from '../tools/tool.ts';
 import { describeValue } from '../tools/tool-answers.ts';
 
 export interface ResourceLock {
-  /** Names the resource within the fleet. */
+  /** The name of the resource within the fleet. */
   readonly resource: string;
   readonly mode: ResourceLockMode;
 }
@@ -22,11 +22,11 @@ export function needsResourceLock(tool: AnyTool): boolean {
 }
 
 /**
- * The turn that a call has to wait for; undefined when it needs none. A tool that is not `parallel` shares nothing: each of its
- * calls has its resource to itself, and without a `resource` those of one session have one together. Resources belong to a tenant.
- * Throws whatever the tool's functions throw, and a `ToolError` for a resource that is no name.
+ * The lock that a call needs; undefined for none. Each call of a tool that is not `parallel` has its resource to itself; without a
+ * `resource`, the calls of one session share one lock. Resources belong to a tenant. Throws what the tool's functions throw, and a
+ * `ToolError` for a resource that is not a name.
  */
-export function turnOf(
+export function requiredLock(
   tool: AnyTool,
   params: unknown,
   asked: { readonly tenantId?: string | undefined; readonly sessionKey: string },

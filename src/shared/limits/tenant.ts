@@ -1,21 +1,21 @@
-/** What an operator says of tenants: how much of a busy tier is theirs, and how much they may run (docs/scaling.md). */
+/** An operator's settings for tenants: their share of a busy tier, and their limits (docs/scaling.md). */
 import { z } from 'zod';
 import { matches } from '../util/wildcard.ts';
 import { limitSettingsSchema, type NamedLimit } from './concurrency-limit.ts';
 
-/** Under a tenant's ID, or a pattern with `*`. */
+/** The key is a tenant's ID, or a pattern with `*`. */
 export const tenantSettingsSchema = z.record(
   z.string().min(1),
   z.strictObject({
-    /** Turns that its waiting calls have while a tenant of weight 1 has one. */
+    /** The number of waiting calls that start for each one of a tenant of weight 1. */
     weight: z.number().min(0.01).max(1_000).optional(),
-    /** Under a pattern, of each tenant that fits. */
+    /** The limits; under a pattern, those of each tenant that matches. */
     limits: limitSettingsSchema.optional(),
   }),
 );
 export type TenantSettings = z.output<typeof tenantSettingsSchema>;
 
-/** The weight that stands under the tenant's own ID, or else under the first pattern that fits; 1 where none does. */
+/** The weight under the tenant's own ID, else under the first pattern that matches; 1 without either. */
 export function tenantWeight(settings: TenantSettings, tenantId: string | undefined): number {
   if (tenantId === undefined) return 1;
   const own = settings[tenantId]?.weight;
@@ -25,7 +25,7 @@ export function tenantWeight(settings: TenantSettings, tenantId: string | undefi
   return 1;
 }
 
-/** What the tenant's calls count against: its own entry, and each pattern that fits. */
+/** The limits of the tenant: those of its own entry, and those of each pattern that matches. */
 export function tenantLimits(settings: TenantSettings, tenantId: string | undefined): NamedLimit[] {
   if (tenantId === undefined) return [];
   return Object.entries(settings).flatMap(([pattern, { limits }]) =>

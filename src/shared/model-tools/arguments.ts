@@ -1,4 +1,4 @@
-/** What a model sent, put into the form that the tool's own schema describes. */
+/** Converts a model's arguments into the form that the tool's own schema describes. */
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 
@@ -7,7 +7,7 @@ type Memo<Found> = Map<Parts, Map<unknown, Found>>;
 const MAX_DEPTH = 64;
 const NOTHING: Parts = {};
 
-/** One value on its way. Alternatives of a recursive schema lead to the same place over and over: it is looked at once for each schema. */
+/** The state of one conversion. Alternatives of a recursive schema lead to the same value repeatedly, so each schema sees a value once. */
 interface Walk {
   readonly root: Parts;
   readonly made: Memo<unknown>;
@@ -15,8 +15,8 @@ interface Walk {
 }
 
 /**
- * Null becomes absent wherever a property is optional and the canonical schema has no null (providers' strict modes). The value itself
- * where nothing is to be taken out.
+ * Removes nulls wherever a property is optional and the canonical schema has no null there, as providers' strict modes send them. Returns
+ * the value itself where nothing is removed.
  */
 export function withoutNulls(schema: JsonSchema, value: unknown): unknown {
   return normalize(schema, value, { root: schema, made: new Map(), fitting: new Map() }, 0);
@@ -25,7 +25,7 @@ export function withoutNulls(schema: JsonSchema, value: unknown): unknown {
 function normalize(schema: unknown, value: unknown, walk: Walk, depth: number): unknown {
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
   const parts = resolve(schema, walk.root);
-  return once(walk.made, parts, value, value, () => normalizeParts(parts, value, walk, depth));
+  return once(seenWith(walk.made, parts), value, value, () => normalizeParts(parts, value, walk, depth));
 }
 
 function normalizeParts(parts: Parts, value: object, walk: Walk, depth: number): unknown {
@@ -52,7 +52,9 @@ function normalizeParts(parts: Parts, value: object, walk: Walk, depth: number):
   return changed ? Object.fromEntries(members) : made;
 }
 
-/** As the alternative that it fits has it. A null that one of them allows was meant, though another would do without it. */
+/**
+ * The value in the form of the alternative that it fits. A null that one alternative allows is kept, even if another would do without it.
+ */
 function fitted(branches: readonly Parts[], value: unknown, walk: Walk, depth: number): unknown {
   const names = new Set(branches.flatMap((branch) => Object.keys((branch['properties'] ?? {}) as object)));
   const fitting = branches
@@ -62,7 +64,7 @@ function fitted(branches: readonly Parts[], value: unknown, walk: Walk, depth: n
   return fitting.toSorted((a, b) => lengthOf(b.made) - lengthOf(a.made))[0]?.made;
 }
 
-/** Providers are shown all alternatives of the parameters as one object: null stands for what belongs to another than the one meant. */
+/** Providers see all alternatives of the parameters as one object, so null stands for properties that belong to another alternative. */
 function withoutForeign(branch: Parts, value: unknown, names: ReadonlySet<string>): unknown {
   if (branch['additionalProperties'] !== false || !isOfType('object', value)) return value;
   const own = (branch['properties'] ?? {}) as Parts;
@@ -72,7 +74,7 @@ function withoutForeign(branch: Parts, value: unknown, names: ReadonlySet<string
   return entries.some(isForeign) ? Object.fromEntries(entries.filter((entry) => !isForeign(entry))) : value;
 }
 
-/** The alternatives, and those of one that is nothing but a choice itself. */
+/** The alternatives; for one that is itself only a choice, its alternatives. */
 function branchesOf(parts: Parts, root: Parts, seen = new Set<Parts>()): readonly Parts[] {
   seen.add(parts);
   const branches = [...listOf(parts['anyOf']), ...listOf(parts['oneOf'])].filter((branch) => branch !== false);
@@ -89,7 +91,7 @@ function fits(schema: unknown, value: unknown, walk: Walk, depth: number): boole
   if (depth > MAX_DEPTH || schema === undefined || schema === true) return true;
   if (schema === false) return false;
   const parts = resolve(schema, walk.root);
-  return once(walk.fitting, parts, value, true, () => fitsParts(parts, value, walk, depth));
+  return once(seenWith(walk.fitting, parts), value, true, () => fitsParts(parts, value, walk, depth));
 }
 
 function fitsParts(parts: Parts, value: unknown, walk: Walk, depth: number): boolean {
@@ -113,17 +115,22 @@ function fitsParts(parts: Parts, value: unknown, walk: Walk, depth: number): boo
   );
 }
 
-/** What was found of a schema and a value before, or is found now. Who comes back while it is looked for is answered `meanwhile`. */
-function once<Found>(memo: Memo<Found>, parts: Parts, value: unknown, meanwhile: Found, find: () => Found): Found {
-  let known = memo.get(parts);
-  if (known === undefined) {
-    known = new Map();
-    memo.set(parts, known);
+/** The values that one schema has met, with what was found. */
+function seenWith<Found>(memo: Memo<Found>, parts: Parts): Map<unknown, Found> {
+  let seen = memo.get(parts);
+  if (seen === undefined) {
+    seen = new Map();
+    memo.set(parts, seen);
   }
-  if (known.has(value)) return known.get(value) as Found;
-  known.set(value, meanwhile);
+  return seen;
+}
+
+/** Caches what is found for a value. A recursive lookup of the same value gets `meanwhile`. */
+function once<Found>(seen: Map<unknown, Found>, value: unknown, meanwhile: Found, find: () => Found): Found {
+  if (seen.has(value)) return seen.get(value) as Found;
+  seen.set(value, meanwhile);
   const found = find();
-  known.set(value, found);
+  seen.set(value, found);
   return found;
 }
 

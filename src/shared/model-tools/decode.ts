@@ -1,14 +1,14 @@
-/** The way back from an export: the call of a tool that a model means. */
+/** Decodes a model's call into the call of an exported tool. */
 import { PawlError } from '../errors/failure.ts';
 import { nearest } from '../schema/schema.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { withoutNulls } from './arguments.ts';
+import type { ExportableTool, ToolExport } from './export-types.ts';
 import { ownName, type ToolReference } from './names.ts';
 import { underOwnNames } from './parameter-names.ts';
-import type { ExportableTool, ToolExport } from './tools-for.ts';
 
-/** What a model asked for, in the provider's words (C12). */
+/** A model's call in the provider's terms. */
 export type ProviderCall =
   | { readonly kind: 'function'; readonly name: string; readonly arguments: string | Readonly<Record<string, unknown>> }
   | { readonly kind: 'custom'; readonly name: string; readonly input: string }
@@ -18,7 +18,7 @@ export interface DecodedCall extends ToolReference {
   readonly params: Readonly<Record<string, unknown>>;
 }
 
-/** Tools that are exported as what their second names say are meant by those, too. */
+/** A tool that is exported under its own name can also be called by its second name. */
 function referenceOf({ names }: ToolExport, name: string): ToolReference | undefined {
   if (Object.hasOwn(names, name)) return names[name];
   const own = names[ownName(DEFAULT_NAMESPACE, name) ?? ''];
@@ -26,8 +26,8 @@ function referenceOf({ names }: ToolExport, name: string): ToolReference | undef
 }
 
 /**
- * The call that a model means. Throws `UNKNOWN_TOOL` for a name that was not exported, and `INVALID_PARAMS`, for the model to read,
- * for arguments that are no JSON object (C14) and for a call of another kind than the tool's (C2, C13).
+ * The call that a model means. Throws `UNKNOWN_TOOL` for a name that was not exported, and `INVALID_PARAMS`, written for the model, for
+ * arguments that are not a JSON object and for a call of another kind than the tool's.
  */
 export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[], call: ProviderCall): DecodedCall {
   const shell = tools.find(({ variant }) => variant?.type === 'local-shell');
@@ -47,13 +47,13 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
   return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };
 }
 
-/** Absent arguments are none, and so is what stands for nothing in JSON or as a text: libraries hand on what a model left out. */
+/** Missing arguments count as none, and so do null and an empty text: libraries pass on what a model left out. */
 function argumentsIn(name: string, sent: unknown): unknown {
   const given = typeof sent === 'string' ? parse(name, sent) : sent;
   return given ?? {};
 }
 
-/** `trim` takes a byte order mark for white space, too. */
+/** `trim` also removes a byte order mark. */
 function parse(name: string, sent: string): unknown {
   const text = sent.trim();
   if (text === '') return {};
@@ -64,7 +64,7 @@ function parse(name: string, sent: string): unknown {
   }
 }
 
-/** A local shell's action has its own names; only what the tool declares is passed on. */
+/** A local shell's action has its own names; only parameters that the tool declares are kept. */
 function shellParams(
   tool: ExportableTool,
   action: Readonly<Record<string, unknown>>,
@@ -88,7 +88,7 @@ function invalid(message: string): PawlError {
   });
 }
 
-/** For the model's next try. */
+/** The message for the model's next attempt. */
 function unknownTool({ names }: ToolExport, call: ProviderCall): string {
   const name = String('name' in call ? call.name : call.kind);
   if (Object.hasOwn(names, name)) return `The tool ${JSON.stringify(name)} is not offered any more.`;

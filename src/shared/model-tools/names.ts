@@ -1,4 +1,4 @@
-/** Names that every provider takes, and the way back from them. */
+/** Names that every provider accepts, and their way back. */
 import { digest } from '../schema/canonical-json.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 
@@ -10,8 +10,8 @@ export interface ToolReference {
 }
 
 /**
- * Exported names for tools, in the order given: `^[A-Za-z_][A-Za-z0-9_-]{0,63}$`, the namespace in front unless it is the default one.
- * What is too long, or would collide, ends in a digest of the qualified name, whatever else is exported beside it.
+ * Exported names for tools, in the order given: `^[A-Za-z_][A-Za-z0-9_-]{0,63}$`, with the namespace in front unless it is the default one.
+ * A name that is too long, or would collide, ends in a digest of the qualified name, which does not depend on the other tools.
  */
 export function exportedNames(tools: readonly ToolReference[]): readonly string[] {
   const plain = tools.map((tool) => plainName(tool));
@@ -35,10 +35,10 @@ function distinctName({ namespace, name }: ToolReference, mapped: string): strin
   return `${mapped.slice(0, MAX_LENGTH - mark.length - 1)}_${mark}`;
 }
 
-/** Names under which models of other systems know base tools. They are shown to nobody; policies see the tool's own name. */
+/** Names under which models of other systems know base tools. They are not exported; policies see the tool's own name. */
 const SECOND_NAMES: ReadonlyMap<string, string> = new Map([['read_file', 'read']]);
 
-/** The base tool's own name for a second name of it; undefined for every other name. */
+/** The base tool's own name for its second name; undefined for every other name. */
 export function ownName(namespace: string, name: string): string | undefined {
   return namespace === DEFAULT_NAMESPACE ? SECOND_NAMES.get(name) : undefined;
 }

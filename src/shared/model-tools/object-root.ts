@@ -1,19 +1,19 @@
 /**
- * Parameters as one object. Providers refuse a schema that is combined at its root or has no type there, and one such tool fails the
- * whole request. Alternatives become one object with the properties of all, and what tells them apart is said in words.
+ * Turns parameters into one object. Providers refuse a schema that is combined at its root or has no type there, and one such tool fails
+ * the whole request. Alternatives become one object with the properties of all; the description says what tells them apart.
  */
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { isTooCostly } from '../schema/schema-cost.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { type Dropped, inWords } from './provider-subset.ts';
+import { keywordText, type RemovedKeyword } from './provider-subset.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
 type Named = Readonly<Record<string, unknown>>;
 
-/** What no root may have. What is evaluated is said by what is left out. */
+/** Keywords that no root may have. `unevaluated…` keywords become the properties that are left out. */
 const CHOICES = ['anyOf', 'oneOf'];
-const UNSAYABLE = [...CHOICES, 'allOf', 'not', 'enum', 'const'];
+const FORBIDDEN_AT_ROOT = [...CHOICES, 'allOf', 'not', 'enum', 'const'];
 const MAX_ALTERNATIVE_LENGTH = 300;
 const MAX_ALTERNATIVES = 20;
 const MAX_DEPTH = 32;
@@ -25,17 +25,20 @@ interface Flat {
 }
 
 /**
- * The schema itself where it is one object already. The flat one accepts what it does, and more, but for one thing: a property that an open
- * alternative leaves undescribed is what another alternative says of it.
+ * Returns the schema itself where it is one object already. The flat schema accepts at least what the original does, with one exception: a
+ * property that an open alternative leaves undescribed gets the form of another alternative.
  */
-export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; readonly dropped: readonly Dropped[] } {
-  // What no call can be checked by is not looked through either.
+export function flatRoot(schema: JsonSchema): {
+  readonly schema: JsonSchema;
+  readonly removedKeywords: readonly RemovedKeyword[];
+} {
+  // A schema that is too costly to validate is too costly to convert.
   if (isTooCostly(schema))
-    return { schema: { type: 'object', properties: {} }, dropped: [{ path: '', keyword: '$ref' }] };
+    return { schema: { type: 'object', properties: {} }, removedKeywords: [{ path: '', keyword: '$ref' }] };
   const root = resolved(schema, schema);
-  const left = UNSAYABLE.filter((keyword) => root[keyword] !== undefined);
+  const left = FORBIDDEN_AT_ROOT.filter((keyword) => root[keyword] !== undefined);
   if (left.length === 0 && schema['$ref'] === undefined)
-    return { schema: schema['type'] === 'object' ? schema : { ...schema, type: 'object' }, dropped: [] };
+    return { schema: schema['type'] === 'object' ? schema : { ...schema, type: 'object' }, removedKeywords: [] };
   const { $defs } = root;
   const isCombined = [...CHOICES, 'allOf'].some((keyword) => left.includes(keyword));
   const unsaid = [...left, ...['unevaluatedProperties'].filter((name) => isCombined && root[name] !== undefined)];
@@ -44,7 +47,7 @@ export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; rea
   );
   const { properties, required, isClosed } = flat(schema, schema, []);
   const words = unsaid.map((keyword) =>
-    CHOICES.includes(keyword) ? choiceInWords(keyword, root[keyword], schema) : inWords(keyword, root[keyword]),
+    CHOICES.includes(keyword) ? describeChoice(keyword, root[keyword], schema) : keywordText(keyword, root[keyword]),
   );
   const description = [root['description'], ...words].filter(Boolean).join(' ');
   const { additionalProperties: _, ...others } = Object.fromEntries(kept);
@@ -59,11 +62,11 @@ export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; rea
       ...(isCombined && isClosed ? { additionalProperties: false } : {}),
       ...($defs === undefined ? {} : { $defs }),
     },
-    dropped: unsaid.map((keyword) => ({ path: '', keyword })),
+    removedKeywords: unsaid.map((keyword) => ({ path: '', keyword })),
   };
 }
 
-/** What an object and its alternatives describe together. */
+/** The properties of an object and of all its alternatives. */
 function flat(schema: unknown, root: Parts, within: readonly unknown[]): Flat {
   // A definition that consists of itself describes nothing more.
   if (within.includes(schema) || within.length > MAX_DEPTH) return { properties: {}, required: [], isClosed: false };
@@ -76,7 +79,7 @@ function flat(schema: unknown, root: Parts, within: readonly unknown[]): Flat {
   };
   const choices = CHOICES.map((keyword) => listOf(parts[keyword]))
     .filter((branches) => branches.length > 0)
-    .map((branches) => oneOfThem(branches.filter((branch) => isObjects(branch, root)).map(below)));
+    .map((branches) => alternatives(branches.filter((branch) => isObjects(branch, root)).map(below)));
   const all = [own, ...listOf(parts['allOf']).map(below), ...choices];
   return {
     properties: merged(all.map(({ properties }) => properties)),
@@ -85,7 +88,7 @@ function flat(schema: unknown, root: Parts, within: readonly unknown[]): Flat {
   };
 }
 
-function oneOfThem(branches: readonly Flat[]): Flat {
+function alternatives(branches: readonly Flat[]): Flat {
   const [first, ...others] = branches;
   return {
     properties: merged(branches.map(({ properties }) => properties)),
@@ -94,7 +97,7 @@ function oneOfThem(branches: readonly Flat[]): Flat {
   };
 }
 
-/** A property that differs may have any of its forms. */
+/** A property that differs between alternatives may have any of their forms. */
 function merged(described: readonly Named[]): Named {
   const names = [...new Set(described.flatMap((properties) => Object.keys(properties)))];
   return Object.fromEntries(
@@ -106,7 +109,7 @@ function merged(described: readonly Named[]): Named {
   );
 }
 
-/** Values one by one are said together: what tells the alternatives apart. */
+/** Forms that are lists of values become one list, which tells the alternatives apart. */
 function anyOf(forms: readonly unknown[]): unknown {
   if (forms.length === 1) return forms[0];
   const values = forms.map(valuesOf);
@@ -133,22 +136,22 @@ function valuesOf(form: unknown): readonly unknown[] | undefined {
   return only !== undefined ? [only] : Array.isArray(several) ? several : undefined;
 }
 
-/** `Exactly one of: {op: "create", title, tags?}; {op: "delete", id}.` */
-function choiceInWords(keyword: string, branches: unknown, root: Parts): string {
+/** Describes a choice: `Exactly one of: {op: "create", title, tags?}; {op: "delete", id}.` */
+function describeChoice(keyword: string, branches: unknown, root: Parts): string {
   const all = listOf(branches);
-  const told = all.slice(0, MAX_ALTERNATIVES).map((branch) => alternativeInWords(flat(branch, root, [])));
-  const more = all.length > told.length ? [`${all.length - told.length} more`] : [];
-  return `${keyword === 'oneOf' ? 'Exactly one of' : 'Any of'}: ${[...told, ...more].join('; ')}.`;
+  const described = all.slice(0, MAX_ALTERNATIVES).map((branch) => describeAlternative(flat(branch, root, [])));
+  const more = all.length > described.length ? [`${all.length - described.length} more`] : [];
+  return `${keyword === 'oneOf' ? 'Exactly one of' : 'Any of'}: ${[...described, ...more].join('; ')}.`;
 }
 
-function alternativeInWords({ properties, required }: Flat): string {
+function describeAlternative({ properties, required }: Flat): string {
   const members = Object.entries(properties).map(([name, form]) => {
     const values = valuesOf(form)
       ?.map((value) => JSON.stringify(value))
       .join('|');
     return `${name}${required.includes(name) ? '' : '?'}${values === undefined ? '' : `: ${values}`}`;
   });
-  // Of alternatives that only ask for more, the root says the rest.
+  // For alternatives that only require more, the root describes the properties.
   const asked = required.filter((name) => !Object.hasOwn(properties, name));
   const text = [...members, ...asked].join(', ');
   return `{${text.length <= MAX_ALTERNATIVE_LENGTH ? text : `${startOf(text, MAX_ALTERNATIVE_LENGTH)}…`}}`;
@@ -158,13 +161,13 @@ function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Parameters are never null, whatever a choice allows. */
+/** Parameters are never null, even if a choice allows it. */
 function isObjects(branch: unknown, root: Parts): boolean {
   const { type = 'object' } = resolved(branch, root);
   return branch !== false && [type].flat().includes('object');
 }
 
-/** With what references lead to in their place. */
+/** The schema with its own reference replaced by the target. */
 function resolved(schema: unknown, root: Parts): Parts {
   return typeof schema === 'object' && schema !== null ? withoutReference(schema as Parts, root) : {};
 }

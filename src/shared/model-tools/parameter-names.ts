@@ -1,4 +1,6 @@
-/** Names of parameters that every provider takes, and the way back. Anthropic refuses a whole request for one other name, such as `$filter`. */
+/**
+ * Parameter names that every provider accepts, and their way back. Anthropic refuses a whole request for one other name, such as `$filter`.
+ */
 import { digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { flatRoot } from './object-root.ts';
@@ -8,7 +10,7 @@ type Named = Readonly<Record<string, unknown>>;
 const MAX_LENGTH = 64;
 const MARK_LENGTH = 8;
 
-/** From each parameter whose name providers refuse to the name that stands for it. The root alone is what they look at. */
+/** Maps each parameter whose name providers refuse to its replacement. Providers check the root only. */
 export function renamedParameters(schema: JsonSchema): ReadonlyMap<string, string> {
   const names = Object.keys((flatRoot(schema).schema['properties'] ?? {}) as object);
   const plain = names.map((name) => name.replaceAll(/[^A-Za-z0-9_.-]/g, '_') || '_');
@@ -23,14 +25,14 @@ export function renamedParameters(schema: JsonSchema): ReadonlyMap<string, strin
   );
 }
 
-/** Of a schema that is one object at its root. Each name that changed is told in its description. */
+/** Renames the properties of a schema that is one object at its root. The description of a renamed property says its own name. */
 export function withPlainNames(schema: JsonSchema): JsonSchema {
   const renamed = renamedParameters(schema);
   if (renamed.size === 0) return schema;
   const nameOf = (name: string) => renamed.get(name) ?? name;
   const properties = Object.entries(schema['properties'] as Named).map(([name, form]) => {
     const isTold = renamed.has(name) && typeof form === 'object';
-    return [nameOf(name), isTold ? told(form as Named, name) : form];
+    return [nameOf(name), isTold ? withOwnName(form as Named, name) : form];
   });
   const required = schema['required'] as readonly string[] | undefined;
   return {
@@ -46,7 +48,7 @@ export function underPlainNames(schema: JsonSchema, params: Named): Named {
   return Object.fromEntries(Object.entries(params).map(([name, value]) => [renamed.get(name) ?? name, value]));
 }
 
-/** Parameters as the tool names them, whichever of its names a model used. */
+/** Parameters under the tool's own names, whichever of its names a model used. */
 export function underOwnNames(schema: JsonSchema, params: Named): Named {
   const renamed = renamedParameters(schema);
   if (renamed.size === 0) return params;
@@ -59,7 +61,7 @@ export function underOwnNames(schema: JsonSchema, params: Named): Named {
   );
 }
 
-function told(form: Named, name: string): Named {
+function withOwnName(form: Named, name: string): Named {
   return {
     ...form,
     description: [form['description'], `Stands for ${JSON.stringify(name)}.`].filter(Boolean).join(' '),

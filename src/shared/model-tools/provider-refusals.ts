@@ -1,22 +1,22 @@
 /**
- * What providers refuse in the parameters of a tool. One refused tool fails the whole request, so every export is held against this table
- * before it is handed out.
+ * The schemas that providers refuse in a tool's parameters. One refused tool fails the whole request, so every export is checked against
+ * this table before it is returned.
  */
 type Parts = Readonly<Record<string, unknown>>;
 
 /** A provider's API in one of its modes. */
-export type Form = 'openai-strict' | 'openai' | 'anthropic-strict' | 'anthropic' | 'gemini' | 'mcp';
+export type ProviderForm = 'openai-strict' | 'openai' | 'anthropic-strict' | 'anthropic' | 'gemini' | 'mcp';
 
 interface Refusal {
-  readonly forms: readonly Form[];
+  readonly forms: readonly ProviderForm[];
   readonly what: string;
-  /** Whether a schema below the parameters, or they themselves (`isRoot`), is refused. */
+  /** Whether a schema within the parameters, or their root (`isRoot`), is refused. */
   readonly holds: (schema: Parts, isRoot: boolean) => boolean;
 }
 
-const STRICT: readonly Form[] = ['openai-strict', 'anthropic-strict'];
-const READ_BY_PROVIDERS: readonly Form[] = [...STRICT, 'openai', 'gemini'];
-const ALL: readonly Form[] = [...READ_BY_PROVIDERS, 'anthropic', 'mcp'];
+const STRICT: readonly ProviderForm[] = ['openai-strict', 'anthropic-strict'];
+const READ_BY_PROVIDERS: readonly ProviderForm[] = [...STRICT, 'openai', 'gemini'];
+const ALL: readonly ProviderForm[] = [...READ_BY_PROVIDERS, 'anthropic', 'mcp'];
 
 const has = (schema: Parts, keyword: string) => schema[keyword] !== undefined;
 const isOf = ({ type }: Parts, name: string) => [type].flat().includes(name);
@@ -78,16 +78,16 @@ const REFUSALS: readonly Refusal[] = [
   },
 ];
 
-/** What a provider refuses of the parameters, with its place; undefined where it takes them. */
-export function refusalOf(form: Form, parameters: Parts): string | undefined {
+/** The reason why a provider refuses the parameters, with its path; undefined where it accepts them. */
+export function providerRefusal(form: ProviderForm, parameters: Parts): string | undefined {
   const table = REFUSALS.filter(({ forms }) => forms.includes(form));
-  const look = (schema: unknown, partition: string): string | undefined => {
+  const look = (schema: unknown, at: string): string | undefined => {
     if (typeof schema !== 'object' || schema === null) return undefined;
     const parts = schema as Parts;
-    const refused = table.find(({ holds }) => holds(parts, partition === ''));
-    if (refused !== undefined) return `${partition === '' ? 'the root' : partition.slice(1)} ${refused.what}`;
+    const refused = table.find(({ holds }) => holds(parts, at === ''));
+    if (refused !== undefined) return `${at === '' ? 'the root' : at.slice(1)} ${refused.what}`;
     for (const [name, below] of schemasBelow(parts)) {
-      const found = look(below, `${partition}.${name}`);
+      const found = look(below, `${at}.${name}`);
       if (found !== undefined) return found;
     }
     return undefined;
@@ -102,7 +102,7 @@ function schemasBelow(parts: Parts): (readonly [name: string, schema: unknown])[
   return [...['properties', '$defs', 'anyOf', 'oneOf', 'allOf'].flatMap(named), ...single];
 }
 
-/** The values that a schema allows one by one. */
+/** The values that a schema lists. */
 function valuesOf({ const: only, enum: several }: Parts): readonly unknown[] | undefined {
   if (only !== undefined) return [only];
   return Array.isArray(several) ? several : undefined;

@@ -1,43 +1,44 @@
 /**
- * A schema in the subset that a provider understands. Only what restricts is ever left out, so that the exported schema accepts
- * at least what the tool does; each keyword that is left out is told, and said in words in the description.
+ * Converts a schema to the subset that a provider understands. Only restrictions are removed, so the exported schema accepts at least what
+ * the tool does. Each removed keyword is reported, and written into the description.
  */
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { isOfType } from './provider-refusals.ts';
+import { ANNOTATIONS } from './schema-size.ts';
 
-export interface Dropped {
-  /** Where: `properties.when`. Empty for the root. */
+export interface RemovedKeyword {
+  /** The path of the schema: `properties.when`; empty for the root. */
   readonly path: string;
   readonly keyword: string;
 }
 
 export interface SubsetRules {
-  /** Keywords that restrict and that the provider does not know. */
+  /** Restricting keywords that the provider does not know. */
   readonly unknown: ReadonlySet<string>;
-  /** Formats that it knows; undefined: all. */
+  /** The formats that it knows; undefined for all. */
   readonly formats?: ReadonlySet<string>;
-  /** Arrays may ask for at least this many items. */
+  /** The largest `minItems` that it accepts. */
   readonly largestMinItems?: number;
-  /** Every array says something of its items, and be it that anything goes: where it does not, OpenAI refuses the whole request. */
-  readonly itemsSaid?: boolean;
-  /** Every property is required; those that are not in truth may be null. */
+  /** Whether every array must describe its items, if only as anything. OpenAI refuses the whole request otherwise. */
+  readonly itemsRequired?: boolean;
+  /** Whether every property is required. Optional ones then accept null. */
   readonly nullForOptional: boolean;
-  /** Every object is closed, every array typed, nothing accepts anything. What cannot be said so throws `CannotBeStrict`. */
+  /**
+   * Whether every object is closed, every array typed, and nothing accepts anything. A schema that cannot be converted throws
+   * `CannotBeStrict`.
+   */
   readonly closed: boolean;
-  /** `const` is said as an `enum` of one. */
+  /** Whether `const` becomes an `enum` of one value. */
   readonly constAsEnum: boolean;
 }
 
-/** Why a schema has no strict form. */
+/** The reason why a schema has no strict form. */
 export class CannotBeStrict extends Error {}
 
 type Parts = Record<string, unknown>;
-/** Up to so many, their length is not limited. */
-const MANY_ENUM_VALUES = 250;
-const ANNOTATIONS = ['title', 'description', 'examples', 'default', '$comment', 'deprecated', 'readOnly', 'writeOnly'];
 
-/** What describes the rest beside a keyword goes with it: alone it would refuse what that keyword allows. */
+/** The keyword that describes the rest of another one is removed with it: alone, it would refuse what the other allows. */
 const REST_OF: Readonly<Record<string, string>> = {
   prefixItems: 'items',
   patternProperties: 'additionalProperties',
@@ -46,63 +47,101 @@ const REST_OF: Readonly<Record<string, string>> = {
 export function toSubset(
   schema: JsonSchema,
   rules: SubsetRules,
-): { readonly schema: JsonSchema; readonly dropped: readonly Dropped[] } {
-  const dropped: Dropped[] = [];
-  const made = convert(schema as Parts, '', rules, dropped);
+): { readonly schema: JsonSchema; readonly removedKeywords: readonly RemovedKeyword[] } {
+  const removedKeywords: RemovedKeyword[] = [];
+  const made = convert(schema as Parts, '', rules, removedKeywords);
   const combined = ['anyOf', 'oneOf', 'allOf', 'enum', 'not', '$ref'].find((keyword) => made[keyword] !== undefined);
   if (rules.closed && (made['type'] !== 'object' || combined !== undefined))
     throw new CannotBeStrict(`the root is ${combined === undefined ? 'no object' : `combined by ${combined}`}`);
-  return { schema: made, dropped };
+  return { schema: made, removedKeywords };
 }
 
-function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dropped[]): Parts {
+/** One schema on its way, changed in place. */
+interface Conversion {
+  readonly made: Parts;
+  readonly path: string;
+  readonly rules: SubsetRules;
+  /** The words that the description gets for what is removed. */
+  readonly words: string[];
+  readonly removedKeywords: RemovedKeyword[];
+}
+
+function convert(schema: unknown, path: string, rules: SubsetRules, removedKeywords: RemovedKeyword[]): Parts {
   if (typeof schema === 'boolean') {
     if (rules.closed) throw new CannotBeStrict(`${path || 'the root'} accepts ${schema ? 'anything' : 'nothing'}`);
     return schema ? {} : { not: {} };
   }
   const made = standingAlone(schema as Parts, rules);
-  const words: string[] = [];
-  const drop = (keyword: string) => {
-    dropped.push({ path, keyword });
-    words.push(inWords(keyword, made[keyword]));
-    delete made[keyword];
-  };
-  const below = (part: unknown, name: string) => convert(part, path === '' ? name : `${path}.${name}`, rules, dropped);
+  const conversion: Conversion = { made, path, rules, words: [], removedKeywords };
+  convertValues(conversion);
+  weakenOneOf(conversion);
+  removeUnknown(conversion);
+  removeUnsupported(conversion);
+  convertBelow(conversion);
+  if (rules.closed) close(conversion);
+  const { words } = conversion;
+  if (words.length > 0) made['description'] = [made['description'], ...words].filter(Boolean).join(' ');
+  return made;
+}
 
+/** Removes a keyword, reports it and describes it in words. */
+function remove({ made, path, words, removedKeywords }: Conversion, keyword: string): void {
+  removedKeywords.push({ path, keyword });
+  words.push(keywordText(keyword, made[keyword]));
+  delete made[keyword];
+}
+
+/** Values that contradict the type beside them are not accepted by the tool either. */
+function convertValues(conversion: Conversion): void {
+  const { made, path, rules } = conversion;
   if (made['const'] !== undefined && rules.constAsEnum) {
     made['enum'] = [made['const']];
     delete made['const'];
   }
   const { enum: values = made['const'] === undefined ? undefined : [made['const']] } = made;
-  if (Array.isArray(values)) {
-    // Values that contradict the type beside them are none that the tool takes.
-    const possible = values.filter((value) => isOfType(made, value));
-    if (possible.length === 0 && rules.closed)
-      throw new CannotBeStrict(`${path || 'the root'} has no value of its type`);
-    if (possible.length === 0) drop(made['enum'] === undefined ? 'const' : 'enum');
-    else if (possible.length < values.length) made['enum'] = possible;
-  }
-  // "Exactly one of" becomes "any of": it accepts more, so it counts as left out.
-  if (Array.isArray(made['oneOf']) && rules.unknown.has('oneOf') && made['anyOf'] === undefined) {
-    made['anyOf'] = made['oneOf'];
-    dropped.push({ path, keyword: 'oneOf' });
-    delete made['oneOf'];
-  }
+  if (!Array.isArray(values)) return;
+  const possible = values.filter((value) => isOfType(made, value));
+  if (possible.length === 0 && rules.closed) throw new CannotBeStrict(`${path || 'the root'} has no value of its type`);
+  if (possible.length === 0) remove(conversion, made['enum'] === undefined ? 'const' : 'enum');
+  else if (possible.length < values.length) made['enum'] = possible;
+}
+
+/** "Exactly one of" becomes "any of", which accepts more, so the keyword counts as removed. */
+function weakenOneOf({ made, path, rules, removedKeywords }: Conversion): void {
+  if (!Array.isArray(made['oneOf']) || !rules.unknown.has('oneOf') || made['anyOf'] !== undefined) return;
+  made['anyOf'] = made['oneOf'];
+  removedKeywords.push({ path, keyword: 'oneOf' });
+  delete made['oneOf'];
+}
+
+function removeUnknown(conversion: Conversion): void {
+  const { made, rules } = conversion;
   for (const keyword of Object.keys(made)) {
     if (!rules.unknown.has(keyword)) continue;
     const rest = REST_OF[keyword];
     const first = made[keyword];
     const others = rest === undefined ? undefined : made[rest];
-    drop(keyword);
+    remove(conversion, keyword);
     if (rest === undefined || others === undefined) continue;
-    drop(rest);
+    remove(conversion, rest);
     if (keyword === 'prefixItems' && Array.isArray(first)) made['items'] = anyOfItems(first, others);
   }
-  if (rules.itemsSaid && isType(made, 'array') && made['items'] === undefined) made['items'] = {};
-  if (rules.formats !== undefined && made['format'] !== undefined && !rules.formats.has(String(made['format'])))
-    drop('format');
-  if (Number(made['minItems'] ?? 0) > (rules.largestMinItems ?? Number.POSITIVE_INFINITY)) drop('minItems');
+}
 
+/** Removes values that the provider does not know of keywords that it knows. */
+function removeUnsupported(conversion: Conversion): void {
+  const { made, rules } = conversion;
+  if (rules.itemsRequired && isType(made, 'array') && made['items'] === undefined) made['items'] = {};
+  if (rules.formats !== undefined && made['format'] !== undefined && !rules.formats.has(String(made['format'])))
+    remove(conversion, 'format');
+  if (Number(made['minItems'] ?? 0) > (rules.largestMinItems ?? Number.POSITIVE_INFINITY))
+    remove(conversion, 'minItems');
+}
+
+/** Converts the schemas within this one. */
+function convertBelow({ made, path, rules, removedKeywords }: Conversion): void {
+  const below = (part: unknown, name: string) =>
+    convert(part, path === '' ? name : `${path}.${name}`, rules, removedKeywords);
   for (const keyword of ['anyOf', 'oneOf', 'allOf', 'prefixItems'])
     if (Array.isArray(made[keyword]))
       made[keyword] = made[keyword].map((part, index) => below(part, `${keyword}.${index}`));
@@ -112,18 +151,18 @@ function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dro
   if (typeof made['additionalProperties'] === 'object')
     made['additionalProperties'] = below(made['additionalProperties'], 'additionalProperties');
   if (made['properties'] !== undefined || isType(made, 'object')) convertObject(made, path, rules, below);
-  if (rules.closed) {
-    sayType(made);
-    checkSerializable(made, path);
-    if (made['default'] !== undefined) words.push(`Default: ${JSON.stringify(made['default'])}.`);
-    delete made['default'];
-    delete made['examples'];
-  }
-  if (words.length > 0) made['description'] = [made['description'], ...words].filter(Boolean).join(' ');
-  return made;
 }
 
-/** Whatever stands at one of the places of a list. `others`: what follows them, if anything may. */
+/** Completes a strict schema: a type, something that it accepts, and no annotations that strict modes refuse. */
+function close({ made, path, words }: Conversion): void {
+  addType(made);
+  requireStrictForm(made, path);
+  if (made['default'] !== undefined) words.push(`Default: ${JSON.stringify(made['default'])}.`);
+  delete made['default'];
+  delete made['examples'];
+}
+
+/** A schema for any item of a list with fixed positions. `others` describes the items after them, if there may be any. */
 function anyOfItems(first: readonly unknown[], others: unknown): unknown {
   const forms = [...first, ...(others === false ? [] : [others])];
   const different = [...new Map(forms.map((form) => [JSON.stringify(form), form])).values()];
@@ -131,8 +170,8 @@ function anyOfItems(first: readonly unknown[], others: unknown): unknown {
 }
 
 /**
- * What generators write around a reference to say more of it, in the form that the providers take: of one schema that all must match,
- * any must, and a reference has nothing beside it.
+ * Generators wrap a reference to add to it. Providers accept another form: `allOf` of one schema becomes `anyOf`, and nothing stands beside
+ * a reference.
  */
 function standingAlone(schema: Parts, rules: SubsetRules): Parts {
   const { allOf, $ref, ...beside } = schema;
@@ -168,8 +207,8 @@ function convertObject(
   if (rules.nullForOptional) made['required'] = Object.keys(properties);
 }
 
-/** OpenAI refuses values whose type is not said beside them. */
-function sayType(made: Parts): void {
+/** OpenAI refuses values without a type beside them. */
+function addType(made: Parts): void {
   const values = made['const'] !== undefined ? [made['const']] : made['enum'];
   if (made['type'] !== undefined || !Array.isArray(values)) return;
   const types = [...new Set(values.map(typeOf))];
@@ -181,15 +220,15 @@ function typeOf(value: unknown): string {
   return value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
 }
 
-function checkSerializable(made: Parts, path: string): void {
-  const partition = path || 'the root';
+function requireStrictForm(made: Parts, path: string): void {
+  const place = path || 'the root';
   const says = ['type', 'anyOf', '$ref', 'enum', 'const'].some((keyword) => made[keyword] !== undefined);
-  if (!says) throw new CannotBeStrict(`${partition} accepts anything`);
+  if (!says) throw new CannotBeStrict(`${place} accepts anything`);
   if (isType(made, 'array') && made['items'] === undefined)
-    throw new CannotBeStrict(`the items of ${partition} are not described`);
+    throw new CannotBeStrict(`the items of ${place} are not described`);
 }
 
-/** Accepts null too. The description stays outside, where models look for it. */
+/** Accepts null, too. The description stays outside, where models look for it. */
 function nullable(schema: Parts): Parts {
   if (isType(schema, 'null')) return schema;
   const { description, title, ...rest } = schema;
@@ -205,59 +244,8 @@ function mapValues(parts: object, map: (part: unknown, name: string) => unknown)
   return Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, map(part, name)]));
 }
 
-/** `minLength` 3 is "minLength: 3."; longer ones are cut, because descriptions are. */
-export function inWords(keyword: string, value: unknown): string {
+/** Describes a keyword: `minLength` 3 is "minLength: 3."; long values are truncated, because descriptions are limited. */
+export function keywordText(keyword: string, value: unknown): string {
   const text = JSON.stringify(value) ?? '';
   return `${keyword}: ${text.length <= 200 ? text : `${startOf(text, 200)}…`}.`;
-}
-
-/** How large a schema is, by the measures of the providers' limits. */
-export function measure(schema: unknown): {
-  readonly properties: number;
-  readonly levels: number;
-  readonly enumValues: number;
-  /** Of the texts of one enum that has many. */
-  readonly enumCharacters: number;
-  readonly characters: number;
-  readonly optional: number;
-  readonly unions: number;
-} {
-  let [properties, enumValues, enumCharacters, optional, unions] = [0, 0, 0, 0, 0];
-  const levelsOf = (part: unknown): number => {
-    if (typeof part !== 'object' || part === null) return 0;
-    if (Array.isArray(part)) return Math.max(0, ...part.map(levelsOf));
-    const parts = part as Parts;
-    let deepest = 0;
-    for (const [keyword, value] of Object.entries(parts)) {
-      if (ANNOTATIONS.includes(keyword) || keyword === 'enum' || keyword === 'const' || keyword === 'required')
-        continue;
-      if (keyword === 'properties' || keyword === '$defs')
-        deepest = Math.max(deepest, ...Object.values(value as object).map(levelsOf));
-      else deepest = Math.max(deepest, levelsOf(value));
-    }
-    const own = parts['properties'] === undefined ? 0 : 1;
-    const names = Object.keys((parts['properties'] ?? {}) as object);
-    properties += names.length;
-    optional += names.filter(
-      (name) => !((parts['required'] as readonly string[] | undefined) ?? []).includes(name),
-    ).length;
-    if (Array.isArray(parts['enum'])) {
-      const values: readonly unknown[] = parts['enum'];
-      enumValues += values.length;
-      const characters = values.reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0);
-      if (values.length > MANY_ENUM_VALUES) enumCharacters = Math.max(enumCharacters, characters);
-    }
-    if (Array.isArray(parts['anyOf']) || Array.isArray(parts['type'])) unions += 1;
-    return deepest + own;
-  };
-  const levels = levelsOf(schema);
-  return {
-    properties,
-    levels,
-    enumValues,
-    enumCharacters,
-    characters: JSON.stringify(schema).length,
-    optional,
-    unions,
-  };
 }

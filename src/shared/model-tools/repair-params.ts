@@ -1,4 +1,4 @@
-/** What models get wrong in a way that has one meaning: mended without asking them again. */
+/** Repairs mistakes of models that have only one meaning, without asking the model again. */
 
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { withoutNulls } from './arguments.ts';
@@ -7,8 +7,8 @@ type Parts = Readonly<Record<string, unknown>>;
 const MAX_DEPTH = 32;
 
 /**
- * Arguments with the plain slips mended: numbers and booleans sent as text, objects and lists sent as JSON text, one item where a
- * list is wanted, null for what is optional. Changes nothing that fits, and guesses nothing: what is left is for the model.
+ * Arguments with simple mistakes repaired: numbers and booleans sent as text, objects and lists sent as JSON text, one item for a list,
+ * null for an optional property. Valid values stay unchanged, and nothing is guessed.
  */
 export function repairParams(schema: JsonSchema, params: Parts): Parts {
   return withoutNulls(schema, repair(schema, params, 0)) as Parts;

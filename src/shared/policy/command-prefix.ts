@@ -1,23 +1,23 @@
 /**
- * What of a command may be remembered as allowed (C24): its first two words, unless they leave open what runs. `sh -c` would allow
- * every script there is, and `sudo apt` whatever apt can do as root.
+ * The part of a command that a standing approval can cover: its first two words, unless they leave open what runs. `sh -c` would allow
+ * every script, and `sudo apt` everything that apt can do as root.
  */
 import { posix } from 'node:path';
 
-/** They run a program, or a text, that is named somewhere behind them. */
-const RUN_WHAT_FOLLOWS = words(`
+/** Programs that run a program or text which is named somewhere in their arguments. */
+const RUN_WHAT_FOLLOWS = wordSet(`
   bwrap builtin busybox caffeinate chroot chrt cmd command deno doas entr env eval exec expect fd fdfind find firejail flock gdb ionice
   ltrace nice nohup nsenter parallel powershell prlimit pwsh rlwrap runuser script sed setarch setpriv setsid source ssh
   start-stop-daemon stdbuf strace su sudo systemd-run taskset time timeout toybox unbuffer unshare watch wsl xargs
 `);
 
-/** They run a file that is named first; with an option, or nothing, in its place it may be any text. */
-const RUN_A_FILE = words(`
+/** Programs that run the file named first. With an option, or nothing, in its place they may run any text. */
+const RUN_A_FILE = wordSet(`
   ash awk bash bun bunx csh dash elixir erl fish gawk git groovy java jshell julia ksh lua luajit make mawk mksh nawk node nodejs npx
   osascript perl php pypy python r rscript ruby rsh scala sh tclsh ts-node tsx uvx vi vim wish zsh
 `);
 
-/** They do many things; what they do under these words is to run what follows. */
+/** Programs that run what follows after one of these subcommands. */
 const RUN_UNDER = new Map<string, readonly string[]>(
   Object.entries({
     bundle: ['exec'],
@@ -35,14 +35,14 @@ const RUN_UNDER = new Map<string, readonly string[]>(
   }),
 );
 
-/** Undefined where only the very same command is like this one. */
+/** Undefined where a standing approval can only cover the very same command. */
 export function commandPrefixRule(command: readonly string[]): readonly string[] | undefined {
   const prefix = command.slice(0, 2);
-  return prefix.length === 0 || isOpen(prefix) ? undefined : prefix;
+  return prefix.length === 0 || isOpenPrefix(prefix) ? undefined : prefix;
 }
 
 /** Whether a prefix leaves open what runs. */
-export function isOpen([program = '', second]: readonly string[]): boolean {
+export function isOpenPrefix([program = '', second]: readonly string[]): boolean {
   const name = nameOf(program);
   if (RUN_WHAT_FOLLOWS.has(name)) return true;
   const isOption = second === undefined || /^[-+]/.test(second);
@@ -51,12 +51,12 @@ export function isOpen([program = '', second]: readonly string[]): boolean {
   return isOption || under?.includes(second) === true;
 }
 
-/** Of `/opt/venv/bin/python3.12`, `python`: wherever it lies, and of whatever version. */
+/** The plain name of a program, without folder and version: `python` for `/opt/venv/bin/python3.12`. */
 function nameOf(program: string): string {
   const name = posix.basename(program).toLowerCase();
   return name.replace(/\.exe$/, '').replace(/(?<=\D)-?[\d.]+$/, '');
 }
 
-function words(text: string): ReadonlySet<string> {
+function wordSet(text: string): ReadonlySet<string> {
   return new Set(text.trim().split(/\s+/));
 }

@@ -1,6 +1,6 @@
 /**
- * What the owner of a workspace runs later, without a second look: hooks and settings of git, tasks of editors, settings of package
- * managers and shells. A path stands for that name at any depth and all below it; `*` for one name, `**` for any number of them.
+ * Files that the owner of a workspace later runs without looking at them again: git hooks and settings, editor tasks, settings of package
+ * managers and shells. A path stands for that name at any depth and everything below it; `*` is one name, `**` any number of names.
  */
 export const DEFAULT_READ_ONLY_PATHS: readonly string[] = [
   '.git/hooks',
@@ -25,7 +25,7 @@ export const DEFAULT_READ_ONLY_PATHS: readonly string[] = [
   '.pnpmfile.cjs',
 ];
 
-/** In a list of its own an operator says `default` for all of these. */
+/** In a list of its own, an operator includes all of these as `default`. */
 export function readOnlyPathsOf(setting: readonly string[] | undefined): readonly string[] {
   if (setting === undefined) return DEFAULT_READ_ONLY_PATHS;
   return setting.flatMap((path) =>

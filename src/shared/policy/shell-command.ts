@@ -1,41 +1,40 @@
 /**
- * What a shell would run of a text, as far as that can be told without running it (C23): the words of each simple command. Nothing is
- * expanded. From the first word on that only the shell can tell, a command may go on in any way; where the text runs what it has made
- * by itself, it may be any command.
+ * Reads the simple commands that a shell would run for a text, without running it and without expanding anything. From the first word that
+ * only the shell can determine, a command is open: any words may follow. A text that runs its own output may run any command.
  */
 
 export interface SimpleCommand {
   readonly words: readonly string[];
-  /** Behind these words may stand any others, or none. */
+  /** Whether any other words may follow these. */
   readonly open: boolean;
 }
 
 export interface CommandText {
   readonly commands: readonly SimpleCommand[];
-  /** Words and nothing else: no variable is set, nothing is read from a file or written to one. */
+  /** Whether the text is words only: it sets no variable and neither reads nor writes a file. */
   readonly plain: boolean;
 }
 
-/** Nothing is known of it. */
+/** A command of which nothing is known. */
 export const ANY_COMMAND: SimpleCommand = { words: [], open: true };
 const UNREADABLE: CommandText = { commands: [ANY_COMMAND], plain: false };
 
-/** Words of the shell itself behind which another command stands, or the text of one. */
+/** Words of the shell itself that another command, or its text, follows. */
 const SHELL_WORDS = new Set(
   `! . alias builtin case command compgen complete coproc do elif else esac eval exec fi for function if in mapfile readarray select
   source then time trap until while`.split(/\s+/),
 );
 const ENDS_COMMAND = /[;&|\n]/;
-/** What becomes of a word with one of these, the shell and its folder say. */
+/** Only the shell knows what a word with one of these becomes. */
 const EXPANDS = /[$*?[{}~]/;
-/** A variable, or a dollar that means itself. All else behind it may be a command, or quotes with rules of their own. */
+/** A variable, or a literal dollar. Anything else after a dollar may be a command, or quotes with their own rules. */
 const VARIABLE = /\$(?:\w|[@*#?$!-]|\{\w+\}|(?=[\s;&|"]|$))/y;
 const REDIRECTION = />>|>[|&]|<[&>]|[<>]/y;
 const ASSIGNMENT = /^[A-Za-z_]\w*\+?=/;
 
-/** As the shells of the family `sh` read it. */
+/** Reads a text as shells of the `sh` family do. */
 export function readCommandText(text: string): CommandText {
-  const reading = new Reading();
+  const reading = new CommandReader();
   for (let at = 0; at < text.length; ) {
     const next = reading.take(text, at);
     if (next === undefined) return UNREADABLE;
@@ -44,19 +43,19 @@ export function readCommandText(text: string): CommandText {
   return reading.end();
 }
 
-class Reading {
+class CommandReader {
   readonly #commands: SimpleCommand[] = [];
   #plain = true;
   #words: string[] = [];
   #open = false;
-  /** The word that is being read; undefined between two. */
+  /** The word that is being read; undefined between words. */
   #word: string | undefined;
   #expands = false;
   #quoted = false;
-  /** The next word is the file of a redirection. */
+  /** Whether the next word is the file of a redirection. */
   #redirects = false;
 
-  /** Where to go on; undefined where the text cannot be read. */
+  /** The index where to continue; undefined where the text cannot be read. */
   take(text: string, at: number): number | undefined {
     const char = text[at] as string;
     if (char === "'" || char === '"') return this.#quote(text, at);
@@ -90,22 +89,22 @@ class Reading {
     for (let inside = at + 1; double && inside < closing; inside += 1)
       if (text[inside] === '`' || (text[inside] === '$' && !isVariable(text, inside))) return undefined;
     const content = text.slice(at + 1, closing);
-    // Of a text in single quotes, some words of the shell run what looks like a substitution.
+    // A text in single quotes can still be run by some shell words, if it looks like a substitution.
     this.#add(content, (double ? /[$\\]/ : /`|\$\(/).test(content));
     this.#quoted = true;
     return closing + 1;
   }
 
-  /** The character behind it means itself, or is the end of a line that goes on. */
+  /** The escaped character is literal, or a line break that continues the line. */
   #escape(at: number): number {
     this.#add('', true);
     return at + 2;
   }
 
   #redirect(text: string, at: number): number | undefined {
-    // What follows is a text.
+    // A here-document follows.
     if (text.startsWith('<<', at)) return undefined;
-    // `2>`: the number of the file, and no word.
+    // A number before the redirection, as in `2>`, is a file descriptor and not a word.
     if (!this.#quoted && /^\d+$/.test(this.#word ?? '')) this.#word = undefined;
     this.#endWord();
     this.#plain = false;
@@ -132,7 +131,7 @@ class Reading {
       return;
     }
     if (expands || (isFirst && SHELL_WORDS.has(word))) this.#open = true;
-    // What stands behind words that are not known stands nobody knows where.
+    // The position of a word after unknown words is unknown.
     if (this.#open) this.#plain = false;
     else this.#words.push(word);
   }
@@ -146,7 +145,7 @@ class Reading {
   }
 }
 
-/** Of the double quote at `from`; -1 when it is never closed. */
+/** The index of the quote that closes the one at `from`; -1 when it is never closed. */
 function closingQuote(text: string, from: number): number {
   for (let at = from + 1; at < text.length; at += 1) {
     if (text[at] === '\\') at += 1;

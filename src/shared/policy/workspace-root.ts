@@ -1,15 +1,15 @@
 /**
- * Where the root of a workspace may lie, as far as its path tells: in no folder of the system, in no home folder as a whole, and for a
- * tenant in that tenant's own folder.
+ * The folders that may be the root of a workspace, judged by their path: no system folder, no whole home folder, and for a tenant only its
+ * own folder.
  */
 import { createHash } from 'node:crypto';
 import { dirname, join, resolve } from 'node:path';
 import { PawlError } from '../errors/failure.ts';
 import { liesIn } from '../util/file-path.ts';
 
-/** What lies in them is the system's. */
+/** Folders of the system: nothing in them is a workspace. */
 const SYSTEM_FOLDERS = ['/proc', '/sys', '/dev', '/run', '/etc', '/boot', '/bin', '/sbin', '/lib', '/lib64'];
-/** They hold what belongs to others; folders in them may be workspaces. */
+/** Folders shared with others. Folders within them may be workspaces. */
 const SHARED_FOLDERS = [
   '/',
   '/tmp',
@@ -24,10 +24,10 @@ const SHARED_FOLDERS = [
   '/media',
 ];
 const PROGRAM_FOLDERS = ['/usr/bin', '/usr/sbin', '/usr/lib', '/usr/local/bin', '/usr/local/lib', '/usr/local/sbin'];
-/** Each folder in them is somebody's home. */
+/** Each folder within these is a home folder. */
 const FOLDERS_OF_HOMES = ['/home', '/Users'];
 
-/** Why no workspace has this root; undefined where it may. `homes` are the home folders that are known beside the usual ones. */
+/** The reason why a path cannot be the root of a workspace; undefined where it can. `homes` are further home folders. */
 export function forbiddenRoot(path: string, homes: readonly string[]): string | undefined {
   const root = resolve(path);
   if ([...SYSTEM_FOLDERS, ...PROGRAM_FOLDERS].some((folder) => liesIn(folder, root)))
@@ -40,17 +40,17 @@ export function forbiddenRoot(path: string, homes: readonly string[]): string | 
 }
 
 /** The folder that holds the roots of tenants. */
-export function tenantsFolder({ workspaceRoot, dataDir }: TenantPlaces): string {
+export function tenantsFolder({ workspaceRoot, dataDir }: TenantFolders): string {
   return workspaceRoot === undefined ? resolve(dataDir, 'workspaces') : resolve(workspaceRoot, 'tenants');
 }
 
-export interface TenantPlaces {
+export interface TenantFolders {
   readonly workspaceRoot?: string | undefined;
   readonly dataDir: string;
 }
 
-/** A tenant's own root. Two names never share one, also where a file system takes upper for lower case. */
-export function tenantRoot(places: TenantPlaces, tenantId: string): string {
+/** A tenant's own root. No two tenants share one, even on a file system that ignores case. */
+export function tenantRoot(places: TenantFolders, tenantId: string): string {
   const readable = tenantId
     .toLowerCase()
     .replaceAll(/[^a-z0-9]+/g, '-')
@@ -60,10 +60,10 @@ export function tenantRoot(places: TenantPlaces, tenantId: string): string {
 }
 
 /**
- * The root that the opener of a session names, absolute: a tenant's from that tenant's own. Throws `PERMISSION_DENIED` for one that no
- * worker would open for the session; links are looked at there.
+ * The absolute root that the opener of a session names; a relative path of a tenant starts at its own root. Throws `PERMISSION_DENIED` for
+ * a root that no worker would open. Workers resolve links.
  */
-export function checkedRoot(asked: string, tenantId: string | undefined, places: TenantPlaces): string {
+export function requireAllowedRoot(asked: string, tenantId: string | undefined, places: TenantFolders): string {
   const own = tenantId === undefined ? undefined : tenantRoot(places, tenantId);
   const root = own === undefined ? resolve(asked) : resolve(own, asked);
   const refuse = (why: string) => {

@@ -1,66 +1,66 @@
 /**
- * How much a call matters when not all can be taken (I20). A tier takes calls up to a number in flight; the less a call matters, the
- * sooner that number is reached for it, and the fewer turns it has among those that wait.
+ * The priority of a call when a tier is busy. A tier admits calls up to a number in flight. That number is smaller for a lower priority,
+ * and calls of a lower priority are served less often.
  */
 import { contractInvalid, type ToolCallEnvelope } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 
-/** From the most to the least important. */
-export const IMPORTANCES = ['critical', 'normal', 'background'] as const;
-export type Priority = (typeof IMPORTANCES)[number];
+/** The highest priority first. Requests, settings and metrics call the priority `importance`. */
+export const PRIORITIES = ['critical', 'normal', 'background'] as const;
+export type Priority = (typeof PRIORITIES)[number];
 
 const TAG = 'importance:';
-/** Of what a tier takes. */
+/** The share of a tier's admission limit. */
 const SHARES: Readonly<Record<Priority, number>> = { critical: 1, normal: 0.9, background: 0.5 };
-/** Turns while a normal call has one. Never none: what matters little waits longer, not for ever. */
-const TURNS: Readonly<Record<Priority, number>> = { critical: 4, normal: 1, background: 1 / 8 };
-const AGAIN_MS: Readonly<Record<Priority, number>> = { critical: 1_000, normal: 2_000, background: 10_000 };
+/** The calls that start for each normal one. Never 0, so that calls of low priority wait longer and still run. */
+const WEIGHTS: Readonly<Record<Priority, number>> = { critical: 4, normal: 1, background: 1 / 8 };
+const RETRY_AFTER_MS: Readonly<Record<Priority, number>> = { critical: 1_000, normal: 2_000, background: 10_000 };
 
 /**
- * The tag `importance:background` says it for a call, `safetyCritical` among its hints makes it critical, and else its session says it.
- * Throws `CONTRACT_INVALID` for a class that does not exist.
+ * The priority of a call: its tag `importance:…`, else `critical` with the hint `safetyCritical`, else that of its session. Throws
+ * `CONTRACT_INVALID` for an unknown class.
  */
-export function importanceOf(
+export function priorityOf(
   { control, payload }: ToolCallEnvelope,
   session: { readonly importance?: Priority | undefined },
 ): Priority {
   const tag = control.requestTags?.find((each) => each.startsWith(TAG))?.slice(TAG.length);
   if (tag === undefined)
     return payload.callHints?.safetyCritical === true ? 'critical' : (session.importance ?? 'normal');
-  const named = IMPORTANCES.find((importance) => importance === tag);
-  if (named !== undefined) return named;
-  const message = `${TAG}${tag} is no importance; there are ${IMPORTANCES.join(', ')}`;
+  const known = PRIORITIES.find((each) => each === tag);
+  if (known !== undefined) return known;
+  const message = `${TAG}${tag} is unknown; expected one of ${PRIORITIES.join(', ')}`;
   throw contractInvalid([{ path: 'control.requestTags', message }]);
 }
 
-/** How many calls may be in flight in a tier for one more of this importance to be taken. */
-export function roomFor(importance: Priority, maxInflight: number): number {
-  return Math.max(1, Math.floor(maxInflight * SHARES[importance]));
+/** The number of calls in flight in a tier below which one more of this priority is admitted. */
+export function admittedInflight(priority: Priority, maxInflight: number): number {
+  return Math.max(1, Math.floor(maxInflight * SHARES[priority]));
 }
 
 /**
- * The line in which a call waits when its tier is busy: one for each tenant and importance. Lines take turns by weight, and in a line
- * its sessions do (`enqueue-fair.lua` reads the weight, which comes first).
+ * The fair queue in which a call waits while its tier is busy: one for each tenant and priority. Queues are served by weight, and the
+ * sessions within a queue in rotation. `enqueue-fair.lua` reads the weight, so it comes first.
  */
-export function lineOf(importance: Priority, tenantId: string | undefined, tenantWeight: number): string {
-  return `${TURNS[importance] * tenantWeight} ${importance} ${tenantId ?? ''}`;
+export function queueNameOf(priority: Priority, tenantId: string | undefined, tenantWeight: number): string {
+  return `${WEIGHTS[priority] * tenantWeight} ${priority} ${tenantId ?? ''}`;
 }
 
-/** `shards`: among which new sessions of the tier are spread; each has its part of the room. */
+/** The failure of a call that its tier does not admit. `shards` is the number of shards of the tier; each has its share of the limit. */
 export function overloaded(
   { tier, shard, shards }: { readonly tier: string; readonly shard: number; readonly shards: number },
-  importance: Priority,
+  priority: Priority,
   inflight: number,
 ): PawlError {
-  const retryAfterMs = AGAIN_MS[importance];
+  const retryAfterMs = RETRY_AFTER_MS[priority];
   const where =
     shards === 1
       ? `The tier ${tier}`
-      : `Shard ${shard} of the tier ${tier}, one of ${shards} with its part of the room,`;
+      : `Shard ${shard} of the tier ${tier}, one of ${shards} with its share of the limit,`;
   return new PawlError(
     'OVERLOADED',
-    `${where} has ${inflight} calls in flight and takes no more of importance ${importance}; ` +
+    `${where} has ${inflight} calls in flight and takes no more of importance ${priority}; ` +
       `try again in ${retryAfterMs / 1_000} s.`,
-    { details: { retryAfterMs, inflight, importance } },
+    { details: { retryAfterMs, inflight, importance: priority } },
   );
 }

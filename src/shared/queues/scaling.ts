@@ -1,4 +1,4 @@
-/** How many workers a tier needs: the rule behind the metric that autoscalers follow. */
+/** The number of workers that a tier needs: the rule behind the metric that autoscalers follow. */
 
 export interface TierLoad {
   /** Calls that could run now and wait for a worker. */
@@ -8,19 +8,19 @@ export interface TierLoad {
   readonly workers: number;
   /** Attempts that these workers run at a time. */
   readonly slots: number;
-  /** Of late; undefined before the first attempt. */
+  /** The mean of recent attempts; undefined before the first one. */
   readonly meanAttemptMs: number | undefined;
 }
 
-/** The time within which what waits should have begun. */
+/** The time within which waiting calls should start. */
 export const TARGET_WAIT_MS = 5_000;
-/** Of a worker that is not there yet: `pawl worker` without `--concurrency`. */
+/** The slots of a worker before one is running: `pawl worker` without `--concurrency`. */
 const DEFAULT_SLOTS = 32;
 
 /**
- * The slots that are busy, and as many more as begin all that waits within the target, each being used again after one attempt's
- * time; in workers of the present size. A call that has waited beyond the target while every slot is busy asks for one worker more.
- * Nothing waits and nothing runs: none is needed.
+ * Counts the busy slots, and as many more as start all waiting calls within the target, if each slot is free again after the mean attempt;
+ * divides by the slots of one worker. If a call has waited beyond the target while every slot was busy, one worker more is needed. An empty
+ * tier needs none.
  */
 export function neededWorkers(load: TierLoad): number {
   const { waiting, running, oldestWaitMs, workers, slots, meanAttemptMs = TARGET_WAIT_MS } = load;

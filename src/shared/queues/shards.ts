@@ -1,20 +1,20 @@
 /**
- * The shards of tiers. A session's calls of one tier are in one shard, which the session keeps for as long as it lives: more or fewer
- * shards concern new sessions alone, so a key finds its earlier call whatever was changed meanwhile.
+ * The shards of tiers. All calls of a session in one tier are in one shard, which the session keeps as long as it lives. A change of the
+ * number of shards affects new sessions only, so a key always finds its earlier call.
  */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { TIERS, type Tier } from '../tools/tool.ts';
 
-/** Of one tier: each worker holds two connections for each. */
+/** The most shards of one tier: each worker holds two connections for each shard. */
 export const MAX_SHARDS = 64;
 
 export interface TierShards {
-  /** Among which new sessions are spread. */
+  /** The shards among which new sessions are spread. */
   readonly current: number;
-  /** As many as there ever were: sessions that were opened then are still there. */
+  /** The largest number of shards so far: sessions that were opened then are still there. */
   readonly made: number;
-  /** Somebody has said how many; before, what is configured holds. */
+  /** Whether an operator set the number. Otherwise the configuration decides. */
   readonly isSet: boolean;
 }
 
@@ -26,10 +26,13 @@ export const ONE_SHARD_EACH = Object.fromEntries(
 
 export const shardCountSchema = z.number().int().min(1).max(MAX_SHARDS);
 
-/** Where a session's calls are; what is not named is in shard 0, as in all sessions that were opened before there were shards. */
+/**
+ * The shard of a session's calls in each tier. A tier without an entry is in shard 0, as in all sessions that were opened before there were
+ * shards.
+ */
 export type SessionShards = Readonly<Partial<Record<Tier, number>>>;
 
-/** The shard of a new session among so many. */
+/** The shard of a new session. */
 export function shardOf(sessionKey: string, shards: number): number {
   return shards === 1 ? 0 : createHash('sha256').update(sessionKey).digest().readUInt32BE() % shards;
 }

@@ -1,4 +1,4 @@
-/** What a session did, as a skill and a plan for a person to review: nothing of it is used before somebody says so. */
+/** Captures a session's calls as a skill and a plan for a person to review. A capture is switched off until a person enables it. */
 import type { Outcome } from '../calls/outcome.ts';
 import { REDACTED, redact, secretsIn } from '../errors/redaction.ts';
 import { DEFAULT_NAMESPACE, qualifiedName, type Tier } from '../tools/tool.ts';
@@ -16,7 +16,7 @@ export interface CapturedCall {
 }
 
 export interface CaptureAbout {
-  /** Of the skill. */
+  /** The name of the skill. */
   readonly name: string;
   readonly sessionKey: string;
   /** Tools that brought the session text from outside. */
@@ -34,17 +34,17 @@ export interface Capture {
   /** The text of a `SKILL.md`, switched off. */
   readonly skill: string;
   readonly plan: { readonly nodes: Readonly<Record<string, PlanNode>> };
-  /** Calls that did not succeed. */
+  /** The number of calls that did not succeed. */
   readonly leftOut: number;
 }
 
-/** Of one step's parameters, so much stands in the skill; the plan has the whole. */
+/** The most characters of one step's parameters in the skill; the plan has them in full. */
 const SHOWN_LENGTH = 2_000;
-/** A shorter text is found in too many outputs to say that it came from one. */
+/** A shorter text occurs in too many outputs to refer to one of them. */
 const MIN_REFERRED_LENGTH = 8;
 
-/** The calls that succeeded, the oldest first, without what looks like a secret. */
-export function captureOf(calls: readonly CapturedCall[], about: CaptureAbout): Capture {
+/** Captures the calls that succeeded, the oldest first, without what looks like a secret. */
+export function captureCalls(calls: readonly CapturedCall[], about: CaptureAbout): Capture {
   const succeeded = calls.filter(({ outcome }) => outcome?.status === 'success');
   const nodes: Record<string, PlanNode> = {};
   const known = new Map<string, string>();
@@ -63,12 +63,12 @@ export function captureOf(calls: readonly CapturedCall[], about: CaptureAbout): 
   return { skill: skillText(succeeded, nodes, about), plan: { nodes }, leftOut: calls.length - succeeded.length };
 }
 
-/** As a log shows them: by names, by known values, and by what tokens look like. */
+/** Redacts as logs do: by name, by known value, and by the look of tokens. */
 function withoutSecrets(params: Params): Params {
   try {
     return JSON.parse(redact(JSON.stringify(params), secretsIn(params))) as Params;
   } catch {
-    // What is too long to be looked through is left out as a whole.
+    // Parameters too large to be searched for secrets are left out as a whole.
     return { params: REDACTED };
   }
 }
@@ -77,7 +77,7 @@ function shortName(tool: CapturedCall['tool']): string {
   return tool.namespace === DEFAULT_NAMESPACE ? tool.name : qualifiedName(tool);
 }
 
-/** Texts that an earlier step's output had are taken from there. */
+/** Replaces texts that an earlier step's output contained by references to it. */
 function withReferences(value: unknown, known: ReadonlyMap<string, string>): unknown {
   if (typeof value === 'string') {
     const path = known.get(value);
@@ -88,7 +88,7 @@ function withReferences(value: unknown, known: ReadonlyMap<string, string>): unk
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, withReferences(member, known)]));
 }
 
-/** With the paths at which they stand. */
+/** The texts of a value, each with its path. */
 function textsOf(value: unknown, path: string): (readonly [text: string, path: string])[] {
   if (typeof value === 'string') return value.length < MIN_REFERRED_LENGTH ? [] : [[value, path]];
   if (typeof value !== 'object' || value === null) return [];
@@ -120,7 +120,7 @@ function skillText(
     taint.length === 0
       ? []
       : [
-          `The session had read text from outside (${taint.map(shownLine).join(', ')}): what it says may stand in the parameters.`,
+          `The session had read text from outside (${taint.map(shownLine).join(', ')}), which the parameters may contain.`,
         ];
   return [
     '---',

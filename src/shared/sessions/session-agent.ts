@@ -1,4 +1,4 @@
-/** The agent of a session, as whoever opens the session describes it: it informs tools, and only policy decides. */
+/** The agent of a session, as the opener of the session describes it. The description informs tools; only policy decides. */
 import { z } from 'zod';
 import { identifierSchema } from '../calls/envelope.ts';
 import type { SessionAgent } from '../tools/tool-context.ts';
@@ -9,10 +9,10 @@ const text = z.string().min(1).max(256);
 export const sessionAgentSchema = z.strictObject({
   /** Default: the session's `agentId`. */
   id: identifierSchema.optional(),
-  /** For people. Default: the ID. */
+  /** The name for people. Default: the ID. */
   name: text.optional(),
   model: text.optional(),
-  /** In the words of whoever runs the agent: names, or an object of their own. */
+  /** Permissions in the agent program's own terms: names, or an object. */
   permissions: z
     .union([z.array(text), z.record(text, z.json())])
     .refine((permissions) => JSON.stringify(permissions).length <= MAX_PERMISSIONS_LENGTH, {

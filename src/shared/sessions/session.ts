@@ -1,12 +1,10 @@
-/**
- * Sessions form a tree; a session's kind decides which capabilities its calls get (A9, A17, A18).
- */
+/** Sessions form a tree; a session's kind decides which capabilities its calls get. */
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { identifierSchema } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.ts';
-import { IMPORTANCES, type Priority } from '../queues/priority.ts';
+import { PRIORITIES, type Priority } from '../queues/priority.ts';
 import type { SessionShards } from '../queues/shards.ts';
 import { zodIssues } from '../schema/zod-issues.ts';
 import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
@@ -19,8 +17,8 @@ export const SESSION_KINDS = ['main', 'branch', 'worker'] as const;
 export type SessionKind = (typeof SESSION_KINDS)[number];
 
 /**
- * The availability matrix of A17, by capability: a worker session reads, searches and fetches, and changes nothing.
- * A branch reaches people through its parent's channel (A19).
+ * The capabilities of each kind of session. A worker session reads, searches and fetches, and changes nothing. A branch reaches people
+ * through its parent's channel.
  */
 export const SESSION_CAPABILITIES: Readonly<Record<SessionKind, readonly Capability[]>> = {
   main: [
@@ -46,14 +44,14 @@ export const SESSION_CAPABILITIES: Readonly<Record<SessionKind, readonly Capabil
   worker: ['workspace:read', 'memory:search', 'network'],
 };
 
-/** Tiers whose tools a session of this kind may call: a worker session has no business with tools that change things. */
+/** The tiers whose tools a session of this kind may call: a worker session only reads. */
 export const SESSION_TIERS: Readonly<Record<SessionKind, readonly Tier[]>> = {
   main: TIERS,
   branch: TIERS,
   worker: ['read-only'],
 };
 
-/** Where a session reaches people: its terminal, the operator's page, or a service of theirs (with `url`). */
+/** The way a session reaches people: its terminal, the operator's page, or a service of theirs (with `url`). */
 export const CHANNEL_KINDS = ['console', 'operator', 'webhook'] as const;
 export const channelSchema = z
   .looseObject({ kind: z.enum(CHANNEL_KINDS) })
@@ -65,15 +63,15 @@ export const channelSchema = z
     },
   );
 
-/** For those whose session has none, and who need one. */
+/** The advice for a caller whose session has no channel and needs one. */
 export const GIVE_A_CHANNEL =
   "open the session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' } or { kind: 'webhook', url }";
-/** The last state of a session; its owner gives it any other one. */
+/** The last state of a session. Its owner sets any other state. */
 const CLOSED = 'closed';
 /** The state of a session whose owner names none. */
-export const OPEN = 'open';
+export const OPEN_STATE = 'open';
 
-/** What the owner of a session says it is doing, such as `planning`: a tool's policy may name the states in which it may be called. */
+/** A state that the owner of a session sets, such as `planning`. A tool's policy may name the states in which the tool may be called. */
 export const sessionStateSchema = z
   .string()
   .min(1)
@@ -81,16 +79,16 @@ export const sessionStateSchema = z
   .regex(/^[A-Za-z0-9_.-]+$/, 'must be letters, digits, _, . or -')
   .refine((state) => state !== CLOSED, { error: 'must be another state than closed: close the session instead' });
 
-/** What `PATCH /v1/sessions/{key}` takes. */
+/** The body of `PATCH /v1/sessions/{key}`. */
 export const changeSessionSchema = z.strictObject({ state: sessionStateSchema });
 
-/** What `POST /v1/sessions` and `openSession` take. */
+/** The body of `POST /v1/sessions`, and the options of `openSession`. */
 export const openSessionSchema = z
   .strictObject({
     kind: z.enum(SESSION_KINDS).default('main'),
     sessionKey: identifierSchema.optional(),
     parent: identifierSchema.optional(),
-    /** Default: that of the session above it, or `open`. */
+    /** Default: the state of the parent session, or `open`. */
     state: sessionStateSchema.optional(),
     agentId: identifierSchema.optional(),
     agent: sessionAgentSchema.optional(),
@@ -100,8 +98,8 @@ export const openSessionSchema = z
     channel: channelSchema.optional(),
     skills: z.array(z.string().min(1).max(256)).max(64).optional(),
     budget: budgetSchema.optional(),
-    /** Of its calls, and of those of the sessions below it, where they say nothing themselves. */
-    importance: z.enum(IMPORTANCES).optional(),
+    /** The default priority of its calls, and of those of the sessions below it. */
+    importance: z.enum(PRIORITIES).optional(),
   })
   .refine(({ agentId, agent }) => agent === undefined || (agent.id ?? agentId) !== undefined, {
     error: 'must name the agent, here or as agentId',
@@ -113,25 +111,25 @@ export const openSessionSchema = z
   });
 export type OpenSession = z.input<typeof openSessionSchema>;
 
-/** Text from outside that a session has seen: it may steer whoever makes the session's calls (I23). */
+/** Text from outside that a session has read. It may steer the model that makes the session's calls. */
 export interface Taint {
   /** The tool that brought it. */
   readonly source: string;
-  /** Redis' clock, before anybody could read the text. */
+  /** The time of Redis' clock, before the text could be read. */
   readonly atMs: number;
 }
 
-/** Of one session. Which further ones there are changes nothing. */
+/** The most taints of one session. More of them change nothing. */
 const MAX_TAINTS = 32;
 
-/** A session as stored. All but `state` and `taint` never changes after opening. */
+/** A session as stored. Only `state` and `taint` change after opening. */
 export interface SessionRecord {
   readonly sessionKey: string;
   readonly kind: SessionKind;
-  /** `open`, or what its owner says; `closed` is its end. */
+  /** `open`, or what its owner set; `closed` is final. */
   readonly state: string;
   readonly parent?: string;
-  /** Keys of the sessions above it, the outermost first. */
+  /** The keys of the sessions above it, the outermost first. */
   readonly ancestors?: readonly string[];
   readonly agentId?: string;
   readonly agent?: SessionAgent;
@@ -140,20 +138,20 @@ export interface SessionRecord {
   readonly workspaceRoot: string;
   readonly channel?: z.output<typeof channelSchema>;
   readonly skills?: readonly string[];
-  /** What its skills, and those of the sessions above it, leave it of its tools. */
+  /** The rules of its skills, and of those of the sessions above it, about its tools. */
   readonly skillRules?: readonly SkillRule[];
   readonly budget?: Budget;
   /** Its own budget and those of the sessions above it. */
   readonly budgets?: readonly SessionBudget[];
   readonly importance?: Priority;
-  /** It only grows, and the sessions below begin with it. */
+  /** The taint only grows, and the sessions below inherit it. */
   readonly taint?: readonly Taint[];
-  /** Where its calls are. */
+  /** The shard of its calls in each tier. */
   readonly shards?: SessionShards;
   readonly createdAtMs: number;
 }
 
-/** The session after it has seen text from these tools; itself where it had before. */
+/** The session after it has read text from these tools; the same record if it had before. */
 export function withTaint(record: SessionRecord, sources: readonly string[], atMs: number): SessionRecord {
   const { taint = [] } = record;
   const fresh = sources.filter((source) => !taint.some((seen) => seen.source === source));
@@ -161,7 +159,7 @@ export function withTaint(record: SessionRecord, sources: readonly string[], atM
   return room.length === 0 ? record : { ...record, taint: [...taint, ...room.map((source) => ({ source, atMs }))] };
 }
 
-/** The session after it has seen what another record of it says that it saw. */
+/** The session with the taints of another record of it. */
 export function withTaintsOf(record: SessionRecord, other: SessionRecord | undefined): SessionRecord {
   const { taint = [] } = other ?? {};
   return taint.reduce((marked, { source, atMs }) => withTaint(marked, [source], atMs), record);
@@ -169,15 +167,15 @@ export function withTaintsOf(record: SessionRecord, other: SessionRecord | undef
 
 /** Throws `CONTRACT_INVALID` with every fault. */
 export function parseOpenSession(open: OpenSession): z.output<typeof openSessionSchema> {
-  return parsed(openSessionSchema, open, 'The session cannot be opened');
+  return parseOrThrow(openSessionSchema, open, 'The session cannot be opened');
 }
 
 /** Throws `CONTRACT_INVALID` for a state that a session cannot have. */
 export function parseSessionState(state: string): string {
-  return parsed(changeSessionSchema, { state }, 'The session cannot have this state').state;
+  return parseOrThrow(changeSessionSchema, { state }, 'The session cannot have this state').state;
 }
 
-function parsed<Schema extends z.ZodType>(schema: Schema, given: unknown, what: string): z.output<Schema> {
+function parseOrThrow<Schema extends z.ZodType>(schema: Schema, given: unknown, what: string): z.output<Schema> {
   const result = schema.safeParse(given);
   if (result.success) return result.data;
   const issues = zodIssues(result.error);
@@ -188,7 +186,7 @@ function parsed<Schema extends z.ZodType>(schema: Schema, given: unknown, what: 
   );
 }
 
-/** Sessions above one: its record names them all. */
+/** The most sessions above one: its record names them all. */
 const MAX_ANCESTORS = 100;
 
 /**
@@ -205,7 +203,7 @@ export function newSession(
   if (above?.kind === 'worker' && asked.kind !== 'worker')
     throw new PawlError('PERMISSION_DENIED', 'A worker session can only open worker sessions.');
   if (above?.tenantId !== undefined && above.tenantId !== (asked.tenantId ?? above.tenantId))
-    throw new PawlError('PERMISSION_DENIED', 'A session is of the same tenant as the one that it is opened below.');
+    throw new PawlError('PERMISSION_DENIED', 'A session must belong to the tenant of its parent session.');
   const ancestors = above === undefined ? [] : [...(above.ancestors ?? []), above.sessionKey];
   if (ancestors.length > MAX_ANCESTORS)
     throw new PawlError('CONTRACT_INVALID', `A session has at most ${MAX_ANCESTORS} sessions above it.`, {
@@ -234,7 +232,7 @@ export function newSession(
     budgets: budgets.length === 0 ? undefined : budgets,
     skillRules: skillRules.length === 0 ? undefined : skillRules,
     sessionKey: key,
-    state: asked.state ?? above?.state ?? OPEN,
+    state: asked.state ?? above?.state ?? OPEN_STATE,
     actorId: actorId ?? above?.actorId ?? 'anonymous',
     workspaceRoot:
       workspaceRoot === undefined ? (above?.workspaceRoot ?? defaults.workspaceRoot) : resolve(workspaceRoot),
@@ -244,7 +242,7 @@ export function newSession(
 
 export function sessionTaken(sessionKey: string): PawlError {
   const issues = [{ path: 'sessionKey', message: `is taken: ${JSON.stringify(sessionKey)}` }];
-  const message = `There is already a session ${JSON.stringify(sessionKey)}; to go on in it, take it by its key (pawl.session(key)).`;
+  const message = `There is already a session ${JSON.stringify(sessionKey)}; to continue it, use pawl.session(key).`;
   return new PawlError('CONTRACT_INVALID', message, { issues });
 }
 
@@ -255,14 +253,17 @@ export function sessionClosed(sessionKey: string): PawlError {
 export function sessionForged(sessionKey: string): PawlError {
   return new PawlError(
     'SIGNATURE_INVALID',
-    `The record of the session ${JSON.stringify(sessionKey)} was not signed with a key of PAWL_SIGNING_KEYS: nothing is called from it. Use another session, or give back the key that signed it.`,
+    `The record of the session ${JSON.stringify(sessionKey)} is not signed with a key of PAWL_SIGNING_KEYS, so it cannot be used. Use another session, or restore the key that signed it.`,
   );
 }
 
-/** The session, if a caller's calls may go through it. Throws `SESSION_CLOSED` and `PERMISSION_DENIED`. */
-export function usable(record: SessionRecord, target: { readonly tenantId?: string | undefined }): SessionRecord {
+/** The session, if the target's tenant may call in it. Throws `SESSION_CLOSED` and `PERMISSION_DENIED`. */
+export function requireUsable(
+  record: SessionRecord,
+  target: { readonly tenantId?: string | undefined },
+): SessionRecord {
   if (record.state === 'closed') throw sessionClosed(record.sessionKey);
   if (record.tenantId === target.tenantId) return record;
   const named = `The session ${JSON.stringify(record.sessionKey)}`;
-  throw new PawlError('PERMISSION_DENIED', `${named} is of another tenant.`);
+  throw new PawlError('PERMISSION_DENIED', `${named} belongs to another tenant.`);
 }

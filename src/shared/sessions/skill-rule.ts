@@ -1,6 +1,6 @@
 /**
- * What skills do to a session (I5, I6): they leave it fewer tools, and never more. The rule is fixed when the session is opened, and
- * signed with it; the sessions below have it, too.
+ * The rule that skills set for a session's tools: a skill can take tools away, and never add one. The rule is fixed and signed when the
+ * session is opened, and the sessions below inherit it.
  */
 
 import { matches } from '../util/wildcard.ts';
@@ -9,14 +9,14 @@ import type { SkillRecord } from './skill.ts';
 export interface SkillRule {
   /** The skills that it comes from. */
   readonly skills: readonly string[];
-  /** Absent: all but what is forbidden. */
+  /** The only tools that are allowed; absent for all but the forbidden ones. */
   readonly allowed?: readonly string[];
   readonly forbidden: readonly string[];
 }
 
 type Named = { readonly namespace?: string | undefined; readonly name: string };
 
-/** What a session with these skills may call at most; undefined when they say nothing about it. */
+/** The rule of a session with these skills; undefined when they restrict nothing. */
 export function skillRule(skills: readonly SkillRecord[]): SkillRule | undefined {
   const allowing = skills.filter(({ allowedTools }) => allowedTools !== undefined);
   const forbidden = skills.flatMap(({ forbiddenTools }) => forbiddenTools);
@@ -30,18 +30,21 @@ export function skillRule(skills: readonly SkillRecord[]): SkillRule | undefined
   };
 }
 
-/** Why a session's skills refuse a tool; undefined when they do not. Every rule holds. */
+/** The reason why a session's skills refuse a tool; undefined when every rule allows it. */
 export function refusedBySkills(rules: readonly SkillRule[] | undefined, tool: Named): string | undefined {
   for (const { skills, allowed, forbidden } of rules ?? []) {
     const named = `the session’s skills (${skills.join(', ')})`;
-    if (forbidden.some((pattern) => names(pattern, tool))) return `${named} forbid it`;
-    if (allowed !== undefined && !allowed.some((pattern) => names(pattern, tool))) return `${named} do not allow it`;
+    if (forbidden.some((pattern) => matchesTool(pattern, tool))) return `${named} forbid it`;
+    if (allowed !== undefined && !allowed.some((pattern) => matchesTool(pattern, tool)))
+      return `${named} do not allow it`;
   }
   return undefined;
 }
 
-/** Files of other programs write `Read` and `Shell` for what is `read` and `shell` here (A20). */
-export function names(pattern: string, { namespace = 'tools', name }: Named): boolean {
+/**
+ * Whether a pattern matches a tool, upper and lower case alike: skills of other programs write `Read` and `Shell` for `read` and `shell`.
+ */
+export function matchesTool(pattern: string, { namespace = 'tools', name }: Named): boolean {
   const lower = pattern.toLowerCase();
   return matches(lower, name.toLowerCase()) || matches(lower, `${namespace}.${name}`.toLowerCase());
 }

@@ -1,6 +1,6 @@
 /**
- * Skills (I5, I6, A20): instructions for whoever plans, with the tools that go with them. A record in the registry, or a `SKILL.md`.
- * What they do to a session stands in `skill-rule.ts`.
+ * Skills: instructions for the model that plans, with the tools that go with them. A skill is a record in the registry, or a `SKILL.md`.
+ * `skill-rule.ts` has what they do to a session.
  */
 import { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
@@ -9,7 +9,7 @@ import { zodIssues } from '../schema/zod-issues.ts';
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 const NAME_RULE = 'letters, digits, _, . and -';
 
-/** Names, qualified names or patterns with `*`; in a file also as one text with commas or spaces. */
+/** Names, qualified names or patterns with `*`; in a file also one text with commas or spaces. */
 const toolNames = z
   .preprocess(
     (value) => (typeof value === 'string' ? value.split(/[\s,]+/).filter((name) => name !== '') : value),
@@ -17,20 +17,20 @@ const toolNames = z
   )
   .readonly();
 
-/** What `PUT /v1/skills/{name}` takes. */
+/** The body of `PUT /v1/skills/{name}`. */
 export const skillSchema = z.strictObject({
   description: z.string().min(1).max(2_048),
   instructions: z.string().max(262_144).default(''),
   /** False: no session can be opened with it. */
   enabled: z.boolean().default(true),
-  /** False: can be switched off and on, and otherwise neither changed nor removed. */
+  /** False: it can be switched off and on, and otherwise neither changed nor removed. */
   mutable: z.boolean().default(true),
   /** The only tools of a session with this skill, beside those of its other skills. */
   allowedTools: toolNames.optional(),
-  /** A session is not opened with this skill where one of them is not there for it. */
+  /** A session cannot be opened with this skill where one of these tools is missing. */
   requiredTools: toolNames.default([]),
   forbiddenTools: toolNames.default([]),
-  /** Higher comes first. */
+  /** A higher number comes first. */
   priority: z.number().int().min(-1_000).max(1_000).default(0),
   /** Words of a task that call for the skill. */
   triggers: z.array(z.string().min(1).max(256)).max(64).readonly().default([]),
@@ -42,7 +42,7 @@ export interface SkillRecord extends Readonly<z.output<typeof skillSchema>> {
   /** `registry`, or the file that it was read from. */
   readonly source: string;
   readonly updatedAtMs: number;
-  /** Of a record. */
+  /** The writer of the record; absent for a file. */
   readonly updatedBy?: string;
 }
 
@@ -84,7 +84,7 @@ export function skillFileParts(
 ): { readonly front: string; readonly instructions: string } {
   const [, front, instructions = ''] =
     /^\uFEFF?---[ \t]*\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n([\s\S]*))?$/.exec(text) ?? [];
-  if (front === undefined) throw noSkillFile(source, 'it must begin with front matter between two lines of ---');
+  if (front === undefined) throw invalidSkillFile(source, 'it must begin with front matter between two lines of ---');
   return { front, instructions: instructions.trim() };
 }
 
@@ -95,9 +95,9 @@ export function skillOfFile(
   made: Pick<SkillRecord, 'source' | 'updatedAtMs'>,
 ): SkillRecord {
   if (typeof fields !== 'object' || fields === null || Array.isArray(fields))
-    throw noSkillFile(made.source, 'its front matter must name fields');
+    throw invalidSkillFile(made.source, 'its front matter must name fields');
   const { name, ...rest } = fields as Record<string, unknown>;
-  // Other programs keep fields of their own in the same file.
+  // Other programs keep fields of their own in the same file, so unknown fields are left out.
   const known = Object.entries(rest).flatMap(([key, value]) => {
     const field = FIELDS[key.replaceAll('_', '-')];
     return field === undefined ? [] : [[field, value] as const];
@@ -105,13 +105,13 @@ export function skillOfFile(
   return skillRecord(String(name ?? ''), { ...Object.fromEntries(known), instructions }, made);
 }
 
-export function noSkillFile(source: string, message: string): PawlError {
-  return new PawlError('CONTRACT_INVALID', `${source} is no SKILL.md: ${message}.`, {
+export function invalidSkillFile(source: string, message: string): PawlError {
+  return new PawlError('CONTRACT_INVALID', `${source} is not a valid SKILL.md: ${message}.`, {
     issues: [{ path: source, message }],
   });
 }
 
-/** The highest priority first. */
+/** Compares skills: the highest priority first. */
 export function byPriority(
   a: Pick<SkillRecord, 'name' | 'priority'>,
   b: Pick<SkillRecord, 'name' | 'priority'>,
@@ -119,7 +119,7 @@ export function byPriority(
   return b.priority - a.priority || (a.name < b.name ? -1 : 1);
 }
 
-/** Skills that are on and one of whose triggers stands in a text, the highest priority first. */
+/** The enabled skills with a trigger that occurs in a text, the highest priority first. */
 export function triggeredBy(text: string, skills: readonly SkillRecord[]): readonly SkillRecord[] {
   const lower = text.toLowerCase();
   return skills

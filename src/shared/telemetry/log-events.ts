@@ -1,17 +1,18 @@
 /**
- * The seeds' log events (R27): which line an event of a producer or a worker becomes. Nothing here holds parameters, outputs
- * or a key: a key appears as its SHA-256.
+ * The log events: which line each event of a producer or a worker becomes. No line holds parameters, outputs or a key; a key appears as its
+ * SHA-256.
  */
 import { createHash } from 'node:crypto';
 import type { CallState, Phase } from '../calls/call-state.ts';
-import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts';
-import { type Outcome, stateOf } from '../calls/outcome.ts';
+import type { ToolCallEnvelope } from '../calls/envelope.ts';
+import { stateOf } from '../calls/outcome.ts';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import type { ShadowKind } from '../config/switches.ts';
 import { FAILURES, type FailureCode } from '../errors/failure-codes.ts';
+import type { CircuitTransition, ProducerEvent, WorkerEvent } from './call-events.ts';
 import type { Logger } from './log.ts';
 
-export const CALL_EVENTS = [
+export const LOG_EVENTS = [
   'tool_call_start',
   'tool_call_end',
   'tool_call_blocked',
@@ -21,94 +22,14 @@ export const CALL_EVENTS = [
   'tool_call_retry_refused',
   'tool_call_loop',
 ] as const;
-export type CallEventName = (typeof CALL_EVENTS)[number];
+export type LogEventName = (typeof LOG_EVENTS)[number];
 
-/** Of what an attempt's events tell. */
-export interface AttemptEvent {
-  readonly callId: string;
-  readonly envelope: ToolCallEnvelope;
-  readonly attempt: number;
-}
-
-export interface CircuitChange {
-  readonly circuit: string;
-  readonly from: CircuitState;
-  readonly to: CircuitState;
-  readonly reason?: string;
-}
-
-/** What a worker tells about its attempts. */
-export type WorkerEvent =
-  | ({
-      readonly type: 'tool_call_start';
-      readonly fence: number;
-      /** In the queue; of a first attempt. */
-      readonly waitedMs?: number;
-    } & AttemptEvent)
-  | ({ readonly type: 'tool_call_end'; readonly outcome: Outcome; readonly elapsedMs: number } & AttemptEvent)
-  | ({ readonly type: 'tool_call_retry'; readonly delayMs: number; readonly errorCode: string } & AttemptEvent)
-  /** A retry that the tool's budget does not allow. */
-  | ({
-      readonly type: 'tool_call_retry_refused';
-      readonly errorCode: string;
-      readonly bucket: string;
-    } & AttemptEvent)
-  | ({
-      readonly type: 'tool_call_blocked';
-      readonly errorCode: string;
-      readonly breakerState: CircuitState;
-    } & AttemptEvent)
-  | ({ readonly type: 'tool_call_circuit_state' } & CircuitChange)
-  /** What the reliability layer would have done, were it not in shadow mode. */
-  | ({ readonly type: 'tool_call_shadow'; readonly kind: ShadowKind; readonly detail: string } & AttemptEvent);
-
-/** What a producer tells about the calls that were handed to it. `ResolvedTool` is the tool as its fleet offers it. */
-export type ProducerEvent<ResolvedTool = unknown> =
-  | {
-      readonly type: 'accepted';
-      readonly envelope: ToolCallEnvelope;
-      readonly callId: string;
-      readonly answer: 'claimed' | 'inflight' | 'ended' | 'conflict';
-    }
-  /** A session makes the same call again and again (R26). */
-  | {
-      readonly type: 'loop';
-      readonly envelope: ToolCallEnvelope;
-      readonly callId: string;
-      readonly action: 'warned' | 'refused';
-      readonly repetitions: number;
-    }
-  | {
-      readonly type: 'refused';
-      readonly envelope?: ToolCallEnvelope;
-      /** Where the refusal is the tool's own. */
-      readonly published?: ResolvedTool;
-      readonly code: string;
-      readonly message: string;
-    }
-  /** What the reliability layer would have done, were it not in shadow mode. */
-  | {
-      readonly type: 'shadow';
-      readonly envelope: ToolCallEnvelope;
-      readonly callId: string;
-      readonly kind: ShadowKind;
-      readonly detail: string;
-    }
-  | {
-      readonly type: 'ended';
-      readonly envelope: ToolCallEnvelope;
-      readonly published: ResolvedTool;
-      readonly result: ToolResultEnvelope;
-    }
-  /** Somebody has forced a circuit open, or reset it, here. */
-  | ({ readonly type: 'tool_call_circuit_state' } & CircuitChange);
-
-/** A log line: the seeds' fields, and what finds the call again. */
-export interface CallLine {
+/** A log line with its standard fields, and the fields that identify the call. */
+export interface LogLine {
   readonly level: 'debug' | 'info' | 'warn';
   readonly message: string;
   readonly fields: {
-    readonly event: CallEventName;
+    readonly event: LogEventName;
     readonly side: 'worker' | 'producer';
     readonly callId?: string;
     readonly requestId?: string;
@@ -116,7 +37,7 @@ export interface CallLine {
     readonly sessionKey?: string;
     readonly idempotencyKeyHash?: string;
     readonly correlationId?: string;
-    /** Of the call's trace, where it has one. */
+    /** The trace of the call, if it has one. */
     readonly traceId?: string;
     readonly state?: CallState | Phase;
     readonly attempt?: number;
@@ -138,157 +59,184 @@ export interface CallLine {
   };
 }
 
-/** The line of a worker's event. */
-export function workerLine(event: WorkerEvent): CallLine {
-  const { type } = event;
-  const side = 'worker';
-  switch (type) {
-    case 'tool_call_start':
-      return {
-        level: 'info',
-        message: `attempt ${event.attempt} of ${event.envelope.toolName} began`,
-        fields: {
-          event: type,
-          side,
-          ...identityOf(event),
-          state: 'running',
-          attempt: event.attempt,
-          fence: event.fence,
-        },
-      };
-    case 'tool_call_end': {
-      const { outcome, attempt, elapsedMs } = event;
-      return {
-        level: outcome.error === undefined ? 'info' : 'warn',
-        message: `${event.envelope.toolName} ended: ${outcome.error?.code ?? outcome.status}`,
-        fields: {
-          event: type,
-          side,
-          ...identityOf(event),
-          state: stateOf(outcome),
-          attempt,
-          elapsedMs,
-          fromCache: false,
-          ...errorFields(outcome.error),
-        },
-      };
-    }
-    case 'tool_call_retry':
-      return {
-        level: 'warn',
-        message: `${event.envelope.toolName} failed with ${event.errorCode} and is tried again in ${event.delayMs} ms`,
-        fields: {
-          event: type,
-          side,
-          ...identityOf(event),
-          state: 'waiting-retry',
-          attempt: event.attempt,
-          delayMs: event.delayMs,
-          errorCode: event.errorCode,
-          retriable: true,
-        },
-      };
-    case 'tool_call_blocked':
-      return {
-        level: 'warn',
-        message: `${event.envelope.toolName} was refused: ${event.errorCode}`,
-        fields: {
-          event: type,
-          side,
-          ...identityOf(event),
-          state: 'failed',
-          attempt: event.attempt,
-          errorCode: event.errorCode,
-          retriable: isRetriable(event.errorCode),
-          breakerState: event.breakerState,
-        },
-      };
-    case 'tool_call_circuit_state':
-      return circuitLine(side, event);
-    case 'tool_call_shadow':
-      return shadowLine(side, event);
-    case 'tool_call_retry_refused':
-      return {
-        level: 'warn',
-        message: `${event.envelope.toolName} failed with ${event.errorCode} and is not tried again: retry budget exhausted`,
-        fields: {
-          event: type,
-          side,
-          ...identityOf(event),
-          attempt: event.attempt,
-          errorCode: event.errorCode,
-          bucket: event.bucket,
-        },
-      };
-  }
-}
-
-/** The line of a producer's event. */
-export function producerLine(event: ProducerEvent): CallLine {
-  const side = 'producer';
+/** The log line of a worker's event. */
+export function workerLine(event: WorkerEvent): LogLine {
   switch (event.type) {
-    case 'accepted': {
-      const { callId, envelope, answer } = event;
-      return {
-        // R17: one key for two sets of parameters is an alarm, whatever becomes of the call.
-        level: answer === 'conflict' ? 'warn' : 'debug',
-        message: `${envelope.toolName} was handed in: ${answer}`,
-        fields: {
-          event: 'tool_call_start',
-          side,
-          ...identityOf({ callId, envelope }),
-          ...(answer === 'claimed' ? { state: 'queued' } : {}),
-          ...(answer === 'conflict' ? { errorCode: 'IDEMPOTENCY_CONFLICT' } : {}),
-        },
-      };
-    }
-    case 'refused': {
-      const { envelope, code } = event;
-      return {
-        level: 'warn',
-        message: `${envelope?.toolName ?? 'a call'} was refused: ${code}`,
-        fields: {
-          event: 'tool_call_blocked',
-          side,
-          ...(envelope === undefined ? {} : identityOf({ envelope })),
-          errorCode: code,
-          retriable: isRetriable(code),
-        },
-      };
-    }
-    case 'loop': {
-      const { envelope, callId, action, repetitions } = event;
-      return {
-        level: 'warn',
-        message: `${envelope.toolName} was called ${repetitions} times with the same parameters in one session: ${action}`,
-        fields: { event: 'tool_call_loop', side, ...identityOf({ callId, envelope }), action, repetitions },
-      };
-    }
-    case 'shadow':
-      return shadowLine(side, event);
+    case 'tool_call_start':
+      return attemptStartLine(event);
+    case 'tool_call_end':
+      return attemptEndLine(event);
+    case 'tool_call_retry':
+      return retryLine(event);
+    case 'tool_call_retry_refused':
+      return retryRefusedLine(event);
+    case 'tool_call_blocked':
+      return attemptRefusedLine(event);
     case 'tool_call_circuit_state':
-      return circuitLine(side, event);
-    case 'ended': {
-      const { envelope, result } = event;
-      return {
-        level: 'debug',
-        message: `${envelope.toolName} came back: ${result.error?.code ?? result.status}`,
-        fields: {
-          event: 'tool_call_end',
-          side,
-          ...identityOf(result.callId === undefined ? { envelope } : { envelope, callId: result.callId }),
-          state: result.status === 'success' ? 'done' : 'failed',
-          attempt: result.attempts,
-          elapsedMs: result.durationMs,
-          fromCache: result.fromCache,
-          ...errorFields(result.error),
-        },
-      };
-    }
+      return circuitLine('worker', event);
+    case 'tool_call_shadow':
+      return shadowLine('worker', event);
   }
 }
 
-function circuitLine(side: 'worker' | 'producer', { circuit, from, to, reason }: CircuitChange): CallLine {
+/** The log line of a producer's event. */
+export function producerLine(event: ProducerEvent): LogLine {
+  switch (event.type) {
+    case 'accepted':
+      return submittedLine(event);
+    case 'refused':
+      return refusedLine(event);
+    case 'loop':
+      return loopLine(event);
+    case 'ended':
+      return returnedLine(event);
+    case 'shadow':
+      return shadowLine('producer', event);
+    case 'tool_call_circuit_state':
+      return circuitLine('producer', event);
+  }
+}
+
+type WorkerEventOf<Type extends WorkerEvent['type']> = Extract<WorkerEvent, { type: Type }>;
+type ProducerEventOf<Type extends ProducerEvent['type']> = Extract<ProducerEvent, { type: Type }>;
+
+function attemptStartLine(event: WorkerEventOf<'tool_call_start'>): LogLine {
+  return {
+    level: 'info',
+    message: `attempt ${event.attempt} of ${event.envelope.toolName} started`,
+    fields: {
+      event: event.type,
+      side: 'worker',
+      ...identityOf(event),
+      state: 'running',
+      attempt: event.attempt,
+      fence: event.fence,
+    },
+  };
+}
+
+function attemptEndLine(event: WorkerEventOf<'tool_call_end'>): LogLine {
+  const { outcome, attempt, elapsedMs } = event;
+  return {
+    level: outcome.error === undefined ? 'info' : 'warn',
+    message: `${event.envelope.toolName} ended: ${outcome.error?.code ?? outcome.status}`,
+    fields: {
+      event: event.type,
+      side: 'worker',
+      ...identityOf(event),
+      state: stateOf(outcome),
+      attempt,
+      elapsedMs,
+      fromCache: false,
+      ...errorFields(outcome.error),
+    },
+  };
+}
+
+function retryLine(event: WorkerEventOf<'tool_call_retry'>): LogLine {
+  return {
+    level: 'warn',
+    message: `${event.envelope.toolName} failed with ${event.errorCode} and is retried in ${event.delayMs} ms`,
+    fields: {
+      event: event.type,
+      side: 'worker',
+      ...identityOf(event),
+      state: 'waiting-retry',
+      attempt: event.attempt,
+      delayMs: event.delayMs,
+      errorCode: event.errorCode,
+      retriable: true,
+    },
+  };
+}
+
+function retryRefusedLine(event: WorkerEventOf<'tool_call_retry_refused'>): LogLine {
+  return {
+    level: 'warn',
+    message: `${event.envelope.toolName} failed with ${event.errorCode} and is not retried: retry budget exhausted`,
+    fields: {
+      event: event.type,
+      side: 'worker',
+      ...identityOf(event),
+      attempt: event.attempt,
+      errorCode: event.errorCode,
+      bucket: event.bucket,
+    },
+  };
+}
+
+function attemptRefusedLine(event: WorkerEventOf<'tool_call_blocked'>): LogLine {
+  return {
+    level: 'warn',
+    message: `${event.envelope.toolName} was refused: ${event.errorCode}`,
+    fields: {
+      event: event.type,
+      side: 'worker',
+      ...identityOf(event),
+      state: 'failed',
+      attempt: event.attempt,
+      errorCode: event.errorCode,
+      retriable: isRetriable(event.errorCode),
+      breakerState: event.breakerState,
+    },
+  };
+}
+
+function submittedLine({ callId, envelope, answer }: ProducerEventOf<'accepted'>): LogLine {
+  return {
+    // One key for two sets of parameters is always worth an alarm.
+    level: answer === 'conflict' ? 'warn' : 'debug',
+    message: `${envelope.toolName} was submitted: ${answer}`,
+    fields: {
+      event: 'tool_call_start',
+      side: 'producer',
+      ...identityOf({ callId, envelope }),
+      ...(answer === 'claimed' ? { state: 'queued' } : {}),
+      ...(answer === 'conflict' ? { errorCode: 'IDEMPOTENCY_CONFLICT' } : {}),
+    },
+  };
+}
+
+function refusedLine({ envelope, code }: ProducerEventOf<'refused'>): LogLine {
+  return {
+    level: 'warn',
+    message: `${envelope?.toolName ?? 'a call'} was refused: ${code}`,
+    fields: {
+      event: 'tool_call_blocked',
+      side: 'producer',
+      ...(envelope === undefined ? {} : identityOf({ envelope })),
+      errorCode: code,
+      retriable: isRetriable(code),
+    },
+  };
+}
+
+function loopLine({ envelope, callId, action, repetitions }: ProducerEventOf<'loop'>): LogLine {
+  return {
+    level: 'warn',
+    message: `${envelope.toolName} was called ${repetitions} times with the same parameters in one session: ${action}`,
+    fields: { event: 'tool_call_loop', side: 'producer', ...identityOf({ callId, envelope }), action, repetitions },
+  };
+}
+
+function returnedLine({ envelope, result }: ProducerEventOf<'ended'>): LogLine {
+  return {
+    level: 'debug',
+    message: `${envelope.toolName} returned: ${result.error?.code ?? result.status}`,
+    fields: {
+      event: 'tool_call_end',
+      side: 'producer',
+      ...identityOf(result.callId === undefined ? { envelope } : { envelope, callId: result.callId }),
+      state: result.status === 'success' ? 'done' : 'failed',
+      attempt: result.attempts,
+      elapsedMs: result.durationMs,
+      fromCache: result.fromCache,
+      ...errorFields(result.error),
+    },
+  };
+}
+
+function circuitLine(side: 'worker' | 'producer', { circuit, from, to, reason }: CircuitTransition): LogLine {
   return {
     level: to === 'CLOSED' ? 'info' : 'warn',
     message: `the circuit ${circuit} went from ${from} to ${to}`,
@@ -303,7 +251,7 @@ function circuitLine(side: 'worker' | 'producer', { circuit, from, to, reason }:
   };
 }
 
-/** What shadow mode would have done. */
+/** The line of a change that shadow mode did not make. */
 function shadowLine(
   side: 'worker' | 'producer',
   event: {
@@ -313,7 +261,7 @@ function shadowLine(
     readonly kind: ShadowKind;
     readonly detail: string;
   },
-): CallLine {
+): LogLine {
   const { envelope, kind, detail, attempt } = event;
   return {
     level: 'info',
@@ -329,14 +277,14 @@ function shadowLine(
   };
 }
 
-/** Writes a line where logs go. */
-export function logLine(log: Logger, line: CallLine): void {
+/** Writes a line to the log. */
+export function writeLogLine(log: Logger, line: LogLine): void {
   log[line.level](line.fields, line.message);
 }
 
 function identityOf({ callId, envelope }: { readonly callId?: string; readonly envelope: ToolCallEnvelope }) {
   const { target, payload } = envelope;
-  // A call without a key of its own is known downstream by its ID: that is the key that its tool sees.
+  // A call without a key of its own is known downstream by its ID, which is the key that its tool gets.
   const key = payload.idempotencyKey ?? callId;
   return {
     ...(callId === undefined ? {} : { callId }),
@@ -363,7 +311,7 @@ function isRetriable(code: string): boolean {
   return Object.hasOwn(FAILURES, code) && FAILURES[code as FailureCode].retriable;
 }
 
-/** What leads from a log line to the call's trace. */
+/** The field that leads from a log line to the call's trace. */
 export function traceField(traceparent: string | undefined): { readonly traceId?: string } {
   const traceId = /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(traceparent ?? '')?.[1];
   return traceId === undefined ? {} : { traceId };

@@ -1,4 +1,4 @@
-/** Counts in memory, and Prometheus' text format. A series is known by its line in that format, without prefix and value. */
+/** Counts in memory, and Prometheus' text format. A series is identified by its line in that format, without prefix and value. */
 import { METRICS, type MetricDefinition } from './metrics.ts';
 
 type LabelsOf<Definition extends MetricDefinition> = Readonly<Record<Definition['labels'][number], string>>;
@@ -9,9 +9,9 @@ export interface Counter {
 
 export class Histogram {
   readonly definition: MetricDefinition;
-  /** As they stand in the series. */
+  /** The labels as the series has them. */
   readonly labels: readonly string[];
-  /** By bucket, each with those below it left out; the last has no upper bound. */
+  /** The count of each bucket alone, without those below it; the last has no upper bound. */
   readonly counts: number[];
   readonly #buckets: readonly number[];
   sum = 0;
@@ -37,7 +37,7 @@ export const EXPOSITION_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 export class MetricSet {
   readonly #values = new Map<string, Counter>();
   readonly #histograms = new Map<string, Histogram>();
-  /** Series by metric and labels: the same few come with every call. */
+  /** The series by metric and labels, cached because the same few come with every call. */
   readonly #names = new Map<MetricDefinition, Map<string, string>>();
 
   #seriesOf(definition: MetricDefinition, labels: Readonly<Record<string, string>>): string {
@@ -56,7 +56,7 @@ export class MetricSet {
     return series;
   }
 
-  /** Whoever counts with every call keeps it. */
+  /** A counter to keep for repeated use: counting on it is faster than looking it up. */
   counter<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>): Counter {
     const id = this.#seriesOf(definition, labels);
     let counter = this.#values.get(id);
@@ -93,7 +93,7 @@ export class MetricSet {
     this.histogram(definition, labels).observe(value);
   }
 
-  /** All series as they stand; buckets include those below them, so that sums of sets are sets. */
+  /** All series with their values. Buckets include those below them, so that adding two sets gives a set. */
   series(): Map<string, number> {
     const series = new Map<string, number>();
     for (const [id, { value }] of this.#values) series.set(id, value);
@@ -123,7 +123,7 @@ function seriesOf(name: string, labels: readonly string[]): string {
   return labels.length === 0 ? name : `${name}{${labels.join(',')}}`;
 }
 
-/** The series in which a tool beyond the bound is counted. */
+/** The series that counts tools beyond the bound. */
 export function withoutTool(series: string, other: string): string {
   return series.replace(/([{,]tool=")(?:[^"\\]|\\.)*"/, `$1${other}"`);
 }
@@ -135,7 +135,7 @@ const FAMILIES: ReadonlyMap<string, MetricDefinition> = new Map(
   }),
 );
 
-/** Prometheus' text format, all metrics with their help, those without series included. Series of unknown metrics are left out. */
+/** All metrics in Prometheus' text format, with their help, even those without series. Series of unknown metrics are left out. */
 export function exposition(prefix: string, series: Iterable<readonly [string, number]>): string {
   const lines = new Map<string, string[]>(Object.values(METRICS).map(({ name }) => [name, []]));
   for (const [id, value] of series) {

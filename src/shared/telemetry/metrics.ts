@@ -1,21 +1,21 @@
 /**
- * The fleet's metrics: the seeds' eight (R28) and what operators need beside them. Names, labels, and what keeps the number of their
- * series bounded. Each thing that happens is counted by exactly one process, so that the sum over all processes is the fleet:
- * a producer counts the answers that its callers got, a worker the attempts that it ran. `docs/metrics.md` is this table in words.
+ * The fleet's metrics: their names and labels, and what bounds the number of their series. Exactly one process counts each event, so the
+ * sum over all processes is the fleet's total: a producer counts the answers that its callers got, a worker the attempts that it ran.
+ * `docs/metrics.md` has this table in words.
  */
 import { toolOfCircuit } from '../circuits/circuit-key.ts';
 import { FAILURES } from '../errors/failure-codes.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 
 export interface MetricDefinition {
-  /** After `metricsPrefix` and an underscore. */
+  /** The name after `metricsPrefix` and an underscore. */
   readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
   readonly help: string;
   readonly labels: readonly string[];
-  /** `fleet`: read from Redis by whoever is asked, and the same everywhere. */
+  /** `fleet`: read from Redis by the process that is scraped, and the same in each. */
   readonly countedBy: 'producer' | 'worker' | 'both' | 'fleet';
-  /** Of a histogram: upper bounds, ascending. */
+  /** The ascending upper bounds of a histogram. */
   readonly buckets?: readonly number[];
 }
 
@@ -43,7 +43,7 @@ export const METRICS = {
   retries: define({
     name: 'retry_attempts_total',
     type: 'counter',
-    help: 'Attempts that were made again, by the failure that made them necessary.',
+    help: 'Retries, by the failure that made them necessary.',
     labels: ['tool', 'reason'],
     countedBy: 'worker',
   }),
@@ -78,7 +78,7 @@ export const METRICS = {
   transitions: define({
     name: 'circuit_breaker_transitions_total',
     type: 'counter',
-    help: 'Changes of a circuit from one state to another, counted by whoever made them.',
+    help: 'Changes of a circuit from one state to another, counted by the process that made them.',
     labels: ['tool', 'from_state', 'to_state'],
     countedBy: 'both',
   }),
@@ -129,7 +129,7 @@ export const METRICS = {
   leaseLosses: define({
     name: 'lease_losses_total',
     type: 'counter',
-    help: 'Attempts that gave themselves up because their worker lost its hold on the call.',
+    help: 'Attempts that were aborted because their worker lost its lease on the call.',
     labels: ['tier'],
     countedBy: 'worker',
   }),
@@ -150,7 +150,7 @@ export const METRICS = {
   inboxLag: define({
     name: 'inbox_lag_ms',
     type: 'histogram',
-    help: 'Milliseconds from the end of a call, as Redis noted it, until its producer heard of it.',
+    help: 'Milliseconds from the end of a call, as Redis noted it, until its producer received it.',
     labels: [],
     countedBy: 'producer',
     buckets: ROUND_TRIP_BUCKETS_MS,
@@ -165,7 +165,7 @@ export const METRICS = {
   roundTrip: define({
     name: 'redis_round_trip_ms',
     type: 'histogram',
-    help: 'Milliseconds until Redis answered a process that asked for nothing.',
+    help: 'Milliseconds until Redis answered a PING of a process.',
     labels: ['side'],
     countedBy: 'both',
     buckets: ROUND_TRIP_BUCKETS_MS,
@@ -173,7 +173,7 @@ export const METRICS = {
   ledger: define({
     name: 'ledger_calls',
     type: 'gauge',
-    help: 'Calls that the ledger remembers, by tier: in flight, or settled and replayed to whoever asks again.',
+    help: 'Calls that the ledger remembers, by tier: in flight, or settled and replayed when submitted again.',
     labels: ['tier', 'state'],
     countedBy: 'fleet',
   }),
@@ -201,7 +201,7 @@ export const METRICS = {
   stale: define({
     name: 'stale_inflight_calls',
     type: 'gauge',
-    help: 'Calls that are said to run and whose lease has ended: their worker is gone, and nobody has taken them over yet.',
+    help: 'Calls whose record says running and whose lease has ended: their worker is gone, and no other worker has recovered them yet.',
     labels: ['tier'],
     countedBy: 'fleet',
   }),
@@ -250,7 +250,7 @@ export const METRICS = {
   redisUp: define({
     name: 'redis_up',
     type: 'gauge',
-    help: '1 while Redis answers whoever is asked for these metrics.',
+    help: '1 while Redis answers the process that is scraped.',
     labels: [],
     countedBy: 'fleet',
   }),
@@ -263,32 +263,32 @@ export const METRICS = {
   }),
 } as const;
 
-/** Label values beyond what the catalogue knows. */
+/** The label for values that the catalogue does not know. */
 export const OTHER = 'other';
-/** Tools that get series of their own; a fleet with more of them counts the rest together. */
+/** The most tools with series of their own; a fleet counts the rest together. */
 export const MAX_TOOLS = 500;
-/** Series of counters and histograms that a fleet keeps; further ones are counted under `other`. */
+/** The most series of counters and histograms in a fleet; further ones are counted under `other`. */
 export const MAX_SERIES = 50_000;
 
 /** Turns names that callers choose into a bounded set of label values. */
 export class ToolLabels {
   readonly #known = new Set<string>();
 
-  /** Learns a tool of the catalogue. */
-  learn(tool: { readonly namespace: string; readonly name: string }): void {
+  /** Adds a tool of the catalogue. */
+  add(tool: { readonly namespace: string; readonly name: string }): void {
     if (this.#known.size < MAX_TOOLS) this.#known.add(labelOf(tool.namespace, tool.name));
   }
 
-  of(namespace: string, name: string): string {
+  labelFor(namespace: string, name: string): string {
     const label = labelOf(namespace, name);
     return this.#known.has(label) ? label : OTHER;
   }
 
-  /** The label of the tool that a circuit's key names; tenants and targets are left out, dependencies and tiers count as `other`. */
-  ofCircuit(key: string): string {
+  /** The label of the tool in a circuit's key. Tenants and targets are left out; dependencies and tiers count as `other`. */
+  labelForCircuit(key: string): string {
     const tool = toolOfCircuit(key) ?? '';
     const dot = tool.lastIndexOf('.');
-    return dot === -1 ? OTHER : this.of(tool.slice(0, dot), tool.slice(dot + 1));
+    return dot === -1 ? OTHER : this.labelFor(tool.slice(0, dot), tool.slice(dot + 1));
   }
 
   all(): Iterable<string> {
@@ -300,7 +300,7 @@ function labelOf(namespace: string, name: string): string {
   return namespace === DEFAULT_NAMESPACE ? name : `${namespace}.${name}`;
 }
 
-/** Tools may invent error codes; only the catalogue's and HTTP statuses become labels. */
+/** Tools may invent error codes; only known ones and HTTP statuses become labels. */
 export function reasonLabel(code: string): string {
   return Object.hasOwn(FAILURES, code) || /^HTTP_[45]\d\d$/.test(code) ? code : OTHER;
 }

@@ -1,19 +1,19 @@
 /**
- * OpenTelemetry in this process (R29): spans go out as OTLP over HTTP where a setting or the standard variable of traces names an
- * endpoint, or to the provider that the program around has registered. Without either, nothing is loaded and nothing is measured.
+ * OpenTelemetry in this process. Spans go out as OTLP over HTTP if a setting or the standard variable for traces names an endpoint, or to
+ * the provider that the host program registered. Otherwise nothing is loaded or measured.
  */
 import type { ProxyTracerProvider, Span, Tracer } from '@opentelemetry/api';
 
-/** Of traces alone, read by the exporter itself: it counts more than the endpoint of all signals. */
+/** The variable for traces alone, which the exporter reads itself. It takes precedence over the endpoint of all signals. */
 const TRACES_ENDPOINT = 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT';
 const SERVICE = 'pawl';
-/** Where OpenTelemetry's API, of whatever copy, keeps what a program has registered. */
+/** The key under which every copy of OpenTelemetry's API keeps the registered provider. */
 const REGISTERED = Symbol.for('opentelemetry.js.api.1');
 
 export interface Tracing<Traces> {
-  /** What makes a side's spans. */
+  /** The object that makes a side's spans. */
   readonly traces: Traces;
-  /** Sends what has ended so far. */
+  /** Sends the spans that have ended so far. */
   flush(): Promise<void>;
 }
 
@@ -21,7 +21,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 let started: Promise<() => Promise<void>> | undefined;
 
-/** This process' tracing, started at most once; undefined where nobody would receive a span. */
+/** The tracing of this process, started at most once; undefined where no provider or collector would receive a span. */
 export async function openTracing<Traces>(
   environment: Environment,
   endpoint: string | undefined,
@@ -46,7 +46,7 @@ async function hasProvider(): Promise<boolean> {
   return (trace.getTracerProvider() as Partial<ProxyTracerProvider>).getDelegateTracer?.(SERVICE) !== undefined;
 }
 
-/** Loaded only when it is used: it is larger than all of Pawl. */
+/** The SDK is loaded only when it is used: it is larger than all of Pawl. */
 async function start(serviceName: string, endpoint: string | undefined): Promise<() => Promise<void>> {
   const { NodeSDK } = await import('@opentelemetry/sdk-node');
   const { BatchSpanProcessor } = await import('@opentelemetry/sdk-trace');
@@ -64,7 +64,7 @@ async function start(serviceName: string, endpoint: string | undefined): Promise
   return () => processor.forceFlush();
 }
 
-/** As W3C's `traceparent` header says where a span is. */
+/** The position of a span as a W3C `traceparent` header. */
 export function traceparentOf(span: Span): string {
   const { traceId, spanId, traceFlags } = span.spanContext();
   return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`;

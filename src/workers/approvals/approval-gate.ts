@@ -6,12 +6,12 @@
  * channel, and the job goes to BullMQ's delayed set until the time to decide is over.
  */
 import {
-  type AboutToRun,
   type ApprovalRequest,
   callOf,
+  decisionMismatch,
   digestOf,
   expiredOutcome,
-  whyNotCovered,
+  type PendingRun,
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
@@ -19,7 +19,8 @@ import { lifeOfFailure } from '../../shared/calls/call-state.ts';
 import { resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
-import { denied, type PolicyResult } from '../../shared/policy/policy.ts';
+import { denied } from '../../shared/policy/policy.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, Preview } from '../../shared/store/approvals/approvals.ts';
@@ -189,7 +190,7 @@ export class ApprovalGate {
     const decision = record?.decision;
     if (record === undefined || decision === undefined || record.state !== 'approved')
       throw this.#refused(callId, 'there is no decision that anybody with a key has written');
-    const why = whyNotCovered(record.request, decision, about);
+    const why = decisionMismatch(record.request, decision, about);
     if (why !== undefined) throw this.#refused(callId, why);
     const again = await this.#parts.used.begin(`${approvalId} ${resolution}`, {
       fence: started.fence,
@@ -220,7 +221,7 @@ export class ApprovalGate {
     return new PawlError('APPROVAL_INVALID', `The approval of this call does not hold: ${reason}.`);
   }
 
-  #aboutToRun(begun: Attempt, session: SessionRecord): AboutToRun {
+  #aboutToRun(begun: Attempt, session: SessionRecord): PendingRun {
     const { callId, envelope, registered } = begun;
     const { name, namespace, version, tier, effects, annotations } = registered.tool;
     return {

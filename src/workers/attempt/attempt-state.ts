@@ -4,8 +4,8 @@
 import { type AttemptRecord, isInDoubt } from '../../shared/calls/call-state.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Outcome } from '../../shared/calls/outcome.ts';
-import type { ToolPolicy } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
+import type { ToolPolicy } from '../../shared/config/tool-settings.ts';
 import { type Failure, PawlError } from '../../shared/errors/failure.ts';
 import type { RetryPolicy } from '../../shared/retries/retry.ts';
 import type { RetryAllowance } from '../../shared/retries/retry-budget.ts';

@@ -14,7 +14,7 @@ import {
 import type { Failure } from '../../shared/errors/failure.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
 import type { CircuitRecords } from '../../shared/store/ports.ts';
-import type { CircuitChange } from '../../shared/telemetry/log-events.ts';
+import type { CircuitTransition } from '../../shared/telemetry/call-events.ts';
 import type { CircuitHold } from '../attempt/circuit-hold.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 
@@ -29,13 +29,13 @@ export type Entry =
 export class FleetCircuits {
   readonly #breakers: CircuitRecords;
   readonly #now: () => Promise<number>;
-  readonly #onChange: (change: CircuitChange) => void;
+  readonly #onChange: (change: CircuitTransition) => void;
   /** Successes since the last failure, by tier and key of their circuit, and those that have not been written yet. */
   readonly #successes = new Map<string, number>();
   readonly #unwritten = new Map<string, number>();
 
   /** `now` is Redis' clock. */
-  constructor(breakers: CircuitRecords, now: () => Promise<number>, onChange: (change: CircuitChange) => void) {
+  constructor(breakers: CircuitRecords, now: () => Promise<number>, onChange: (change: CircuitTransition) => void) {
     this.#breakers = breakers;
     this.#now = now;
     this.#onChange = onChange;

@@ -1,7 +1,7 @@
 /** Runs HTTP connectors: sends one request, or one per page, and extracts from the answers what the declaration names. */
 import { isUtf8 } from 'node:buffer';
 import type { Connector } from '../../shared/connectors/connector.ts';
-import { type ConnectorRequest, checkAllowed, connectorRequest } from '../../shared/connectors/connector-request.ts';
+import { type ConnectorRequest, requireAllowed, connectorRequest } from '../../shared/connectors/connector-request.ts';
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluateExpression, isEmpty } from '../../shared/connectors/jmespath.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -145,7 +145,7 @@ class Exchange {
       const next = new URL(address, url.href);
       if (next.origin !== url.origin)
         throw new PawlError('PERMISSION_DENIED', `${url.host} names a next page on another host, ${next.host}.`);
-      checkAllowed(this.#connector, next);
+      requireAllowed(this.#connector, next);
       return next;
     };
     switch (pagination.by) {
@@ -240,7 +240,7 @@ class Exchange {
     if (!URL.canParse(location, from.href))
       throw new PawlError('HTTP_5XX', `${from.host} redirects to something that is not an address.`);
     const to = new URL(location, from.href);
-    checkAllowed(this.#connector, to);
+    requireAllowed(this.#connector, to);
     return to;
   }
 

@@ -1,5 +1,6 @@
-/** Lists the tools that an agent's session may call, from the worker's catalogue, its registry and its own policy. */
-import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+/** What an agent's session may call, as a worker knows it from the catalogue, the registry and its own policy. */
+import type { Settings } from '../../shared/config/config.ts';
+import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { isOutOfReach } from '../../shared/policy/policy.ts';
 import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';

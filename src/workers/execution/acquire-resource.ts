@@ -1,7 +1,7 @@
 /** Where an attempt meets the turns of its resource (C3): it has one before its tool runs, and gives it up when it ends. */
 import { classify } from '../../shared/errors/classify-error.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
-import { needsResourceLock, turnOf } from '../../shared/limits/resource-lock.ts';
+import { needsResourceLock, requiredLock } from '../../shared/limits/resource-lock.ts';
 import type { ResourceLockResult } from '../../shared/store/limits/resource-locks.ts';
 import type { ResourceLockRecords } from '../../shared/store/ports.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
@@ -29,9 +29,9 @@ export class AttemptLocks {
   ): Promise<ResourceLockResult | { readonly kind: 'failed'; readonly failure: Failure }> {
     const { registered, envelope, started, running } = begun;
     if (!needsResourceLock(registered.tool)) return { kind: 'granted' };
-    let turn: ReturnType<typeof turnOf>;
+    let turn: ReturnType<typeof requiredLock>;
     try {
-      turn = turnOf(registered.tool, params, envelope.target);
+      turn = requiredLock(registered.tool, params, envelope.target);
     } catch (error) {
       return { kind: 'failed', failure: classify(error) };
     }

@@ -5,10 +5,10 @@
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { type AttemptRecord, isHarmless, leftInDoubt } from '../../shared/calls/call-state.ts';
 import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
-import { type Circuit, forcedOpenText } from '../../shared/circuits/circuit-breaker.ts';
+import { forcedOpenText, type Circuit } from '../../shared/circuits/circuit-breaker.ts';
 import { targetOfCircuit } from '../../shared/circuits/circuit-key.ts';
-import { circuitPolicyOf, toolPolicy } from '../../shared/config/config.ts';
 import { DIRECT, type ReliabilityModes } from '../../shared/config/switches.ts';
+import { circuitPolicyOf, toolPolicy } from '../../shared/config/tool-settings.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { retryPolicy } from '../../shared/retries/retry.ts';
 import { retryAllowance } from '../../shared/retries/retry-budget.ts';

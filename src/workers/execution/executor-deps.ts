@@ -5,12 +5,12 @@ import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { CompensatedCall } from '../../shared/calls/compensation.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import type { Switches } from '../../shared/config/switches.ts';
+import type { SwitchCache } from '../../shared/config/switches.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
+import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import type { WorkerEvent } from '../../shared/telemetry/log-events.ts';
 import type { AgentTool, AnyTool, Channels, MemoryStore } from '../../shared/tools/tool.ts';
 import type { Clock, Random, Schedule } from '../../shared/util/time.ts';
 import type { ApprovalGate } from '../approvals/approval-gate.ts';
@@ -49,7 +49,7 @@ export interface ExecutorDeps {
   /** Absent where every call goes through its tool's own circuit. */
   readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'>;
   readonly traces?: AttemptTraces;
-  readonly switches: Pick<Switches, 'modes'>;
+  readonly switches: Pick<SwitchCache, 'modes'>;
   /** Lets a suspect call have the worker to itself. Absent where nothing else runs beside it. */
   readonly solitude?: Pick<Solitude, 'enter' | 'leave' | 'isOf'>;
   /** Absent where no tool takes turns. */

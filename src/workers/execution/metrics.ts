@@ -1,7 +1,7 @@
 /** What one worker counts (R28): the attempts that it ran, how they ended, and what it lost, as its events tell. */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { isUnresolved } from '../../shared/calls/outcome.ts';
-import type { WorkerEvent } from '../../shared/telemetry/log-events.ts';
+import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import { MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS, reasonLabel, ToolLabels } from '../../shared/telemetry/metrics.ts';
 import { type AnyTool, TIERS, type Tier } from '../../shared/tools/tool.ts';
@@ -19,7 +19,7 @@ export class WorkerMetrics {
   ) {
     this.#declaredTier = declaredTier;
     this.#tiers = new Map(tools.map((tool) => [`${tool.namespace}.${tool.name}`, tool.tier]));
-    for (const tool of tools) this.#tools.learn(tool);
+    for (const tool of tools) this.#tools.add(tool);
     // At 0 before the first: to Prometheus, a series that begins with 30 has not increased, and no alert would tell of them.
     for (const tier of TIERS) {
       this.#set.counter(METRICS.leaseLosses, { tier });
@@ -51,7 +51,7 @@ export class WorkerMetrics {
         return;
       }
       case 'tool_call_circuit_state': {
-        const tool = this.#tools.ofCircuit(event.circuit);
+        const tool = this.#tools.labelForCircuit(event.circuit);
         set.count(METRICS.transitions, { tool, from_state: event.from, to_state: event.to });
         return;
       }
@@ -90,11 +90,11 @@ export class WorkerMetrics {
     if (known !== undefined) return known;
     // Not remembered: a declaration may come back with another tier.
     const tier = this.#declaredTier(namespace, name);
-    if (tier !== undefined) this.#tools.learn({ namespace, name });
+    if (tier !== undefined) this.#tools.add({ namespace, name });
     return tier;
   }
 
   #labelOf({ toolNamespace, toolName }: ToolCallEnvelope): string {
-    return this.#tools.of(toolNamespace, toolName);
+    return this.#tools.labelFor(toolNamespace, toolName);
   }
 }

@@ -5,8 +5,10 @@ import { generationOf } from '../../shared/approvals/approval.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { isHarmless } from '../../shared/calls/call-state.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
-import { denied, type PolicyRequest, permit, taintOf } from '../../shared/policy/policy.ts';
-import { asksToEscalate } from '../../shared/policy/sandbox-override.ts';
+import { denied, requirePermission } from '../../shared/policy/policy.ts';
+import type { PolicyRequest } from '../../shared/policy/policy-request.ts';
+import { asksToEscalate } from '../../shared/policy/sandbox-policy.ts';
+import { taintOf } from '../../shared/policy/taint.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { firstGenerationOf } from '../../shared/store/calls/call-record.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
@@ -135,9 +137,9 @@ export class Preparation {
       unconfined: this.#isUnconfined(begun),
       queueTier: partitionFor(begun.callId).tier,
     };
-    const verdict = permit(request);
+    const verdict = requirePermission(request);
     const checkRewritten = (made: Params) => {
-      const { decision, reason, rule } = permit({ ...request, params: made });
+      const { decision, reason, rule } = requirePermission({ ...request, params: made });
       if (decision === 'ask')
         throw denied(tool, `${reason}, and nobody can be asked about parameters that a hook made`, rule);
     };
@@ -150,7 +152,7 @@ export class Preparation {
     // An approver edits what policy lets pass: what it denies, nobody can approve.
     if (approved !== params) {
       begun.running.params = approved;
-      permit({ ...request, params: approved });
+      requirePermission({ ...request, params: approved });
     }
     return { approved, checkRewritten };
   }

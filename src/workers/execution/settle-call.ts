@@ -16,7 +16,8 @@ import {
 import { lifeOfUnstarted } from '../../shared/calls/compensation.ts';
 import { doubtful, isUnresolved, type Outcome, resultError, stateOf } from '../../shared/calls/outcome.ts';
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
-import type { Settings, ToolPolicy } from '../../shared/config/config.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import type { ToolPolicy } from '../../shared/config/tool-settings.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf } from '../../shared/errors/failure.ts';
 import type { FailureStatus } from '../../shared/errors/result-status.ts';

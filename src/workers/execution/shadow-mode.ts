@@ -1,12 +1,12 @@
 import type { Mode, ShadowKind } from '../../shared/config/switches.ts';
-import type { AttemptEvent } from '../../shared/telemetry/log-events.ts';
+import type { AttemptSubject } from '../../shared/telemetry/call-events.ts';
 import type { ExecutorDeps } from './executor-deps.ts';
 
 /** Where a part of the reliability layer is in shadow mode: what it would have done. */
 export function reportShadow(
   { onEvent }: Pick<ExecutorDeps, 'onEvent'>,
   mode: Mode,
-  event: AttemptEvent,
+  event: AttemptSubject,
   kind: ShadowKind,
   detail: string,
 ): void {

@@ -7,7 +7,7 @@
 import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { forbiddenRoot, type TenantPlaces, tenantRoot, tenantsFolder } from '../../shared/policy/workspace-root.ts';
+import { forbiddenRoot, type TenantFolders, tenantRoot, tenantsFolder } from '../../shared/policy/workspace-root.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { isProtectedCode, ownHomes, protectedFolders, protectFolder, realName, realPaths } from './protected-paths.ts';
 
@@ -60,7 +60,7 @@ export function checkRoot(root: string, realRoot: string): void {
  */
 export function openTenantRoot(
   { tenantId, workspaceRoot }: { readonly tenantId?: string | undefined; readonly workspaceRoot: string },
-  places: TenantPlaces,
+  places: TenantFolders,
 ): string | undefined {
   const all = tenantsFolder(places);
   // Only a tenant's own sessions may see its folder.

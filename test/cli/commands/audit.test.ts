@@ -83,7 +83,7 @@ test('I4: pawl audit lists what was called, and verify finds what was changed in
   const lines = whole.trimEnd().split('\n');
   writeFileSync(file, whole.replace('"actorId":"', '"actorId":"not-'));
   const edited = await place.run(['audit', 'verify'], { env: KEYS });
-  expect(edited).toMatchObject({ code: 1, stdout: expect.stringContaining('is not what was sealed') });
+  expect(edited).toMatchObject({ code: 1, stdout: expect.stringContaining('does not match its hash') });
   writeFileSync(file, `${lines.toSpliced(1, 1).join('\n')}\n`);
   expect(await verify()).toMatchObject({ code: 1, trails: [{ faults: [{ kind: 'missing', from: 2, to: 2 }] }] });
   writeFileSync(file, `${lines.slice(0, -1).join('\n')}\n`);

@@ -9,7 +9,7 @@ import {
   workersFinding,
 } from '../../../src/cli/doctor/doctor-fleet.ts';
 import { defineTool } from '../../../src/index.ts';
-import { resolveSettings } from '../../../src/shared/config/config.ts';
+import { resolveSettings } from '../../../src/shared/config/resolve-settings.ts';
 import { ONE_SHARD_EACH } from '../../../src/shared/queues/shards.ts';
 import { keyFingerprints } from '../../../src/shared/signing/signature.ts';
 import { Catalogue, publishedTool } from '../../../src/shared/store/fleet/catalogue.ts';

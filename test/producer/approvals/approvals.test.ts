@@ -173,7 +173,7 @@ describe('A4, A7: an elevated call waits for a person', () => {
     const result = await session.call('transfer', { to: 'bob', amount: 5 });
     expect(result.error).toMatchObject({
       code: 'PERMISSION_DENIED',
-      message: 'Nobody approved the call within 0.4 s.',
+      message: 'The call was not approved within 0.4 s.',
     });
     expect((await fleet.pawl.approvals.list({ state: 'expired' })).length).toBe(1);
     expect(ran).toEqual([]);

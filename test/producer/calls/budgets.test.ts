@@ -165,7 +165,7 @@ describe('I20: importance', () => {
     for (let number = 0; number < 4; number += 1) pending(await session.submit('gate', { number }));
     const refused = await session.call('gate', { number: 4 });
     expect(refused.error?.message).toMatch(
-      /^Shard [01] of the tier workspace, one of 2 with its part of the room, has 4 calls/,
+      /^Shard [01] of the tier workspace, one of 2 with its share of the limit, has 4 calls/,
     );
   });
 

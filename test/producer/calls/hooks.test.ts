@@ -1,7 +1,7 @@
 /** TR-12, on real Redis and workers: hooks run once per attempt, and once on a short circuit. */
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { AuditTexts } from '../../../src/shared/audit/audit-record.ts';
+import { AuditFormatter } from '../../../src/shared/audit/audit-record.ts';
 import { defineHook, type Hook } from '../../../src/shared/calls/define-hook.ts';
 import { HOOK_KINDS, type HookEvent } from '../../../src/shared/calls/hook-events.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
@@ -233,8 +233,8 @@ describe('D5: hooks change a call on its way', () => {
     const refused = await fleet.session.call(tool, { user: 'eve' });
     expect(refused.error?.message).toBe('no eve with [redacted]');
     await fleet.session.call(tool, { user: 'ada' });
-    const texts = new AuditTexts([]);
-    const records = fleet.audited.map((event) => texts.of(event, 0, 'id'));
+    const texts = new AuditFormatter([]);
+    const records = fleet.audited.map((event) => texts.format(event, 0, 'id'));
     expect(records.filter((record) => record.includes('"type":"attempt"'))).toHaveLength(2);
     expect(records.join()).not.toContain(secret);
 

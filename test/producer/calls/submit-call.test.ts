@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from 'vitest';
-import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
-import { toolResultEnvelopeSchema } from '../../../src/shared/calls/envelope.ts';
-import { type ProducerEvent, producerLine } from '../../../src/shared/telemetry/log-events.ts';
+import { type ToolCallEnvelope, toolResultEnvelopeSchema } from '../../../src/shared/calls/envelope.ts';
+import type { ProducerEvent } from '../../../src/shared/telemetry/call-events.ts';
+import { producerLine } from '../../../src/shared/telemetry/log-events.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';
 import { contentOf, type Fleet, keysOfCalls, pending, startFleet } from '../../helpers/fleet.ts';
 import { startWire } from '../../helpers/proxy.ts';

@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { openBoard } from '../../../src/cli/processes/bull-board.ts';
 import { Pawl } from '../../../src/producer/client.ts';
 import { BOARD_PATH, startHttpServer } from '../../../src/producer/http/server.ts';
-import { resolveSettings } from '../../../src/shared/config/config.ts';
+import { resolveSettings } from '../../../src/shared/config/resolve-settings.ts';
 import { startServer } from '../../chaos/server.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startWire } from '../../helpers/proxy.ts';

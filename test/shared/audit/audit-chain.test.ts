@@ -2,13 +2,13 @@ import { describe, expect, test } from 'vitest';
 import {
   ChainCheck,
   type ChainedRecord,
+  chainRecords,
   faultText,
-  lineOf,
-  recordOf,
-  seal,
+  formatChainedRecord,
+  parseChainedRecord,
   type TrailHead,
 } from '../../../src/shared/audit/audit-chain.ts';
-import { AuditTexts } from '../../../src/shared/audit/audit-record.ts';
+import { AuditFormatter } from '../../../src/shared/audit/audit-record.ts';
 import { Signer } from '../../../src/shared/signing/signature.ts';
 import { Signatures } from '../../../src/shared/signing/signatures.ts';
 
@@ -22,14 +22,14 @@ function generated(sealing: Signatures, records = RECORDS): readonly ChainedReco
     const call = { callId: `w0.${index}`, tool: 'tools.write', sessionKey: `s${index % 7}`, tenantId: 'acme' };
     const id = `p.${index}`;
     if (index % 50 === 0)
-      return new AuditTexts([]).of({ type: 'override', what: 'flush', action: 'all', by: 'ada' }, index, id);
-    return new AuditTexts([]).of(
+      return new AuditFormatter([]).format({ type: 'override', what: 'flush', action: 'all', by: 'ada' }, index, id);
+    return new AuditFormatter([]).format(
       { ...call, type: 'call-ended', status: 'success', attempts: 1, worker: 'w' },
       index,
       id,
     );
   });
-  return seal(START, texts, sealing);
+  return chainRecords(START, texts, sealing);
 }
 
 function headOf(trail: readonly ChainedRecord[], seq: number): TrailHead {
@@ -52,14 +52,14 @@ function changed(line: string, at: number): string {
 describe.each([
   ['under the fleet’s key', keyed],
   ['without keys', new Signatures()],
-])('I4: a trail sealed %s', (_how, sealing) => {
+])('I4: a trail chained %s', (_how, sealing) => {
   const trail = generated(sealing);
-  const lines = trail.map(lineOf);
+  const lines = trail.map(formatChainedRecord);
   const end = headOf(trail, RECORDS);
 
   test('is found intact as it was written, and a line is the record byte for byte', () => {
     expect(faultsIn(lines, sealing, START, end)).toEqual([]);
-    expect(recordOf(lines[4_711] ?? '')).toEqual(trail[4_711]);
+    expect(parseChainedRecord(lines[4_711] ?? '')).toEqual(trail[4_711]);
   });
 
   test('every single-record mutation of its 10,000 is found: edited, removed, repeated, moved, another’s put in', () => {
@@ -78,7 +78,10 @@ describe.each([
         repeated: [line, line, ...rest],
         emptied: ['{}', ...rest],
         moved: next === undefined ? [] : [next, line, ...others],
-        replaced: [lineOf({ ...(trail[at] as ChainedRecord), text: trail[(at + 60) % RECORDS]?.text ?? '' }), ...rest],
+        replaced: [
+          formatChainedRecord({ ...(trail[at] as ChainedRecord), text: trail[(at + 60) % RECORDS]?.text ?? '' }),
+          ...rest,
+        ],
       };
       for (const [what, mutated] of Object.entries(mutations))
         if (faultsIn(mutated, sealing, before, after).length === 0) missed.push(`${what} ${at + 1}`);
@@ -96,26 +99,26 @@ describe.each([
     }
   });
 
-  test('cut off anywhere, it is found truncated', () => {
+  test('a trail that is cut off anywhere is reported as truncated', () => {
     for (const kept of [0, 1, 5_000, RECORDS - 1]) {
       const faults = faultsIn(lines.slice(0, kept), sealing, START, end);
       expect(faults).toEqual([{ kind: 'truncated', from: kept + 1, to: RECORDS }]);
-      expect(faults.map(faultText)).toEqual([expect.stringMatching(/gone from the end$/)]);
+      expect(faults.map(faultText)).toEqual([expect.stringMatching(/missing at the end$/)]);
     }
   });
 
-  test('an end that was written anew is found by the head', () => {
-    const forged = seal(headOf(trail, 9_990), ['{"id":"x","atMs":1}'], sealing).map(lineOf);
+  test('the head exposes an end that was rewritten', () => {
+    const forged = chainRecords(headOf(trail, 9_990), ['{"id":"x","atMs":1}'], sealing).map(formatChainedRecord);
     expect(faultsIn([...lines.slice(0, 9_990), ...forged], sealing, START, headOf(trail, 9_991))).toEqual([
       { kind: 'other-end', seq: 9_991 },
     ]);
   });
 });
 
-test('who has no key cannot seal what holds, and another trail’s records hold in none but theirs', () => {
+test('a chain without the key does not verify, and a record verifies only in its own trail', () => {
   const trail = generated(keyed, 3);
-  const forged = seal(headOf(trail, 1), ['{"id":"x","atMs":1}', '{"id":"y","atMs":2}'], new Signatures());
-  const lines = [trail[0] as ChainedRecord, ...forged].map(lineOf);
+  const forged = chainRecords(headOf(trail, 1), ['{"id":"x","atMs":1}', '{"id":"y","atMs":2}'], new Signatures());
+  const lines = [trail[0] as ChainedRecord, ...forged].map(formatChainedRecord);
   expect(faultsIn(lines, keyed, START, headOf(trail, 3))).toContainEqual({
     kind: 'other-key',
     key: '',
@@ -123,23 +126,25 @@ test('who has no key cannot seal what holds, and another trail’s records hold 
     to: 3,
   });
   const elsewhere = { ...START, seal: 'fedcba987654321001' };
-  expect(faultsIn(trail.map(lineOf), keyed, elsewhere, headOf(trail, 3))).toEqual([{ kind: 'edited', seq: 1 }]);
+  expect(faultsIn(trail.map(formatChainedRecord), keyed, elsewhere, headOf(trail, 3))).toEqual([
+    { kind: 'edited', seq: 1 },
+  ]);
 });
 
-test('records that were sealed with a key which is not here are told apart from edited ones, and together', () => {
+test('records chained with an unknown key are reported together, apart from edited ones', () => {
   const signer = { kid: 'two', key: 'the key that came after it' };
   const old = generated(keyed, 20);
   const head = headOf(old, 20);
   const trail = [
     ...old,
-    ...seal(head, ['{"id":"x","atMs":1}', '{"id":"y","atMs":2}'], new Signatures(new Signer([signer]))),
+    ...chainRecords(head, ['{"id":"x","atMs":1}', '{"id":"y","atMs":2}'], new Signatures(new Signer([signer]))),
   ];
-  const lines = trail.map(lineOf);
+  const lines = trail.map(formatChainedRecord);
   const end = headOf(trail, 22);
   const later = faultsIn(lines, new Signatures(new Signer([signer])), START, end);
   expect(later).toEqual([{ kind: 'other-key', key: 'one', from: 1, to: 20 }]);
   expect(later.map(faultText)).toEqual([
-    'records 1 to 20 are sealed with the key "one", which is not in PAWL_SIGNING_KEYS here',
+    'records 1 to 20 are chained with the key "one", which is not in PAWL_SIGNING_KEYS of this process',
   ]);
   expect(faultsIn(lines, new Signatures(), START, end)).toMatchObject([
     { key: 'one' },
@@ -151,7 +156,7 @@ test('records that were sealed with a key which is not here are told apart from 
   expect(faultsIn(edited, both, START, end)).toEqual([{ kind: 'edited', seq: 5 }]);
 });
 
-test('what was put away does not count, where it is said', () => {
+test('archived records are not missed when the check starts after them', () => {
   const trail = generated(keyed, 100);
   const check = new ChainCheck(keyed, { seq: 40, seal: undefined });
   for (const record of trail.slice(40)) check.add(record);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { AuditEvent } from '../../../src/shared/audit/audit-event.ts';
-import { AuditTexts } from '../../../src/shared/audit/audit-record.ts';
+import { AuditFormatter } from '../../../src/shared/audit/audit-record.ts';
 import { digest } from '../../../src/shared/schema/canonical-json.ts';
 
 const TOKEN = ['ghp', 'a1B2c3D4e5F6g7H8i9J0k1L2m3N4'].join('_');
@@ -27,7 +27,7 @@ const attempt: AuditEvent = {
 };
 
 function recordOf(event: AuditEvent, known: readonly string[] = []) {
-  return JSON.parse(new AuditTexts(known).of(event, 5, 'p.1')) as Record<string, unknown>;
+  return JSON.parse(new AuditFormatter(known).format(event, 5, 'p.1')) as Record<string, unknown>;
 }
 
 test('I4: a record has the seed’s fields: summaries, timing in nanoseconds, latency, cost, trust class, key', () => {
@@ -48,7 +48,7 @@ test('I4: a record has the seed’s fields: summaries, timing in nanoseconds, la
 
 test('R31: what the parameters hold under a secret’s name is in no result, and tokens and known values are in no field', () => {
   const result = { echo: 'it was four plain words', also: `use ${TOKEN}`, env: 'hunter2hunter2' };
-  const text = new AuditTexts(['hunter2hunter2']).of({ ...attempt, result }, 5, 'p.1');
+  const text = new AuditFormatter(['hunter2hunter2']).format({ ...attempt, result }, 5, 'p.1');
   expect(text).not.toMatch(/four plain|ghp_|hunter2/);
   const refused: AuditEvent = {
     type: 'call',
@@ -86,7 +86,7 @@ test('a summary is bounded, whatever the value, and never shows a part of a long
   const members = Object.fromEntries(Array.from({ length: 500 }, (_, index) => [`k${index}`, index]));
   const list = Array.from({ length: 5_000 }, (_, index) => index);
   for (const result of [deep, members, list, 'x'.repeat(100_000), { text: 'x'.repeat(100_000) }, null, undefined, 0n])
-    expect(new AuditTexts([]).of({ ...attempt, result }, 5, 'p.1').length).toBeLessThan(2_500);
+    expect(new AuditFormatter([]).format({ ...attempt, result }, 5, 'p.1').length).toBeLessThan(2_500);
   expect(recordOf({ ...attempt, result: { text: 'x'.repeat(300) } })['result']).toBe('{"text":"(300 characters)"}');
   const why = recordOf({ ...attempt, status: 'error', reason: 'why '.repeat(2_000) });
   expect(String(why['reason']).length).toBeLessThan(1_100);
@@ -97,10 +97,10 @@ test('a summary says what JSON says of dates and of all that has a form of its o
   expect(recordOf({ ...attempt, result })['result']).toBe(JSON.stringify(result));
 });
 
-test('an attempt whose result cannot be said in JSON is recorded all the same', () => {
+test('an attempt is recorded although its result is not JSON-serializable', () => {
   const throwing = (): never => {
     throw new Error('no such form');
   };
   for (const result of [{ toJSON: throwing }, Object.defineProperty({}, 'row', { get: throwing, enumerable: true })])
-    expect(recordOf({ ...attempt, result })).toMatchObject({ callId: 'w0.x', result: '(cannot be said in JSON)' });
+    expect(recordOf({ ...attempt, result })).toMatchObject({ callId: 'w0.x', result: '(not JSON-serializable)' });
 });

@@ -1,14 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import {
-  parseTiers,
-  resolveSettings,
-  SECRET_VARIABLES,
-  settingsSchema,
-  toolPolicy,
-  VARIABLES,
-} from '../../../src/shared/config/config.ts';
+import { settingsSchema } from '../../../src/shared/config/config.ts';
+import { resolveSettings } from '../../../src/shared/config/resolve-settings.ts';
+import { toolPolicy } from '../../../src/shared/config/tool-settings.ts';
+import { parseTiers, SECRET_VARIABLES, VARIABLES } from '../../../src/shared/config/variables.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { MAX_TIMER_MS } from '../../../src/shared/util/time.ts';
 
@@ -125,7 +121,7 @@ describe('a wrong value is named with its variable, its path, what came and what
     expect(message).toContain(variable);
   });
 
-  test('all wrong values are told together', () => {
+  test('all wrong values are reported together', () => {
     const { issues } = refusal({
       environment: { LOG_LEVEL: 'loud', PAWL_HTTP_PORT: 'x' },
       file: { tools: { read: { timeoutMs: -1 } } },

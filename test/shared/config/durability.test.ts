@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { resolveSettings } from '../../../src/shared/config/config.ts';
 import { type ServerFacts, serverFaults, unfitServer } from '../../../src/shared/config/durability.ts';
+import { resolveSettings } from '../../../src/shared/config/resolve-settings.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import type { Effects, Tier } from '../../../src/shared/tools/tool.ts';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { tenantWeight } from '../../../src/shared/limits/tenant.ts';
-import { lineOf } from '../../../src/shared/queues/priority.ts';
+import { queueNameOf } from '../../../src/shared/queues/priority.ts';
 
 test('a tenant’s own weight counts before a pattern’s, and of patterns the first that fits', () => {
   const settings = { 'trial-*': { weight: 0.5 }, '*-7': { weight: 3 }, 'trial-9': { weight: 2 } };
@@ -10,6 +10,6 @@ test('a tenant’s own weight counts before a pattern’s, and of patterns the f
 });
 
 test('a line begins with its weight, the tenant’s times that of the importance', () => {
-  expect(lineOf('background', 'acme', 4)).toBe('0.5 background acme');
-  expect(lineOf('normal', undefined, 1)).toBe('1 normal ');
+  expect(queueNameOf('background', 'acme', 4)).toBe('0.5 background acme');
+  expect(queueNameOf('normal', undefined, 1)).toBe('1 normal ');
 });

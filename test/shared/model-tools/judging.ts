@@ -1,7 +1,7 @@
 /** What an exported schema may ask for, and what it may let through. */
 import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
-import type { ToolReport } from '../../../src/shared/model-tools/tools-for.ts';
+import type { ToolReport } from '../../../src/shared/model-tools/export-types.ts';
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 
 /** One for all: making it takes longer than compiling a schema. */
@@ -23,12 +23,15 @@ export function withNulls(schema: unknown, value: unknown): unknown {
 }
 
 /** The failures that no keyword of the report stands for: of a choice, one alternative must fail on nothing but listed ones. */
-export function unexplained(errors: readonly ErrorObject[], dropped: ToolReport['dropped']): readonly ErrorObject[] {
+export function unexplained(
+  errors: readonly ErrorObject[],
+  removedKeywords: ToolReport['removedKeywords'],
+): readonly ErrorObject[] {
   const isChoice = ({ keyword }: ErrorObject) => keyword === 'anyOf' || keyword === 'oneOf';
   // "Exactly one of" is exported as "any of", and the places below it are named so.
   const placeOf = (path: string) => path.replaceAll('oneOf', 'anyOf');
   // The keyword itself, or something within what it says. One schema that all must match is exported as that schema.
-  const listed = dropped.map(({ path, keyword }) => {
+  const listed = removedKeywords.map(({ path, keyword }) => {
     const partition = placeOf(path === '' ? keyword : `${path}.${keyword}`).replaceAll('$', String.raw`\$`);
     return new RegExp(`^${partition.replaceAll('.', String.raw`(?:\.allOf\.0)*\.`)}(?:.|$)`);
   });

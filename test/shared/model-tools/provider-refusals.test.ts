@@ -3,8 +3,9 @@ import { globSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
-import { type Form, refusalOf } from '../../../src/shared/model-tools/provider-refusals.ts';
-import { type ExportableTool, PROVIDERS, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
+import { type ExportableTool, PROVIDERS } from '../../../src/shared/model-tools/export-types.ts';
+import { type ProviderForm, providerRefusal } from '../../../src/shared/model-tools/provider-refusals.ts';
+import { toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
 import { schemas } from './random-schemas.ts';
@@ -28,8 +29,8 @@ function refusalsOf(inputSchema: JsonSchema): readonly string[] {
       const [exported = {}] = tools;
       const names = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'];
       const parameters = exported[names.find((name) => name in exported) ?? ''] as JsonSchema;
-      const form = (reports[0]?.strict === true ? `${provider}-strict` : provider) as Form;
-      const refusal = refusalOf(form, parameters);
+      const form = (reports[0]?.strict === true ? `${provider}-strict` : provider) as ProviderForm;
+      const refusal = providerRefusal(form, parameters);
       return refusal === undefined ? [] : [`${form}: ${refusal}`];
     }),
   );

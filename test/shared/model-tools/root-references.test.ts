@@ -2,7 +2,8 @@
 import { describe, expect, test } from 'vitest';
 import { toolView } from '../../../src/producer/mcp/tools.ts';
 import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
-import { PROVIDERS, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
+import { PROVIDERS } from '../../../src/shared/model-tools/export-types.ts';
+import { toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';

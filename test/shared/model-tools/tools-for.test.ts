@@ -15,8 +15,9 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { withoutNulls } from '../../../src/shared/model-tools/arguments.ts';
 import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
+import { PROVIDERS, type ToolReport } from '../../../src/shared/model-tools/export-types.ts';
 import { exportedNames } from '../../../src/shared/model-tools/names.ts';
-import { PROVIDERS, type ToolReport, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
+import { toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
@@ -93,7 +94,7 @@ describe('rule 2: names', () => {
   });
 });
 
-test('a provider that is none is refused by those that there are', () => {
+test('an unknown provider is refused with a list of the known ones', () => {
   expect(() => toolsFor('mistral' as never, [rich])).toThrow(
     'Tools are exported for openai, anthropic, gemini, mcp; there is no form for "mistral".',
   );
@@ -105,7 +106,7 @@ describe('C5, rule 4: OpenAI', () => {
     const [exported] = tools as unknown as OpenAiTool[];
     if (exported?.type !== 'function') throw new Error('not a function');
     expect(exported.strict).toBe(true);
-    expect(reports[0]).toMatchObject({ outcome: 'lossless', strict: true, dropped: [] });
+    expect(reports[0]).toMatchObject({ outcome: 'lossless', strict: true, removedKeywords: [] });
     const parameters = exported.parameters as Record<string, { properties: Record<string, unknown> }>;
     expect(parameters['required']).toEqual(['where', 'seats', 'when', 'kind', 'notes', 'nullable', 'either']);
     expect(JSON.stringify(parameters['properties'])).toContain('"when":{"description":"When to come.","anyOf":[{');
@@ -132,7 +133,7 @@ describe('C5, rule 4: OpenAI', () => {
     expect(tools[0]?.['parameters']).toEqual(any.inputSchema);
   });
 
-  test('rule 3: keywords that are left out are told, and said in the description', () => {
+  test('rule 3: keywords that are left out are reported, and named in the description', () => {
     const counted = tool(
       'counted',
       object({ a: { type: 'array', items: { type: 'string' }, uniqueItems: true } }, { minProperties: 1 }),
@@ -140,7 +141,7 @@ describe('C5, rule 4: OpenAI', () => {
     const { tools, reports } = toolsFor('openai', [counted]);
     expect(reports[0]).toMatchObject({
       outcome: 'lossy',
-      dropped: [
+      removedKeywords: [
         { path: '', keyword: 'minProperties' },
         { path: 'properties.a', keyword: 'uniqueItems' },
       ],
@@ -157,7 +158,7 @@ describe('C5, rule 4: OpenAI', () => {
       reason: 'properties.labels takes any further properties',
     });
     const exported = toolsFor('gemini', [tool('t', schema)]);
-    expect(exported.reports[0]?.dropped).toEqual([
+    expect(exported.reports[0]?.removedKeywords).toEqual([
       { path: 'properties.labels', keyword: 'patternProperties' },
       { path: 'properties.labels', keyword: 'additionalProperties' },
     ]);
@@ -277,7 +278,7 @@ test.each(['openai', 'anthropic', 'gemini'] as const)(
       { required: ['older', 'newer', 'alone', 'typed'], $defs },
     );
     const { tools, reports } = toolsFor(provider, [tool('t', schema)], { strict: true });
-    expect(reports[0]).toMatchObject({ strict: provider !== 'gemini', dropped: [] });
+    expect(reports[0]).toMatchObject({ strict: provider !== 'gemini', removedKeywords: [] });
     const said = { anyOf: [color], description: expect.stringMatching(/^A color\./) };
     expect(schemaOf(tools[0])['properties']).toMatchObject({
       older: said,
@@ -378,7 +379,7 @@ describe('a root that is a choice becomes one object', () => {
     });
     expect(JSON.stringify(shown['properties'])).toContain('"title":{"anyOf":[{"type":"string"},{"type":"number"}]}');
     expect(reports.map(({ outcome }) => outcome)).toEqual(['lossless', 'lossy']);
-    expect(reports[1]?.dropped[0]).toEqual({ path: '', keyword: 'oneOf' });
+    expect(reports[1]?.removedKeywords[0]).toEqual({ path: '', keyword: 'oneOf' });
   });
 
   test('and a call of it is decoded to the alternative that was meant', () => {
@@ -427,7 +428,7 @@ describe('a root that is a choice becomes one object', () => {
     ];
     const schema = { type: 'object', description: 'Two.', allOf: parts, unevaluatedProperties: false };
     const { tools, reports } = toolsFor('anthropic', [tool('t', schema)]);
-    expect(reports[0]?.dropped).toEqual([
+    expect(reports[0]?.removedKeywords).toEqual([
       { path: '', keyword: 'allOf' },
       { path: '', keyword: 'unevaluatedProperties' },
     ]);
@@ -474,12 +475,12 @@ describe('a root that is a choice becomes one object', () => {
 });
 
 describe('rules 6 and 7: Gemini and MCP', () => {
-  test('Gemini gets JSON Schema, and is told what to set on the request', () => {
+  test('Gemini gets JSON Schema, and the export names the setting of the request', () => {
     const exported = toolsFor('gemini', [rich]);
     const [declaration] = exported.tools as unknown as FunctionDeclaration[];
     expect(declaration).toMatchObject({ name: 'book', responseJsonSchema: { type: 'object' } });
     expect(exported.request).toContain('VALIDATED');
-    expect(exported.reports[0]?.dropped).toContainEqual({
+    expect(exported.reports[0]?.removedKeywords).toContainEqual({
       path: 'properties.where.properties.city',
       keyword: 'minLength',
     });
@@ -559,7 +560,7 @@ describe.each(PROVIDERS)('%s', (provider) => {
   test('rule 10: any instance valid under the export, normalised, is valid, or fails only on what the report lists', () => {
     forInstances('export', ({ instance, schema, accepts, canonical, report }) => {
       if (!accepts(instance) || canonical(withoutNulls(schema, instance))) return;
-      expect(unexplained(canonical.errors ?? [], report?.dropped ?? [])).toEqual([]);
+      expect(unexplained(canonical.errors ?? [], report?.removedKeywords ?? [])).toEqual([]);
     });
   });
 
@@ -619,7 +620,7 @@ describe('C12 to C14: what a model sends', () => {
     expect(withoutNulls({ $ref: '#/$defs/Same', $defs: { Same: itself } }, { a: null })).toEqual({});
   });
 
-  test('what has no null to take out is handed back as it is', () => {
+  test('a value without a null to remove is returned as it is', () => {
     const sent = { who: { name: 'Ada' } };
     const who = { type: 'object', properties: { name: { type: 'string' } } };
     expect(withoutNulls({ type: 'object', properties: { who } }, sent)).toBe(sent);

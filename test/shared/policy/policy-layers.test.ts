@@ -1,7 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { resolveSettings } from '../../../src/shared/config/config.ts';
-import { evaluate, type PolicyRequest, taintOf, toolLimits } from '../../../src/shared/policy/policy.ts';
+import { resolveSettings } from '../../../src/shared/config/resolve-settings.ts';
+import { evaluate } from '../../../src/shared/policy/policy.ts';
 import { POLICY_DECISIONS, type PolicyDecision } from '../../../src/shared/policy/policy-file.ts';
+import { toolLimits } from '../../../src/shared/policy/policy-layers.ts';
+import type { PolicyRequest } from '../../../src/shared/policy/policy-request.ts';
+import { taintOf } from '../../../src/shared/policy/taint.ts';
 import {
   newSession,
   SESSION_KINDS,
@@ -18,7 +21,7 @@ import { listDir } from '../../../src/workers/tools/list-dir.ts';
 const policyOf = (policy: object) => resolveSettings({ options: { policy } }).policy;
 const STRICTNESS: readonly PolicyDecision[] = POLICY_DECISIONS;
 
-function verdictOn(policy: object, change: Partial<PolicyRequest> = {}) {
+function resultOf(policy: object, change: Partial<PolicyRequest> = {}) {
   return evaluate({
     tool: { name: 'shell', tier: 'system', effects: 'once' },
     session: { kind: 'main', sessionKey: 'trip', agentId: 'helper', tenantId: 'acme' },
@@ -37,12 +40,12 @@ test('every cell of tier × session kind × layer × decision names its deciding
         tool: { name: 'shell', tier, effects: 'once' as const },
         session: { kind, sessionKey: 'trip', agentId: 'helper', tenantId: 'acme' },
       };
-      const without = verdictOn({}, request);
+      const without = resultOf({}, request);
       expect(without.rule).toMatch(/^built-in\./);
       for (const [group, [name]] of Object.entries(LAYERS))
         for (const decision of POLICY_DECISIONS) {
           const layer = { tools: { shell: decision } };
-          const result = verdictOn({ [group]: name === undefined ? layer : { [name]: layer } }, request);
+          const result = resultOf({ [group]: name === undefined ? layer : { [name]: layer } }, request);
           const path = name === undefined ? `policy.${group}` : `policy.${group}.${name}`;
           const stricter = STRICTNESS.indexOf(decision) > STRICTNESS.indexOf(without.decision);
           expect(result.rule).toBe(stricter ? `${path}.tools.shell` : without.rule);
@@ -58,14 +61,14 @@ test('every cell of tier × session kind × layer × decision names its deciding
 describe('layers (A3, I3)', () => {
   test('deny wins, wherever it stands', () => {
     const policy = { global: { tools: { '*': 'deny' } }, sessions: { trip: { tools: { shell: 'allow' } } } };
-    expect(verdictOn(policy)).toMatchObject({ decision: 'deny', rule: 'policy.global.tools.*' });
+    expect(resultOf(policy)).toMatchObject({ decision: 'deny', rule: 'policy.global.tools.*' });
   });
 
   test('inside one layer, a tool’s rule stands for its tier’s, and a name for a pattern', () => {
     const tiers = { system: 'deny' };
-    expect(verdictOn({ global: { tiers } })).toMatchObject({ decision: 'deny', rule: 'policy.global.tiers.system' });
-    expect(verdictOn({ global: { tiers, tools: { shell: 'ask' } } }).rule).toBe('policy.global.tools.shell');
-    expect(verdictOn({ global: { tools: { 's*': 'deny', shell: 'ask' } } }).decision).toBe('ask');
+    expect(resultOf({ global: { tiers } })).toMatchObject({ decision: 'deny', rule: 'policy.global.tiers.system' });
+    expect(resultOf({ global: { tiers, tools: { shell: 'ask' } } }).rule).toBe('policy.global.tools.shell');
+    expect(resultOf({ global: { tools: { 's*': 'deny', shell: 'ask' } } }).decision).toBe('ask');
   });
 
   test('what restricts a session restricts those below it, however deep, and whatever they are called', () => {
@@ -78,19 +81,19 @@ describe('layers (A3, I3)', () => {
       for (const name of ['trip', 'tr*']) {
         const policy = { sessions: { [name]: { tools: { read: { decision: 'deny', perSession: 3 } } } } };
         const request = { session, tool: { name: 'read', tier: 'read-only' as const } };
-        expect(verdictOn(policy, request)).toMatchObject({
+        expect(resultOf(policy, request)).toMatchObject({
           decision: 'deny',
           rule: `policy.sessions.${name}.tools.read`,
         });
         expect(toolLimits({ ...request, policy: policyOf(policy) })).toHaveLength(1);
       }
     const others = { sessions: { free: { tools: { '*': 'deny' } } } };
-    expect(verdictOn(others, { session: open('branch', 'next', open('main', 'trip')) }).decision).toBe('allow');
+    expect(resultOf(others, { session: open('branch', 'next', open('main', 'trip')) }).decision).toBe('allow');
   });
 
   test('layers that concern others say nothing', () => {
     const deny = { tools: { shell: 'deny' } };
-    expect(verdictOn({ tenants: { other: deny }, agents: { other: deny }, channels: { none: deny } }).decision).toBe(
+    expect(resultOf({ tenants: { other: deny }, agents: { other: deny }, channels: { none: deny } }).decision).toBe(
       'allow',
     );
   });
@@ -98,8 +101,8 @@ describe('layers (A3, I3)', () => {
   test('a tool can be kept for sessions of some kinds', () => {
     const policy = { global: { tools: { shell: { sessionKinds: ['main'] } } } };
     const branch = { session: { kind: 'branch' as const } };
-    expect(verdictOn(policy).decision).toBe('allow');
-    expect(verdictOn(policy, branch)).toMatchObject({
+    expect(resultOf(policy).decision).toBe('allow');
+    expect(resultOf(policy, branch)).toMatchObject({
       decision: 'deny',
       rule: 'policy.global.tools.shell.sessionKinds',
     });
@@ -117,7 +120,7 @@ describe('commands by prefix (C23, C24)', () => {
     { prefix: ['rm'], decision: 'deny', reason: 'nothing is removed' },
   ];
   const policy = { global: { tools: { shell: { decision: 'deny', commands } } } };
-  const run = (...command: string[]) => verdictOn(policy, { params: { command } });
+  const run = (...command: string[]) => resultOf(policy, { params: { command } });
 
   test.each([
     [['git', 'status', '-s'], 'allow'],
@@ -134,7 +137,7 @@ describe('commands by prefix (C23, C24)', () => {
     (program) => {
       const byPath = { decision: 'allow', commands: [{ prefix: ['/bin/rm', '-rf'], decision: 'deny' }] };
       const on = (...command: string[]) =>
-        verdictOn({ global: { tools: { shell: byPath } } }, { params: { command } }).decision;
+        resultOf({ global: { tools: { shell: byPath } } }, { params: { command } }).decision;
       expect(on(program, '-rf', 'x')).toBe('deny');
       expect(on(program)).toBe('allow');
     },
@@ -146,11 +149,11 @@ describe('commands by prefix (C23, C24)', () => {
       expect(run(program, 'status').decision).toBe('ask');
       const rules = [{ prefix: ['git', 'status'], decision: 'allow' }];
       const asking = { global: { tools: { shell: { decision: 'ask', commands: rules } } } };
-      expect(verdictOn(asking, { params: { command: [program, 'status'] } }).decision).toBe('ask');
+      expect(resultOf(asking, { params: { command: [program, 'status'] } }).decision).toBe('ask');
       const named = { decision: 'ask', commands: [{ prefix: [program, 'status'], decision: 'allow' }] };
       const allowed = { global: { tools: { shell: named } } };
-      expect(verdictOn(allowed, { params: { command: [program, 'status'] } }).decision).toBe('allow');
-      expect(verdictOn(allowed, { params: { command: ['git', 'status'] } }).decision).toBe('ask');
+      expect(resultOf(allowed, { params: { command: [program, 'status'] } }).decision).toBe('allow');
+      expect(resultOf(allowed, { params: { command: ['git', 'status'] } }).decision).toBe('ask');
     },
   );
 
@@ -162,7 +165,7 @@ describe('commands by prefix (C23, C24)', () => {
   test('what is remembered of a program in a folder names the folder', () => {
     const asking = { global: { tools: { shell: 'ask' } } };
     const remembered = (program: string) =>
-      verdictOn(asking, { params: { command: [program, 'prod'] } }).amendment?.prefix[0];
+      resultOf(asking, { params: { command: [program, 'prod'] } }).amendment?.prefix[0];
     expect(['./deploy', '/usr/bin/deploy', 'deploy'].map(remembered)).toEqual(['./deploy', 'deploy', 'deploy']);
   });
 
@@ -180,7 +183,7 @@ describe('commands by prefix (C23, C24)', () => {
     ...['env A=1 id', 'sudo apt install x', 'xargs rm', 'timeout 5 id', 'nohup id', 'ssh host id', 'find . -delete'],
     ...['docker run x', 'kubectl exec pod', 'npm exec x', 'uv run x', 'BusyBox sh', 'cmd.exe /c dir'],
   ])('of a command whose first words leave open what runs, no prefix is proposed: %s', (line) => {
-    const asked = verdictOn({ global: { tools: { shell: 'ask' } } }, { params: { command: line.split(' ') } });
+    const asked = resultOf({ global: { tools: { shell: 'ask' } } }, { params: { command: line.split(' ') } });
     expect(asked).toMatchObject({ decision: 'ask' });
     expect(asked.amendment).toBeUndefined();
   });
@@ -195,10 +198,7 @@ describe('commands by prefix (C23, C24)', () => {
     'rm -r',
     'shellcheck x',
   ])('of a command whose first words say what runs, they are: %s', (line) => {
-    const asked = verdictOn(
-      { global: { tools: { shell: 'ask' } } },
-      { params: { command: `${line} more`.split(' ') } },
-    );
+    const asked = resultOf({ global: { tools: { shell: 'ask' } } }, { params: { command: `${line} more`.split(' ') } });
     expect(asked.amendment?.prefix).toEqual(line.split(' '));
   });
 
@@ -217,7 +217,7 @@ describe('commands beside commands, and texts for a shell (C23, C24)', () => {
   });
   const without = policy('allow', { prefix: ['rm'], decision: 'deny' }, { prefix: ['git', 'push'], decision: 'ask' });
   const only = policy('ask', { prefix: ['git', 'status'], decision: 'allow' }, { prefix: ['ls'], decision: 'allow' });
-  const on = (layers: object, params: Record<string, unknown>) => verdictOn(layers, { params });
+  const on = (layers: object, params: Record<string, unknown>) => resultOf(layers, { params });
 
   test.each([
     { argv: ['rm', '-rf', 'x'], command: ['ls'] },
@@ -302,20 +302,20 @@ describe('commands beside commands, and texts for a shell (C23, C24)', () => {
 test('C25: what asks to leave the sandbox goes to a person, whatever allows the rest; `sandbox: required` denies it', () => {
   const policy = { global: { tools: { shell: 'allow' } } };
   const params = { command: ['git', 'push', 'origin'], sandbox_permissions: 'require_escalated' };
-  const asked = verdictOn(policy, { params });
+  const asked = resultOf(policy, { params });
   expect(asked).toMatchObject({ decision: 'ask', rule: 'built-in.sandbox-permissions' });
   expect(asked.amendment).toBeUndefined();
-  expect(verdictOn(policy, { params, sandbox: 'required' })).toMatchObject({
+  expect(resultOf(policy, { params, sandbox: 'required' })).toMatchObject({
     decision: 'deny',
     rule: 'built-in.sandbox',
   });
-  expect(verdictOn(policy, { params: { ...params, sandbox_permissions: 'use_default' } }).decision).toBe('allow');
+  expect(resultOf(policy, { params: { ...params, sandbox_permissions: 'use_default' } }).decision).toBe('allow');
 });
 
 test('I16: hosts, paths and methods are lists of what is allowed', () => {
   const rule = { hosts: ['*.example.com'], paths: ['docs/*'], methods: ['GET'] };
   const on = (params: object) =>
-    verdictOn({ global: { tools: { shell: rule } } }, { params: params as Record<string, unknown> });
+    resultOf({ global: { tools: { shell: rule } } }, { params: params as Record<string, unknown> });
   expect(on({ url: 'https://api.example.com/x', path: 'docs/a.md', method: 'get' }).decision).toBe('allow');
   expect(on({ url: 'https://example.com.evil.net/' }).rule).toMatch(/\.hosts$/);
   expect(on({ path: 'docs/../secrets' }).rule).toMatch(/\.paths$/);
@@ -325,7 +325,7 @@ test('I16: hosts, paths and methods are lists of what is allowed', () => {
 
 test('I16: of a list every entry is looked at', () => {
   const rule = { hosts: ['*.example.com'], paths: ['docs/*'] };
-  const on = (params: Record<string, unknown>) => verdictOn({ global: { tools: { shell: rule } } }, { params });
+  const on = (params: Record<string, unknown>) => resultOf({ global: { tools: { shell: rule } } }, { params });
   expect(on({ paths: ['docs/a', 'docs/b'], urls: ['https://www.example.com/', 3] }).decision).toBe('allow');
   expect(on({ paths: ['docs/a', 'secrets/b'] }).reason).toContain('secrets/b');
   expect(on({ directories: ['docs/../secrets'] }).rule).toMatch(/\.paths$/);
@@ -335,7 +335,7 @@ test('I16: of a list every entry is looked at', () => {
 
 test('I16: what stands in objects, and the files of a patch, are looked at', () => {
   const rule = { hosts: ['*.example.com'], paths: ['docs/*'] };
-  const on = (params: Record<string, unknown>) => verdictOn({ global: { tools: { shell: rule } } }, { params });
+  const on = (params: Record<string, unknown>) => resultOf({ global: { tools: { shell: rule } } }, { params });
   const files = [{ path: 'docs/a', content: '' }];
   expect(on({ files, request: { url: 'https://www.example.com/' } }).decision).toBe('allow');
   expect(on({ files: [...files, { path: 'secrets/b' }] }).reason).toContain('secrets/b');
@@ -361,7 +361,7 @@ test('I16: a parameter that a call leaves out is what its schema says', () => {
     },
   };
   const on = (rule: object, params: Record<string, unknown>) =>
-    verdictOn(
+    resultOf(
       { global: { tools: { shell: rule } } },
       { params, tool: { name: 'shell', tier: 'system', effects: 'once', inputSchema } },
     );
@@ -376,14 +376,14 @@ test.each([grepFiles, glob, listDir])(
   'I16: a list of paths holds for $name without a path, which looks everywhere',
   (tool) => {
     const policy = { global: { tools: { [tool.name]: { paths: ['docs/*'] } } } };
-    expect(verdictOn(policy, { tool, params: { pattern: '*' } }).rule).toMatch(/\.paths$/);
-    expect(verdictOn(policy, { tool, params: { pattern: '*', path: 'docs/api' } }).decision).toBe('allow');
+    expect(resultOf(policy, { tool, params: { pattern: '*' } }).rule).toMatch(/\.paths$/);
+    expect(resultOf(policy, { tool, params: { pattern: '*', path: 'docs/api' } }).decision).toBe('allow');
   },
 );
 
-describe('I16: a list of hosts looks at a URL as whoever fetches it reads it', () => {
+describe('I16: a list of hosts parses a URL as fetch does', () => {
   const onHosts = (value: string) =>
-    verdictOn({ global: { tools: { shell: { hosts: ['*.example.com'] } } } }, { params: { value } });
+    resultOf({ global: { tools: { shell: { hosts: ['*.example.com'] } } } }, { params: { value } });
 
   test.each([
     'https:/evil.net/',
@@ -409,9 +409,9 @@ describe('I16: a list of hosts looks at a URL as whoever fetches it reads it', (
 test('I23: parameters from outside send a call with effects to a person, when policy says so', () => {
   const policy = { global: { taint: 'ask' } };
   const taint = taintOf(['turn:1', 'taint:web_fetch']);
-  expect(verdictOn(policy, { taint })).toMatchObject({ decision: 'ask', reason: expect.stringContaining('web_fetch') });
-  expect(verdictOn(policy).decision).toBe('allow');
-  expect(verdictOn(policy, { taint, tool: { name: 'read', tier: 'read-only', effects: 'none' } }).decision).toBe(
+  expect(resultOf(policy, { taint })).toMatchObject({ decision: 'ask', reason: expect.stringContaining('web_fetch') });
+  expect(resultOf(policy).decision).toBe('allow');
+  expect(resultOf(policy, { taint, tool: { name: 'read', tier: 'read-only', effects: 'none' } }).decision).toBe(
     'allow',
   );
 });

@@ -1,12 +1,17 @@
 import { describe, expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import { type PolicyRequest, permit } from '../../../src/shared/policy/policy.ts';
+import { requirePermission } from '../../../src/shared/policy/policy.ts';
+import type { PolicyRequest } from '../../../src/shared/policy/policy-request.ts';
 import { SESSION_KINDS } from '../../../src/shared/sessions/session.ts';
 import { TIERS } from '../../../src/shared/tools/tool.ts';
 
 function result(change: Partial<PolicyRequest>): string {
   try {
-    const { decision } = permit({ tool: { name: 'note', tier: 'workspace' }, session: { kind: 'main' }, ...change });
+    const { decision } = requirePermission({
+      tool: { name: 'note', tier: 'workspace' },
+      session: { kind: 'main' },
+      ...change,
+    });
     return decision === 'allow' ? 'permitted' : decision;
   } catch (error) {
     if (!(error instanceof PawlError) || error.code !== 'PERMISSION_DENIED') throw error;

@@ -2,13 +2,8 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { DispatchEvent } from '../../../src/producer/calls/producer-event.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
-import {
-  CALL_EVENTS,
-  logLine,
-  producerLine,
-  type WorkerEvent,
-  workerLine,
-} from '../../../src/shared/telemetry/log-events.ts';
+import type { WorkerEvent } from '../../../src/shared/telemetry/call-events.ts';
+import { LOG_EVENTS, writeLogLine, producerLine, workerLine } from '../../../src/shared/telemetry/log-events.ts';
 
 const KEY = 'trip-1';
 const SECRET = 'a parameter that no log may hold';
@@ -129,7 +124,7 @@ describe('log events (R27)', () => {
       fields: { event: 'tool_call_circuit_state', side: 'producer', breakerState: 'FORCED_OPEN', reason: 'a drill' },
     });
     // A producer alone sees loops.
-    expect(new Set([...workerEvents.map(({ type }) => type), 'tool_call_loop'])).toEqual(new Set(CALL_EVENTS));
+    expect(new Set([...workerEvents.map(({ type }) => type), 'tool_call_loop'])).toEqual(new Set(LOG_EVENTS));
   });
 
   test('an error carries its code, whether it is retriable and the state of the circuit', () => {
@@ -154,7 +149,7 @@ describe('log events (R27)', () => {
     expect(JSON.stringify(line)).not.toContain(SECRET);
   });
 
-  test('a producer tells what was handed in, refused and came back, from the ledger or not', () => {
+  test('a producer emits what was submitted, refused and returned, from the ledger or not', () => {
     const events: readonly DispatchEvent[] = [
       { type: 'accepted', envelope: envelope(KEY), callId, answer: 'claimed' },
       { type: 'refused', envelope: envelope(KEY), code: 'PERMISSION_DENIED', message: SECRET },
@@ -194,7 +189,7 @@ describe('log events (R27)', () => {
     const written: string[] = [];
     const write = (fields: object, message: string) => void written.push(JSON.stringify({ ...fields, message }));
     const log = { debug: write, info: write, warn: write, error: write };
-    for (const event of workerEvents) logLine(log, workerLine(event));
+    for (const event of workerEvents) writeLogLine(log, workerLine(event));
     expect(written).toHaveLength(workerEvents.length);
     for (const line of written) {
       expect(line).not.toContain(SECRET);

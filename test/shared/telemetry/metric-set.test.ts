@@ -41,11 +41,11 @@ test('a series beyond the bound is counted under other, whatever its tool is nam
   expect(withoutTool('workers{tier="system"}', 'other')).toBe('workers{tier="system"}');
 });
 
-test('500 tools have labels of their own; the rest, and what nobody offers, is other', () => {
+test('500 tools have labels of their own; further and unpublished tools count as other', () => {
   const labels = new ToolLabels();
-  for (let number = 0; number < 600; number += 1) labels.learn({ namespace: 'tools', name: `tool${number}` });
-  expect(labels.of('tools', 'tool499')).toBe('tool499');
-  expect(labels.of('tools', 'tool500')).toBe('other');
-  expect(labels.of('tools', 'nobody')).toBe('other');
+  for (let number = 0; number < 600; number += 1) labels.add({ namespace: 'tools', name: `tool${number}` });
+  expect(labels.labelFor('tools', 'tool499')).toBe('tool499');
+  expect(labels.labelFor('tools', 'tool500')).toBe('other');
+  expect(labels.labelFor('tools', 'nobody')).toBe('other');
   expect([...labels.all()]).toHaveLength(500);
 });

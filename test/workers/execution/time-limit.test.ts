@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { ToolPolicy } from '../../../src/shared/config/config.ts';
+import type { ToolPolicy } from '../../../src/shared/config/tool-settings.ts';
 import { type Attempt, timeLimitMs } from '../../../src/workers/attempt/attempt-state.ts';
 
 test.each([

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { sessionAccount } from '../../../shared/limits/budget.ts';
-import { checkedRoot } from '../../../shared/policy/workspace-root.ts';
+import { requireAllowedRoot } from '../../../shared/policy/workspace-root.ts';
 import {
   changeSessionSchema,
   type OpenSession,
@@ -136,7 +136,7 @@ function workspaceRootFor(
   tenantId: string | undefined,
 ): string | undefined {
   if (asked === undefined) return undefined;
-  const root = checkedRoot(asked, tenantId, pawl.settings);
+  const root = requireAllowedRoot(asked, tenantId, pawl.settings);
   if (caller.role !== 'agent' || tenantId !== undefined) return root;
   const allowed = pawl.workspaceRoot(undefined);
   const isNamed = pawl.settings.workspaceRoot !== undefined;

@@ -2,13 +2,20 @@
  * The records of approvals. Each lies beside its call's record, so that a decision and what follows from it for the call are one
  * script: approved and queued, or denied and ended, whatever dies in between.
  */
-import type { ApprovalEnd, ApprovalRequest, ApprovalState, Decision } from '../../approvals/approval.ts';
-import { callOf, DECISION_VALID_MS } from '../../approvals/approval.ts';
+import {
+  type ApprovalEnd,
+  type ApprovalRequest,
+  type ApprovalState,
+  callOf,
+  DECISION_VALID_MS,
+  type Decision,
+} from '../../approvals/approval.ts';
 import { briefDecision, briefPreview, briefRequest } from '../../approvals/approval-summary.ts';
 import { partitionOf } from '../../calls/call-id.ts';
 import { lifeOfFailure, type RecordLife } from '../../calls/call-state.ts';
 import { isUnresolved, type Outcome } from '../../calls/outcome.ts';
-import { type Settings, toolPolicy } from '../../config/config.ts';
+import type { Settings } from '../../config/config.ts';
+import { toolPolicy } from '../../config/tool-settings.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';

@@ -5,9 +5,9 @@
 import type { ApprovalRequest, StandingApprovalRequest } from '../../approvals/approval.ts';
 import { compensated } from '../../calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../calls/envelope.ts';
-import { isOpen } from '../../policy/command-prefix.ts';
-import { commandOf, startsWith } from '../../policy/policy.ts';
-import { asksToEscalate } from '../../policy/sandbox-override.ts';
+import { isOpenPrefix } from '../../policy/command-prefix.ts';
+import { commandOf, commandStartsWith } from '../../policy/command-rules.ts';
+import { asksToEscalate } from '../../policy/sandbox-policy.ts';
 import { canonicalJson, digest } from '../../schema/canonical-json.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { replaceField } from '../redis/compare-and-set.ts';
@@ -144,6 +144,6 @@ function covers(
   if (unconfined || asksToEscalate(params)) return false;
   const command = commandOf(params);
   // One that was remembered before such prefixes were refused, or put there by somebody else.
-  if (command === undefined || isOpen(amendment.prefix)) return false;
-  return startsWith(command, amendment.prefix);
+  if (command === undefined || isOpenPrefix(amendment.prefix)) return false;
+  return commandStartsWith(command, amendment.prefix);
 }

@@ -8,7 +8,12 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, join, resolve } from 'node:path';
-import { type ChainedRecord, lineOf, recordOf, type TrailHead } from '../../audit/audit-chain.ts';
+import {
+  type ChainedRecord,
+  formatChainedRecord,
+  parseChainedRecord,
+  type TrailHead,
+} from '../../audit/audit-chain.ts';
 import type { Counter } from '../../telemetry/metric-set.ts';
 import type { AuditTrail } from './audit-trail.ts';
 
@@ -139,7 +144,7 @@ export class AuditFiles {
     const first = records[0];
     if (first === undefined) return 'idle';
     if (first.seq > file.seq + 1) onGap({ from: file.seq + 1, to: first.seq - 1 });
-    const text = records.map((record) => `${lineOf(record)}\n`).join('');
+    const text = records.map((record) => `${formatChainedRecord(record)}\n`).join('');
     await file.handle.appendFile(text);
     await file.handle.datasync();
     file.bytes += Buffer.byteLength(text);
@@ -167,7 +172,7 @@ export class AuditFiles {
       if (last === undefined) break;
       from = last.seq + 1;
     }
-    for await (const line of linesOf(files)) texts.delete(recordOf(line)?.seal ?? '');
+    for await (const line of linesOf(files)) texts.delete(parseChainedRecord(line)?.seal ?? '');
     return [...texts.values()];
   }
 
@@ -231,5 +236,5 @@ async function wholeLines(handle: FileHandle): Promise<{ readonly last: number |
   const bytes = size - length + end + 1;
   if (bytes < size) await handle.truncate(bytes);
   const line = buffer.subarray(0, Math.max(0, end)).toString('utf8').split('\n').at(-1) ?? '';
-  return { last: recordOf(line)?.seq, bytes };
+  return { last: parseChainedRecord(line)?.seq, bytes };
 }

@@ -6,7 +6,7 @@
  * trail as one block; sinks (`audit-files.ts`) copy the trail to files.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { type AuditChainLink, type ChainedRecord, seal, type TrailHead } from '../../audit/audit-chain.ts';
+import { type AuditChainLink, type ChainedRecord, chainRecords, type TrailHead } from '../../audit/audit-chain.ts';
 import type { AuditEvent } from '../../audit/audit-event.ts';
 import { startOf } from '../../util/text/text-cut.ts';
 import { type Redis, Script } from '../redis/connection.ts';
@@ -194,7 +194,7 @@ export class AuditChainer {
     this.#head = undefined;
     if (from === undefined) return 'idle';
     const { entries, texts, more } = await this.#waiting();
-    const records = seal(from, texts, sealing);
+    const records = chainRecords(from, texts, sealing);
     const last = records.at(-1);
     if (last === undefined) return 'idle';
     const [code] = await sealScript.run(

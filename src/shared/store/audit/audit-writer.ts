@@ -5,8 +5,8 @@
  * Whatever finds no such script soon is sent by itself, together with all that came meanwhile.
  */
 import { randomBytes } from 'node:crypto';
-import { type AskedCall, type AuditEvent, isWord, mustBeWritten } from '../../audit/audit-event.ts';
-import { AuditTexts } from '../../audit/audit-record.ts';
+import { type AuditEvent, isHumanAction, mustBeWritten, type SubmittedCall } from '../../audit/audit-event.ts';
+import { AuditFormatter } from '../../audit/audit-record.ts';
 import type { Settings } from '../../config/config.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Clock } from '../../util/time.ts';
@@ -46,7 +46,7 @@ export interface Carried {
 export class AuditWriter {
   readonly #parts: AuditWriterDeps;
   readonly #pending: string;
-  readonly #texts: AuditTexts;
+  readonly #texts: AuditFormatter;
   readonly #name = randomBytes(6).toString('base64url');
   #number = 0;
   #waiting: string[] = [];
@@ -61,27 +61,27 @@ export class AuditWriter {
 
   constructor(parts: AuditWriterDeps) {
     this.#parts = parts;
-    this.#texts = new AuditTexts(parts.secrets);
+    this.#texts = new AuditFormatter(parts.secrets);
     this.#pending = new AuditKeys(parts.prefix).pending;
   }
 
   /** A promise for what must be written before it may go on, which rejects with `AUDIT_UNAVAILABLE`, and for somebody's word. */
   record(event: AuditEvent): void | Promise<void> {
     if (this.#isLeftOut(event)) return undefined;
-    const text = this.#texts.of(event, this.#parts.clock.now(), this.#nextId());
+    const text = this.#texts.format(event, this.#parts.clock.now(), this.#nextId());
     if (mustBeWritten(event)) return this.#writeNow(text);
     this.add(text);
-    return isWord(event) ? this.written() : undefined;
+    return isHumanAction(event) ? this.written() : undefined;
   }
 
-  #isLeftOut(event: AuditEvent | AskedCall): boolean {
+  #isLeftOut(event: AuditEvent | SubmittedCall): boolean {
     return this.#parts.reads === 'off' && 'tier' in event && event.tier === 'read-only';
   }
 
   /** The record of a call that is handed in, as far as it is known. Undefined when nothing is written of it. */
-  asked(call: AskedCall): string | undefined {
+  asked(call: SubmittedCall): string | undefined {
     if (this.#isLeftOut(call)) return undefined;
-    return this.#texts.asked(call, this.#parts.clock.now(), this.#nextId());
+    return this.#texts.startCall(call, this.#parts.clock.now(), this.#nextId());
   }
 
   /** Writes a record in the background. */

@@ -6,7 +6,7 @@ import { isMerged, requestNameOf } from '../../calls/call-id.ts';
 import type { CallState, Phase } from '../../calls/call-state.ts';
 import type { DedupeMode } from '../../calls/envelope.ts';
 import { type Account, type Spends, UNITS, type Unit } from '../../limits/budget.ts';
-import { lineOf } from '../../queues/priority.ts';
+import { queueNameOf } from '../../queues/priority.ts';
 import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
 import { budgetArguments, reserve, type Spent } from '../limits/budgets.ts';
@@ -204,7 +204,7 @@ function termsOf(claim: Claim): string {
     tool: `${toolNamespace}.${toolName}`,
     /** Calls in flight at which the tier takes no more like it. */
     room: claim.room,
-    line: claim.line ?? lineOf('normal', undefined, 1),
+    line: claim.line ?? queueNameOf('normal', undefined, 1),
     session: target.sessionKey,
     need: needOf(request),
   };

@@ -6,7 +6,7 @@ import { isMerged, partitionOf, type RequestNaming, requestNameOf } from '../../
 import type { AttemptRecord, RecordLife } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';
-import type { Limits } from '../../limits/budget.ts';
+import type { BudgetLimits } from '../../limits/budget.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { FORGED_OUTCOME, Signatures } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
@@ -124,7 +124,7 @@ export class Ledger {
   }
 
   /** What was taken from a budget. */
-  spent(name: string): Promise<Required<Limits>> {
+  spent(name: string): Promise<Required<BudgetLimits>> {
     return spent(this.#access, name);
   }
 

@@ -1,7 +1,7 @@
 /**
  * Remembers the fleet's switches (`switches.ts` decides), and counts what shadow mode would have done.
  */
-import type { ShadowKind, SwitchWord, SwitchWords } from '../../config/switches.ts';
+import type { ReliabilitySwitch, ReliabilitySwitches, ShadowKind } from '../../config/switches.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
@@ -26,7 +26,7 @@ export class SwitchRecords {
     this.#keys = new FleetKeys(prefix);
   }
 
-  async read(): Promise<{ readonly words: SwitchWords; readonly nowMs: number }> {
+  async read(): Promise<{ readonly words: ReliabilitySwitches; readonly nowMs: number }> {
     const [stored, [seconds, microseconds]] = await Promise.all([
       this.#redis.hgetall(this.#keys.switches),
       this.#redis.time(),
@@ -34,8 +34,10 @@ export class SwitchRecords {
     const { [ALL]: all, ...tools } = stored;
     return {
       words: {
-        ...(all === undefined ? {} : { all: JSON.parse(all) as SwitchWord }),
-        tools: Object.fromEntries(Object.entries(tools).map(([tool, word]) => [tool, JSON.parse(word) as SwitchWord])),
+        ...(all === undefined ? {} : { all: JSON.parse(all) as ReliabilitySwitch }),
+        tools: Object.fromEntries(
+          Object.entries(tools).map(([tool, word]) => [tool, JSON.parse(word) as ReliabilitySwitch]),
+        ),
       },
       nowMs: Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000),
     };

@@ -7,7 +7,7 @@ import {
   type DeclaredToolRecord,
   isDeclaredTool,
   type RegistryRecord,
-  ruleOf,
+  toolPolicyOf,
 } from '../../connectors/declared-tool.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { ToolPolicyRecord } from '../../policy/policy-file.ts';
@@ -177,7 +177,7 @@ export class DeclaredToolCopy {
   }
 
   toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): ToolPolicyRecord | undefined {
-    return this.#records.size === 0 ? undefined : ruleOf(this.#records.get(qualifiedName(tool)));
+    return this.#records.size === 0 ? undefined : toolPolicyOf(this.#records.get(qualifiedName(tool)));
   }
 }
 

@@ -1,7 +1,7 @@
 /**
  * What is taken from budgets (I17): calls and their cost with the claim, time after each attempt.
  */
-import { type Account, type Limits, type Spends, UNITS } from '../../limits/budget.ts';
+import { type Account, type BudgetLimits, type Spends, UNITS } from '../../limits/budget.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import type { FleetKeys } from '../redis/keys.ts';
 
@@ -20,7 +20,7 @@ export async function spendTime(access: BudgetContext, names: readonly string[],
   if (keys.length > 0) await spendTimeScript.run(access.redis, keys, [Math.max(0, Math.round(timeMs))]);
 }
 
-export async function spent(access: BudgetContext, name: string): Promise<Required<Limits>> {
+export async function spent(access: BudgetContext, name: string): Promise<Required<BudgetLimits>> {
   const [calls, costUnits, timeMs] = await access.redis.hmget(access.fleet.budget(name), ...UNITS);
   return { calls: Number(calls ?? 0), costUnits: Number(costUnits ?? 0), timeMs: Number(timeMs ?? 0) };
 }

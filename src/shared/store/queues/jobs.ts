@@ -7,7 +7,7 @@
  */
 import { createRequire } from 'node:module';
 import type { Worker } from 'bullmq';
-import { lineOf } from '../../queues/priority.ts';
+import { queueNameOf } from '../../queues/priority.ts';
 import { luaConstants, luaFunction, namedLuaFunction } from '../redis/connection.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
 
@@ -101,7 +101,13 @@ export const KEPT = JSON.stringify({
 
 /** For `Script`: how jobs of ours are kept. */
 export const JOBS_LUA = [
-  luaConstants({ KEPT, REMOVED_AT_ONCE, KEPT_PER_SECOND, KEPT_EVENTS, PLAIN_LINE: lineOf('normal', undefined, 1) }),
+  luaConstants({
+    KEPT,
+    REMOVED_AT_ONCE,
+    KEPT_PER_SECOND,
+    KEPT_EVENTS,
+    PLAIN_LINE: queueNameOf('normal', undefined, 1),
+  }),
   "local function job_options(kept) return kept == '1' and KEPT or REMOVED_AT_ONCE end\n",
 ].join('');
 /** For `Script`: `enqueue`. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { asksToEscalate, SANDBOX_PERMISSIONS } from '../../../shared/policy/sandbox-override.ts';
+import { asksToEscalate, SANDBOX_PERMISSIONS } from '../../../shared/policy/sandbox-policy.ts';
 
 /** The parameters by which the caller of a program-running tool asks to run outside of the sandbox. */
 export const escalation = {

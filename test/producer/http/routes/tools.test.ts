@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { PROVIDERS } from '../../../../src/shared/model-tools/tools-for.ts';
+import { PROVIDERS } from '../../../../src/shared/model-tools/export-types.ts';
 import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
 import { startRig, testTools } from '../rig.ts';
 

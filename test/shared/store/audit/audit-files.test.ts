@@ -1,7 +1,7 @@
 import { appendFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { ChainCheck, recordOf } from '../../../../src/shared/audit/audit-chain.ts';
+import { ChainCheck, parseChainedRecord } from '../../../../src/shared/audit/audit-chain.ts';
 import type { AuditEvent } from '../../../../src/shared/audit/audit-event.ts';
 import { linesOf, sinkName, trailFiles } from '../../../../src/shared/store/audit/audit-files.ts';
 import { temporaryFolder } from '../../../helpers/context.ts';
@@ -236,7 +236,7 @@ test('an edited file does not verify, and the one who writes it goes on behind i
   await toTheEnd(files);
   const file = join(folder, readdirSync(folder)[0] ?? '');
   const lines = readFileSync(file, 'utf8').trim().split('\n');
-  expect(recordOf(lines[1] ?? '')?.seq).toBe(2);
+  expect(parseChainedRecord(lines[1] ?? '')?.seq).toBe(2);
   writeFileSync(file, `${lines.with(1, (lines[1] ?? '').replace('number 1', 'nothing')).join('\n')}\n`);
   void from.record(override(3));
   await from.written();

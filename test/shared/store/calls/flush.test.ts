@@ -1,7 +1,7 @@
 /** Forgetting calls (R11, R25, R34), and how long they can be found. */
 import { describe, expect, test } from 'vitest';
 import { doubtful, resultError } from '../../../../src/shared/calls/outcome.ts';
-import { resolveSettings } from '../../../../src/shared/config/config.ts';
+import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { failureOf } from '../../../../src/shared/errors/failure.ts';
 import { longestKeptMs } from '../../../../src/shared/store/calls/call-index.ts';
 import { startFleet } from '../../../helpers/fleet.ts';

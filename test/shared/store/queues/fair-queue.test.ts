@@ -1,7 +1,7 @@
 import { type ConnectionOptions, Queue } from 'bullmq';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { lineOf, type Priority } from '../../../../src/shared/queues/priority.ts';
+import { type Priority, queueNameOf } from '../../../../src/shared/queues/priority.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
 import { callOfJob, jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
@@ -27,7 +27,7 @@ async function openBusyQueue() {
       return claimOf(`call-${calls}`, {
         kept: false,
         sessionKey: session,
-        line: lineOf(importance, tenant, weight),
+        line: queueNameOf(importance, tenant, weight),
       });
     });
     for (const { callId } of claims) askedFor.set(callId, asked);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { lineOf } from '../../../../src/shared/queues/priority.ts';
+import { queueNameOf } from '../../../../src/shared/queues/priority.ts';
 import { needOf } from '../../../../src/shared/store/calls/call-record.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
 import type { DispatchedJobs } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
@@ -101,7 +101,7 @@ describe('a call that a worker lacks the tool for', () => {
     const books = await openBooks();
     const [old, fresh] = [await workerOf(books, 'old'), await workerOf(books, 'new')];
     await claimAll(books, [claimFor('first', OLD)]);
-    const background = lineOf('background', 'tenant', 1);
+    const background = queueNameOf('background', 'tenant', 1);
     const crowd = Array.from({ length: 8 }, (_, index) => `background-${index}`);
     await claimAll(
       books,

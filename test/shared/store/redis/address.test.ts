@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { resolveSettings } from '../../../../src/shared/config/config.ts';
+import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
 import { addressOf, clusterAddressOf } from '../../../../src/shared/store/redis/address.ts';
 import { reach, redisOptions } from '../../../../src/shared/store/redis/connection.ts';

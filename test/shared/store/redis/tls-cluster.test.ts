@@ -1,6 +1,6 @@
 import { Queue, Worker } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
-import { resolveSettings } from '../../../../src/shared/config/config.ts';
+import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { openBackend } from '../../../../src/shared/store/backend.ts';
 import {
   closeConnection,

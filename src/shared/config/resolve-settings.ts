@@ -1,0 +1,99 @@
+/**
+ * Merges the sources of settings and validates the result. The order of precedence is option, environment, file, default. A wrong value
+ * stops the start, with its path, the value and what is allowed.
+ */
+import type { z } from 'zod';
+import { type Issue, PawlError } from '../errors/failure.ts';
+import { type Settings, type SettingsInput, settingsSchema } from './config.ts';
+import { type Environment, isSecret, VARIABLES } from './variables.ts';
+
+type Values = Record<string, unknown>;
+
+/** Settings from options, the environment and a file. Throws `CONFIGURATION` with every fault. */
+export function resolveSettings(sources: {
+  readonly options?: Partial<SettingsInput>;
+  readonly environment?: Environment;
+  readonly file?: unknown;
+}): Settings {
+  const merged: Values = {};
+  if (sources.file !== undefined) mergeInto(merged, fileSettings(sources.file));
+  const variables = mergeVariables(merged, sources.environment ?? {});
+  const options = Object.fromEntries(Object.entries(sources.options ?? {}).filter(([, value]) => value !== undefined));
+  for (const { path } of VARIABLES) if (valueAt(options, path) !== undefined) variables.delete(path.join('.'));
+  mergeInto(merged, options);
+  const parsed = settingsSchema.safeParse(merged);
+  if (parsed.success) return parsed.data;
+  throw invalidSettings(parsed.error.issues.flatMap((issue) => issuesOf(issue, merged, variables)));
+}
+
+function fileSettings(file: unknown): Values {
+  if (!isPlainObject(file)) throw new PawlError('CONFIGURATION', 'pawl.config must hold an object.');
+  // A promise would count as an empty object: no tokens, to begin with.
+  if (file instanceof Promise)
+    throw new PawlError(
+      'CONFIGURATION',
+      'pawl.config must hold an object, not a promise: write export default await ….',
+    );
+  return file;
+}
+
+/** Merges the variables into the settings. Returns the name of the variable behind each setting that one sets. */
+function mergeVariables(merged: Values, environment: Environment): Map<string, string> {
+  const variables = new Map<string, string>();
+  for (const { name, path, read } of VARIABLES) {
+    const text = environment[name];
+    if (text === undefined || text === '') continue;
+    variables.set(path.join('.'), name);
+    mergeInto(merged, path.reduceRight<unknown>((value, key) => ({ [key]: value }), read(text)) as Values);
+  }
+  return variables;
+}
+
+/** A fault of the schema, with the path, or the variable, of the setting and the value that came. Secrets are not shown. */
+function issuesOf(issue: z.core.$ZodIssue, merged: Values, variables: ReadonlyMap<string, string>): readonly Issue[] {
+  if (issue.code === 'unrecognized_keys')
+    return issue.keys.map((key) => ({
+      path: [...issue.path, key].map(String).join('.'),
+      message: 'is not a setting',
+    }));
+  const path = issue.path.map(String).join('.');
+  const variable = [...variables].find(([setting]) => path === setting || path.startsWith(`${setting}.`))?.[1];
+  const value = isSecret(path) ? 'a value that is not shown' : JSON.stringify(valueAt(merged, issue.path));
+  return [
+    {
+      path: variable === undefined ? path : `${variable} (${path})`,
+      message: `${issue.message}; got ${value ?? 'nothing'}`,
+    },
+  ];
+}
+
+function invalidSettings(issues: readonly Issue[]): PawlError {
+  return new PawlError(
+    'CONFIGURATION',
+    `The configuration is not usable: ${issues.map((issue) => `${issue.path}: ${issue.message}`).join('; ')}`,
+    { issues },
+  );
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>(
+    (at, key) => (typeof at === 'object' && at !== null ? (at as Record<PropertyKey, unknown>)[key] : undefined),
+    value,
+  );
+}
+
+/** Merges objects deeply; lists and values are replaced. */
+function mergeInto(target: Values, source: Readonly<Record<string, unknown>>): void {
+  for (const [key, value] of Object.entries(source)) {
+    const present = target[key];
+    if (isPlainObject(value) && isPlainObject(present)) {
+      const merged = { ...present };
+      mergeInto(merged, value);
+      target[key] = merged;
+    } else target[key] = value;
+  }
+}
+
+function isPlainObject(value: unknown): value is Values {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,116 @@
+/** The operator's settings for single tools, and what they mean for a call. */
+import { z } from 'zod';
+import { circuitPolicy } from '../circuits/circuit-policy.ts';
+import { circuitOverridesSchema } from '../circuits/circuit-policy.ts';
+import { type circuitDefaultsSchema } from '../circuits/circuit-policy.ts';
+import { type CircuitPolicy } from '../circuits/circuit-policy.ts';
+import { type CircuitOverrides } from '../circuits/circuit-policy.ts';
+import { limitSettingsSchema } from '../limits/concurrency-limit.ts';
+import type { Effects } from '../retries/effects.ts';
+import { retryOverridesSchema } from '../retries/retry.ts';
+import { sessionStateSchema } from '../sessions/session.ts';
+import type { Tier } from '../tools/tool.ts';
+import { MAX_WAIT_MS } from '../util/time.ts';
+import { bytes, durability, keptMs } from './setting-types.ts';
+
+/** The operator's settings for one tool, under its name or `namespace.name`. */
+export const toolPolicySchema = z.strictObject({
+  enabled: z.boolean().optional(),
+  /** The tool can be called only while its session is in one of these states. */
+  states: z.array(sessionStateSchema).optional(),
+  timeoutMs: z.number().int().positive().max(MAX_WAIT_MS).optional(),
+  maxResultBytes: bytes.optional(),
+  /** The part of an output that a model sees. The whole output can be read by the call's ID. */
+  maxOutputBytes: bytes.optional(),
+  /** Configuration for the tool itself, as `ctx.config`. */
+  config: z.record(z.string(), z.unknown()).optional(),
+  /** Whether equal calls are merged across all sessions; only for tools with effects `none`. */
+  scope: z.enum(['session', 'global']).optional(),
+  /** Missing values are those of `reliability.loopGuard`. */
+  loopGuard: z
+    .strictObject({ warnAt: z.number().int().min(1), refuseAt: z.number().int().min(2), windowMs: keptMs })
+    .partial()
+    .optional(),
+  /** The result of reusing a key with other parameters. */
+  onConflict: z.enum(['refuse', 'independent']).optional(),
+  /** Accept `dedupeMode: "disabled"` above the read-only tier. */
+  allowDisabledDedupe: z.boolean().optional(),
+  ttl: z.strictObject({ doneMs: keptMs.optional(), failedMs: keptMs.optional() }).optional(),
+  /** The limits of the tool's calls in the whole fleet. */
+  limits: limitSettingsSchema.optional(),
+  /** For a tool with effects `once`; default: the setting `durability`. */
+  durability: durability.optional(),
+  retry: retryOverridesSchema
+    .extend({
+      /** The budget of all retries of the tool together, for each tenant: see `retry-budget.ts`. */
+      budget: z
+        .strictObject({
+          ratio: z.number().min(0).max(1),
+          floor: z.number().int().min(0),
+          capacity: z.number().int().min(0),
+          windowMs: keptMs,
+        })
+        .partial()
+        .optional(),
+    })
+    .optional(),
+  circuit: circuitOverridesSchema
+    .extend({
+      /** Refuse all calls of the tool while this is set. */
+      forcedOpen: z.boolean().optional(),
+    })
+    .optional(),
+});
+
+export type ToolPolicy = z.output<typeof toolPolicySchema>;
+
+/** The part of the settings that is about single tools. */
+interface ToolSettings {
+  readonly tools: Readonly<Record<string, ToolPolicy>>;
+}
+
+/** The operator's defaults for all tools. */
+interface ToolDefaults {
+  readonly defaults: { readonly circuit?: z.output<typeof circuitDefaultsSchema> | undefined };
+}
+
+const NO_POLICY: ToolPolicy = {};
+
+/** The operator's settings for one tool: the qualified name's entry over the plain name's. */
+export function toolPolicy(
+  settings: ToolSettings,
+  tool: { readonly namespace: string; readonly name: string },
+): ToolPolicy {
+  // Most tools have none, and every call asks several times.
+  if (hasNoKeys(settings.tools)) return NO_POLICY;
+  const plain = settings.tools[tool.name];
+  const qualified = settings.tools[`${tool.namespace}.${tool.name}`];
+  return plain === undefined && qualified === undefined ? NO_POLICY : { ...plain, ...qualified };
+}
+
+/** The policy of a tool's circuit. The operator's settings of the tool come first, then the tool's own, then the operator's defaults. */
+export function circuitPolicyOf(
+  settings: ToolSettings & ToolDefaults,
+  tool: {
+    readonly namespace: string;
+    readonly name: string;
+    readonly tier: Tier;
+    readonly circuit: CircuitOverrides;
+  },
+): CircuitPolicy {
+  const { circuit } = toolPolicy(settings, tool);
+  return circuitPolicy(tool.tier === 'read-only', tool.circuit, circuit, settings.defaults.circuit);
+}
+
+/** Whether equal calls of a tool are merged over all sessions or within one: only tools without effects can share calls. */
+export function scopeOf(
+  settings: ToolSettings,
+  tool: { readonly namespace: string; readonly name: string; readonly effects?: Effects },
+): 'session' | 'global' {
+  return toolPolicy(settings, tool).scope === 'global' && tool.effects === 'none' ? 'global' : 'session';
+}
+
+function hasNoKeys(record: object): boolean {
+  for (const _name in record) return false;
+  return true;
+}

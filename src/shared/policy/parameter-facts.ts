@@ -1,0 +1,45 @@
+/** The hosts and paths that a call's parameters name. */
+import { posix } from 'node:path';
+import { parsePatch } from '../patches/patch.ts';
+
+export function hostsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly host: string }[] {
+  return textsIn(params).flatMap(([name, value]) => {
+    if (/^(?:host|hostname|domain)s?$/i.test(name)) return [{ name, host: value.toLowerCase() }];
+    // Parsed as `fetch` would: `https:/host` names a host, too, with a tab in its scheme or a control character before it.
+    if (!URL.canParse(value)) return [];
+    const { protocol, hostname, href } = new URL(value);
+    return href.startsWith(`${protocol}//`) ? [{ name, host: hostname }] : [];
+  });
+}
+
+const PATH_NAMES =
+  /^(?:(?:path|file|file_?path|filename|dir|folder|source|target|destination)s?|directory|directories|cwd|workdir|from|to)$/i;
+
+export function pathsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly path: string }[] {
+  return textsIn(params).flatMap(([name, value]) => {
+    const paths = name === 'patch' ? pathsOfPatch(value) : PATH_NAMES.test(name) ? [value] : [];
+    return paths.map((path) => ({ name, path: posix.normalize(path) }));
+  });
+}
+
+/** The paths of the files in a patch. A patch that cannot be parsed cannot be applied either. */
+function pathsOfPatch(text: string): string[] {
+  try {
+    return parsePatch(text).flatMap((file) =>
+      file.kind === 'update' && file.moveTo !== undefined ? [file.path, file.moveTo] : [file.path],
+    );
+  } catch {
+    return [];
+  }
+}
+
+/** Calls with more deeply nested parameters are refused. */
+const MAX_DEPTH = 128;
+
+/** All texts of a value, those in lists and objects included: a tool that takes several paths takes each of them. */
+function textsIn(value: unknown, name = '', depth = 0): (readonly [name: string, text: string])[] {
+  if (typeof value === 'string') return [[name, value]];
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return [];
+  const entries = Array.isArray(value) ? value.map((each) => [name, each] as const) : Object.entries(value);
+  return entries.flatMap(([key, each]) => textsIn(each, key, depth + 1));
+}
