@@ -201,7 +201,8 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       isAlone: true,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
-      toolsOf: (session) => toolsForAgent(session, [...catalogue.values()], { settings, toolPolicyFor: () => undefined }),
+      toolsOf: (session) =>
+        toolsForAgent(session, [...catalogue.values()], { settings, toolPolicyFor: () => undefined }),
       taint: async (sessionKey, source, atMs) => {
         const record = this.#sessions.get(sessionKey);
         if (record !== undefined) this.#sessions.set(sessionKey, withTaint(record, [source], atMs));
