@@ -381,14 +381,14 @@ export class ToolWorker implements AsyncDisposable {
 
   /** What to do with a job that this worker should not start. Before its attempt has begun, no namespace is known. */
   #unwanted(toolName: string, namespace?: string): Unwanted | undefined {
-    if (this.#closing !== undefined || this.#solitude.isTaken) return { kind: 'handed-back' };
+    if (this.#closing !== undefined || this.#solitude.isTaken) return { kind: 'released' };
     for (const { tool } of this.#tools.values()) {
       if (tool.name !== toolName || !this.#switches.modes(tool).enabled) continue;
       if (namespace === undefined ? this.#hasNamesake(tool) : tool.namespace !== namespace) continue;
       if (!this.#nodeCircuits.isOpen(qualifiedName(tool))) continue;
       const others = this.#heartbeat.othersWith(publishedToolId(tool));
       if (others.length > 0 && !this.#nodeCircuits.mayTry(qualifiedName(tool), this.#clock.monotonic()))
-        return { kind: 'passed-on', need: publishedToolId(tool), others };
+        return { kind: 'skipped', need: publishedToolId(tool), others };
     }
     return undefined;
   }

@@ -80,7 +80,7 @@ export class ApprovalGate {
         'waits for a decision, and its job came before the time for that was over',
       );
     const { namespace, name } = record.request.tool;
-    const again: JobOutcome = { kind: 'later', delayMs: Math.min(AGAIN_MS, remainingMs + GRACE_MS) };
+    const again: JobOutcome = { kind: 'postponed', delayMs: Math.min(AGAIN_MS, remainingMs + GRACE_MS) };
     let preview = record.preview;
     if (preview === undefined) {
       const registered = toolNamed(namespace, name);
@@ -92,7 +92,7 @@ export class ApprovalGate {
       if (!(await this.#parts.announce({ ...record, preview }))) return again;
       await approvals.markAnnounced(approvalId);
     }
-    return { kind: 'later', delayMs: remainingMs + GRACE_MS };
+    return { kind: 'postponed', delayMs: remainingMs + GRACE_MS };
   }
 
   /** A call that has ended came by once more. */
@@ -122,7 +122,7 @@ export class ApprovalGate {
   async #expire(record: ApprovalRecord): Promise<JobOutcome> {
     const { request } = record;
     const answer = await this.#parts.approvals.expire(record, expiredOutcome(request));
-    if (answer.kind === 'early') return { kind: 'later', delayMs: answer.remainingMs + GRACE_MS };
+    if (answer.kind === 'early') return { kind: 'postponed', delayMs: answer.remainingMs + GRACE_MS };
     if (answer.kind === 'decided') {
       void this.#parts.audit({
         type: 'approval-decided',
@@ -158,14 +158,14 @@ export class ApprovalGate {
    * approval, `APPROVAL_INVALID` when there is one that does not cover this.
    */
   async pass(
-    begun: Attempt,
+    attempt: Attempt,
     session: SessionRecord,
     verdict: PolicyResult,
   ): Promise<Readonly<Record<string, unknown>>> {
-    const { callId, envelope, started, registered, running, workerId } = begun;
+    const { callId, envelope, started, registered, running, workerId } = attempt;
     const { tool } = registered;
     const { params } = envelope.payload;
-    const about = this.#aboutToRun(begun, session);
+    const about = this.#aboutToRun(attempt, session);
     const { approvalId, resolution = '' } = started;
     const { sessionKey } = session;
     const { askedForTaint, unconfined } = verdict;
@@ -220,8 +220,8 @@ export class ApprovalGate {
     return new PawlError('APPROVAL_INVALID', `The approval of this call does not hold: ${reason}.`);
   }
 
-  #aboutToRun(begun: Attempt, session: SessionRecord): AboutToRun {
-    const { callId, envelope, registered } = begun;
+  #aboutToRun(attempt: Attempt, session: SessionRecord): AboutToRun {
+    const { callId, envelope, registered } = attempt;
     const { name, namespace, version, tier, effects, annotations } = registered.tool;
     return {
       callId,
@@ -235,7 +235,7 @@ export class ApprovalGate {
       },
       tenantId: session.tenantId,
       actorId: envelope.target.actorId,
-      nowMs: nowMs(begun),
+      nowMs: nowMs(attempt),
     };
   }
 }

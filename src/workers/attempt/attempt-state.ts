@@ -102,7 +102,7 @@ export interface Attempt {
   readonly allowance: RetryAllowance;
   readonly circuit: CircuitHold;
   /** 1 for the first; lost attempts count. */
-  readonly attempt: number;
+  readonly number: number;
   readonly workerId: string;
   readonly clock: Clock;
   readonly beganMonotonicMs: number;
@@ -146,37 +146,37 @@ export function deadlineOf({ envelope, started }: Pick<Attempt, 'envelope' | 'st
 }
 
 /** Milliseconds until the call's deadline; undefined when it has none. */
-export function remainingMs(begun: Attempt): number | undefined {
-  const deadlineAtMs = deadlineOf(begun);
-  return deadlineAtMs === undefined ? undefined : deadlineAtMs - nowMs(begun);
+export function remainingMs(attempt: Attempt): number | undefined {
+  const deadlineAtMs = deadlineOf(attempt);
+  return deadlineAtMs === undefined ? undefined : deadlineAtMs - nowMs(attempt);
 }
 
 /** The attempts of the call with this one at the end. */
-export function attemptsWith(begun: Attempt, failure: Failure | undefined, delayMs?: number): AttemptRecord[] {
-  const { vote } = begun.running;
-  const { started, registered, attempt, workerId } = begun;
+export function attemptsWith(attempt: Attempt, failure: Failure | undefined, delayMs?: number): AttemptRecord[] {
+  const { vote } = attempt.running;
+  const { started, registered, number, workerId } = attempt;
   const record: AttemptRecord = {
-    attempt,
+    attempt: number,
     fence: started.fence,
     worker: workerId,
     startedAtMs: started.nowMs,
-    finishedAtMs: nowMs(begun),
+    finishedAtMs: nowMs(attempt),
     status: failure === undefined ? 'success' : 'error',
     retriable: failure?.retriable ?? false,
     ...(failure === undefined ? {} : { errorCode: failure.code }),
     ...(failure !== undefined && isInDoubt(registered.tool.effects, failure) ? { inDoubt: true } : {}),
     ...(delayMs === undefined ? {} : { delayMs }),
     ...(vote === undefined ? {} : { vote }),
-    ...(begun.trace === undefined ? {} : { traceparent: begun.trace.traceparent }),
+    ...(attempt.trace === undefined ? {} : { traceparent: attempt.trace.traceparent }),
   };
   return [...started.earlier, record];
 }
 
-export function outcomeBase(begun: Attempt): Pick<Outcome, 'toolName' | 'durationMs' | 'retriedBy'> {
-  const { envelope, started } = begun;
+export function outcomeBase(attempt: Attempt): Pick<Outcome, 'toolName' | 'durationMs' | 'retriedBy'> {
+  const { envelope, started } = attempt;
   return {
     toolName: envelope.toolName,
-    durationMs: nowMs(begun) - started.firstStartedAtMs,
+    durationMs: nowMs(attempt) - started.firstStartedAtMs,
     ...retriedBy(started.earlier),
   };
 }

@@ -11,15 +11,15 @@ export type JobOutcome =
     }
   /** Nothing to do for this job any more. */
   | { readonly kind: 'dropped' }
-  | { readonly kind: 'later'; readonly delayMs: number }
+  | { readonly kind: 'postponed'; readonly delayMs: number }
   /** It waits for its turn at a resource, `delayMs` at most: whoever gives up a turn wakes it. */
-  | { readonly kind: 'turn'; readonly delayMs: number }
+  | { readonly kind: 'waiting-for-lock'; readonly delayMs: number }
   /** It waits for what its tool waits for, `delayMs` at most. Once its job is put aside, it is asked again. */
   | { readonly kind: 'waiting'; readonly delayMs: number; isReady(): Promise<boolean> }
   /** For workers that have what the call needs, by their IDs. */
-  | { readonly kind: 'passed-on'; readonly need: string; readonly others: readonly string[] }
+  | { readonly kind: 'skipped'; readonly need: string; readonly others: readonly string[] }
   /** Back to the queue at once, for another worker. */
-  | { readonly kind: 'handed-back' }
+  | { readonly kind: 'released' }
   /** This worker must not touch the job again: others will notice and recover it. `fenced`: a newer attempt holds the call. */
   | { readonly kind: 'abandoned'; readonly fenced?: boolean };
 

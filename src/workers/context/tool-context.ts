@@ -113,7 +113,7 @@ export async function contextFor(
     ...owner,
     ...(agent === undefined ? {} : { agent: { ...agent, tools: () => parts.toolsOf() } }),
     sessionKind: session.kind,
-    attempt: begun.attempt,
+    attempt: begun.number,
     fence: started.fence,
     idempotencyKey: started.request.idempotencyKey,
     signal: running.signal,

@@ -44,28 +44,28 @@ export class LimitAcquirer {
   }
 
   /** Undefined when the call may start now: under all limits that it counts against, taken one after the other. */
-  async enter(begun: Attempt): Promise<Waiting | undefined> {
+  async enter(attempt: Attempt): Promise<Waiting | undefined> {
     const { limits, leaseMs } = this.#parts;
-    const starter = starterOf(begun);
+    const starter = starterOf(attempt);
     const held: Held[] = [];
-    this.#held.set(begun.running, held);
-    const all = this.#limitsOf(begun);
+    this.#held.set(attempt.running, held);
+    const all = this.#limitsOf(attempt);
     for (const limit of all) {
       const answer = await limits.take(limit, starter, leaseMs);
       if (answer.kind === 'granted') {
         held.push({ limit, starter, untilMs: answer.heldUntilMs });
         continue;
       }
-      this.#held.delete(begun.running);
+      this.#held.delete(attempt.running);
       // Who is nearly through keeps what it has: giving it back each time, it might never have all at once.
       const keeps = answer.kind === 'waiting' && answer.near && held.length > 0;
       const waitMs = keeps ? Math.min(answer.waitMs, KEEPS_MS) : answer.waitMs;
       const keptMs = keeps ? waitMs + SLACK_MS : 0;
       for (const each of held)
-        await this.#retryUntilLeaseLost(begun, () => limits.giveBack(each.limit, starter, keptMs));
+        await this.#retryUntilLeaseLost(attempt, () => limits.giveBack(each.limit, starter, keptMs));
       // It may have been woken for one of these.
       for (const each of all.slice(held.length + 1))
-        await this.#retryUntilLeaseLost(begun, () => limits.giveBack(each, starter));
+        await this.#retryUntilLeaseLost(attempt, () => limits.giveBack(each, starter));
       const isReady = () =>
         answer.kind === 'waiting' ? limits.hasSlot(limit, starter) : limits.hasStart(limit, starter);
       return { waitMs, isReady };
@@ -91,21 +91,21 @@ export class LimitAcquirer {
   }
 
   /** Lets the next ones start. */
-  async leave(begun: Attempt): Promise<void> {
+  async leave(attempt: Attempt): Promise<void> {
     const { limits, onError } = this.#parts;
-    const held = this.#held.get(begun.running) ?? [];
-    this.#held.delete(begun.running);
+    const held = this.#held.get(attempt.running) ?? [];
+    this.#held.delete(attempt.running);
     const release = async (each: Held) => {
       // Whose renewal is still under way is released as what it will be.
       await each.renewing;
       await limits.release(each.limit, each.starter, each.untilMs);
     };
-    await Promise.all(held.map((each) => this.#retryUntilLeaseLost(begun, () => release(each)).catch(onError)));
+    await Promise.all(held.map((each) => this.#retryUntilLeaseLost(attempt, () => release(each)).catch(onError)));
   }
 
   /** Nobody else can use what is not given back until its lease ends. */
-  #retryUntilLeaseLost(begun: Attempt, give: () => Promise<void>): Promise<void> {
-    return retryUntilLeaseLost(give, begun.running, this.#parts.log);
+  #retryUntilLeaseLost(attempt: Attempt, give: () => Promise<void>): Promise<void> {
+    return retryUntilLeaseLost(give, attempt.running, this.#parts.log);
   }
 
   /** In the same order for all calls, so that no two wait for each other. */

@@ -23,11 +23,11 @@ export class AttemptLocks {
    * been granted at another resource will do so far.
    */
   async take(
-    begun: Attempt,
+    attempt: Attempt,
     params: unknown,
     any: boolean,
   ): Promise<ResourceLockResult | { readonly kind: 'failed'; readonly failure: Failure }> {
-    const { registered, envelope, started, running } = begun;
+    const { registered, envelope, started, running } = attempt;
     if (!needsResourceLock(registered.tool)) return { kind: 'granted' };
     let turn: ReturnType<typeof turnOf>;
     try {
@@ -36,15 +36,20 @@ export class AttemptLocks {
       return { kind: 'failed', failure: classify(error) };
     }
     if (turn === undefined) return { kind: 'granted' };
-    const answer = await this.#records.take(begun, started.fence, turn, any);
+    const answer = await this.#records.take(attempt, started.fence, turn, any);
     running.holdsLock = answer.kind === 'granted';
     return answer;
   }
 
   /** After an attempt: what was lost with its lease is another's by now, or runs out by itself. */
-  async leave(begun: Attempt, verdict: JobOutcome): Promise<void> {
-    if (verdict.kind === 'turn' || verdict.kind === 'abandoned' || !needsResourceLock(begun.registered.tool)) return;
-    await this.#leave(begun, begun.started.fence);
+  async leave(attempt: Attempt, verdict: JobOutcome): Promise<void> {
+    if (
+      verdict.kind === 'waiting-for-lock' ||
+      verdict.kind === 'abandoned' ||
+      !needsResourceLock(attempt.registered.tool)
+    )
+      return;
+    await this.#leave(attempt, attempt.started.fence);
   }
 
   /** A call that ended without an attempt may have been granted a turn. */

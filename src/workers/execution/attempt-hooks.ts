@@ -22,18 +22,18 @@ export class AttemptHooks {
    * The attempt as the hooks leave it. Throws `PERMISSION_DENIED`, also for what they rewrote and policy does not allow, `HOOK_FAILED`
    * and, for what they rewrote, `INVALID_PARAMS`.
    */
-  async before(begun: Attempt, options: AttemptOptions): Promise<AttemptOptions> {
+  async before(attempt: Attempt, options: AttemptOptions): Promise<AttemptOptions> {
     if (!this.#hooks.has('beforeAttempt', 'afterAttempt', 'onRetry')) return options;
     const { values } = options.context;
-    for (const [name, value] of this.#values.get(begun) ?? []) values.set(name, value);
-    this.#values.set(begun, values);
-    const { given = begun.envelope.payload.params, decided = false } = options;
-    const { params } = this.#made.get(begun) ?? (await this.#make(begun, given));
+    for (const [name, value] of this.#values.get(attempt) ?? []) values.set(name, value);
+    this.#values.set(attempt, values);
+    const { given = attempt.envelope.payload.params, decided = false } = options;
+    const { params } = this.#made.get(attempt) ?? (await this.#make(attempt, given));
     if (params === undefined) return options;
     // What a person saw is what runs (DESIGN, decision 9).
     if (decided) throw new PawlError('PERMISSION_DENIED', 'A hook rewrote parameters that a person had approved.');
-    begun.running.params = params;
-    const issues = begun.registered.validate(params);
+    attempt.running.params = params;
+    const issues = attempt.registered.validate(params);
     if (issues.length > 0)
       throw new PawlError('INVALID_PARAMS', 'A hook made parameters that the schema refuses.', { issues });
     // Policy looked at what the caller sent: it holds for what runs.
@@ -41,45 +41,45 @@ export class AttemptHooks {
     return { ...options, params: options.tool.parse(params) };
   }
 
-  async #make(begun: Attempt, given: Readonly<Record<string, unknown>>) {
-    const params = await this.#hooks.beforeAttempt({ ...this.#event(begun), params: given });
+  async #make(attempt: Attempt, given: Readonly<Record<string, unknown>>) {
+    const params = await this.#hooks.beforeAttempt({ ...this.#event(attempt), params: given });
     const made = params === given ? {} : { params };
-    this.#made.set(begun, made);
+    this.#made.set(attempt, made);
     return made;
   }
 
   /** The ending that counts. A closed failure after the attempt says nothing about the tool's effect. */
-  async after(begun: Attempt, options: AttemptOptions, ending: Ending): Promise<Ending> {
+  async after(attempt: Attempt, options: AttemptOptions, ending: Ending): Promise<Ending> {
     if (!this.#hooks.has('afterAttempt')) return ending;
     try {
       const shown = endingOf(ending);
-      const made = await this.#hooks.afterAttempt({ ...this.#event(begun), ending: shown });
+      const made = await this.#hooks.afterAttempt({ ...this.#event(attempt), ending: shown });
       if (made.kind !== 'value' || made === shown) return ending;
       return toEnding(made.result, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
       const failure: Failure = { ...failureOf(error.code, error.message), nothingHappened: false };
-      return { kind: 'failure', failure: mayHaveActed(begun, ending) ? { ...failure, afterEffect: true } : failure };
+      return { kind: 'failure', failure: mayHaveActed(attempt, ending) ? { ...failure, afterEffect: true } : failure };
     }
   }
 
   /** Whether there may be another attempt. A hook that fails closed allows none. */
-  async mayRetry(begun: Attempt, failure: Failure, delayMs: number): Promise<boolean> {
+  async mayRetry(attempt: Attempt, failure: Failure, delayMs: number): Promise<boolean> {
     if (!this.#hooks.has('onRetry')) return true;
     try {
-      return await this.#hooks.onRetry({ ...this.#event(begun), failure, delayMs });
+      return await this.#hooks.onRetry({ ...this.#event(attempt), failure, delayMs });
     } catch {
       return false;
     }
   }
 
-  #event(begun: Attempt): Omit<AttemptEvent, 'signal'> {
-    const { envelope, registered, callId, attempt, started } = begun;
+  #event(attempt: Attempt): Omit<AttemptEvent, 'signal'> {
+    const { envelope, registered, callId, number, started } = attempt;
     const { sessionKey, actorId, agentId, tenantId } = envelope.target;
     const turnId = turnOf(envelope);
     return {
       tool: registered.tool,
-      params: paramsOf(begun),
+      params: paramsOf(attempt),
       requestId: envelope.requestId,
       callId,
       sessionKey,
@@ -87,8 +87,8 @@ export class AttemptHooks {
       ...(agentId === undefined ? {} : { agentId }),
       ...(tenantId === undefined ? {} : { tenantId }),
       ...(turnId === undefined ? {} : { turnId }),
-      values: this.#values.get(begun) ?? new Map(),
-      attempt,
+      values: this.#values.get(attempt) ?? new Map(),
+      attempt: number,
       fence: started.fence,
     };
   }

@@ -26,13 +26,13 @@ export class AttemptAudit {
   }
 
   /** An attempt that began elsewhere left no record: this worker took its call over. */
-  lost(begun: Attempt): void {
-    const { earlier } = begun.started;
+  lost(attempt: Attempt): void {
+    const { earlier } = attempt.started;
     const before = earlier.at(-1);
     if (before?.status !== 'lost') return;
-    const { attempt, fence, worker, startedAtMs, finishedAtMs } = before;
-    const latencyMs = finishedAtMs - startedAtMs;
-    void this.#tell({ ...common(begun), attempt, fence, worker, status: 'lost', startedAtMs, finishedAtMs, latencyMs });
+    const { attempt: number, fence, worker, startedAtMs, finishedAtMs } = before;
+    const times = { startedAtMs, finishedAtMs, latencyMs: finishedAtMs - startedAtMs };
+    void this.#write({ ...common(attempt), attempt: number, fence, worker, status: 'lost', ...times });
   }
 
   /**
@@ -40,11 +40,11 @@ export class AttemptAudit {
    * still is: the effect cannot be taken back, and the trail has the record that was written before it. `final` is what the hooks
    * made of the ending, which may hide parts of the result.
    */
-  async ended(begun: Attempt, ending: Ending, final: Ending, latencyMs: number): Promise<void> {
-    const { attempt, started, workerId, registered } = begun;
+  async ended(attempt: Attempt, ending: Ending, final: Ending, latencyMs: number): Promise<void> {
+    const { number, started, workerId, registered } = attempt;
     const event: AttemptEvent = {
-      ...common(begun),
-      attempt,
+      ...common(attempt),
+      attempt: number,
       fence: started.fence,
       worker: workerId,
       startedAtMs: started.nowMs,
@@ -53,20 +53,20 @@ export class AttemptAudit {
       ...said(ending, final),
     };
     const elevated = registered.tool.tier === 'elevated';
-    const written = this.#tell(event, elevated && !begun.running.leaseLost ? TRIES : 1);
+    const written = this.#write(event, elevated && !attempt.running.leaseLost ? TRIES : 1);
     if (elevated) await written;
   }
 
   /** The call has ended, and the tool's code did not run for it this time. */
-  withoutAttempt(begun: Attempt, verdict: JobOutcome): void {
+  withoutAttempt(attempt: Attempt, verdict: JobOutcome): void {
     if (verdict.kind !== 'finished') return;
-    const { callId, tool, sessionKey, tenantId, worker } = { ...common(begun), worker: begun.workerId };
+    const { callId, tool, sessionKey, tenantId, worker } = { ...common(attempt), worker: attempt.workerId };
     const { status, attempts, error } = verdict.outcome;
     const why = { code: error?.code, reason: error?.message };
-    void this.#tell({ type: 'call-ended', callId, tool, sessionKey, tenantId, worker, status, attempts, ...why });
+    void this.#write({ type: 'call-ended', callId, tool, sessionKey, tenantId, worker, status, attempts, ...why });
   }
 
-  async #tell(event: AuditEvent, tries = 1): Promise<void> {
+  async #write(event: AuditEvent, tries = 1): Promise<void> {
     for (let left = tries - 1; ; left -= 1) {
       try {
         return await this.#record(event);
@@ -82,8 +82,8 @@ export class AttemptAudit {
   }
 }
 
-function common(begun: Attempt) {
-  const { callId, envelope, registered, started } = begun;
+function common(attempt: Attempt) {
+  const { callId, envelope, registered, started } = attempt;
   const { tool } = registered;
   const { sessionKey, tenantId, actorId } = envelope.target;
   return {
@@ -99,7 +99,7 @@ function common(begun: Attempt) {
     trustClass: tool.trustClass,
     compensates: compensated(envelope),
     idempotencyKey: started.request.idempotencyKey,
-    params: allParams(begun),
+    params: allParams(attempt),
   } as const;
 }
 

@@ -54,7 +54,7 @@ export class Admission {
 
   /** `answer` is what begin answered already, when the job was taken. */
   enter(job: CallJob, running: RunningAttempt, answer: BeginResult | undefined): Promise<Step<Attempt>> {
-    return answer === undefined ? this.#begin(job, running) : this.#begun(job, running, answer);
+    return answer === undefined ? this.#begin(job, running) : this.#onBegun(job, running, answer);
   }
 
   /** The attempt has ended, or never began. */
@@ -78,10 +78,10 @@ export class Admission {
       alone: this.#parts.solitude?.isOf(running) === true,
       ...(hold === undefined ? {} : { probeEpoch: hold.seen.epoch }),
     });
-    return this.#begun(job, running, answer, hold);
+    return this.#onBegun(job, running, answer, hold);
   }
 
-  async #begun(
+  async #onBegun(
     job: CallJob,
     running: RunningAttempt,
     answer: BeginResult,
@@ -99,15 +99,15 @@ export class Admission {
         if (this.#parts.gate === undefined) return { end: { kind: 'dropped' } };
         return { end: await this.#parts.gate.attend(answer.approvalId, answer.nowMs, this.#parts.toolNamed) };
       case 'early':
-        return { end: { kind: 'later', delayMs: answer.remainingMs } };
+        return { end: { kind: 'postponed', delayMs: answer.remainingMs } };
       case 'suspect':
         // It is only settled, which takes no worker down.
         if (answer.recovered && this.#effectsOf(answer.request) === 'once')
           return this.#begin(job, running, hold, true);
-        if (this.#suspect !== undefined) return { end: { kind: 'later', delayMs: ONE_SUSPECT_AT_A_TIME_MS } };
+        if (this.#suspect !== undefined) return { end: { kind: 'postponed', delayMs: ONE_SUSPECT_AT_A_TIME_MS } };
         this.#suspect = running;
         if (answer.runsAlone && (await this.#parts.solitude?.enter(running)) === false)
-          return { end: { kind: 'later', delayMs: NEXT_SOLITUDE_MS } };
+          return { end: { kind: 'postponed', delayMs: NEXT_SOLITUDE_MS } };
         return this.#begin(job, running, hold);
       case 'forged':
         return { end: await this.#refuseForged(job, answer.fence) };
@@ -158,7 +158,7 @@ export class Admission {
       bypassed: !modes.enabled,
       apart: this.#parts.backend.clustered === true && partitionFor(job.callId).shard > 0,
     };
-    const begun: Attempt = {
+    const attempt: Attempt = {
       callId: job.callId,
       generation: job.generation,
       running,
@@ -170,14 +170,14 @@ export class Admission {
       retry: retryPolicy(registered.tool.retry, policy.retry, envelope.transport.retryBudget, settings.defaults.retry),
       allowance: retryAllowance(qualifiedName(registered.tool), envelope.target.tenantId, policy.retry?.budget),
       circuit,
-      attempt: started.earlier.length + 1,
+      number: started.earlier.length + 1,
       workerId,
       clock,
       beganMonotonicMs,
       ...(unreadable === undefined ? {} : { unreadable }),
       ...(this.#parts.traces === undefined ? {} : { trace: this.#parts.traces.begin(job, started, circuit) }),
     };
-    return { go: begun };
+    return { go: attempt };
   }
 
   /** With its parameters, or why they cannot be read; undefined when the lease was lost over it. */
@@ -223,7 +223,7 @@ export class Admission {
       // What became of an attempt that left no record stays for a worker to decide that knows the tool.
       const answer = await backend.ledger.postpone(callId, fence, 'queued', earlier, delayMs);
       if (answer === 'cancelled') return this.#cancelled(callId, started);
-      return others.length > 0 ? { kind: 'passed-on', need: needOf(request), others } : { kind: 'later', delayMs };
+      return others.length > 0 ? { kind: 'skipped', need: needOf(request), others } : { kind: 'postponed', delayMs };
     }
     log.warn({ event: 'tool_unavailable', callId, incompatibility }, 'no worker could run a call for long');
     const failure =
@@ -280,9 +280,9 @@ export class Admission {
       case 'again':
         return this.#begin(job, running);
       case 'probe': {
-        const begun = await this.#begin(job, running, entry.hold);
-        if ('end' in begun) await this.#circuits.release(entry.hold);
-        return begun;
+        const attempt = await this.#begin(job, running, entry.hold);
+        if ('end' in attempt) await this.#circuits.release(entry.hold);
+        return attempt;
       }
       case 'refuse':
         if (modes.circuits !== 'on') {
@@ -290,7 +290,7 @@ export class Admission {
           reportShadow(this.#parts, modes.circuits, { callId: job.callId, envelope, attempt }, 'refused', seen.state);
           return this.#begin(job, running, hold);
         }
-        if (policy.whenOpen === 'park') return { end: { kind: 'later', delayMs: entry.retryAfterMs } };
+        if (policy.whenOpen === 'park') return { end: { kind: 'postponed', delayMs: entry.retryAfterMs } };
         return { end: await this.#refuse(job, answer, registered, seen, entry.retryAfterMs) };
     }
   }

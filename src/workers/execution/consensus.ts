@@ -59,11 +59,11 @@ export function nextVoters(
   { registered }: Attempt,
   votes: readonly Vote[],
   workers: readonly string[] = [],
-): Extract<JobOutcome, { kind: 'passed-on' }> | undefined {
+): Extract<JobOutcome, { kind: 'skipped' }> | undefined {
   const voted = votes.map(({ worker }) => worker);
   const others = workers.filter((id) => !voted.includes(id));
   if (others.length === 0 || votes.length >= votersOf(registered.tool)) return undefined;
-  return { kind: 'passed-on', need: needExcept(voted), others };
+  return { kind: 'skipped', need: needExcept(voted), others };
 }
 
 /** Too few workers have answered, and nobody else comes. */

@@ -64,10 +64,10 @@ export class OutcomeResolver {
   }
 
   /** A result as its caller will have it. One that JSON cannot say, or that is too large, is a failure of its tool. */
-  async word(begun: Attempt, ending: Ending, diff: string): Promise<WordedEnding> {
+  async word(attempt: Attempt, ending: Ending, diff: string): Promise<WordedEnding> {
     if (ending.kind !== 'value') return ending;
-    const { registered, policy } = begun;
-    const outcome = successOutcome(begun, ending.result, diff);
+    const { registered, policy } = attempt;
+    const outcome = successOutcome(attempt, ending.result, diff);
     const maxBytes = policy.maxResultBytes ?? registered.tool.maxResultBytes;
     try {
       const outcomeJson = isLong(outcome) ? await longOutcomeText(outcome, maxBytes) : shortText(outcome, maxBytes);
@@ -80,188 +80,199 @@ export class OutcomeResolver {
     return { kind: 'failure', failure: failureOf('RESULT_TOO_LARGE', message) };
   }
 
-  decide(begun: Attempt, ending: WordedEnding): Promise<JobOutcome> {
+  decide(attempt: Attempt, ending: WordedEnding): Promise<JobOutcome> {
     switch (ending.kind) {
       case 'value':
-        return this.#accept(begun, ending);
+        return this.#accept(attempt, ending);
       case 'failure':
-        return this.#failed(begun, ending.failure);
+        return this.#failed(attempt, ending.failure);
       case 'aborted':
-        return this.interrupted(begun, ending.reason, ending.evidence);
+        return this.interrupted(attempt, ending.reason, ending.evidence);
     }
   }
 
-  async #accept(begun: Attempt, worded: Worded): Promise<JobOutcome> {
-    if (this.#parts.isAlone === true || !needsConsensus(begun.registered.tool)) return this.succeed(begun, worded);
+  async #accept(attempt: Attempt, worded: Worded): Promise<JobOutcome> {
+    if (this.#parts.isAlone === true || !needsConsensus(attempt.registered.tool)) return this.succeed(attempt, worded);
     let counted: Counted;
     try {
-      counted = await count(begun, worded.result, this.#parts.schedule);
+      counted = await count(attempt, worded.result, this.#parts.schedule);
     } catch (error) {
       return this.#failed(
-        begun,
+        attempt,
         failureOf('RESULT_INVALID', `The result cannot be compared: ${classify(error).message}`),
       );
     }
-    begun.running.vote = counted.vote.digest;
+    attempt.running.vote = counted.vote.digest;
     switch (counted.kind) {
       case 'agreed':
-        return this.succeed(begun, worded);
+        return this.succeed(attempt, worded);
       case 'split':
-        return this.fail(begun, split(counted.votes), { status: 'error', ran: true });
+        return this.fail(attempt, split(counted.votes), { status: 'error', ran: true });
       case 'open': {
-        const next = nextVoters(begun, counted.votes, this.#parts.othersWith?.(begun.registered.tool));
-        await this.#retryUntilLeaseLost(begun, () => this.#circuits.release(begun.circuit));
-        const verdict = await this.#settler.postpone(begun, 'queued', attemptsWith(begun, undefined), 0);
-        return next !== undefined && verdict.kind === 'handed-back' ? next : verdict;
+        const next = nextVoters(attempt, counted.votes, this.#parts.othersWith?.(attempt.registered.tool));
+        await this.#retryUntilLeaseLost(attempt, () => this.#circuits.release(attempt.circuit));
+        const verdict = await this.#settler.postpone(attempt, 'queued', attemptsWith(attempt, undefined), 0);
+        return next !== undefined && verdict.kind === 'released' ? next : verdict;
       }
     }
   }
 
-  async succeed(begun: Attempt, { outcome, outcomeJson }: Worded): Promise<JobOutcome> {
-    const { registered, circuit } = begun;
-    if (!(await this.#tainted(begun, bringsTaint(outcome, registered.tool)))) return { kind: 'abandoned' };
-    const sample = await this.#retryUntilLeaseLost(begun, () => this.#circuits.succeeded(circuit, begun.running));
-    this.#tellEnd(begun, outcome);
-    return this.#settler.succeed(begun, outcome, outcomeJson, sample);
+  async succeed(attempt: Attempt, { outcome, outcomeJson }: Worded): Promise<JobOutcome> {
+    const { registered, circuit } = attempt;
+    if (!(await this.#tainted(attempt, bringsTaint(outcome, registered.tool)))) return { kind: 'abandoned' };
+    const sample = await this.#retryUntilLeaseLost(attempt, () => this.#circuits.succeeded(circuit, attempt.running));
+    this.#tellEnd(attempt, outcome);
+    return this.#settler.succeed(attempt, outcome, outcomeJson, sample);
   }
 
   /** The attempt failed by itself: count it, then try again or give up. */
-  async #failed(begun: Attempt, failure: Failure): Promise<JobOutcome> {
-    const { callId, envelope, started, attempt, registered, modes } = begun;
-    begun.trace?.failed(failure);
+  async #failed(attempt: Attempt, failure: Failure): Promise<JobOutcome> {
+    const { callId, envelope, started, number, registered, modes } = attempt;
+    attempt.trace?.failed(failure);
     const { nodeCircuits, othersWith = () => [] } = this.#parts;
     // A probe answers for all.
     const alone =
-      begun.circuit.probe === undefined &&
-      nodeCircuits.failsInARow(qualifiedName(registered.tool), begun.circuit.policy) &&
+      attempt.circuit.probe === undefined &&
+      nodeCircuits.failsInARow(qualifiedName(registered.tool), attempt.circuit.policy) &&
       othersWith(registered.tool).length > 0;
     const sample = alone ? { ...failure, againstCircuit: false } : failure;
-    const counted = await this.#retryUntilLeaseLost(begun, () => this.#circuits.failed(begun.circuit, sample));
-    const circuitState = counted ?? begun.circuit.seen.state;
+    const counted = await this.#retryUntilLeaseLost(attempt, () => this.#circuits.failed(attempt.circuit, sample));
+    const circuitState = counted ?? attempt.circuit.seen.state;
     // Votes are none.
     const tries = started.earlier.filter(({ vote }) => vote === undefined);
     const decision = decideRetry(
       {
         failure,
         effects: registered.tool.effects,
-        attempt: attempt - started.earlier.length + tries.length,
+        attempt: number - started.earlier.length + tries.length,
         // Not from when it was first looked at: waiting for a slot, or for what it is about, is no try.
-        elapsedMs: nowMs(begun) - (tries[0]?.startedAtMs ?? started.nowMs),
-        remainingMs: remainingMs(begun),
+        elapsedMs: nowMs(attempt) - (tries[0]?.startedAtMs ?? started.nowMs),
+        remainingMs: remainingMs(attempt),
         expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
         // A circuit that only observes refuses no retry either.
         circuitState: modes.circuits === 'on' ? circuitState : 'CLOSED',
       },
-      begun.retry,
+      attempt.retry,
       this.#parts.random,
     );
     if (decision.kind === 'stop') {
       const details = { status: decision.status, ran: true, breakerState: circuitState };
-      return this.#settleFailure(begun, failure, details);
+      return this.#settleFailure(attempt, failure, details);
     }
     if (modes.retry !== 'on') {
-      reportShadow(this.#parts, modes.retry, { callId, envelope, attempt }, 'retried', failure.code);
+      reportShadow(this.#parts, modes.retry, { callId, envelope, attempt: number }, 'retried', failure.code);
       const status = failure.class === 'timeout' ? 'timeout' : 'retriable_error';
-      return this.#settleFailure(begun, failure, { status, ran: true, breakerState: circuitState });
+      return this.#settleFailure(attempt, failure, { status, ran: true, breakerState: circuitState });
     }
     const { delayMs } = decision;
-    if (!(await this.#hooks.mayRetry(begun, failure, delayMs)))
-      return this.#settleFailure(begun, failure, { status: 'retry_exhausted', ran: true, breakerState: circuitState });
+    if (!(await this.#hooks.mayRetry(attempt, failure, delayMs)))
+      return this.#settleFailure(attempt, failure, {
+        status: 'retry_exhausted',
+        ran: true,
+        breakerState: circuitState,
+      });
     const verdict = await this.#settler.postpone(
-      begun,
+      attempt,
       'waiting-retry',
-      attemptsWith(begun, failure, delayMs),
+      attemptsWith(attempt, failure, delayMs),
       delayMs,
       {
-        event: { type: 'retrying', callId, attempt, delayMs, reasonCode: failure.code },
-        refused: () => this.#refuseRetry(begun, failure, circuitState),
+        event: { type: 'retrying', callId, attempt: number, delayMs, reasonCode: failure.code },
+        refused: () => this.#refuseRetry(attempt, failure, circuitState),
       },
     );
-    if (verdict.kind === 'later')
-      this.#parts.onEvent({ type: 'tool_call_retry', callId, envelope, attempt, delayMs, errorCode: failure.code });
+    if (verdict.kind === 'postponed')
+      this.#parts.onEvent({
+        type: 'tool_call_retry',
+        callId,
+        envelope,
+        attempt: number,
+        delayMs,
+        errorCode: failure.code,
+      });
     return verdict;
   }
 
   /** The tool's calls have used up their retries together: the call ends with its last failure. */
-  #refuseRetry(begun: Attempt, failure: Failure, breakerState: CircuitState): Promise<JobOutcome> {
-    const { callId, envelope, attempt, allowance } = begun;
+  #refuseRetry(attempt: Attempt, failure: Failure, breakerState: CircuitState): Promise<JobOutcome> {
+    const { callId, envelope, number, allowance } = attempt;
     const { bucket } = allowance;
     this.#parts.onEvent({
       type: 'tool_call_retry_refused',
       callId,
       envelope,
-      attempt,
+      attempt: number,
       errorCode: failure.code,
       bucket,
     });
     const status = failure.class === 'timeout' ? 'timeout' : 'retry_exhausted';
     const message = `${failure.message} (not tried again: ${RETRY_BUDGET_EXHAUSTED})`;
-    return this.#settleFailure(begun, { ...failure, message }, { status, ran: true, breakerState });
+    return this.#settleFailure(attempt, { ...failure, message }, { status, ran: true, breakerState });
   }
 
   /**
    * The attempt was ended from outside. `evidence` says what is known of its effect: the code was not reached, the tool proved
    * that nothing happened, or nothing is known.
    */
-  async interrupted(begun: Attempt, reason: PawlError, evidence: Evidence): Promise<JobOutcome> {
-    const { effects } = begun.registered.tool;
-    const { started, envelope } = begun;
+  async interrupted(attempt: Attempt, reason: PawlError, evidence: Evidence): Promise<JobOutcome> {
+    const { effects } = attempt.registered.tool;
+    const { started, envelope } = attempt;
     const nothingHappened = evidence === 'proven' || (evidence === 'not-run' && !started.recovered);
     const failure = { ...failureOf(reason.code, reason.message), nothingHappened };
     const ran = evidence !== 'not-run';
     switch (reason.code) {
       case 'LEASE_LOST':
         // An attempt that never came to the tool's code leaves no doubt, and no blame, if Redis can be told in time.
-        if (!ran) await this.#settler.release(begun);
+        if (!ran) await this.#settler.release(attempt);
         // Otherwise the worker that takes the job over finds an attempt without a record, and knows what to do with it.
         return { kind: 'abandoned' };
       case 'CANCELLED':
-        return this.fail(begun, failure, {
+        return this.fail(attempt, failure, {
           status: 'error',
           ran,
           settlement: settlementOfAborted(effects, nothingHappened && !leftInDoubt(started.earlier)),
         });
       case 'DRAINED': {
-        if (supportsProbe(begun.registered) && ran && !nothingHappened) return { kind: 'abandoned' };
+        if (supportsProbe(attempt.registered) && ran && !nothingHappened) return { kind: 'abandoned' };
         const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
         // What the attempt did not reach, or did not decide, is left as it was to the next one.
         const again = !ran || mayRunAgain({ failure, effects, expectedRetrySafe });
-        if (!again) return this.fail(begun, failureOf('OUTCOME_UNKNOWN'), { status: 'error', ran: true });
-        await this.#retryUntilLeaseLost(begun, () => this.#circuits.release(begun.circuit));
-        return this.#settler.postpone(begun, 'queued', started.earlier, 0);
+        if (!again) return this.fail(attempt, failureOf('OUTCOME_UNKNOWN'), { status: 'error', ran: true });
+        await this.#retryUntilLeaseLost(attempt, () => this.#circuits.release(attempt.circuit));
+        return this.#settler.postpone(attempt, 'queued', started.earlier, 0);
       }
       default:
-        return this.#failed(begun, failure);
+        return this.#failed(attempt, failure);
     }
   }
 
   /** Ends a call whose code this attempt did not reach. */
-  giveUp(begun: Attempt, failure: Failure): Promise<JobOutcome> {
-    return this.fail(begun, failure, { status: 'error', ran: false });
+  giveUp(attempt: Attempt, failure: Failure): Promise<JobOutcome> {
+    return this.fail(attempt, failure, { status: 'error', ran: false });
   }
 
   /** Ends a call with an error that says nothing about the service behind the tool. */
-  async fail(begun: Attempt, failure: Failure, details: FailureDetails): Promise<JobOutcome> {
-    await this.#retryUntilLeaseLost(begun, () => this.#circuits.release(begun.circuit));
-    return this.#settleFailure(begun, failure, details);
+  async fail(attempt: Attempt, failure: Failure, details: FailureDetails): Promise<JobOutcome> {
+    await this.#retryUntilLeaseLost(attempt, () => this.#circuits.release(attempt.circuit));
+    return this.#settleFailure(attempt, failure, details);
   }
 
-  async #settleFailure(begun: Attempt, raw: Failure, details: FailureDetails): Promise<JobOutcome> {
-    const outside = details.ran && begun.registered.tool.annotations.openWorldHint === true;
-    if (!(await this.#tainted(begun, outside))) return { kind: 'abandoned' };
-    const failure = withoutSecrets(raw, [...secretsIn(allParams(begun)), ...this.#secrets]);
-    const ending = this.#settler.failing(begun, failure, details);
-    this.#tellEnd(begun, { ...ending.outcome, attempts: begun.attempt });
-    return this.#settler.fail(begun, ending);
+  async #settleFailure(attempt: Attempt, raw: Failure, details: FailureDetails): Promise<JobOutcome> {
+    const outside = details.ran && attempt.registered.tool.annotations.openWorldHint === true;
+    if (!(await this.#tainted(attempt, outside))) return { kind: 'abandoned' };
+    const failure = withoutSecrets(raw, [...secretsIn(allParams(attempt)), ...this.#secrets]);
+    const ending = this.#settler.failing(attempt, failure, details);
+    this.#tellEnd(attempt, { ...ending.outcome, attempts: attempt.number });
+    return this.#settler.fail(attempt, ending);
   }
 
   /** Before anybody can read what came from outside, the session is marked (I23). False when the lease was lost over it. */
-  async #tainted(begun: Attempt, outside: boolean): Promise<boolean> {
+  async #tainted(attempt: Attempt, outside: boolean): Promise<boolean> {
     const { taint, log, schedule } = this.#parts;
     if (!outside || taint === undefined) return true;
-    const { envelope, registered, running } = begun;
+    const { envelope, registered, running } = attempt;
     const mark = async () => {
-      await taint(envelope.target.sessionKey, qualifiedName(registered.tool), nowMs(begun));
+      await taint(envelope.target.sessionKey, qualifiedName(registered.tool), nowMs(attempt));
       return true;
     };
     return (await retryUntilLeaseLost(mark, running, log, schedule)) === true;
@@ -272,10 +283,10 @@ export class OutcomeResolver {
     return retryUntilLeaseLost(write, running, this.#parts.log, this.#parts.schedule);
   }
 
-  #tellEnd(begun: Attempt, outcome: Outcome): void {
-    const { callId, envelope, attempt, started } = begun;
-    const elapsedMs = nowMs(begun) - started.nowMs;
-    this.#parts.onEvent({ type: 'tool_call_end', callId, envelope, attempt, outcome, elapsedMs });
+  #tellEnd(attempt: Attempt, outcome: Outcome): void {
+    const { callId, envelope, number, started } = attempt;
+    const elapsedMs = nowMs(attempt) - started.nowMs;
+    this.#parts.onEvent({ type: 'tool_call_end', callId, envelope, attempt: number, outcome, elapsedMs });
   }
 }
 
@@ -286,14 +297,14 @@ function withoutSecrets(failure: Failure, known: readonly string[]): Failure {
   return { ...failure, message: redact(failure.message, known), ...(issues === undefined ? {} : { issues }) };
 }
 
-function successOutcome(begun: Attempt, result: ToolResult<unknown>, diff: string): Outcome {
-  const { tool } = begun.registered;
+function successOutcome(attempt: Attempt, result: ToolResult<unknown>, diff: string): Outcome {
+  const { tool } = attempt.registered;
   const metadata = resultMetadata(result, { outside: tool.annotations.openWorldHint === true, diff });
-  const shownBytes = begun.policy.maxOutputBytes ?? tool.maxOutputBytes;
+  const shownBytes = attempt.policy.maxOutputBytes ?? tool.maxOutputBytes;
   return {
-    ...outcomeBase(begun),
+    ...outcomeBase(attempt),
     status: 'success',
-    attempts: begun.attempt,
+    attempts: attempt.number,
     output: { content: result.output ?? null, ...(Object.keys(metadata).length === 0 ? {} : { metadata }) },
     ...(shownBytes === undefined ? {} : { shownBytes }),
   };

@@ -72,71 +72,71 @@ export class Executor {
   }
 
   /** `begun` is what begin answered already, when the job was taken. */
-  async execute(job: CallJob, running: RunningAttempt, begun?: BeginResult): Promise<JobOutcome> {
+  async execute(job: CallJob, running: RunningAttempt, attempt?: BeginResult): Promise<JobOutcome> {
     try {
-      return await this.#execute(job, running, begun);
+      return await this.#execute(job, running, attempt);
     } finally {
       this.#admission.left(running);
     }
   }
 
   async #execute(job: CallJob, running: RunningAttempt, answer: BeginResult | undefined): Promise<JobOutcome> {
-    const begun = await this.#admission.enter(job, running, answer);
-    if ('end' in begun) {
-      await this.#parts.locks?.leaveUnused(job, begun.end);
-      return begun.end;
+    const attempt = await this.#admission.enter(job, running, answer);
+    if ('end' in attempt) {
+      await this.#parts.locks?.leaveUnused(job, attempt.end);
+      return attempt.end;
     }
-    const verdict = await this.#attempt(begun.go)
-      .catch((error) => this.#handBack(begun.go, error))
-      .finally(() => this.#parts.limits?.leave(begun.go));
-    await this.#parts.locks?.leave(begun.go, verdict);
-    if (!this.#ran.has(begun.go)) this.#audit.withoutAttempt(begun.go, verdict);
-    await this.#parts.gate?.leave(begun.go, verdict);
-    if (running.leaseLost) begun.go.trace?.failed(failureOf('LEASE_LOST'));
-    begun.go.trace?.end(verdict);
+    const verdict = await this.#attempt(attempt.go)
+      .catch((error) => this.#handBack(attempt.go, error))
+      .finally(() => this.#parts.limits?.leave(attempt.go));
+    await this.#parts.locks?.leave(attempt.go, verdict);
+    if (!this.#ran.has(attempt.go)) this.#audit.withoutAttempt(attempt.go, verdict);
+    await this.#parts.gate?.leave(attempt.go, verdict);
+    if (running.leaseLost) attempt.go.trace?.failed(failureOf('LEASE_LOST'));
+    attempt.go.trace?.end(verdict);
     return verdict;
   }
 
   /** Redis could not take a step before the tool's code was reached: nothing has happened, and the attempt goes back unspent. */
-  #handBack(begun: Attempt, error: unknown): Promise<JobOutcome> {
-    if (this.#ran.has(begun) || !(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
+  #handBack(attempt: Attempt, error: unknown): Promise<JobOutcome> {
+    if (this.#ran.has(attempt) || !(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
     // Of the attempt before it nobody would ask any more: the call is recovered by its lease once again.
-    if (begun.started.recovered && begun.registered.tool.effects === 'once') throw error;
-    this.#parts.log.warn({ callId: begun.callId, error: error.message }, 'an attempt cannot be made ready now');
-    return this.#wait(begun, ELSEWHERE_MS);
+    if (attempt.started.recovered && attempt.registered.tool.effects === 'once') throw error;
+    this.#parts.log.warn({ callId: attempt.callId, error: error.message }, 'an attempt cannot be made ready now');
+    return this.#wait(attempt, ELSEWHERE_MS);
   }
 
-  async #attempt(begun: Attempt): Promise<JobOutcome> {
-    if (begun.started.recovered) this.#audit.lost(begun);
-    const recovered = await this.#recover(begun);
+  async #attempt(attempt: Attempt): Promise<JobOutcome> {
+    if (attempt.started.recovered) this.#audit.lost(attempt);
+    const recovered = await this.#recover(attempt);
     if ('end' in recovered) return recovered.end;
-    const forced = await this.#refuseForcedOpen(begun);
+    const forced = await this.#refuseForcedOpen(attempt);
     if (forced !== undefined) return forced;
-    const elsewhere = await this.#leaveToOtherVoters(begun);
+    const elsewhere = await this.#leaveToOtherVoters(attempt);
     if (elsewhere !== undefined) return elsewhere;
-    const paced = await this.#parts.limits?.enter(begun);
-    if (paced !== undefined) return this.#waitUntil(begun, paced.waitMs, paced.isReady);
-    const prepared = await this.#preparation.prepare(begun);
+    const paced = await this.#parts.limits?.enter(attempt);
+    if (paced !== undefined) return this.#waitUntil(attempt, paced.waitMs, paced.isReady);
+    const prepared = await this.#preparation.prepare(attempt);
     if ('end' in prepared) return prepared.end;
-    await this.#reachCode(begun);
-    const ready = await this.#awaitReady(begun, prepared.go);
+    await this.#reachCode(attempt);
+    const ready = await this.#awaitReady(attempt, prepared.go);
     if ('end' in ready) return ready.end;
-    const turn = await this.#takeTurn(begun, prepared.go.params, true);
+    const turn = await this.#takeTurn(attempt, prepared.go.params, true);
     if ('end' in turn) return turn.end;
-    const secured = await this.#secure(begun);
+    const secured = await this.#secure(attempt);
     if ('end' in secured) return secured.end;
-    const guarded = await this.#guard(begun, prepared.go);
+    const guarded = await this.#guard(attempt, prepared.go);
     if ('end' in guarded) return guarded.end;
-    const ending = await this.#run(begun, guarded.go);
-    const tookMs = begun.clock.monotonic() - begun.beganMonotonicMs;
-    this.#ran.add(begun);
-    await this.#spend(begun, tookMs);
-    const final = await this.#hooks.after(begun, guarded.go, lastWord(ending));
-    const worded = await this.#resolver.word(begun, final, guarded.go.context.changes.unified());
+    const ending = await this.#run(attempt, guarded.go);
+    const tookMs = attempt.clock.monotonic() - attempt.beganMonotonicMs;
+    this.#ran.add(attempt);
+    await this.#spend(attempt, tookMs);
+    const final = await this.#hooks.after(attempt, guarded.go, lastWord(ending));
+    const worded = await this.#resolver.word(attempt, final, guarded.go.context.changes.unified());
     // What nobody can be given is no success, for the audit trail as for its caller.
     const isUnsaid = final.kind === 'value' && worded.kind === 'failure';
-    await this.#audit.ended(begun, isUnsaid ? worded : ending, worded, tookMs);
-    return this.#resolver.decide(begun, worded);
+    await this.#audit.ended(attempt, isUnsaid ? worded : ending, worded, tookMs);
+    return this.#resolver.decide(attempt, worded);
   }
 
   /** From here on the tool's own code and hooks run: where the call is a suspect, that tells what a lost worker was lost to. */
@@ -148,50 +148,50 @@ export class Executor {
   // recover
 
   /** An attempt before this one began and left its effect open: its tool's effects say what to do (DESIGN, decision 5). */
-  async #recover(begun: Attempt): Promise<Step<void>> {
-    const { started, registered, circuit, running } = begun;
-    if (started.recovered || needsProbe(begun)) {
+  async #recover(attempt: Attempt): Promise<Step<void>> {
+    const { started, registered, circuit, running } = attempt;
+    if (started.recovered || needsProbe(attempt)) {
       const plan = recovery(registered.tool.effects, started.isPoison, supportsProbe(registered));
-      if (plan.kind === 'stop') return { end: await this.#resolver.giveUp(begun, failureOf(plan.code)) };
+      if (plan.kind === 'stop') return { end: await this.#resolver.giveUp(attempt, failureOf(plan.code)) };
       if (plan.kind === 'probe') {
-        const asked = await this.#ask(begun);
+        const asked = await this.#ask(attempt);
         if ('end' in asked) return asked;
       }
       // The circuit opened meanwhile: the next attempt asks it like any other.
-      const closed = circuit.seen.state === 'CLOSED' || circuit.probe !== undefined || begun.modes.circuits !== 'on';
-      if (!closed) return { end: await this.#settler.postpone(begun, 'waiting-retry', started.earlier, 1) };
+      const closed = circuit.seen.state === 'CLOSED' || circuit.probe !== undefined || attempt.modes.circuits !== 'on';
+      if (!closed) return { end: await this.#settler.postpone(attempt, 'waiting-retry', started.earlier, 1) };
     }
     if (!running.signal.aborted) return { go: undefined };
     const reason = running.signal.reason as PawlError;
-    return { end: await this.#resolver.interrupted(begun, reason, 'not-run') };
+    return { end: await this.#resolver.interrupted(attempt, reason, 'not-run') };
   }
 
   /** Asks the tool what became of that attempt; goes on when it had no effect. */
-  async #ask(begun: Attempt): Promise<Step<void>> {
-    const prepared = await this.#preparation.prepare(begun, true);
+  async #ask(attempt: Attempt): Promise<Step<void>> {
+    const prepared = await this.#preparation.prepare(attempt, true);
     if ('end' in prepared) return prepared;
-    await this.#reachCode(begun);
-    const asking = await this.#hooks.before(begun, prepared.go).catch(() => undefined);
-    if (asking === undefined) return { end: await this.#resolver.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
+    await this.#reachCode(attempt);
+    const asking = await this.#hooks.before(attempt, prepared.go).catch(() => undefined);
+    if (asking === undefined) return { end: await this.#resolver.giveUp(attempt, failureOf('OUTCOME_UNKNOWN')) };
     const answer = await runProbe(asking);
-    if (answer.state === 'done') return { end: await this.#found(begun, asking, answer.result) };
-    if (answer.state === 'unknown') return { end: await this.#unanswered(begun, answer.fault) };
+    if (answer.state === 'done') return { end: await this.#found(attempt, asking, answer.result) };
+    if (answer.state === 'unknown') return { end: await this.#unanswered(attempt, answer.fault) };
     return { go: undefined };
   }
 
   /** The result of the attempt that was asked about: its hooks have not seen it yet. */
-  async #found(begun: Attempt, asking: AttemptOptions, result: ToolResult<unknown>): Promise<JobOutcome> {
-    const ending = await this.#hooks.after(begun, asking, { kind: 'value', result });
-    const worded = await this.#resolver.word(begun, ending, '');
-    return worded.kind === 'value' ? this.#resolver.succeed(begun, worded) : this.#resolver.decide(begun, worded);
+  async #found(attempt: Attempt, asking: AttemptOptions, result: ToolResult<unknown>): Promise<JobOutcome> {
+    const ending = await this.#hooks.after(attempt, asking, { kind: 'value', result });
+    const worded = await this.#resolver.word(attempt, ending, '');
+    return worded.kind === 'value' ? this.#resolver.succeed(attempt, worded) : this.#resolver.decide(attempt, worded);
   }
 
   /** The tool gave no clear answer, or was not heard out: then what it is asked about stays as open as it was. */
-  #unanswered(begun: Attempt, fault: string | undefined): Promise<JobOutcome> {
-    const { aborted, reason } = begun.running.signal as { readonly aborted: boolean; readonly reason: PawlError };
+  #unanswered(attempt: Attempt, fault: string | undefined): Promise<JobOutcome> {
+    const { aborted, reason } = attempt.running.signal as { readonly aborted: boolean; readonly reason: PawlError };
     return aborted && reason.code !== 'TIMEOUT'
-      ? this.#resolver.interrupted(begun, reason, 'not-run')
-      : this.#resolver.giveUp(begun, unknownOutcome(fault));
+      ? this.#resolver.interrupted(attempt, reason, 'not-run')
+      : this.#resolver.giveUp(attempt, unknownOutcome(fault));
   }
 
   /** Why a circuit is forced open: by configuration, which Redis knows nothing of, or by an operator, where the call goes through another. */
@@ -203,12 +203,12 @@ export class Executor {
   }
 
   /** R25 */
-  async #refuseForcedOpen(begun: Attempt): Promise<JobOutcome | undefined> {
-    const { modes, circuit, callId, envelope, attempt, started } = begun;
-    const reason = await this.#forcedOpen(begun);
+  async #refuseForcedOpen(attempt: Attempt): Promise<JobOutcome | undefined> {
+    const { modes, circuit, callId, envelope, number, started } = attempt;
+    const reason = await this.#forcedOpen(attempt);
     if (reason === undefined) return undefined;
     const breakerState = 'FORCED_OPEN';
-    const event = { callId, envelope, attempt };
+    const event = { callId, envelope, attempt: number };
     if (modes.circuits !== 'on') {
       reportShadow(this.#parts, modes.circuits, event, 'refused', breakerState);
       return undefined;
@@ -216,64 +216,64 @@ export class Executor {
     const retryAfterMs = circuit.policy.cooldownMs;
     if (circuit.policy.whenOpen === 'park') {
       await this.#circuits.release(circuit);
-      return this.#settler.postpone(begun, 'queued', started.earlier, retryAfterMs);
+      return this.#settler.postpone(attempt, 'queued', started.earlier, retryAfterMs);
     }
     const message = forcedOpenText(envelope.toolName, reason);
     const failure = failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
     this.#parts.onEvent({ type: 'tool_call_blocked', ...event, errorCode: failure.code, breakerState });
-    return this.#resolver.fail(begun, failure, { status: 'circuit_open', ran: false, breakerState });
+    return this.#resolver.fail(attempt, failure, { status: 'circuit_open', ran: false, breakerState });
   }
 
   // consensus (I11)
 
   /** This worker has answered already: another one runs the call, if one comes in time. */
-  async #leaveToOtherVoters(begun: Attempt): Promise<JobOutcome | undefined> {
-    if (this.#parts.isAlone === true || mayRunHere(begun)) return undefined;
-    const { started } = begun;
+  async #leaveToOtherVoters(attempt: Attempt): Promise<JobOutcome | undefined> {
+    if (this.#parts.isAlone === true || mayRunHere(attempt)) return undefined;
+    const { started } = attempt;
     const lastVoteAtMs = started.earlier.at(-1)?.finishedAtMs ?? started.firstStartedAtMs;
     if (started.nowMs - lastVoteAtMs > this.#parts.settings.toolWaitMs)
-      return this.#resolver.giveUp(begun, tooFew(begun));
-    const next = nextVoters(begun, votesOf(started.earlier), this.#parts.othersWith?.(begun.registered.tool));
-    const verdict = await this.#wait(begun, next === undefined ? NEXT_VOTER_MS : 0);
-    return next !== undefined && verdict.kind === 'handed-back' ? next : verdict;
+      return this.#resolver.giveUp(attempt, tooFew(attempt));
+    const next = nextVoters(attempt, votesOf(started.earlier), this.#parts.othersWith?.(attempt.registered.tool));
+    const verdict = await this.#wait(attempt, next === undefined ? NEXT_VOTER_MS : 0);
+    return next !== undefined && verdict.kind === 'released' ? next : verdict;
   }
 
   // pace
 
   /** The fleet's limits do not let the call start yet: the attempt goes back unspent. */
-  async #wait(begun: Attempt, waitMs: number): Promise<JobOutcome> {
+  async #wait(attempt: Attempt, waitMs: number): Promise<JobOutcome> {
     const { log, schedule } = this.#parts;
-    await retryUntilLeaseLost(() => this.#circuits.release(begun.circuit), begun.running, log, schedule);
-    return this.#settler.postpone(begun, 'queued', begun.started.earlier, waitMs);
+    await retryUntilLeaseLost(() => this.#circuits.release(attempt.circuit), attempt.running, log, schedule);
+    return this.#settler.postpone(attempt, 'queued', attempt.started.earlier, waitMs);
   }
 
   /** The same for a call that is woken: what woke it may have come before its job was put aside. */
-  async #waitUntil(begun: Attempt, waitMs: number, isReady: () => Promise<boolean>): Promise<JobOutcome> {
-    const verdict = await this.#wait(begun, waitMs);
-    return verdict.kind === 'later' ? { ...verdict, kind: 'waiting', isReady } : verdict;
+  async #waitUntil(attempt: Attempt, waitMs: number, isReady: () => Promise<boolean>): Promise<JobOutcome> {
+    const verdict = await this.#wait(attempt, waitMs);
+    return verdict.kind === 'postponed' ? { ...verdict, kind: 'waiting', isReady } : verdict;
   }
 
   // await
 
   /** What the call waits for has not come yet: it goes back unspent, and looks once more when its job has been put aside. */
-  async #awaitReady(begun: Attempt, options: AttemptOptions): Promise<Step<void>> {
-    const { started } = begun;
+  async #awaitReady(attempt: Attempt, options: AttemptOptions): Promise<Step<void>> {
+    const { started } = attempt;
     if (options.tool.ready === undefined) return { go: undefined };
-    const ask = () => askReady(options, nowMs(begun) - started.firstStartedAtMs);
+    const ask = () => askReady(options, nowMs(attempt) - started.firstStartedAtMs);
     const answer = await ask();
     if (answer.kind === 'ready') return { go: undefined };
-    if (answer.kind !== 'waiting') return { end: await this.#resolver.decide(begun, answer) };
+    if (answer.kind !== 'waiting') return { end: await this.#resolver.decide(attempt, answer) };
     const { againInMs } = answer;
     const isReady = async () => (await ask()).kind !== 'waiting';
-    return { end: await this.#waitUntil(begun, Math.min(againInMs, options.remainingMs ?? againInMs), isReady) };
+    return { end: await this.#waitUntil(attempt, Math.min(againInMs, options.remainingMs ?? againInMs), isReady) };
   }
 
   // secure
 
   /** A power failure must not forget that a `once` attempt began: whoever asked again would cause a second effect. */
-  async #secure(begun: Attempt): Promise<Step<void>> {
+  async #secure(attempt: Attempt): Promise<Step<void>> {
     const { settings, backend, onDisk } = this.#parts;
-    const { callId, started, registered, running } = begun;
+    const { callId, started, registered, running } = attempt;
     if (onDisk === undefined || durabilityOf(settings, registered.tool) !== 'waitaof') return { go: undefined };
     try {
       await onDisk(callId);
@@ -283,30 +283,30 @@ export class Executor {
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
       this.#parts.log.warn({ callId, error: error.message }, 'a begin cannot be brought to disk yet');
-      await this.#circuits.release(begun.circuit);
-      return { end: await this.#settler.postpone(begun, 'queued', started.earlier, ELSEWHERE_MS) };
+      await this.#circuits.release(attempt.circuit);
+      return { end: await this.#settler.postpone(attempt, 'queued', started.earlier, ELSEWHERE_MS) };
     }
     if (!running.signal.aborted) return { go: undefined };
-    return { end: await this.#resolver.interrupted(begun, running.signal.reason as PawlError, 'not-run') };
+    return { end: await this.#resolver.interrupted(attempt, running.signal.reason as PawlError, 'not-run') };
   }
 
   // take turns
 
   /** A call that must wait goes back unspent; `any` as `AttemptLocks` takes it. */
-  async #takeTurn(begun: Attempt, params: unknown, any: boolean): Promise<Step<void>> {
-    const answer = await this.#parts.locks?.take(begun, params, any);
+  async #takeTurn(attempt: Attempt, params: unknown, any: boolean): Promise<Step<void>> {
+    const answer = await this.#parts.locks?.take(attempt, params, any);
     switch (answer?.kind) {
       case undefined:
       case 'granted':
         return { go: undefined };
       case 'failed':
-        return { end: await this.#resolver.giveUp(begun, answer.failure) };
+        return { end: await this.#resolver.giveUp(attempt, answer.failure) };
       case 'fenced':
         return { end: { kind: 'abandoned' } };
       case 'waiting': {
-        await this.#circuits.release(begun.circuit);
-        const verdict = await this.#settler.postpone(begun, 'unstarted', begun.started.earlier, answer.withinMs);
-        return { end: verdict.kind === 'later' ? { kind: 'turn', delayMs: verdict.delayMs } : verdict };
+        await this.#circuits.release(attempt.circuit);
+        const verdict = await this.#settler.postpone(attempt, 'unstarted', attempt.started.earlier, answer.withinMs);
+        return { end: verdict.kind === 'postponed' ? { kind: 'waiting-for-lock', delayMs: verdict.delayMs } : verdict };
       }
     }
   }
@@ -314,24 +314,31 @@ export class Executor {
   // guard
 
   /** The hooks before the attempt, which may rewrite or deny. What they made may work on another resource. */
-  async #guard(begun: Attempt, prepared: AttemptOptions): Promise<Step<AttemptOptions>> {
+  async #guard(attempt: Attempt, prepared: AttemptOptions): Promise<Step<AttemptOptions>> {
     let guarded: AttemptOptions;
     try {
-      guarded = await this.#hooks.before(begun, prepared);
+      guarded = await this.#hooks.before(attempt, prepared);
     } catch (error) {
-      return { end: await this.#resolver.giveUp(begun, refusalOf(error)) };
+      return { end: await this.#resolver.giveUp(attempt, refusalOf(error)) };
     }
-    const turn = await this.#takeTurn(begun, guarded.params, false);
+    const turn = await this.#takeTurn(attempt, guarded.params, false);
     return 'end' in turn ? turn : { go: guarded };
   }
 
   // run
 
-  async #run(begun: Attempt, options: AttemptOptions): Promise<Ending> {
-    const { callId, envelope, attempt, started, registered, circuit } = begun;
-    const waited = attempt === 1 && registered.tool.ready === undefined ? { waitedMs: waitedMs(begun) } : {};
-    this.#parts.onEvent({ type: 'tool_call_start', callId, envelope, attempt, fence: started.fence, ...waited });
-    const tool = () => (begun.trace === undefined ? runTool(options) : begun.trace.run(() => runTool(options)));
+  async #run(attempt: Attempt, options: AttemptOptions): Promise<Ending> {
+    const { callId, envelope, number, started, registered, circuit } = attempt;
+    const waited = number === 1 && registered.tool.ready === undefined ? { waitedMs: waitedMs(attempt) } : {};
+    this.#parts.onEvent({
+      type: 'tool_call_start',
+      callId,
+      envelope,
+      attempt: number,
+      fence: started.fence,
+      ...waited,
+    });
+    const tool = () => (attempt.trace === undefined ? runTool(options) : attempt.trace.run(() => runTool(options)));
     if (circuit.bypassed) return tool();
     // A target that fails says nothing about this node.
     if (isOfTarget(circuit.key)) return tool();

@@ -39,69 +39,69 @@ export class Preparation {
   }
 
   /** `toAsk` is for the question what became of an attempt before this one: when it cannot be asked, nobody knows. */
-  async prepare(begun: Attempt, toAsk = false): Promise<Step<AttemptOptions>> {
-    const { envelope, registered, running } = begun;
+  async prepare(attempt: Attempt, toAsk = false): Promise<Step<AttemptOptions>> {
+    const { envelope, registered, running } = attempt;
     const { validate } = registered;
     const { settings, backend, log, environment, schedule } = this.#parts;
-    const remaining = remainingMs(begun);
+    const remaining = remainingMs(attempt);
     if (remaining !== undefined && remaining <= 0) {
-      if (toAsk) return { end: await this.#resolver.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
+      if (toAsk) return { end: await this.#resolver.giveUp(attempt, failureOf('OUTCOME_UNKNOWN')) };
       return {
-        end: await this.#resolver.fail(begun, failureOf('DEADLINE_EXCEEDED'), { status: 'timeout', ran: false }),
+        end: await this.#resolver.fail(attempt, failureOf('DEADLINE_EXCEEDED'), { status: 'timeout', ran: false }),
       };
     }
-    if (begun.unreadable !== undefined) {
+    if (attempt.unreadable !== undefined) {
       // What became of an attempt before this one cannot be asked, nor found out by running it again.
-      const isKnown = !begun.started.recovered || isHarmless(registered.tool.effects);
-      return { end: await this.#resolver.giveUp(begun, isKnown ? begun.unreadable : failureOf('OUTCOME_UNKNOWN')) };
+      const isKnown = !attempt.started.recovered || isHarmless(registered.tool.effects);
+      return { end: await this.#resolver.giveUp(attempt, isKnown ? attempt.unreadable : failureOf('OUTCOME_UNKNOWN')) };
     }
     try {
       const session = await this.#parts.sessionOf(envelope.target.sessionKey);
       if (session === undefined) throw new PawlError('UNKNOWN_SESSION');
       // Checked again here: the producer's word is not enough (DESIGN, decision 11).
-      const { approved, checkRewritten } = await this.#permitted(begun, session);
+      const { approved, checkRewritten } = await this.#permitted(attempt, session);
       const issues = validate(approved);
       if (issues.length > 0)
         throw new PawlError(
-          hasDrifted(begun.started.request, registered) ? 'DEFINITION_CHANGED' : 'INVALID_PARAMS',
+          hasDrifted(attempt.started.request, registered) ? 'DEFINITION_CHANGED' : 'INVALID_PARAMS',
           undefined,
           { issues },
         );
-      const { context, flushProgress } = await contextFor(begun, session, {
+      const { context, flushProgress } = await contextFor(attempt, session, {
         settings,
         ledger: backend.ledger,
         log,
         environment,
         toolsOf: () => this.#parts.toolsOf(session),
         // A person has decided on just these parameters.
-        escalated: this.#decided.has(begun) && (asksToEscalate(approved) || this.#isUnconfined(begun)),
+        escalated: this.#decided.has(attempt) && (asksToEscalate(approved) || this.#isUnconfined(attempt)),
         ...(this.#parts.memory === undefined ? {} : { memory: this.#parts.memory }),
         ...(this.#parts.channels === undefined ? {} : { channels: this.#parts.channels }),
         ...(this.#parts.agents === undefined ? {} : { agents: this.#parts.agents }),
         ...(this.#parts.terminals === undefined ? {} : { terminals: this.#parts.terminals }),
       });
-      const { tool, validateOutput } = await meantTool(begun, this.#parts.callOf);
+      const { tool, validateOutput } = await meantTool(attempt, this.#parts.callOf);
       const params: unknown = tool.parse(approved);
       const options = {
         tool,
         params,
         given: approved,
-        decided: this.#decided.has(begun),
+        decided: this.#decided.has(attempt),
         checkRewritten,
         context,
         flushProgress,
         running,
-        timeoutMs: timeLimitMs(begun, tool),
+        timeoutMs: timeLimitMs(attempt, tool),
         remainingMs: remaining,
         validateOutput,
         log,
         ...(schedule === undefined ? {} : { schedule }),
       };
-      return { go: { ...options, policy: begun.retry } };
+      return { go: { ...options, policy: attempt.retry } };
     } catch (error) {
       // Whether the call may run cannot be known now, which refuses nothing.
       if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE') throw error;
-      return { end: await this.#resolver.giveUp(begun, toAsk ? failureOf('OUTCOME_UNKNOWN') : refusalOf(error)) };
+      return { end: await this.#resolver.giveUp(attempt, toAsk ? failureOf('OUTCOME_UNKNOWN') : refusalOf(error)) };
     }
   }
 
@@ -116,8 +116,8 @@ export class Preparation {
   }
 
   /** The parameters that policy, and where it asks a person, that person let run; and how those are checked that a hook makes. */
-  async #permitted(begun: Attempt, session: SessionRecord): Promise<Permitted> {
-    const { envelope, registered, policy: toolPolicy } = begun;
+  async #permitted(attempt: Attempt, session: SessionRecord): Promise<Permitted> {
+    const { envelope, registered, policy: toolPolicy } = attempt;
     const { tool } = registered;
     const { params } = envelope.payload;
     const request: PolicyRequest = {
@@ -127,13 +127,13 @@ export class Preparation {
       toolPolicy,
       policy: this.#parts.settings.policy,
       registry: await this.#parts.toolPolicyFor?.(tool),
-      channel: begun.started.request.channel ?? (await this.#channelOf(session)),
+      channel: attempt.started.request.channel ?? (await this.#channelOf(session)),
       params,
       // What the session saw after the call was made is not in its parameters.
-      taint: taintOf(envelope.control.requestTags, session, madeAtMs(begun)),
+      taint: taintOf(envelope.control.requestTags, session, madeAtMs(attempt)),
       sandbox: this.#parts.settings.sandbox,
-      unconfined: this.#isUnconfined(begun),
-      queueTier: partitionFor(begun.callId).tier,
+      unconfined: this.#isUnconfined(attempt),
+      queueTier: partitionFor(attempt.callId).tier,
     };
     const verdict = permit(request);
     const checkRewritten = (made: Params) => {
@@ -142,14 +142,14 @@ export class Preparation {
         throw denied(tool, `${reason}, and nobody can be asked about parameters that a hook made`, rule);
     };
     // What a person decided on holds, also where policy asks nobody any more: they may have edited the parameters.
-    if (verdict.decision === 'allow' && begun.started.approvalId === undefined)
+    if (verdict.decision === 'allow' && attempt.started.approvalId === undefined)
       return { approved: params, checkRewritten };
     if (this.#parts.gate === undefined) throw denied(tool, `${verdict.reason}, and here nobody can be asked`);
-    this.#decided.add(begun);
-    const approved = await this.#parts.gate.pass(begun, session, verdict);
+    this.#decided.add(attempt);
+    const approved = await this.#parts.gate.pass(attempt, session, verdict);
     // An approver edits what policy lets pass: what it denies, nobody can approve.
     if (approved !== params) {
-      begun.running.params = approved;
+      attempt.running.params = approved;
       permit({ ...request, params: approved });
     }
     return { approved, checkRewritten };

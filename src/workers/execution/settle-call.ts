@@ -77,35 +77,35 @@ export class CallSettler {
 
   /** Ends a call with its tool's result. */
   async succeed(
-    begun: Attempt,
+    attempt: Attempt,
     outcome: Outcome,
     outcomeJson: Settle['outcomeJson'],
     sample: Settle['sample'],
   ): Promise<JobOutcome> {
     const settle: Settle = {
-      ...this.#ending(begun.callId, begun.started.fence, outcome, begun.policy),
+      ...this.#ending(attempt.callId, attempt.started.fence, outcome, attempt.policy),
       outcomeJson,
-      attempts: attemptsWith(begun, undefined),
+      attempts: attemptsWith(attempt, undefined),
       ...(sample === undefined ? {} : { sample }),
-      ...(begun.modes.retry === 'on' ? { refill: begun.allowance } : {}),
+      ...(attempt.modes.retry === 'on' ? { refill: attempt.allowance } : {}),
     };
     // What a person approved is marked as used when it has ended: its outcome is written first.
-    const withJob = this.#endsWithJob && begun.started.approvalId === undefined;
-    return withJob ? { kind: 'finished', outcome, unwritten: settle } : this.#settle(settle, begun.running);
+    const withJob = this.#endsWithJob && attempt.started.approvalId === undefined;
+    return withJob ? { kind: 'finished', outcome, unwritten: settle } : this.#settle(settle, attempt.running);
   }
 
   /** How a call ends with an error. */
-  failing(begun: Attempt, failure: Failure, details: FailureDetails): Settle {
+  failing(attempt: Attempt, failure: Failure, details: FailureDetails): Settle {
     const { status, ran, breakerState, settlement } = details;
-    const attempts = ran ? attemptsWith(begun, failure) : begun.started.earlier;
+    const attempts = ran ? attemptsWith(attempt, failure) : attempt.started.earlier;
     const outcome: Outcome = {
-      ...outcomeBase(begun),
+      ...outcomeBase(attempt),
       status,
       attempts: attempts.length,
       error: resultError(failure, status, breakerState),
       ...(settlement === undefined ? {} : { settlement }),
     };
-    const { callId, started, policy, registered, envelope } = begun;
+    const { callId, started, policy, registered, envelope } = attempt;
     const unstarted = settlement === 'cancelled' && lifeOfUnstarted(this.#settings.ttl, envelope.control);
     const ending = this.#failing(callId, started.fence, outcome, attempts, {
       policy,
@@ -116,8 +116,8 @@ export class CallSettler {
   }
 
   /** Ends a call with an error, as `failing` says. */
-  fail(begun: Attempt, ending: Settle): Promise<JobOutcome> {
-    return this.#settle(ending, begun.running);
+  fail(attempt: Attempt, ending: Settle): Promise<JobOutcome> {
+    return this.#settle(ending, attempt.running);
   }
 
   /** Ends a call for which no attempt of this worker ran. */
@@ -175,29 +175,37 @@ export class CallSettler {
 
   /** The call gets another attempt: after `delayMs`, or at once with this one unspent (`queued`). */
   async postpone(
-    begun: Attempt,
+    attempt: Attempt,
     phase: 'waiting-retry' | 'queued' | 'unstarted',
     attempts: readonly AttemptRecord[],
     delayMs: number,
     retry?: Retry,
   ): Promise<JobOutcome> {
-    const { callId, started, running } = begun;
+    const { callId, started, running } = attempt;
     const answer = await retryUntilLeaseLost(
       () =>
-        this.#ledger.postpone(callId, started.fence, phase, attempts, delayMs, retry?.event, retry && begun.allowance),
+        this.#ledger.postpone(
+          callId,
+          started.fence,
+          phase,
+          attempts,
+          delayMs,
+          retry?.event,
+          retry && attempt.allowance,
+        ),
       running,
       this.#log,
       this.#schedule,
     );
     if (answer === 'postponed')
-      return phase === 'queued' && delayMs === 0 ? { kind: 'handed-back' } : { kind: 'later', delayMs };
+      return phase === 'queued' && delayMs === 0 ? { kind: 'released' } : { kind: 'postponed', delayMs };
     if (answer === 'exhausted' && retry !== undefined) return retry.refused();
     if (answer === 'cancelled') {
       const ran = attempts.length > started.earlier.length;
       const nothingHappened = !leftInDoubt(attempts);
-      const settlement = settlementOfAborted(begun.registered.tool.effects, nothingHappened);
+      const settlement = settlementOfAborted(attempt.registered.tool.effects, nothingHappened);
       const failure = { ...failureOf('CANCELLED'), nothingHappened };
-      return this.fail(begun, this.failing(begun, failure, { status: 'error', ran, settlement }));
+      return this.fail(attempt, this.failing(attempt, failure, { status: 'error', ran, settlement }));
     }
     return notWritten(answer);
   }

@@ -70,7 +70,7 @@ const LOOKS_PER_INTERVAL = 3;
 /** How long a job waits that all workers leave to each other. */
 const NOBODY_MS = 500;
 
-export type Unwanted = Extract<JobOutcome, { kind: 'handed-back' | 'passed-on' }>;
+export type Unwanted = Extract<JobOutcome, { kind: 'released' | 'skipped' }>;
 
 export class JobQueue {
   readonly #parts: JobQueueDeps;
@@ -227,7 +227,7 @@ export class JobQueue {
       return { settle: verdict.unwritten, returnValue: JSON.stringify(shownOf(verdict.outcome)), write };
     }
     end();
-    return this.#conclude(taken, call, verdict.kind === 'handed-back' ? (unwanted ?? verdict) : verdict);
+    return this.#conclude(taken, call, verdict.kind === 'released' ? (unwanted ?? verdict) : verdict);
   }
 
   /** A job is taken by its name, so that is what counts: its data may be anybody's, and say anything. */
@@ -284,10 +284,10 @@ export class JobQueue {
       case 'dropped':
         await this.#jobOf(taken).moveToCompleted({ status: 'dropped' }, token, false);
         return;
-      case 'later':
+      case 'postponed':
         await delay(verdict.delayMs);
         return;
-      case 'turn':
+      case 'waiting-for-lock':
         await delay(verdict.delayMs);
         await backend.locks.parked(call);
         return;
@@ -295,14 +295,14 @@ export class JobQueue {
         await delay(verdict.delayMs);
         if (await verdict.isReady()) await promote(backend.redis, backend.prefix, taken.id);
         return;
-      case 'passed-on': {
+      case 'skipped': {
         const { partition, workerId } = this.#parts;
         const { need, others } = verdict;
         const passed = { jobId: taken.id, lockToken: token, session: call.session, need, workerId, others };
         if (!(await backend.ledger.skipWorker(partition, passed))) await delay(NOBODY_MS);
         return;
       }
-      case 'handed-back':
+      case 'released':
         await this.#jobOf(taken).moveToWait(token);
         return;
       case 'abandoned':
