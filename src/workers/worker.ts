@@ -49,6 +49,7 @@ import { WorkerMetrics } from './execution/metrics.ts';
 import { Solitude } from './execution/run-alone.ts';
 import { WorkerSessions } from './execution/session-cache.ts';
 import { lastPublished } from './execution/version-check.ts';
+import { settleWithJob } from './outcome/settle-port.ts';
 import type { ConcurrencyLimiter } from './queue/concurrency-slots.ts';
 import { JobQueue, type Unwanted } from './queue/job-queue.ts';
 import { OrphanSweep } from './queue/orphan-sweep.ts';
@@ -296,7 +297,7 @@ export class ToolWorker implements AsyncDisposable {
       forced: this.#forced,
       limits: this.#limits,
       solitude: this.#solitude,
-      endsWithJob: true,
+      successes: settleWithJob,
       toolNamed: (namespace, name) =>
         this.#tools.get(`${namespace}.${name}`) ?? this.#declared.toolNamed(namespace, name),
       toolOf: (request) => this.#declared.toolOf(request),

@@ -109,8 +109,8 @@ export class LimitAcquirer {
   }
 
   /** In the same order for all calls, so that no two wait for each other. */
-  #limitsOf({ envelope, registered, policy }: Attempt): readonly FleetLimit[] {
-    const { tool, limit } = registered;
+  #limitsOf({ envelope, tool, registered, policy }: Attempt): readonly FleetLimit[] {
+    const { limit } = registered;
     return [
       ...tenantLimits(this.#parts.tenants, envelope.target.tenantId),
       ...toolLimit(tool, policy.limits),

@@ -27,11 +27,11 @@ export class AttemptLocks {
     params: unknown,
     any: boolean,
   ): Promise<ResourceLockResult | { readonly kind: 'failed'; readonly failure: Failure }> {
-    const { registered, envelope, started, running } = attempt;
-    if (!needsResourceLock(registered.tool)) return { kind: 'granted' };
+    const { tool, envelope, started, running } = attempt;
+    if (!needsResourceLock(tool)) return { kind: 'granted' };
     let turn: ReturnType<typeof turnOf>;
     try {
-      turn = turnOf(registered.tool, params, envelope.target);
+      turn = turnOf(tool, params, envelope.target);
     } catch (error) {
       return { kind: 'failed', failure: classify(error) };
     }
@@ -43,12 +43,7 @@ export class AttemptLocks {
 
   /** After an attempt: what was lost with its lease is another's by now, or runs out by itself. */
   async leave(attempt: Attempt, verdict: JobOutcome): Promise<void> {
-    if (
-      verdict.kind === 'waiting-for-lock' ||
-      verdict.kind === 'abandoned' ||
-      !needsResourceLock(attempt.registered.tool)
-    )
-      return;
+    if (verdict.kind === 'waiting-for-lock' || verdict.kind === 'abandoned' || !needsResourceLock(attempt.tool)) return;
     await this.#leave(attempt, attempt.started.fence);
   }
 

@@ -42,7 +42,7 @@ export interface JobFetcherDeps {
   /** Gives a marker that nobody here waits for, or has a slot for, to another worker. */
   skipWorker(marker: NonNullable<Marker>): void;
   /** Runs a job. What it resolves with is written together with the job's end; with nothing, the job has found its end already. */
-  run(job: TakenJob): Promise<Ending | undefined>;
+  run(job: TakenJob): Promise<JobEnd | undefined>;
   onError(error: Error): void;
 }
 
@@ -68,7 +68,7 @@ export interface TakenAttempt {
 }
 
 /** A call's outcome, to be written when its job ends. */
-export interface Ending {
+export interface JobEnd {
   readonly settle: Settle;
   /** Of the job, JSON. */
   readonly returnValue: string;
@@ -85,12 +85,12 @@ const LATE_SHARE = 1 / 6;
 /** So many jobs are taken in one step at most: Redis has others to serve, and other workers may come. */
 const MAX_TAKEN = 16;
 
-type Answer = Taken & { readonly job: unknown[] };
+type TakenAnswer = Taken & { readonly job: unknown[] };
 type Under = Pick<FetchedJob, 'lockToken' | 'askedAtMs'>;
 type MoveToActive = RedisQueueBackend['moveToActive'];
 
 export class JobFetcher {
-  readonly #parts: JobFetcherDeps;
+  readonly #deps: JobFetcherDeps;
   /** Jobs with a slot. */
   readonly #holding = new Set<string>();
   readonly #running = new Set<Promise<void>>();
@@ -98,9 +98,9 @@ export class JobFetcher {
   #backend: RedisQueueBackend | undefined;
   #closed = false;
 
-  constructor(parts: JobFetcherDeps) {
-    this.#parts = parts;
-    this.#marker = new MarkerWait(parts.skipWorker, () => !this.#closed && parts.slots.free > 0);
+  constructor(deps: JobFetcherDeps) {
+    this.#deps = deps;
+    this.#marker = new MarkerWait(deps.skipWorker, () => !this.#closed && deps.slots.free > 0);
   }
 
   /** What BullMQ's worker runs on: its own backend, with our ways of taking and waiting. */
@@ -116,7 +116,7 @@ export class JobFetcher {
 
   /** Jobs were pushed to this worker. With none, it listens from now on: it asks, to say what it has room for. */
   dispatched(jobs: readonly DispatchedJobs[]): void {
-    const { slots } = this.#parts;
+    const { slots } = this.#deps;
     for (const taken of jobs.filter(isAnswer)) {
       const { lockToken, atMs } = taken;
       if (this.#holds(taken)) slots.use(1);
@@ -127,7 +127,7 @@ export class JobFetcher {
 
   /** Asked by BullMQ's worker: takes jobs and runs them. What it gets is no job, and when to ask again. */
   async #take(lockToken: string): Promise<unknown[]> {
-    const { ledger, partition, slots } = this.#parts;
+    const { ledger, partition, slots } = this.#deps;
     if (this.#closed) return [];
     await slots.take(this);
     const most = 1 + slots.takeNow(MAX_TAKEN - 1);
@@ -156,20 +156,20 @@ export class JobFetcher {
 
   /** `asked`: slots for which jobs are asked for in the same step. */
   #room(asked = 0): Room {
-    const dispatches = this.#closed ? undefined : this.#parts.dispatches();
-    return { free: this.#parts.slots.free + asked, ...(dispatches === undefined ? {} : { dispatches }) };
+    const dispatches = this.#closed ? undefined : this.#deps.dispatches();
+    return { free: this.#deps.slots.free + asked, ...(dispatches === undefined ? {} : { dispatches }) };
   }
 
   #fetched(lockToken: string, room = () => this.#room()): FetchedJob {
-    const { workerId, leaseMs, clock } = this.#parts;
-    const [token, workers] = [this.#parts.nextToken(), this.#parts.workers()];
+    const { workerId, leaseMs, clock } = this.#deps;
+    const [token, workers] = [this.#deps.nextToken(), this.#deps.workers()];
     const [timestampMs, askedAtMs] = [clock.now(), clock.monotonic()];
     return { lockToken, timestampMs, askedAtMs, leaseMs, workerId, token, workers, room };
   }
 
   /** A lease runs since it was asked for, or, where Redis was away in between, since Redis gave it. */
-  #leased({ begun }: Answer, { lockToken, askedAtMs }: FetchedJob): Under {
-    const { clock, leaseMs } = this.#parts;
+  #leased({ begun }: TakenAnswer, { lockToken, askedAtMs }: FetchedJob): Under {
+    const { clock, leaseMs } = this.#deps;
     const isLate = clock.monotonic() - askedAtMs > leaseMs * LATE_SHARE;
     if (!isLate || begun?.kind !== 'started') return { lockToken, askedAtMs };
     return { lockToken, askedAtMs: Math.max(askedAtMs, this.#monotonicAt(begun.nowMs)) };
@@ -177,42 +177,42 @@ export class JobFetcher {
 
   /** Of a time on Redis' clock. */
   #monotonicAt(atMs: number): number {
-    const { clock, redisClock } = this.#parts;
+    const { clock, redisClock } = this.#deps;
     return clock.monotonic() - Math.max(0, redisClock.now() - atMs);
   }
 
   /** Whether the job keeps a slot from here on. One that came back although it still runs here has its slot already. */
-  #holds({ job }: Answer): boolean {
+  #holds({ job }: TakenAnswer): boolean {
     const before = this.#holding.size;
     return this.#holding.add(job[1] as string).size > before;
   }
 
-  #start(answer: Answer, under: Under): void {
+  #start(answer: TakenAnswer, under: Under): void {
     const running = (this.#closed ? this.#putBack(answer, under) : this.#run(answer, under))
-      .catch(this.#parts.onError)
+      .catch(this.#deps.onError)
       .finally(() => this.#running.delete(running));
     this.#running.add(running);
   }
 
-  async #run(answer: Answer, under: Under): Promise<void> {
-    const { slots, run } = this.#parts;
+  async #run(answer: TakenAnswer, under: Under): Promise<void> {
+    const { slots, run } = this.#deps;
     const job = jobOf(answer, under);
-    let ending: Ending | undefined;
-    let next: (Answer & { readonly fetched: FetchedJob }) | undefined;
+    let end: JobEnd | undefined;
+    let next: (TakenAnswer & { readonly fetched: FetchedJob }) | undefined;
     let holds = false;
     try {
-      ending = await run(job);
+      end = await run(job);
     } finally {
       // It leaves its slot to the next one, if nobody else waits for it.
       holds = this.#holding.delete(job.id);
-      if (holds && (ending === undefined || this.#closed || !slots.mayKeep(this))) {
+      if (holds && (end === undefined || this.#closed || !slots.mayKeep(this))) {
         slots.give(1);
         holds = false;
       }
     }
-    if (ending === undefined) return;
+    if (end === undefined) return;
     try {
-      next = await this.#finish(job, ending, holds);
+      next = await this.#finish(job, end, holds);
     } finally {
       if (holds && (next === undefined || !this.#holds(next))) slots.give(1);
     }
@@ -221,16 +221,16 @@ export class JobFetcher {
 
   async #finish(
     job: TakenJob,
-    ending: Ending,
+    end: JobEnd,
     takeNext: boolean,
-  ): Promise<(Answer & { fetched: FetchedJob }) | undefined> {
+  ): Promise<(TakenAnswer & { fetched: FetchedJob }) | undefined> {
     const fetched = this.#fetched(job.lockToken);
-    const { returnValue } = ending;
+    const { returnValue } = end;
     const finishedJob = { id: job.id, returnValue, kept: keptOf(job.raw), takeNext };
-    const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, finishedJob, fetched));
+    const finished = await end.write(() => this.#deps.ledger.finish(end.settle, finishedJob, fetched));
     if (finished === undefined || finished.code === 'fenced') return undefined;
     if (finished.refused !== undefined)
-      this.#parts.onError(new Error(`BullMQ could not end job ${job.id}: code ${finished.refused}`));
+      this.#deps.onError(new Error(`BullMQ could not end job ${job.id}: code ${finished.refused}`));
     if (finished.next !== undefined && isAnswer(finished.next)) return finished.next;
     // What is there could not be taken in passing.
     if (!finished.idle) this.#marker.promote();
@@ -238,11 +238,11 @@ export class JobFetcher {
   }
 
   /** It came while this worker closes. */
-  async #putBack({ job, begun }: Answer, { lockToken }: Under): Promise<void> {
+  async #putBack({ job, begun }: TakenAnswer, { lockToken }: Under): Promise<void> {
     const jobId = job[1] as string;
-    if (this.#holding.delete(jobId)) this.#parts.slots.give(1);
+    if (this.#holding.delete(jobId)) this.#deps.slots.give(1);
     if (begun?.kind === 'started')
-      await this.#parts.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'unstarted', begun.earlier, 0);
+      await this.#deps.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'unstarted', begun.earlier, 0);
     await this.#backend?.moveJobFromActiveToWait(jobId, lockToken);
   }
 
@@ -257,7 +257,7 @@ export class JobFetcher {
   }
 }
 
-function isAnswer<Found extends Taken>(taken: Found): taken is Found & Answer {
+function isAnswer<Found extends Taken>(taken: Found): taken is Found & TakenAnswer {
   return Array.isArray(taken.job) && typeof taken.job[1] === 'string';
 }
 
@@ -266,7 +266,7 @@ function noJob(answer: Taken['job']): unknown[] {
   return Array.isArray(answer) ? [undefined, undefined, answer[2], answer[3]] : [];
 }
 
-function jobOf({ job: raw, token, begun }: Answer, { lockToken, askedAtMs }: Under): TakenJob {
+function jobOf({ job: raw, token, begun }: TakenAnswer, { lockToken, askedAtMs }: Under): TakenJob {
   const id = raw[1] as string;
   const attempt = begun === undefined ? {} : { attempt: { token, askedAtMs, answer: begun } };
   return { id, name: fieldOf(raw, 'name') ?? '', data: fieldOf(raw, 'data') ?? '', lockToken, raw, ...attempt };

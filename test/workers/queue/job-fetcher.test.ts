@@ -4,7 +4,7 @@ import { callOfJob, jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../src/shared/store/redis/connection.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
 import { ConcurrencyLimiter } from '../../../src/workers/queue/concurrency-slots.ts';
-import { type Ending, JobFetcher, type TakenJob } from '../../../src/workers/queue/job-fetcher.ts';
+import { type JobEnd, JobFetcher, type TakenJob } from '../../../src/workers/queue/job-fetcher.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from '../../shared/store/calls.ts';
 
@@ -15,7 +15,7 @@ async function openDeliveries(
 ) {
   const { workers = 1, monotonic = systemClock.monotonic } = share;
   const keys = books.ledger.keys(PLACE);
-  const running = new Map<string, { readonly job: TakenJob; readonly end: (ending: Ending | undefined) => void }>();
+  const running = new Map<string, { readonly job: TakenJob; readonly end: (ending: JobEnd | undefined) => void }>();
   const errors: Error[] = [];
   let tokens = 0;
   const fetcher = new JobFetcher({
@@ -47,7 +47,7 @@ async function openDeliveries(
   onTestFinished(() => expect(errors).toEqual([]));
   await queue.waitUntilReady();
   const { backend } = queue;
-  const end = (jobId: string, ending?: Ending): void => {
+  const end = (jobId: string, ending?: JobEnd): void => {
     running.get(jobId)?.end(ending);
     running.delete(jobId);
   };
@@ -73,7 +73,7 @@ async function claimed({ ledger }: Books, ...names: readonly string[]): Promise<
 }
 
 /** The success of a job's first attempt. */
-function endingOf(jobId: string): Ending {
+function endingOf(jobId: string): JobEnd {
   const { callId } = callOfJob(jobId);
   return {
     settle: { callId, fence: 1, state: 'done', outcome: SUCCESS, outcomeJson: '{}', attempts: [], ttlMs: 60_000 },
