@@ -1,7 +1,7 @@
 import type { Outcome } from '../../shared/calls/outcome.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
 
-/** What became of a job, and so what its queue does with it next. */
+/** The end of a job, which says what its queue does with it next. */
 export type JobOutcome =
   /** The call has ended, and its outcome is written. */
   | { readonly kind: 'finished'; readonly outcome: Outcome }

@@ -38,7 +38,7 @@ export interface AttemptStarterDeps {
   readonly gate?: Pick<ApprovalGate, 'attend' | 'again'>;
 }
 
-/** What an earlier answer has said about the circuit. */
+/** The circuit as an earlier answer described it. */
 type SeenCircuit = Pick<CircuitHold, 'seen' | 'probe'>;
 
 /** A job, with the attempt of this process that it may become. */

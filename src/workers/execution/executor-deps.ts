@@ -47,7 +47,7 @@ export interface CallSurroundings {
   readonly callOf?: CallOf;
 }
 
-/** What a tool can use through its context. */
+/** The services that a tool can use through its context. */
 export interface ToolServices {
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly memory?: MemoryStore;
@@ -68,7 +68,7 @@ export interface FleetView {
   readonly isAlone?: boolean;
 }
 
-/** Whatever can make an attempt wait, or keep it from running. */
+/** The checks that can make an attempt wait, or keep it from running. */
 export interface AttemptGuards {
   readonly nodeCircuits: Pick<NodeCircuits, 'run' | 'failsInARow'>;
   /** Absent where every call goes through its tool's own circuit. */

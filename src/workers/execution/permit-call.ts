@@ -26,7 +26,7 @@ export interface Permission {
 export interface CallPermitsDeps {
   readonly settings: Pick<Settings, 'policy' | 'sandbox'>;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
-  /** What the registry says of calls of a tool now. */
+  /** The registry's rule for calls of a tool. */
   readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
   /** Without a gate, a call that a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'pass'>;

@@ -31,7 +31,7 @@ export interface ConsensusDeps {
   readonly schedule?: Schedule | undefined;
 }
 
-/** What a vote means for its call. */
+/** The result of counting a vote. */
 export type VoteResult =
   | { readonly kind: 'agreed' }
   | { readonly kind: 'incomparable' | 'split'; readonly failure: Failure }
@@ -45,7 +45,7 @@ export class Consensus {
     this.#deps = deps;
   }
 
-  /** Where this worker has voted already: another one runs the call, if one comes in time. Undefined: it may run here. */
+  /** Leaves a call on which this worker has voted to another one, if one comes in time. Undefined: the call may run here. */
   async leaveToOtherVoters(attempt: Attempt): Promise<JobOutcome | undefined> {
     if (this.#deps.isAlone === true || mayRunHere(attempt)) return undefined;
     const { started } = attempt;

@@ -34,7 +34,7 @@ export const settleWithJob: SettlePort = {
   settle: async (settle) => ({ kind: 'succeeded', outcome: settle.outcome, settle }),
 };
 
-/** What a refused write means for the job; undefined stands for a lost lease. */
+/** The end of a job whose write was refused. An undefined answer stands for a lost lease. */
 export function notWritten(answer: WriteAnswer | undefined): JobOutcome {
   if (answer === 'fenced') return { kind: 'abandoned', fenced: true };
   return answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };

@@ -1,8 +1,8 @@
 /**
- * The way of jobs between a queue and this worker, in one step each way: jobs are taken together with the start of their attempts,
- * and a success is written together with the end of its job and the next one's beginning. A worker with free slots is pushed new
- * jobs, and takes what had to stand in line. Jobs run as soon as they are here. BullMQ's worker says when to take: it waits for
- * markers and for what is due, and looks for stalled jobs; it never gets a job itself.
+ * Moves jobs between a queue and this worker, in one command each way. Jobs are taken together with the start of their attempts. A
+ * success is written together with the end of its job and the start of the next one. A worker with free slots receives new jobs by
+ * direct dispatch, and takes those that were queued. BullMQ's worker says when to take: it waits for markers and for due jobs, and
+ * looks for stalled ones. It never gets a job itself.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
@@ -27,21 +27,21 @@ export interface JobFetcherDeps {
   readonly ledger: Pick<Ledger, 'take' | 'finish' | 'postpone'>;
   readonly partition: Partition;
   readonly workerId: string;
-  /** Of lock and lease. */
+  /** The duration of lock and lease. */
   readonly leaseMs: number;
   readonly clock: Clock;
   readonly redisClock: Pick<Clock, 'now'>;
   /** Names an attempt, or several that are taken together. */
   nextToken(): string;
-  /** Of the tier: each job that was taken holds one until it ends. */
+  /** The slots of the tier. Each job that was taken holds one until it ends. */
   readonly slots: ConcurrencyLimiter;
   /** How many workers take from the same queue. */
   workers(): number;
-  /** How jobs are pushed here. None are while other queues share the slots. */
+  /** How jobs are dispatched here. Undefined while other queues share the slots. */
   dispatches(): Room['dispatches'];
-  /** Gives a marker that nobody here waits for, or has a slot for, to another worker. */
+  /** Gives a marker to another worker, where this one does not wait for it or has no free slot. */
   skipWorker(marker: NonNullable<Marker>): void;
-  /** Runs a job. What it resolves with is written together with the job's end; with nothing, the job has found its end already. */
+  /** Runs a job. The answer is written together with the job's end. Undefined: the job has ended already. */
   run(job: TakenJob): Promise<JobEnd | undefined>;
   onError(error: Error): void;
 }
@@ -49,7 +49,7 @@ export interface JobFetcherDeps {
 /** A job as it was taken. */
 export interface TakenJob {
   readonly id: string;
-  /** Of the tool. */
+  /** The name of the tool. */
   readonly name: string;
   /** JSON. */
   readonly data: string;
@@ -67,16 +67,16 @@ export interface TakenAttempt {
   readonly answer: BeginResult;
 }
 
-/** A call's outcome, to be written when its job ends. */
+/** The end of a job, to be written together with its call's outcome. */
 export interface JobEnd {
   readonly settle: Settle;
-  /** Of the job, JSON. */
+  /** The job's return value, as JSON. */
   readonly returnValue: string;
-  /** Runs the write as often as it takes; undefined when the lease is lost. */
+  /** Repeats the write until it succeeds. Undefined when the lease is lost. */
   write(attempt: () => Promise<Finished>): Promise<Finished | undefined>;
 }
 
-/** A worker that lacks what all waiting calls need looks again after this. What it can run is pushed to it meanwhile. */
+/** A worker that lacks what all waiting calls need looks again after this. Jobs that it can run are dispatched to it meanwhile. */
 const OTHERS_FIRST_MS = 50;
 
 /** An answer that took so much of the lease was long on its way: most likely there was no Redis to ask. */
@@ -103,7 +103,7 @@ export class JobFetcher {
     this.#marker = new MarkerWait(deps.skipWorker, () => !this.#closed && deps.slots.free > 0);
   }
 
-  /** What BullMQ's worker runs on: its own backend, with our ways of taking and waiting. */
+  /** The backend of BullMQ's worker, with our own `moveToActive` and `waitForJob`. */
   readonly backend: BackendFactory<RedisQueueBackend> = (name, options, connections) => {
     const backend = createRedisBackend(name, options, connections);
     this.#backend = backend;
@@ -114,7 +114,7 @@ export class JobFetcher {
     return Object.assign(backend, { moveToActive, waitForJob });
   };
 
-  /** Jobs were pushed to this worker. With none, it listens from now on: it asks, to say what it has room for. */
+  /** Jobs were dispatched to this worker. An empty list says that it may listen now: it asks, to report its capacity. */
   dispatched(jobs: readonly DispatchedJobs[]): void {
     const { slots } = this.#deps;
     for (const taken of jobs.filter(isAnswer)) {
@@ -122,7 +122,7 @@ export class JobFetcher {
       if (this.#holds(taken)) slots.use(1);
       this.#start(taken, { lockToken, askedAtMs: this.#monotonicAt(atMs) });
     }
-    if (jobs.length === 0 && !this.#closed) this.#marker.promote();
+    if (jobs.length === 0 && !this.#closed) this.#marker.interrupt();
   }
 
   /** Asked by BullMQ's worker: takes jobs and runs them. What it gets is no job, and when to ask again. */
@@ -145,11 +145,11 @@ export class JobFetcher {
         this.#start(answer, this.#leased(answer, fetched));
       }
       // The last says whether there is more: now, or when something is due.
-      if (answers.at(-1)?.job[4] !== 1) this.#marker.promote();
+      if (answers.at(-1)?.job[4] !== 1) this.#marker.interrupt();
       return [];
     } finally {
       slots.give(most - used);
-      // The marker that brought it here is for others, who must get hold of it.
+      // The marker is for other workers, which need time to get it.
       if (isElsewhere) await sleep(OTHERS_FIRST_MS);
     }
   }
@@ -175,7 +175,7 @@ export class JobFetcher {
     return { lockToken, askedAtMs: Math.max(askedAtMs, this.#monotonicAt(begun.nowMs)) };
   }
 
-  /** Of a time on Redis' clock. */
+  /** Converts a time on Redis' clock to this process's monotonic clock. */
   #monotonicAt(atMs: number): number {
     const { clock, redisClock } = this.#deps;
     return clock.monotonic() - Math.max(0, redisClock.now() - atMs);
@@ -203,7 +203,7 @@ export class JobFetcher {
     try {
       end = await run(job);
     } finally {
-      // It leaves its slot to the next one, if nobody else waits for it.
+      // The job leaves its slot to the next one of its queue, if no other queue waits for it.
       holds = this.#holding.delete(job.id);
       if (holds && (end === undefined || this.#closed || !slots.mayKeep(this))) {
         slots.give(1);
@@ -232,12 +232,12 @@ export class JobFetcher {
     if (finished.refused !== undefined)
       this.#deps.onError(new Error(`BullMQ could not end job ${job.id}: code ${finished.refused}`));
     if (finished.next !== undefined && isAnswer(finished.next)) return finished.next;
-    // What is there could not be taken in passing.
-    if (!finished.idle) this.#marker.promote();
+    // A job is there that could not be taken in the same command.
+    if (!finished.idle) this.#marker.interrupt();
     return undefined;
   }
 
-  /** It came while this worker closes. */
+  /** Puts back a job that came while this worker closes. */
   async #putBack({ job, begun }: TakenAnswer, { lockToken }: Under): Promise<void> {
     const jobId = job[1] as string;
     if (this.#holding.delete(jobId)) this.#deps.slots.give(1);
@@ -276,7 +276,7 @@ function keptOf(raw: unknown[]): number {
   return fieldOf(raw, 'opts') === REMOVED_AT_ONCE ? 0 : KEPT_JOBS;
 }
 
-/** Names and values take turns. */
+/** Names and values alternate in the list. */
 function fieldOf([fields]: unknown[], name: string): string | undefined {
   const list = fields as readonly string[];
   for (let at = 0; at < list.length; at += 2) if (list[at] === name) return list[at + 1];

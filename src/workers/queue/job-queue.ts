@@ -54,7 +54,7 @@ export interface JobQueueDeps {
   workers(): number;
   /** Whether it is the tier's only queue. */
   isAlone(): boolean;
-  /** What to do with a job that this worker should not start. */
+  /** The outcome of a job that this worker should not start; undefined when it should. */
   unwanted(toolName: string, namespace?: string): Unwanted | undefined;
   /** BullMQ's lock of a running attempt was renewed: its lease is due too. */
   renew(attempt: RunningAttempt): Promise<void>;

@@ -32,7 +32,7 @@ test('who is woken goes on at once, and whoever waits next waits for the same qu
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
   const first = wait.wait(5, ask);
-  wait.promote();
+  wait.interrupt();
   expect(await first).not.toBeNull();
   const second = wait.wait(5, ask);
   expect(asked).toHaveLength(1);
@@ -44,7 +44,7 @@ test('a shorter wait behind a longer question ends in its time', async () => {
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
   const first = wait.wait(60, ask);
-  wait.promote();
+  wait.interrupt();
   await first;
   expect(await wait.wait(0.001, ask)).toBeNull();
   expect(asked).toHaveLength(1);
@@ -55,7 +55,7 @@ test('a marker that comes while nobody waits is passed on to other workers', asy
   const passedOn: Marker[] = [];
   const wait = new MarkerWait((marker) => passedOn.push(marker));
   const first = wait.wait(5, ask);
-  wait.promote();
+  wait.interrupt();
   await first;
   asked[0]?.resolve(MARKER);
   await asked[0]?.promise;
@@ -79,10 +79,10 @@ test('a marker goes to other workers, too, when nothing can be taken here; whoev
 test('whoever must look now does, also when nobody waits at that moment', async () => {
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
-  wait.promote();
+  wait.interrupt();
   expect(await wait.wait(60, ask)).not.toBeNull();
   const second = wait.wait(60, ask);
   expect(asked).toHaveLength(1);
-  wait.promote();
+  wait.interrupt();
   expect(await second).not.toBeNull();
 });
