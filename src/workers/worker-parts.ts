@@ -186,7 +186,7 @@ function composeHeartbeat({ options, backend, nowMs, unconfined }: WorkerHost, p
     concurrency,
     pawlVersion,
     log,
-    offers: published,
+    published,
     startedAtMs: nowMs,
     running: () => running.size,
     kinds: () => declared.kinds,

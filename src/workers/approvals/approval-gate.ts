@@ -1,9 +1,9 @@
 /**
- * The last gate before a tool runs that a person must approve (DESIGN, decision 9): what was decided must cover what is about to run,
- * as this worker knows it from its own registry and configuration. Nothing that stands in a job can stand in for it.
+ * The last gate before a tool runs that a person must approve. The decision must cover what is about to run, as this worker knows it
+ * from its own registry and configuration. Nothing in a job can replace it.
  *
- * While nobody has decided, the call's job comes by once: the tool is asked for its preview, people are told through the session's
- * channel, and the job goes to BullMQ's delayed set until the time to decide is over.
+ * While the decision is open, the call's job comes by once: the tool is asked for its preview, people are notified through the
+ * session's channel, and the job goes to BullMQ's delayed set until the time to decide is over.
  */
 import {
   type AboutToRun,
@@ -61,7 +61,7 @@ export class ApprovalGate {
     this.#parts = parts;
   }
 
-  // While nobody has decided
+  // While the decision is open
 
   async attend(
     approvalId: string,
@@ -75,7 +75,7 @@ export class ApprovalGate {
     if (record.state !== 'pending') return { kind: 'dropped' };
     if (remainingMs <= 0) return this.#expire(record);
     if (record.preview !== undefined && record.announced)
-      this.#tellEarly(
+      this.#reportEarly(
         record.request.callId,
         'waits for a decision, and its job came before the time for that was over',
       );
@@ -97,15 +97,15 @@ export class ApprovalGate {
 
   /** A call that has ended came by once more. */
   again(callId: string): void {
-    this.#tellEarly(callId, 'has ended, and its job came again');
+    this.#reportEarly(callId, 'has ended, and its job came again');
   }
 
-  #tellEarly(callId: string, what: string): void {
+  #reportEarly(callId: string, what: string): void {
     const reason = `the call ${what}: somebody promoted, retried or copied it, or its worker died. Nothing ran`;
     void this.#parts.audit({ type: 'refused', what: 'job', callId, reason });
   }
 
-  /** What the tool says, as people may read it. */
+  /** The tool's preview, as people may read it. */
   async #previewOf(tool: AnyTool, { callId, params, session, tenantId }: ApprovalRequest): Promise<Preview> {
     const { workspaceRoot } = session;
     const refusedRoot = openTenantRoot({ tenantId, workspaceRoot }, this.#parts.settings);
@@ -140,7 +140,7 @@ export class ApprovalGate {
     return { kind: 'dropped' };
   }
 
-  /** A call that waits for an approval that nobody with a key has asked for. */
+  /** Refuses a call that waits for an approval without a valid signature. */
   async #refuseForged(approvalId: string): Promise<JobOutcome> {
     const callId = callOf(approvalId);
     const error = resultError(failureOf('APPROVAL_INVALID'), 'error');

@@ -82,7 +82,7 @@ describe('a call that needs a consensus', () => {
     expect(begun / submissions.length).toBeLessThan(4);
   });
 
-  test('answers with the majority, whoever comes last', async () => {
+  test('answers with the majority, whichever worker comes last', async () => {
     const { session, ran } = await voters([5, 6, 5]);
     const result = await session.call('rate', {});
     expect(result).toMatchObject({ status: 'success', output: { content: 5 } });

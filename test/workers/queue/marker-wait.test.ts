@@ -14,7 +14,7 @@ function questions() {
 
 const MARKER = { member: '0', score: 0 };
 
-test('a marker, no marker and an error reach whoever waits', async () => {
+test('a marker, no marker and an error reach the one that waits', async () => {
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
   const first = wait.wait(5, ask);
@@ -28,7 +28,7 @@ test('a marker, no marker and an error reach whoever waits', async () => {
   await expect(third).rejects.toThrow('gone');
 });
 
-test('who is woken goes on at once, and whoever waits next waits for the same question', async () => {
+test('an interrupted wait ends at once, and the next wait uses the same blocking command', async () => {
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
   const first = wait.wait(5, ask);
@@ -50,7 +50,7 @@ test('a shorter wait behind a longer question ends in its time', async () => {
   expect(asked).toHaveLength(1);
 });
 
-test('a marker that comes while nobody waits is passed on to other workers', async () => {
+test('a marker that comes during no wait goes to other workers', async () => {
   const { asked, ask } = questions();
   const passedOn: Marker[] = [];
   const wait = new MarkerWait((marker) => passedOn.push(marker));
@@ -63,7 +63,7 @@ test('a marker that comes while nobody waits is passed on to other workers', asy
   expect(passedOn).toEqual([MARKER]);
 });
 
-test('a marker goes to other workers, too, when nothing can be taken here; whoever waits hears of it', async () => {
+test('a marker goes to other workers as well when no job can be taken here, and the wait ends', async () => {
   const { asked, ask } = questions();
   const passedOn: Marker[] = [];
   const wait = new MarkerWait(
@@ -76,7 +76,7 @@ test('a marker goes to other workers, too, when nothing can be taken here; whoev
   expect(passedOn).toEqual([MARKER]);
 });
 
-test('whoever must look now does, also when nobody waits at that moment', async () => {
+test('an interruption between two waits ends the next one at once', async () => {
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
   wait.interrupt();
