@@ -78,13 +78,9 @@ export type {
 export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
 export { type Issue, PawlError, ToolError } from './shared/errors/failure.ts';
 export { FAILURES, type FailureCode } from './shared/errors/failure-codes.ts';
-export { type FailureKind } from './shared/errors/failure-kind.ts';
+export type { FailureKind } from './shared/errors/failure-kind.ts';
 export type { ResultStatus } from './shared/errors/result-status.ts';
 export { type DecodedCall, decodeCall, type ProviderCall } from './shared/model-tools/decode.ts';
-export type { ToolReference } from './shared/model-tools/names.ts';
-export type { RemovedKeyword } from './shared/model-tools/provider-subset.ts';
-export { repairParams } from './shared/model-tools/repair-params.ts';
-export { toolsFor } from './shared/model-tools/tools-for.ts';
 export {
   type ExportableTool,
   type ExportedTool,
@@ -94,6 +90,10 @@ export {
   type ToolExport,
   type ToolReport,
 } from './shared/model-tools/export-types.ts';
+export type { ToolReference } from './shared/model-tools/names.ts';
+export type { RemovedKeyword } from './shared/model-tools/provider-subset.ts';
+export { repairParams } from './shared/model-tools/repair-params.ts';
+export { toolsFor } from './shared/model-tools/tools-for.ts';
 export type { RetryOverrides } from './shared/retries/retry.ts';
 export { type SanitizedSchema, sanitizeSchema } from './shared/schema/schema-sanitize.ts';
 export type { OpenSession, SessionKind, SessionRecord } from './shared/sessions/session.ts';

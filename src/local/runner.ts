@@ -328,10 +328,11 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   async #work(job: CallJob): Promise<void> {
     for (;;) {
       const verdict = await this.#attempt(job);
-      if (verdict.kind === 'later' || verdict.kind === 'waiting')
+      if (verdict.kind === 'postponed' || verdict.kind === 'waiting')
         await Promise.race([this.#parts.sleep(verdict.delayMs), this.#closing.promise]);
-      else if (verdict.kind === 'turn') await Promise.race([this.#locks.granted(job.callId), this.#closing.promise]);
-      else if (verdict.kind !== 'handed-back') return;
+      else if (verdict.kind === 'waiting-for-lock')
+        await Promise.race([this.#locks.granted(job.callId), this.#closing.promise]);
+      else if (verdict.kind !== 'released') return;
       if (this.#closed !== undefined) return;
     }
   }

@@ -1,5 +1,5 @@
 /**
- * What the fleet knows of this worker, and it of the fleet: its tools in the catalogue, its heartbeat, and who else is there.
+ * Publishes this worker to the fleet, and follows the other workers: its tools in the catalogue, its heartbeat, its peers.
  */
 import { hostname } from 'node:os';
 import type { Backend } from '../shared/store/backend.ts';
@@ -20,26 +20,26 @@ export interface WorkerHeartbeatDeps {
   readonly concurrency: number;
   readonly pawlVersion: string;
   readonly log: Logger;
-  readonly offers: readonly PublishedTool[];
+  readonly published: readonly PublishedTool[];
   readonly startedAtMs: number;
   /** How many attempts run now. */
   running(): number;
   /** Kinds of declared tools that this worker can run. */
   kinds(): NonNullable<WorkerRecord['kinds']>;
-  /** Of the offers, by their IDs, those whose programs would run outside of a sandbox. */
+  /** IDs of the published tools whose programs would run outside of a sandbox. */
   readonly unconfined?: readonly string[];
 }
 
 export class WorkerHeartbeat {
-  readonly #parts: WorkerHeartbeatDeps;
+  readonly #deps: WorkerHeartbeatDeps;
   /** Other living workers. */
   #peers: CatalogueContent['workers'] = [];
   /** How many living workers take from a tier's queue, this one included. */
   readonly #workersOf = new Map<Tier, number>();
   #published = false;
 
-  constructor(parts: WorkerHeartbeatDeps) {
-    this.#parts = parts;
+  constructor(deps: WorkerHeartbeatDeps) {
+    this.#deps = deps;
   }
 
   /** How many living workers take from a tier's queue, this one included. */
@@ -53,16 +53,16 @@ export class WorkerHeartbeat {
   }
 
   async publish(): Promise<void> {
-    const { backend, log, offers, workerId } = this.#parts;
-    const drifted = await backend.catalogue.publish(offers);
+    const { backend, log, published, workerId } = this.#deps;
+    const drifted = await backend.catalogue.publish(published);
     for (const offer of drifted) {
-      const told = {
+      const redefined = {
         tool: qualifiedName(offer),
         kind: 'worker',
         action: 'redefined',
         definition: offer.definition,
       } as const;
-      void backend.audit({ type: 'registry-changed', ...told, by: `worker ${workerId}` });
+      void backend.audit({ type: 'registry-changed', ...redefined, by: `worker ${workerId}` });
       log.warn(
         { event: 'definition_drift', tool: publishedToolId(offer) },
         'another worker published this tool and version with a different definition; the latest one is offered',
@@ -70,29 +70,29 @@ export class WorkerHeartbeat {
     }
     this.#published = true;
     await this.#beat();
-    // Before this beat nobody knew who stands for them: another worker may have put its own back.
+    // Before this heartbeat no worker knew that this one publishes them, so another one may have restored its own.
     if (drifted.length > 0) await backend.catalogue.publish(drifted);
     await this.learnPeers();
   }
 
-  /** Redis was away, and may have come back without what this worker told it. */
+  /** Redis was away, and may have come back without what this worker wrote. */
   async publishAgain(): Promise<void> {
     if (!this.#published) return;
     await this.renewPublished();
     await this.beat();
   }
 
-  /** Keeps the offers from being forgotten. */
+  /** Renews the published tools, which the catalogue would forget otherwise. */
   async renewPublished(): Promise<void> {
-    const { backend, offers } = this.#parts;
+    const { backend, published } = this.#deps;
     const content = await backend.catalogue.read();
-    await this.#offer(offers.filter((offer) => !this.#isRedefined(offer, content)));
+    await this.#publish(published.filter((offer) => !this.#isRedefined(offer, content)));
   }
 
-  async #offer(offers: readonly PublishedTool[]): Promise<void> {
-    const { backend } = this.#parts;
+  async #publish(tools: readonly PublishedTool[]): Promise<void> {
+    const { backend } = this.#deps;
     const nowMs = await backend.ledger.now();
-    await backend.catalogue.publish(offers.map((offer) => ({ ...offer, seenAtMs: nowMs })));
+    await backend.catalogue.publish(tools.map((offer) => ({ ...offer, seenAtMs: nowMs })));
   }
 
   /** A later definition of the same version stays offered for as long as a living worker runs it. */
@@ -101,27 +101,27 @@ export class WorkerHeartbeat {
     return (
       published !== undefined &&
       published.definition !== offer.definition &&
-      workers.some((worker) => worker.id !== this.#parts.workerId && runsAsPublished(worker, published))
+      workers.some((worker) => worker.id !== this.#deps.workerId && runsAsPublished(worker, published))
     );
   }
 
   async beat(): Promise<void> {
-    // Redis has lost what this worker told it, its tools too.
+    // Redis has lost what this worker wrote, its tools too.
     if (await this.#beat()) await this.renewPublished();
   }
 
   #beat(): Promise<boolean> {
-    const { backend, workerId, tiers, concurrency, pawlVersion, offers, startedAtMs, unconfined = [] } = this.#parts;
+    const { backend, workerId, tiers, concurrency, pawlVersion, published, startedAtMs, unconfined = [] } = this.#deps;
     const record: WorkerRecord = {
       id: workerId,
       host: hostname(),
       pid: process.pid,
       tiers,
       concurrency,
-      running: this.#parts.running(),
-      tools: offers.map(publishedToolId),
-      definitions: offers.map(({ definition }) => definition),
-      kinds: this.#parts.kinds(),
+      running: this.#deps.running(),
+      tools: published.map(publishedToolId),
+      definitions: published.map(({ definition }) => definition),
+      kinds: this.#deps.kinds(),
       ...(unconfined.length === 0 ? {} : { unconfined }),
       startedAtMs,
       pawlVersion,
@@ -132,17 +132,17 @@ export class WorkerHeartbeat {
   }
 
   async learnPeers(): Promise<void> {
-    const { backend, workerId, offers } = this.#parts;
+    const { backend, workerId, published } = this.#deps;
     const content = await backend.catalogue.read();
     const { tools, workers } = content;
-    for (const tier of this.#parts.tiers)
+    for (const tier of this.#deps.tiers)
       this.#workersOf.set(tier, Math.max(1, workers.filter(({ tiers }) => tiers.includes(tier)).length));
     this.#peers = workers.filter(({ id }) => id !== workerId);
-    // Whoever published another definition of them is gone: calls would go on being checked against what nobody runs.
-    const abandoned = offers.filter(
+    // The worker that published another definition is gone. Calls must not be checked against what no worker runs.
+    const abandoned = published.filter(
       (offer) => publishedAs(offer, tools)?.definition !== offer.definition && !this.#isRedefined(offer, content),
     );
-    if (abandoned.length > 0) await this.#offer(abandoned);
+    if (abandoned.length > 0) await this.#publish(abandoned);
   }
 }
 

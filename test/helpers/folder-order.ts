@@ -48,6 +48,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['attempt'],
     ['circuits', 'approvals', 'context'],
     ['connectors'],
+    ['outcome'],
     ['execution'],
     ['queue'],
     ['tools'],

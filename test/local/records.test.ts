@@ -48,7 +48,7 @@ describe('circuits of one process', () => {
     expect((await circuits.addFailure(PLACE, CIRCUIT, 2, 20)).window).toHaveLength(1);
   });
 
-  test('only a change that was decided on the stored epoch is made, empties the window and is told', async () => {
+  test('only a change that was decided on the stored epoch is made, empties the window and is broadcast', async () => {
     const { circuits, broadcast } = openCircuits();
     await circuits.addFailure(PLACE, CIRCUIT, 0, 20);
     expect(await circuits.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 700)).toEqual({ changed: true, circuit: OPEN });
@@ -92,7 +92,7 @@ const cancelled: Outcome = { status: 'error', toolName: 'note', durationMs: 0, a
 const ENDINGS = { state: 'cancelled', beforeStart: cancelled, betweenAttempts: cancelled, ttlMs: 1_000 } as const;
 
 describe('attempts of one process', () => {
-  test('a cancelled attempt is told to stop, and cannot be put off for another one', async () => {
+  test('a cancelled attempt is asked to stop, and cannot be postponed for another one', async () => {
     const { ledger, stopped, begin } = openLedger();
     const { fence } = await begin('a');
     expect(await ledger.cancel(callIdFor('a'), ENDINGS)).toEqual({ kind: 'requested' });

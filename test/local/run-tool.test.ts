@@ -101,7 +101,7 @@ describe('time', () => {
     expect(params.items).toEqual([0]);
   });
 
-  test('a call whose tool is not ready is put aside, spends no attempt, and runs when it is', async () => {
+  test('a call whose tool is not ready is parked, consumes no attempt, and runs when it is', async () => {
     const asked: number[] = [];
     const hooked: string[] = [];
     const tool = defineTool({
@@ -304,7 +304,7 @@ describe('the record in the store', () => {
     expect(await runner.store.get(key)).not.toHaveProperty('lockUntilMs');
   });
 
-  test('a cancelled key is free once somebody clears it (R11)', async () => {
+  test('a cancelled key is free once an operator clears it (R11)', async () => {
     const begun = signal();
     let stopped = false;
     const { tool } = scripted('none', (ctx) => {
@@ -400,7 +400,7 @@ describe('a runner that shares its store', () => {
     },
   );
 
-  test('a lost attempt of a once tool is of unknown outcome, for whoever asks, and never run again', async () => {
+  test('a lost attempt of a once tool is of unknown outcome for every caller, and never run again', async () => {
     const { tool, contexts } = scripted('once');
     const { clock, call } = await diesWith(tool);
     const results = await clock.until(Promise.all([call(), call()]));
@@ -427,7 +427,7 @@ describe('a runner that shares its store', () => {
     }
   });
 
-  test('a call that took three processes down is set aside', async () => {
+  test('a call that crashed three processes is quarantined', async () => {
     const { tool, contexts } = scripted('idempotent');
     const { clock, call } = await diesWith(tool, { attempts: 3 });
     expect(await clock.until(call())).toMatchObject({ status: 'error', error: { code: 'POISONED' } });
@@ -475,7 +475,7 @@ describe('a runner', () => {
     });
   });
 
-  test('refuses tools that cannot be told apart, and settings that are none', () => {
+  test('refuses tools of the same name, and settings that are none', () => {
     const { tool } = scripted('none');
     expect(() => createLocalRunner({ tools: [tool, tool] })).toThrow('Two tools are named tools.work_none');
     expect(() => createLocalRunner({ tools: [], settings: { drainMs: -1 } })).toThrow('drainMs');
@@ -558,7 +558,7 @@ describe('runWithToolIdempotency (R38)', () => {
     expect(failed).toBe(1);
   });
 
-  test('a function that takes longer than it may is told so', async () => {
+  test('a function that takes longer than it may is aborted', async () => {
     const aborted = signal();
     const wait = (limit: AbortSignal) =>
       new Promise<never>((_resolve, reject) => {

@@ -365,7 +365,7 @@ class People {
   /** `postpone.lua`; the job comes again when the worker is through with it. */
   async #handBack(machine: Machine, gate: ApprovalGate, call: Call, { started, ...begun }: Attempt): Promise<void> {
     if (call.state !== 'inflight' || call.fence !== started.fence) return;
-    await gate.leave({ ...begun, started }, { kind: 'handed-back' });
+    await gate.leave({ ...begun, started }, { kind: 'released' });
     await this.#step(machine);
     if (call.state === 'inflight' && call.fence === started.fence) call.phase = 'queued';
   }

@@ -36,7 +36,7 @@ async function openFleet() {
       concurrency: 1,
       pawlVersion: 'test',
       log: silentLogger,
-      offers: [publishedTool(tool, 1)],
+      published: [publishedTool(tool, 1)],
       startedAtMs: 1,
       running: () => 0,
       kinds: () => [],

@@ -12,7 +12,7 @@ import { AuditService } from '../../shared/store/audit-service.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { clusterUrl } from '../../shared/store/redis/address.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import { writeLogLine, producerLine } from '../../shared/telemetry/log-events.ts';
+import { producerLine, writeLogLine } from '../../shared/telemetry/log-events.ts';
 import type { Toolset } from '../../shared/tools/toolset.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { withoutPassword, withRedisHint } from '../context.ts';

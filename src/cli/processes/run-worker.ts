@@ -3,7 +3,7 @@ import { createLogger, loadSettings, type StartWorkerOptions, startWorker } from
 import type { Settings } from '../../shared/config/config.ts';
 import { parseTiers } from '../../shared/config/variables.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import { writeLogLine, workerLine } from '../../shared/telemetry/log-events.ts';
+import { workerLine, writeLogLine } from '../../shared/telemetry/log-events.ts';
 import { type AnyTool, qualifiedName, TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { baseTools } from '../../workers/tools/index.ts';
 import type { ToolWorker } from '../../workers/worker.ts';

@@ -8,13 +8,8 @@ import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/en
 import { refusal } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { type DecodedCall, decodeCall, type ProviderCall } from '../../shared/model-tools/decode.ts';
+import type { ExportableTool, ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
 import { toolsFor } from '../../shared/model-tools/tools-for.ts';
-import {
-  type ExportableTool,
-  type ExportOptions,
-  type Provider,
-  type ToolExport,
-} from '../../shared/model-tools/export-types.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import type { OpenSession, SessionRecord } from '../../shared/sessions/session.ts';
 import type { RepeatedCalls } from '../../shared/store/calls/repeated-calls.ts';

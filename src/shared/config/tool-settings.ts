@@ -1,10 +1,12 @@
 /** The operator's settings for single tools, and what they mean for a call. */
 import { z } from 'zod';
-import { circuitPolicy } from '../circuits/circuit-policy.ts';
-import { circuitOverridesSchema } from '../circuits/circuit-policy.ts';
-import { type circuitDefaultsSchema } from '../circuits/circuit-policy.ts';
-import { type CircuitPolicy } from '../circuits/circuit-policy.ts';
-import { type CircuitOverrides } from '../circuits/circuit-policy.ts';
+import {
+  type CircuitOverrides,
+  type CircuitPolicy,
+  type circuitDefaultsSchema,
+  circuitOverridesSchema,
+  circuitPolicy,
+} from '../circuits/circuit-policy.ts';
 import { limitSettingsSchema } from '../limits/concurrency-limit.ts';
 import type { Effects } from '../retries/effects.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';

@@ -4,8 +4,8 @@
  */
 import { PawlError } from '../errors/failure.ts';
 import { nearest } from '../schema/schema.ts';
-import { declaredToolRecord, parseToolName, type CheckedDeclaredTool, type DeclaredTool } from './declared-tool.ts';
-import { operationTool, schemesOf, type OperationOptions } from './openapi-operation.ts';
+import { type CheckedDeclaredTool, type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
+import { type OperationOptions, operationTool, schemesOf } from './openapi-operation.ts';
 import { invalidDocument, type Json, NotImportable, objectOf, referencesOf, resolved } from './openapi-schema.ts';
 
 export interface OpenApiImport extends OperationOptions {

@@ -1,9 +1,9 @@
 /**
- * The last gate before a tool runs that a person must approve (DESIGN, decision 9): what was decided must cover what is about to run,
- * as this worker knows it from its own registry and configuration. Nothing that stands in a job can stand in for it.
+ * The last gate before a tool runs that a person must approve. The decision must cover what is about to run, as this worker knows it
+ * from its own registry and configuration. Nothing in a job can replace it.
  *
- * While nobody has decided, the call's job comes by once: the tool is asked for its preview, people are told through the session's
- * channel, and the job goes to BullMQ's delayed set until the time to decide is over.
+ * While the decision is open, the call's job comes by once: the tool is asked for its preview, people are notified through the
+ * session's channel, and the job goes to BullMQ's delayed set until the time to decide is over.
  */
 import {
   type ApprovalRequest,
@@ -62,7 +62,7 @@ export class ApprovalGate {
     this.#parts = parts;
   }
 
-  // While nobody has decided
+  // While the decision is open
 
   async attend(
     approvalId: string,
@@ -76,12 +76,12 @@ export class ApprovalGate {
     if (record.state !== 'pending') return { kind: 'dropped' };
     if (remainingMs <= 0) return this.#expire(record);
     if (record.preview !== undefined && record.announced)
-      this.#tellEarly(
+      this.#reportEarly(
         record.request.callId,
         'waits for a decision, and its job came before the time for that was over',
       );
     const { namespace, name } = record.request.tool;
-    const again: JobOutcome = { kind: 'later', delayMs: Math.min(AGAIN_MS, remainingMs + GRACE_MS) };
+    const again: JobOutcome = { kind: 'postponed', delayMs: Math.min(AGAIN_MS, remainingMs + GRACE_MS) };
     let preview = record.preview;
     if (preview === undefined) {
       const registered = toolNamed(namespace, name);
@@ -93,20 +93,20 @@ export class ApprovalGate {
       if (!(await this.#parts.announce({ ...record, preview }))) return again;
       await approvals.markAnnounced(approvalId);
     }
-    return { kind: 'later', delayMs: remainingMs + GRACE_MS };
+    return { kind: 'postponed', delayMs: remainingMs + GRACE_MS };
   }
 
   /** A call that has ended came by once more. */
   again(callId: string): void {
-    this.#tellEarly(callId, 'has ended, and its job came again');
+    this.#reportEarly(callId, 'has ended, and its job came again');
   }
 
-  #tellEarly(callId: string, what: string): void {
+  #reportEarly(callId: string, what: string): void {
     const reason = `the call ${what}: somebody promoted, retried or copied it, or its worker died. Nothing ran`;
     void this.#parts.audit({ type: 'refused', what: 'job', callId, reason });
   }
 
-  /** What the tool says, as people may read it. */
+  /** The tool's preview, as people may read it. */
   async #previewOf(tool: AnyTool, { callId, params, session, tenantId }: ApprovalRequest): Promise<Preview> {
     const { workspaceRoot } = session;
     const refusedRoot = openTenantRoot({ tenantId, workspaceRoot }, this.#parts.settings);
@@ -123,7 +123,7 @@ export class ApprovalGate {
   async #expire(record: ApprovalRecord): Promise<JobOutcome> {
     const { request } = record;
     const answer = await this.#parts.approvals.expire(record, expiredOutcome(request));
-    if (answer.kind === 'early') return { kind: 'later', delayMs: answer.remainingMs + GRACE_MS };
+    if (answer.kind === 'early') return { kind: 'postponed', delayMs: answer.remainingMs + GRACE_MS };
     if (answer.kind === 'decided') {
       void this.#parts.audit({
         type: 'approval-decided',
@@ -141,7 +141,7 @@ export class ApprovalGate {
     return { kind: 'dropped' };
   }
 
-  /** A call that waits for an approval that nobody with a key has asked for. */
+  /** Refuses a call that waits for an approval without a valid signature. */
   async #refuseForged(approvalId: string): Promise<JobOutcome> {
     const callId = callOf(approvalId);
     const error = resultError(failureOf('APPROVAL_INVALID'), 'error');
@@ -159,14 +159,14 @@ export class ApprovalGate {
    * approval, `APPROVAL_INVALID` when there is one that does not cover this.
    */
   async pass(
-    begun: Attempt,
+    attempt: Attempt,
     session: SessionRecord,
     verdict: PolicyResult,
   ): Promise<Readonly<Record<string, unknown>>> {
-    const { callId, envelope, started, registered, running, workerId } = begun;
+    const { callId, envelope, started, registered, running, workerId } = attempt;
     const { tool } = registered;
     const { params } = envelope.payload;
-    const about = this.#aboutToRun(begun, session);
+    const about = this.#aboutToRun(attempt, session);
     const { approvalId, resolution = '' } = started;
     const { sessionKey } = session;
     const { askedForTaint, unconfined } = verdict;
@@ -221,8 +221,8 @@ export class ApprovalGate {
     return new PawlError('APPROVAL_INVALID', `The approval of this call does not hold: ${reason}.`);
   }
 
-  #aboutToRun(begun: Attempt, session: SessionRecord): PendingRun {
-    const { callId, envelope, registered } = begun;
+  #aboutToRun(attempt: Attempt, session: SessionRecord): PendingRun {
+    const { callId, envelope, registered } = attempt;
     const { name, namespace, version, tier, effects, annotations } = registered.tool;
     return {
       callId,
@@ -236,7 +236,7 @@ export class ApprovalGate {
       },
       tenantId: session.tenantId,
       actorId: envelope.target.actorId,
-      nowMs: nowMs(begun),
+      nowMs: nowMs(attempt),
     };
   }
 }

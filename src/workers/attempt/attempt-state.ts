@@ -1,5 +1,5 @@
 /**
- * An attempt that has begun: what its steps share, and what follows from it.
+ * One attempt of a call: what its steps share, and what follows from it.
  */
 import { type AttemptRecord, isInDoubt } from '../../shared/calls/call-state.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
@@ -27,33 +27,33 @@ export interface RegisteredTool {
   readonly tool: AnyTool;
   readonly validate: Validator;
   readonly validateOutput: Validator | undefined;
-  /** Digest of the tool as it is offered. */
+  /** The digest of the tool as it is published. */
   readonly definition: string;
-  /** What of the fleet's limits its calls count against. */
+  /** The limit of the fleet that its calls count against. */
   readonly limit?: FleetLimit;
-  /** It comes from the registry and may change at any time. */
+  /** The tool comes from the registry and may change at any time. */
   readonly declared?: true;
 }
 
 /**
- * Whether an attempt that left no record can be asked for. Of `once` tools only those that run outside of the workers: what they
- * do goes on when a worker dies.
+ * Whether the tool can say what became of an attempt that left no record. A `once` tool can only if it runs outside of the workers,
+ * where its work goes on when a worker dies.
  */
 export function supportsProbe({ tool, declared }: RegisteredTool): boolean {
   return tool.probe !== undefined && (tool.effects === 'probe' || (tool.effects === 'once' && declared === true));
 }
 
 /**
- * Whether the attempt before this one left open whether it had its effect, and its tool can say. One of an earlier life of the call is
- * not asked about: somebody said that it may run again.
+ * Whether the previous attempt left its effect in doubt, and the tool can say. An attempt of an earlier life of the call needs no
+ * probe: an operator has decided that the call may run again.
  */
-export function needsProbe({ registered, started }: Pick<Attempt, 'registered' | 'started'>): boolean {
+export function needsProbe({ tool, started }: Pick<Attempt, 'tool' | 'started'>): boolean {
   const last = started.earlier.at(-1);
-  if (last === undefined || registered.tool.effects !== 'probe') return false;
+  if (last === undefined || tool.effects !== 'probe') return false;
   return (last.inDoubt === true || last.status === 'lost') && last.startedAtMs >= started.firstStartedAtMs;
 }
 
-/** Tools under their qualified names. Throws `CONFIGURATION` for two of one name, and for a schema that cannot be compiled. */
+/** Maps tools by their qualified names. Throws `CONFIGURATION` for two of one name, and for a schema that cannot be compiled. */
 export function register(tools: readonly AnyTool[]): ReadonlyMap<string, RegisteredTool> {
   const registered = new Map<string, RegisteredTool>();
   for (const tool of tools) {
@@ -78,7 +78,7 @@ export function registeredTool(tool: AnyTool, definition: string): RegisteredToo
 
 const compiled = new WeakMap<JsonSchema, Validator>();
 
-/** However many workers and runners of a process offer the tool. */
+/** A schema is compiled once, however many workers and runners of a process have the tool. */
 function compiledOnce(schema: JsonSchema): Validator {
   const known = compiled.get(schema) ?? validatorOf(schema);
   compiled.set(schema, known);
@@ -87,30 +87,35 @@ function compiledOnce(schema: JsonSchema): Validator {
 
 export interface Attempt {
   readonly callId: string;
-  /** Of the call's job. */
+  /** The generation of the call's job. */
   readonly generation: string;
-  readonly running: RunningAttempt;
-  readonly started: StartedAttempt;
+  /** The call as its caller asked for it. */
   readonly envelope: ToolCallEnvelope;
-  /** Why its parameters, which are kept apart, could not be read. */
+  /** The failure to read the parameters of a call that keeps them apart. */
   readonly unreadable?: Failure;
+  readonly tool: AnyTool;
+  /** The same tool, with its validators. */
   readonly registered: RegisteredTool;
   readonly policy: ToolPolicy;
-  /** What of the reliability layer works for this attempt. */
+  /** The answer to the command that began the attempt. */
+  readonly started: StartedAttempt;
+  /** The attempt in this process: its abort signal, its lease and its rewritten parameters. */
+  readonly running: RunningAttempt;
+  /** The modes of the reliability layer for this attempt. */
   readonly modes: ReliabilityModes;
   readonly retry: RetryPolicy;
   readonly allowance: RetryAllowance;
   readonly circuit: CircuitHold;
-  /** 1 for the first; lost attempts count. */
-  readonly attempt: number;
+  /** Counts from 1; lost attempts count as well. */
+  readonly number: number;
   readonly workerId: string;
   readonly clock: Clock;
   readonly beganMonotonicMs: number;
-  /** Where traces are on. */
+  /** Absent while tracing is off. */
   readonly trace?: AttemptTrace;
 }
 
-/** The parameters that run. */
+/** The parameters that run: the call's own, or those that an approver or a hook made of them. */
 export function paramsOf({
   running,
   envelope,
@@ -118,72 +123,72 @@ export function paramsOf({
   return running.params ?? envelope.payload.params;
 }
 
-/** The call's own parameters, and those that run: what is secret in either is said nowhere (R31). */
+/** The call's own parameters and those that run. The secrets of both are redacted. */
 export function allParams({ running, envelope }: Pick<Attempt, 'running' | 'envelope'>): unknown {
   const { params } = envelope.payload;
   return running.params === undefined ? params : [params, running.params];
 }
 
-/** Redis' clock as it was at the start, carried on by this process's monotonic one. */
+/** The time on Redis' clock: read at the start, and advanced by this process's monotonic clock. */
 export function nowMs({ started, clock, beganMonotonicMs }: Attempt): number {
   return Math.round(started.nowMs + clock.monotonic() - beganMonotonicMs);
 }
 
-/** How long the call was in its queue before this attempt, its first: a generation is named by when it was queued. */
+/** The time that a call spent in its queue before its first attempt. A generation is named by when it was queued. */
 export function waitedMs({ running, started }: Attempt): number {
   return Math.max(0, started.nowMs - Number(callOfJob(running.jobId).generation));
 }
 
-/** How long the attempt may take; a caller may give it more time than its tool says, and none more than the operator. */
+/** The time limit of the attempt. A caller may extend the tool's own limit, but not beyond the operator's. */
 export function timeLimitMs({ envelope, policy }: Attempt, tool: { readonly timeoutMs: number }): number {
   const allowedMs = policy.timeoutMs ?? Number.POSITIVE_INFINITY;
   return Math.min(envelope.payload.callHints?.timeoutMs ?? policy.timeoutMs ?? tool.timeoutMs, allowedMs);
 }
 
-/** When nobody wants the call's result any more. Whoever let it run again, which was in doubt, wants it however late that is. */
+/** When the caller no longer wants the result. A call that was in doubt and is resolved as `retry` has no deadline. */
 export function deadlineOf({ envelope, started }: Pick<Attempt, 'envelope' | 'started'>): number | undefined {
   return started.resolution === undefined ? envelope.control.deadlineAtMs : undefined;
 }
 
 /** Milliseconds until the call's deadline; undefined when it has none. */
-export function remainingMs(begun: Attempt): number | undefined {
-  const deadlineAtMs = deadlineOf(begun);
-  return deadlineAtMs === undefined ? undefined : deadlineAtMs - nowMs(begun);
+export function remainingMs(attempt: Attempt): number | undefined {
+  const deadlineAtMs = deadlineOf(attempt);
+  return deadlineAtMs === undefined ? undefined : deadlineAtMs - nowMs(attempt);
 }
 
-/** The attempts of the call with this one at the end. */
-export function attemptsWith(begun: Attempt, failure: Failure | undefined, delayMs?: number): AttemptRecord[] {
-  const { vote } = begun.running;
-  const { started, registered, attempt, workerId } = begun;
+/** The attempts of the call, this one last. */
+export function attemptsWith(attempt: Attempt, failure: Failure | undefined, delayMs?: number): AttemptRecord[] {
+  const { vote } = attempt.running;
+  const { started, tool, number, workerId } = attempt;
   const record: AttemptRecord = {
-    attempt,
+    attempt: number,
     fence: started.fence,
     worker: workerId,
     startedAtMs: started.nowMs,
-    finishedAtMs: nowMs(begun),
+    finishedAtMs: nowMs(attempt),
     status: failure === undefined ? 'success' : 'error',
     retriable: failure?.retriable ?? false,
     ...(failure === undefined ? {} : { errorCode: failure.code }),
-    ...(failure !== undefined && isInDoubt(registered.tool.effects, failure) ? { inDoubt: true } : {}),
+    ...(failure !== undefined && isInDoubt(tool.effects, failure) ? { inDoubt: true } : {}),
     ...(delayMs === undefined ? {} : { delayMs }),
     ...(vote === undefined ? {} : { vote }),
-    ...(begun.trace === undefined ? {} : { traceparent: begun.trace.traceparent }),
+    ...(attempt.trace === undefined ? {} : { traceparent: attempt.trace.traceparent }),
   };
   return [...started.earlier, record];
 }
 
-export function outcomeBase(begun: Attempt): Pick<Outcome, 'toolName' | 'durationMs' | 'retriedBy'> {
-  const { envelope, started } = begun;
+export function outcomeBase(attempt: Attempt): Pick<Outcome, 'toolName' | 'durationMs' | 'retriedBy'> {
+  const { envelope, started } = attempt;
   return {
     toolName: envelope.toolName,
-    durationMs: nowMs(begun) - started.firstStartedAtMs,
+    durationMs: nowMs(attempt) - started.firstStartedAtMs,
     ...retriedBy(started.earlier),
   };
 }
 
-/** R7: what the attempts before the last one died of. */
+/** The reasons why the attempts before the last one failed. */
 export function retriedBy(earlier: readonly AttemptRecord[]): Pick<Outcome, 'retriedBy'> {
-  // An attempt that left its vote died of nothing.
+  // An attempt that left a vote did not fail.
   const failed = earlier.filter(({ vote }) => vote === undefined);
   if (failed.length === 0) return {};
   return {

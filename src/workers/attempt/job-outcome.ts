@@ -1,27 +1,30 @@
 import type { Outcome } from '../../shared/calls/outcome.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
 
-/** What became of the job. The queue's part in it is the worker's business. */
+/** The end of a job, which says what its queue does with it next. */
 export type JobOutcome =
-  | {
-      readonly kind: 'finished';
-      readonly outcome: Outcome;
-      /** Still to be written, together with the end of the job. */
-      readonly unwritten?: Settle;
-    }
-  /** Nothing to do for this job any more. */
+  /** The call has ended, and its outcome is written. */
+  | { readonly kind: 'finished'; readonly outcome: Outcome }
+  /** The call succeeded. The step that ends its job writes the outcome as well. */
+  | { readonly kind: 'succeeded'; readonly outcome: Outcome; readonly settle: Settle }
+  /** There is nothing left to do for this job. */
   | { readonly kind: 'dropped' }
-  | { readonly kind: 'later'; readonly delayMs: number }
-  /** It waits for its turn at a resource, `delayMs` at most: whoever gives up a turn wakes it. */
-  | { readonly kind: 'turn'; readonly delayMs: number }
-  /** It waits for what its tool waits for, `delayMs` at most. Once its job is put aside, it is asked again. */
+  | { readonly kind: 'postponed'; readonly delayMs: number }
+  /** The call is parked for a resource lock, `delayMs` at most. The release of the lock resumes it. */
+  | { readonly kind: 'waiting-for-lock'; readonly delayMs: number }
+  /** The call is parked for what its tool or a limit waits for, `delayMs` at most. `isReady` is asked once more when its job is delayed. */
   | { readonly kind: 'waiting'; readonly delayMs: number; isReady(): Promise<boolean> }
-  /** For workers that have what the call needs, by their IDs. */
-  | { readonly kind: 'passed-on'; readonly need: string; readonly others: readonly string[] }
-  /** Back to the queue at once, for another worker. */
-  | { readonly kind: 'handed-back' }
-  /** This worker must not touch the job again: others will notice and recover it. `fenced`: a newer attempt holds the call. */
+  /** The job goes to workers that have what the call needs; `others` are their IDs. */
+  | { readonly kind: 'skipped'; readonly need: string; readonly others: readonly string[] }
+  /** The job goes back to its queue at once, without consuming an attempt. */
+  | { readonly kind: 'released' }
+  /** This worker must not touch the job again: another worker recovers it. `fenced`: a newer attempt holds the call. */
   | { readonly kind: 'abandoned'; readonly fenced?: boolean };
 
-/** A step's answer: go on with a value, or the job's end. */
+/** The answer of a step: go on with a value, or the end of the job. */
 export type Step<T> = { readonly go: T } | { readonly end: JobOutcome };
+
+/** The outcome of the call, where the end of the job is the end of the call. */
+export function callOutcome(ended: JobOutcome): Outcome | undefined {
+  return ended.kind === 'finished' || ended.kind === 'succeeded' ? ended.outcome : undefined;
+}

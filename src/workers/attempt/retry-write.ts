@@ -3,9 +3,9 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import type { RunningAttempt } from './running-attempts.ts';
 
-const WRITE_AGAIN_MS = 250;
+const RETRY_AFTER_MS = 250;
 
-/** Writes again and again while Redis cannot take it and the lease still holds; undefined when it is lost. */
+/** Repeats a write while Redis is unavailable and the lease still holds. The answer is undefined when the lease is lost. */
 export async function retryUntilLeaseLost<T>(
   write: () => Promise<T>,
   running: RunningAttempt | undefined,
@@ -17,14 +17,29 @@ export async function retryUntilLeaseLost<T>(
       return await write();
     } catch (error) {
       if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
-      // Once for each write: every call that runs would say it four times a second.
+      // Each write logs once: every running call would otherwise log four times a second.
       if (tries === 0)
         log.warn(
           { callId: running?.callId, error: error.message },
-          'Redis takes nothing of a call now; it is tried again',
+          'Redis is unavailable: a write of a call is retried until its lease is lost',
         );
       if (running?.leaseLost === true) return undefined;
-      await new Promise<void>((resolve) => schedule(resolve, WRITE_AGAIN_MS));
+      await new Promise<void>((resolve) => schedule(resolve, RETRY_AFTER_MS));
     }
+  }
+}
+
+/** `retryUntilLeaseLost` with the log and the timers of one worker. */
+export class LeaseWrites {
+  readonly #log: Logger;
+  readonly #schedule: Schedule | undefined;
+
+  constructor(log: Logger, schedule?: Schedule) {
+    this.#log = log;
+    this.#schedule = schedule;
+  }
+
+  retry<T>(running: RunningAttempt | undefined, write: () => Promise<T>): Promise<T | undefined> {
+    return retryUntilLeaseLost(write, running, this.#log, this.#schedule);
   }
 }

@@ -1,13 +1,11 @@
-/**
- * The attempts that run in this process, and what ends one from outside: cancellation, drain, a lost lease (DESIGN, decision 4).
- */
+/** The attempts that run in this process. Cancellation, a drain or a lost lease ends one from outside. */
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Clock } from '../../shared/util/time.ts';
 
 /** Share of the lease after which a worker that could not renew it gives up by itself. */
 const SELF_FENCE_SHARE = 2 / 3;
 
-/** What attempts have their jobs for: it runs out unless it is renewed. */
+/** The time for which attempts hold their jobs. It runs out unless it is renewed. */
 interface Lease {
   readonly clock: Clock;
   readonly durationMs: number;
@@ -22,18 +20,18 @@ export class RunningAttempt {
   readonly #controller = new AbortController();
   #fence = 0;
   #renewedAtMs: number;
-  /** Digest of what it found, where workers have to agree. */
+  /** The digest of its result, where workers have to agree. */
   vote: string | undefined;
-  /** Those that run in the place of the call's own, where an approver or a hook made others of them. */
+  /** The parameters that run instead of the call's own, where an approver or a hook rewrote them. */
   params: Readonly<Record<string, unknown>> | undefined;
-  /** See `acts.ts`. */
+  /** See `side-effects.ts`. */
   sideEffects = 0;
-  /** It has a turn at a resource, with a lease of its own to renew. */
+  /** The attempt holds a resource lock, which has a lease of its own. */
   holdsLock = false;
   #uncaught: ((error: unknown) => void) | undefined;
   #released: (() => void) | undefined;
 
-  /** Without a lease nobody else can run the call. */
+  /** Without a lease no other worker can run the call. */
   constructor(callId: string, jobId: string, token: string, nowMonotonicMs: number, lease?: Lease) {
     this.callId = callId;
     this.jobId = jobId;
@@ -72,7 +70,7 @@ export class RunningAttempt {
     return nowMonotonicMs - this.#renewedAtMs;
   }
 
-  /** Ends the attempt when nobody has renewed its lease: by now another worker may be about to take it over. */
+  /** Ends the attempt when its lease was not renewed: another worker may be about to recover it. */
   fenceIfSilent(): void {
     if (this.#lease === undefined) return;
     const { clock, durationMs } = this.#lease;
@@ -81,7 +79,7 @@ export class RunningAttempt {
       this.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
   }
 
-  /** Hears of errors that the tool threw outside of its own promise (D12). */
+  /** Calls the listener with errors that the tool threw outside of its own promise. */
   onUncaught(listener: (error: unknown) => void): void {
     this.#uncaught = listener;
   }
@@ -90,7 +88,7 @@ export class RunningAttempt {
     this.#uncaught?.(error);
   }
 
-  /** Hears that the attempt is over, with what was to be written of it. */
+  /** Calls the listener when the attempt is over and all of it is written. */
   onRelease(listener: () => void): void {
     this.#released = listener;
   }
@@ -122,7 +120,7 @@ export class RunningAttempts {
     this.#timer.unref();
   }
 
-  /** BullMQ's own token will not do: it serves one job after the other, also the same job twice. */
+  /** BullMQ's own token is not unique: it serves several jobs, and the same job twice. */
   nextToken(): string {
     this.#deliveries += 1;
     return `${this.#owner} ${this.#deliveries}`;
@@ -147,7 +145,7 @@ export class RunningAttempts {
     for (const listener of this.#removed) listener();
   }
 
-  /** Hears of each attempt that ends, until the answer is called. */
+  /** Calls the listener for each attempt that ends. The answer stops that. */
   onRemoved(listener: () => void): () => void {
     this.#removed.add(listener);
     return () => this.#removed.delete(listener);

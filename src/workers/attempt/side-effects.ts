@@ -1,6 +1,6 @@
 /**
- * What an attempt did through its handles. A failure that proves that nothing happened proves it of one step: an attempt that took
- * another one, or is still at it, may have had its effect.
+ * The side effects of an attempt through its handles. A failure that proves that nothing happened proves it of one step. An attempt
+ * that took another step, or is still at it, may have had its effect.
  */
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { ToolError } from '../../shared/errors/failure.ts';
@@ -24,7 +24,7 @@ export async function trackSideEffect<T>(
   } catch (error) {
     if (!classify(error).nothingHappened) throw error;
     attempt.sideEffects -= 1;
-    // A handle's own word is about this step, and would be taken for its tool's.
+    // A `ToolError` of a handle is about this step alone, and must not be taken for one of the tool.
     throw attempt.sideEffects > 0 && error instanceof ToolError ? asToolError(error, false) : error;
   }
 }

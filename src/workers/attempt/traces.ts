@@ -1,6 +1,6 @@
 /**
- * The spans of an attempt (R29): `tool_attempt`, below the caller's `tool_execution`; what was waited for before it, as a span of
- * its own (`queue_wait`, `retry_delay`); and the requests that the tool makes through `ctx.fetch`.
+ * The spans of an attempt: `tool_attempt` below the caller's `tool_execution`, a span for the wait before it (`queue_wait`,
+ * `retry_delay`), and one for each request that the tool makes through `ctx.fetch`.
  */
 import {
   context,
@@ -22,7 +22,7 @@ import { keyHash } from '../../shared/telemetry/log-events.ts';
 import { traceparentOf } from '../../shared/telemetry/tracing.ts';
 import type { ToolContext } from '../../shared/tools/tool.ts';
 import type { CircuitHold } from './circuit-hold.ts';
-import type { JobOutcome } from './job-outcome.ts';
+import { callOutcome, type JobOutcome } from './job-outcome.ts';
 
 export class AttemptTraces {
   readonly #tracer: Tracer;
@@ -61,7 +61,7 @@ export class AttemptTraces {
 }
 
 export class AttemptTrace {
-  /** Of this attempt, for the tool and whoever it calls. */
+  /** The trace context of this attempt, for the tool and the services that it calls. */
   readonly traceparent: string;
   readonly #tracer: Tracer;
   readonly #span: Span;
@@ -79,7 +79,7 @@ export class AttemptTrace {
     return context.with(this.#scope, tool);
   }
 
-  /** `fetch` with a span for each request, which carries the trace on. Neither path nor query are told: they may hold secrets. */
+  /** `fetch` with a span for each request, which carries the trace on. Path and query are left out: they may hold secrets. */
   traced(fetch: ToolContext['fetch']): ToolContext['fetch'] {
     return async (input, init) => {
       const method = init?.method?.toUpperCase() ?? 'GET';
@@ -107,10 +107,11 @@ export class AttemptTrace {
     this.#span.setStatus({ code: SpanStatusCode.ERROR, message: code });
   }
 
-  end(verdict: JobOutcome): void {
-    this.#span.setAttribute('pawl.verdict', verdict.kind);
-    if (verdict.kind === 'finished') {
-      const { status, error } = verdict.outcome;
+  end(ended: JobOutcome): void {
+    const outcome = callOutcome(ended);
+    this.#span.setAttribute('pawl.job_outcome', outcome === undefined ? ended.kind : 'finished');
+    if (outcome !== undefined) {
+      const { status, error } = outcome;
       this.#span.setAttribute('pawl.status', status);
       if (error !== undefined) {
         this.#span.setAttribute('error.type', error.code);

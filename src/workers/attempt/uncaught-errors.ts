@@ -1,7 +1,7 @@
 /**
- * Errors that a tool throws outside of its promise: in a timer, or in a promise that nobody awaits. They fail the call whose
- * attempt started the work, and the process lives on (D12). Those of no attempt are the program's own: they end it as they would
- * without a worker, unless it listens to them.
+ * Errors that a tool throws outside of its promise: in a timer, or in a promise that is not awaited. They fail the call whose attempt
+ * started the work, and the process lives on. Errors of no attempt are the program's own. They end it as they would without a
+ * worker, unless it listens to them.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { stackOf } from '../../shared/errors/classify-error.ts';
@@ -17,7 +17,7 @@ export function inAttempt<T>(attempt: RunningAttempt, run: () => T): T {
   return current.run(attempt, run);
 }
 
-/** Contains stray errors while at least one worker of this process needs it; call the answer to end that. */
+/** Contains uncaught errors while at least one worker of this process needs it. The answer ends that. */
 export function containUncaughtErrors(log: Logger): () => void {
   users += 1;
   stop ??= install(log);
@@ -45,17 +45,17 @@ function install(log: Logger): () => void {
     process.on(event, contain);
     return () => process.off(event, contain);
   });
-  // Node asks nobody: without a line, a worker that a tool ends with process.exit goes without a word.
-  const tellOfExit = (code: number) => {
+  // A tool that calls process.exit ends its worker at once. Without this line the log would not say why.
+  const logExit = (code: number) => {
     const attempt = current.getStore();
     if (attempt === undefined) return;
     const { stack } = new Error(`process.exit(${code})`);
     log.error({ event: 'tool_ended_process', callId: attempt.callId, stack }, 'a tool ended the process of its worker');
   };
-  // Before the log is written out for the last time.
-  process.prependListener('exit', tellOfExit);
+  // This listener runs before the log is flushed for the last time.
+  process.prependListener('exit', logExit);
   return () => {
-    process.off('exit', tellOfExit);
+    process.off('exit', logExit);
     for (const stopOne of stops) stopOne();
   };
 }

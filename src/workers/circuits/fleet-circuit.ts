@@ -1,6 +1,6 @@
 /**
- * An attempt's dealings with the fleet's circuit: being its probe, adding to its window, and telling when it changes.
- * `breaker.ts` decides, `store/breakers.ts` remembers.
+ * The fleet's circuit as an attempt uses it: as its probe, and by adding to its window. `circuit-breaker.ts` decides, `circuits.ts`
+ * stores.
  */
 
 import {
@@ -23,7 +23,7 @@ export type Entry =
   | { readonly kind: 'refuse'; readonly retryAfterMs: number }
   /** This attempt holds the probe's lease. */
   | { readonly kind: 'probe'; readonly hold: CircuitHold }
-  /** Somebody else changed the circuit meanwhile: look again. */
+  /** Another worker changed the circuit meanwhile: look again. */
   | { readonly kind: 'again' };
 
 export class FleetCircuits {
@@ -81,12 +81,12 @@ export class FleetCircuits {
     }
     const sample = { circuit: key, epoch: seen.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
     if (!apart) return sample;
-    // One that is not counted because Redis is away changes nothing for the call.
+    // A success that is not counted because Redis is away changes nothing for the call.
     this.#breakers.addSuccessApart?.(partition, sample).catch(() => {});
     return undefined;
   }
 
-  /** Where all are, nothing is kept: there may be a circuit for each tenant. */
+  /** Forgets a circuit whose successes are all written: there may be one for each tenant. */
   #written(name: string): void {
     addTo(this.#unwritten, name, -1);
     if ((this.#unwritten.get(name) ?? 0) > 0) return;

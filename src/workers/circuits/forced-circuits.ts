@@ -1,6 +1,6 @@
 /**
- * Circuits that operators force open (R25). A tool's own one holds for all of its calls: also for those of a tenant, and those that ask
- * for a circuit that tools share, which begin without a look at it.
+ * Circuits that operators force open. A tool's own circuit holds for all of its calls, including those that go through the circuit of a
+ * tenant or one that tools share. Such calls begin without a look at the tool's own.
  */
 import type { Circuit } from '../../shared/circuits/circuit-breaker.ts';
 import { circuitKey } from '../../shared/circuits/circuit-key.ts';
@@ -27,7 +27,7 @@ export class ForcedCircuits {
     if (state === 'FORCED_OPEN') this.#heardOfOne = true;
   }
 
-  /** Reads what was changed while nobody listened: all circuits, by their keys. */
+  /** Reads all circuits, by their keys: changes may have been missed. */
   async catchUp(tiers: readonly Tier[]): Promise<ReadonlyMap<string, Circuit>> {
     const listed = await Promise.all(tiers.map((tier) => this.#breakers.list(homePartition(tier))));
     const circuits = new Map(listed.flatMap((ofTier) => [...ofTier]));
@@ -36,7 +36,7 @@ export class ForcedCircuits {
     return circuits;
   }
 
-  /** The word of whoever forced the tool's own circuit open, for a call that goes through another one. */
+  /** The reason why the tool's own circuit is forced open, for a call that goes through another one. */
   async reasonFor(
     tool: { readonly namespace: string; readonly name: string; readonly tier: Tier },
     through: string,

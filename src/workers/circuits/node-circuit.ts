@@ -1,8 +1,7 @@
 /**
- * The node's own circuit around each tool (DESIGN, decision 8): when a tool fails on this worker alone, the worker stops taking
- * that tool's jobs for a while and hands them back unspent, so that one bad machine cannot open the fleet's circuit.
- * While the fleet's circuit is not closed the failures are everybody's, and the node has nothing to add: the fleet refuses,
- * probes and closes in its own time, and the node then starts afresh.
+ * The node's own circuit around each tool. When a tool fails on this worker alone, the worker releases that tool's jobs for a while,
+ * without consuming an attempt, so that one bad machine cannot open the fleet's circuit. While the fleet's circuit is not closed, the
+ * node's has nothing to add: the fleet refuses, probes and closes, and the node then starts again.
  */
 import CircuitBreaker from 'opossum';
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';

@@ -1,7 +1,7 @@
 /** Runs HTTP connectors: sends one request, or one per page, and extracts from the answers what the declaration names. */
 import { isUtf8 } from 'node:buffer';
 import type { Connector } from '../../shared/connectors/connector.ts';
-import { type ConnectorRequest, requireAllowed, connectorRequest } from '../../shared/connectors/connector-request.ts';
+import { type ConnectorRequest, connectorRequest, requireAllowed } from '../../shared/connectors/connector-request.ts';
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluateExpression, isEmpty } from '../../shared/connectors/jmespath.ts';
 import { PawlError } from '../../shared/errors/failure.ts';

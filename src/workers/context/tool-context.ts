@@ -62,7 +62,7 @@ export async function contextFor(
     ...owner,
     ...(agent === undefined ? {} : { agent: { ...agent, tools: () => deps.toolsOf() } }),
     sessionKind: session.kind,
-    attempt: attempt.attempt,
+    attempt: attempt.number,
     fence: started.fence,
     idempotencyKey: started.request.idempotencyKey,
     signal: running.signal,

@@ -1,4 +1,4 @@
-/** Where an attempt meets the turns of its resource (C3): it has one before its tool runs, and gives it up when it ends. */
+/** The resource lock of an attempt: acquired before its tool runs, released when it ends. */
 import { classify } from '../../shared/errors/classify-error.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
 import { needsResourceLock, requiredLock } from '../../shared/limits/resource-lock.ts';
@@ -19,37 +19,37 @@ export class AttemptLocks {
   }
 
   /**
-   * Takes the turn that these parameters need, if any. `any` is for parameters that may still be rewritten: a turn that the call has
-   * been granted at another resource will do so far.
+   * Acquires the lock that these parameters need, if any. `any` is for parameters that may still be rewritten: a lock that the call
+   * holds on another resource will do so far.
    */
   async take(
-    begun: Attempt,
+    attempt: Attempt,
     params: unknown,
     any: boolean,
   ): Promise<ResourceLockResult | { readonly kind: 'failed'; readonly failure: Failure }> {
-    const { registered, envelope, started, running } = begun;
-    if (!needsResourceLock(registered.tool)) return { kind: 'granted' };
-    let turn: ReturnType<typeof requiredLock>;
+    const { tool, envelope, started, running } = attempt;
+    if (!needsResourceLock(tool)) return { kind: 'granted' };
+    let lock: ReturnType<typeof requiredLock>;
     try {
-      turn = requiredLock(registered.tool, params, envelope.target);
+      lock = requiredLock(tool, params, envelope.target);
     } catch (error) {
       return { kind: 'failed', failure: classify(error) };
     }
-    if (turn === undefined) return { kind: 'granted' };
-    const answer = await this.#records.take(begun, started.fence, turn, any);
+    if (lock === undefined) return { kind: 'granted' };
+    const answer = await this.#records.take(attempt, started.fence, lock, any);
     running.holdsLock = answer.kind === 'granted';
     return answer;
   }
 
-  /** After an attempt: what was lost with its lease is another's by now, or runs out by itself. */
-  async leave(begun: Attempt, verdict: JobOutcome): Promise<void> {
-    if (verdict.kind === 'turn' || verdict.kind === 'abandoned' || !needsResourceLock(begun.registered.tool)) return;
-    await this.#leave(begun, begun.started.fence);
+  /** Releases the lock after an attempt. A lock that was lost with its lease belongs to another call, or runs out by itself. */
+  async leave(attempt: Attempt, outcome: JobOutcome): Promise<void> {
+    if (outcome.kind === 'waiting-for-lock' || outcome.kind === 'abandoned' || !needsResourceLock(attempt.tool)) return;
+    await this.#leave(attempt, attempt.started.fence);
   }
 
-  /** A call that ended without an attempt may have been granted a turn. */
-  async leaveUnused(job: CallJob, verdict: JobOutcome): Promise<void> {
-    if (verdict.kind === 'finished' || verdict.kind === 'dropped') await this.#leave(job, 0);
+  /** Releases the lock of a call that ended without an attempt. */
+  async leaveUnused(job: CallJob, outcome: JobOutcome): Promise<void> {
+    if (outcome.kind === 'finished' || outcome.kind === 'dropped') await this.#leave(job, 0);
   }
 
   async #leave(job: Pick<CallJob, 'callId' | 'generation'>, fence: number): Promise<void> {
@@ -57,7 +57,7 @@ export class AttemptLocks {
       await this.#records.leave(job, fence);
     } catch (error) {
       const { callId } = job;
-      this.#log.warn({ callId, error: String(error) }, 'a turn could not be given up; it ends with its lease');
+      this.#log.warn({ callId, error: String(error) }, 'a resource lock could not be released; it ends with its lease');
     }
   }
 }

@@ -1,86 +1,87 @@
-/** Where the hooks of a worker meet an attempt: each kind once, around the one place that runs the tool (D5, R32). */
+/** The hooks of a worker around one attempt. Each kind runs once, around the one place that runs the tool. */
 
 import { isInDoubt } from '../../shared/calls/call-state.ts';
 import { turnOf } from '../../shared/calls/envelope.ts';
 import type { AfterAttemptEvent, AttemptEvent } from '../../shared/calls/hook-events.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
+import type { AttemptResult } from '../attempt/attempt-result.ts';
 import { type Attempt, paramsOf } from '../attempt/attempt-state.ts';
-import { type AttemptOptions, type Ending, toEnding } from './run-tool.ts';
+import { type AttemptOptions, checkedResult } from './run-tool.ts';
 
 export class AttemptHooks {
   readonly #hooks: Hooks;
   /** The values that an attempt's hooks share with its tool. */
   readonly #values = new WeakMap<Attempt, Map<string, unknown>>();
-  /** What they made of its parameters, if they did: a tool that is asked first, and then run, gets the same. */
-  readonly #made = new WeakMap<Attempt, { readonly params?: Readonly<Record<string, unknown>> }>();
+  /** The parameters that hooks rewrote. A tool that is probed first and then run gets the same. */
+  readonly #rewritten = new WeakMap<Attempt, { readonly params?: Readonly<Record<string, unknown>> }>();
 
   constructor(hooks: Hooks) {
     this.#hooks = hooks;
   }
 
   /**
-   * The attempt as the hooks leave it. Throws `PERMISSION_DENIED`, also for what they rewrote and policy does not allow, `HOOK_FAILED`
-   * and, for what they rewrote, `INVALID_PARAMS`.
+   * The attempt as the hooks leave it. Throws `PERMISSION_DENIED` and `HOOK_FAILED`, and `INVALID_PARAMS` for rewritten parameters.
+   * Policy decides on rewritten parameters as well.
    */
-  async before(begun: Attempt, options: AttemptOptions): Promise<AttemptOptions> {
+  async before(attempt: Attempt, options: AttemptOptions): Promise<AttemptOptions> {
     if (!this.#hooks.has('beforeAttempt', 'afterAttempt', 'onRetry')) return options;
     const { values } = options.context;
-    for (const [name, value] of this.#values.get(begun) ?? []) values.set(name, value);
-    this.#values.set(begun, values);
-    const { given = begun.envelope.payload.params, decided = false } = options;
-    const { params } = this.#made.get(begun) ?? (await this.#make(begun, given));
+    for (const [name, value] of this.#values.get(attempt) ?? []) values.set(name, value);
+    this.#values.set(attempt, values);
+    const { given = attempt.envelope.payload.params, decided = false } = options;
+    const { params } = this.#rewritten.get(attempt) ?? (await this.#rewrite(attempt, given));
     if (params === undefined) return options;
-    // What a person saw is what runs (DESIGN, decision 9).
+    // A person decided on the parameters as they were: no others may run.
     if (decided) throw new PawlError('PERMISSION_DENIED', 'A hook rewrote parameters that a person had approved.');
-    begun.running.params = params;
-    const issues = begun.registered.validate(params);
+    attempt.running.params = params;
+    const issues = attempt.registered.validate(params);
     if (issues.length > 0)
       throw new PawlError('INVALID_PARAMS', 'A hook made parameters that the schema refuses.', { issues });
-    // Policy looked at what the caller sent: it holds for what runs.
+    // Policy has allowed the caller's parameters; the rewritten ones need its permission as well.
     options.checkRewritten?.(params);
     return { ...options, params: options.tool.parse(params) };
   }
 
-  async #make(begun: Attempt, given: Readonly<Record<string, unknown>>) {
-    const params = await this.#hooks.beforeAttempt({ ...this.#event(begun), params: given });
+  async #rewrite(attempt: Attempt, given: Readonly<Record<string, unknown>>) {
+    const params = await this.#hooks.beforeAttempt({ ...this.#event(attempt), params: given });
     const made = params === given ? {} : { params };
-    this.#made.set(begun, made);
+    this.#rewritten.set(attempt, made);
     return made;
   }
 
-  /** The ending that counts. A closed failure after the attempt says nothing about the tool's effect. */
-  async after(begun: Attempt, options: AttemptOptions, ending: Ending): Promise<Ending> {
-    if (!this.#hooks.has('afterAttempt')) return ending;
+  /** The result after the hooks. A hook that fails closed after the attempt says nothing about the tool's effect. */
+  async after(attempt: Attempt, options: AttemptOptions, result: AttemptResult): Promise<AttemptResult> {
+    if (!this.#hooks.has('afterAttempt')) return result;
     try {
-      const shown = endingOf(ending);
-      const made = await this.#hooks.afterAttempt({ ...this.#event(begun), ending: shown });
-      if (made.kind !== 'value' || made === shown) return ending;
-      return toEnding(made.result, options);
+      const ending = endingFor(result);
+      const made = await this.#hooks.afterAttempt({ ...this.#event(attempt), ending });
+      if (made.kind !== 'value' || made === ending) return result;
+      return checkedResult(made.result, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
       const failure: Failure = { ...failureOf(error.code, error.message), nothingHappened: false };
-      return { kind: 'failure', failure: mayHaveActed(begun, ending) ? { ...failure, afterEffect: true } : failure };
+      return { kind: 'failure', failure: mayHaveActed(attempt, result) ? { ...failure, afterEffect: true } : failure };
     }
   }
 
   /** Whether there may be another attempt. A hook that fails closed allows none. */
-  async mayRetry(begun: Attempt, failure: Failure, delayMs: number): Promise<boolean> {
+  async mayRetry(attempt: Attempt, failure: Failure, delayMs: number): Promise<boolean> {
     if (!this.#hooks.has('onRetry')) return true;
     try {
-      return await this.#hooks.onRetry({ ...this.#event(begun), failure, delayMs });
+      return await this.#hooks.onRetry({ ...this.#event(attempt), failure, delayMs });
     } catch {
       return false;
     }
   }
 
-  #event(begun: Attempt): Omit<AttemptEvent, 'signal'> {
-    const { envelope, registered, callId, attempt, started } = begun;
+  #event(attempt: Attempt): Omit<AttemptEvent, 'signal'> {
+    const { envelope, tool, callId, number, started } = attempt;
     const { sessionKey, actorId, agentId, tenantId } = envelope.target;
     const turnId = turnOf(envelope);
     return {
-      tool: registered.tool,
-      params: paramsOf(begun),
+      tool,
+      params: paramsOf(attempt),
       requestId: envelope.requestId,
       callId,
       sessionKey,
@@ -88,32 +89,33 @@ export class AttemptHooks {
       ...(agentId === undefined ? {} : { agentId }),
       ...(tenantId === undefined ? {} : { tenantId }),
       ...(turnId === undefined ? {} : { turnId }),
-      values: this.#values.get(begun) ?? new Map(),
-      attempt,
+      values: this.#values.get(attempt) ?? new Map(),
+      attempt: number,
       fence: started.fence,
     };
   }
 }
 
-/** Whether the attempt may have had its effect, as far as its ending says. */
-function mayHaveActed({ registered }: Attempt, ending: Ending): boolean {
-  switch (ending.kind) {
+/** Whether the attempt may have had its effect, as far as its result says. */
+function mayHaveActed({ tool }: Attempt, result: AttemptResult): boolean {
+  switch (result.kind) {
     case 'value':
       return true;
     case 'failure':
-      return isInDoubt(registered.tool.effects, ending.failure);
+      return isInDoubt(tool.effects, result.failure);
     case 'aborted':
-      return ending.evidence === 'unknown';
+      return result.evidence === 'unknown';
   }
 }
 
-function endingOf(ending: Ending): AfterAttemptEvent['ending'] {
-  switch (ending.kind) {
+/** The result in the shape that hooks see. */
+function endingFor(result: AttemptResult): AfterAttemptEvent['ending'] {
+  switch (result.kind) {
     case 'value':
-      return ending;
+      return result;
     case 'failure':
-      return { kind: 'failure', code: ending.failure.code, message: ending.failure.message };
+      return { kind: 'failure', code: result.failure.code, message: result.failure.message };
     case 'aborted':
-      return { kind: 'aborted', code: ending.reason.code, message: ending.reason.message };
+      return { kind: 'aborted', code: result.reason.code, message: result.reason.message };
   }
 }

@@ -1,13 +1,13 @@
-/** What a worker tells the audit trail (I4): every attempt, lost ones included, and calls that ended without one. */
+/** The audit records of a worker: every attempt, lost ones included, and the calls that ended without one. */
 import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import { costUnitsOf } from '../../shared/limits/budget.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
+import type { AttemptResult } from '../attempt/attempt-result.ts';
 import { type Attempt, allParams } from '../attempt/attempt-state.ts';
-import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { Ending } from './run-tool.ts';
+import { callOutcome, type JobOutcome } from '../attempt/job-outcome.ts';
 
 const TRIES = 4;
 const AGAIN_MS = 250;
@@ -25,48 +25,49 @@ export class AttemptAudit {
     this.#schedule = schedule;
   }
 
-  /** An attempt that began elsewhere left no record: this worker took its call over. */
-  lost(begun: Attempt): void {
-    const { earlier } = begun.started;
+  /** Records an attempt that began elsewhere and left no record: this worker recovers its call. */
+  lost(attempt: Attempt): void {
+    const { earlier } = attempt.started;
     const before = earlier.at(-1);
     if (before?.status !== 'lost') return;
-    const { attempt, fence, worker, startedAtMs, finishedAtMs } = before;
-    const latencyMs = finishedAtMs - startedAtMs;
-    void this.#tell({ ...common(begun), attempt, fence, worker, status: 'lost', startedAtMs, finishedAtMs, latencyMs });
+    const { attempt: number, fence, worker, startedAtMs, finishedAtMs } = before;
+    const times = { startedAtMs, finishedAtMs, latencyMs: finishedAtMs - startedAtMs };
+    void this.#write({ ...common(attempt), attempt: number, fence, worker, status: 'lost', ...times });
   }
 
   /**
-   * The tool's code has ended. For an elevated tool the record is written before the outcome is. Where it cannot be, the outcome
-   * still is: the effect cannot be taken back, and the trail has the record that was written before it. `final` is what the hooks
-   * made of the ending, which may hide parts of the result.
+   * Records that the tool's code has ended. For an elevated tool this happens before the outcome is written. If the record cannot be
+   * written the outcome still is: the effect cannot be taken back, and the trail has the record of the approval. `final` is the result
+   * after the hooks, which may hide parts of it.
    */
-  async ended(begun: Attempt, ending: Ending, final: Ending, latencyMs: number): Promise<void> {
-    const { attempt, started, workerId, registered } = begun;
+  async ended(attempt: Attempt, result: AttemptResult, final: AttemptResult, latencyMs: number): Promise<void> {
+    const { number, started, workerId, tool } = attempt;
     const event: AttemptEvent = {
-      ...common(begun),
-      attempt,
+      ...common(attempt),
+      attempt: number,
       fence: started.fence,
       worker: workerId,
       startedAtMs: started.nowMs,
       finishedAtMs: started.nowMs + latencyMs,
       latencyMs,
-      ...said(ending, final),
+      ...statusOf(result, final),
     };
-    const elevated = registered.tool.tier === 'elevated';
-    const written = this.#tell(event, elevated && !begun.running.leaseLost ? TRIES : 1);
+    const elevated = tool.tier === 'elevated';
+    const written = this.#write(event, elevated && !attempt.running.leaseLost ? TRIES : 1);
     if (elevated) await written;
   }
 
-  /** The call has ended, and the tool's code did not run for it this time. */
-  withoutAttempt(begun: Attempt, verdict: JobOutcome): void {
-    if (verdict.kind !== 'finished') return;
-    const { callId, tool, sessionKey, tenantId, worker } = { ...common(begun), worker: begun.workerId };
-    const { status, attempts, error } = verdict.outcome;
-    const why = { code: error?.code, reason: error?.message };
-    void this.#tell({ type: 'call-ended', callId, tool, sessionKey, tenantId, worker, status, attempts, ...why });
+  /** Records the end of a call for which the tool's code did not run this time. */
+  withoutAttempt(attempt: Attempt, ended: JobOutcome): void {
+    const outcome = callOutcome(ended);
+    if (outcome === undefined) return;
+    const { callId, tool, sessionKey, tenantId } = common(attempt);
+    const { status, attempts, error } = outcome;
+    const call = { callId, tool, sessionKey, tenantId, worker: attempt.workerId };
+    void this.#write({ type: 'call-ended', ...call, status, attempts, code: error?.code, reason: error?.message });
   }
 
-  async #tell(event: AuditEvent, tries = 1): Promise<void> {
+  async #write(event: AuditEvent, tries = 1): Promise<void> {
     for (let left = tries - 1; ; left -= 1) {
       try {
         return await this.#record(event);
@@ -82,9 +83,8 @@ export class AttemptAudit {
   }
 }
 
-function common(begun: Attempt) {
-  const { callId, envelope, registered, started } = begun;
-  const { tool } = registered;
+function common(attempt: Attempt) {
+  const { callId, envelope, tool, started } = attempt;
   const { sessionKey, tenantId, actorId } = envelope.target;
   return {
     type: 'attempt',
@@ -99,17 +99,20 @@ function common(begun: Attempt) {
     trustClass: tool.trustClass,
     compensates: compensated(envelope),
     idempotencyKey: started.request.idempotencyKey,
-    params: allParams(begun),
+    params: allParams(attempt),
   } as const;
 }
 
-function said(ending: Ending, final: Ending): Pick<AttemptEvent, 'status' | 'result' | 'code' | 'reason'> {
-  switch (ending.kind) {
+function statusOf(
+  result: AttemptResult,
+  final: AttemptResult,
+): Pick<AttemptEvent, 'status' | 'result' | 'code' | 'reason'> {
+  switch (result.kind) {
     case 'value':
       return { status: 'success', ...(final.kind === 'value' ? { result: final.result.output ?? null } : {}) };
     case 'failure':
-      return { status: 'error', code: ending.failure.code, reason: ending.failure.message };
+      return { status: 'error', code: result.failure.code, reason: result.failure.message };
     case 'aborted':
-      return { status: 'aborted', code: ending.reason.code, reason: ending.reason.message };
+      return { status: 'aborted', code: result.reason.code, reason: result.reason.message };
   }
 }

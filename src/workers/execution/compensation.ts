@@ -1,4 +1,4 @@
-/** Runs a tool's `compensate` in the place of its `run` (I18). */
+/** Runs a tool's `compensate` in the place of its `run`. */
 import {
   type CompensatedCall,
   checkCompensation,
@@ -10,10 +10,13 @@ import type { AnyTool } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
 import type { Attempt, RegisteredTool } from '../attempt/attempt-state.ts';
 
+/** Reads the record of a call, for another one that undoes it. */
+export type CallOf = (callId: string) => Promise<CompensatedCall | undefined>;
+
 /** The tool as a call means it. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL` for a call that undoes what it may not. */
 export async function meantTool(
   { envelope, registered }: Attempt,
-  callOf: ((callId: string) => Promise<CompensatedCall | undefined>) | undefined,
+  callOf: CallOf | undefined,
 ): Promise<Pick<RegisteredTool, 'tool' | 'validateOutput'>> {
   const callId = compensated(envelope);
   if (callId === undefined) return registered;

@@ -1,8 +1,7 @@
 /**
- * What an executor is made of.
+ * The parts that an executor is composed of, in groups. A step never takes all of them: `compose-steps.ts` gives each one its own.
  */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import type { CompensatedCall } from '../../shared/calls/compensation.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { SwitchCache } from '../../shared/config/switches.ts';
@@ -21,63 +20,85 @@ import type { NodeCircuits } from '../circuits/node-circuit.ts';
 import type { RuleFound } from '../connectors/declared-tools.ts';
 import type { WorkerAgents } from '../context/sub-agents.ts';
 import type { TerminalHost } from '../context/terminal-host.ts';
+import type { SettlePort } from '../outcome/settle-port.ts';
 import type { LimitAcquirer } from './acquire-limits.ts';
 import type { AttemptLocks } from './acquire-resource.ts';
+import type { CallOf } from './compensation.ts';
 import type { Solitude } from './run-alone.ts';
 import type { LastPublished } from './version-check.ts';
 
-export interface ExecutorDeps {
+/** The tools of this worker. */
+export interface WorkerTools {
+  toolNamed(namespace: string, name: string): RegisteredTool | undefined;
+  /** The declared tool that a call was validated with, where that is not the newest one here. */
+  readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
+  /** The registry's rule for calls of a tool. */
+  readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
+}
+
+/** Sessions and other calls, as a call needs them. */
+export interface CallSurroundings {
+  sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
+  /** The tools that a session may call. */
+  toolsOf(session: SessionRecord): Promise<readonly AgentTool[]>;
+  /** Records that a session has seen what a tool brought from outside. */
+  taint?(sessionKey: string, source: string, atMs: number): Promise<void>;
+  /** Reads the call that another one undoes. Default: no call can be undone. */
+  readonly callOf?: CallOf;
+}
+
+/** The services that a tool can use through its context. */
+export interface ToolServices {
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly memory?: MemoryStore;
+  readonly channels?: Channels;
+  readonly terminals?: TerminalHost;
+  readonly agents?: WorkerAgents;
+  /** No sandbox works in this process, although one should: programs run once a person has decided on their call. */
+  readonly unconfined?: boolean;
+}
+
+/** The other workers of the fleet. */
+export interface FleetView {
+  /** IDs of other living workers that have the tool. */
+  othersWith?(tool: AnyTool): readonly string[];
+  /** When the fleet could last run a call like this one. */
+  lastPublished(request: StoredRequest): Promise<LastPublished>;
+  /** There are no other workers: a tool that needs a consensus runs once. Default: no. */
+  readonly isAlone?: boolean;
+}
+
+/** The checks that can make an attempt wait, or keep it from running. */
+export interface AttemptGuards {
+  readonly nodeCircuits: Pick<NodeCircuits, 'run' | 'failsInARow'>;
+  /** Absent where every call goes through its tool's own circuit. */
+  readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'>;
+  readonly switches: Pick<SwitchCache, 'modes'>;
+  /** Lets a suspect call have the worker to itself. Absent where nothing else runs beside it. */
+  readonly solitude?: Pick<Solitude, 'enter' | 'leave' | 'isOf'>;
+  /** Absent where no tool needs a resource lock. */
+  readonly locks?: AttemptLocks;
+  /** The limits of the whole fleet. Default: none. */
+  readonly limits?: Pick<LimitAcquirer, 'enter' | 'leave'>;
+  /** Without a gate, a call that a person must approve is denied. */
+  readonly gate?: Pick<ApprovalGate, 'attend' | 'again' | 'pass' | 'leave'>;
+  /** Resolves when all that Redis has acknowledged is on its disk. Absent where no tool asks for it. */
+  readonly onDisk?: (callId: string) => Promise<void>;
+}
+
+export interface ExecutorDeps extends WorkerTools, CallSurroundings, ToolServices, FleetView, AttemptGuards {
   readonly settings: Settings;
   readonly backend: { readonly ledger: CallLedger; readonly breakers: CircuitRecords; readonly clustered?: boolean };
   readonly workerId: string;
   readonly clock: Clock;
   readonly random: Random;
-  /** Of time limits and of writing again. Default: the system's timers. */
+  /** The timers of time limits and repeated writes. Default: the system's. */
   readonly schedule?: Schedule;
   readonly log: Logger;
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  /** No sandbox works in this process, and one should: programs run when a person has decided on their call. */
-  readonly unconfined?: boolean;
   readonly hooks: Hooks;
-  readonly memory?: MemoryStore;
-  readonly channels?: Channels;
-  readonly terminals?: TerminalHost;
-  readonly agents?: WorkerAgents;
-  readonly nodeCircuits: Pick<NodeCircuits, 'run' | 'failsInARow'>;
-  /** IDs of other living workers that have the tool. */
-  othersWith?(tool: AnyTool): readonly string[];
-  /** Absent where every call goes through its tool's own circuit. */
-  readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'>;
   readonly traces?: AttemptTraces;
-  readonly switches: Pick<SwitchCache, 'modes'>;
-  /** Lets a suspect call have the worker to itself. Absent where nothing else runs beside it. */
-  readonly solitude?: Pick<Solitude, 'enter' | 'leave' | 'isOf'>;
-  /** Absent where no tool takes turns. */
-  readonly locks?: AttemptLocks;
-  /** Limits that hold for the whole fleet. Default: none. */
-  readonly limits?: Pick<LimitAcquirer, 'enter' | 'leave'>;
-  /** Without one, what a person must approve is denied. */
-  readonly gate?: Pick<ApprovalGate, 'attend' | 'again' | 'pass' | 'leave'>;
   readonly audit?: RecordAudit;
-  /** Whoever ends the jobs writes a success in the same step: the verdict holds what is `unwritten`. Default: no. */
-  readonly endsWithJob?: boolean;
-  /** There are no other workers: what needs a consensus runs once. Default: no. */
-  readonly isAlone?: boolean;
-  toolNamed(namespace: string, name: string): RegisteredTool | undefined;
-  /** The declared tool that a call was validated with, where it is not, or not yet, the newest one here. */
-  readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
-  /** What the registry says of calls of a tool now. */
-  readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
-  /** The record of another call, for one that undoes it. Default: none can be. */
-  readonly callOf?: (callId: string) => Promise<CompensatedCall | undefined>;
-  sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
-  /** The tools that a session may call. */
-  toolsOf(session: SessionRecord): Promise<readonly AgentTool[]>;
-  /** Writes down that a session has seen what a tool brought from outside. */
-  taint?(sessionKey: string, source: string, atMs: number): Promise<void>;
-  /** When the fleet could last run a call like this one. */
-  lastPublished(request: StoredRequest): Promise<LastPublished>;
-  /** Resolves when all that Redis has acknowledged is on its disk; absent where no tool asks for it. */
-  readonly onDisk?: (callId: string) => Promise<void>;
+  /** Writes the outcome of a successful call. Default: at once. */
+  readonly successes?: SettlePort;
   onEvent(event: WorkerEvent): void;
 }

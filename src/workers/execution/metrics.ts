@@ -1,4 +1,4 @@
-/** What one worker counts (R28): the attempts that it ran, how they ended, and what it lost, as its events tell. */
+/** The metrics of one worker: the attempts that it ran, how they ended, and what it lost. */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { isUnresolved } from '../../shared/calls/outcome.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
@@ -12,7 +12,7 @@ export class WorkerMetrics {
   readonly #tiers: ReadonlyMap<string, Tier>;
   readonly #declaredTier: (namespace: string, name: string) => Tier | undefined;
 
-  /** `tools`: of this worker's code; `declaredTier` knows those of the registry, which are learnt when their first call comes. */
+  /** `tools` are those of this worker's code. `declaredTier` knows those of the registry, which are learnt with their first call. */
   constructor(
     tools: readonly AnyTool[],
     declaredTier: (namespace: string, name: string) => Tier | undefined = () => undefined,
@@ -20,7 +20,7 @@ export class WorkerMetrics {
     this.#declaredTier = declaredTier;
     this.#tiers = new Map(tools.map((tool) => [`${tool.namespace}.${tool.name}`, tool.tier]));
     for (const tool of tools) this.#tools.add(tool);
-    // At 0 before the first: to Prometheus, a series that begins with 30 has not increased, and no alert would tell of them.
+    // Counters start at 0. To Prometheus a series that begins with 30 has not increased, so no alert would fire.
     for (const tier of TIERS) {
       this.#set.counter(METRICS.leaseLosses, { tier });
       this.#set.counter(METRICS.fencedWrites, { tier });
@@ -88,7 +88,7 @@ export class WorkerMetrics {
   #tierOf(namespace: string, name: string): Tier | undefined {
     const known = this.#tiers.get(`${namespace}.${name}`);
     if (known !== undefined) return known;
-    // Not remembered: a declaration may come back with another tier.
+    // The tier is not cached: a declaration may come back with another one.
     const tier = this.#declaredTier(namespace, name);
     if (tier !== undefined) this.#tools.add({ namespace, name });
     return tier;

@@ -1,14 +1,18 @@
 /**
- * Lets one attempt have a worker process to itself: a call that was running in two workers that were lost is a suspect, and only a
- * process that runs nothing else proves that it is to blame. The worker takes no jobs meanwhile, and those that arrive all the same go back.
+ * Lets one attempt have a worker process to itself. A call that was running in two workers that were lost is a suspect, and only a
+ * process that runs nothing else proves that it is to blame. The worker takes no jobs meanwhile; those that arrive all the same go back.
  */
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempts.ts';
 
-/** The calls beside it have so long to end. One of them may wait for a call that only this worker could take. */
+/** The calls beside the suspect have this long to end. One of them may wait for a call that only this worker could take. */
 const ALONE_WITHIN_MS = 10_000;
+/** How long a job waits while this worker runs another suspect. */
+const ONE_SUSPECT_AT_A_TIME_MS = 500;
+/** How long a job waits that is to run alone, where the calls beside it did not end in time. */
+const NEXT_SOLITUDE_MS = 1_000;
 
-export interface SolitudeParts {
+export interface SolitudeDeps {
   readonly running: Pick<RunningAttempts, 'size' | 'onRemoved'>;
   /** Takes no jobs until it is resumed. */
   pause(): void;
@@ -17,12 +21,12 @@ export interface SolitudeParts {
 }
 
 export class Solitude {
-  readonly #parts: SolitudeParts;
+  readonly #deps: SolitudeDeps;
   #holder: RunningAttempt | undefined;
   #isAlone = false;
 
-  constructor(parts: SolitudeParts) {
-    this.#parts = parts;
+  constructor(deps: SolitudeDeps) {
+    this.#deps = deps;
   }
 
   /** Whether an attempt has the process to itself, or waits for that. */
@@ -36,7 +40,7 @@ export class Solitude {
 
   /** Waits until nothing else runs here. False when that takes too long, or the attempt is ended; then jobs are taken again. */
   async enter(running: RunningAttempt): Promise<boolean> {
-    const { running: attempts, pause, schedule = systemSchedule } = this.#parts;
+    const { running: attempts, pause, schedule = systemSchedule } = this.#deps;
     if (this.#holder !== undefined) return false;
     this.#holder = running;
     pause();
@@ -62,6 +66,41 @@ export class Solitude {
     if (this.#holder !== running) return;
     this.#holder = undefined;
     this.#isAlone = false;
-    this.#parts.resume();
+    this.#deps.resume();
+  }
+}
+
+/**
+ * The one attempt of a worker whose call has lost one already. When a worker dies, all that it ran comes back at once. Run together
+ * again, the call that killed it would take the others with it until all of them are quarantined.
+ */
+export class Suspects {
+  readonly #solitude: Pick<Solitude, 'enter' | 'leave' | 'isOf'> | undefined;
+  #suspect: RunningAttempt | undefined;
+
+  /** `solitude` is absent where nothing else runs beside an attempt. */
+  constructor(solitude: Pick<Solitude, 'enter' | 'leave' | 'isOf'> | undefined) {
+    this.#solitude = solitude;
+  }
+
+  isSuspect(running: RunningAttempt): boolean {
+    return this.#suspect === running;
+  }
+
+  /** Whether the attempt has the process to itself. */
+  isAlone(running: RunningAttempt): boolean {
+    return this.#solitude?.isOf(running) === true;
+  }
+
+  /** Undefined when the attempt may begin; otherwise how long its job waits. */
+  async admit(running: RunningAttempt, runsAlone: boolean): Promise<number | undefined> {
+    if (this.#suspect !== undefined) return ONE_SUSPECT_AT_A_TIME_MS;
+    this.#suspect = running;
+    return runsAlone && (await this.#solitude?.enter(running)) === false ? NEXT_SOLITUDE_MS : undefined;
+  }
+
+  leave(running: RunningAttempt): void {
+    if (this.#suspect === running) this.#suspect = undefined;
+    this.#solitude?.leave(running);
   }
 }

@@ -8,43 +8,23 @@ import { withoutNulls } from '../../shared/model-tools/arguments.ts';
 import type { RetryPolicy } from '../../shared/retries/retry.ts';
 import type { Validator } from '../../shared/schema/schema.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import type { AnyTool, ProbeAnswer, Readiness, ToolContext, ToolResult } from '../../shared/tools/tool.ts';
+import type { AnyTool, ProbeAnswer, Readiness, ToolContext } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
 import { normalizeResult } from '../../shared/tools/tool-result.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
+import type { AttemptResult } from '../attempt/attempt-result.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import { inAttempt } from '../attempt/uncaught-errors.ts';
 
-/** How an attempt's code ended. */
-export type Ending =
-  | { readonly kind: 'value'; readonly result: ToolResult<unknown> }
-  | { readonly kind: 'failure'; readonly failure: Failure }
-  /** Ended from outside: what the tool still made of it, or what is known of its effect. */
-  | {
-      readonly kind: 'aborted';
-      readonly reason: PawlError;
-      readonly result?: ToolResult<unknown>;
-      readonly evidence: Evidence;
-    };
-
-/** A tool that was told to stop and finished all the same: what happened, happened. Whoever has lost the lease has no say. */
-export function lastWord(ending: Ending): Ending {
-  if (ending.kind !== 'aborted' || ending.result === undefined || ending.reason.code === 'LEASE_LOST') return ending;
-  return { kind: 'value', result: ending.result };
-}
-
-/** The attempt's code was not reached, or it proved that nothing had happened, or it can have had its effect. */
-export type Evidence = 'not-run' | 'proven' | 'unknown';
-
-/** A tool that is told to stop has this long to clean up before it is given up. */
+/** A tool that is asked to stop has this long to clean up. */
 const WIND_DOWN_MS = 2_000;
 
 export interface AttemptOptions {
   readonly tool: AnyTool;
   readonly params: unknown;
-  /** The parameters as they were let through, before `parse`. */
+  /** The parameters as policy and the approver let them pass, before `parse`. */
   readonly given?: Readonly<Record<string, unknown>>;
-  /** A person decided on exactly these: nobody may rewrite them. */
+  /** A person decided on exactly these parameters, so no hook may rewrite them. */
   readonly decided?: boolean;
   /** Throws `PERMISSION_DENIED` for parameters that policy denies, or would ask a person about. */
   readonly checkRewritten?: (params: Readonly<Record<string, unknown>>) => void;
@@ -52,24 +32,24 @@ export interface AttemptOptions {
   flushProgress(): void;
   readonly running: RunningAttempt;
   readonly timeoutMs: number;
-  /** Until the call's deadline. */
+  /** The time until the call's deadline. */
   readonly remainingMs: number | undefined;
   readonly policy: RetryPolicy;
   readonly validateOutput: Validator | undefined;
   readonly log: Logger;
-  /** Of the time limits. Default: the system's timers. */
+  /** The timers of the time limits. Default: the system's. */
   readonly schedule?: Schedule;
 }
 
-export async function runTool(options: AttemptOptions): Promise<Ending> {
+export async function runTool(options: AttemptOptions): Promise<AttemptResult> {
   return conclude(
     options,
     () => options.tool.run(options.params, options.context),
-    (value) => toEnding(value, options),
+    (value) => checkedResult(value, options),
   );
 }
 
-/** Asks the tool what became of an attempt that left no record; anything but a clear answer is `unknown`. */
+/** Probes what became of an attempt that left no record. Anything but a clear answer is `unknown`. */
 export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unknown> & { readonly fault?: string }> {
   const { tool, running, log } = options;
   let answer: ProbeAnswer<unknown> = { state: 'unknown' };
@@ -80,33 +60,33 @@ export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unk
     (value) => {
       fault = answerFault('probe', tool.name, value);
       if (fault !== undefined) return { kind: 'failure', failure: failureOf('RESULT_INVALID', fault) };
-      const said = value as ProbeAnswer<unknown>;
-      const ending: Ending =
-        said.state === 'done' ? toEnding(said.result, options) : { kind: 'value', result: { output: null } };
-      if (ending.kind === 'failure') fault = ending.failure.message;
-      if (said.state === 'not-done') answer = said;
-      else if (said.state === 'done' && ending.kind === 'value') answer = { state: 'done', result: ending.result };
-      return ending;
+      const probed = value as ProbeAnswer<unknown>;
+      const result: AttemptResult =
+        probed.state === 'done' ? checkedResult(probed.result, options) : { kind: 'value', result: { output: null } };
+      if (result.kind === 'failure') fault = result.failure.message;
+      if (probed.state === 'not-done') answer = probed;
+      else if (probed.state === 'done' && result.kind === 'value') answer = { state: 'done', result: result.result };
+      return result;
     },
   );
-  // One that came as the asking was ended from outside is an answer, too.
-  const isHeard = ending.kind === 'value' || (ending.kind === 'aborted' && ending.result !== undefined);
-  if (fault === undefined) return isHeard ? answer : { state: 'unknown' };
+  // An answer also counts when it came as the probe was ended from outside.
+  const isAnswered = ending.kind === 'value' || (ending.kind === 'aborted' && ending.result !== undefined);
+  if (fault === undefined) return isAnswered ? answer : { state: 'unknown' };
   log.error({ event: 'tool_answer_invalid', callId: running.callId, toolName: tool.name }, fault);
   return { state: 'unknown', fault };
 }
 
-/** What a tool says of whether its call can go on; a failure and an abort happened before anything did. */
-export type Readied =
+/** The answer of a tool's `ready`. A failure or an abort of it leaves no effect. */
+export type ReadyResult =
   | { readonly kind: 'ready' }
   | { readonly kind: 'waiting'; readonly againInMs: number }
-  | Exclude<Ending, { readonly kind: 'value' }>;
+  | Exclude<AttemptResult, { readonly kind: 'value' }>;
 
-/** A tool that wants to be asked again at once is not. */
+/** The shortest time between two questions, whatever the tool asks for. */
 const SHORTEST_WAIT_MS = 50;
 
 /** Asks the tool whether what the call waits for has come. */
-export async function askReady(options: AttemptOptions, waitedMs: number): Promise<Readied> {
+export async function askReady(options: AttemptOptions, waitedMs: number): Promise<ReadyResult> {
   let answer = { ready: true } as Readiness;
   const ending = await conclude(
     options,
@@ -133,8 +113,8 @@ export async function askReady(options: AttemptOptions, waitedMs: number): Promi
 async function conclude(
   options: AttemptOptions,
   run: () => unknown,
-  accept: (value: unknown) => Ending,
-): Promise<Ending> {
+  accept: (value: unknown) => AttemptResult,
+): Promise<AttemptResult> {
   const { running, tool, log } = options;
   // The process may have stood still since the attempt began: what another worker runs by now does not start here.
   running.fenceIfSilent();
@@ -142,9 +122,9 @@ async function conclude(
     return { kind: 'aborted', reason: running.signal.reason as PawlError, evidence: 'not-run' };
   const stopTimer = startTimer(options);
   running.sideEffects = 0;
-  const failed = (thrown: unknown): Ending => {
+  const failed = (thrown: unknown): AttemptResult => {
     const failure = failureAfter(running, thrown, options.policy);
-    // A tool that ends because it was told to, or says itself why it cannot go on, has no defect to look for.
+    // A tool that ends because it was asked to stop, or that throws a `ToolError`, has no defect to look for.
     if (failure.class === 'tool' && !isToolError(thrown) && !running.signal.aborted)
       log.error(
         {
@@ -157,7 +137,7 @@ async function conclude(
       );
     return { kind: 'failure', failure };
   };
-  const uncaught = new Promise<Ending>((resolve) => running.onUncaught((error) => resolve(failed(error))));
+  const uncaught = new Promise<AttemptResult>((resolve) => running.onUncaught((error) => resolve(failed(error))));
   // An async function turns a synchronous throw into a rejection, so that both end in one place.
   // What the tool returned can throw as well, while it is looked at.
   const own = inAttempt(running, async () => run())
@@ -176,19 +156,19 @@ async function conclude(
   }
 }
 
-/** What an error proves, it proves of the step that failed; a tool that throws a `ToolError` speaks of all that it did. */
+/** An error proves something about the step that failed. A `ToolError` of the tool's own speaks of all its steps. */
 function failureAfter({ sideEffects }: RunningAttempt, thrown: unknown, policy: RetryPolicy): Failure {
   const failure = classify(thrown, policy);
   if (sideEffects === 0 || !failure.nothingHappened || isToolError(thrown)) return failure;
   return { ...failure, nothingHappened: false };
 }
 
-/** The tool was told to stop: what it says within a moment still counts. */
+/** The tool was asked to stop. A result that it returns within a moment still counts. */
 async function windDown(
-  finished: Promise<Ending>,
+  finished: Promise<AttemptResult>,
   reason: PawlError,
   schedule: Schedule = systemSchedule,
-): Promise<Ending> {
+): Promise<AttemptResult> {
   const { promise: limit, resolve: giveUp } = Promise.withResolvers<undefined>();
   const stopTimer = schedule(() => giveUp(undefined), WIND_DOWN_MS);
   const last = await Promise.race([finished, limit]);
@@ -212,12 +192,15 @@ function startTimer({ running, timeoutMs, remainingMs, schedule = systemSchedule
   return schedule(() => running.abort(reason()), limitMs);
 }
 
-/** What a tool returned, or a hook in its place, as an ending: normalised, and checked against the output's schema. */
-export function toEnding(
+/** The value that a tool or a hook returned, normalised and checked against the output's schema. */
+export function checkedResult(
   value: unknown,
   { tool, validateOutput }: Pick<AttemptOptions, 'tool' | 'validateOutput'>,
-): Ending {
-  const invalid = (message: string): Ending => ({ kind: 'failure', failure: failureOf('RESULT_INVALID', message) });
+): AttemptResult {
+  const invalid = (message: string): AttemptResult => ({
+    kind: 'failure',
+    failure: failureOf('RESULT_INVALID', message),
+  });
   const result = normalizeResult(tool.name, value);
   if (typeof result === 'string') return invalid(result);
   const issues = validateOutput?.(result.output) ?? [];

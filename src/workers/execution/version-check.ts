@@ -1,6 +1,6 @@
 /**
- * Whether this worker can run a call as it was meant (row 30): processes of several versions share one queue, and what one of them
- * does not know it passes on, unread.
+ * Checks whether this worker can run a call as it was meant. Processes of several versions share one queue, and a worker skips the calls
+ * that it does not know.
  */
 import { CONTRACT_VERSION } from '../../shared/calls/envelope.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
@@ -9,7 +9,7 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import { runsCallsOf } from '../../shared/tools/versions.ts';
 import type { RegisteredTool } from '../attempt/attempt-state.ts';
 
-/** Why a worker must not run a call, in words; undefined when it may. */
+/** The reason why a worker must not run a call; undefined when it may. */
 export function incompatibilityReason(
   request: StoredRequest,
   registered: RegisteredTool | undefined,
@@ -28,11 +28,11 @@ export function hasDrifted({ tool }: StoredRequest, registered: RegisteredTool):
   return tool.definition !== registered.definition;
 }
 
-/** Who can run a call, and when the fleet last could. */
+/** The workers that can run a call, and when the fleet last could. */
 export interface LastPublished {
   /** IDs of living workers that can. */
   readonly workers: readonly string[];
-  /** When such an offer was last renewed. */
+  /** When a published tool that fits was last renewed. */
   readonly seenAtMs: number;
 }
 
@@ -44,7 +44,7 @@ export function lastPublished({ tool, envelope }: StoredRequest, { tools, worker
   const ids = new Set(fitting.map(publishedToolId));
   const publishesOneOf = (worker: WorkerRecord) => worker.tools.some((id) => ids.has(id));
   return {
-    // Which contracts a living worker knows it does not say: it is left to try, for as long as calls may wait.
+    // A worker does not publish which contracts it knows. It may try a call of another contract for as long as calls may wait.
     workers: envelope.contractVersion === CONTRACT_VERSION ? workers.filter(publishesOneOf).map(({ id }) => id) : [],
     seenAtMs: Math.max(0, ...fitting.map(({ seenAtMs }) => seenAtMs)),
   };

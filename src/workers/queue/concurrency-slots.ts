@@ -1,6 +1,6 @@
 /**
- * How many attempts of a tier this worker runs at a time, whichever of the tier's queues they come from. Queues that wait for a slot
- * get theirs in the order in which they asked: one that is full of work leaves turns to the others.
+ * Limits how many attempts of a tier this worker runs at a time, whichever of the tier's queues they come from. Queues that wait for a
+ * slot are served in the order in which they asked, so that a busy one does not starve the others.
  */
 export class ConcurrencyLimiter {
   #free: number;
@@ -17,7 +17,7 @@ export class ConcurrencyLimiter {
     return new Promise((go) => this.#waiting.push({ by, go }));
   }
 
-  /** Takes at most so many slots that are free now, none while somebody waits; returns how many. */
+  /** Takes at most so many slots that are free now, none while a queue waits; returns how many. */
   takeNow(most: number): number {
     const taken = this.#waiting.length > 0 ? 0 : Math.max(0, Math.min(most, this.free));
     this.#free -= taken;

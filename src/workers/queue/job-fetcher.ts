@@ -1,8 +1,8 @@
 /**
- * The way of jobs between a queue and this worker, in one step each way: jobs are taken together with the start of their attempts,
- * and a success is written together with the end of its job and the next one's beginning. A worker with free slots is pushed new
- * jobs, and takes what had to stand in line. Jobs run as soon as they are here. BullMQ's worker says when to take: it waits for
- * markers and for what is due, and looks for stalled jobs; it never gets a job itself.
+ * Moves jobs between a queue and this worker, in one command each way. Jobs are taken together with the start of their attempts. A
+ * success is written together with the end of its job and the start of the next one. A worker with free slots receives new jobs by
+ * direct dispatch, and takes those that were queued. BullMQ's worker says when to take: it waits for markers and for due jobs, and
+ * looks for stalled ones. It never gets a job itself.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
@@ -27,29 +27,29 @@ export interface JobFetcherDeps {
   readonly ledger: Pick<Ledger, 'take' | 'finish' | 'postpone'>;
   readonly partition: Partition;
   readonly workerId: string;
-  /** Of lock and lease. */
+  /** The duration of lock and lease. */
   readonly leaseMs: number;
   readonly clock: Clock;
   readonly redisClock: Pick<Clock, 'now'>;
   /** Names an attempt, or several that are taken together. */
   nextToken(): string;
-  /** Of the tier: each job that was taken holds one until it ends. */
+  /** The slots of the tier. Each job that was taken holds one until it ends. */
   readonly slots: ConcurrencyLimiter;
   /** How many workers take from the same queue. */
   workers(): number;
-  /** How jobs are pushed here. None are while other queues share the slots. */
+  /** How jobs are dispatched here. Undefined while other queues share the slots. */
   dispatches(): Room['dispatches'];
-  /** Gives a marker that nobody here waits for, or has a slot for, to another worker. */
+  /** Gives a marker to another worker, where this one does not wait for it or has no free slot. */
   skipWorker(marker: NonNullable<Marker>): void;
-  /** Runs a job. What it resolves with is written together with the job's end; with nothing, the job has found its end already. */
-  run(job: TakenJob): Promise<Ending | undefined>;
+  /** Runs a job. The answer is written together with the job's end. Undefined: the job has ended already. */
+  run(job: TakenJob): Promise<JobEnd | undefined>;
   onError(error: Error): void;
 }
 
 /** A job as it was taken. */
 export interface TakenJob {
   readonly id: string;
-  /** Of the tool. */
+  /** The name of the tool. */
   readonly name: string;
   /** JSON. */
   readonly data: string;
@@ -67,16 +67,16 @@ export interface TakenAttempt {
   readonly answer: BeginResult;
 }
 
-/** A call's outcome, to be written when its job ends. */
-export interface Ending {
+/** The end of a job, to be written together with its call's outcome. */
+export interface JobEnd {
   readonly settle: Settle;
-  /** Of the job, JSON. */
+  /** The job's return value, as JSON. */
   readonly returnValue: string;
-  /** Runs the write as often as it takes; undefined when the lease is lost. */
+  /** Repeats the write until it succeeds. Undefined when the lease is lost. */
   write(attempt: () => Promise<Finished>): Promise<Finished | undefined>;
 }
 
-/** A worker that lacks what all waiting calls need looks again after this. What it can run is pushed to it meanwhile. */
+/** A worker that lacks what all waiting calls need looks again after this. Jobs that it can run are dispatched to it meanwhile. */
 const OTHERS_FIRST_MS = 50;
 
 /** An answer that took so much of the lease was long on its way: most likely there was no Redis to ask. */
@@ -85,12 +85,12 @@ const LATE_SHARE = 1 / 6;
 /** So many jobs are taken in one step at most: Redis has others to serve, and other workers may come. */
 const MAX_TAKEN = 16;
 
-type Answer = Taken & { readonly job: unknown[] };
+type TakenAnswer = Taken & { readonly job: unknown[] };
 type Under = Pick<FetchedJob, 'lockToken' | 'askedAtMs'>;
 type MoveToActive = RedisQueueBackend['moveToActive'];
 
 export class JobFetcher {
-  readonly #parts: JobFetcherDeps;
+  readonly #deps: JobFetcherDeps;
   /** Jobs with a slot. */
   readonly #holding = new Set<string>();
   readonly #running = new Set<Promise<void>>();
@@ -98,12 +98,12 @@ export class JobFetcher {
   #backend: RedisQueueBackend | undefined;
   #closed = false;
 
-  constructor(parts: JobFetcherDeps) {
-    this.#parts = parts;
-    this.#marker = new MarkerWait(parts.skipWorker, () => !this.#closed && parts.slots.free > 0);
+  constructor(deps: JobFetcherDeps) {
+    this.#deps = deps;
+    this.#marker = new MarkerWait(deps.skipWorker, () => !this.#closed && deps.slots.free > 0);
   }
 
-  /** What BullMQ's worker runs on: its own backend, with our ways of taking and waiting. */
+  /** The backend of BullMQ's worker, with our own `moveToActive` and `waitForJob`. */
   readonly backend: BackendFactory<RedisQueueBackend> = (name, options, connections) => {
     const backend = createRedisBackend(name, options, connections);
     this.#backend = backend;
@@ -114,20 +114,20 @@ export class JobFetcher {
     return Object.assign(backend, { moveToActive, waitForJob });
   };
 
-  /** Jobs were pushed to this worker. With none, it listens from now on: it asks, to say what it has room for. */
+  /** Jobs were dispatched to this worker. An empty list says that it may listen now: it asks, to report its capacity. */
   dispatched(jobs: readonly DispatchedJobs[]): void {
-    const { slots } = this.#parts;
+    const { slots } = this.#deps;
     for (const taken of jobs.filter(isAnswer)) {
       const { lockToken, atMs } = taken;
       if (this.#holds(taken)) slots.use(1);
       this.#start(taken, { lockToken, askedAtMs: this.#monotonicAt(atMs) });
     }
-    if (jobs.length === 0 && !this.#closed) this.#marker.promote();
+    if (jobs.length === 0 && !this.#closed) this.#marker.interrupt();
   }
 
   /** Asked by BullMQ's worker: takes jobs and runs them. What it gets is no job, and when to ask again. */
   async #take(lockToken: string): Promise<unknown[]> {
-    const { ledger, partition, slots } = this.#parts;
+    const { ledger, partition, slots } = this.#deps;
     if (this.#closed) return [];
     await slots.take(this);
     const most = 1 + slots.takeNow(MAX_TAKEN - 1);
@@ -145,74 +145,74 @@ export class JobFetcher {
         this.#start(answer, this.#leased(answer, fetched));
       }
       // The last says whether there is more: now, or when something is due.
-      if (answers.at(-1)?.job[4] !== 1) this.#marker.promote();
+      if (answers.at(-1)?.job[4] !== 1) this.#marker.interrupt();
       return [];
     } finally {
       slots.give(most - used);
-      // The marker that brought it here is for others, who must get hold of it.
+      // The marker is for other workers, which need time to get it.
       if (isElsewhere) await sleep(OTHERS_FIRST_MS);
     }
   }
 
   /** `asked`: slots for which jobs are asked for in the same step. */
   #room(asked = 0): Room {
-    const dispatches = this.#closed ? undefined : this.#parts.dispatches();
-    return { free: this.#parts.slots.free + asked, ...(dispatches === undefined ? {} : { dispatches }) };
+    const dispatches = this.#closed ? undefined : this.#deps.dispatches();
+    return { free: this.#deps.slots.free + asked, ...(dispatches === undefined ? {} : { dispatches }) };
   }
 
   #fetched(lockToken: string, room = () => this.#room()): FetchedJob {
-    const { workerId, leaseMs, clock } = this.#parts;
-    const [token, workers] = [this.#parts.nextToken(), this.#parts.workers()];
+    const { workerId, leaseMs, clock } = this.#deps;
+    const [token, workers] = [this.#deps.nextToken(), this.#deps.workers()];
     const [timestampMs, askedAtMs] = [clock.now(), clock.monotonic()];
     return { lockToken, timestampMs, askedAtMs, leaseMs, workerId, token, workers, room };
   }
 
   /** A lease runs since it was asked for, or, where Redis was away in between, since Redis gave it. */
-  #leased({ begun }: Answer, { lockToken, askedAtMs }: FetchedJob): Under {
-    const { clock, leaseMs } = this.#parts;
+  #leased({ begun }: TakenAnswer, { lockToken, askedAtMs }: FetchedJob): Under {
+    const { clock, leaseMs } = this.#deps;
     const isLate = clock.monotonic() - askedAtMs > leaseMs * LATE_SHARE;
     if (!isLate || begun?.kind !== 'started') return { lockToken, askedAtMs };
     return { lockToken, askedAtMs: Math.max(askedAtMs, this.#monotonicAt(begun.nowMs)) };
   }
 
-  /** Of a time on Redis' clock. */
+  /** Converts a time on Redis' clock to this process's monotonic clock. */
   #monotonicAt(atMs: number): number {
-    const { clock, redisClock } = this.#parts;
+    const { clock, redisClock } = this.#deps;
     return clock.monotonic() - Math.max(0, redisClock.now() - atMs);
   }
 
   /** Whether the job keeps a slot from here on. One that came back although it still runs here has its slot already. */
-  #holds({ job }: Answer): boolean {
+  #holds({ job }: TakenAnswer): boolean {
     const before = this.#holding.size;
     return this.#holding.add(job[1] as string).size > before;
   }
 
-  #start(answer: Answer, under: Under): void {
+  #start(answer: TakenAnswer, under: Under): void {
     const running = (this.#closed ? this.#putBack(answer, under) : this.#run(answer, under))
-      .catch(this.#parts.onError)
+      .catch(this.#deps.onError)
       .finally(() => this.#running.delete(running));
     this.#running.add(running);
   }
 
-  async #run(answer: Answer, under: Under): Promise<void> {
-    const { slots, run } = this.#parts;
+  async #run(answer: TakenAnswer, under: Under): Promise<void> {
+    const { slots, run } = this.#deps;
     const job = jobOf(answer, under);
-    let ending: Ending | undefined;
-    let next: (Answer & { readonly fetched: FetchedJob }) | undefined;
+    let end: JobEnd | undefined;
+    let next: (TakenAnswer & { readonly fetched: FetchedJob }) | undefined;
     let holds = false;
     try {
-      ending = await run(job);
+      end = await run(job);
     } finally {
-      // It leaves its slot to the next one, if nobody else waits for it.
+      // The job leaves its slot to the next one of its queue, if no other queue waits for it.
       holds = this.#holding.delete(job.id);
-      if (holds && (ending === undefined || this.#closed || !slots.mayKeep(this))) {
+      if (holds && (end === undefined || this.#closed || !slots.mayKeep(this))) {
         slots.give(1);
         holds = false;
       }
     }
-    if (ending === undefined) return;
+    if (end === undefined) return;
     try {
-      next = await this.#finish(job, ending, holds);
+      next = await this.#finish(job, end, holds);
     } finally {
       if (holds && (next === undefined || !this.#holds(next))) slots.give(1);
     }
@@ -221,28 +221,28 @@ export class JobFetcher {
 
   async #finish(
     job: TakenJob,
-    ending: Ending,
+    end: JobEnd,
     takeNext: boolean,
-  ): Promise<(Answer & { fetched: FetchedJob }) | undefined> {
+  ): Promise<(TakenAnswer & { fetched: FetchedJob }) | undefined> {
     const fetched = this.#fetched(job.lockToken);
-    const { returnValue } = ending;
+    const { returnValue } = end;
     const finishedJob = { id: job.id, returnValue, kept: keptOf(job.raw), takeNext };
-    const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, finishedJob, fetched));
+    const finished = await end.write(() => this.#deps.ledger.finish(end.settle, finishedJob, fetched));
     if (finished === undefined || finished.code === 'fenced') return undefined;
     if (finished.refused !== undefined)
-      this.#parts.onError(new Error(`BullMQ could not end job ${job.id}: code ${finished.refused}`));
+      this.#deps.onError(new Error(`BullMQ could not end job ${job.id}: code ${finished.refused}`));
     if (finished.next !== undefined && isAnswer(finished.next)) return finished.next;
-    // What is there could not be taken in passing.
-    if (!finished.idle) this.#marker.promote();
+    // A job is there that could not be taken in the same command.
+    if (!finished.idle) this.#marker.interrupt();
     return undefined;
   }
 
-  /** It came while this worker closes. */
-  async #putBack({ job, begun }: Answer, { lockToken }: Under): Promise<void> {
+  /** Puts back a job that came while this worker closes. */
+  async #putBack({ job, begun }: TakenAnswer, { lockToken }: Under): Promise<void> {
     const jobId = job[1] as string;
-    if (this.#holding.delete(jobId)) this.#parts.slots.give(1);
+    if (this.#holding.delete(jobId)) this.#deps.slots.give(1);
     if (begun?.kind === 'started')
-      await this.#parts.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'unstarted', begun.earlier, 0);
+      await this.#deps.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'unstarted', begun.earlier, 0);
     await this.#backend?.moveJobFromActiveToWait(jobId, lockToken);
   }
 
@@ -257,7 +257,7 @@ export class JobFetcher {
   }
 }
 
-function isAnswer<Found extends Taken>(taken: Found): taken is Found & Answer {
+function isAnswer<Found extends Taken>(taken: Found): taken is Found & TakenAnswer {
   return Array.isArray(taken.job) && typeof taken.job[1] === 'string';
 }
 
@@ -266,7 +266,7 @@ function noJob(answer: Taken['job']): unknown[] {
   return Array.isArray(answer) ? [undefined, undefined, answer[2], answer[3]] : [];
 }
 
-function jobOf({ job: raw, token, begun }: Answer, { lockToken, askedAtMs }: Under): TakenJob {
+function jobOf({ job: raw, token, begun }: TakenAnswer, { lockToken, askedAtMs }: Under): TakenJob {
   const id = raw[1] as string;
   const attempt = begun === undefined ? {} : { attempt: { token, askedAtMs, answer: begun } };
   return { id, name: fieldOf(raw, 'name') ?? '', data: fieldOf(raw, 'data') ?? '', lockToken, raw, ...attempt };
@@ -276,7 +276,7 @@ function keptOf(raw: unknown[]): number {
   return fieldOf(raw, 'opts') === REMOVED_AT_ONCE ? 0 : KEPT_JOBS;
 }
 
-/** Names and values take turns. */
+/** Names and values alternate in the list. */
 function fieldOf([fields]: unknown[], name: string): string | undefined {
   const list = fields as readonly string[];
   for (let at = 0; at < list.length; at += 2) if (list[at] === name) return list[at + 1];

@@ -1,5 +1,5 @@
 /**
- * The queue of one place, as BullMQ has it: takes its jobs, has them executed, and tells BullMQ in its own terms what became of each.
+ * The queue of one partition, as BullMQ knows it: takes its jobs, has them executed, and tells BullMQ what became of each.
  */
 import {
   Worker as BullWorker,
@@ -36,7 +36,7 @@ import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempt
 import type { Executor } from '../execution/execute-job.ts';
 import type { WorkerMetrics } from '../execution/metrics.ts';
 import type { ConcurrencyLimiter } from './concurrency-slots.ts';
-import { type Ending, JobFetcher, type TakenAttempt, type TakenJob } from './job-fetcher.ts';
+import { type JobEnd, JobFetcher, type TakenAttempt, type TakenJob } from './job-fetcher.ts';
 import { LockRenewal } from './lock-renewal.ts';
 
 export interface JobQueueDeps {
@@ -54,7 +54,7 @@ export interface JobQueueDeps {
   workers(): number;
   /** Whether it is the tier's only queue. */
   isAlone(): boolean;
-  /** What to do with a job that this worker should not start. */
+  /** The outcome of a job that this worker should not start; undefined when it should. */
   unwanted(toolName: string, namespace?: string): Unwanted | undefined;
   /** BullMQ's lock of a running attempt was renewed: its lease is due too. */
   renew(attempt: RunningAttempt): Promise<void>;
@@ -62,49 +62,49 @@ export interface JobQueueDeps {
 }
 
 /**
- * BullMQ finds a dead worker's job at the second look after its last renewal, and leaves one out that comes a moment too
- * early: so many in an interval, and the job is taken over within it once its lock has ended.
+ * BullMQ finds a dead worker's job at the second look after its last renewal, and skips a look that comes a moment too early. With
+ * this many looks in an interval, the job is recovered within it once its lock has ended.
  */
 const LOOKS_PER_INTERVAL = 3;
 
-/** How long a job waits that all workers leave to each other. */
-const NOBODY_MS = 500;
+/** How long a job waits that every living worker has skipped. */
+const ALL_SKIPPED_MS = 500;
 
-export type Unwanted = Extract<JobOutcome, { kind: 'handed-back' | 'passed-on' }>;
+export type Unwanted = Extract<JobOutcome, { kind: 'released' | 'skipped' }>;
 
 export class JobQueue {
-  readonly #parts: JobQueueDeps;
+  readonly #deps: JobQueueDeps;
   readonly #fetcher: JobFetcher;
   /** Absent where further queues shared the slots from the beginning. */
   readonly #dispatches: DispatchReader | undefined;
   readonly #bull: BullWorker<CallJob>;
   readonly #locks: LockRenewal;
 
-  constructor(parts: JobQueueDeps) {
-    this.#parts = parts;
-    const { backend, settings, partition, clock, running, onError } = parts;
+  constructor(deps: JobQueueDeps) {
+    this.#deps = deps;
+    const { backend, settings, partition, clock, running, onError } = deps;
     const keys = new PartitionKeys(settings.prefix, partition);
     this.#fetcher = new JobFetcher({
       ledger: backend.ledger,
       partition,
-      workerId: parts.workerId,
+      workerId: deps.workerId,
       leaseMs: settings.lockDurationMs,
       clock,
       nextToken: () => running.nextToken(),
-      slots: parts.slots,
+      slots: deps.slots,
       redisClock: backend.clock,
-      workers: () => parts.workers(),
-      dispatches: () => (parts.isAlone() ? this.#dispatches?.state : undefined),
+      workers: () => deps.workers(),
+      dispatches: () => (deps.isAlone() ? this.#dispatches?.state : undefined),
       skipWorker: ({ member, score }) => void backend.redis.zadd(keys.job('marker'), score, member).catch(onError),
       run: (job) => this.#run(job),
       onError,
     });
-    if (parts.isAlone())
+    if (deps.isAlone())
       this.#dispatches = backend.ledger.dispatches({
         url: backend.url,
         prefix: settings.prefix,
         partition,
-        workerId: parts.workerId,
+        workerId: deps.workerId,
         leaseMs: settings.lockDurationMs,
         onJobs: (jobs) => this.#fetcher.dispatched(jobs),
         onError,
@@ -130,7 +130,7 @@ export class JobQueue {
       const bull = this.#fetcher.backend(...queue);
       const look = bull.moveStalledJobsToWait.bind(bull);
       bull.moveStalledJobsToWait = async () => {
-        await this.#endLongTurn(keys.job('stalled-check'), lookEveryMs);
+        await this.#endLongLook(keys.job('stalled-check'), lookEveryMs);
         return look();
       };
       return bull;
@@ -142,31 +142,31 @@ export class JobQueue {
       clock,
       leaseMs: settings.lockDurationMs,
       extend: (jobIds, tokens, leaseMs) => this.#bull.extendJobLocks(jobIds, tokens, leaseMs),
-      onRenewed: (attempt) => void parts.renew(attempt).catch(onError),
+      onRenewed: (attempt) => void deps.renew(attempt).catch(onError),
       onLost: (attempt) => attempt.abort(new PawlError('LEASE_LOST')),
       onError,
     });
   }
 
   /**
-   * Who looks for jobs of lost workers has the turn until a moment on Redis' clock. When that clock is set back, the moment is far off, and
-   * nobody would look until then.
+   * One worker at a time looks for the jobs of lost workers, until a moment on Redis' clock. When that clock is set back, the moment is
+   * far off, and no worker would look until then.
    */
-  async #endLongTurn(key: string, turnMs: number): Promise<void> {
-    const { redis } = this.#parts.backend;
-    if ((await redis.pttl(key)) > turnMs) await redis.del(key);
+  async #endLongLook(key: string, lookMs: number): Promise<void> {
+    const { redis } = this.#deps.backend;
+    if ((await redis.pttl(key)) > lookMs) await redis.del(key);
   }
 
   /** Begins to take jobs. */
   async run(): Promise<void> {
-    const { backend, settings, partition, onError } = this.#parts;
+    const { backend, settings, partition, onError } = this.#deps;
     const meta = new PartitionKeys(settings.prefix, partition).job('meta');
     await backend.redis.hset(meta, 'opts.maxLenEvents', KEPT_EVENTS);
     this.#bull.run().catch(onError);
     await this.#bull.waitUntilReady();
   }
 
-  /** The tier has further queues that share its slots: nothing is pushed any more, all of them are asked in turn. */
+  /** The tier has further queues that share its slots: jobs are no longer dispatched directly, and all queues are asked in rotation. */
   async share(): Promise<void> {
     await this.#dispatches?.leave();
     this.#dispatches?.close();
@@ -176,7 +176,7 @@ export class JobQueue {
   async putBack(): Promise<void> {
     this.#fetcher.close();
     await this.#bull.pause(true);
-    await this.#dispatches?.leave().catch(this.#parts.onError);
+    await this.#dispatches?.leave().catch(this.#deps.onError);
   }
 
   /** Resolves when the jobs that run have ended, with `force` at once. */
@@ -191,24 +191,33 @@ export class JobQueue {
     this.#locks.close();
   }
 
-  async #run(taken: TakenJob): Promise<Ending | undefined> {
-    const { running: attempts, clock, metrics, log, partition } = this.#parts;
+  /** Runs a job. The answer is the end that is written together with its call's outcome, if there is one. */
+  async #run(taken: TakenJob): Promise<JobEnd | undefined> {
+    const { running: attempts } = this.#deps;
     const { id: jobId, name, lockToken, attempt } = taken;
     const call = this.#callOf(jobId, taken.data);
     if (call === undefined) return this.#fail(taken, 'This is not a job of Pawl.');
     const started = attempt?.answer.kind === 'started' ? attempt.answer.request.envelope : undefined;
-    const unwanted = this.#parts.unwanted(name, started?.toolNamespace);
+    const unwanted = this.#deps.unwanted(name, started?.toolNamespace);
     if (unwanted !== undefined && started === undefined) return this.#conclude(taken, call, unwanted);
     const running = attempts.add(call.callId, jobId, attempt);
-    // It has begun already, and goes back as an attempt that did nothing yet.
+    // Its attempt has begun already, and goes back as one that did nothing yet.
     if (unwanted !== undefined) running.abort(new PawlError('DRAINED'));
     this.#locks.hold(jobId, lockToken);
-    const end = () => {
+    const release = () => {
       attempts.remove(running);
       this.#locks.release(jobId, lockToken);
     };
+    const outcome = await this.#execute(taken, call, running);
+    if (outcome.kind === 'succeeded') return this.#endWithCall(outcome, running, release);
+    release();
+    return this.#conclude(taken, call, outcome.kind === 'released' ? (unwanted ?? outcome) : outcome);
+  }
+
+  async #execute({ name, attempt }: TakenJob, call: CallJob, running: RunningAttempt): Promise<JobOutcome> {
+    const { clock, metrics, log, partition } = this.#deps;
     const startedAtMs = clock.monotonic();
-    const verdict = await this.#execute(call, running, attempt);
+    const outcome = await this.#executeOrAbandon(call, running, attempt);
     if (running.fence > 0) metrics.attemptEnded(partition.tier, clock.monotonic() - startedAtMs, running);
     if (running.leaseLost) {
       const { message } = running.signal.reason as PawlError;
@@ -217,24 +226,30 @@ export class JobQueue {
         'an attempt was given up: its lease was lost',
       );
     }
-    if (verdict.kind === 'abandoned' && verdict.fenced === true) metrics.writeFenced(partition.tier);
-    if (verdict.kind === 'finished' && verdict.unwritten !== undefined) {
-      const write = async (finish: () => Promise<Finished>) => {
-        const written = await retryUntilLeaseLost(finish, running, log).finally(end);
-        if (written?.code === 'fenced') metrics.writeFenced(partition.tier);
-        return written;
-      };
-      return { settle: verdict.unwritten, returnValue: JSON.stringify(shownOf(verdict.outcome)), write };
-    }
-    end();
-    return this.#conclude(taken, call, verdict.kind === 'handed-back' ? (unwanted ?? verdict) : verdict);
+    if (outcome.kind === 'abandoned' && outcome.fenced === true) metrics.writeFenced(partition.tier);
+    return outcome;
   }
 
-  /** A job is taken by its name, so that is what counts: its data may be anybody's, and say anything. */
+  /** The job ends in the same command that writes the outcome of its call. `release` lets go of the job after it. */
+  #endWithCall(
+    { settle, outcome }: Extract<JobOutcome, { kind: 'succeeded' }>,
+    running: RunningAttempt,
+    release: () => void,
+  ): JobEnd {
+    const { metrics, log, partition } = this.#deps;
+    const write = async (finish: () => Promise<Finished>) => {
+      const written = await retryUntilLeaseLost(finish, running, log).finally(release);
+      if (written?.code === 'fenced') metrics.writeFenced(partition.tier);
+      return written;
+    };
+    return { settle, returnValue: JSON.stringify(boardValue(outcome)), write };
+  }
+
+  /** The name of a job identifies its call. Anyone who can write to Redis may have changed its data. */
   #callOf(jobId: string, data: string): CallJob | undefined {
     const { callId, generation } = callOfJob(jobId);
-    const told = toldBy(data);
-    const { partition, backend } = this.#parts;
+    const fields = parseJobData(data);
+    const { partition, backend } = this.#deps;
     const named = partitionOf(callId);
     const ours = named?.tier === partition.tier && named.shard === partition.shard && /^\d+$/.test(generation);
     const { audit } = backend;
@@ -242,71 +257,79 @@ export class JobQueue {
       void audit({
         type: 'refused',
         what: 'job',
-        reason: 'a job whose name is none that this fleet gives: nothing ran',
+        reason: 'the job has a name that this fleet gives to no job: nothing ran',
       });
-    else if (told.callId !== callId || told.generation !== generation)
+    else if (fields.callId !== callId || fields.generation !== generation)
       void audit({
         type: 'refused',
         what: 'job',
         callId,
-        reason: 'the data of a job named another call: not believed',
+        reason: 'the data of the job names another call than the job: it was ignored',
       });
-    return ours ? { callId, generation, session: typeof told.session === 'string' ? told.session : '' } : undefined;
+    return ours ? { callId, generation, session: typeof fields.session === 'string' ? fields.session : '' } : undefined;
   }
 
-  async #execute(call: CallJob, running: RunningAttempt, taken: TakenAttempt | undefined): Promise<JobOutcome> {
+  async #executeOrAbandon(
+    call: CallJob,
+    running: RunningAttempt,
+    taken: TakenAttempt | undefined,
+  ): Promise<JobOutcome> {
     try {
-      return await this.#parts.executor.execute(call, running, taken?.answer);
+      return await this.#deps.executor.execute(call, running, taken?.answer);
     } catch (error) {
-      // The call is recovered by its lease, not lost with this job.
-      const { log } = this.#parts;
+      // The call is recovered by its lease; it is not lost with this job.
+      const { log } = this.#deps;
       const { callId } = call;
       if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE')
-        log.warn({ callId, error: error.message }, 'a call cannot be begun or written now');
+        log.warn({ callId, error: error.message }, 'Redis unavailable: cannot start or settle call');
       else
         log.error({ event: 'worker_defect', callId, stack: stackOf(error) }, 'a call could not be executed: a defect');
       return { kind: 'abandoned' };
     }
   }
 
-  /** Tells BullMQ, in its own terms, what became of a job whose end is not written together with its call's. */
-  async #conclude(taken: TakenJob, call: CallJob, verdict: JobOutcome): Promise<undefined> {
-    const { backend } = this.#parts;
+  /** Tells BullMQ, in its own terms, what became of a job whose end is not written together with its call's outcome. */
+  async #conclude(
+    taken: TakenJob,
+    call: CallJob,
+    outcome: Exclude<JobOutcome, { kind: 'succeeded' }>,
+  ): Promise<undefined> {
+    const { backend } = this.#deps;
     const token = taken.lockToken;
     const delay = (delayMs: number) => this.#jobOf(taken).moveToDelayed(Date.now() + delayMs, token);
-    switch (verdict.kind) {
+    switch (outcome.kind) {
       case 'finished': {
-        const { error } = verdict.outcome;
+        const { error } = outcome.outcome;
         if (error !== undefined) return this.#fail(taken, `${error.code}: ${startOf(error.message, 200)}`);
-        await this.#jobOf(taken).moveToCompleted(shownOf(verdict.outcome), token, false);
+        await this.#jobOf(taken).moveToCompleted(boardValue(outcome.outcome), token, false);
         return;
       }
       case 'dropped':
         await this.#jobOf(taken).moveToCompleted({ status: 'dropped' }, token, false);
         return;
-      case 'later':
-        await delay(verdict.delayMs);
+      case 'postponed':
+        await delay(outcome.delayMs);
         return;
-      case 'turn':
-        await delay(verdict.delayMs);
+      case 'waiting-for-lock':
+        await delay(outcome.delayMs);
         await backend.locks.parked(call);
         return;
       case 'waiting':
-        await delay(verdict.delayMs);
-        if (await verdict.isReady()) await promote(backend.redis, backend.prefix, taken.id);
+        await delay(outcome.delayMs);
+        if (await outcome.isReady()) await promote(backend.redis, backend.prefix, taken.id);
         return;
-      case 'passed-on': {
-        const { partition, workerId } = this.#parts;
-        const { need, others } = verdict;
-        const passed = { jobId: taken.id, lockToken: token, session: call.session, need, workerId, others };
-        if (!(await backend.ledger.skipWorker(partition, passed))) await delay(NOBODY_MS);
+      case 'skipped': {
+        const { partition, workerId } = this.#deps;
+        const { need, others } = outcome;
+        const skipped = { jobId: taken.id, lockToken: token, session: call.session, need, workerId, others };
+        if (!(await backend.ledger.skipWorker(partition, skipped))) await delay(ALL_SKIPPED_MS);
         return;
       }
-      case 'handed-back':
+      case 'released':
         await this.#jobOf(taken).moveToWait(token);
         return;
       case 'abandoned':
-        // Without a move the job stays active until its lock runs out, and another worker takes it over.
+        // Without a move the job stays active until its lock runs out, and another worker recovers it.
         return;
     }
   }
@@ -321,20 +344,20 @@ export class JobQueue {
   }
 }
 
-/** Deliveries keep what BullMQ's worker takes. */
+/** `JobFetcher` keeps the jobs that BullMQ's worker takes. */
 function noJobComesHere(): never {
   throw new UnrecoverableError('This is not a job of Pawl.');
 }
 
-/** What Bull Board shows of a call that succeeded. */
-function shownOf({ status, attempts, durationMs }: Outcome): object {
+/** The return value that Bull Board shows of a call that succeeded. */
+function boardValue({ status, attempts, durationMs }: Outcome): object {
   return { status, attempts, durationMs };
 }
 
-function toldBy(data: string): Partial<CallJob> {
+function parseJobData(data: string): Partial<CallJob> {
   try {
-    const told: unknown = JSON.parse(data);
-    return typeof told === 'object' && told !== null ? told : {};
+    const fields: unknown = JSON.parse(data);
+    return typeof fields === 'object' && fields !== null ? fields : {};
   } catch {
     return {};
   }

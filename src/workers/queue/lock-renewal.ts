@@ -12,7 +12,7 @@ export interface LockRenewalOptions {
   readonly running: RunningAttempts;
   readonly clock: Clock;
   readonly leaseMs: number;
-  /** Extends locks in Redis; the answer names the jobs whose lock somebody else holds by now. */
+  /** Extends locks in Redis; the answer names the jobs whose lock another worker holds. */
   extend(jobIds: string[], lockTokens: string[], leaseMs: number): Promise<readonly string[]>;
   onRenewed(attempt: RunningAttempt): void;
   onLost(attempt: RunningAttempt): void;

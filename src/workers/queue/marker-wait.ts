@@ -1,26 +1,25 @@
 /**
- * Waiting for a queue's marker, which says that there is something to take, with a way to be woken before. The question that
- * blocks stays with Redis then, for whoever waits next; a marker that comes while nobody waits, or nothing can be taken, goes back,
- * for another worker.
+ * Waits for a queue's marker, which says that there are jobs, and can be interrupted. The blocking command then stays with Redis and
+ * serves the next wait. A marker that comes while this worker does not wait, or cannot take jobs, goes to another worker.
  */
 
-/** What BullMQ's `waitForJob` answers. */
+/** The answer of BullMQ's `waitForJob`. */
 export type Marker = { readonly member: string; readonly score: number } | null;
 
-/** Woken without a marker: look at once. */
+/** The answer of an interrupted wait: look at once. */
 const AT_ONCE: Marker = { member: '0', score: 0 };
 
 export class MarkerWait {
-  readonly #passOn: (marker: NonNullable<Marker>) => void;
+  readonly #skipWorker: (marker: NonNullable<Marker>) => void;
   readonly #canTake: () => boolean;
   #asked = false;
   #waiting: PromiseWithResolvers<Marker> | undefined;
   #expected = false;
   #timer: NodeJS.Timeout | undefined;
 
-  /** `passOn` puts a marker back. */
-  constructor(passOn: (marker: NonNullable<Marker>) => void, canTake: () => boolean = () => true) {
-    this.#passOn = passOn;
+  /** `skipWorker` puts a marker back, for another worker. */
+  constructor(skipWorker: (marker: NonNullable<Marker>) => void, canTake: () => boolean = () => true) {
+    this.#skipWorker = skipWorker;
     this.#canTake = canTake;
   }
 
@@ -32,14 +31,14 @@ export class MarkerWait {
     }
     const waiting = Promise.withResolvers<Marker>();
     this.#waiting = waiting;
-    // What was asked before may block for longer.
+    // The earlier command may block for longer.
     if (this.#asked) this.#timer = setTimeout(() => this.#take()?.resolve(null), seconds * 1_000);
     else void this.#ask(ask);
     return waiting.promise;
   }
 
-  /** Wakes whoever waits, or else does not let the next one wait. */
-  promote(): void {
+  /** Interrupts the wait, or else the next one. */
+  interrupt(): void {
     if (this.#waiting === undefined) this.#expected = true;
     else this.#take()?.resolve(AT_ONCE);
   }
@@ -50,7 +49,7 @@ export class MarkerWait {
       const marker = await ask();
       this.#asked = false;
       const waiting = this.#take();
-      if (marker !== null && (waiting === undefined || !this.#canTake())) this.#passOn(marker);
+      if (marker !== null && (waiting === undefined || !this.#canTake())) this.#skipWorker(marker);
       waiting?.resolve(marker);
     } catch (error) {
       this.#asked = false;

@@ -1,4 +1,4 @@
-/** Looks after calls in flight whose job is gone: somebody removed it, or Redis lost it. */
+/** Queues calls in flight again whose job is gone: an operator removed it, or Redis lost it. */
 
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
@@ -6,7 +6,7 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 
 /** Calls in flight that are older than this are looked at. */
 const SWEEP_AFTER_MS = 60_000;
-/** So many of a place at a time. */
+/** The number of calls of a partition that are looked at in one sweep. */
 const SWEEP_BATCH = 200;
 
 export class OrphanSweep {
@@ -39,8 +39,8 @@ export class OrphanSweep {
     for (const callId of old) {
       const record = await this.#ledger.read(callId);
       if (record === undefined) continue;
-      // A decision is about the generation under which its call waits.
-      // The next one in all other cases: a generation is also when its call was made.
+      // A decision is about the generation under which its call waits. All other calls get the next one, since a generation also
+      // says when its call was made.
       const generation =
         record.phase === 'awaiting-approval' ? record.generation : String(Number(record.generation) + 1);
       if ((await this.#ledger.requeue(record, 'missing', generation)) !== 'queued') continue;

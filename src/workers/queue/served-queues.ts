@@ -14,7 +14,7 @@ export interface ServedQueuesDeps {
   readonly tiers: readonly Tier[];
   /** Attempts at a time, for each tier. */
   readonly concurrency: number;
-  /** How many calls of a place are kept. */
+  /** How many calls of a partition are kept. */
   kept(partition: Partition): Promise<number>;
   open(partition: Partition, slots: ConcurrencyLimiter): ServedQueue;
 }
@@ -27,15 +27,15 @@ interface Served {
 }
 
 export class ServedQueues {
-  readonly #parts: ServedQueuesDeps;
+  readonly #deps: ServedQueuesDeps;
   readonly #slots: ReadonlyMap<Tier, ConcurrencyLimiter>;
   #served: readonly Served[] = [];
   #following: Promise<void> = Promise.resolve();
   #ended = false;
 
-  constructor(parts: ServedQueuesDeps) {
-    this.#parts = parts;
-    this.#slots = new Map(parts.tiers.map((tier) => [tier, new ConcurrencyLimiter(parts.concurrency)]));
+  constructor(deps: ServedQueuesDeps) {
+    this.#deps = deps;
+    this.#slots = new Map(deps.tiers.map((tier) => [tier, new ConcurrencyLimiter(deps.concurrency)]));
   }
 
   /** Serves what is to be served by now; resolves when jobs are taken from all of it. */
@@ -46,7 +46,7 @@ export class ServedQueues {
   }
 
   async #follow(): Promise<void> {
-    const { shards, tiers } = this.#parts;
+    const { shards, tiers } = this.#deps;
     const wanted = await Promise.all(
       shards.partitions(tiers).map(async (partition) => ({ partition, isWanted: await this.#isWanted(partition) })),
     );
@@ -70,20 +70,20 @@ export class ServedQueues {
   }
 
   async #isWanted(partition: Partition): Promise<boolean> {
-    const { shards, kept } = this.#parts;
+    const { shards, kept } = this.#deps;
     return partition.shard < shards.layout[partition.tier].current || (await kept(partition)) > 0;
   }
 
   #open(partition: Partition): Served {
     const served = {
       partition,
-      queue: this.#parts.open(partition, this.#slots.get(partition.tier) as ConcurrencyLimiter),
+      queue: this.#deps.open(partition, this.#slots.get(partition.tier) as ConcurrencyLimiter),
     };
     this.#served = [...this.#served, served];
     return served;
   }
 
-  /** One that Redis did not let begin is opened anew at the next look. */
+  /** A queue that Redis did not let begin is opened again at the next look. */
   async #run(served: Served): Promise<void> {
     try {
       await served.queue.run();

@@ -315,7 +315,7 @@ describe('D5: hooks change a call on its way', () => {
     expect(ran).toEqual(['ls', 'ls']);
     const codes = [undefined, 'PERMISSION_DENIED', 'PERMISSION_DENIED'];
     expect(errors.map((error) => error?.code)).toEqual([...codes, ...codes]);
-    expect(errors[4]?.message).toContain('nobody can be asked about parameters that a hook made');
+    expect(errors[4]?.message).toContain('a person cannot be asked about parameters that a hook made');
   });
 
   test('a result that a tool still returned when it was told to stop goes through the hook, too', async () => {

@@ -2,8 +2,8 @@
 import { describe, expect, test } from 'vitest';
 import { declaredToolRecord } from '../../../src/shared/connectors/declared-tool.ts';
 import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
-import { toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
 import { PROVIDERS } from '../../../src/shared/model-tools/export-types.ts';
+import { toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { DispatchEvent } from '../../../src/producer/calls/producer-event.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 import type { WorkerEvent } from '../../../src/shared/telemetry/call-events.ts';
-import { LOG_EVENTS, writeLogLine, producerLine, workerLine } from '../../../src/shared/telemetry/log-events.ts';
+import { LOG_EVENTS, producerLine, workerLine, writeLogLine } from '../../../src/shared/telemetry/log-events.ts';
 
 const KEY = 'trip-1';
 const SECRET = 'a parameter that no log may hold';

@@ -84,7 +84,7 @@ test('a webhook gets an approval with signed buttons, again after it was down, a
   });
 });
 
-test('approvals that a dead webhook should be told of do not hold the workers of those that were decided on', async () => {
+test('approvals that a dead webhook should receive do not hold the workers of decided ones', async () => {
   let posts = 0;
   // It takes what comes, and does not answer.
   const server = createServer((request) => {
@@ -168,7 +168,7 @@ test('a message that a person has approved is sent, unless policy names the chan
   expect((await say('quiet')).error.message).toBe(`${refused}.quiet.tools.channel.send says deny.`);
 });
 
-test('a message says how its text shall be shown, to a webhook and to whoever reads it later', async () => {
+test('a message says how its text shall be shown, to a webhook and to a later reader', async () => {
   const { url, taken } = await receiver();
   const rig = await startRig({ tools: [message], tiers: ['system'] });
   for (const channel of [{ kind: 'webhook', url }, { kind: 'operator' }]) {

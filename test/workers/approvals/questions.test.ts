@@ -99,7 +99,7 @@ test('the same words asked twice are two questions; one is answered freely, one 
   ]);
 });
 
-test('a question nobody answers expires; a cancelled call takes its question back; a webhook cannot ask', async () => {
+test('a question without an answer expires; a cancelled call takes its question back; a webhook cannot ask', async () => {
   const { ask, oneOf, open, start, end, pending, ended } = await rig();
   await open({ kind: 'operator' });
   const late = await end(await start({ question: 'Anybody?', timeout_ms: 1_000 }));
@@ -117,7 +117,7 @@ test('a question nobody answers expires; a cancelled call takes its question bac
   expect(oneWay.body.error.message).toContain('webhook channel cannot bring answers back');
 });
 
-test('an answer that was written without the key is not believed, a question is not shown; both are on record', async () => {
+test('an answer that was written without the key is ignored, and such a question is not shown; both are on record', async () => {
   const { world, oneOf, open, start, end, pending, pawl } = await rig({
     signingKeys: [{ kid: 'k', key: 'a key that nobody else has' }],
   });

@@ -44,13 +44,13 @@ describe('an attempt that is over', () => {
     },
   );
 
-  test('that had not come to use it leaves no note of an approval that nobody has used', async () => {
+  test('that did not come to use it leaves no note of an unused approval', async () => {
     const { used, noted } = open();
     await used.end(NAME, { ...first, ended: false });
     expect(noted()).toEqual([]);
   });
 
-  test('ends it in a folder that nobody has made before, too', async () => {
+  test('ends it in a folder that did not exist before, too', async () => {
     const { used } = open();
     await used.end(NAME, { ...first, ended: true });
     expect(await used.begin(NAME, next)).toBe('it was used already');

@@ -35,7 +35,7 @@ describe('DESIGN, decision 4: attempts that run here', () => {
     expect(attempts.add('late', 'job 2', { token: 'b', askedAtMs }).leaseLost).toBe(true);
   });
 
-  test('a renewal starts the time anew, for its own attempt alone', () => {
+  test('a renewal restarts the time of its own attempt alone', () => {
     const { attempts, pass, now } = open();
     const [kept, lost] = [attempts.add('a', 'job a'), attempts.add('b', 'job b')];
     pass(15_000);
@@ -78,7 +78,7 @@ describe('DESIGN, decision 4: attempts that run here', () => {
     expect(both.map(({ signal }) => (signal.reason as PawlError).code)).toEqual(['DRAINED', 'DRAINED']);
   });
 
-  test('an error thrown out of band reaches whoever listens, and nobody otherwise', () => {
+  test('an error thrown out of band reaches its listener, if there is one', () => {
     const attempt = open().attempts.add('call', 'job');
     attempt.uncaught('too early');
     const heard: unknown[] = [];

@@ -98,7 +98,7 @@ describe('DESIGN, decision 8: the node’s own circuit', () => {
     expect(circuits.failsInARow(TOOL, policy)).toBe(false);
   });
 
-  test('runs a job all the same while it is open: somebody has to', async () => {
+  test('runs a job all the same while it is open: some worker has to', async () => {
     const { circuits, fail, run } = open();
     await fail(6);
     expect(circuits.isOpen(TOOL)).toBe(true);

@@ -715,7 +715,7 @@ describe('a tool that is being asked what became of an attempt', () => {
     expect(runs()).toBe(0);
   });
 
-  test('is believed when it answers as its call is cancelled', async () => {
+  test('counts when it comes as its call is cancelled', async () => {
     const { submission, pawl } = await asked({ state: 'done', result: { output: 'was done' } });
     expect(await pawl.cancel(submission.callId)).toMatchObject({
       settlement: 'too-late',
@@ -821,7 +821,7 @@ describe('a process that stood still', () => {
 describe('an attempt that Redis could not take a step of', () => {
   const away = () => new PawlError('BACKEND_UNAVAILABLE', 'OOM command not allowed');
 
-  test('goes back unspent before it has a slot under a limit', async () => {
+  test('is released without consuming an attempt before it has a slot under a limit', async () => {
     const { tool, contexts } = scripted('visit', () => ({ output: 'seen' }), { effects: 'once' });
     const settings = { tools: { visit: { limits: { concurrency: 1 } } } };
     const fleet = await startFleet({ tools: [tool], settings });
@@ -846,7 +846,7 @@ describe('an attempt that Redis could not take a step of', () => {
     expect(await fleet.pawl.backend.limits.standing({ name: 'policy:tools.visit' })).toMatchObject({ running: 0 });
   });
 
-  test('goes back unspent at the gate, and its decision is looked at again', async () => {
+  test('is released without consuming an attempt at the gate, and its decision is looked at again', async () => {
     const { tool, contexts } = scripted('visit', () => ({ output: 'seen' }), { effects: 'once' });
     const settings = { policy: { global: { tools: { visit: 'ask' } } } } as const;
     const fleet = await startFleet({ tools: [tool], settings, workers: 0 });
@@ -915,7 +915,7 @@ describe('DESIGN, decision 11: nothing trusts the job or the producer', () => {
     expect(contexts).toHaveLength(0);
   });
 
-  test('a tool that is elevated where it runs is denied, whatever the producer believed', async () => {
+  test('a tool that is elevated where it runs is denied, whatever tier the producer knew', async () => {
     const { tool, contexts } = scripted('note', () => ({ output: null }));
     const fleet = await startFleet({ tools: [tool], workers: 0 });
     const submission = pending(await fleet.session.submit('note', {}));

@@ -4,9 +4,9 @@ import { type Logger, silentLogger } from '../../../src/shared/telemetry/log.ts'
 import { retryUntilLeaseLost } from '../../../src/workers/attempt/retry-write.ts';
 import { RunningAttempt } from '../../../src/workers/attempt/running-attempts.ts';
 
-test('what cannot be written while Redis is away is told once, with its call, however often it is tried', async () => {
-  const told: unknown[] = [];
-  const log: Logger = { ...silentLogger, warn: (fields: object) => void told.push(fields) };
+test('a write that fails while Redis is away is logged once, with its call, however often it is tried', async () => {
+  const logged: unknown[] = [];
+  const log: Logger = { ...silentLogger, warn: (fields: object) => void logged.push(fields) };
   const running = new RunningAttempt('call', 'job', 'token', 0);
   let tries = 0;
   const write = async () => {
@@ -19,5 +19,5 @@ test('what cannot be written while Redis is away is told once, with its call, ho
     return () => {};
   };
   expect(await retryUntilLeaseLost(write, running, log, at)).toBe('written');
-  expect(told).toEqual([{ callId: 'call', error: 'away 1' }]);
+  expect(logged).toEqual([{ callId: 'call', error: 'away 1' }]);
 });

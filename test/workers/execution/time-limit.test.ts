@@ -12,6 +12,6 @@ test.each([
 ])('the time limit of a tool is %s', (_whose, timeoutMs, operatorMs, askedMs, limitMs) => {
   const policy: ToolPolicy = operatorMs === undefined ? {} : { timeoutMs: operatorMs };
   const callHints = askedMs === undefined ? {} : { timeoutMs: askedMs };
-  const begun = { envelope: { payload: { callHints } }, policy } as Attempt;
-  expect(timeLimitMs(begun, { timeoutMs })).toBe(limitMs);
+  const attempt = { envelope: { payload: { callHints } }, policy } as Attempt;
+  expect(timeLimitMs(attempt, { timeoutMs })).toBe(limitMs);
 });

@@ -116,7 +116,7 @@ test('a contract that a worker does not know is left to others, and never read',
   expect(runs.filter((run) => run.startsWith(callId))).toEqual([]);
 });
 
-test('a call whose tool nobody offers any more ends in time, and says why', async () => {
+test('a call whose tool no worker publishes any more ends in time, and says why', async () => {
   const { submission } = await callPassedOn(noteOf('1.2.0'), other, 300);
   expect(await submission.result).toMatchObject({
     status: 'error',

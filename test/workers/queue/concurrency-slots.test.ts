@@ -3,7 +3,7 @@ import { ConcurrencyLimiter } from '../../../src/workers/queue/concurrency-slots
 
 const [ONE, OTHER] = [{}, {}];
 
-test('slots go to those who wait in the order in which they asked, and to nobody else meanwhile', async () => {
+test('slots go to the waiting queues in the order in which they asked, and to no other queue meanwhile', async () => {
   const slots = new ConcurrencyLimiter(2);
   expect(slots.take(ONE)).toBeUndefined();
   expect(slots.takeNow(5)).toBe(1);

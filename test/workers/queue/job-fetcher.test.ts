@@ -4,7 +4,7 @@ import { callOfJob, jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../src/shared/store/redis/connection.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
 import { ConcurrencyLimiter } from '../../../src/workers/queue/concurrency-slots.ts';
-import { type Ending, JobFetcher, type TakenJob } from '../../../src/workers/queue/job-fetcher.ts';
+import { type JobEnd, JobFetcher, type TakenJob } from '../../../src/workers/queue/job-fetcher.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from '../../shared/store/calls.ts';
 
@@ -15,7 +15,7 @@ async function openDeliveries(
 ) {
   const { workers = 1, monotonic = systemClock.monotonic } = share;
   const keys = books.ledger.keys(PLACE);
-  const running = new Map<string, { readonly job: TakenJob; readonly end: (ending: Ending | undefined) => void }>();
+  const running = new Map<string, { readonly job: TakenJob; readonly end: (ending: JobEnd | undefined) => void }>();
   const errors: Error[] = [];
   let tokens = 0;
   const fetcher = new JobFetcher({
@@ -47,7 +47,7 @@ async function openDeliveries(
   onTestFinished(() => expect(errors).toEqual([]));
   await queue.waitUntilReady();
   const { backend } = queue;
-  const end = (jobId: string, ending?: Ending): void => {
+  const end = (jobId: string, ending?: JobEnd): void => {
     running.get(jobId)?.end(ending);
     running.delete(jobId);
   };
@@ -73,7 +73,7 @@ async function claimed({ ledger }: Books, ...names: readonly string[]): Promise<
 }
 
 /** The success of a job's first attempt. */
-function endingOf(jobId: string): Ending {
+function endingOf(jobId: string): JobEnd {
   const { callId } = callOfJob(jobId);
   return {
     settle: { callId, fence: 1, state: 'done', outcome: SUCCESS, outcomeJson: '{}', attempts: [], ttlMs: 60_000 },
@@ -137,7 +137,7 @@ test('a job that succeeds leaves its slot to the next one, which is taken in the
   expect(slots.free).toBe(1);
 });
 
-test('a slot that another queue waits for goes there, whatever stands in line here', async () => {
+test('a slot that another queue waits for goes there, whatever is queued here', async () => {
   const books = await openBooks();
   const [first = '', second = ''] = await claimed(books, 'a', 'b');
   const slots = new ConcurrencyLimiter(1);
@@ -164,7 +164,7 @@ test('a job whose end was written elsewhere gives its slot back', async () => {
   expect(worker.jobs()).toEqual([second]);
 });
 
-test('what comes when the worker closes goes back, unspent, and wakes another one', async () => {
+test('a job that comes while the worker closes goes back without consuming an attempt, and another worker takes it', async () => {
   const books = await openBooks();
   const keys = books.ledger.keys(PLACE);
   const jobs = await claimed(books, 'a', 'b', 'c');
@@ -184,7 +184,7 @@ test('what comes when the worker closes goes back, unspent, and wakes another on
     expect(await books.ledger.read(callOfJob(jobId).callId)).toMatchObject({ phase: 'queued', attempts: [] });
 });
 
-test('whoever could not take all that is there does not wait before asking again', async () => {
+test('a worker that could not take all jobs asks again without waiting', async () => {
   const books = await openBooks();
   const jobs = await claimed(books, ...Array.from({ length: 20 }, (_, number) => `call-${number}`));
   await books.redis.del(books.ledger.keys(PLACE).job('marker'));
@@ -221,7 +221,7 @@ test('a worker without a free slot leaves the marker to one that has some, and l
   expect(full.jobs()).toEqual([]);
 });
 
-test('whoever ends a job while another one is delayed asks when that is due, whoever had its marker', async () => {
+test('a worker that ends a job while another one is delayed asks when that is due, whichever worker had its marker', async () => {
   const books = await openBooks();
   const keys = books.ledger.keys(PLACE);
   const [job = ''] = await claimed(books, 'a');

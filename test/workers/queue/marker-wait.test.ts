@@ -14,7 +14,7 @@ function questions() {
 
 const MARKER = { member: '0', score: 0 };
 
-test('a marker, no marker and an error reach whoever waits', async () => {
+test('a marker, no marker and an error reach the one that waits', async () => {
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
   const first = wait.wait(5, ask);
@@ -28,11 +28,11 @@ test('a marker, no marker and an error reach whoever waits', async () => {
   await expect(third).rejects.toThrow('gone');
 });
 
-test('who is woken goes on at once, and whoever waits next waits for the same question', async () => {
+test('an interrupted wait ends at once, and the next wait uses the same blocking command', async () => {
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
   const first = wait.wait(5, ask);
-  wait.promote();
+  wait.interrupt();
   expect(await first).not.toBeNull();
   const second = wait.wait(5, ask);
   expect(asked).toHaveLength(1);
@@ -44,18 +44,18 @@ test('a shorter wait behind a longer question ends in its time', async () => {
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
   const first = wait.wait(60, ask);
-  wait.promote();
+  wait.interrupt();
   await first;
   expect(await wait.wait(0.001, ask)).toBeNull();
   expect(asked).toHaveLength(1);
 });
 
-test('a marker that comes while nobody waits is passed on to other workers', async () => {
+test('a marker that comes during no wait goes to other workers', async () => {
   const { asked, ask } = questions();
   const passedOn: Marker[] = [];
   const wait = new MarkerWait((marker) => passedOn.push(marker));
   const first = wait.wait(5, ask);
-  wait.promote();
+  wait.interrupt();
   await first;
   asked[0]?.resolve(MARKER);
   await asked[0]?.promise;
@@ -63,7 +63,7 @@ test('a marker that comes while nobody waits is passed on to other workers', asy
   expect(passedOn).toEqual([MARKER]);
 });
 
-test('a marker goes to other workers, too, when nothing can be taken here; whoever waits hears of it', async () => {
+test('a marker goes to other workers as well when no job can be taken here, and the wait ends', async () => {
   const { asked, ask } = questions();
   const passedOn: Marker[] = [];
   const wait = new MarkerWait(
@@ -76,13 +76,13 @@ test('a marker goes to other workers, too, when nothing can be taken here; whoev
   expect(passedOn).toEqual([MARKER]);
 });
 
-test('whoever must look now does, also when nobody waits at that moment', async () => {
+test('an interruption between two waits ends the next one at once', async () => {
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
-  wait.promote();
+  wait.interrupt();
   expect(await wait.wait(60, ask)).not.toBeNull();
   const second = wait.wait(60, ask);
   expect(asked).toHaveLength(1);
-  wait.promote();
+  wait.interrupt();
   expect(await second).not.toBeNull();
 });

@@ -1,7 +1,7 @@
 /** `/v1/tools`: what the fleet offers, or what one session may use of it. */
 import { z } from 'zod';
-import { toolsFor } from '../../../shared/model-tools/tools-for.ts';
 import { PROVIDERS } from '../../../shared/model-tools/export-types.ts';
+import { toolsFor } from '../../../shared/model-tools/tools-for.ts';
 import type { Pawl } from '../../client.ts';
 import { switchedTools } from '../../tools/switched-tools.ts';
 import { type Route, route } from '../core/route.ts';

@@ -4,8 +4,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { modelContent } from '../../../../src/producer/adapters/model-content.ts';
 import { failureOf } from '../../../../src/shared/errors/failure.ts';
-import { toolsFor } from '../../../../src/shared/model-tools/tools-for.ts';
 import { PROVIDERS } from '../../../../src/shared/model-tools/export-types.ts';
+import { toolsFor } from '../../../../src/shared/model-tools/tools-for.ts';
 import { boundaryAt, endOf, startOf, wellFormed } from '../../../../src/shared/util/text/text-cut.ts';
 
 const text = fc.string({ unit: 'binary', maxLength: 30 });

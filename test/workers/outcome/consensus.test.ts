@@ -4,7 +4,7 @@ import { mayVote, tally } from '../../../src/shared/calls/consensus.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import type { AnyTool } from '../../../src/shared/tools/tool.ts';
 import type { Attempt } from '../../../src/workers/attempt/attempt-state.ts';
-import { count } from '../../../src/workers/execution/consensus.ts';
+import { countVote } from '../../../src/workers/outcome/consensus.ts';
 import { pending, startFleet } from '../../helpers/fleet.ts';
 
 const vote = (worker: string, digest: string) => ({ worker, digest });
@@ -82,7 +82,7 @@ describe('a call that needs a consensus', () => {
     expect(begun / submissions.length).toBeLessThan(4);
   });
 
-  test('answers with the majority, whoever comes last', async () => {
+  test('answers with the majority, whichever worker comes last', async () => {
     const { session, ran } = await voters([5, 6, 5]);
     const result = await session.call('rate', {});
     expect(result).toMatchObject({ status: 'success', output: { content: 5 } });
@@ -120,12 +120,12 @@ describe('a call that needs a consensus', () => {
     const run = () => ({ output: 1 });
     const shape = { name: 'rate', version: '1.0.0', description: 'A rate.', tier: 'read-only', run } as const;
     const tool = defineTool({ ...shape, input: z.object({}), normalise: () => new Promise(() => {}) });
-    const begun = { registered: { tool }, started: { earlier: [] }, workerId: 'a' } as unknown as Attempt;
+    const attempt = { tool, started: { earlier: [] }, workerId: 'a' } as unknown as Attempt;
     const atOnce = (fire: () => void) => {
       queueMicrotask(fire);
       return () => {};
     };
-    await expect(count(begun, run(), atOnce)).rejects.toThrow('normalise of rate did not end within 5 s');
+    await expect(countVote(attempt, run(), atOnce)).rejects.toThrow('normalise of rate did not end within 5 s');
   });
 
   test('compares whether the answer is "no" as well', async () => {

@@ -1,0 +1,23 @@
+import type { Failure, PawlError } from '../../shared/errors/failure.ts';
+import type { ToolResult } from '../../shared/tools/tool.ts';
+
+/** The result of one run of a tool's code. */
+export type AttemptResult =
+  | { readonly kind: 'value'; readonly result: ToolResult<unknown> }
+  | { readonly kind: 'failure'; readonly failure: Failure }
+  /** The attempt was ended from outside, with the result that the tool still returned, or what is known of its effect. */
+  | {
+      readonly kind: 'aborted';
+      readonly reason: PawlError;
+      readonly result?: ToolResult<unknown>;
+      readonly evidence: Evidence;
+    };
+
+/** A tool that finished although it was asked to stop has its result. An attempt that has lost its lease has none. */
+export function finishedResult(result: AttemptResult): AttemptResult {
+  if (result.kind !== 'aborted' || result.result === undefined || result.reason.code === 'LEASE_LOST') return result;
+  return { kind: 'value', result: result.result };
+}
+
+/** The attempt's code was not reached, or it proved that nothing had happened, or it can have had its effect. */
+export type Evidence = 'not-run' | 'proven' | 'unknown';

@@ -1,0 +1,136 @@
+/** Builds a worker's executor and its approval gate from the parts of the worker. */
+import { ApprovalHooks } from '../shared/approvals/approval-hooks.ts';
+import { Hooks } from '../shared/calls/hooks.ts';
+import { needsResourceLock } from '../shared/limits/resource-lock.ts';
+import type { SessionRecord } from '../shared/sessions/session.ts';
+import type { Backend } from '../shared/store/backend.ts';
+import { type PublishedTool, publishedToolId } from '../shared/store/fleet/catalogue.ts';
+import type { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
+import type { AnyTool } from '../shared/tools/tool.ts';
+import { systemSchedule } from '../shared/util/time.ts';
+import { ApprovalGate } from './approvals/approval-gate.ts';
+import type { WorkerChannels } from './approvals/channels.ts';
+import { UsedApprovals } from './approvals/used-approvals.ts';
+import type { RegisteredTool } from './attempt/attempt-state.ts';
+import type { DeclaredTools } from './connectors/declared-tools.ts';
+import { toolsForAgent } from './context/agent-tools.ts';
+import { WorkerAgents } from './context/sub-agents.ts';
+import { AttemptLocks } from './execution/acquire-resource.ts';
+import { Executor } from './execution/execute-job.ts';
+import type { CallSurroundings, ExecutorDeps, FleetView, WorkerTools } from './execution/executor-deps.ts';
+import type { WorkerSessions } from './execution/session-cache.ts';
+import { lastPublished } from './execution/version-check.ts';
+import { settleWithJob } from './outcome/settle-port.ts';
+import type { WorkerHeartbeat } from './worker-heartbeat.ts';
+import { servedTools, type WorkerOptions } from './worker-options.ts';
+
+export interface WorkerExecutorDeps
+  extends Pick<
+    ExecutorDeps,
+    'workerId' | 'clock' | 'nodeCircuits' | 'switches' | 'forced' | 'limits' | 'solitude' | 'terminals' | 'onEvent'
+  > {
+  readonly options: WorkerOptions;
+  readonly backend: Backend;
+  readonly tools: ReadonlyMap<string, RegisteredTool>;
+  readonly declared: DeclaredTools;
+  readonly sessions: WorkerSessions;
+  readonly channels: WorkerChannels;
+  readonly disk: DiskBarrier | undefined;
+  readonly unconfined: boolean;
+  /** Knows the other workers of the fleet. */
+  readonly heartbeat: WorkerHeartbeat;
+}
+
+export function composeExecutor({
+  options,
+  backend,
+  disk,
+  channels,
+  unconfined,
+  ...deps
+}: WorkerExecutorDeps): Executor {
+  const { settings, log, memory, tracing } = options;
+  const { workerId, clock, nodeCircuits, switches, forced, limits, solitude, terminals, onEvent } = deps;
+  const hooks = new Hooks(options.hooks ?? [], {
+    schedule: systemSchedule,
+    onFailure: (hook, kind, message) => log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
+  });
+  return new Executor({
+    settings,
+    backend,
+    workerId,
+    clock,
+    random: options.random ?? Math.random,
+    log,
+    environment: options.environment,
+    unconfined,
+    hooks,
+    ...(memory === undefined ? {} : { memory }),
+    channels: options.channels ?? channels,
+    ...(terminals === undefined ? {} : { terminals }),
+    agents: new WorkerAgents(backend),
+    ...(disk === undefined ? {} : { onDisk: (callId: string) => disk.passed(callId) }),
+    gate: approvalGate(options, backend, hooks, channels),
+    audit: backend.audit,
+    nodeCircuits,
+    ...(tracing === undefined ? {} : { traces: tracing.traces }),
+    ...(servedTools(options).some(needsResourceLock) ? { locks: new AttemptLocks(backend.locks, log) } : {}),
+    switches,
+    ...(forced === undefined ? {} : { forced }),
+    ...(limits === undefined ? {} : { limits }),
+    ...(solitude === undefined ? {} : { solitude }),
+    successes: settleWithJob,
+    ...workerTools(deps),
+    ...fleetView(backend, deps.heartbeat),
+    ...surroundings(options, backend, deps),
+    onEvent,
+  });
+}
+
+function approvalGate(options: WorkerOptions, backend: Backend, hooks: Hooks, channels: WorkerChannels): ApprovalGate {
+  const { settings, log } = options;
+  const { approvals, standingApprovals, ledger, audit } = backend;
+  return new ApprovalGate({
+    settings,
+    approvals,
+    standingApprovals,
+    ledger,
+    used: new UsedApprovals(settings.dataDir),
+    audit,
+    hooks: new ApprovalHooks(hooks, async (callId) => (await ledger.glance(callId))?.request.envelope.requestId),
+    log,
+    announce: (record) => channels.announce(record),
+  });
+}
+
+function workerTools({ tools, declared }: Pick<WorkerExecutorDeps, 'tools' | 'declared'>): WorkerTools {
+  return {
+    toolNamed: (namespace, name) => tools.get(`${namespace}.${name}`) ?? declared.toolNamed(namespace, name),
+    toolOf: (request) => declared.toolOf(request),
+    toolPolicyFor: (tool) => declared.toolPolicyFor(tool),
+  };
+}
+
+function fleetView(backend: Backend, heartbeat: WorkerHeartbeat): FleetView {
+  return {
+    othersWith: (tool: AnyTool) => heartbeat.othersWith(publishedToolId(tool)),
+    lastPublished: async (request) => lastPublished(request, await backend.catalogue.read()),
+  };
+}
+
+function surroundings(
+  { settings }: WorkerOptions,
+  backend: Backend,
+  { declared, sessions }: Pick<WorkerExecutorDeps, 'declared' | 'sessions'>,
+): CallSurroundings {
+  const toolPolicyFor = (tool: PublishedTool) => declared.toolPolicyFor(tool);
+  return {
+    callOf: (callId) => backend.approvals.callAsItRan(callId),
+    sessionOf: (sessionKey) => sessions.of(sessionKey),
+    toolsOf: async (session: SessionRecord) => {
+      const { tools } = await backend.catalogue.read();
+      return toolsForAgent(session, [...tools, ...declared.offers()], { settings, toolPolicyFor });
+    },
+    taint: (sessionKey, source, atMs) => sessions.taint(sessionKey, source, atMs),
+  };
+}

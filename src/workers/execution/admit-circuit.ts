@@ -1,0 +1,115 @@
+/** Asks a circuit that is not closed whether an attempt may begin: as its probe, or at all. */
+import { partitionFor } from '../../shared/calls/call-id.ts';
+import { leftInDoubt } from '../../shared/calls/call-state.ts';
+import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import { type Circuit, forcedOpenText } from '../../shared/circuits/circuit-breaker.ts';
+import { targetOfCircuit } from '../../shared/circuits/circuit-key.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import type { ReliabilityModes } from '../../shared/config/switches.ts';
+import { circuitPolicyOf, toolPolicy } from '../../shared/config/tool-settings.ts';
+import { failureOf } from '../../shared/errors/failure.ts';
+import type { BeginResult } from '../../shared/store/calls/begin-attempt.ts';
+import { parseCircuit } from '../../shared/store/circuits/circuits.ts';
+import { homePartition } from '../../shared/store/redis/keys.ts';
+import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
+import type { AnyTool } from '../../shared/tools/tool.ts';
+import { retriedBy } from '../attempt/attempt-state.ts';
+import type { CircuitHold } from '../attempt/circuit-hold.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
+import { reportShadow } from '../attempt/shadow-mode.ts';
+import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
+import type { CallSettler } from '../outcome/settle-call.ts';
+
+/** The answer to a start whose circuit is not closed. */
+export type OpenCircuit = Extract<BeginResult, { kind: 'circuit' }>;
+
+export type CircuitEntry =
+  /** Begin, through the circuit that `hold` has seen, if any. */
+  | { readonly kind: 'begin'; readonly hold?: CircuitHold }
+  /** Begin as the probe; give the probe back if no attempt begins. */
+  | { readonly kind: 'probe'; readonly hold: CircuitHold }
+  | { readonly kind: 'end'; readonly end: JobOutcome };
+
+export interface CircuitAdmissionDeps {
+  readonly settings: Settings;
+  readonly workerId: string;
+  readonly circuits: Pick<FleetCircuits, 'enter' | 'release'>;
+  readonly settler: Pick<CallSettler, 'refuse'>;
+  onEvent(event: WorkerEvent): void;
+}
+
+export class CircuitAdmission {
+  readonly #deps: CircuitAdmissionDeps;
+
+  constructor(deps: CircuitAdmissionDeps) {
+    this.#deps = deps;
+  }
+
+  async enter(callId: string, answer: OpenCircuit, tool: AnyTool, modes: ReliabilityModes): Promise<CircuitEntry> {
+    const { settings, workerId, circuits, onEvent } = this.#deps;
+    const hold: CircuitHold = {
+      partition: homePartition(partitionFor(callId).tier),
+      key: answer.circuit,
+      policy: circuitPolicyOf(settings, tool),
+      seen: parseCircuit(answer.circuitRaw),
+      probe: undefined,
+      bypassed: !modes.enabled,
+    };
+    if (!modes.enabled) return { kind: 'begin', hold };
+    const entry = await circuits.enter(hold, `${workerId} ${callId} ${answer.fence + 1}`, answer.nowMs);
+    switch (entry.kind) {
+      case 'pass':
+      case 'again':
+        return { kind: 'begin' };
+      case 'probe':
+        return entry;
+      case 'refuse': {
+        if (modes.circuits !== 'on') {
+          const event = { callId, envelope: answer.request.envelope, attempt: answer.earlier.length + 1 };
+          reportShadow(onEvent, modes.circuits, { ...event, kind: 'refused', detail: hold.seen.state });
+          return { kind: 'begin', hold };
+        }
+        const { retryAfterMs } = entry;
+        if (hold.policy.whenOpen === 'park') return { kind: 'end', end: { kind: 'postponed', delayMs: retryAfterMs } };
+        return { kind: 'end', end: await this.#refuse(callId, answer, tool, retryAfterMs) };
+      }
+    }
+  }
+
+  /** Lets the next attempt be the probe. */
+  release(hold: CircuitHold): Promise<void> {
+    return this.#deps.circuits.release(hold);
+  }
+
+  #refuse(callId: string, answer: OpenCircuit, tool: AnyTool, retryAfterMs: number): Promise<JobOutcome> {
+    const { settings, settler, onEvent } = this.#deps;
+    const { fence, request, earlier } = answer;
+    const { envelope } = request;
+    const seen = parseCircuit(answer.circuitRaw);
+    const breakerState = seen.state;
+    // The lost attempt may have had its effect, and the tool would have been probed before another one.
+    const inDoubt = tool.effects === 'probe' && leftInDoubt(earlier);
+    const message = openText(envelope.toolName, seen, answer.circuit);
+    const failure = inDoubt ? failureOf('OUTCOME_UNKNOWN') : failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
+    const status = inDoubt ? 'error' : 'circuit_open';
+    const outcome: Outcome = {
+      status,
+      toolName: envelope.toolName,
+      durationMs: 0,
+      attempts: earlier.length,
+      error: resultError(failure, status, breakerState),
+      ...retriedBy(earlier),
+    };
+    const event = { callId, envelope, attempt: earlier.length, errorCode: failure.code, breakerState };
+    onEvent({ type: 'tool_call_blocked', ...event });
+    const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
+    const kept = { policy: toolPolicy(settings, tool), effects: tool.effects, expectedRetrySafe };
+    return settler.refuse({ callId, fence, outcome, attempts: earlier, tool: kept });
+  }
+}
+
+function openText(toolName: string, seen: Circuit, circuit: string): string | undefined {
+  if (seen.state === 'FORCED_OPEN') return forcedOpenText(toolName, seen.reason);
+  const target = targetOfCircuit(circuit);
+  return target && `${toolName} for ${target} keeps failing and is given time to recover.`;
+}

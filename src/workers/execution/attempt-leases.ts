@@ -1,0 +1,33 @@
+/** Renews the leases of running attempts: of the call's record, its resource lock and its slots under the fleet's limits. */
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { CallLedger, ResourceLockRecords } from '../../shared/store/ports.ts';
+import type { RunningAttempt } from '../attempt/running-attempts.ts';
+import type { LimitAcquirer } from './acquire-limits.ts';
+
+export interface AttemptLeasesDeps {
+  readonly ledger: Pick<CallLedger, 'tell'>;
+  readonly locks: Pick<ResourceLockRecords, 'renew'>;
+  readonly limits: Pick<LimitAcquirer, 'renew'>;
+  readonly leaseMs: number;
+}
+
+export class AttemptLeases {
+  readonly #deps: AttemptLeasesDeps;
+
+  constructor(deps: AttemptLeasesDeps) {
+    this.#deps = deps;
+  }
+
+  /** The answer to a renewal also says whether the call was cancelled, or recovered by another worker. */
+  async renew(attempt: RunningAttempt): Promise<void> {
+    const { ledger, locks, limits, leaseMs } = this.#deps;
+    const { callId, fence } = attempt;
+    if (fence === 0) return;
+    const { held, cancelRequested } = await ledger.tell(callId, fence, leaseMs);
+    const keepsLock = !attempt.holdsLock || (await locks.renew(callId, fence));
+    if (!keepsLock) attempt.abort(new PawlError('LEASE_LOST', 'Another call holds the lock of the resource.'));
+    else if (!held) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));
+    else if (cancelRequested) attempt.abort(new PawlError('CANCELLED'));
+    if (held) await limits.renew(attempt);
+  }
+}

@@ -1,0 +1,83 @@
+/** Calls that this worker cannot run: they go to other workers, or end when the fleet has had none for too long. */
+import { partitionFor } from '../../shared/calls/call-id.ts';
+import { type AttemptRecord, isHarmless, leftInDoubt } from '../../shared/calls/call-state.ts';
+import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import { type Failure, failureOf } from '../../shared/errors/failure.ts';
+import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
+import { needOf, type StoredRequest } from '../../shared/store/calls/call-record.ts';
+import type { CallLedger } from '../../shared/store/ports.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
+import { retriedBy } from '../attempt/attempt-state.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
+import type { CallSettler, KeptTool } from '../outcome/settle-call.ts';
+import type { LastPublished } from './version-check.ts';
+
+/** How long a job waits when no living worker can run its tool. */
+export const ELSEWHERE_MS = 1_000;
+
+export interface IncompatibleCallsDeps {
+  readonly ledger: Pick<CallLedger, 'postpone'>;
+  /** How long a call waits for a worker that can run it. */
+  readonly toolWaitMs: number;
+  lastPublished(request: StoredRequest): Promise<LastPublished>;
+  readonly settler: Pick<CallSettler, 'refuse'>;
+  readonly log: Logger;
+}
+
+export class IncompatibleCalls {
+  readonly #deps: IncompatibleCallsDeps;
+
+  constructor(deps: IncompatibleCallsDeps) {
+    this.#deps = deps;
+  }
+
+  /** Leaves the call to another worker of the tier, without consuming an attempt. `reason` says why this one cannot run it. */
+  async skip(callId: string, started: StartedAttempt, reason: string): Promise<JobOutcome> {
+    const { ledger, toolWaitMs } = this.#deps;
+    const { request, fence, earlier } = started;
+    const { workers: others, seenAtMs } = await this.#deps.lastPublished(request);
+    const waitedMs = started.nowMs - Math.max(started.firstStartedAtMs, seenAtMs);
+    if (others.length === 0 && waitedMs >= toolWaitMs) return this.#expire(callId, started, waitedMs, reason);
+    const delayMs = others.length > 0 ? 0 : ELSEWHERE_MS;
+    // Only a worker that knows the tool can decide about an attempt that left no record.
+    const answer = await ledger.postpone(callId, fence, 'queued', earlier, delayMs);
+    if (answer === 'cancelled') return this.#cancelled(callId, started);
+    return others.length > 0 ? { kind: 'skipped', need: needOf(request), others } : { kind: 'postponed', delayMs };
+  }
+
+  #expire(callId: string, started: StartedAttempt, waitedMs: number, reason: string): Promise<JobOutcome> {
+    const { log, settler } = this.#deps;
+    const { request, fence, recovered, earlier } = started;
+    log.warn({ event: 'tool_unavailable', callId, incompatibility: reason }, 'no compatible worker; call expired');
+    const message = `No worker could run the call for ${Math.round(waitedMs / 1_000)} s: ${reason}.`;
+    const inDoubt = recovered && !isHarmless(request.tool.effects);
+    const failure = inDoubt ? failureOf('OUTCOME_UNKNOWN') : failureOf('TOOL_UNAVAILABLE', message);
+    const outcome = unstartedOutcome(request, earlier, failure);
+    return settler.refuse({ callId, fence, outcome, attempts: earlier, tool: keptAs(request) });
+  }
+
+  /** The call was cancelled while this worker, which does not know its tool, held it. */
+  #cancelled(callId: string, { request, fence, earlier }: StartedAttempt): Promise<JobOutcome> {
+    const harmless =
+      partitionFor(callId).tier === 'read-only' || request.tool.effects === 'none' || !leftInDoubt(earlier);
+    const settlement = earlier.length === 0 ? 'cancelled-before-start' : harmless ? 'cancelled' : 'unsettled';
+    const outcome = { ...unstartedOutcome(request, earlier, failureOf('CANCELLED')), settlement } as const;
+    return this.#deps.settler.refuse({ callId, fence, outcome, attempts: earlier, tool: keptAs(request) });
+  }
+}
+
+/** The record of a call whose tool this worker does not know is kept as its request says. */
+function keptAs({ tool, envelope }: StoredRequest): KeptTool {
+  const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
+  return { policy: {}, effects: tool.effects ?? 'once', expectedRetrySafe };
+}
+
+/** The outcome of a call that ends without an attempt of this worker. */
+function unstartedOutcome(
+  { envelope: { toolName } }: StoredRequest,
+  earlier: readonly AttemptRecord[],
+  failure: Failure,
+): Outcome {
+  const error = resultError(failure, 'error');
+  return { status: 'error', toolName, durationMs: 0, attempts: earlier.length, error, ...retriedBy(earlier) };
+}

@@ -1,0 +1,150 @@
+/**
+ * The consensus that a tool may need: several workers run the call, and its result is what enough of them agree on.
+ */
+import { mayVote, type Tally, tally, type Vote, votesOf } from '../../shared/calls/consensus.ts';
+import { classify } from '../../shared/errors/classify-error.ts';
+import { type Failure, failureOf } from '../../shared/errors/failure.ts';
+import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
+import { needExcept } from '../../shared/store/dispatch/fetch-jobs.ts';
+import type { AnyTool, ToolResult } from '../../shared/tools/tool.ts';
+import { DEFAULT_VOTERS } from '../../shared/tools/trust-class.ts';
+import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
+import { type Attempt, attemptsWith } from '../attempt/attempt-state.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
+import type { CallEnder } from './end-call.ts';
+import type { Parking } from './park-call.ts';
+
+/** How long a call waits for a worker that has voted already, or for a voter that is not alive yet. */
+const NEXT_VOTER_MS = 200;
+/** `normalise` runs after the attempt's time limit. One that never ends would keep its slot for ever. */
+const NORMALISE_MS = 5_000;
+
+export interface ConsensusDeps {
+  /** There are no other workers: a tool that needs a consensus runs once. Default: no. */
+  readonly isAlone?: boolean | undefined;
+  /** How long a call waits for a voter. */
+  readonly toolWaitMs: number;
+  /** IDs of other living workers that have the tool. */
+  othersWith?(tool: AnyTool): readonly string[];
+  readonly parking: Pick<Parking, 'requeue' | 'postpone'>;
+  readonly ender: Pick<CallEnder, 'giveUp'>;
+  readonly schedule?: Schedule | undefined;
+}
+
+/** The result of counting a vote. */
+export type VoteResult =
+  | { readonly kind: 'agreed' }
+  | { readonly kind: 'incomparable' | 'split'; readonly failure: Failure }
+  /** More workers have to run the call. */
+  | { readonly kind: 'open'; readonly end: JobOutcome };
+
+export class Consensus {
+  readonly #deps: ConsensusDeps;
+
+  constructor(deps: ConsensusDeps) {
+    this.#deps = deps;
+  }
+
+  /** Leaves a call on which this worker has voted to another one, if one comes in time. Undefined: the call may run here. */
+  async leaveToOtherVoters(attempt: Attempt): Promise<JobOutcome | undefined> {
+    if (this.#deps.isAlone === true || mayRunHere(attempt)) return undefined;
+    const { started } = attempt;
+    const lastVoteAtMs = started.earlier.at(-1)?.finishedAtMs ?? started.firstStartedAtMs;
+    if (started.nowMs - lastVoteAtMs > this.#deps.toolWaitMs)
+      return this.#deps.ender.giveUp(attempt, tooFewVotes(attempt));
+    const next = this.#nextVoters(attempt, votesOf(started.earlier));
+    const queued = await this.#deps.parking.requeue(attempt, next === undefined ? NEXT_VOTER_MS : 0);
+    return next !== undefined && queued.kind === 'released' ? next : queued;
+  }
+
+  /** Counts the result as this worker's vote. A tool that needs no consensus agrees at once. */
+  async vote(attempt: Attempt, result: ToolResult<unknown>): Promise<VoteResult> {
+    if (this.#deps.isAlone === true || !needsConsensus(attempt.tool)) return { kind: 'agreed' };
+    let counted: CountedVote;
+    try {
+      counted = await countVote(attempt, result, this.#deps.schedule);
+    } catch (error) {
+      const message = `The result cannot be compared: ${classify(error).message}`;
+      return { kind: 'incomparable', failure: failureOf('RESULT_INVALID', message) };
+    }
+    attempt.running.vote = counted.vote.digest;
+    if (counted.kind === 'agreed') return { kind: 'agreed' };
+    if (counted.kind === 'split') return { kind: 'split', failure: splitVotes(counted.votes) };
+    const next = this.#nextVoters(attempt, counted.votes);
+    const attempts = attemptsWith(attempt, undefined);
+    const queued = await this.#deps.parking.postpone(attempt, { phase: 'queued', attempts, delayMs: 0 });
+    return { kind: 'open', end: next !== undefined && queued.kind === 'released' ? next : queued };
+  }
+
+  /** Living workers that have the tool and have not voted. Undefined where there are none, or where all votes are in. */
+  #nextVoters({ tool }: Attempt, votes: readonly Vote[]): Extract<JobOutcome, { kind: 'skipped' }> | undefined {
+    const voted = votes.map(({ worker }) => worker);
+    const others = (this.#deps.othersWith?.(tool) ?? []).filter((id) => !voted.includes(id));
+    if (others.length === 0 || votes.length >= votersOf(tool)) return undefined;
+    return { kind: 'skipped', need: needExcept(voted), others };
+  }
+}
+
+function needsConsensus({ trustClass }: Pick<AnyTool, 'trustClass'>): boolean {
+  return trustClass === 'ConsensusRequired';
+}
+
+/** False: this worker has voted, and the call goes to another one without consuming an attempt. */
+function mayRunHere({ tool, started, workerId }: Attempt): boolean {
+  return !needsConsensus(tool) || mayVote(votesOf(started.earlier), workerId, votersOf(tool));
+}
+
+type CountedVote = Tally & { readonly vote: Vote; readonly votes: readonly Vote[] };
+
+/** The tool's own `normalise` says which part of the output counts. It may throw whatever a tool may. */
+export async function countVote(
+  { tool, started, workerId }: Attempt,
+  result: ToolResult<unknown>,
+  schedule: Schedule = systemSchedule,
+): Promise<CountedVote> {
+  const compared = tool.normalise === undefined ? result.output : await normalised(tool, result.output, schedule);
+  // All workers would agree on nothing.
+  if (compared === undefined) throw new TypeError(`normalise of ${tool.name} returned undefined`);
+  const compares = { output: compared, success: result.success !== false };
+  const vote = { worker: workerId, digest: digest(canonicalJson(compares)) };
+  const votes = votesOf(started.earlier);
+  return {
+    ...tally(votes, vote, votersOf(tool)),
+    vote,
+    votes: [...votes.filter(({ worker }) => worker !== workerId), vote],
+  };
+}
+
+async function normalised(tool: AnyTool, output: unknown, schedule: Schedule): Promise<unknown> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const message = `normalise of ${tool.name} did not end within ${NORMALISE_MS / 1_000} s`;
+  const stopTimer = schedule(() => reject(new Error(message)), NORMALISE_MS);
+  try {
+    return await Promise.race([tool.normalise?.(output), late]);
+  } finally {
+    stopTimer();
+  }
+}
+
+/** Too few workers have answered, and no other one comes. */
+function tooFewVotes({ tool, started }: Attempt): Failure {
+  const voters = votersOf(tool);
+  const votes = votesOf(started.earlier);
+  return noConsensus(`${votes.length} of ${voters} workers answered, and no other one came`, votes);
+}
+
+function splitVotes(votes: readonly Vote[]): Failure {
+  const found = new Set(votes.map(({ digest }) => digest));
+  return noConsensus(`${votes.length} workers found ${found.size} different results`, votes);
+}
+
+function noConsensus(why: string, votes: readonly Vote[]): Failure {
+  const listed = votes.map(({ worker, digest }) => `${worker}: ${digest}`).join('; ');
+  return failureOf('NO_CONSENSUS', `${why}${listed === '' ? '' : ` (${listed})`}.`, {
+    issues: votes.map(({ worker, digest }) => ({ path: worker, message: digest })),
+  });
+}
+
+function votersOf({ voters = DEFAULT_VOTERS }: Pick<AnyTool, 'voters'>): number {
+  return voters;
+}

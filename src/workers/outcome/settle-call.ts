@@ -1,0 +1,206 @@
+/**
+ * Writes the end of an attempt: the outcome of its call, or the fact that there will be another attempt. Each is one script, which
+ * only the newest fence may run. A write is repeated while Redis is unavailable and the lease still holds.
+ */
+
+import {
+  type AttemptRecord,
+  type CallState,
+  isKeptLong,
+  leftInDoubt,
+  lifeOfFailure,
+  type RecordLife,
+  type Settlement,
+  settlementOfAborted,
+} from '../../shared/calls/call-state.ts';
+import { lifeOfUnstarted } from '../../shared/calls/compensation.ts';
+import { doubtful, isUnresolved, type Outcome, resultError, stateOf } from '../../shared/calls/outcome.ts';
+import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import type { ToolPolicy } from '../../shared/config/tool-settings.ts';
+import { classify } from '../../shared/errors/classify-error.ts';
+import { type Failure, failureOf } from '../../shared/errors/failure.ts';
+import type { FailureStatus } from '../../shared/errors/result-status.ts';
+import type { Effects } from '../../shared/retries/effects.ts';
+import type { Settle } from '../../shared/store/calls/settle.ts';
+import type { CallLedger } from '../../shared/store/ports.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
+import { type Attempt, attemptsWith, outcomeBase } from '../attempt/attempt-state.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
+import type { LeaseWrites } from '../attempt/retry-write.ts';
+import { notWritten, SettleAtOnce, type SettlePort } from './settle-port.ts';
+
+export interface FailureDetails {
+  readonly status: FailureStatus;
+  /** False when the tool's code was not reached, so that the attempt does not count. */
+  readonly ran: boolean;
+  readonly breakerState?: CircuitState;
+  readonly settlement?: Settlement;
+}
+
+/** The settings of a tool that decide how long its calls are kept, and what is reported of one whose effect is in doubt. */
+export interface KeptTool {
+  readonly policy: ToolPolicy;
+  readonly effects: Effects;
+  /** The caller vouches that a second run does no harm. */
+  readonly expectedRetrySafe?: boolean;
+}
+
+/** The end of a call for which no attempt of this worker ran. */
+export interface Refused {
+  readonly callId: string;
+  readonly fence: number;
+  readonly outcome: Outcome;
+  readonly attempts: readonly AttemptRecord[];
+  readonly tool?: KeptTool;
+}
+
+export interface Postponed {
+  /** `waiting-retry` consumes an attempt. `queued` and `unstarted` do not; `unstarted` does not count the attempt's time either. */
+  readonly phase: 'waiting-retry' | 'queued' | 'unstarted';
+  readonly attempts: readonly AttemptRecord[];
+  readonly delayMs: number;
+  readonly retry?: Retry;
+}
+
+/** An attempt that follows a failure and takes from the tool's retry budget. */
+export interface Retry {
+  /** Sent to the callers that wait. */
+  readonly event: object;
+  /** Ends the call when the budget is exhausted. */
+  refused(): Promise<JobOutcome>;
+}
+
+export interface CallSettlerDeps {
+  readonly ledger: Pick<CallLedger, 'settle' | 'postpone'>;
+  readonly settings: Settings;
+  readonly log: Logger;
+  readonly writes: LeaseWrites;
+  /** Writes the outcome of a success. Default: at once. */
+  readonly successes?: SettlePort | undefined;
+}
+
+export class CallSettler {
+  readonly #deps: CallSettlerDeps;
+  readonly #atOnce: SettlePort;
+  readonly #successes: SettlePort;
+
+  constructor(deps: CallSettlerDeps) {
+    this.#deps = deps;
+    this.#atOnce = new SettleAtOnce(deps.ledger, deps.writes);
+    this.#successes = deps.successes ?? this.#atOnce;
+  }
+
+  /** Ends a call with its tool's result. */
+  async succeed(
+    attempt: Attempt,
+    outcome: Outcome,
+    outcomeJson: Settle['outcomeJson'],
+    sample: Settle['sample'],
+  ): Promise<JobOutcome> {
+    const settle: Settle = {
+      ...this.#ending(attempt.callId, attempt.started.fence, outcome, attempt.policy),
+      outcomeJson,
+      attempts: attemptsWith(attempt, undefined),
+      ...(sample === undefined ? {} : { sample }),
+      ...(attempt.modes.retry === 'on' ? { refill: attempt.allowance } : {}),
+    };
+    // An approval is marked as used when its attempt has ended. The outcome has to be written before that.
+    const port = attempt.started.approvalId === undefined ? this.#successes : this.#atOnce;
+    return port.settle(settle, attempt.running);
+  }
+
+  /** Builds the end of a call that failed. */
+  failing(attempt: Attempt, failure: Failure, details: FailureDetails): Settle {
+    const { status, ran, breakerState, settlement } = details;
+    const attempts = ran ? attemptsWith(attempt, failure) : attempt.started.earlier;
+    const outcome: Outcome = {
+      ...outcomeBase(attempt),
+      status,
+      attempts: attempts.length,
+      error: resultError(failure, status, breakerState),
+      ...(settlement === undefined ? {} : { settlement }),
+    };
+    const { callId, started, policy, tool, envelope } = attempt;
+    const unstarted = settlement === 'cancelled' && lifeOfUnstarted(this.#deps.settings.ttl, envelope.control);
+    const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
+    const kept = { policy, effects: tool.effects, expectedRetrySafe };
+    return { ...this.#failing({ callId, fence: started.fence, outcome, attempts, tool: kept }), ...unstarted };
+  }
+
+  /** Ends a call with an error, as `failing` built it. */
+  fail(attempt: Attempt, ending: Settle): Promise<JobOutcome> {
+    return this.#atOnce.settle(ending, attempt.running);
+  }
+
+  /** Ends a call for which no attempt of this worker ran. */
+  refuse(refused: Refused): Promise<JobOutcome> {
+    return this.#atOnce.settle(this.#failing(refused), undefined);
+  }
+
+  #failing({ callId, fence, outcome, attempts, tool = { policy: {}, effects: 'none' } }: Refused): Settle {
+    const { policy, effects, expectedRetrySafe = false } = tool;
+    const keptLong = isKeptLong(effects, attempts, outcome.settlement);
+    const inDoubt = keptLong && (!expectedRetrySafe || outcome.settlement === 'unsettled');
+    const reported = inDoubt && outcome.error !== undefined ? { ...outcome, error: doubtful(outcome.error) } : outcome;
+    const { ttlMs, freeAfterMs, ...ending } = this.#ending(callId, fence, reported, policy);
+    return {
+      ...ending,
+      ttlMs: keptLong ? Math.max(ttlMs, this.#doneTtlMs(policy)) : ttlMs,
+      ...(keptLong || freeAfterMs === undefined ? {} : { freeAfterMs }),
+      outcomeJson: JSON.stringify(reported),
+      attempts,
+    };
+  }
+
+  #ending(callId: string, fence: number, outcome: Outcome, policy: ToolPolicy) {
+    const state = stateOf(outcome);
+    return { callId, fence, state, outcome, ...this.#life(state, outcome, policy) };
+  }
+
+  /** How long the record is kept. The key of a call in doubt must not be free sooner than that of a success. */
+  #life(state: Exclude<CallState, 'inflight'>, outcome: Outcome, policy: ToolPolicy): RecordLife {
+    const { ttl } = this.#deps.settings;
+    if (state === 'done' || isUnresolved(outcome)) return { ttlMs: this.#doneTtlMs(policy) };
+    return state === 'cancelled' ? { ttlMs: ttl.cancelledMs } : lifeOfFailure(ttl, policy.ttl);
+  }
+
+  #doneTtlMs(policy: ToolPolicy): number {
+    return policy.ttl?.doneMs ?? this.#deps.settings.ttl.doneMs;
+  }
+
+  /** Queues the call again after `delayMs`, without consuming an attempt. */
+  requeue(attempt: Attempt, delayMs: number): Promise<JobOutcome> {
+    return this.postpone(attempt, { phase: 'queued', attempts: attempt.started.earlier, delayMs });
+  }
+
+  /** Gives the call another attempt, after `delayMs` or at once. */
+  async postpone(attempt: Attempt, { phase, attempts, delayMs, retry }: Postponed): Promise<JobOutcome> {
+    const { callId, started, running } = attempt;
+    const { ledger, writes } = this.#deps;
+    const answer = await writes.retry(running, () =>
+      ledger.postpone(callId, started.fence, phase, attempts, delayMs, retry?.event, retry && attempt.allowance),
+    );
+    if (answer === 'postponed')
+      return phase === 'queued' && delayMs === 0 ? { kind: 'released' } : { kind: 'postponed', delayMs };
+    if (answer === 'exhausted' && retry !== undefined) return retry.refused();
+    if (answer === 'cancelled') {
+      const ran = attempts.length > started.earlier.length;
+      const nothingHappened = !leftInDoubt(attempts);
+      const settlement = settlementOfAborted(attempt.tool.effects, nothingHappened);
+      const failure = { ...failureOf('CANCELLED'), nothingHappened };
+      return this.fail(attempt, this.failing(attempt, failure, { status: 'error', ran, settlement }));
+    }
+    return notWritten(answer);
+  }
+
+  /** Gives up an attempt that did not reach its tool's code, as if it had never begun. Without Redis its lease runs out instead. */
+  async release({ callId, started }: Attempt): Promise<void> {
+    const { ledger, log } = this.#deps;
+    try {
+      await ledger.postpone(callId, started.fence, 'unstarted', started.earlier, 0);
+    } catch (error) {
+      log.warn({ callId, error: classify(error).message }, 'an attempt was given up; its lease will run out');
+    }
+  }
+}

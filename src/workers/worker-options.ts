@@ -1,0 +1,42 @@
+import type { RecordAudit } from '../shared/audit/audit-event.ts';
+import type { Hook } from '../shared/calls/define-hook.ts';
+import type { Settings } from '../shared/config/config.ts';
+import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
+import type { Logger } from '../shared/telemetry/log.ts';
+import type { Tracing } from '../shared/telemetry/tracing.ts';
+import type { AnyTool, Channels, MemoryStore, Tier } from '../shared/tools/tool.ts';
+import type { Clock, Random } from '../shared/util/time.ts';
+import type { AttemptTraces } from './attempt/traces.ts';
+import type { ToolMakers } from './connectors/declared-tools.ts';
+
+export interface WorkerOptions {
+  readonly settings: Settings;
+  readonly tools: readonly AnyTool[];
+  readonly tiers: readonly Tier[];
+  /** Attempts at a time, for each tier. */
+  readonly concurrency: number;
+  readonly log: Logger;
+  /** Receives decisions and refused attempts, beside the log. */
+  readonly audit?: RecordAudit;
+  /** The environment; programs that tools start may see a part of it. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly pawlVersion: string;
+  /** Makers of the tools that the registry declares, by kind, instead of those that are compiled in. */
+  readonly declared?: ToolMakers;
+  readonly hooks?: readonly Hook[];
+  /** Without one, no tool has memory. Its maker closes it. */
+  readonly memory?: MemoryStore;
+  /** Without them, no tool reaches people. */
+  readonly channels?: Channels;
+  readonly clock?: Clock;
+  readonly random?: Random;
+  readonly onEvent?: (event: WorkerEvent) => void;
+  readonly tracing?: Tracing<AttemptTraces>;
+  /** An operator asks this worker to finish what it runs, and end. Default: `close()`. */
+  readonly onDrainAsked?: () => void;
+}
+
+/** The tools of the tiers that the worker serves. */
+export function servedTools({ tools, tiers }: Pick<WorkerOptions, 'tools' | 'tiers'>): AnyTool[] {
+  return tools.filter((tool) => tiers.includes(tool.tier));
+}

@@ -1,0 +1,235 @@
+/** The parts of a worker, and how they are put together. `worker.ts` starts and stops them. */
+import { hostname } from 'node:os';
+import { durabilityOf } from '../shared/config/durability.ts';
+import { SwitchCache } from '../shared/config/switches.ts';
+import type { Backend } from '../shared/store/backend.ts';
+import { publishedTool, publishedToolId } from '../shared/store/fleet/catalogue.ts';
+import { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
+import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
+import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
+import { type Clock, systemClock, uuidv7 } from '../shared/util/time.ts';
+import { WorkerChannels } from './approvals/channels.ts';
+import { type RegisteredTool, register } from './attempt/attempt-state.ts';
+import { RunningAttempts } from './attempt/running-attempts.ts';
+import { ForcedCircuits } from './circuits/forced-circuits.ts';
+import { NodeCircuits } from './circuits/node-circuit.ts';
+import { composeExecutor } from './compose-executor.ts';
+import { ClientToolCalls } from './connectors/client.ts';
+import { DeclaredTools } from './connectors/declared-tools.ts';
+import { compiledIn } from './connectors/index.ts';
+import type { McpConnections } from './connectors/mcp/tools.ts';
+import { TerminalLink } from './context/remote-terminal.ts';
+import { TerminalHost } from './context/terminal-host.ts';
+import { LimitAcquirer } from './execution/acquire-limits.ts';
+import { AttemptLeases } from './execution/attempt-leases.ts';
+import { WorkerMetrics } from './execution/metrics.ts';
+import { Solitude } from './execution/run-alone.ts';
+import { WorkerSessions } from './execution/session-cache.ts';
+import { JobQueue } from './queue/job-queue.ts';
+import { ServedQueues } from './queue/served-queues.ts';
+import { UnwantedJobs } from './queue/unwanted-jobs.ts';
+import { WorkerHeartbeat } from './worker-heartbeat.ts';
+import { servedTools, type WorkerOptions } from './worker-options.ts';
+
+export interface WorkerHost {
+  readonly options: WorkerOptions;
+  readonly backend: Backend;
+  /** When the worker started, on Redis' clock. */
+  readonly nowMs: number;
+  /** No sandbox works in this process, although one should. */
+  readonly unconfined: boolean;
+  /** The worker drains: it starts nothing more. */
+  isClosing(): boolean;
+  onError(error: Error): void;
+}
+
+/** The MCP connections of a worker. Its modules are a tenth of what a worker loads, so they are loaded with the first call. */
+export class LazyMcp {
+  readonly #options: WorkerOptions;
+  #connections: Promise<McpConnections> | undefined;
+
+  constructor(options: WorkerOptions) {
+    this.#options = options;
+  }
+
+  connections(): Promise<McpConnections> {
+    this.#connections ??= import('./connectors/mcp/tools.ts').then((mcp) => new mcp.McpConnections(this.#options));
+    return this.#connections;
+  }
+
+  async close(): Promise<void> {
+    await (await this.#connections)?.close();
+  }
+}
+
+type Identity = ReturnType<typeof identify>;
+type State = ReturnType<typeof composeState>;
+type Services = ReturnType<typeof composeServices>;
+type Jobs = ReturnType<typeof composeJobs>;
+
+export type WorkerParts = Identity & State & Services & Jobs;
+
+/** Throws `CONFIGURATION` for tools that cannot be offered together. */
+export function composeWorker(host: WorkerHost): WorkerParts {
+  const identity = identify(host);
+  const state = composeState(host, identity);
+  const services = composeServices(host, identity, state);
+  return { ...identity, ...state, ...services, ...composeJobs(host, { ...identity, ...state, ...services }) };
+}
+
+function identify({ options, nowMs }: WorkerHost) {
+  const clock: Clock = options.clock ?? systemClock;
+  const served = servedTools(options);
+  return {
+    clock,
+    workerId: `${hostname()}:${process.pid}:${uuidv7(clock).slice(-6)}`,
+    served,
+    published: served.map((tool) => publishedTool(tool, nowMs)),
+    tools: register(served) as ReadonlyMap<string, RegisteredTool>,
+  };
+}
+
+/** The worker's view of calls, circuits, switches and sessions. */
+function composeState({ options, backend }: WorkerHost, { clock, workerId }: Identity) {
+  const { settings } = options;
+  return {
+    running: new RunningAttempts(clock, settings.lockDurationMs, workerId),
+    nodeCircuits: new NodeCircuits(),
+    forced: new ForcedCircuits(backend.breakers),
+    switches: new SwitchCache(settings.reliability),
+    sessions: new WorkerSessions(backend.sessions),
+  };
+}
+
+/** What tools use, and what counts their calls. */
+function composeServices(host: WorkerHost, { served, workerId, clock }: Identity, { sessions }: State) {
+  const { options, backend, onError } = host;
+  const { settings, log, environment } = options;
+  const { signatures, messages, questions, audit, ledger, limits } = backend;
+  const mcp = new LazyMcp(options);
+  const dynamic = new ClientToolCalls(backend.clientCalls);
+  const declared = new DeclaredTools(backend.specs, {
+    ...compiledIn({ settings, environment, limits }),
+    mcp: (record) => ({ run: async (params, ctx) => (await mcp.connections()).executable(record).run(params, ctx) }),
+    dynamic: (record) => dynamic.executable(record),
+    ...options.declared,
+  });
+  const sessionOf = (sessionKey: string) => sessions.of(sessionKey);
+  const now = () => ledger.now();
+  const needsDisk = served.some((tool) => durabilityOf(settings, tool) === 'waitaof');
+  const metrics = new WorkerMetrics(served, (namespace, name) => declared.tierOf(namespace, name));
+  return {
+    mcp,
+    dynamic,
+    declared,
+    channels: new WorkerChannels({ settings, signatures, messages, questions, audit, log, sessionOf, now }),
+    terminals: new TerminalHost({
+      env: environment,
+      sandbox: settings.sandbox,
+      network: settings.sandboxNetwork === 'on',
+      link: new TerminalLink({ backend, workerId, onError }),
+    }),
+    limits: new LimitAcquirer({ limits, leaseMs: settings.lockDurationMs, tenants: settings.tenants, log, onError }),
+    disk: needsDisk ? DiskBarrier.open(backend, onError) : undefined,
+    metrics,
+    publisher: new MetricsPublisher({
+      metrics: new FleetMetrics(backend.redis, settings.prefix),
+      processId: workerId,
+      series: () => metrics.series(),
+      measure: async () => {
+        const askedAtMs = clock.monotonic();
+        await backend.redis.ping();
+        metrics.roundTrip(clock.monotonic() - askedAtMs);
+      },
+      onError,
+    }),
+  };
+}
+
+/** Where jobs come from, and what runs them. */
+function composeJobs(host: WorkerHost, parts: Identity & State & Services) {
+  const { options, backend, unconfined } = host;
+  const { running, limits, nodeCircuits, switches, tools, clock } = parts;
+  const solitude = new Solitude({ running, pause: () => queues.pause(), resume: () => queues.resume() });
+  const heartbeat = composeHeartbeat(host, parts);
+  const executor = composeExecutor({
+    options,
+    backend,
+    ...parts,
+    solitude,
+    unconfined,
+    heartbeat,
+    onEvent: (event) => observe(host, parts.metrics, event),
+  });
+  const { lockDurationMs: leaseMs } = options.settings;
+  const leases = new AttemptLeases({ ledger: backend.ledger, locks: backend.locks, limits, leaseMs });
+  const unwanted = new UnwantedJobs({
+    tools,
+    switches,
+    nodeCircuits,
+    clock,
+    othersWith: (published) => heartbeat.othersWith(published),
+    isPaused: () => host.isClosing() || solitude.isTaken,
+  });
+  const queues = composeQueues(host, { ...parts, executor, leases, heartbeat, unwanted });
+  return { solitude, executor, leases, unwanted, heartbeat, queues };
+}
+
+function composeHeartbeat({ options, backend, nowMs, unconfined }: WorkerHost, parts: Identity & State & Services) {
+  const { workerId, served, published, running, declared } = parts;
+  const { tiers, concurrency, pawlVersion, log } = options;
+  const runsPrograms = served.filter(({ needs }) => needs.includes('processes'));
+  return new WorkerHeartbeat({
+    backend,
+    workerId,
+    tiers,
+    concurrency,
+    pawlVersion,
+    log,
+    published,
+    startedAtMs: nowMs,
+    running: () => running.size,
+    kinds: () => declared.kinds,
+    unconfined: unconfined ? runsPrograms.map(publishedToolId) : [],
+  });
+}
+
+function composeQueues(
+  { options, backend, onError }: WorkerHost,
+  parts: Identity & State & Services & Pick<Jobs, 'executor' | 'leases' | 'heartbeat' | 'unwanted'>,
+): ServedQueues {
+  const { settings, log, tiers, concurrency } = options;
+  const { workerId, clock, running, executor, metrics, leases, heartbeat, unwanted } = parts;
+  return new ServedQueues({
+    shards: backend.shards,
+    tiers,
+    concurrency,
+    kept: async (partition) => (await backend.ledger.counts(partition)).calls,
+    open: (partition, slots) =>
+      new JobQueue({
+        backend,
+        settings,
+        partition,
+        slots,
+        workerId,
+        clock,
+        log,
+        running,
+        executor,
+        metrics,
+        workers: () => heartbeat.workersOf(partition.tier),
+        isAlone: () => backend.shards.layout[partition.tier].made === 1,
+        unwanted: (toolName, namespace) => unwanted.outcomeOf(toolName, namespace),
+        renew: (attempt) => leases.renew(attempt),
+        onError,
+      }),
+  });
+}
+
+function observe({ options, backend, onError }: WorkerHost, metrics: WorkerMetrics, event: WorkerEvent): void {
+  metrics.observe(event);
+  options.onEvent?.(event);
+  if (event.type !== 'tool_call_shadow') return;
+  const { toolNamespace, toolName } = event.envelope;
+  backend.switches.countShadow(event.kind, `${toolNamespace}.${toolName}`).catch(onError);
+}
