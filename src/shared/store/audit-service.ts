@@ -4,6 +4,7 @@ import type { Settings } from '../config/config.ts';
 import type { Logger } from '../telemetry/log.ts';
 import { AuditFiles, type AuditFilesDeps } from './audit/audit-files.ts';
 import { AuditChainer } from './audit/audit-trail.ts';
+import { ChainSignatures } from './audit/chain-signatures.ts';
 import type { Backend } from './backend.ts';
 
 /** Where a front door copies the trail to. */
@@ -60,7 +61,7 @@ export class AuditService {
     }: { readonly files: boolean; readonly log: Logger; readonly failures?: AuditFilesDeps['failures'] },
   ): AuditService {
     const { keptRecords, maxFileBytes, files: wanted } = settings.audit;
-    const sealer = new AuditChainer({ redis, prefix, sealing: signatures, keptRecords });
+    const sealer = new AuditChainer({ redis, prefix, sealing: new ChainSignatures(signatures), keptRecords });
     const onError = (error: Error) => log.debug({ error: error.message }, 'the audit trail');
     if (!files || wanted === 'off') return new AuditService([sealer], onError);
     const onGap = (gap: { readonly from: number; readonly to: number }) =>

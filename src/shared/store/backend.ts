@@ -18,7 +18,7 @@ import {
 import { PawlError } from '../errors/failure.ts';
 import { secretsOf } from '../errors/redaction.ts';
 import { Signer, type SigningKey, UNSIGNED } from '../signing/signature.ts';
-import { Signatures, type WorkerSigners } from '../signing/signatures.ts';
+import { Signatures } from '../signing/signatures.ts';
 import { EMBEDDED_REDIS_STEP } from '../telemetry/log.ts';
 import { TIERS, type Tier } from '../tools/tool.ts';
 import { FollowedClock } from '../util/time.ts';
@@ -48,6 +48,7 @@ import { Messages } from './sessions/messages.ts';
 import { Sessions } from './sessions/sessions.ts';
 import { SkillRecords } from './sessions/skills.ts';
 import { Agents } from './sessions/sub-agents.ts';
+import { refusedEvent } from './signing/refused-records.ts';
 
 /** A producer's user waits for it; a worker may be started together with its Redis. */
 const READY_TIMEOUT_MS = { 'fail-fast': 3_000, patient: 15_000 } as const;
@@ -138,7 +139,11 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
         options.log('warn', 'records of the audit trail were lost while Redis was away', { records }),
     });
     const audit = auditOf(options, writer);
-    const signatures = new Signatures(signerOf(options, embedded !== undefined), audit, workerSignersOf(settings));
+    const signatures = new Signatures(
+      signerOf(options, embedded !== undefined),
+      (refused) => void audit(refusedEvent(refused)),
+      workerSignersOf(settings),
+    );
     const shards = await knownShards(redis, settings);
     const ledger = new Ledger(redis, settings.prefix, longestKeptMs(settings), signatures, writer);
     return {
@@ -293,7 +298,7 @@ function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer 
   return undefined;
 }
 
-function workerSignersOf({ workerKeys }: Settings): WorkerSigners {
+function workerSignersOf({ workerKeys }: Settings): Readonly<Record<string, Signer>> {
   return Object.fromEntries(Object.entries(workerKeys).map(([tier, keys = []]) => [tier, new Signer(keys)]));
 }
 

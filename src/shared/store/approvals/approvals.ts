@@ -14,6 +14,7 @@ import type { Signatures } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { type CallRecord, withParams } from '../calls/call-record.ts';
 import type { Ledger } from '../calls/ledger.ts';
+import { verifyApproval } from '../calls/signed-records.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
@@ -130,14 +131,15 @@ export class Approvals {
   #recordOf(id: string, fields: Readonly<Record<string, string>>): ApprovalRecord | undefined {
     if (fields['state'] === undefined || fields['request'] === undefined) return undefined;
     const request = parsed(fields['request']) as ApprovalRequest | undefined;
-    if (request?.id !== id || !this.#signatures.isApproval(request, fields['request'], fields['signature'] ?? ''))
+    if (request?.id !== id || !verifyApproval(this.#signatures, request, fields['request'], fields['signature'] ?? ''))
       return undefined;
     const { preview, decision } = fields;
-    const shown = preview !== undefined && this.#signatures.isPreview(id, preview, fields['previewSignature'] ?? '');
+    const shown =
+      preview !== undefined && this.#signatures.verify('preview', id, preview, fields['previewSignature'] ?? '');
     const verified =
-      decision === undefined
-        ? undefined
-        : this.#signatures.verifiedDecision(request, decision, fields['decisionSignature'] ?? '');
+      decision !== undefined && this.#signatures.verify('decision', id, decision, fields['decisionSignature'] ?? '')
+        ? (JSON.parse(decision) as Decision)
+        : undefined;
     return {
       state: fields['state'] as ApprovalState,
       request,
@@ -204,7 +206,7 @@ export class Approvals {
     const text = JSON.stringify(preview);
     await this.#redis.hset(`${keys.approvals}:${id}`, {
       preview: text,
-      previewSignature: this.#signatures.preview(id, text),
+      previewSignature: this.#signatures.sign('preview', id, text),
     });
   }
 
@@ -275,11 +277,11 @@ export class Approvals {
         id,
         to,
         text,
-        text === '' ? '' : this.#signatures.decision(id, text),
+        text === '' ? '' : this.#signatures.sign('decision', id, text),
         callId,
         this.#keptMs(tool, to),
         outcomeJson,
-        outcomeJson === '' ? '' : this.#signatures.outcome(callId, 'failed', outcomeJson),
+        outcomeJson === '' ? '' : this.#signatures.sign('outcome', [callId, 'failed'], outcomeJson),
         life.ttlMs,
         keys.inboxes,
         next,

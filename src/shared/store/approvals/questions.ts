@@ -13,7 +13,7 @@ import { uuidv7 } from '../../util/time.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedText, signedText } from '../signing/signed-text.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const askScript = new Script(new URL('./question-ask.lua', import.meta.url));
 const endScript = new Script(new URL('./question-end.lua', import.meta.url));
@@ -66,7 +66,7 @@ export class Questions {
   }
 
   async ask(id: string, request: QuestionRequest, timeoutMs: number): Promise<Standing> {
-    const signed = signedText(request, (text) => this.#signatures.question(id, text));
+    const signed = signedText(this.#signatures, 'question', id, request);
     const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.#redis, this.#partitions(id), [
       id,
       signed,
@@ -97,7 +97,7 @@ export class Questions {
   }
 
   #end(id: string, state: string, answer = ''): Promise<unknown[]> {
-    const signature = answer === '' ? '' : this.#signatures.answer(id, answer);
+    const signature = answer === '' ? '' : this.#signatures.sign('answer', id, answer);
     const broadcast = JSON.stringify({ type: 'question', id });
     return endScript.run(this.#redis, this.#partitions(id), [
       id,
@@ -112,7 +112,7 @@ export class Questions {
 
   /** An answer that nobody with a key gave counts as none. */
   #verified(id: string, answer: string, signature: string): Answer {
-    const holds = answer !== '' && this.#signatures.isAnswer(id, answer, signature);
+    const holds = answer !== '' && this.#signatures.verify('answer', id, answer, signature);
     return holds ? (JSON.parse(answer) as Given) : { state: 'expired' };
   }
 
@@ -120,9 +120,7 @@ export class Questions {
   async read(id: string): Promise<QuestionRecord | undefined> {
     const { state, question, createdAtMs, expiresAtMs } = await this.#redis.hgetall(this.#keys.question(id));
     if (state !== 'pending' || question === undefined) return undefined;
-    const request = openedText<QuestionRequest>(question, (text, signature) =>
-      this.#signatures.isQuestion(id, text, signature),
-    );
+    const request = verifiedText<QuestionRequest>(this.#signatures, 'question', id, question);
     if (request === undefined) return undefined;
     return { id, ...request, createdAtMs: Number(createdAtMs), expiresAtMs: Number(expiresAtMs) };
   }

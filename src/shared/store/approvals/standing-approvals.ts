@@ -13,7 +13,7 @@ import type { Signatures } from '../../signing/signatures.ts';
 import { replaceField } from '../redis/compare-and-set.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedText, signedText } from '../signing/signed-text.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 /** A remembered approval holds at most this long. */
 const GRANT_VALID_MS = 12 * 3_600_000;
@@ -79,7 +79,7 @@ export class StandingApprovals {
       grantedAtMs: nowMs,
       validUntilMs: nowMs + GRANT_VALID_MS,
     };
-    const signed = signedText(grant, (text) => this.#signatures.grant(session.key, text));
+    const signed = signedText(this.#signatures, 'grant', session.key, grant);
     const key = this.#keys.standingApprovals(session.key);
     const field = digest(canonicalJson([namespace, name, amendment]));
     // The hash ends with the newest of its grants: the others would stay, and be read with it.
@@ -116,9 +116,7 @@ export class StandingApprovals {
   async #stored(sessionKey: string): Promise<Stored[]> {
     const fields = await this.#redis.hgetall(this.#keys.standingApprovals(sessionKey));
     return Object.entries(fields).flatMap(([field, text]) => {
-      const grant = openedText<StandingApproval>(text, (signed, signature) =>
-        this.#signatures.isStandingApproval(sessionKey, signed, signature),
-      );
+      const grant = verifiedText<StandingApproval>(this.#signatures, 'grant', sessionKey, text);
       return grant?.sessionKey === sessionKey ? [{ field, text, grant }] : [];
     });
   }

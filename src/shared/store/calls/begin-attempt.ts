@@ -6,6 +6,7 @@ import type { CallJob } from '../queues/jobs.ts';
 import { Script } from '../redis/connection.ts';
 import { parseAttempts, type StoredRequest } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
+import { verifyRequest } from './signed-records.ts';
 
 export interface BeginAttempt {
   readonly workerId: string;
@@ -105,7 +106,7 @@ export function beginResult(
       const fence = Number(answer[2]);
       const resolution = answer[13] as string;
       const [request, signature] = [answer[3] as string, answer[4] as string];
-      if (!access.signatures.isRequest({ ...job, resolution, text: request }, signature, nowMs))
+      if (!verifyRequest(access.signatures, { ...job, resolution, text: request }, signature, nowMs))
         return { kind: 'forged', fence };
       return {
         kind: 'started',
@@ -127,7 +128,7 @@ export function beginResult(
     case 'circuit': {
       const fence = Number(answer[6]);
       const [request, signature, resolution] = [answer[4] as string, answer[5] as string, answer[8] as string];
-      if (!access.signatures.isRequest({ ...job, resolution, text: request }, signature, nowMs))
+      if (!verifyRequest(access.signatures, { ...job, resolution, text: request }, signature, nowMs))
         return { kind: 'forged', fence };
       return {
         kind: 'circuit',

@@ -17,6 +17,7 @@ import type { PartitionKeys } from '../redis/keys.ts';
 import { needOf, type StoredRequest, withParams } from './call-record.ts';
 import { endedAnswer, type FinishedCall, forgedAnswer } from './finished-call.ts';
 import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
+import { signApproval, signRequest } from './signed-records.ts';
 
 export interface Claim {
   readonly callId: string;
@@ -171,7 +172,7 @@ function askedOf(access: LedgerAccess, keys: PartitionKeys, claim: Claim): Asked
       claim.paramsDigest,
       request,
       generation,
-      access.signatures.request(callId, generation, '', request),
+      signRequest(access.signatures, { callId, generation, resolution: '', text: request }),
       JSON.stringify(job),
       loop?.loopId ?? '',
       claim.request.largeParams === undefined ? '' : keys.params(callId, claim.request.largeParams.id),
@@ -269,5 +270,5 @@ function spentAnswer(
 function approvalArguments(access: LedgerAccess, approval: ApprovalRequest | undefined): (string | number)[] {
   if (approval === undefined) return [];
   const request = JSON.stringify(approval);
-  return [request, access.signatures.approval(approval, request), approval.id, approval.expiresAtMs];
+  return [request, signApproval(access.signatures, approval, request), approval.id, approval.expiresAtMs];
 }

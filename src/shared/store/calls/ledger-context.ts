@@ -5,13 +5,14 @@
 import { partitionFor } from '../../calls/call-id.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';
-import { FORGED_OUTCOME, type Signatures } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import { type ByteRange, parsedParts } from '../../util/json/large-json.ts';
 import { type AuditWriter, MAX_UNSEALED } from '../audit/audit-writer.ts';
 import { isClustered, luaConstants, type Redis, type Script } from '../redis/connection.ts';
 import { AuditKeys, FleetKeys, homePartition, PARTITION_NAMES, type Partition, PartitionKeys } from '../redis/keys.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
 import { LargeTexts, type TextReference } from './large-values.ts';
+import { FORGED_OUTCOME, refuseChangedPart, verifiedOutcome } from './signed-records.ts';
 
 /** For `Script`: names of a place's keys, behind their base. */
 export const PARTITION_LUA = luaConstants(PARTITION_NAMES);
@@ -119,7 +120,7 @@ export class LedgerAccess {
     if (parts === undefined) {
       const text = await this.redis.get(at);
       if (text === null) throw new PawlError('UNKNOWN_CALL', `The result of ${callId} has expired.`);
-      return this.signatures.verifiedOutcome(callId, state, text, signature);
+      return verifiedOutcome(this.signatures, { callId, state, text, signature });
     }
     const reference = this.verifiedReference(callId, stored);
     if (reference === undefined) return FORGED_OUTCOME;
@@ -157,14 +158,15 @@ export class LedgerAccess {
     try {
       yield* parts;
     } catch (error) {
-      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') this.signatures.refuseParts(callId, what);
+      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID')
+        refuseChangedPart(this.signatures, callId, what);
       throw error;
     }
   }
 
   /** Undefined for one that nobody with a key wrote. */
   verifiedReference(callId: string, { parts = '', state, signature }: StoredOutcome): TextReference | undefined {
-    if (!this.signatures.isOutcome(callId, state, parts, signature, 'outcome-parts')) return undefined;
+    if (!this.signatures.verify('outcome-parts', [callId, state], parts, signature)) return undefined;
     return JSON.parse(parts) as TextReference;
   }
 

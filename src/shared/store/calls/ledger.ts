@@ -8,7 +8,7 @@ import type { Outcome } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Limits } from '../../limits/budget.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
-import { FORGED_OUTCOME, Signatures } from '../../signing/signatures.ts';
+import { Signatures } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
 import type { AuditWriter } from '../audit/audit-writer.ts';
 import { DispatchReader, type DispatchReaderOptions } from '../dispatch/direct-dispatch.ts';
@@ -43,6 +43,15 @@ import { type Claim, type ClaimAnswer, Claims } from './claim.ts';
 import { type FinishedCall, FinishedCalls, type ReplayedCall } from './finished-call.ts';
 import { LedgerAccess, type StoredOutcome } from './ledger-context.ts';
 import { type Settle, settleCall, type WriteAnswer } from './settle.ts';
+import {
+  FORGED_OUTCOME,
+  isVerifiedOutcome,
+  refuseMergedCall,
+  signApproval,
+  signRequest,
+  verifiedOutcome,
+  verifyRequest,
+} from './signed-records.ts';
 
 const postponeScript = new Script(new URL('./postpone.lua', import.meta.url));
 const tellScript = new Script(new URL('./renew-lease.lua', import.meta.url));
@@ -132,7 +141,11 @@ export class Ledger {
   verified(event: InboxEvent): InboxEvent {
     if (event.type !== 'settled' || event.outcome === undefined || !this.#access.signatures.present) return event;
     const { outcome, signature, ...rest } = event;
-    return this.#access.signatures.isOutcome(event.callId, event.state, JSON.stringify(outcome), signature ?? '')
+    return isVerifiedOutcome(this.#access.signatures, {
+      ...event,
+      text: JSON.stringify(outcome),
+      signature: signature ?? '',
+    })
       ? event
       : rest;
   }
@@ -159,9 +172,10 @@ export class Ledger {
     if (typeof request !== 'string') return 'gone';
     const nowMs = await this.now();
     const stored = { callId, generation: before ?? '', resolution: resolved ?? '', text: request };
-    if (!this.#access.signatures.isRequest(stored, signature ?? '', nowMs)) return 'forged';
+    if (!verifyRequest(this.#access.signatures, stored, signature ?? '', nowMs)) return 'forged';
     const next = because === 'resolved' ? resolutionOf(generation, stored) : stored.resolution;
-    return { request, signature: this.#access.signatures.request(callId, generation, next, request), resolution: next };
+    const signed = signRequest(this.#access.signatures, { callId, generation, resolution: next, text: request });
+    return { request, signature: signed, resolution: next };
   }
 
   /**
@@ -258,13 +272,13 @@ export class Ledger {
         endings.inboxId ?? '',
         keys.inboxes,
         broadcastChannel(this.#access.redis, this.#access.fleet.prefix),
-        this.#access.signatures.outcome(callId, endings.state, beforeStart),
-        this.#access.signatures.outcome(callId, endings.state, betweenAttempts),
+        this.#access.signatures.sign('outcome', [callId, endings.state], beforeStart),
+        this.#access.signatures.sign('outcome', [callId, endings.state], betweenAttempts),
         keys.approvals,
         this.#access.retentionMs,
         uuidv7(),
         inDoubt,
-        this.#access.signatures.outcome(callId, endings.state, inDoubt),
+        this.#access.signatures.sign('outcome', [callId, endings.state], inDoubt),
         doubtfulMs,
         endings.freeAfterMs ?? '',
       ],
@@ -323,12 +337,13 @@ export class Ledger {
     const { state, outcome: inline, outcomeAt: at, outcomeParts: parts, outcomeSignature: signature = '' } = fields;
     let request = JSON.parse(fields['request'] ?? '{}') as StoredRequest;
     if (id !== callId && this.#access.signatures.present && !wasMerged(callId, id, fields, request))
-      return recordOf(callId, ended(fields), request, this.#access.signatures.refuseMerged(callId), Number(nowMs));
+      return recordOf(callId, ended(fields), request, refuseMergedCall(this.#access.signatures, callId), Number(nowMs));
     // Who waits for the end asks again and again, and not for the parameters.
     if (request.largeParams !== undefined && whole && inboxId === '')
       request = await this.#access.wholeRequest(id, request).catch(unlessLost(request));
     let outcome: Outcome | undefined;
-    if (inline !== undefined) outcome = this.#access.signatures.verifiedOutcome(id, state, inline, signature);
+    if (inline !== undefined)
+      outcome = verifiedOutcome(this.#access.signatures, { callId: id, state, text: inline, signature });
     else if (at !== undefined && (whole || parts === undefined))
       outcome = await this.#access.largeOutcome(id, { state, at, parts, signature });
     return recordOf(id, fields, request, outcome, Number(nowMs));
@@ -341,14 +356,20 @@ export class Ledger {
     const stored = await this.#storedOutcome(callId);
     if (stored === undefined || typeof stored.inline !== 'string')
       return stored === undefined ? undefined : this.#access.largeOutcome(callId, stored);
-    return this.#access.signatures.verifiedOutcome(callId, stored.state, stored.inline, stored.signature);
+    return verifiedOutcome(this.#access.signatures, { ...stored, callId, text: stored.inline });
   }
 
   async #toldOutcome(callId: string, event: SettledEvent | undefined): Promise<Outcome | undefined> {
     if (event?.textId === undefined) return undefined;
     const text = await this.#access.redis.get(this.#access.placed(callId).outcome(callId, event.textId));
     const verified =
-      text !== null && this.#access.signatures.isOutcome(callId, event.state, text, event.signature ?? '');
+      text !== null &&
+      isVerifiedOutcome(this.#access.signatures, {
+        callId,
+        state: event.state,
+        text,
+        signature: event.signature ?? '',
+      });
     return verified ? (JSON.parse(text) as Outcome) : undefined;
   }
 
@@ -391,7 +412,15 @@ export class Ledger {
     const [code] = await resolveScript.run(
       this.#access.redis,
       [keys.record(callId), keys.inDoubt],
-      [state, text, ttlMs, this.#access.signatures.outcome(callId, state, text), callId, uuidv7(), freeAfterMs ?? ''],
+      [
+        state,
+        text,
+        ttlMs,
+        this.#access.signatures.sign('outcome', [callId, state], text),
+        callId,
+        uuidv7(),
+        freeAfterMs ?? '',
+      ],
     );
     return code as 'resolved' | 'refused' | 'gone';
   }
@@ -431,7 +460,7 @@ export class Ledger {
   #approvalArguments(approval: ApprovalRequest): (string | number)[] {
     const request = JSON.stringify(approval);
     const { signatures, retentionMs } = this.#access;
-    return [request, signatures.approval(approval, request), approval.id, approval.expiresAtMs, retentionMs];
+    return [request, signApproval(signatures, approval, request), approval.id, approval.expiresAtMs, retentionMs];
   }
 
   /** IDs of calls of one place, the newest first; of one session when given. */

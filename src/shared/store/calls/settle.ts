@@ -99,8 +99,8 @@ export function settleArguments(access: LedgerAccess, settle: ReadySettle): (str
   const { callId, fence, state, outcomeJson, attempts, apart } = settle;
   const signature =
     apart?.reference === undefined
-      ? access.signatures.outcome(callId, state, outcomeJson)
-      : access.signatures.outcome(callId, state, apart.reference, 'outcome-parts');
+      ? access.signatures.sign('outcome', [callId, state], outcomeJson)
+      : access.signatures.sign('outcome-parts', [callId, state], apart.reference);
   return [
     callId,
     fence,

@@ -13,7 +13,7 @@ import type { Signatures } from '../../signing/signatures.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, signedMessage } from '../signing/signed-text.ts';
+import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 const joinScript = new Script(new URL('./client-join.lua', import.meta.url));
 const nextScript = new Script(new URL('./client-next.lua', import.meta.url));
@@ -94,7 +94,7 @@ export class ClientCalls {
   }
 
   #answered(callId: string, fence: number, signed: string) {
-    const answer = openedMessage<ClientAnswer>(this.#signatures, `answer ${callId} ${fence}`, signed);
+    const answer = verifiedMessage<ClientAnswer>(this.#signatures, `answer ${callId} ${fence}`, signed);
     return answer === undefined ? undefined : ({ state: 'answered', answer } as const);
   }
 
@@ -123,7 +123,7 @@ export class ClientCalls {
       if (kind !== 'renewed') return { kind: kind as 'gone' | 'superseded' };
       const told = { kind, leaseMs: Number(leaseMs), cancelled: words(String(cancelled)) } as const;
       if (callId === undefined) return told;
-      const call = openedMessage<ClientCall>(this.#signatures, `call ${callId} ${fence}`, String(signed));
+      const call = verifiedMessage<ClientCall>(this.#signatures, `call ${callId} ${fence}`, String(signed));
       if (call !== undefined) return { ...told, call };
       // Nobody with a key asked for it.
       await this.#redis.srem(this.#taken(clientId), String(callId));

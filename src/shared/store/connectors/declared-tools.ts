@@ -107,14 +107,14 @@ export class DeclaredToolRecords {
 
   #signed(record: RegistryRecord): string {
     const text = JSON.stringify(record);
-    return `${record.revision} ${this.#signatures.spec(qualifiedName(record), text)} ${text}`;
+    return `${record.revision} ${this.#signatures.sign('spec', qualifiedName(record), text)} ${text}`;
   }
 
   /** The record, when somebody with a key wrote it for this tool. */
   #opened(tool: string, stored: string): RegistryRecord | undefined {
     const [revision = '', signature = ''] = stored.split(' ', 2);
     const text = stored.slice(revision.length + signature.length + 2);
-    if (!this.#signatures.isSpec(tool, text, signature)) return undefined;
+    if (!this.#signatures.verify('spec', tool, text, signature)) return undefined;
     const record = JSON.parse(text) as RegistryRecord;
     return qualifiedName(record) === tool ? record : undefined;
   }

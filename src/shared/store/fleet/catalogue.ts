@@ -22,7 +22,7 @@ import type { TrustClass } from '../../tools/trust-class.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { signedText, splitSealed } from '../signing/signed-text.ts';
+import { signedText, splitSigned } from '../signing/signed-text.ts';
 import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
 
 export const HEARTBEAT_MS = 5_000;
@@ -262,13 +262,13 @@ export class Catalogue {
 
   /** Where tiers have keys of their own, each has its own fields: a worker cannot replace what another tier published. */
   #fieldOf(published: PublishedTool): string {
-    return this.#signatures.hasOwnKey(published.tier)
+    return this.#hasOwnKey(published.tier)
       ? `${publishedToolId(published)} ${published.tier}`
       : publishedToolId(published);
   }
 
   #signed(field: string, published: PublishedTool): string {
-    return signedText(published, (text) => this.#signatures.publishedTool(published.tier, field, text));
+    return signedText(this.#signaturesOf(published.tier), 'tool', field, published);
   }
 
   /**
@@ -277,24 +277,35 @@ export class Catalogue {
    * another one.
    */
   #opened(field: string, stored: string): PublishedTool | undefined {
-    const { signature, text } = splitSealed(stored);
+    const { signature, text } = splitSigned(stored);
     const parsed = parsePublishedTool(text) as PublishedTool | undefined;
     if (parsed === undefined) return this.#refused(field, 'is not one', stored);
     if (!this.#tiers.includes(parsed.tier)) return undefined;
     if (this.#fieldOf(parsed) !== field)
       return this.#refused(field, 'does not stand under its own name and keys', stored);
-    if (!this.#signatures.isPublishedTool(parsed.tier, field, text, signature)) return undefined;
+    if (!this.#signaturesOf(parsed.tier).matches('tool', field, text, signature))
+      return this.#refused(field, `is not signed by a worker of the ${parsed.tier} tier`, text);
     const { definition: _, seenAtMs, ...content } = parsed;
     return { ...content, definition: definitionOf(content), seenAtMs };
   }
 
-  #refused(field: string, why: string, stored: string): undefined {
-    this.#signatures.refusePublishedTool(field, why, stored);
+  #refused(field: string, why: string, ...content: readonly string[]): undefined {
+    const reason = `the published tool ${field} ${why}`;
+    this.#signatures.refuseOnce({ kind: 'tool', id: [field], reason }, field, why, ...content);
+  }
+
+  #signaturesOf(tier: Tier): Signatures {
+    return this.#signatures.scope(tier) ?? this.#signatures;
+  }
+
+  /** Whether only this tier's workers have the keys that sign its tools. */
+  #hasOwnKey(tier: Tier): boolean {
+    return this.#signatures.scope(tier) !== undefined;
   }
 
   /** Where tiers have keys of their own, a name that several tiers publish is the highest one's: no worker of a lower one gets its calls. */
   #withoutTakenNames(offers: readonly PublishedTool[]): PublishedTool[] {
-    if (!TIERS.some((tier) => this.#signatures.hasOwnKey(tier))) return [...offers];
+    if (!TIERS.some((tier) => this.#hasOwnKey(tier))) return [...offers];
     const highest = new Map<string, Tier>();
     for (const published of offers) {
       const known = highest.get(qualifiedName(published));
@@ -303,8 +314,8 @@ export class Catalogue {
     }
     return offers.filter((published) => {
       const tier = highest.get(qualifiedName(published)) ?? published.tier;
-      if (tier === published.tier || !this.#signatures.hasOwnKey(tier)) return true;
-      this.#signatures.refusePublishedTool(this.#fieldOf(published), `has the name of a tool of the ${tier} tier`);
+      if (tier === published.tier || !this.#hasOwnKey(tier)) return true;
+      this.#refused(this.#fieldOf(published), `has the name of a tool of the ${tier} tier`);
       return false;
     });
   }

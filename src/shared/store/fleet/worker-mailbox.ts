@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Signatures } from '../../signing/signatures.ts';
 import { closeConnection, openConnection, type Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, signedMessage } from '../signing/signed-text.ts';
+import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 const BLOCK_SECONDS = 5;
 /** Nothing heard for this long, not even the end of a blocking read: the connection is dead. */
@@ -62,7 +62,7 @@ export class WorkerMailbox {
   /** The message, when somebody with a key wrote it to this worker. */
   #opened(stored: string): unknown {
     const { signatures, workerId } = this.#options;
-    return openedMessage(signatures, `worker ${workerId}`, stored);
+    return verifiedMessage(signatures, `worker ${workerId}`, stored);
   }
 
   /** The answer takes it back: true when nobody has read it, nor will. */

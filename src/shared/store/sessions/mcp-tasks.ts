@@ -5,7 +5,7 @@
 import type { Signatures } from '../../signing/signatures.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, signedMessage } from '../signing/signed-text.ts';
+import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 /** What never changes. */
 interface NewTask {
@@ -55,7 +55,7 @@ export class Tasks {
     const fields = await this.#redis.hgetall(this.#keys.task(taskId));
     const opened = <Value>(member: string): Value | undefined => {
       const stored = fields[member];
-      return stored === undefined ? undefined : openedMessage(this.#signatures, aboutOf(taskId, member), stored);
+      return stored === undefined ? undefined : verifiedMessage(this.#signatures, aboutOf(taskId, member), stored);
     };
     const task = opened<NewTask>('task');
     if (task === undefined) return undefined;

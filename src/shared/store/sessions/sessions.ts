@@ -6,7 +6,7 @@ import type { Shards } from '../queues/shards.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedText, signedText } from '../signing/signed-text.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const replaceScript = new Script(new URL('./session-replace.lua', import.meta.url));
 const enterScript = new Script(new URL('./session-enter.lua', import.meta.url));
@@ -157,12 +157,12 @@ export class Sessions {
   }
 
   #signed(record: SessionRecord): string {
-    return signedText(record, (text) => this.#signatures.session(record.sessionKey, text));
+    return signedText(this.#signatures, 'session', record.sessionKey, record);
   }
 
   /** The record, when somebody with a key wrote it. */
   #opened(sessionKey: string, stored: string): SessionRecord | undefined {
-    return openedText(stored, (text, signature) => this.#signatures.isSession(sessionKey, text, signature));
+    return verifiedText(this.#signatures, 'session', sessionKey, stored);
   }
 
   /** Closes a session, so that no further call is accepted; undefined when there is none. Its record lives as long as an open one's. */

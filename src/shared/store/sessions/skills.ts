@@ -5,7 +5,7 @@ import type { Signatures } from '../../signing/signatures.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
 import { signFieldsAnew } from '../signing/re-sign.ts';
-import { openedText, signedText } from '../signing/signed-text.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 export class SkillRecords {
   readonly #redis: Redis;
@@ -46,15 +46,15 @@ export class SkillRecords {
   }
 
   #signed(record: SkillRecord): string {
-    return signedText(record, (text) => this.#signatures.spec(signatureOf(record.name), text));
+    return signedText(this.#signatures, 'spec', signedName(record.name), record);
   }
 
   /** The record, when somebody with a key wrote it under this name. */
   #opened(name: string, stored: string): SkillRecord | undefined {
-    return openedText(stored, (text, signature) => this.#signatures.isSpec(signatureOf(name), text, signature));
+    return verifiedText(this.#signatures, 'spec', signedName(name), stored);
   }
 }
 
-function signatureOf(name: string): string {
+function signedName(name: string): string {
   return `skill ${name}`;
 }

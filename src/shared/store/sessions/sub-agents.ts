@@ -8,7 +8,7 @@ import { promote } from '../queues/promote.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, signedMessage } from '../signing/signed-text.ts';
+import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 const spawnScript = new Script(new URL('./agent-spawn.lua', import.meta.url));
 const tellScript = new Script(new URL('./agent-tell.lua', import.meta.url));
@@ -149,6 +149,6 @@ export class Agents {
   }
 
   #opened(agentId: string, signed: string): unknown {
-    return openedMessage(this.#signatures, `agent ${agentId}`, signed);
+    return verifiedMessage(this.#signatures, `agent ${agentId}`, signed);
   }
 }

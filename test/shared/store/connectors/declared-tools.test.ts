@@ -108,7 +108,7 @@ describe('the registry in Redis (I7)', () => {
       const text = JSON.stringify(made);
       const tool = `tools.tool_${number}`;
       pipeline
-        .hset(keys.specs, tool, `1 ${signatures.spec(tool, text)} ${text}`)
+        .hset(keys.specs, tool, `1 ${signatures.sign('spec', tool, text)} ${text}`)
         .zadd(keys.declaredToolChanges, number, tool);
     }
     await pipeline.set(keys.declaredToolSequence, 3_000).exec();

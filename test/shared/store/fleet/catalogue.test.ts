@@ -11,6 +11,7 @@ import {
   type WorkerRecord,
 } from '../../../../src/shared/store/fleet/catalogue.ts';
 import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
+import { refusedEvent } from '../../../../src/shared/store/signing/refused-records.ts';
 import { defineTool } from '../../../../src/shared/tools/define-tool.ts';
 import type { Tier } from '../../../../src/shared/tools/tool.ts';
 import { openBooks } from '../calls.ts';
@@ -152,7 +153,7 @@ describe('what was not published by a worker', () => {
     const audited: AuditEvent[] = [];
     const open = ({ signer = fleetKey, workerSigners = {}, ...rest }: typeof of) =>
       new Catalogue(redis, world.prefix, {
-        signatures: new Signatures(signer, (event) => void audited.push(event), workerSigners),
+        signatures: new Signatures(signer, (refused) => void audited.push(refusedEvent(refused)), workerSigners),
         ...rest,
       });
     const hash = new FleetKeys(world.prefix).tools;
