@@ -28,6 +28,7 @@ import type { AuditEntry } from '../shared/store/audit/audit-trail.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import type { Flushed } from '../shared/store/calls/call-index.ts';
 import { type CallRecord, withParams } from '../shared/store/calls/call-record.ts';
+import { verifiedEvent } from '../shared/store/calls/records/signed-records.ts';
 import type { CircuitChange } from '../shared/store/circuits/circuits.ts';
 import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
 import { InboxReader } from '../shared/store/queues/result-inbox.ts';
@@ -229,7 +230,7 @@ export class Pawl implements AsyncDisposable {
       partitions: () => backend.shards.partitions(),
       onEvent: (event) => {
         if (event.type === 'settled' && event.atMs !== undefined) this.metrics.heard(backend.clock.now() - event.atMs);
-        this.#results.deliver(backend.ledger.verified(event));
+        this.#results.deliver(verifiedEvent(backend.signatures, event));
       },
       onGap: () => {
         void this.#results.checkAll();
@@ -469,7 +470,7 @@ export class Pawl implements AsyncDisposable {
   /** How many calls wait or run in the whole fleet. */
   async backlog(): Promise<number> {
     const { ledger, shards } = this.#backend;
-    const counts = await Promise.all(shards.partitions().map((partition) => ledger.counts(partition)));
+    const counts = await Promise.all(shards.partitions().map((partition) => ledger.index.counts(partition)));
     return counts.reduce((sum, { inflight }) => sum + inflight, 0);
   }
 

@@ -244,7 +244,7 @@ export class ToolWorker implements AsyncDisposable {
     this.#queues = new ServedQueues({
       shards: backend.shards,
       tiers: options.tiers,
-      kept: async (partition) => (await ledger.counts(partition)).calls,
+      kept: async (partition) => (await ledger.index.counts(partition)).calls,
       open: (partition, slots) => this.#queue(partition, slots),
       concurrency: options.concurrency,
     });
@@ -403,7 +403,7 @@ export class ToolWorker implements AsyncDisposable {
   /** Renews the record's lease; learns on the way whether the call was cancelled or taken over. */
   async #renew(attempt: RunningAttempt): Promise<void> {
     if (attempt.fence === 0) return;
-    const { held, cancelRequested } = await this.#backend.ledger.tell(
+    const { held, cancelRequested } = await this.#backend.ledger.renewLease(
       attempt.callId,
       attempt.fence,
       this.#options.settings.lockDurationMs,

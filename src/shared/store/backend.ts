@@ -34,6 +34,7 @@ import { Breakers } from './circuits/circuits.ts';
 import { SwitchRecords } from './config/switches.ts';
 import { ClientCalls } from './connectors/client-calls.ts';
 import { DeclaredToolRecords } from './connectors/declared-tools.ts';
+import { JobDispatch } from './dispatch/fetch-jobs.ts';
 import { Catalogue } from './fleet/catalogue.ts';
 import { TerminalOwners } from './fleet/terminal-owners.ts';
 import { WorkerMailbox } from './fleet/worker-mailbox.ts';
@@ -61,6 +62,7 @@ export interface Backend {
   /** Redis is a cluster: a step touches the keys of one hash tag, and what is published counts only who listens at that node. */
   readonly clustered: boolean;
   readonly ledger: Ledger;
+  readonly dispatch: JobDispatch;
   readonly breakers: Breakers;
   readonly limits: Limits;
   readonly sessions: Sessions;
@@ -152,6 +154,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       redis,
       clustered: isClustered(redis),
       ledger,
+      dispatch: new JobDispatch(ledger.access),
       breakers: new Breakers(redis, settings.prefix, shards),
       limits: new Limits(redis, settings.prefix),
       sessions: new Sessions(redis, settings.prefix, signatures, shards),

@@ -11,7 +11,16 @@ import type { ResourceLocks } from './limits/resource-locks.ts';
 export interface CallLedger
   extends Pick<
       Ledger,
-      'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now' | 'spendTime' | 'wholeRequest'
+      | 'claim'
+      | 'begin'
+      | 'settle'
+      | 'postpone'
+      | 'renewLease'
+      | 'cancel'
+      | 'outcome'
+      | 'now'
+      | 'spendTime'
+      | 'wholeRequest'
     >,
     Partial<Pick<Ledger, 'ended' | 'reachCode'>> {
   /** Reads a call; with an inbox, its owner is told when the call settles. */

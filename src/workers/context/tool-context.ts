@@ -97,7 +97,7 @@ export async function contextFor(
   };
   const progressReports = throttled((progress) => {
     const event = { type: 'progress', callId, ...progress };
-    ledger.tell(callId, started.fence, settings.lockDurationMs, event).catch(() => {});
+    ledger.renewLease(callId, started.fence, settings.lockDurationMs, event).catch(() => {});
   });
   const deadlineAtMs = deadlineOf(begun);
   const agent = session.agent ?? sessionAgent(session.agentId, undefined);

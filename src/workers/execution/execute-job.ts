@@ -278,7 +278,7 @@ export class Executor {
     try {
       await onDisk(callId);
       // What is on disk may be what another server knew: the begin itself must still stand.
-      if (!(await backend.ledger.tell(callId, started.fence, settings.lockDurationMs)).held)
+      if (!(await backend.ledger.renewLease(callId, started.fence, settings.lockDurationMs)).held)
         running.abort(new PawlError('LEASE_LOST'));
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;

@@ -14,6 +14,7 @@ import {
   ELSEWHERE,
   type FetchedJob,
   type Finished,
+  type JobDispatch,
   type Room,
   type Taken,
 } from '../../shared/store/dispatch/fetch-jobs.ts';
@@ -24,7 +25,8 @@ import type { ConcurrencyLimiter } from './concurrency-slots.ts';
 import { type Marker, MarkerWait } from './marker-wait.ts';
 
 export interface JobFetcherDeps {
-  readonly ledger: Pick<Ledger, 'take' | 'finish' | 'postpone'>;
+  readonly ledger: Pick<Ledger, 'postpone'>;
+  readonly dispatch: Pick<JobDispatch, 'take' | 'finish'>;
   readonly partition: Partition;
   readonly workerId: string;
   /** Of lock and lease. */
@@ -127,7 +129,7 @@ export class JobFetcher {
 
   /** Asked by BullMQ's worker: takes jobs and runs them. What it gets is no job, and when to ask again. */
   async #take(lockToken: string): Promise<unknown[]> {
-    const { ledger, partition, slots } = this.#parts;
+    const { dispatch, partition, slots } = this.#parts;
     if (this.#closed) return [];
     await slots.take(this);
     const most = 1 + slots.takeNow(MAX_TAKEN - 1);
@@ -136,7 +138,7 @@ export class JobFetcher {
     try {
       if (this.#closed) return [];
       const fetched = this.#fetched(lockToken, () => this.#room(most));
-      const taken = await ledger.take(partition, fetched, most);
+      const taken = await dispatch.take(partition, fetched, most);
       const answers = taken.filter(isAnswer);
       isElsewhere = taken[0]?.job === ELSEWHERE;
       if (answers.length === 0) return noJob(taken[0]?.job);
@@ -227,7 +229,7 @@ export class JobFetcher {
     const fetched = this.#fetched(job.lockToken);
     const { returnValue } = ending;
     const finishedJob = { id: job.id, returnValue, kept: keptOf(job.raw), takeNext };
-    const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, finishedJob, fetched));
+    const finished = await ending.write(() => this.#parts.dispatch.finish(ending.settle, finishedJob, fetched));
     if (finished === undefined || finished.code === 'fenced') return undefined;
     if (finished.refused !== undefined)
       this.#parts.onError(new Error(`BullMQ could not end job ${job.id}: code ${finished.refused}`));

@@ -15,7 +15,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { stackOf } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
-import type { DispatchReader } from '../../shared/store/dispatch/direct-dispatch.ts';
+import { DispatchReader } from '../../shared/store/dispatch/direct-dispatch.ts';
 import type { Finished } from '../../shared/store/dispatch/fetch-jobs.ts';
 import {
   type CallJob,
@@ -86,6 +86,7 @@ export class JobQueue {
     const keys = new PartitionKeys(settings.prefix, partition);
     this.#fetcher = new JobFetcher({
       ledger: backend.ledger,
+      dispatch: backend.dispatch,
       partition,
       workerId: parts.workerId,
       leaseMs: settings.lockDurationMs,
@@ -100,7 +101,7 @@ export class JobQueue {
       onError,
     });
     if (parts.isAlone())
-      this.#dispatches = backend.ledger.dispatches({
+      this.#dispatches = new DispatchReader(backend.ledger.access, {
         url: backend.url,
         prefix: settings.prefix,
         partition,
@@ -299,7 +300,7 @@ export class JobQueue {
         const { partition, workerId } = this.#parts;
         const { need, others } = verdict;
         const passed = { jobId: taken.id, lockToken: token, session: call.session, need, workerId, others };
-        if (!(await backend.ledger.skipWorker(partition, passed))) await delay(NOBODY_MS);
+        if (!(await backend.dispatch.skipWorker(partition, passed))) await delay(NOBODY_MS);
         return;
       }
       case 'handed-back':

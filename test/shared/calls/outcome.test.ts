@@ -3,7 +3,7 @@ import { toolResultEnvelopeSchema } from '../../../src/shared/calls/envelope.ts'
 import { envelopeOf, type Outcome, refusal, resultError, stateOf } from '../../../src/shared/calls/outcome.ts';
 import { FAILURES, type FailureCode, failureOf, PawlError } from '../../../src/shared/errors/failure.ts';
 import { RESULT_STATUSES, type ResultStatus } from '../../../src/shared/errors/result-status.ts';
-import { FORGED_OUTCOME } from '../../../src/shared/store/calls/signed-records.ts';
+import { FORGED_OUTCOME } from '../../../src/shared/store/calls/records/signed-records.ts';
 
 const success: Extract<Outcome, { status: 'success' }> = {
   status: 'success',

@@ -20,6 +20,7 @@ async function openDeliveries(
   let tokens = 0;
   const fetcher = new JobFetcher({
     ledger: books.ledger,
+    dispatch: books.dispatch,
     partition: PLACE,
     workerId: 'worker-1',
     leaseMs: LEASE_MS,

@@ -14,7 +14,8 @@ import type { Signatures } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { type CallRecord, withParams } from '../calls/call-record.ts';
 import type { Ledger } from '../calls/ledger.ts';
-import { verifyApproval } from '../calls/signed-records.ts';
+import { verifyApproval } from '../calls/records/signed-records.ts';
+import { resignRequest } from '../calls/requeue-call.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import { type Redis, Script } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
@@ -255,7 +256,7 @@ export class Approvals {
     const nowMs = await this.#ledger.now();
     // Greater than the one it waited under: whatever carried the call until here is of another life.
     const next = String(Math.max(nowMs, Number(generation) + 1));
-    const signed = to === 'approved' ? await this.#ledger.resigned(callId, next) : undefined;
+    const signed = to === 'approved' ? await resignRequest(this.#ledger.access, callId, next) : undefined;
     if (typeof signed === 'string') return { kind: signed };
     const job: CallJob = { callId, generation: next, session: request.session.key };
     const waiting = jobIdOf(callId, generation);

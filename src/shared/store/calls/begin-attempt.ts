@@ -6,7 +6,7 @@ import type { CallJob } from '../queues/jobs.ts';
 import { Script } from '../redis/connection.ts';
 import { parseAttempts, type StoredRequest } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
-import { verifyRequest } from './signed-records.ts';
+import { verifyRequest } from './records/signed-records.ts';
 
 export interface BeginAttempt {
   readonly workerId: string;

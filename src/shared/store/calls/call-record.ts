@@ -6,7 +6,7 @@ import type { ToolCallEnvelope } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import type { Effects } from '../../retries/effects.ts';
 import { publishedToolId } from '../fleet/catalogue.ts';
-import type { TextReference } from './large-values.ts';
+import type { TextReference } from './records/large-values.ts';
 
 /** What the record keeps of the request: the envelope, and what it was validated with. */
 export interface StoredRequest {
@@ -91,13 +91,16 @@ export interface KeptProgress {
   readonly event: ProgressReport;
 }
 
-export function recordOf(
-  callId: string,
-  fields: Readonly<Record<string, string>>,
-  request: StoredRequest,
-  outcome: Outcome | undefined,
-  readAtMs: number,
-): CallRecord {
+/** A call's record as it is read: the hash in Redis, its request parsed, its outcome verified. */
+export interface ReadRecord {
+  readonly callId: string;
+  readonly fields: Readonly<Record<string, string>>;
+  readonly request: StoredRequest;
+  readonly outcome: Outcome | undefined;
+  readonly nowMs: number;
+}
+
+export function callRecord({ callId, fields, request, outcome, nowMs }: ReadRecord): CallRecord {
   const number = (name: string) => (fields[name] === undefined ? {} : { [name]: Number(fields[name]) });
   return {
     callId,
@@ -121,7 +124,7 @@ export function recordOf(
     cancelRequested: fields['cancelRequested'] === '1',
     version: Number(fields['version']),
     ...(outcome === undefined ? {} : { outcome }),
-    readAtMs,
+    readAtMs: nowMs,
   };
 }
 

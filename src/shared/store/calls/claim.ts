@@ -17,7 +17,7 @@ import type { PartitionKeys } from '../redis/keys.ts';
 import { needOf, type StoredRequest, withParams } from './call-record.ts';
 import { endedAnswer, type FinishedCall, forgedAnswer } from './finished-call.ts';
 import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
-import { signApproval, signRequest } from './signed-records.ts';
+import { signApproval, signRequest } from './records/signed-records.ts';
 
 export interface Claim {
   readonly callId: string;
@@ -95,7 +95,7 @@ interface Asked {
 }
 
 /** Claims calls and puts their jobs into the queue: those of one place that are handed in at the same time in one step. */
-export class Claims {
+export class CallClaimer {
   readonly #access: LedgerAccess;
   readonly #batches = new PartitionBatches<Asked, unknown[]>(MAX_CLAIMS, (keys, asked) => this.#claim(keys, asked));
 

@@ -8,7 +8,7 @@ import { PartitionBatches } from '../redis/batching.ts';
 import { Script } from '../redis/connection.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
 import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
-import { refuseMergedCall, verifiedOutcome } from './signed-records.ts';
+import { refuseMergedCall, verifiedOutcome } from './records/signed-records.ts';
 
 export interface ReplayedCall {
   readonly callId: string;

@@ -11,8 +11,8 @@ import { type AuditWriter, MAX_UNSEALED } from '../audit/audit-writer.ts';
 import { isClustered, luaConstants, type Redis, type Script } from '../redis/connection.ts';
 import { AuditKeys, FleetKeys, homePartition, PARTITION_NAMES, type Partition, PartitionKeys } from '../redis/keys.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
-import { LargeTexts, type TextReference } from './large-values.ts';
-import { FORGED_OUTCOME, refuseChangedPart, verifiedOutcome } from './signed-records.ts';
+import { LargeTexts, type TextReference } from './records/large-values.ts';
+import { FORGED_OUTCOME, refuseChangedPart, verifiedOutcome } from './records/signed-records.ts';
 
 /** For `Script`: names of a place's keys, behind their base. */
 export const PARTITION_LUA = luaConstants(PARTITION_NAMES);

@@ -9,8 +9,8 @@ import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
 import type { CircuitSample } from '../redis/circuit-messages.ts';
 import { luaConstants, Script } from '../redis/connection.ts';
 import { formatAttempts } from './call-record.ts';
-import { UNREFERRED_MS } from './large-values.ts';
 import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
+import { UNREFERRED_MS } from './records/large-values.ts';
 
 /** Larger outcomes are stored in parts, and compressed. */
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;

@@ -126,38 +126,14 @@ export interface SkippedWorker {
   readonly others: readonly string[];
 }
 
-/** Leaves a job to workers that have what its call needs; false when none of them has it any more, so that it stays where it is. */
-export async function skipWorkerForJob(
-  access: LedgerAccess,
-  partition: Partition,
-  passed: SkippedWorker,
-): Promise<boolean> {
-  const { jobId, lockToken, session, need, workerId, others } = passed;
-  const args = [jobId, lockToken, need, workerId, LACKED_MS, session, ...others];
-  return Number(await skipWorkerScript.run(access.redis, [access.keys(partition).job('')], args)) === 1;
-}
-
-/** Takes at most so many jobs, and begins their attempts. */
-export async function takeJobs(
-  access: LedgerAccess,
-  partition: Partition,
-  fetched: FetchedJob,
-  most = 1,
-): Promise<Taken[]> {
-  const keys = access.keys(partition);
-  const args = [...takeArguments(fetched), most];
-  const answers = await takeScript.run(access.redis, takeKeys(access, keys), args);
-  return takenOf(access, fetched, answers);
-}
-
 interface FinishedCall {
   readonly settle: ReadySettle;
   readonly job: FinishedJob;
   readonly fetched: FetchedJob;
 }
 
-/** Ends calls together with their jobs: those of one place that end at the same time in one step. */
-export class Endings {
+/** Gives jobs to a worker, and ends calls together with their jobs: calls of one partition that end at the same time share one step. */
+export class JobDispatch {
   readonly #access: LedgerAccess;
   readonly #batches = new PartitionBatches<FinishedCall, Finished>(MAX_ENDINGS, (keys, all) => this.#finish(keys, all));
 
@@ -165,7 +141,26 @@ export class Endings {
     this.#access = access;
   }
 
-  /** Ends a call and takes a next job, under the delivery of one of those that end with it. */
+  /**
+   * Takes the next jobs of a partition's queue, at most `most` and at least one if there is any, and starts their attempts where a lost
+   * answer can do no harm. The last answer may be BullMQ's code for none.
+   */
+  async take(partition: Partition, fetched: FetchedJob, most = 1): Promise<Taken[]> {
+    const access = this.#access;
+    const args = [...takeArguments(fetched), most];
+    const answers = await takeScript.run(access.redis, takeKeys(access, access.keys(partition)), args);
+    return takenOf(access, fetched, answers);
+  }
+
+  /** Leaves a job to workers that meet its call's needs; false when none of them is alive, so that the job stays where it is. */
+  async skipWorker(partition: Partition, skipped: SkippedWorker): Promise<boolean> {
+    const { jobId, lockToken, session, need, workerId, others } = skipped;
+    const args = [jobId, lockToken, need, workerId, LACKED_MS, session, ...others];
+    const moved = await skipWorkerScript.run(this.#access.redis, [this.#access.keys(partition).job('')], args);
+    return Number(moved) === 1;
+  }
+
+  /** Ends a call together with its job, and takes the next job for its slot. Calls that end together take jobs as one worker. */
   finish(settle: Settle, job: FinishedJob, fetched: FetchedJob): Promise<Finished> {
     const ready = readySettle(this.#access, settle);
     if (ready instanceof Promise) return ready.then((made) => this.#add({ settle: made, job, fetched }));

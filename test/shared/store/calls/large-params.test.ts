@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from 'vitest';
 import { Signatures } from '../../../../src/shared/signing/signatures.ts';
-import { Claims } from '../../../../src/shared/store/calls/claim.ts';
+import { CallClaimer } from '../../../../src/shared/store/calls/claim.ts';
 import { LedgerAccess } from '../../../../src/shared/store/calls/ledger-context.ts';
 import { type Books, claimOf, envelopeFor, failureOutcome, openBooks, PLACE, settle, started } from '../calls.ts';
 
@@ -96,7 +96,7 @@ describe('large parameters', () => {
     expect(await books.ledger.requeue(record, 'resolved', generation)).toBe('queued');
     expect(await books.redis.pttl(at)).toBe(-1);
     await settle(books, claim, (await started(books, { ...claim, generation })).fence);
-    expect(await books.ledger.flush(PLACE, {})).toMatchObject({ flushed: 1 });
+    expect(await books.ledger.index.flush(PLACE, {})).toMatchObject({ flushed: 1 });
     expect(await textsOf(books)).toEqual([]);
   });
 
@@ -112,7 +112,7 @@ describe('large parameters', () => {
       return reference;
     });
     const claim = largeClaim('a');
-    await expect(new Claims(access).claim(claim)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+    await expect(new CallClaimer(access).claim(claim)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
     expect(await books.ledger.read(claim.callId)).toBeUndefined();
     expect((await world.keys()).filter((key) => key.includes(claim.callId))).toEqual([]);
   });

@@ -5,6 +5,7 @@ import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
 import type { DispatchedJobs } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
+import { DispatchReader } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
 import type { FetchedJob } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
 import { jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
@@ -15,7 +16,7 @@ import { type Books, begin, CIRCUIT, claimOf, LEASE_MS, openBooks, PLACE, SUCCES
 /** A worker that listens; `take` says how many slots it has free, and takes what stands in line. */
 async function listen(books: Books, workerId = 'worker-1') {
   const arrived: DispatchedJobs[] = [];
-  const reader = books.ledger.dispatches({
+  const reader = new DispatchReader(books.ledger.access, {
     url: books.world.redisUrl,
     prefix: books.world.prefix,
     partition: PLACE,
@@ -41,7 +42,7 @@ async function listen(books: Books, workerId = 'worker-1') {
     reader,
     arrived,
     fetched,
-    take: (free: number) => books.ledger.take(PLACE, fetched(free), free),
+    take: (free: number) => books.dispatch.take(PLACE, fetched(free), free),
     jobs: () => arrived.map(({ job }) => (job as unknown[])[1]),
   };
 }
@@ -93,7 +94,7 @@ describe('a worker with nothing to do', () => {
       ...worker.fetched(2),
       room: () => ({ free: 2, dispatches: { ...worker.reader.state, received: 0 } }),
     };
-    expect(await books.ledger.take(PLACE, deaf, 2)).toEqual([]);
+    expect(await books.dispatch.take(PLACE, deaf, 2)).toEqual([]);
     expect((await worker.take(1)).map(({ job }) => (job as unknown[])[1])).toEqual([jobOf(claims[2] as never)]);
   });
 
@@ -191,7 +192,7 @@ test('a worker that ends a call is pushed the next one, as long as nothing stand
     ttlMs: 60_000,
   } as const;
   const job = { id: jobOf(first as never), returnValue: '{}', kept: 0, takeNext: true };
-  const finished = await books.ledger.finish(settle, job, {
+  const finished = await books.dispatch.finish(settle, job, {
     ...worker.fetched(0),
     lockToken: dispatched?.lockToken ?? '',
   });

@@ -47,15 +47,15 @@ async function openBusyQueue() {
   return { ...books, claim, take, first: () => take(1) };
 }
 
-async function takeJobs({ ledger }: Pick<Books, 'ledger'>, most: number): Promise<string[]> {
-  const taken = await ledger.take(PLACE, fetched(), most);
+async function takeJobs({ dispatch }: Pick<Books, 'dispatch'>, most: number): Promise<string[]> {
+  const taken = await dispatch.take(PLACE, fetched(), most);
   return taken.flatMap(({ job }) => (Array.isArray(job) && typeof job[1] === 'string' ? [job[1]] : []));
 }
 
 /** The job that an end took along. */
-async function endAndTakeNext({ ledger }: Pick<Books, 'ledger'>, jobId: string): Promise<string | undefined> {
+async function endAndTakeNext({ dispatch }: Pick<Books, 'dispatch'>, jobId: string): Promise<string | undefined> {
   const { callId } = callOfJob(jobId);
-  const { next } = await ledger.finish(
+  const { next } = await dispatch.finish(
     { callId, fence: 1, state: 'done', outcome: SUCCESS, outcomeJson: '{}', attempts: [], ttlMs: 60_000 },
     { id: jobId, returnValue: '{}', kept: 0, takeNext: true },
     fetched(),
@@ -141,15 +141,14 @@ describe('calls that wait for a worker', () => {
     for (let turn = 0; turn < 20; turn += 1) {
       const next = back[turn];
       if (next !== undefined && turn < 10) await redis.zadd(keys.job('delayed'), due, next);
-      served.push(...(await takeJobs({ ...books, ledger }, 1)).map((jobId) => back.includes(jobId)));
+      served.push(...(await takeJobs(books, 1)).map((jobId) => back.includes(jobId)));
     }
     expect(served.filter((isBack) => isBack)).toHaveLength(10);
     expect(served.slice(0, 4).filter((isBack) => isBack)).toHaveLength(2);
   });
 
   test('what is due has its turn also where each end takes the next job along', async () => {
-    const { claim, redis, ledger, first } = await openBusyQueue();
-    const books = { ledger };
+    const { claim, redis, ledger, first, ...books } = await openBusyQueue();
     const keys = ledger.keys(PLACE);
     const fresh = await claim(30, { session: 'fresh' });
     await first();

@@ -7,10 +7,10 @@
 import { promisify } from 'node:util';
 // By its default export: a Node that lacks one of them would say so before it can be told which one is needed.
 import zlib from 'node:zlib';
-import { PawlError } from '../../errors/failure.ts';
-import { digest } from '../../schema/canonical-json.ts';
-import { type ByteRange, type LargeText, PART_BYTES } from '../../util/json/large-json.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import { PawlError } from '../../../errors/failure.ts';
+import { digest } from '../../../schema/canonical-json.ts';
+import { type ByteRange, type LargeText, PART_BYTES } from '../../../util/json/large-json.ts';
+import { type Redis, Script } from '../../redis/connection.ts';
 
 /** How a record refers to a large text. */
 export interface TextReference {

@@ -1,8 +1,9 @@
 /** The signed records of a call: its request, its outcome and the approvals that it waits for. */
-import { type ApprovalRequest, digestOf } from '../../approvals/approval.ts';
-import { type Outcome, resultError } from '../../calls/outcome.ts';
-import { failureOf } from '../../errors/failure.ts';
-import type { Signatures } from '../../signing/signatures.ts';
+import { type ApprovalRequest, digestOf } from '../../../approvals/approval.ts';
+import { type Outcome, resultError } from '../../../calls/outcome.ts';
+import { failureOf } from '../../../errors/failure.ts';
+import type { Signatures } from '../../../signing/signatures.ts';
+import type { InboxEvent } from '../../queues/result-inbox.ts';
 
 /** A signed request is valid for this long after its job was queued. */
 const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
@@ -59,6 +60,15 @@ export function isVerifiedOutcome(signatures: Signatures, { callId, state, text,
 /** The outcome, or `FORGED_OUTCOME` when its signature does not hold. */
 export function verifiedOutcome(signatures: Signatures, signed: SignedOutcome): Outcome {
   return isVerifiedOutcome(signatures, signed) ? (JSON.parse(signed.text) as Outcome) : FORGED_OUTCOME;
+}
+
+/** The event without an outcome that does not verify: its receiver reads the record instead. */
+export function verifiedEvent(signatures: Signatures, event: InboxEvent): InboxEvent {
+  if (event.type !== 'settled' || event.outcome === undefined || !signatures.present) return event;
+  const { outcome, signature = '', ...rest } = event;
+  const { callId, state } = event;
+  const isVerified = isVerifiedOutcome(signatures, { callId, state, text: JSON.stringify(outcome), signature });
+  return isVerified ? event : rest;
 }
 
 /** Reports a call's record that names another call, with which it cannot have been merged. Returns the outcome to show instead. */
