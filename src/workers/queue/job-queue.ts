@@ -25,7 +25,8 @@ import {
   scriptsOnRedisTime,
 } from '../../shared/store/queues/jobs.ts';
 import { promote } from '../../shared/store/queues/promote.ts';
-import { nodeOptions, slotOf } from '../../shared/store/redis/connection.ts';
+import { slotOf } from '../../shared/store/redis/connection.ts';
+import { nodeOptions } from '../../shared/store/redis/connection-options.ts';
 import { type Partition, PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { ClockFollower } from '../../../src/shared/store/backend.ts';
+import { ClockFollower } from '../../../src/shared/store/clock-follower.ts';
 
 const HOUR_MS = 3_600_000;
 

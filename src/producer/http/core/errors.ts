@@ -3,7 +3,7 @@
  * message of a defect ever leaves.
  */
 import { FAILURES, type FailureCode, type Issue, PawlError } from '../../../shared/errors/failure.ts';
-import { backendError } from '../../../shared/store/redis/connection.ts';
+import { backendError } from '../../../shared/store/redis/backend-error.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 /** Refusals that only HTTP knows. */

@@ -2,8 +2,14 @@
  * The records of approvals. Each lies beside its call's record, so that a decision and what follows from it for the call are one
  * script: approved and queued, or denied and ended, whatever dies in between.
  */
-import type { ApprovalEnd, ApprovalRequest, ApprovalState, Decision } from '../../approvals/approval.ts';
-import { callOf, DECISION_VALID_MS } from '../../approvals/approval.ts';
+import {
+  type ApprovalEnd,
+  type ApprovalRequest,
+  type ApprovalState,
+  callOf,
+  DECISION_VALID_MS,
+  type Decision,
+} from '../../approvals/approval.ts';
 import { briefDecision, briefPreview, briefRequest } from '../../approvals/approval-summary.ts';
 import { placeOf } from '../../calls/call-id.ts';
 import { lifeOfFailure, type RecordLife } from '../../calls/call-state.ts';
@@ -17,8 +23,9 @@ import type { Ledger } from '../calls/ledger.ts';
 import { verifyApproval } from '../calls/records/signed-records.ts';
 import { resignRequest } from '../calls/requeue-call.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 export interface Preview {
   readonly summary: string;

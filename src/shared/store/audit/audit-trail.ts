@@ -9,8 +9,9 @@ import { createHash, randomBytes } from 'node:crypto';
 import { type AuditChainLink, type ChainedRecord, seal, type TrailHead } from '../../audit/audit-chain.ts';
 import type { AuditEvent } from '../../audit/audit-event.ts';
 import { startOf } from '../../util/text/text-cut.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import type { AuditWriter } from './audit-writer.ts';
 
 const leaseScript = new Script(new URL('./audit-lease.lua', import.meta.url));

@@ -3,7 +3,7 @@
  */
 import type { AttemptRecord, CallState } from '../../calls/call-state.ts';
 import type { CallJob } from '../queues/jobs.ts';
-import { Script } from '../redis/connection.ts';
+import { Script } from '../redis/script.ts';
 import { parseAttempts, type StoredRequest } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
 import { verifyRequest } from './records/signed-records.ts';

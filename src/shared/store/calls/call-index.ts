@@ -4,8 +4,8 @@
 import { callOf } from '../../approvals/approval.ts';
 import type { Settings } from '../../config/config.ts';
 import { callOfJob } from '../queues/jobs.ts';
-import { Script } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import type { StoredRequest } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
 import { readCall } from './records/read-call.ts';

@@ -4,7 +4,7 @@ import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { jobIdOf } from '../queues/jobs.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import { Script } from '../redis/connection.ts';
+import { Script } from '../redis/script.ts';
 import type { LedgerAccess } from './ledger-context.ts';
 
 const cancelScript = new Script(new URL('./cancel.lua', import.meta.url));

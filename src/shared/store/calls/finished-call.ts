@@ -5,8 +5,8 @@
 import type { DedupeMode } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { PartitionBatches } from '../redis/batching.ts';
-import { Script } from '../redis/connection.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 import { refuseMergedCall, verifiedOutcome } from './records/signed-records.ts';
 

@@ -3,7 +3,7 @@ import type { ApprovalRequest } from '../../approvals/approval.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
-import { Script } from '../redis/connection.ts';
+import { Script } from '../redis/script.ts';
 import { type CallRecord, resolutionOf } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
 import { signApproval, signRequest, verifyRequest } from './records/signed-records.ts';

@@ -7,7 +7,7 @@ import type { Outcome } from '../../calls/outcome.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
 import type { CircuitSample } from '../redis/circuit-messages.ts';
-import { luaConstants, Script } from '../redis/connection.ts';
+import { luaConstants, Script } from '../redis/script.ts';
 import { formatAttempts } from './call-record.ts';
 import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 import { UNREFERRED_MS } from './records/large-values.ts';

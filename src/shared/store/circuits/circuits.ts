@@ -8,8 +8,9 @@ import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../../circuits/circui
 import type { Shards } from '../queues/shards.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { CircuitBroadcast, CircuitSample } from '../redis/circuit-messages.ts';
-import { isClustered, type Redis, Script } from '../redis/connection.ts';
+import { isClustered, type Redis } from '../redis/connection.ts';
 import { type Partition, PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 const failureScript = new Script(new URL('./circuit-failure.lua', import.meta.url));
 const changeScript = new Script(new URL('./circuit-change.lua', import.meta.url));

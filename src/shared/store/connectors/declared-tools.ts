@@ -14,8 +14,9 @@ import type { ToolPolicyRecord } from '../../policy/policy-file.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { qualifiedName } from '../../tools/tool.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import { signFieldsAnew } from '../signing/re-sign.ts';
 
 /** Revisions of one tool that can be read, and rolled back to. */

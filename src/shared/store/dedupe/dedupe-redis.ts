@@ -10,8 +10,9 @@ import {
   storedRecord,
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { DedupeKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 export interface RedisDedupeOptions {
   readonly redis: Redis;

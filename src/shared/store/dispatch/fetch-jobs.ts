@@ -14,9 +14,10 @@ import {
   type WriteAnswer,
 } from '../calls/settle.ts';
 import { callOfJob, ENQUEUE_LUA, JOBS_LUA, MOVE_LUA, PUSH_LUA } from '../queues/jobs.ts';
+import { backendError } from '../redis/backend-error.ts';
 import { PartitionBatches } from '../redis/batching.ts';
-import { backendError, luaFunction, Script } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
+import { luaFunction, Script } from '../redis/script.ts';
 
 /** How a worker takes jobs. */
 export interface FetchedJob {

@@ -20,8 +20,9 @@ import {
 } from '../../tools/tool.ts';
 import type { TrustClass } from '../../tools/trust-class.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import { signedText, splitSigned } from '../signing/signed-text.ts';
 import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
 

@@ -2,8 +2,9 @@
  * What is taken from budgets (I17): calls and their cost with the claim, time after each attempt.
  */
 import { type Account, type Limits, type Spends, UNITS } from '../../limits/budget.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import type { FleetKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 const takeScript = new Script(new URL('./budgets-take.lua', import.meta.url));
 const returnScript = new Script(new URL('./budgets-refund.lua', import.meta.url));

@@ -4,8 +4,9 @@
  */
 
 import { promote } from '../queues/promote.ts';
-import { luaFunction, type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
+import { luaFunction, Script } from '../redis/script.ts';
 
 export interface FleetLimit {
   /** Calls under one name share the limit: of a tool, a tenant, a credential. */

@@ -6,8 +6,9 @@
 import type { ResourceLock } from '../../limits/resource-lock.ts';
 import { type CallJob, callOfJob, jobIdOf } from '../queues/jobs.ts';
 import { promote } from '../queues/promote.ts';
-import { luaFunction, type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
+import { luaFunction, Script } from '../redis/script.ts';
 
 export type ResourceLockResult =
   | { readonly kind: 'granted' }

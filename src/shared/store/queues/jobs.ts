@@ -8,8 +8,8 @@
 import { createRequire } from 'node:module';
 import type { Worker } from 'bullmq';
 import { lineOf } from '../../queues/priority.ts';
-import { luaConstants, luaFunction, namedLuaFunction } from '../redis/connection.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
+import { luaConstants, luaFunction, namedLuaFunction } from '../redis/script.ts';
 
 const require = createRequire(import.meta.url);
 

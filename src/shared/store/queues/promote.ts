@@ -1,7 +1,8 @@
 /** Calls that were put aside, and whose waiting is over: their delayed jobs are taken up at once. */
 import { placeOf } from '../../calls/call-id.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import { callOfJob } from './jobs.ts';
 
 const promoteScript = new Script(new URL('./promote.lua', import.meta.url));

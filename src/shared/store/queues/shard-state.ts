@@ -1,7 +1,8 @@
 /** How places stand, and the tiers that they make up, for whoever watches them: counts alone, read in one step each. */
 
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { type Partition, PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import type { Shards } from './shards.ts';
 
 export interface ShardState {

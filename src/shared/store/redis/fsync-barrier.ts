@@ -5,7 +5,8 @@
 
 import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
-import { backendError, closeConnection, isClustered, openConnection, type Redis } from './connection.ts';
+import { backendError } from './backend-error.ts';
+import { closeConnection, isClustered, openConnection, type Redis } from './connection.ts';
 import { FleetKeys, PartitionKeys } from './keys.ts';
 
 /** With `appendfsync everysec` the disk is reached within two seconds. */

@@ -4,8 +4,9 @@ import { CHANNEL_KINDS, type SessionRecord, sessionClosed, sessionForged, withTa
 import { Signatures } from '../../signing/signatures.ts';
 import type { Shards } from '../queues/shards.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const replaceScript = new Script(new URL('./session-replace.lua', import.meta.url));

@@ -6,8 +6,9 @@ import { uuidv7 } from '../../util/time.ts';
 import { type CallJob, jobIdOf } from '../queues/jobs.ts';
 import { promote } from '../queues/promote.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 const spawnScript = new Script(new URL('./agent-spawn.lua', import.meta.url));

@@ -3,8 +3,9 @@
  */
 import { withoutTool } from '../../telemetry/metric-set.ts';
 import { MAX_SERIES, OTHER } from '../../telemetry/metrics.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 /** How often a process says what it has counted since. */
 export const PUBLISH_MS = 2_000;

@@ -2,7 +2,7 @@ import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Finished, Taken } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
 import { jobIdOf, KEPT_JOBS } from '../../../../src/shared/store/queues/jobs.ts';
-import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { type Books, begin, claimOf, fetched, openBooks, PLACE, SUCCESS } from '../calls.ts';
 
 function idOf(taken: Taken | undefined): string | undefined {

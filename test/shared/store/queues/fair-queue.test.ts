@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { lineOf, type Priority } from '../../../../src/shared/queues/priority.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
 import { callOfJob, jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
-import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { type Books, claimOf, fetched, openBooks, PLACE, SUCCESS } from '../calls.ts';
 
 interface Asked {

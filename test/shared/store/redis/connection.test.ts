@@ -4,16 +4,10 @@ import { setImmediate } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
 import { isCluster, nodesOf } from '../../../../src/shared/store/redis/address.ts';
-import {
-  backendError,
-  closeConnection,
-  luaConstants,
-  openConnection,
-  reach,
-  redisOptions,
-  Script,
-  whenReady,
-} from '../../../../src/shared/store/redis/connection.ts';
+import { backendError } from '../../../../src/shared/store/redis/backend-error.ts';
+import { closeConnection, openConnection, reach, whenReady } from '../../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
+import { luaConstants, Script } from '../../../../src/shared/store/redis/script.ts';
 import { startWire } from '../../../helpers/proxy.ts';
 import { createUser } from '../../../helpers/redis-user.ts';
 import { createWorld } from '../../../helpers/world.ts';

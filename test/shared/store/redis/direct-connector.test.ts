@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { openConnection, redisOptions } from '../../../../src/shared/store/redis/connection.ts';
-import { DirectConnector } from '../../../../src/shared/store/redis/direct-connector.ts';
+import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
+import { DirectConnector } from '../../../../src/shared/store/redis/ioredis/direct-connector.ts';
 import { createWorld } from '../../../helpers/world.ts';
 
 test('answers that come in many pieces arrive whole, one behind the other', async () => {

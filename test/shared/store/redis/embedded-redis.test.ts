@@ -6,12 +6,8 @@ import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import {
-  DataFolderInUseError,
-  type EmbeddedRedis,
-  EmbeddedRedisError,
-  startEmbeddedRedis,
-} from '../../../../src/shared/store/redis/embedded-redis.ts';
+import { DataFolderInUseError, EmbeddedRedisError } from '../../../../src/shared/store/redis/embedded/data-folder.ts';
+import { type EmbeddedRedis, startEmbeddedRedis } from '../../../../src/shared/store/redis/embedded-redis.ts';
 import { startScript, type TestProcess } from '../../../helpers/process.ts';
 import { eventually, isGone, signal } from '../../../helpers/signal.ts';
 

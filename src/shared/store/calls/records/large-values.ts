@@ -10,7 +10,8 @@ import zlib from 'node:zlib';
 import { PawlError } from '../../../errors/failure.ts';
 import { digest } from '../../../schema/canonical-json.ts';
 import { type ByteRange, type LargeText, PART_BYTES } from '../../../util/json/large-json.ts';
-import { type Redis, Script } from '../../redis/connection.ts';
+import type { Redis } from '../../redis/connection.ts';
+import { Script } from '../../redis/script.ts';
 
 /** How a record refers to a large text. */
 export interface TextReference {

@@ -3,7 +3,7 @@ import { isMerged, placeOf, type RequestNaming, requestNameOf } from '../../../c
 import type { Outcome } from '../../../calls/outcome.ts';
 import { PawlError } from '../../../errors/failure.ts';
 import type { SettledEvent } from '../../queues/result-inbox.ts';
-import { Script } from '../../redis/connection.ts';
+import { Script } from '../../redis/script.ts';
 import {
   type CallRecord,
   callRecord,
