@@ -35,7 +35,7 @@ import { InboxReader } from '../shared/store/queues/result-inbox.ts';
 import { type Broadcast, BroadcastListener, publishBroadcast } from '../shared/store/redis/broadcasts.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
 import { followAbove } from '../shared/store/sessions/sessions.ts';
-import { signRecordsAnew } from '../shared/store/signing/re-sign.ts';
+import { reSignRecords } from '../shared/store/signing/re-sign.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
 import type { Tracing } from '../shared/telemetry/tracing.ts';
@@ -163,7 +163,7 @@ export class Pawl implements AsyncDisposable {
       ...(options.audit === undefined ? {} : { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
-    await signRecordsAnew(backend, log);
+    await reSignRecords(backend, log);
     const pawl = new Pawl(options, backend);
     // From the first call on, an open circuit refuses without a round trip.
     await within(pawl.#heard.promise, NEWS_MS);

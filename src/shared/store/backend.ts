@@ -1,6 +1,4 @@
-/**
- * One process's way to Redis: the connection, checked, and the records on it. Starts the embedded server when none is configured.
- */
+/** A process's connection to Redis, checked, and the stores that use it. Starts the embedded server when no Redis is configured. */
 import type { AuditType, RecordAudit } from '../audit/audit-event.ts';
 import type { Settings } from '../config/config.ts';
 import { evicts, PROMISES, type ServerFacts, WAITAOF_PROMISE } from '../config/durability.ts';
@@ -56,7 +54,7 @@ export interface Backend {
   readonly breakers: Breakers;
   readonly limits: Limits;
   readonly sessions: Sessions;
-  /** Where calls are. */
+  /** The shards of each tier. */
   readonly shards: Shards;
   readonly approvals: Approvals;
   readonly standingApprovals: StandingApprovals;
@@ -72,7 +70,7 @@ export interface Backend {
   /** Tools that are declared while the system runs. */
   readonly specs: DeclaredToolRecords;
   readonly skills: SkillRecords;
-  /** Calls that outside clients run. */
+  /** Calls of client-executed tools. */
   readonly clientCalls: ClientCalls;
   readonly switches: SwitchRecords;
   /** Redis' clock, for every time that another process will compare. */
@@ -80,7 +78,7 @@ export interface Backend {
   readonly server: ServerFacts;
   readonly tasks: Tasks;
   readonly terminals: TerminalOwners;
-  /** The mail of one worker; nothing is opened before it is read. */
+  /** The mailbox of one worker; its connection is opened by the first read. */
   mailboxOf(workerId: string): WorkerMailbox;
   readonly locks: ResourceLocks;
   close(): Promise<void>;
@@ -92,9 +90,9 @@ export interface BackendOptions {
   readonly name: string;
   readonly mode: 'fail-fast' | 'patient';
   readonly log: (level: 'info' | 'warn', message: string, fields?: Record<string, unknown>) => void;
-  /** Beside the log. */
+  /** Called with every audit event, beside the log and the trail. */
   readonly audit?: RecordAudit;
-  /** Of a worker: it reads published tools of these alone. Default: all. */
+  /** The tiers whose published tools a worker reads. Default: all. */
   readonly tiers?: readonly Tier[];
 }
 
@@ -127,8 +125,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       clock: following.clock,
       reads: settings.audit.reads,
       secrets: secretsOf(settings, {}),
-      onLost: (records) =>
-        options.log('warn', 'records of the audit trail were lost while Redis was away', { records }),
+      onLost: (records) => options.log('warn', 'audit records were lost while Redis was unavailable', { records }),
     });
     const audit = auditOf(options, writer);
     const signatures = new Signatures(
@@ -164,7 +161,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   }
 }
 
-/** What the stores are built from. */
+/** The parts of a backend that its stores share. */
 interface StoreDeps {
   readonly url: string;
   readonly redis: Redis;
@@ -218,7 +215,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
   };
 }
 
-/** What is configured holds for a tier of which nobody has said anything else. */
+/** The shards of each tier. The configured count sets a tier that no operator has set. */
 async function knownShards(redis: Redis, { prefix, shards: configured }: Settings): Promise<Shards> {
   const shards = new Shards(redis, prefix);
   await shards.learn();
@@ -246,7 +243,7 @@ async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
   }
 }
 
-/** What must be found again goes to the trail, and what is rare to the log, too. */
+/** Writes every event to the audit trail, and rare ones to the log, too. */
 function auditOf({ log, audit }: BackendOptions, writer: AuditWriter): RecordAudit {
   return (event) => {
     const { type, ...fields } = event;
@@ -259,16 +256,16 @@ function auditOf({ log, audit }: BackendOptions, writer: AuditWriter): RecordAud
   };
 }
 
-/** Of calls and their attempts, the log has lines of its own. */
+/** Log messages of rare events. Calls and their attempts have log lines of their own. */
 const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {
   'approval-requested': 'a call waits for a decision',
   'approval-decided': 'an approval was decided',
   'approval-used': 'an approved call is about to run',
-  'approval-forgotten': 'a remembered approval was taken back',
+  'approval-forgotten': 'a standing approval was revoked',
   'question-ended': 'a question to people has ended',
-  override: 'somebody has put their word in place of the system’s',
+  override: 'an operator has overridden the system',
   'registry-changed': 'the registry of tools was changed',
-  refused: 'something that this fleet did not write was refused',
+  refused: 'a record that this fleet did not sign was refused',
 };
 
 /** The configured keys; in embedded mode a key of the data folder's own. */

@@ -2,15 +2,15 @@
 import { FollowedClock } from '../util/time.ts';
 import type { Redis } from './redis/connection.ts';
 
-/** Until a clock that was set, or a machine that slept, is noticed, time limits and leases of calls are taken for over. */
+/** How often the server's clock is read. Until a changed clock is noticed, time limits and leases of calls may seem to be over. */
 const READ_CLOCK_MS = 2_000;
 
-/** Two clocks that nobody sets drift apart by less than this between two readings. */
+/** Two clocks drift apart by less than this between two readings, unless one is set. */
 const DRIFT_MS = 200;
 
 /**
- * Keeps a clock in step with that of the server. After a reconnect it may be another server's; it may be set, and this machine may sleep,
- * which no monotonic clock counts.
+ * Keeps a clock in step with that of the server. After a reconnect the server may be another one; its clock may be set; and this machine
+ * may sleep, which no monotonic clock counts.
  */
 export class ClockFollower {
   readonly clock: FollowedClock;
@@ -35,7 +35,7 @@ export class ClockFollower {
       const [seconds, microseconds] = await this.#redis.time();
       const redisMs = Number(seconds) * 1_000 + Number(microseconds) / 1_000;
       const tookMs = clock.monotonic() - askedAtMs;
-      // More than its way here explains: however slowly it came, it is better than what was known.
+      // A larger difference than the round trip explains: the clock was set, so even a slow reading is better than the known value.
       const wasSet = Math.abs(redisMs - clock.now()) > tookMs + DRIFT_MS;
       clock.learn(redisMs, tookMs, anew || wasSet);
     } finally {

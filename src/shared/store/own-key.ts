@@ -7,7 +7,10 @@ import type { SigningKey } from '../signing/signature.ts';
 
 const SHORTEST_KEY = 16;
 
-/** Made once: written aside and linked into place, so that nobody ever reads half a key, and one of several starters wins. */
+/**
+ * Reads the key, and makes it on first use. It is written to another file and linked into place: no process reads half a key, and one of
+ * several starting processes wins.
+ */
 export function ownKey(dataDir: string): SigningKey {
   const file = join(dataDir, 'signing-key');
   if (!existsSync(file)) {
@@ -22,7 +25,7 @@ export function ownKey(dataDir: string): SigningKey {
     }
   }
   const key = readKey(file);
-  // A power failure or a full disk can leave an empty file, and everybody knows the empty key.
+  // A power failure or a full disk can leave an empty file, and an empty key protects nothing.
   if (key.length < SHORTEST_KEY)
     throw new PawlError(
       'CONFIGURATION',

@@ -40,12 +40,12 @@ export class DynamicCalls {
       run: async (params, ctx) => {
         const call = callFor(spec, params, ctx);
         const published = await this.#clientCalls.published(call, found.delete(attemptOf(ctx)));
-        if (published === 'nobody') throw nobody(tool);
+        if (published === 'no-client') throw nobody(tool);
         return this.#result(call, ctx, (seen) => {
           switch (seen.state) {
             case 'answered':
               return resultOf(seen.answer);
-            case 'nobody':
+            case 'no-client':
               throw nobody(tool);
             default:
               throw lost(spec);
@@ -59,7 +59,7 @@ export class DynamicCalls {
           if (seen.state === 'answered' && seen.answer.kind === 'result')
             return { state: 'done', result: seen.answer.result };
           if (seen.state === 'answered') found.add(attemptOf(ctx));
-          return { state: seen.state === 'answered' || seen.state === 'nobody' ? 'not-done' : 'unknown' };
+          return { state: seen.state === 'answered' || seen.state === 'no-client' ? 'not-done' : 'unknown' };
         });
       },
     };

@@ -11,11 +11,11 @@ import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
 import type { DispatchedJobs } from '../../shared/store/dispatch/direct-dispatch.ts';
 import {
+  type Capacity,
   ELSEWHERE,
   type FetchedJob,
   type Finished,
   type JobDispatch,
-  type Room,
   type Taken,
 } from '../../shared/store/dispatch/fetch-jobs.ts';
 import { callOfJob, KEPT_JOBS, REMOVED_AT_ONCE } from '../../shared/store/queues/jobs.ts';
@@ -40,7 +40,7 @@ export interface JobFetcherDeps {
   /** How many workers take from the same queue. */
   workers(): number;
   /** How jobs are pushed here. None are while other queues share the slots. */
-  dispatches(): Room['dispatches'];
+  dispatches(): Capacity['dispatches'];
   /** Gives a marker that nobody here waits for, or has a slot for, to another worker. */
   skipWorker(marker: NonNullable<Marker>): void;
   /** Runs a job. What it resolves with is written together with the job's end; with nothing, the job has found its end already. */
@@ -137,7 +137,7 @@ export class JobFetcher {
     let isElsewhere = false;
     try {
       if (this.#closed) return [];
-      const fetched = this.#fetched(lockToken, () => this.#room(most));
+      const fetched = this.#fetched(lockToken, () => this.#capacity(most));
       const taken = await dispatch.take(partition, fetched, most);
       const answers = taken.filter(isAnswer);
       isElsewhere = taken[0]?.job === ELSEWHERE;
@@ -157,16 +157,16 @@ export class JobFetcher {
   }
 
   /** `asked`: slots for which jobs are asked for in the same step. */
-  #room(asked = 0): Room {
+  #capacity(asked = 0): Capacity {
     const dispatches = this.#closed ? undefined : this.#parts.dispatches();
     return { free: this.#parts.slots.free + asked, ...(dispatches === undefined ? {} : { dispatches }) };
   }
 
-  #fetched(lockToken: string, room = () => this.#room()): FetchedJob {
+  #fetched(lockToken: string, capacity = () => this.#capacity()): FetchedJob {
     const { workerId, leaseMs, clock } = this.#parts;
     const [token, workers] = [this.#parts.nextToken(), this.#parts.workers()];
     const [timestampMs, askedAtMs] = [clock.now(), clock.monotonic()];
-    return { lockToken, timestampMs, askedAtMs, leaseMs, workerId, token, workers, room };
+    return { lockToken, timestampMs, askedAtMs, leaseMs, workerId, token, workers, capacity };
   }
 
   /** A lease runs since it was asked for, or, where Redis was away in between, since Redis gave it. */

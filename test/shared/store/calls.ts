@@ -70,7 +70,7 @@ export function fetched(): FetchedJob {
     timestampMs: Date.now(),
     askedAtMs: performance.now(),
     workers: 1,
-    room: () => ({ free: 64 }),
+    capacity: () => ({ free: 64 }),
     leaseMs: LEASE_MS,
     workerId: 'worker-1',
     token: `delivery-${deliveries}`,

@@ -32,15 +32,15 @@ export interface Preview {
   readonly details?: string;
 }
 
-/** An approval, read; only what somebody with a key wrote. */
+/** An approval as it is read: only what a key of this fleet signed. */
 export interface ApprovalRecord {
   readonly state: ApprovalState;
   readonly request: ApprovalRequest;
-  /** What the tool says about the call; absent until a worker has asked the tool. */
+  /** The tool's description of the call; absent until a worker has asked the tool. */
   readonly preview?: Preview;
   readonly decision?: Decision;
   readonly decidedAtMs?: number;
-  /** People were told through the route's channel. */
+  /** The route's channel has notified people. */
   readonly announced: boolean;
 }
 
@@ -48,7 +48,7 @@ export interface ApprovalRecord {
 export interface BriefApproval extends ApprovalRecord {
   /** Something of it is cut. */
   readonly truncated: boolean;
-  /** Of the parameters, as they were asked for. */
+  /** The size of the parameters of the call. */
   readonly paramsBytes: number;
 }
 
@@ -64,7 +64,7 @@ const decideScript = new Script(new URL('./decide.lua', import.meta.url), ENQUEU
 const LISTED_AT_ONCE = 200;
 /** An approval may hold megabytes. */
 const READ_AT_ONCE = 8;
-/** What is listed is looked at again and again, and does not change. */
+/** Lists are read again and again, and their entries do not change. */
 const MAX_BRIEFS = 1_000;
 /** The time limit of a tool is rarely longer. */
 const LONG_RUN_MS = 60 * 60_000;
@@ -166,8 +166,8 @@ export class Approvals {
   }
 
   /**
-   * A call's record with the parameters that ran: whoever approved it may have edited them. Throws `CALL_NOT_COMPENSABLE` when nobody
-   * knows.
+   * A call's record with the parameters that ran, which the approver may have edited. Throws `CALL_NOT_COMPENSABLE` when they are not known
+   * any more.
    */
   async callAsItRan(callId: string): Promise<CallRecord | undefined> {
     const call = await this.#ledger.read(callId);
@@ -183,7 +183,10 @@ export class Approvals {
     return { ...call, request: { ...call.request, envelope: withParams(call.request.envelope, params) } };
   }
 
-  /** Of one place, the newest first; `pending` ones are those with the least time left first. Read a few at a time until there are enough. */
+  /**
+   * Lists the approvals of one partition, the newest first; `pending` ones by the time that is left. Reads a few at a time until there are
+   * enough.
+   */
   async list<Approval extends ApprovalRecord>(
     partition: Partition,
     { pending, limit, among = Number.POSITIVE_INFINITY, isWanted = () => true }: ApprovalSearch,

@@ -1,10 +1,10 @@
 /**
- * Questions that tools ask people (C19), where a session's channel is a place of Pawl's own. A question outlives the process that
- * asked it: the call that runs again asks under the same ID, and finds the answer that came meanwhile.
+ * Questions that tools ask people, in sessions whose channel is Pawl's own. A question outlives the process that asked it: a call that runs
+ * again asks under the same ID, and finds the answer that came in the meantime.
  *
- * pending    waits for a person until its time is over
- * answered   by a person, once      dismissed  a person will not answer
- * expired    nobody did in time     withdrawn  who asked ended before; asking again opens it again
+ *   pending    waits for a person until its time is over
+ *   answered   a person answered, once     dismissed  a person will not answer
+ *   expired    its time is over            withdrawn  the asking call ended first; asking again opens it again
  */
 
 import type { Signatures } from '../../signing/signatures.ts';
@@ -24,11 +24,11 @@ const KEPT_MS = 3_600_000;
 /** How many are looked at together. */
 const PAGE = 200;
 
-/** What people see. */
+/** The question as people see it. */
 export interface QuestionRequest extends Pick<Question, 'text' | 'options'> {
   readonly freeText: boolean;
   readonly callId: string;
-  /** Of the tool's session. */
+  /** The session of the tool. */
   readonly session: string;
   /** The session whose channel it is shown in. */
   readonly shownIn: string;
@@ -86,12 +86,12 @@ export class Questions {
     return code === 'already' ? this.#verified(id, String(answer), String(signature)) : { state: 'expired' };
   }
 
-  /** Who asked does not wait any more. */
+  /** Ends a question whose call does not wait any more. */
   async withdraw(id: string): Promise<void> {
     await this.#end(id, 'withdrawn');
   }
 
-  /** A person's word, once. `already`: somebody was faster, or it ended otherwise. */
+  /** Records a person's answer, once. `already`: another answer was faster, or the question ended otherwise. */
   async give(id: string, given: Given): Promise<'ended' | 'already' | 'late' | 'gone'> {
     const [code] = await this.#end(id, given.state, JSON.stringify(given));
     return code as 'ended' | 'already' | 'late' | 'gone';
@@ -111,7 +111,7 @@ export class Questions {
     ]);
   }
 
-  /** An answer that nobody with a key gave counts as none. */
+  /** An answer that no key of this fleet signed counts as none. */
   #verified(id: string, answer: string, signature: string): Answer {
     const holds = answer !== '' && this.#signatures.verify('answer', id, answer, signature);
     return holds ? (JSON.parse(answer) as Given) : { state: 'expired' };

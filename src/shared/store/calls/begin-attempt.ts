@@ -15,7 +15,7 @@ export interface BeginAttempt {
   readonly token: string;
   /** The circuit's epoch under which this worker holds the probe. */
   readonly probeEpoch?: number;
-  /** What to do with a call that lost an attempt before; default `accept`. */
+  /** Whether a call that lost an attempt before may start; default `accept`. */
   readonly suspects?: 'accept' | 'refuse';
   /** The worker runs nothing but this call: when it is lost, the call is to blame. */
   readonly alone?: boolean;
@@ -30,7 +30,7 @@ export interface StartedAttempt {
   readonly lostAttempts: number;
   /** It is proven that the call takes down each worker that runs it. */
   readonly isPoison: boolean;
-  /** The attempt before this one began and left no record, and nobody has decided what became of it. */
+  /** The attempt before this one started and left no record, and no operator has resolved it. */
   readonly recovered: boolean;
   readonly firstStartedAtMs: number;
   readonly circuit: string;
@@ -54,7 +54,7 @@ export type BeginResult =
       readonly fence: number;
       readonly earlier: readonly AttemptRecord[];
     }
-  /** The request does not carry a valid signature: somebody without a key wrote it. */
+  /** The request is not signed by a key of this fleet. */
   | { readonly kind: 'forged'; readonly fence: number }
   | { readonly kind: 'ended'; readonly state: CallState }
   | { readonly kind: 'stale' }

@@ -17,7 +17,7 @@ const PRUNED_AT_ONCE = 1_000;
 /** Longer than any straggler of a forgotten call lives. */
 const FENCE_REMEMBERED_MS = 600_000;
 
-/** What became of the calls that a flush looked at. */
+/** The result of a flush, in calls. */
 export interface Flushed {
   flushed: number;
   inflight: number;
@@ -25,7 +25,7 @@ export interface Flushed {
   unresolved: number;
 }
 
-/** Which calls of a place are listed. */
+/** The selection of calls of one partition. */
 export interface Selection {
   readonly limit: number;
   readonly offset?: number;

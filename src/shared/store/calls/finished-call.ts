@@ -1,7 +1,4 @@
-/**
- * What became of a call that has most likely ended: its record alone is asked for. A claim, which travels with all that a new call
- * needs, would hear the same (R12, TR-3).
- */
+/** Reads the outcome of a call that has most likely ended. A claim would return the same, and send all that a new call needs. */
 import type { DedupeMode } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { PartitionBatches } from '../redis/batching.ts';

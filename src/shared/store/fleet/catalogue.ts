@@ -1,6 +1,4 @@
-/**
- * What the fleet offers: tools as their workers publish them, and which workers live. Producers know tools from here alone.
- */
+/** The catalogue of the fleet: tools as their workers publish them, and the living workers. Producers know tools from here alone. */
 
 import type { CircuitOverrides } from '../../circuits/circuit-breaker.ts';
 import { canonicalJson, digest } from '../../schema/canonical-json.ts';
@@ -75,17 +73,17 @@ export interface WorkerRecord {
   readonly definitions?: readonly string[];
   /** Kinds of declared tools that it can run; absent in workers that know none. */
   readonly kinds?: readonly string[];
-  /** Of its tools, those whose programs would run outside of a sandbox, because none works there; absent where one does. */
+  /** The tools whose programs would run outside of a sandbox, because no sandbox works on this worker; absent where one does. */
   readonly unconfined?: readonly string[];
   readonly startedAtMs: number;
   readonly pawlVersion: string;
-  /** Of its signing keys (`keyFingerprints`); empty when it has none. */
+  /** The fingerprints of its signing keys (`keyFingerprints`); empty without keys. */
   readonly signing?: readonly string[];
   /** How far its machine's clock is ahead of Redis' one. */
   readonly clockAheadMs?: number;
 }
 
-/** What workers offer now. */
+/** The tools and workers of the fleet at one time. */
 export interface CatalogueContent {
   readonly tools: readonly (PublishedTool & { readonly workers: number })[];
   readonly workers: readonly (WorkerRecord & { readonly seenAtMs: number })[];
@@ -156,8 +154,8 @@ export function runsAsPublished({ tools, definitions }: WorkerRecord, published:
 }
 
 /**
- * Whether nobody runs a tool, although its tier has had workers for so long since: it was renamed, or is gone, and its calls would wait
- * in vain. Where a tier has no workers, such as one that was scaled to zero, a call brings them back.
+ * Whether a tool is forsaken: no worker has run it for so long, although its tier had workers. It was renamed or removed, and its calls
+ * would wait in vain. In a tier without workers, such as one that was scaled to zero, a call brings them back.
  */
 export function isForsaken(
   published: CatalogueContent['tools'][number],
@@ -185,7 +183,7 @@ export class Catalogue {
   readonly #broadcast: string;
   readonly #signatures: Signatures;
   readonly #tiers: readonly Tier[];
-  /** Published tools as they were read last, by field and text: most of them stay what they are. */
+  /** The published tools of the last read, by field and text: most of them do not change. */
   #known = new Map<string, PublishedTool | undefined>();
 
   constructor(redis: Redis, prefix: string, { signatures = new Signatures(), tiers = TIERS }: CatalogueOptions = {}) {
@@ -261,7 +259,10 @@ export class Catalogue {
     return this.#withoutTakenNames([...known.values()].filter((published) => published !== undefined));
   }
 
-  /** Where tiers have keys of their own, each has its own fields: a worker cannot replace what another tier published. */
+  /**
+   * The field of a published tool. Tiers with keys of their own have fields of their own, so that a worker cannot replace what another tier
+   * published.
+   */
   #fieldOf(published: PublishedTool): string {
     return this.#hasOwnKey(published.tier)
       ? `${publishedToolId(published)} ${published.tier}`
@@ -273,9 +274,8 @@ export class Catalogue {
   }
 
   /**
-   * A published tool, when a worker of its tier signed it; undefined for any other line. Its digest is computed anew from what it says, so
-   * that whoever approves a call after reading it names what they were shown: workers know the tool as it is, and void an approval of
-   * another one.
+   * A published tool that a worker of its tier signed; undefined for any other line. Its digest is computed again from its content, so that
+   * an approval names what the approver saw: workers know the tool as it is, and void an approval of another one.
    */
   #opened(field: string, stored: string): PublishedTool | undefined {
     const { signature, text } = splitSigned(stored);
@@ -304,7 +304,10 @@ export class Catalogue {
     return this.#signatures.scope(tier) !== undefined;
   }
 
-  /** Where tiers have keys of their own, a name that several tiers publish is the highest one's: no worker of a lower one gets its calls. */
+  /**
+   * When tiers have keys of their own, a name that several tiers publish belongs to the highest one: no worker of a lower tier gets its
+   * calls.
+   */
   #withoutTakenNames(offers: readonly PublishedTool[]): PublishedTool[] {
     if (!TIERS.some((tier) => this.#hasOwnKey(tier))) return [...offers];
     const highest = new Map<string, Tier>();

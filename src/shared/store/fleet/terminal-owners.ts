@@ -1,4 +1,4 @@
-/** Which worker a terminal lives in. The worker renews the record: without it, or with a dead worker's, there is no terminal. */
+/** The worker that has a terminal. The worker renews the record: without it, or with a dead worker's, there is no terminal. */
 import type { Signatures } from '../../signing/signatures.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';

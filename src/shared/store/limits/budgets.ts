@@ -1,6 +1,4 @@
-/**
- * What is taken from budgets (I17): calls and their cost with the claim, time after each attempt.
- */
+/** Charging budgets: calls and their cost with the claim, time after each attempt. */
 import { type Account, type Limits, type Spends, UNITS } from '../../limits/budget.ts';
 import type { Redis } from '../redis/connection.ts';
 import type { FleetKeys } from '../redis/keys.ts';
@@ -26,7 +24,7 @@ export async function spent(access: BudgetContext, name: string): Promise<Requir
   return { calls: Number(calls ?? 0), costUnits: Number(costUnits ?? 0), timeMs: Number(timeMs ?? 0) };
 }
 
-/** A budget that does not suffice: which, of what, how much is spent, and until when, ms. */
+/** A budget that does not suffice: its index, the unit, the amount spent, and the time left, ms. */
 export type Spent = readonly [budget: number, unit: number, spent: string, leftMs: number];
 
 /**

@@ -2,12 +2,12 @@
 import { PawlError } from '../../errors/failure.ts';
 import './ioredis/ioredis-promises.ts';
 
-/** What ioredis says of commands that come to a connection that was told to end, or wait in it. */
+/** The message of ioredis for commands on a connection that is being closed. */
 export const CLOSED = 'Connection is closed.';
 
 /**
- * What Redis says when it cannot take a command now, or has lost what came before it (`UNKEPT`, a word of our scripts), as one typed
- * error; anything else is a defect and passes through.
+ * Turns an error into `BACKEND_UNAVAILABLE` when Redis cannot take a command now, or has lost data (`UNKEPT`, an error of our scripts). Any
+ * other error is a defect and is returned as it is.
  */
 export function backendError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) return error;
@@ -18,10 +18,10 @@ export function backendError(error: unknown): unknown {
 
 export function unavailable(cause: Error): PawlError {
   if (cause instanceof PawlError && cause.code === 'BACKEND_UNAVAILABLE') return cause;
-  // Ours try again for as long as they are open: nothing is wrong with Redis.
+  // Open connections try again, so this error says nothing about Redis.
   if (cause.message === CLOSED)
     return new PawlError('BACKEND_UNAVAILABLE', 'The connection to Redis was closed by this process.', { cause });
-  // ioredis names an option of its own, and where to read of it.
+  // The message of ioredis names one of its options and its documentation.
   const why = cause.message.includes('max retries per request') ? 'the connection was lost.' : cause.message;
   return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${why}`, { cause });
 }

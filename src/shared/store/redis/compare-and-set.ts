@@ -1,4 +1,4 @@
-/** A field of a hash that is changed only as it was seen: what somebody has written meanwhile stays. */
+/** Compare and set for a field of a hash: a value that was written in the meantime stays. */
 import type { Redis } from './connection.ts';
 import { Script } from './script.ts';
 

@@ -44,7 +44,7 @@ export function redisOptions(options: ConnectionOptions): RedisOptions & { reply
     connectionName: options.name,
     retryStrategy: (attempt) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),
     enableAutoPipelining: false,
-    // Whoever listens says anew what for (`Subscription`).
+    // A `Subscription` subscribes again by itself.
     autoResubscribe: false,
     reconnectOnError: isReadOnly,
     connectTimeout: 5_000,

@@ -1,6 +1,4 @@
-/**
- * Connections to Redis, and our scripts on them.
- */
+/** Connections to Redis: opening, waiting, closing, and what is behind them. */
 import type { Duplex } from 'node:stream';
 import { Cluster, Command, Redis } from 'ioredis';
 import { PawlError } from '../../errors/failure.ts';
@@ -16,7 +14,7 @@ export type { Redis } from 'ioredis';
 
 const TYPED = Symbol('typed');
 
-/** Lets a command fail with our typed errors. False for one that was sent before: it comes by whenever it is sent again. */
+/** Makes a command reject with typed errors. False for a command that was typed before: it passes again whenever it is sent again. */
 function typed(command: Command & { [TYPED]?: true }): boolean {
   if (command[TYPED]) return false;
   command[TYPED] = true;
@@ -24,14 +22,14 @@ function typed(command: Command & { [TYPED]?: true }): boolean {
   return true;
 }
 
-/** A function of its own, so that it dies as young as what it refers to (`young-commands.ts`). */
+/** A function of its own, so that it can be collected early (`ioredis/README.md`). */
 function rejectingTyped(reject: Command['reject']): Command['reject'] {
   return (error) => reject(backendError(error) as Error);
 }
 
 /**
- * Sends commands together, keeps their limits, and says of every one, not only of scripts, in one typed error that Redis cannot take
- * it now.
+ * A client that pipelines commands, keeps their time limits, and rejects every command, not only scripts, with one typed error while Redis
+ * is unavailable.
  */
 class TypedRedis extends Redis {
   readonly #writes: GatheredWrites;
@@ -62,11 +60,11 @@ class TypedRedis extends Redis {
   }
 }
 
-/** The same for a cluster, which sends each command to the node that has its key. */
+/** The same for a cluster, whose client sends each command to the node that has its key. */
 class TypedCluster extends Cluster {
   override sendCommand(command: Command, stream?: Parameters<Cluster['sendCommand']>[1], node?: unknown): unknown {
     if (typed(command)) {
-      // Of a single server's commands, the connection does that; here they may wait for a node first.
+      // `CommandWatch` limits the commands of a single server; here they may wait for a node first.
       const timeoutMs = this.options.redisOptions?.commandTimeout;
       if (timeoutMs !== undefined) command.setTimeout(timeoutMs);
     }
@@ -79,8 +77,8 @@ function openCluster(options: ConnectionOptions): Cluster {
 }
 
 /**
- * Opens a connection; errors while it is down are told to `onError` and mended by reconnecting. A cluster's client takes the same
- * commands, as long as all keys of one are in one slot.
+ * Opens a connection. Errors while it is down are passed to `onError`, and it reconnects. A cluster's client takes the same commands, as
+ * long as all keys of a command are in one slot.
  */
 export function openConnection(options: ConnectionOptions, onError: (error: Error) => void = () => {}): Redis {
   const client = isCluster(options.url)
@@ -103,16 +101,16 @@ export function openNodeConnection(
 
 /** Ends a connection at once; commands that wait for an answer, or for the connection to come back, fail. */
 export function closeConnection(client: Redis): void {
-  // Told to end again, ioredis adds a listener to the socket that was, each time.
+  // Each further `disconnect` would add a listener to the old socket.
   if (client.status === 'end') return;
   const waiting = client.status === 'reconnecting';
   client.disconnect();
-  // ioredis forgets those commands when it is told to stop between two tries: whoever awaits one would wait for ever.
+  // ioredis drops these commands when it is disconnected between two tries: their callers would wait for ever.
   if (waiting) (client as unknown as { flushQueue(error: Error): void }).flushQueue(new Error(CLOSED));
 }
 
 /**
- * Opens a connection and waits until it is usable. Whoever names one node of a cluster means the cluster: the answer's address says so.
+ * Opens a connection and waits until it is usable. An address of one node of a cluster stands for the cluster; the returned URL says so.
  * Throws `BACKEND_UNAVAILABLE` after `timeoutMs`, and `CONFIGURATION` for a database that the server does not have.
  */
 export async function reach(

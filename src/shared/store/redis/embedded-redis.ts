@@ -1,16 +1,14 @@
 /**
- * A private Redis for a machine that has none configured: a real server as a child process, shared by every process
- * that uses the same data folder.
+ * A private Redis for a machine that has none configured: a real server as a child process, shared by every process that uses the same data
+ * folder.
  *
- * One server per data folder. Whoever comes first starts it and writes an endpoint file; whoever comes later attaches.
- * It lives as long as any of them, however they end, and no longer: a small `sh` keeper holds the read end of a FIFO
- * whose write end every user keeps open (see `redis-keeper.sh`). Keeper and server have their own process group, so
- * that Ctrl-C in a terminal reaches their users first. Nothing listens on the network: clients use a Unix socket in a
- * folder that only this user can enter. That folder may be out of sight of others who use the same data folder: for them
- * the keeper signs the file `alive` in it.
+ * There is one server per data folder. The first process starts it and writes an endpoint file; later ones attach. The server lives as long
+ * as any of them, however they end, and no longer: a small `sh` supervisor holds the read end of a FIFO whose write end every user keeps
+ * open (`redis-keeper.sh`). Supervisor and server have a process group of their own, so that Ctrl-C in a terminal reaches their users
+ * first. Nothing listens on the network: clients use a Unix socket in a folder that only this user can enter. Other users of the data
+ * folder may not see that folder; for them the supervisor renews the file `alive` in the data folder.
  *
- * Where there is no FIFO (Windows), the server listens on a loopback port with a password and ends with the process
- * that started it.
+ * Without FIFOs (Windows), the server listens on a loopback port with a password and ends with the process that started it.
  */
 import { spawn } from 'node:child_process';
 import { closeSync } from 'node:fs';
@@ -109,7 +107,7 @@ async function start(
   const endpoint: Endpoint = { url, runDir, home: folder.home, homeId: await idOf(folder.home) };
   const { reference, supervisor } = await startSupervisor(folder, endpoint, command);
   try {
-    // Before the server answers: whoever waits for it attaches, and sees for itself that it reads its data.
+    // Written before the server answers: a process that waits for it attaches, and sees by itself that it is loading.
     await writePrivately(folder.endpointFile, `${JSON.stringify(endpoint)}\n`);
     const serverVersion = await awaitVersion(folder, endpoint, options, deadlineMs);
     supervisor.unref();

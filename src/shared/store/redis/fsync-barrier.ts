@@ -13,7 +13,7 @@ import { FleetKeys, PartitionKeys } from './keys.ts';
 const WAIT_MS = 5_000;
 const KEPT_MS = 60_000;
 
-/** Of one server's disk. */
+/** The waits for one server's disk. */
 interface Rounds {
   current?: Promise<void>;
   next?: Promise<void>;

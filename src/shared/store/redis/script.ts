@@ -23,16 +23,16 @@ export function namedLuaFunction(name: string, lua: string): string {
   return `local function ${name.replaceAll('-', '_')}(KEYS, ARGV)\n${lua}\nend\n`;
 }
 
-/** Values that scripts know by name, as text: what never changes does not travel with each run. */
+/** Constants that scripts know by name, so that they are not sent with each run. */
 export function luaConstants(values: Readonly<Record<string, string | number>>): string {
   return Object.entries(values)
     .map(([name, value]) => `local ${name} = ${JSON.stringify(String(value))}\n`)
     .join('');
 }
 
-/** A Lua file, callable on any connection. It can call the given functions; the writes that it deferred are made when it returns. */
+/** A Lua file that runs on any connection. It can call the given functions; deferred writes are made when it returns. */
 export class Script {
-  /** Of its file. */
+  /** The name of its file. */
   readonly name: string;
   readonly #lua: string;
   readonly #sha1: string;
@@ -49,8 +49,8 @@ export class Script {
   }
 
   /**
-   * Runs the script; Redis' refusals become `BACKEND_UNAVAILABLE`, whoever opened the connection. Its text goes along the first time: a
-   * server that asked for it would run it behind what the connection says next.
+   * Runs the script. Errors of an unavailable Redis become `BACKEND_UNAVAILABLE` on any connection. The first run sends the whole text: if
+   * the server had to ask for it, the script would run after the connection's next commands.
    */
   async run(client: Redis, keys: readonly string[], args: readonly ScriptArgument[]): Promise<unknown[]> {
     const given = scriptsGivenTo(client);
@@ -70,7 +70,7 @@ export class Script {
 
 const given = new WeakMap<Redis, Set<Script>>();
 
-/** What this connection's server has been given; behind a lost connection there may be another server. */
+/** The scripts that this connection's server knows; after a reconnect it may be another server. */
 function scriptsGivenTo(client: Redis): Set<Script> {
   const scripts = given.get(client);
   if (scripts !== undefined) return scripts;

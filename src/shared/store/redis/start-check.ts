@@ -1,4 +1,4 @@
-/** What a process needs of Redis is tried when it starts: later it would wait in vain, or fail in the middle of a call. */
+/** Tries, at the start of a process, the rights that it needs in Redis: later it would wait in vain, or fail in the middle of a call. */
 import { PawlError } from '../../errors/failure.ts';
 import { backendError } from './backend-error.ts';
 import { broadcastChannel } from './broadcasts.ts';

@@ -26,7 +26,7 @@ async function claimed(books: Books, name = 'a') {
 const textsOf = async ({ world }: Books) => (await world.keys()).filter((key) => key.includes(':params:'));
 
 describe('large parameters', () => {
-  test('are kept apart, read with the call, and left alone by whoever glances at it or waits for its end', async () => {
+  test('are stored apart, read with the call, and not read by a brief read or a wait for its end', async () => {
     const books = await openBooks();
     const { claim, record, at } = await claimed(books);
     expect(await textsOf(books)).toEqual([at]);
@@ -43,7 +43,7 @@ describe('large parameters', () => {
       });
   });
 
-  test('those that nobody needs are not kept: of a call that runs already, that has ended, or that conflicts', async () => {
+  test('are not kept when they are not needed: of a call that runs already, that has ended, or that conflicts', async () => {
     const books = await openBooks();
     const { claim, at } = await claimed(books);
     expect(await books.ledger.claim(largeClaim('a'))).toMatchObject({ kind: 'inflight' });

@@ -120,7 +120,7 @@ describe('large outcomes', () => {
     const fetched = {
       ...{ lockToken: 'lock', timestampMs: Date.now(), askedAtMs: performance.now(), leaseMs: LEASE_MS },
       ...{ workerId: 'worker-1', token: 'delivery', workers: 1 },
-      room: () => ({ free: 2, received: 0, pushable: false }),
+      capacity: () => ({ free: 2, received: 0, pushable: false }),
     };
     expect(await books.dispatch.take(PLACE, fetched, 2)).toHaveLength(2);
     const access = new LedgerAccess(redis, world.prefix, 60_000, new Signatures());
@@ -187,7 +187,7 @@ describe('DESIGN, decision 11: what others wrote in place of an outcome is refus
     expect(await books.ledger.outcome(claim.callId)).toMatchObject(FORGED);
   });
 
-  test('a reference that nobody with a key wrote, and the outcome of another call', async () => {
+  test('a reference that no key signed, and the outcome of another call', async () => {
     const { redis, world, ...rest } = await openBooks();
     const refused: unknown[] = [];
     const signatures = new Signatures(new Signer([{ kid: 'k', key: 'fleet' }]), (event) => void refused.push(event));

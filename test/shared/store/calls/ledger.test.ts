@@ -63,7 +63,7 @@ describe('R15: claiming', () => {
     expect(JSON.parse(job['opts'] ?? '')).toMatchObject({ attempts: 1, removeOnComplete: { count: 500 } });
   });
 
-  test('of the jobs that many producers hand in within a second, a sample is kept for Bull Board, and that alone', async () => {
+  test('of the jobs that many producers submit within a second, a sample is kept for Bull Board, and that alone', async () => {
     const books = await openBooks();
     const keys = books.ledger.keys(PLACE);
     const claims = Array.from({ length: 3 * KEPT_PER_SECOND }, (_, number) =>
@@ -126,7 +126,7 @@ describe('R15: claiming', () => {
     expect(await books.redis.llen(books.ledger.keys(PLACE).job('wait'))).toBe(1);
   });
 
-  test('TR-2: who meets a running call learns its phase and age; only an enforced caller is told of its end', async () => {
+  test('TR-2: a claim of a running call returns its phase and age; only an enforced caller is notified of its end', async () => {
     const books = await openBooks();
     const claim = claimOf('a');
     await books.ledger.claim(claim);
@@ -316,7 +316,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     ]);
   });
 
-  test('an attempt that left no record stays to be decided on when its taker hands it back or asks twice', async () => {
+  test('an attempt that left no record stays to be decided on when its worker releases it or asks twice', async () => {
     const books = await openBooks();
     const claim = claimOf('a');
     await books.ledger.claim(claim);
@@ -376,7 +376,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     expect(answer.kind === 'early' && answer.remainingMs).toBeGreaterThan(30_000);
   });
 
-  test('a circuit that is not closed is told instead, and nothing is written; the probe passes', async () => {
+  test('a circuit that is not closed is returned instead, and nothing is written; the probe passes', async () => {
     const books = await openBooks();
     const claim = claimOf('a');
     await books.ledger.claim(claim);
@@ -435,7 +435,7 @@ describe('settling', () => {
     ['failed', 300_000],
     ['cancelled', 7_000],
   ] as const)(
-    'R16: a record that is %s lives exactly as long as it was told, and one in flight does not expire',
+    'R16: a record that is %s lives exactly for its TTL, and one in flight does not expire',
     async (state, ttlMs) => {
       const books = await openBooks();
       const claim = claimOf('a');
@@ -788,7 +788,7 @@ describe('telling', () => {
     expect(await books.ledger.renewLease(claim.callId, fence, 1_000)).toEqual({ held: true, cancelRequested: true });
   });
 
-  test('whoever lost the call learns it', async () => {
+  test('a worker that lost the call is notified', async () => {
     const books = await openBooks();
     const { claim, fence } = await STANDINGS.running(books);
     await started(books, claim);
@@ -847,7 +847,7 @@ describe('cancelling', () => {
     expect(await books.ledger.read(claim.callId)).toMatchObject({ cancelRequested: true });
   });
 
-  test('a deadline alone asks nobody to cancel', async () => {
+  test('a deadline alone cancels no call', async () => {
     const books = await openBooks();
     const { claim } = await STANDINGS.running(books);
     expect((await cancel(books, claim.callId, 'failed')).kind).toBe('requested');
@@ -952,7 +952,7 @@ describe('indexes', () => {
     expect(await books.ledger.index.inflightBefore(PLACE, 0, 2)).toEqual([]);
   });
 
-  test('are pruned where nobody claims any more', async () => {
+  test('are pruned where no call is claimed any more', async () => {
     const books = await openBooks(50);
     const keys = books.ledger.keys(PLACE);
     await books.redis.zadd(

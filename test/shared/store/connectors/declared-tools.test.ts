@@ -76,7 +76,7 @@ describe('the registry in Redis (I7)', () => {
     await first;
   });
 
-  test('a record that nobody with a key wrote, or wrote for another tool, is not there', async () => {
+  test('a record that no key signed, or that was signed for another tool, is not found', async () => {
     const { specs, redis, keys } = await open();
     await specs.write(record(1), 0);
     const stored = (await redis.hget(keys.specs, 'tools.weather')) ?? '';

@@ -245,7 +245,7 @@ describe('ending a call with its job', () => {
     expect(await end(claims.slice(51))).toBe(1);
   });
 
-  test('what goes wrong with one of several is told for that one, and the others end', async () => {
+  test('the failure of one of several is returned for that one, and the others end', async () => {
     const books = await openBooks();
     const [good, broken] = [claimOf('a', { kept: false }), claimOf('b', { kept: false })];
     for (const claim of [good, broken]) await books.ledger.claim(claim);

@@ -74,7 +74,7 @@ describe('what workers publish', () => {
     expect(content.workers.map(({ id }) => id).sort()).toEqual(['one', 'three', 'two']);
   });
 
-  test('its digest names what it says, whatever somebody without a key wrote into it', async () => {
+  test('its digest is that of its content, whatever a writer without a key put into it', async () => {
     const { catalogue, redis, keys, ledger } = await openCatalogue();
     const published = publishedTool(tool(), await ledger.now());
     const forged = { ...published, effects: 'none', annotations: { readOnlyHint: true } } as const;
@@ -86,7 +86,7 @@ describe('what workers publish', () => {
     expect((await catalogue.read()).tools).toEqual([{ ...published, workers: 0 }]);
   });
 
-  test('two definitions of one version have drifted: the second to publish is told', async () => {
+  test('two definitions of one version have drifted: the second worker to publish gets the difference', async () => {
     const { catalogue } = await openCatalogue();
     const other = publishedTool(tool({ description: 'Other.' }), 1);
     expect(await catalogue.publish([publishedTool(tool(), 1), publishedTool(tool({ version: '2.0.0' }), 1)])).toEqual(

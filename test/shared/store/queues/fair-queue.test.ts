@@ -128,7 +128,7 @@ describe('calls that wait for a worker', () => {
     expect(count(await take(100, 16), ({ importance }) => importance === 'critical')).toBeGreaterThanOrEqual(79);
   });
 
-  test('what comes back and what stands in line take turns, also while delayed jobs are due', async () => {
+  test('returned jobs and queued jobs alternate, also while delayed jobs are due', async () => {
     const { claim, redis, ledger, first, ...books } = await openBusyQueue();
     const keys = ledger.keys(PLACE);
     const fresh = await claim(40, { session: 'fresh' });
@@ -174,7 +174,7 @@ describe('calls that wait for a worker', () => {
     expect(count(await take(40), ({ tenant }) => tenant === 'b')).toBe(20);
   });
 
-  test('nothing is kept of the lines when nobody waits any more', async () => {
+  test('no state of the fair queue is kept when no call waits any more', async () => {
     const { claim, take, redis, ledger } = await openBusyQueue();
     for (const tenant of ['a', 'b', 'c']) await claim(3, { session: tenant, tenant });
     expect(await take(20, 4)).toHaveLength(10);

@@ -59,7 +59,7 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
       leaseMs: LEASE_MS,
       workerId,
       token: `delivery-${deliveries}`,
-      room: () => ({ free, ...(reader === undefined ? {} : { dispatches: reader.state }) }),
+      capacity: () => ({ free, ...(reader === undefined ? {} : { dispatches: reader.state }) }),
     };
     const taken = await books.dispatch.take(PLACE, fetched, free);
     taken.forEach(note);
@@ -85,7 +85,7 @@ const names = (jobIds: readonly string[], all: readonly string[]) =>
   jobIds.map((id) => all.find((name) => callIdFor(name) === callOfJob(id).callId));
 
 describe('a call that a worker lacks the tool for', () => {
-  test('stands for those that have it: whoever lacks it leaves it alone, and wakes another one', async () => {
+  test('waits for workers that have it: a worker that lacks it skips the job, and notifies another one', async () => {
     const books = await openBooks();
     const [old, fresh] = [await workerOf(books, 'old'), await workerOf(books, 'new')];
     await claimAll(books, [claimFor('a', NEW)]);
@@ -179,7 +179,7 @@ describe('a call that a worker lacks the tool for', () => {
     expect((await books.redis.lrange(keys.job('active'), 0, -1)).toSorted()).toEqual([first]);
   });
 
-  test('that some must not run is theirs again now and then: if nobody else comes, one of them has to say so', async () => {
+  test('that some workers must not run is offered to them again now and then: if no other worker comes, one of them must report it', async () => {
     const books = await openBooks();
     const old = await workerOf(books, 'old');
     await claimAll(books, [claimFor('a', OLD)]);

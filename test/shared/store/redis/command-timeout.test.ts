@@ -52,7 +52,7 @@ describe('a command that waits for too long', () => {
     expect(young).not.toHaveBeenCalled();
   });
 
-  test('is nobody’s concern without a limit, and nothing is looked at while nothing waits', async () => {
+  test('is not limited without a limit, and nothing is checked while no command waits', async () => {
     const { queues, send } = watched({});
     const failed = send(queues.commandQueue);
     await vi.advanceTimersByTimeAsync(600_000);

@@ -138,14 +138,14 @@ describe('Redis out of reach is one typed error', () => {
     expect(backendError(new Error(message))).toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
   });
 
-  test('a connection that was lost is called that: nobody set an option of ioredis', () => {
+  test('the error of a lost connection says so, and names no option of ioredis', () => {
     const cause = new Error(
       'Reached the max retries per request limit (which is 1). Refer to "maxRetriesPerRequest" option for details.',
     );
     expect(backendError(cause)).toMatchObject({ message: 'Redis cannot be used: the connection was lost.', cause });
   });
 
-  test('who has closed a connection is told that, and nothing of Redis', async () => {
+  test('the error of a connection that this process closed says so, and blames no Redis', async () => {
     const { redisUrl, prefix } = await createWorld();
     const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
     await whenReady(client, 10_000);
@@ -161,7 +161,7 @@ describe('Redis out of reach is one typed error', () => {
     expect(backendError(defect)).toBe(defect);
   });
 
-  test('nobody waits for it longer than told', async () => {
+  test('no caller waits for it longer than its limit', async () => {
     const client = openConnection({ url: 'redis://127.0.0.1:1', name: 'n', mode: 'fail-fast' });
     try {
       await expect(whenReady(client, 100)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
@@ -170,7 +170,7 @@ describe('Redis out of reach is one typed error', () => {
     }
   });
 
-  test('what the server says of it is told once', async ({ skip }) => {
+  test('the server’s own reason is given once', async ({ skip }) => {
     const { redisUrl, prefix } = await createWorld();
     skip(isCluster(redisUrl), 'a cluster’s nodes are asked one by one');
     const wire = await startWire(redisUrl);

@@ -32,14 +32,14 @@ test('data goes past the stream, and ends as any stream does', async () => {
   expect(await redis.ping()).toBe('PONG');
 });
 
-test('whoever gives up before it connects does not connect', async () => {
+test('a connector that is disconnected before it connects does not connect', async () => {
   const connector = new DirectConnector({ path: '/nowhere', disconnectTimeout: 1 });
   const connecting = connector.connect();
   connector.disconnect();
   await expect(connecting).rejects.toThrow('Connection is closed.');
 });
 
-test('where nobody listens, the reason is kept', async () => {
+test('the reason is kept when no server listens', async () => {
   const connector = new DirectConnector({ path: '/nowhere/at/all.sock', disconnectTimeout: 1 });
   const stream = await connector.connect();
   await new Promise((resolve) => stream.once('close', resolve));

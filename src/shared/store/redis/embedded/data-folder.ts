@@ -14,24 +14,27 @@ export class DataFolderInUseError extends EmbeddedRedisError {
   override readonly name = 'DataFolderInUseError';
 }
 
-/** What the endpoint file holds. */
+/** The content of the endpoint file. */
 export interface Endpoint {
   readonly url: string;
   readonly runDir: string;
-  /** Of the server's files. A copy of the data folder has this file too, and another server. Absent in what an earlier version wrote. */
+  /**
+   * The folder of the server's files. A copy of the data folder has this file, too, and another server. Absent in files of earlier
+   * versions.
+   */
   readonly home?: string;
-  /** The same folder, however it is called. */
+  /** The device and inode of that folder, which stay when it is renamed. */
   readonly homeId?: string;
 }
 
-/** The fixed places of one data folder. */
+/** The files of one data folder. */
 export interface DataFolder {
   readonly dataDir: string;
   /** The server's files, and ours beside them. */
   readonly home: string;
   readonly endpointFile: string;
   readonly lockFile: string;
-  /** What the keeper signs, with where it runs. */
+  /** The file that the supervisor renews. It says where the supervisor runs. */
   readonly aliveFile: string;
   readonly serverLog: string;
   readonly supervisorLog: string;
@@ -111,10 +114,10 @@ async function tail(path: string): Promise<string> {
 export interface EmbeddedRedisOptions {
   /** The project's data folder (`PAWL_DATA_DIR`); the server keeps its files in `redis/` below it. */
   readonly dataDir: string;
-  /** Told what takes time or is unusual, one line each. */
+  /** Called with one line for each step that takes time or is unusual. */
   readonly log?: (line: string) => void;
   /** False: nothing is written to disk, and the data ends with the server. Default true. */
   readonly persistent?: boolean;
-  /** Where a fetched server is kept between runs; default: the user's cache folder. */
+  /** The folder in which a fetched server is kept between runs; default: the user's cache folder. */
   readonly cacheDir?: string;
 }

@@ -6,7 +6,7 @@ import type { DataFolder } from './data-folder.ts';
 
 const LOCK_RENEWAL_MS = 2_000;
 
-/** A starter that has not renewed its lock for so long is stopped or gone. */
+/** A process that has not renewed its lock for so long is stopped or gone. */
 const LOCK_STALE_MS = 20_000;
 
 interface StartLock {
@@ -39,7 +39,7 @@ export async function takeLock(folder: DataFolder): Promise<StartLock | undefine
   };
 }
 
-/** Moved aside before it is removed: what was moved is looked at again, and put back if it is not what was seen. */
+/** Moves a stale lock aside before removing it. What was moved is checked again, and put back if it is another lock. */
 async function removeStaleLock(folder: DataFolder, aside: string): Promise<void> {
   if (!(await isStale(folder.lockFile))) return;
   const moved = `${aside}.stale`;
@@ -48,7 +48,7 @@ async function removeStaleLock(folder: DataFolder, aside: string): Promise<void>
     if (!(await isStale(moved))) await link(moved, folder.lockFile);
     await unlink(moved);
   } catch {
-    // Someone else was quicker: the next attempt sees what they left.
+    // Another process was faster: the next attempt sees its lock.
   }
 }
 
@@ -57,7 +57,7 @@ async function isStale(lockFile: string): Promise<boolean> {
     if (Date.now() - (await stat(lockFile)).mtimeMs > LOCK_STALE_MS) return true;
     const read: unknown = JSON.parse(await readFile(lockFile, 'utf8'));
     if (typeof read !== 'object' || read === null || !('pid' in read)) return true;
-    // In another container a number names another process: there only the renewal tells.
+    // In another PID namespace the ID names another process: there only the renewal counts.
     const isOfThisSpace = !('space' in read) || read.space === processSpace();
     return isOfThisSpace && !isAlive(Number(read.pid));
   } catch {
@@ -65,7 +65,7 @@ async function isStale(lockFile: string): Promise<boolean> {
   }
 }
 
-/** Where numbers name the processes that they name here. */
+/** The PID namespace: process IDs can be compared within it alone. Empty where it is not known. */
 function processSpace(): string {
   try {
     return readlinkSync('/proc/self/ns/pid');

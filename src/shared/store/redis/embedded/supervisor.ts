@@ -23,10 +23,13 @@ const KEEPER = fileURLToPath(new URL('../redis-keeper.sh', import.meta.url));
 
 const WELCOME_TIMEOUT_MS = 2_000;
 
-/** The keeper signs every two seconds: after so long it, or the machine, is gone. */
+/** The supervisor renews its file every two seconds: after this time it, or the machine, is gone. */
 const SILENT_MS = 10_000;
 
-/** The keeper answers a token only before it has seen the end of the FIFO: an answer means that the server stays. */
+/**
+ * Asks the supervisor to keep the server for this process. It answers a token only before it has seen the end of the FIFO, so an answer
+ * means that the server stays.
+ */
 export async function isWelcome(runDir: string, reference: number): Promise<boolean> {
   const token = randomBytes(8).toString('hex');
   const answer = join(runDir, `welcome-${token}`);
@@ -127,7 +130,10 @@ async function shutDown(folder: DataFolder, runDir: string, deadlineMs: number):
   while (!existsSync(join(runDir, 'ended')) && Date.now() < patienceMs) await sleep(POLL_MS);
 }
 
-/** Where no FIFO is seen, one that lives shows by its signs in the data folder. Compared with each other: clocks may be wrong. */
+/**
+ * Waits for signs of a server whose FIFO cannot be seen: a living one renews its file in the data folder. Times of the file are compared
+ * with each other, because clocks may be wrong.
+ */
 async function awaitSilence(
   folder: DataFolder,
   options: EmbeddedRedisOptions,
@@ -146,7 +152,7 @@ async function awaitSilence(
   }
 }
 
-/** When the keeper last signed. Undefined: it took its sign back, or there never was one. */
+/** When the supervisor last renewed its file. Undefined: it removed the file, or never wrote one. */
 async function lastSign(folder: DataFolder): Promise<number | undefined> {
   return (await stat(folder.aliveFile).catch(() => undefined))?.mtimeMs;
 }
