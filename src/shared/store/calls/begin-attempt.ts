@@ -102,44 +102,10 @@ export function beginResult(
 ): BeginResult {
   const nowMs = Number(answer[1]);
   switch (answer[0]) {
-    case 'started': {
-      const fence = Number(answer[2]);
-      const resolution = answer[13] as string;
-      const [request, signature] = [answer[3] as string, answer[4] as string];
-      if (!verifyRequest(access.signatures, { ...job, resolution, text: request }, signature, nowMs))
-        return { kind: 'forged', fence };
-      return {
-        kind: 'started',
-        nowMs,
-        fence,
-        request: JSON.parse(request) as StoredRequest,
-        earlier: parseAttempts(answer[5] as string),
-        lostAttempts: Number(answer[6]),
-        isPoison: answer[14] === '1',
-        recovered: answer[7] === '1',
-        firstStartedAtMs: Number(answer[8]),
-        circuit: answer[9] as string,
-        circuitRaw: answer[10] as string,
-        cancelRequested: answer[11] === '1',
-        ...(answer[12] === '' ? {} : { approvalId: answer[12] as string }),
-        ...(resolution === '' ? {} : { resolution }),
-      };
-    }
-    case 'circuit': {
-      const fence = Number(answer[6]);
-      const [request, signature, resolution] = [answer[4] as string, answer[5] as string, answer[8] as string];
-      if (!verifyRequest(access.signatures, { ...job, resolution, text: request }, signature, nowMs))
-        return { kind: 'forged', fence };
-      return {
-        kind: 'circuit',
-        nowMs,
-        circuitRaw: answer[2] as string,
-        circuit: answer[3] as string,
-        request: JSON.parse(request) as StoredRequest,
-        fence,
-        earlier: parseAttempts(answer[7] as string),
-      };
-    }
+    case 'started':
+      return startedResult(access, job, answer, nowMs);
+    case 'circuit':
+      return circuitResult(access, job, answer, nowMs);
     case 'early':
       return { kind: 'early', remainingMs: Number(answer[2]) };
     case 'awaiting':
@@ -156,4 +122,54 @@ export function beginResult(
     default:
       return { kind: 'stale' };
   }
+}
+
+function startedResult(
+  access: LedgerAccess,
+  job: Pick<CallJob, 'callId' | 'generation'>,
+  answer: unknown[],
+  nowMs: number,
+): Extract<BeginResult, { kind: 'started' | 'forged' }> {
+  const fence = Number(answer[2]);
+  const resolution = answer[13] as string;
+  const [request, signature] = [answer[3] as string, answer[4] as string];
+  if (!verifyRequest(access.signatures, { ...job, resolution, text: request }, signature, nowMs))
+    return { kind: 'forged', fence };
+  return {
+    kind: 'started',
+    nowMs,
+    fence,
+    request: JSON.parse(request) as StoredRequest,
+    earlier: parseAttempts(answer[5] as string),
+    lostAttempts: Number(answer[6]),
+    isPoison: answer[14] === '1',
+    recovered: answer[7] === '1',
+    firstStartedAtMs: Number(answer[8]),
+    circuit: answer[9] as string,
+    circuitRaw: answer[10] as string,
+    cancelRequested: answer[11] === '1',
+    ...(answer[12] === '' ? {} : { approvalId: answer[12] as string }),
+    ...(resolution === '' ? {} : { resolution }),
+  };
+}
+
+function circuitResult(
+  access: LedgerAccess,
+  job: Pick<CallJob, 'callId' | 'generation'>,
+  answer: unknown[],
+  nowMs: number,
+): Extract<BeginResult, { kind: 'circuit' | 'forged' }> {
+  const fence = Number(answer[6]);
+  const [request, signature, resolution] = [answer[4] as string, answer[5] as string, answer[8] as string];
+  if (!verifyRequest(access.signatures, { ...job, resolution, text: request }, signature, nowMs))
+    return { kind: 'forged', fence };
+  return {
+    kind: 'circuit',
+    nowMs,
+    circuitRaw: answer[2] as string,
+    circuit: answer[3] as string,
+    request: JSON.parse(request) as StoredRequest,
+    fence,
+    earlier: parseAttempts(answer[7] as string),
+  };
 }
