@@ -286,7 +286,7 @@ export class LocalLedger implements CallLedger {
     });
   }
 
-  async tell(callId: string, fence: number, _leaseMs?: number, event?: object) {
+  async renewLease(callId: string, fence: number, _leaseMs?: number, event?: object) {
     const call = this.#own.get(callId);
     if (call === undefined || call.fence !== fence) return { held: false, cancelRequested: false };
     if (event !== undefined) this.#parts.onEvent(event as InboxEvent);

@@ -30,13 +30,14 @@ import type { AuditEntry } from '../shared/store/audit/audit-trail.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import type { Flushed } from '../shared/store/calls/call-index.ts';
 import { type CallRecord, withParams } from '../shared/store/calls/call-record.ts';
+import { verifiedEvent } from '../shared/store/calls/records/signed-records.ts';
 import type { CircuitChange } from '../shared/store/circuits/circuits.ts';
 import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
 import { InboxReader } from '../shared/store/queues/result-inbox.ts';
 import { type Broadcast, BroadcastListener, publishBroadcast } from '../shared/store/redis/broadcasts.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
 import { followAbove } from '../shared/store/sessions/sessions.ts';
-import { signRecordsAnew } from '../shared/store/signing/re-sign.ts';
+import { reSignRecords } from '../shared/store/signing/re-sign.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
 import type { Tracing } from '../shared/telemetry/tracing.ts';
@@ -164,7 +165,7 @@ export class Pawl implements AsyncDisposable {
       ...(options.audit === undefined ? {} : { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
-    await signRecordsAnew(backend, log);
+    await reSignRecords(backend, log);
     const pawl = new Pawl(options, backend);
     // From the first call on, an open circuit refuses without a round trip.
     await within(pawl.#heard.promise, NEWS_MS);
@@ -231,7 +232,7 @@ export class Pawl implements AsyncDisposable {
       partitions: () => backend.shards.partitions(),
       onEvent: (event) => {
         if (event.type === 'settled' && event.atMs !== undefined) this.metrics.heard(backend.clock.now() - event.atMs);
-        this.#results.deliver(backend.ledger.verified(event));
+        this.#results.deliver(verifiedEvent(backend.signatures, event));
       },
       onGap: () => {
         void this.#results.checkAll();
@@ -471,7 +472,7 @@ export class Pawl implements AsyncDisposable {
   /** How many calls wait or run in the whole fleet. */
   async backlog(): Promise<number> {
     const { ledger, shards } = this.#backend;
-    const counts = await Promise.all(shards.partitions().map((partition) => ledger.counts(partition)));
+    const counts = await Promise.all(shards.partitions().map((partition) => ledger.index.counts(partition)));
     return counts.reduce((sum, { inflight }) => sum + inflight, 0);
   }
 

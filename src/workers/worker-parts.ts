@@ -204,7 +204,7 @@ function composeQueues(
     shards: backend.shards,
     tiers,
     concurrency,
-    kept: async (partition) => (await backend.ledger.counts(partition)).calls,
+    kept: async (partition) => (await backend.ledger.index.counts(partition)).calls,
     open: (partition, slots) =>
       new JobQueue({
         backend,

@@ -78,7 +78,7 @@ test('a service that goes down is left alone by 4 workers, probed by one at a ti
 
   // Open: refused before anything is written.
   service.forget();
-  const before = await fleet.pawl.backend.ledger.counts({ tier: 'system', shard: 0 });
+  const before = await fleet.pawl.backend.ledger.index.counts({ tier: 'system', shard: 0 });
   const again = await askMany(50);
   expect(statuses(again)).toEqual(['circuit_open']);
   expect(again[0]).toMatchObject({
@@ -86,7 +86,7 @@ test('a service that goes down is left alone by 4 workers, probed by one at a ti
     error: { code: 'CIRCUIT_OPEN', breakerState: 'OPEN', retriable: true },
   });
   expect(again[0]?.error?.retryAfterMs).toBeLessThanOrEqual(COOLDOWN_MS);
-  expect(await fleet.pawl.backend.ledger.counts({ tier: 'system', shard: 0 })).toEqual(before);
+  expect(await fleet.pawl.backend.ledger.index.counts({ tier: 'system', shard: 0 })).toEqual(before);
   expect(service.visits).toEqual([]);
 
   // Still down after the cooldown: of many calls one gets through, and its failure starts the cooldown again.

@@ -67,7 +67,7 @@ test('a cancellation from another process ends in one of four settlements, and e
     expect(hasEffect(fleet, again.callId ?? '')).toBe(false);
   }
   expect(fleet.effects(queued.callId)).toEqual([]);
-  expect((await fleet.pawl.backend.ledger.counts({ tier: 'workspace', shard: 0 })).inflight).toBe(0);
+  expect((await fleet.pawl.backend.ledger.index.counts({ tier: 'workspace', shard: 0 })).inflight).toBe(0);
   await expect(other.cancel('w0.unknown')).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
 });
 

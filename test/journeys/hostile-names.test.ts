@@ -85,7 +85,7 @@ test('any idempotency key is a typed error or names its own call, and the queue 
   expect(done.map((line) => line.key).sort()).toEqual(worked.map(({ idempotencyKey }) => idempotencyKey).sort());
 
   expect(await session.call('record_once', {}, { idempotencyKey: 'ordinary' })).toMatchObject({ status: 'success' });
-  expect(await pawl.backend.ledger.counts({ tier: 'workspace', shard: 0 })).toEqual({
+  expect(await pawl.backend.ledger.index.counts({ tier: 'workspace', shard: 0 })).toEqual({
     inflight: 0,
     calls: worked.length + 1,
   });

@@ -92,7 +92,7 @@ test('300 calls over all effects classes settle once while workers are killed an
   );
   expect(breaches(observed, fleet.effects()), `seed ${SEED}`).toEqual([]);
   for (const tier of ['read-only', 'workspace'] as const)
-    expect((await reader.backend.ledger.counts({ tier, shard: 0 })).inflight).toBe(0);
+    expect((await reader.backend.ledger.index.counts({ tier, shard: 0 })).inflight).toBe(0);
 });
 
 interface SubmittedCall {

@@ -97,7 +97,7 @@ describe('attempts of one process', () => {
     const { fence } = await begin('a');
     expect(await ledger.cancel(callIdFor('a'), ENDINGS)).toEqual({ kind: 'requested' });
     expect(stopped).toMatchObject([{ code: 'CANCELLED' }]);
-    expect(await ledger.tell(callIdFor('a'), fence)).toEqual({ held: true, cancelRequested: true });
+    expect(await ledger.renewLease(callIdFor('a'), fence)).toEqual({ held: true, cancelRequested: true });
     expect(await ledger.postpone(callIdFor('a'), fence, 'waiting-retry', [], 10)).toBe('cancelled');
   });
 
@@ -128,7 +128,7 @@ describe('attempts of one process', () => {
     const second = await ledger.begin(jobs[0] as CallJob, { workerId: 'w', leaseMs: 1, token: 't2' });
     expect(second).toMatchObject({ kind: 'started', recovered: false, earlier: [] });
     expect(await ledger.postpone(callIdFor('a'), first.fence, 'queued', [], 0)).toBe('fenced');
-    expect(await ledger.tell(callIdFor('a'), first.fence)).toMatchObject({ held: false });
+    expect(await ledger.renewLease(callIdFor('a'), first.fence)).toMatchObject({ held: false });
     const outcome: Outcome = {
       status: 'success',
       toolName: 'note',

@@ -1,7 +1,7 @@
 import { Queue } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { jobIdOf } from '../../src/shared/store/queues/jobs.ts';
-import { redisOptions } from '../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../src/shared/store/redis/connection-options.ts';
 import { FleetKeys, PartitionKeys } from '../../src/shared/store/redis/keys.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../helpers/fleet.ts';
 import { startWire } from '../helpers/proxy.ts';

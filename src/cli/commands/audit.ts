@@ -6,6 +6,7 @@ import { auditView } from '../../producer/http/core/views.ts';
 import { ChainCheck, faultText, type Verification } from '../../shared/audit/audit-chain.ts';
 import { linesOf, sinkName, type TrailFiles, trailFiles } from '../../shared/store/audit/audit-files.ts';
 import type { AuditEntry } from '../../shared/store/audit/audit-trail.ts';
+import { ChainSignatures } from '../../shared/store/audit/chain-signatures.ts';
 import { auditFolder } from '../../shared/store/audit-service.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
@@ -108,7 +109,10 @@ async function verifyTrail(
   // Without files, only the newest records can be checked: those that Redis keeps.
   const oldest = files.length > 0 ? undefined : (await backend.trail.sealed(trail, 0))[0]?.seq;
   const first = from ?? oldest ?? 1;
-  const check = new ChainCheck(backend.signatures, { seq: first - 1, seal: first === 1 ? trail : undefined });
+  const check = new ChainCheck(new ChainSignatures(backend.signatures), {
+    seq: first - 1,
+    seal: first === 1 ? trail : undefined,
+  });
   for await (const line of linesOf(files)) check.addLine(line);
   if (told?.trail === trail) check.reaches(told.seq);
   // Asked for last: files grow while they are read, and never beyond the head.

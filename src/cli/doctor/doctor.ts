@@ -13,13 +13,10 @@ import {
   WAITAOF_PROMISE,
 } from '../../shared/config/durability.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { inspectServer } from '../../shared/store/backend.ts';
+import { inspectServer } from '../../shared/store/inspect-server.ts';
 import { isClustered, type Redis, reach, serversOf } from '../../shared/store/redis/connection.ts';
-import {
-  DataFolderInUseError,
-  type EmbeddedRedis,
-  startEmbeddedRedis,
-} from '../../shared/store/redis/embedded-redis.ts';
+import { DataFolderInUseError } from '../../shared/store/redis/embedded/data-folder.ts';
+import { type EmbeddedRedis, startEmbeddedRedis } from '../../shared/store/redis/embedded-redis.ts';
 import { FleetKeys } from '../../shared/store/redis/keys.ts';
 import { NoRedisServerError } from '../../shared/store/redis/redis-binary.ts';
 import { checkRights, startError } from '../../shared/store/redis/start-check.ts';

@@ -11,7 +11,9 @@ import type { Settings } from '../../shared/config/config.ts';
 import { FAILURES } from '../../shared/errors/failure-codes.ts';
 import { redact } from '../../shared/errors/redaction.ts';
 import type { Shards } from '../../shared/store/queues/shards.ts';
-import { backendError, nodeOptions, type Redis, slotOf } from '../../shared/store/redis/connection.ts';
+import { backendError } from '../../shared/store/redis/backend-error.ts';
+import { type Redis, slotOf } from '../../shared/store/redis/connection.ts';
+import { nodeOptions } from '../../shared/store/redis/connection-options.ts';
 import { PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 

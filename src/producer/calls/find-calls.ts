@@ -1,7 +1,7 @@
 /** Looking for calls by what they are: walks the places' indexes from the newest call on, page by page. */
 import { PHASES, type SoughtState } from '../../shared/calls/call-state.ts';
 import { isUnresolved } from '../../shared/calls/outcome.ts';
-import type { Selection } from '../../shared/store/calls/call-index.ts';
+import type { CallIndex, Selection } from '../../shared/store/calls/call-index.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
@@ -26,7 +26,7 @@ const MAX_LOOKED_AT = 5_000;
 /** The newest first; `complete` unless older calls were not looked at. */
 export async function findCalls(
   partitions: readonly Partition[],
-  ledger: Pick<Ledger, 'list' | 'glance'>,
+  ledger: Pick<Ledger, 'glance'> & { readonly index: Pick<CallIndex, 'list'> },
   search: CallSearch,
 ): Promise<{ readonly records: readonly CallRecord[]; readonly complete: boolean }> {
   const { limit, sessionKey, state } = search;
@@ -38,7 +38,7 @@ export async function findCalls(
     const isAll = search.tool === undefined && search.state === undefined;
     const page = isAll ? Math.min(Math.max(limit, 20), MAX_PAGE) : PAGE;
     for (let offset = 0; offset < Math.max(MAX_LOOKED_AT, limit); offset += page) {
-      const callIds = await ledger.list(partition, {
+      const callIds = await ledger.index.list(partition, {
         limit: page,
         offset,
         only,

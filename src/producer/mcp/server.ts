@@ -13,7 +13,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { backendError } from '../../shared/store/redis/connection.ts';
+import { backendError } from '../../shared/store/redis/backend-error.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import { HttpError } from '../http/core/errors.ts';

@@ -146,14 +146,14 @@ export class OperatorService {
       ...(tool === undefined ? {} : { tool: await this.#qualified(tool) }),
     };
     const { ledger, shards } = this.#parts.backend;
-    const all = await Promise.all(shards.partitions().map((partition) => ledger.flush(partition, select)));
+    const all = await Promise.all(shards.partitions().map((partition) => ledger.index.flush(partition, select)));
     const sum = (name: keyof Flushed) => all.reduce((total, counts) => total + counts[name], 0);
     await this.overridden('flush', `${sum('flushed')} forgotten`, by, select);
     return { flushed: sum('flushed'), inflight: sum('inflight'), unresolved: sum('unresolved') };
   }
 
   async #forget(callId: string, by: string | undefined): Promise<Flushed> {
-    const forgotten = await this.#parts.backend.ledger.forget(callId);
+    const forgotten = await this.#parts.backend.ledger.index.forget(callId);
     if (forgotten === undefined)
       throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
     await this.overridden('flush', `${forgotten.flushed} forgotten`, by, { callId });

@@ -25,7 +25,7 @@ export async function viewShards({ redis, prefix, ledger, shards }: Backend): Pr
     shards.partitions().map(async (partition) => {
       const [{ waiting, running }, { calls }] = await Promise.all([
         readShardState(redis, prefix, partition),
-        ledger.counts(partition),
+        ledger.index.counts(partition),
       ]);
       const where = slotOf(redis, new PartitionKeys(prefix, partition).calls);
       const takesSessions = partition.shard < layout[partition.tier].current;

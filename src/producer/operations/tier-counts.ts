@@ -6,7 +6,7 @@ type Records = Pick<Backend, 'ledger' | 'shards'>;
 /** Calls in flight, and all that are kept. */
 export function tierCounts({ ledger, shards }: Records) {
   return shards.ofTiers(
-    (partition) => ledger.counts(partition),
+    (partition) => ledger.index.counts(partition),
     (one, other) => ({ inflight: one.inflight + other.inflight, calls: one.calls + other.calls }),
   );
 }
@@ -14,7 +14,7 @@ export function tierCounts({ ledger, shards }: Records) {
 /** How many calls of each tool (`namespace.name`) are kept. */
 export function tierSizes({ ledger, shards }: Records): Promise<ReadonlyMap<string, number>[]> {
   return shards.ofTiers(
-    (partition) => ledger.sizes(partition),
+    (partition) => ledger.index.sizes(partition),
     (one, other) => {
       const sum = new Map(one);
       for (const [tool, count] of other) sum.set(tool, (sum.get(tool) ?? 0) + count);

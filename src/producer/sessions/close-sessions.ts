@@ -87,7 +87,7 @@ async function cancelIndexed(
   let left = partitions;
   for (let offset = 0; left.length > 0 && offset < most; offset += PAGE) {
     const lists = await Promise.all(
-      left.map((partition) => ledger.list(partition, { sessionKey, limit: PAGE, offset })),
+      left.map((partition) => ledger.index.list(partition, { sessionKey, limit: PAGE, offset })),
     );
     await cancelAmong(parts, lists.flat(), new Set([sessionKey]));
     left = left.filter((_place, at) => lists[at]?.length === PAGE);
@@ -103,12 +103,12 @@ async function cancelInflight(
   sessionKeys: ReadonlySet<string>,
 ): Promise<void> {
   const { ledger } = parts.backend;
-  const oldest = await ledger.inflightBefore(partition, beforeMs, PAGE);
+  const oldest = await ledger.index.inflightBefore(partition, beforeMs, PAGE);
   if (oldest.length < PAGE) return cancelAmong(parts, oldest, sessionKeys);
-  const { inflight } = await ledger.counts(partition);
+  const { inflight } = await ledger.index.counts(partition);
   // From the newest back: what ends meanwhile moves those behind it to the front, where they are still to be looked at.
   for (let passed = Math.floor(inflight / PAGE) * PAGE; passed >= 0; passed -= PAGE)
-    await cancelAmong(parts, await ledger.inflightBefore(partition, beforeMs, PAGE, passed), sessionKeys);
+    await cancelAmong(parts, await ledger.index.inflightBefore(partition, beforeMs, PAGE, passed), sessionKeys);
 }
 
 async function cancelAmong(

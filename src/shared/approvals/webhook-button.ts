@@ -25,10 +25,10 @@ export interface ButtonDecision {
 
 /** Returns none without signing keys: a button that anyone can make would prove nothing. */
 export function approvalButtons(request: ApprovalRequest, signatures: Signatures): readonly Button[] {
+  if (!signatures.present) return [];
   const button = (decision: 'approve' | 'deny', text: string, style: Button['style']): Button[] => {
     const content = JSON.stringify([request.id, digestOf(request), decision, request.expiresAtMs]);
-    const signature = signatures.token(content);
-    if (signature === undefined) return [];
+    const signature = signatures.sign('token', [], content);
     const value = `${Buffer.from(content).toString('base64url')}.${Buffer.from(signature).toString('base64url')}`;
     return [{ type: 'button', text: { type: 'plain_text', text }, style, action_id: `pawl-${decision}`, value }];
   };
@@ -40,7 +40,7 @@ export function approvalButtons(request: ApprovalRequest, signatures: Signatures
  */
 export function readButton(value: string, signatures: Signatures, nowMs: number): ButtonDecision {
   const [content = '', signature = ''] = value.split('.').map((part) => Buffer.from(part, 'base64url').toString());
-  if (!signatures.isToken(content, signature))
+  if (!signatures.present || !signatures.matches('token', [], content, signature))
     throw new PawlError('PERMISSION_DENIED', 'The button is not signed by this fleet.');
   const [approvalId, digest, decision, expiresAtMs] = tokenSchema.parse(JSON.parse(content));
   if (nowMs > expiresAtMs)

@@ -1,12 +1,9 @@
-/**
- * Signatures on what goes through the queue (DESIGN, decision 11): whoever can write to Redis but has no key cannot make a
- * worker run something that no producer asked for.
- */
+/** HMAC signatures: a key with a name signs a list of texts, and every key of that name verifies them. */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
-/** What is not protected without keys (DESIGN, decision 11). */
+/** The risk of running without keys, in one sentence for logs and checks. */
 export const UNSIGNED =
-  'whoever can write to this Redis can make workers run calls that no producer sent, approve calls, and have results of their own believed';
+  'anyone who can write to this Redis can make workers run calls that no producer sent, approve calls, and forge results';
 
 export interface SigningKey {
   readonly kid: string;
@@ -27,37 +24,37 @@ export class Signer {
     return keyFingerprints(this.#keys);
   }
 
-  knows(name: string): boolean {
-    return this.#keys.some(({ kid }) => kid === name);
+  hasKey(kid: string): boolean {
+    return this.#keys.some((key) => key.kid === kid);
   }
 
   /** `kid:mac` over the parts, in order. */
   sign(...parts: readonly string[]): string {
     const [first] = this.#keys;
-    return first === undefined ? '' : `${first.kid}:${macOf(first, parts)}`;
+    return first === undefined ? '' : `${first.kid}:${computeMac(first, parts)}`;
   }
 
   verify(signature: string, ...parts: readonly string[]): boolean {
     const split = signature.lastIndexOf(':');
     const kid = signature.slice(0, split);
-    const came = Buffer.from(signature.slice(split + 1));
-    // Two may have one name, while a key is changed for another.
-    return this.#keys.some((key) => key.kid === kid && isMac(came, macOf(key, parts)));
+    const given = Buffer.from(signature.slice(split + 1));
+    // During a rotation, two keys may share one name.
+    return this.#keys.some((key) => key.kid === kid && isSameMac(given, computeMac(key, parts)));
   }
 }
 
-/** What shows that two processes hold the same keys, and no key: `kid:fingerprint`, in order. */
+/** `kid:fingerprint` of each key, in order: two processes compare them to see that they hold the same keys, without showing one. */
 export function keyFingerprints(keys: readonly SigningKey[]): readonly string[] {
-  return keys.map((key) => `${key.kid}:${macOf(key, ['fingerprint']).slice(0, FINGERPRINT_LENGTH)}`);
+  return keys.map((key) => `${key.kid}:${computeMac(key, ['fingerprint']).slice(0, FINGERPRINT_LENGTH)}`);
 }
 
-function isMac(came: Buffer, text: string): boolean {
-  const expected = Buffer.from(text);
-  return expected.length === came.length && timingSafeEqual(expected, came);
+function isSameMac(given: Buffer, mac: string): boolean {
+  const expected = Buffer.from(mac);
+  return expected.length === given.length && timingSafeEqual(expected, given);
 }
 
-/** Each part with its length in front, so that no two lists of parts read alike. */
-function macOf({ key }: SigningKey, parts: readonly string[]): string {
+/** Each part is preceded by its length, so that no two lists of parts have the same text. */
+function computeMac({ key }: SigningKey, parts: readonly string[]): string {
   let text = '';
   for (const part of parts) text += `${part.length}:${part}`;
   return createHmac('sha256', key).update(text).digest('base64url');

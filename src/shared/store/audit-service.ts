@@ -1,12 +1,13 @@
-/** Keeps the audit trail of a process that runs for long: seals what waits, and copies it to files where it is asked to. */
+/** The audit trail of a long-running process: chains waiting records, and copies the trail to files where that is configured. */
 import { join, resolve } from 'node:path';
 import type { Settings } from '../config/config.ts';
 import type { Logger } from '../telemetry/log.ts';
 import { AuditFiles, type AuditFilesDeps } from './audit/audit-files.ts';
 import { AuditChainer } from './audit/audit-trail.ts';
+import { ChainSignatures } from './audit/chain-signatures.ts';
 import type { Backend } from './backend.ts';
 
-/** Where a front door copies the trail to. */
+/** The folder into which an API process copies the trail. */
 export function auditFolder({ audit, dataDir }: Pick<Settings, 'audit' | 'dataDir'>): string {
   return audit.folder ?? join(dataDir, 'audit');
 }
@@ -49,7 +50,7 @@ export class AuditService {
     return more;
   }
 
-  /** Of a worker, and with `files` of a front door. */
+  /** Starts the service of a worker; with `files`, that of an API process. */
   static open(
     { redis, prefix, signatures, trail }: Pick<Backend, 'redis' | 'prefix' | 'signatures' | 'trail'>,
     settings: Settings,
@@ -60,7 +61,7 @@ export class AuditService {
     }: { readonly files: boolean; readonly log: Logger; readonly failures?: AuditFilesDeps['failures'] },
   ): AuditService {
     const { keptRecords, maxFileBytes, files: wanted } = settings.audit;
-    const sealer = new AuditChainer({ redis, prefix, sealing: signatures, keptRecords });
+    const sealer = new AuditChainer({ redis, prefix, sealing: new ChainSignatures(signatures), keptRecords });
     const onError = (error: Error) => log.debug({ error: error.message }, 'the audit trail');
     if (!files || wanted === 'off') return new AuditService([sealer], onError);
     const onGap = (gap: { readonly from: number; readonly to: number }) =>

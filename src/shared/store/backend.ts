@@ -1,27 +1,14 @@
-/**
- * One process's way to Redis: the connection, checked, and the records on it. Starts the embedded server when none is configured.
- */
-import { randomBytes } from 'node:crypto';
-import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+/** A process's connection to Redis, checked, and the stores that use it. Starts the embedded server when no Redis is configured. */
 import type { AuditType, RecordAudit } from '../audit/audit-event.ts';
 import type { Settings } from '../config/config.ts';
-import {
-  evicts,
-  isAtLeast,
-  type Persistence,
-  PROMISES,
-  type ServerFacts,
-  WAITAOF_PROMISE,
-  weakerOf,
-} from '../config/durability.ts';
+import { evicts, PROMISES, type ServerFacts, WAITAOF_PROMISE } from '../config/durability.ts';
 import { PawlError } from '../errors/failure.ts';
 import { secretsOf } from '../errors/redaction.ts';
-import { Signer, type SigningKey, UNSIGNED } from '../signing/signature.ts';
-import { Signatures, type WorkerSigners } from '../signing/signatures.ts';
+import { Signer, UNSIGNED } from '../signing/signature.ts';
+import { Signatures } from '../signing/signatures.ts';
 import { EMBEDDED_REDIS_STEP } from '../telemetry/log.ts';
 import { TIERS, type Tier } from '../tools/tool.ts';
-import { FollowedClock } from '../util/time.ts';
+import type { FollowedClock } from '../util/time.ts';
 import { Approvals } from './approvals/approvals.ts';
 import { Questions } from './approvals/questions.ts';
 import { StandingApprovals } from './approvals/standing-approvals.ts';
@@ -31,16 +18,20 @@ import { longestKeptMs } from './calls/call-index.ts';
 import { Ledger } from './calls/ledger.ts';
 import { RepeatedCalls } from './calls/repeated-calls.ts';
 import { Breakers } from './circuits/circuits.ts';
+import { ClockFollower } from './clock-follower.ts';
 import { SwitchRecords } from './config/switches.ts';
 import { ClientCalls } from './connectors/client-calls.ts';
 import { DeclaredToolRecords } from './connectors/declared-tools.ts';
+import { JobDispatch } from './dispatch/fetch-jobs.ts';
 import { Catalogue } from './fleet/catalogue.ts';
 import { TerminalOwners } from './fleet/terminal-owners.ts';
 import { WorkerMailbox } from './fleet/worker-mailbox.ts';
+import { inspectServer } from './inspect-server.ts';
 import { Limits } from './limits/concurrency-limits.ts';
 import { ResourceLocks } from './limits/resource-locks.ts';
+import { ownKey } from './own-key.ts';
 import { Shards } from './queues/shards.ts';
-import { closeConnection, isClustered, type Redis, reach, serversOf } from './redis/connection.ts';
+import { closeConnection, isClustered, type Redis, reach } from './redis/connection.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './redis/embedded-redis.ts';
 import { checkRights, startError } from './redis/start-check.ts';
 import { Tasks } from './sessions/mcp-tasks.ts';
@@ -48,11 +39,10 @@ import { Messages } from './sessions/messages.ts';
 import { Sessions } from './sessions/sessions.ts';
 import { SkillRecords } from './sessions/skills.ts';
 import { Agents } from './sessions/sub-agents.ts';
+import { refusedEvent } from './signing/refused-records.ts';
 
 /** A producer's user waits for it; a worker may be started together with its Redis. */
 const READY_TIMEOUT_MS = { 'fail-fast': 3_000, patient: 15_000 } as const;
-const OLDEST_VERSION = [6, 2] as const;
-
 export interface Backend {
   readonly url: string;
   readonly prefix: string;
@@ -60,10 +50,11 @@ export interface Backend {
   /** Redis is a cluster: a step touches the keys of one hash tag, and what is published counts only who listens at that node. */
   readonly clustered: boolean;
   readonly ledger: Ledger;
+  readonly dispatch: JobDispatch;
   readonly breakers: Breakers;
   readonly limits: Limits;
   readonly sessions: Sessions;
-  /** Where calls are. */
+  /** The shards of each tier. */
   readonly shards: Shards;
   readonly approvals: Approvals;
   readonly standingApprovals: StandingApprovals;
@@ -79,7 +70,7 @@ export interface Backend {
   /** Tools that are declared while the system runs. */
   readonly specs: DeclaredToolRecords;
   readonly skills: SkillRecords;
-  /** Calls that outside clients run. */
+  /** Calls of client-executed tools. */
   readonly clientCalls: ClientCalls;
   readonly switches: SwitchRecords;
   /** Redis' clock, for every time that another process will compare. */
@@ -87,7 +78,7 @@ export interface Backend {
   readonly server: ServerFacts;
   readonly tasks: Tasks;
   readonly terminals: TerminalOwners;
-  /** The mail of one worker; nothing is opened before it is read. */
+  /** The mailbox of one worker; its connection is opened by the first read. */
   mailboxOf(workerId: string): WorkerMailbox;
   readonly locks: ResourceLocks;
   close(): Promise<void>;
@@ -99,9 +90,9 @@ export interface BackendOptions {
   readonly name: string;
   readonly mode: 'fail-fast' | 'patient';
   readonly log: (level: 'info' | 'warn', message: string, fields?: Record<string, unknown>) => void;
-  /** Beside the log. */
+  /** Called with every audit event, beside the log and the trail. */
   readonly audit?: RecordAudit;
-  /** Of a worker: it reads published tools of these alone. Default: all. */
+  /** The tiers whose published tools a worker reads. Default: all. */
   readonly tiers?: readonly Tier[];
 }
 
@@ -134,44 +125,27 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       clock: following.clock,
       reads: settings.audit.reads,
       secrets: secretsOf(settings, {}),
-      onLost: (records) =>
-        options.log('warn', 'records of the audit trail were lost while Redis was away', { records }),
+      onLost: (records) => options.log('warn', 'audit records were lost while Redis was unavailable', { records }),
     });
     const audit = auditOf(options, writer);
-    const signatures = new Signatures(signerOf(options, embedded !== undefined), audit, workerSignersOf(settings));
+    const signatures = new Signatures(
+      signerOf(options, embedded !== undefined),
+      (refused) => void audit(refusedEvent(refused)),
+      workerSignersOf(settings),
+    );
     const shards = await knownShards(redis, settings);
-    const ledger = new Ledger(redis, settings.prefix, longestKeptMs(settings), signatures, writer);
     return {
+      ...openStores({ url, redis, settings, tiers, signatures, writer, shards }),
       url,
       prefix: settings.prefix,
       redis,
       clustered: isClustered(redis),
-      ledger,
-      breakers: new Breakers(redis, settings.prefix, shards),
-      limits: new Limits(redis, settings.prefix),
-      sessions: new Sessions(redis, settings.prefix, signatures, shards),
       shards,
-      approvals: new Approvals(redis, ledger, signatures, settings),
-      standingApprovals: new StandingApprovals(redis, settings.prefix, signatures),
-      repeatedCalls: new RepeatedCalls(redis, settings.prefix, settings.ttl.doneMs),
-      agents: new Agents(redis, settings.prefix, signatures),
-      messages: new Messages(redis, settings.prefix),
-      questions: new Questions(redis, settings.prefix, signatures),
       signatures,
       audit,
       records: writer,
-      trail: new AuditTrail(redis, settings.prefix, writer),
-      catalogue: new Catalogue(redis, settings.prefix, { signatures, ...(tiers === undefined ? {} : { tiers }) }),
-      specs: new DeclaredToolRecords(redis, settings.prefix, signatures),
-      skills: new SkillRecords(redis, settings.prefix, signatures),
-      clientCalls: new ClientCalls(redis, settings.prefix, signatures),
-      switches: new SwitchRecords(redis, settings.prefix),
       clock: following.clock,
       server,
-      tasks: new Tasks(redis, settings.prefix, settings.ttl.doneMs, signatures),
-      terminals: new TerminalOwners(redis, settings.prefix, signatures),
-      mailboxOf: (workerId) => new WorkerMailbox({ redis, url, prefix: settings.prefix, signatures, workerId }),
-      locks: new ResourceLocks(redis, settings.prefix, settings.lockDurationMs),
       close: async () => {
         await writer.close();
         following.close();
@@ -187,7 +161,61 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   }
 }
 
-/** What is configured holds for a tier of which nobody has said anything else. */
+/** The parts of a backend that its stores share. */
+interface StoreDeps {
+  readonly url: string;
+  readonly redis: Redis;
+  readonly settings: Settings;
+  readonly tiers: readonly Tier[] | undefined;
+  readonly signatures: Signatures;
+  readonly writer: AuditWriter;
+  readonly shards: Shards;
+}
+
+type Stores = Omit<
+  Backend,
+  | 'url'
+  | 'prefix'
+  | 'redis'
+  | 'clustered'
+  | 'shards'
+  | 'signatures'
+  | 'audit'
+  | 'records'
+  | 'clock'
+  | 'server'
+  | 'close'
+>;
+
+function openStores({ url, redis, settings, tiers, signatures, writer, shards }: StoreDeps): Stores {
+  const { prefix, ttl } = settings;
+  const ledger = new Ledger(redis, prefix, longestKeptMs(settings), signatures, writer);
+  return {
+    ledger,
+    dispatch: new JobDispatch(ledger.access),
+    breakers: new Breakers(redis, prefix, shards),
+    limits: new Limits(redis, prefix),
+    sessions: new Sessions(redis, prefix, signatures, shards),
+    approvals: new Approvals(redis, ledger, signatures, settings),
+    standingApprovals: new StandingApprovals(redis, prefix, signatures),
+    repeatedCalls: new RepeatedCalls(redis, prefix, ttl.doneMs),
+    agents: new Agents(redis, prefix, signatures),
+    messages: new Messages(redis, prefix),
+    questions: new Questions(redis, prefix, signatures),
+    trail: new AuditTrail(redis, prefix, writer),
+    catalogue: new Catalogue(redis, prefix, { signatures, ...(tiers === undefined ? {} : { tiers }) }),
+    specs: new DeclaredToolRecords(redis, prefix, signatures),
+    skills: new SkillRecords(redis, prefix, signatures),
+    clientCalls: new ClientCalls(redis, prefix, signatures),
+    switches: new SwitchRecords(redis, prefix),
+    tasks: new Tasks(redis, prefix, ttl.doneMs, signatures),
+    terminals: new TerminalOwners(redis, prefix, signatures),
+    mailboxOf: (workerId) => new WorkerMailbox({ redis, url, prefix, signatures, workerId }),
+    locks: new ResourceLocks(redis, prefix, settings.lockDurationMs),
+  };
+}
+
+/** The shards of each tier. The configured count sets a tier that no operator has set. */
 async function knownShards(redis: Redis, { prefix, shards: configured }: Settings): Promise<Shards> {
   const shards = new Shards(redis, prefix);
   await shards.learn();
@@ -200,51 +228,6 @@ async function knownShards(redis: Redis, { prefix, shards: configured }: Setting
 
 function asksForAlways({ durability, tools }: Settings): boolean {
   return [durability, ...Object.values(tools).map((policy) => policy.durability)].includes('always');
-}
-
-/** Until a clock that was set, or a machine that slept, is noticed, time limits and leases of calls are taken for over. */
-const READ_CLOCK_MS = 2_000;
-/** Two clocks that nobody sets drift apart by less than this between two readings. */
-const DRIFT_MS = 200;
-
-/**
- * Keeps a clock in step with that of the server. After a reconnect it may be another server's; it may be set, and this machine may sleep,
- * which no monotonic clock counts.
- */
-export class ClockFollower {
-  readonly clock: FollowedClock;
-  readonly #redis: Pick<Redis, 'time' | 'status' | 'on'>;
-  readonly #timer: NodeJS.Timeout;
-  #reading = false;
-
-  constructor(redis: Pick<Redis, 'time' | 'status' | 'on'>, clock = new FollowedClock()) {
-    this.#redis = redis;
-    this.clock = clock;
-    const read = (anew: boolean) => void this.read(anew).catch(() => {});
-    this.#timer = setInterval(() => redis.status === 'ready' && !this.#reading && read(false), READ_CLOCK_MS);
-    this.#timer.unref();
-    redis.on('ready', () => read(true));
-  }
-
-  async read(anew = false): Promise<void> {
-    const { clock } = this;
-    this.#reading = true;
-    try {
-      const askedAtMs = clock.monotonic();
-      const [seconds, microseconds] = await this.#redis.time();
-      const redisMs = Number(seconds) * 1_000 + Number(microseconds) / 1_000;
-      const tookMs = clock.monotonic() - askedAtMs;
-      // More than its way here explains: however slowly it came, it is better than what was known.
-      const wasSet = Math.abs(redisMs - clock.now()) > tookMs + DRIFT_MS;
-      clock.learn(redisMs, tookMs, anew || wasSet);
-    } finally {
-      this.#reading = false;
-    }
-  }
-
-  close(): void {
-    clearInterval(this.#timer);
-  }
 }
 
 async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
@@ -260,7 +243,7 @@ async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
   }
 }
 
-/** What must be found again goes to the trail, and what is rare to the log, too. */
+/** Writes every event to the audit trail, and rare ones to the log, too. */
 function auditOf({ log, audit }: BackendOptions, writer: AuditWriter): RecordAudit {
   return (event) => {
     const { type, ...fields } = event;
@@ -273,16 +256,16 @@ function auditOf({ log, audit }: BackendOptions, writer: AuditWriter): RecordAud
   };
 }
 
-/** Of calls and their attempts, the log has lines of its own. */
+/** Log messages of rare events. Calls and their attempts have log lines of their own. */
 const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {
   'approval-requested': 'a call waits for a decision',
   'approval-decided': 'an approval was decided',
   'approval-used': 'an approved call is about to run',
-  'approval-forgotten': 'a remembered approval was taken back',
+  'approval-forgotten': 'a standing approval was revoked',
   'question-ended': 'a question to people has ended',
-  override: 'somebody has put their word in place of the system’s',
+  override: 'an operator has overridden the system',
   'registry-changed': 'the registry of tools was changed',
-  refused: 'something that this fleet did not write was refused',
+  refused: 'a record that this fleet did not sign was refused',
 };
 
 /** The configured keys; in embedded mode a key of the data folder's own. */
@@ -293,81 +276,8 @@ function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer 
   return undefined;
 }
 
-function workerSignersOf({ workerKeys }: Settings): WorkerSigners {
+function workerSignersOf({ workerKeys }: Settings): Readonly<Record<string, Signer>> {
   return Object.fromEntries(Object.entries(workerKeys).map(([tier, keys = []]) => [tier, new Signer(keys)]));
-}
-
-const SHORTEST_KEY = 16;
-
-/** Made once: written aside and linked into place, so that nobody ever reads half a key, and one of several starters wins. */
-function ownKey(dataDir: string): SigningKey {
-  const file = join(dataDir, 'signing-key');
-  if (!existsSync(file)) {
-    const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
-    writeFileSync(aside, randomBytes(32).toString('base64url'), { mode: 0o600, flush: true });
-    try {
-      linkSync(aside, file);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    } finally {
-      unlinkSync(aside);
-    }
-  }
-  const key = readKey(file);
-  // A power failure or a full disk can leave an empty file, and everybody knows the empty key.
-  if (key.length < SHORTEST_KEY)
-    throw new PawlError(
-      'CONFIGURATION',
-      `${file} holds no key. Remove it, and a new one is made; what was signed with the old one is refused then.`,
-    );
-  return { kid: 'embedded', key };
-}
-
-function readKey(file: string): string {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    throw new PawlError(
-      'CONFIGURATION',
-      `The signing key ${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
-  }
-}
-
-/** Reads version, eviction and persistence, of a cluster what is worst among its masters. Throws `CONFIGURATION` for a server that is too old. */
-export async function inspectServer(redis: Redis): Promise<ServerFacts> {
-  const all = await Promise.all(serversOf(redis).map(inspectOne));
-  return all.reduce(weakerOf);
-}
-
-async function inspectOne(redis: Redis): Promise<ServerFacts> {
-  const configured = async (name: string): Promise<string | undefined> => {
-    try {
-      return ((await redis.config('GET', name)) as string[])[1];
-    } catch {
-      // Managed servers keep CONFIG to themselves; INFO tells less.
-      return undefined;
-    }
-  };
-  const [appendfsync, ...sections] = await Promise.all([
-    configured('appendfsync'),
-    ...['server', 'memory', 'persistence'].map((section) => redis.info(section)),
-  ]);
-  const info = sections.join('\n');
-  const told = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
-  const version = told('valkey_version') ?? told('redis_version') ?? 'unknown';
-  if (!isAtLeast(version, OLDEST_VERSION))
-    throw new PawlError(
-      'CONFIGURATION',
-      `Redis ${version} is too old: Pawl needs ${OLDEST_VERSION.join('.')} or later.`,
-    );
-  return {
-    version,
-    evictionPolicy: told('maxmemory_policy') ?? (await configured('maxmemory-policy')),
-    persistence: told('aof_enabled') === '0' ? 'none' : ((appendfsync ?? 'unknown') as Persistence),
-    ...(told('aof_last_write_status') === 'err' ? { writeFailed: true } : {}),
-  };
 }
 
 function report(server: ServerFacts, { log, settings }: BackendOptions): void {

@@ -1,6 +1,4 @@
-/**
- * What running calls asks of the records, whatever keeps them: Redis for a fleet, one process for runs without a fleet.
- */
+/** The stores that running calls need, with two implementations: Redis for a fleet, memory for runs without one. */
 import type { ToolCallEnvelope } from '../calls/envelope.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import type { CallRecord, StoredRequest } from './calls/call-record.ts';
@@ -11,14 +9,23 @@ import type { ResourceLocks } from './limits/resource-locks.ts';
 export interface CallLedger
   extends Pick<
       Ledger,
-      'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now' | 'spendTime' | 'wholeRequest'
+      | 'claim'
+      | 'begin'
+      | 'settle'
+      | 'postpone'
+      | 'renewLease'
+      | 'cancel'
+      | 'outcome'
+      | 'now'
+      | 'spendTime'
+      | 'wholeRequest'
     >,
     Partial<Pick<Ledger, 'ended' | 'reachCode'>> {
-  /** Reads a call; with an inbox, its owner is told when the call settles. */
+  /** Reads a call; with an inbox, its owner is notified when the call settles. */
   read(callId: string, inboxId?: string): Promise<KnownCall | undefined>;
 }
 
-/** As much of a call's record as whoever waits for it, or cancels it, must know. */
+/** The part of a call's record that waiting for it and cancelling it need. */
 export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcome' | 'createdAtMs' | 'readAtMs'> {
   readonly request: {
     readonly envelope: Pick<ToolCallEnvelope, 'requestId' | 'toolName'> & Partial<Pick<ToolCallEnvelope, 'control'>>;

@@ -41,12 +41,12 @@ export class ClientToolCalls {
       run: async (params, ctx) => {
         const call = callFor(record, params, ctx);
         const offered = await this.#clientCalls.published(call, found.delete(attemptOf(ctx)));
-        if (offered === 'nobody') throw noClient(tool);
+        if (offered === 'no-client') throw noClient(tool);
         return this.#result(call, ctx, (seen) => {
           switch (seen.state) {
             case 'answered':
               return resultOf(seen.answer);
-            case 'nobody':
+            case 'no-client':
               throw noClient(tool);
             default:
               throw clientLost(record);
@@ -60,7 +60,7 @@ export class ClientToolCalls {
           if (seen.state === 'answered' && seen.answer.kind === 'result')
             return { state: 'done', result: seen.answer.result };
           if (seen.state === 'answered') found.add(attemptOf(ctx));
-          return { state: seen.state === 'answered' || seen.state === 'nobody' ? 'not-done' : 'unknown' };
+          return { state: seen.state === 'answered' || seen.state === 'no-client' ? 'not-done' : 'unknown' };
         });
       },
     };

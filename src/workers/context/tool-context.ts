@@ -152,7 +152,7 @@ function progressReports(
 ): { readonly report: ToolContext['progress']; flush(): void } {
   const reports = throttled((progress) => {
     const event = { type: 'progress', callId, ...progress };
-    ledger.tell(callId, started.fence, settings.lockDurationMs, event).catch(() => {});
+    ledger.renewLease(callId, started.fence, settings.lockDurationMs, event).catch(() => {});
   });
   return {
     report: (report) => {

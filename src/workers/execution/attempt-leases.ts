@@ -5,7 +5,7 @@ import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import type { LimitAcquirer } from './acquire-limits.ts';
 
 export interface AttemptLeasesDeps {
-  readonly ledger: Pick<CallLedger, 'tell'>;
+  readonly ledger: Pick<CallLedger, 'renewLease'>;
   readonly locks: Pick<ResourceLockRecords, 'renew'>;
   readonly limits: Pick<LimitAcquirer, 'renew'>;
   readonly leaseMs: number;
@@ -23,7 +23,7 @@ export class AttemptLeases {
     const { ledger, locks, limits, leaseMs } = this.#deps;
     const { callId, fence } = attempt;
     if (fence === 0) return;
-    const { held, cancelRequested } = await ledger.tell(callId, fence, leaseMs);
+    const { held, cancelRequested } = await ledger.renewLease(callId, fence, leaseMs);
     const keepsLock = !attempt.holdsLock || (await locks.renew(callId, fence));
     if (!keepsLock) attempt.abort(new PawlError('LEASE_LOST', 'Another call holds the lock of the resource.'));
     else if (!held) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));

@@ -14,7 +14,7 @@ const RETRY_AFTER_MS = 1_000;
 
 export interface StartBarrierDeps {
   readonly settings: Settings;
-  readonly ledger: Pick<CallLedger, 'tell'>;
+  readonly ledger: Pick<CallLedger, 'renewLease'>;
   /** Resolves when all that Redis has acknowledged is on its disk. Absent where no tool asks for it. */
   readonly onDisk?: ((callId: string) => Promise<void>) | undefined;
   readonly parking: Pick<Parking, 'requeue'>;
@@ -37,7 +37,7 @@ export class StartBarrier {
     try {
       await onDisk(callId);
       // The disk may be that of a server that took over without this start: it must still stand.
-      if (!(await ledger.tell(callId, started.fence, settings.lockDurationMs)).held)
+      if (!(await ledger.renewLease(callId, started.fence, settings.lockDurationMs)).held)
         running.abort(new PawlError('LEASE_LOST'));
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;

@@ -11,10 +11,11 @@ import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
 import type { DispatchedJobs } from '../../shared/store/dispatch/direct-dispatch.ts';
 import {
+  type Capacity,
   ELSEWHERE,
   type FetchedJob,
   type Finished,
-  type Room,
+  type JobDispatch,
   type Taken,
 } from '../../shared/store/dispatch/fetch-jobs.ts';
 import { callOfJob, KEPT_JOBS, REMOVED_AT_ONCE } from '../../shared/store/queues/jobs.ts';
@@ -24,7 +25,8 @@ import type { ConcurrencyLimiter } from './concurrency-slots.ts';
 import { type Marker, MarkerWait } from './marker-wait.ts';
 
 export interface JobFetcherDeps {
-  readonly ledger: Pick<Ledger, 'take' | 'finish' | 'postpone'>;
+  readonly ledger: Pick<Ledger, 'postpone'>;
+  readonly dispatch: Pick<JobDispatch, 'take' | 'finish'>;
   readonly partition: Partition;
   readonly workerId: string;
   /** The duration of lock and lease. */
@@ -38,7 +40,7 @@ export interface JobFetcherDeps {
   /** How many workers take from the same queue. */
   workers(): number;
   /** How jobs are dispatched here. Undefined while other queues share the slots. */
-  dispatches(): Room['dispatches'];
+  dispatches(): Capacity['dispatches'];
   /** Gives a marker to another worker, where this one does not wait for it or has no free slot. */
   skipWorker(marker: NonNullable<Marker>): void;
   /** Runs a job. The answer is written together with the job's end. Undefined: the job has ended already. */
@@ -127,7 +129,7 @@ export class JobFetcher {
 
   /** Asked by BullMQ's worker: takes jobs and runs them. What it gets is no job, and when to ask again. */
   async #take(lockToken: string): Promise<unknown[]> {
-    const { ledger, partition, slots } = this.#deps;
+    const { dispatch, partition, slots } = this.#deps;
     if (this.#closed) return [];
     await slots.take(this);
     const most = 1 + slots.takeNow(MAX_TAKEN - 1);
@@ -135,8 +137,8 @@ export class JobFetcher {
     let isElsewhere = false;
     try {
       if (this.#closed) return [];
-      const fetched = this.#fetched(lockToken, () => this.#room(most));
-      const taken = await ledger.take(partition, fetched, most);
+      const fetched = this.#fetched(lockToken, () => this.#capacity(most));
+      const taken = await dispatch.take(partition, fetched, most);
       const answers = taken.filter(isAnswer);
       isElsewhere = taken[0]?.job === ELSEWHERE;
       if (answers.length === 0) return noJob(taken[0]?.job);
@@ -155,16 +157,16 @@ export class JobFetcher {
   }
 
   /** `asked`: slots for which jobs are asked for in the same step. */
-  #room(asked = 0): Room {
+  #capacity(asked = 0): Capacity {
     const dispatches = this.#closed ? undefined : this.#deps.dispatches();
     return { free: this.#deps.slots.free + asked, ...(dispatches === undefined ? {} : { dispatches }) };
   }
 
-  #fetched(lockToken: string, room = () => this.#room()): FetchedJob {
+  #fetched(lockToken: string, capacity = () => this.#capacity()): FetchedJob {
     const { workerId, leaseMs, clock } = this.#deps;
     const [token, workers] = [this.#deps.nextToken(), this.#deps.workers()];
     const [timestampMs, askedAtMs] = [clock.now(), clock.monotonic()];
-    return { lockToken, timestampMs, askedAtMs, leaseMs, workerId, token, workers, room };
+    return { lockToken, timestampMs, askedAtMs, leaseMs, workerId, token, workers, capacity };
   }
 
   /** A lease runs since it was asked for, or, where Redis was away in between, since Redis gave it. */
@@ -227,7 +229,7 @@ export class JobFetcher {
     const fetched = this.#fetched(job.lockToken);
     const { returnValue } = end;
     const finishedJob = { id: job.id, returnValue, kept: keptOf(job.raw), takeNext };
-    const finished = await end.write(() => this.#deps.ledger.finish(end.settle, finishedJob, fetched));
+    const finished = await end.write(() => this.#deps.dispatch.finish(end.settle, finishedJob, fetched));
     if (finished === undefined || finished.code === 'fenced') return undefined;
     if (finished.refused !== undefined)
       this.#deps.onError(new Error(`BullMQ could not end job ${job.id}: code ${finished.refused}`));

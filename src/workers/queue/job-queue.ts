@@ -15,7 +15,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { stackOf } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
-import type { DispatchReader } from '../../shared/store/dispatch/direct-dispatch.ts';
+import { DispatchReader } from '../../shared/store/dispatch/direct-dispatch.ts';
 import type { Finished } from '../../shared/store/dispatch/fetch-jobs.ts';
 import {
   type CallJob,
@@ -25,7 +25,8 @@ import {
   scriptsOnRedisTime,
 } from '../../shared/store/queues/jobs.ts';
 import { promote } from '../../shared/store/queues/promote.ts';
-import { nodeOptions, slotOf } from '../../shared/store/redis/connection.ts';
+import { slotOf } from '../../shared/store/redis/connection.ts';
+import { nodeOptions } from '../../shared/store/redis/connection-options.ts';
 import { type Partition, PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -86,6 +87,7 @@ export class JobQueue {
     const keys = new PartitionKeys(settings.prefix, partition);
     this.#fetcher = new JobFetcher({
       ledger: backend.ledger,
+      dispatch: backend.dispatch,
       partition,
       workerId: deps.workerId,
       leaseMs: settings.lockDurationMs,
@@ -100,7 +102,7 @@ export class JobQueue {
       onError,
     });
     if (deps.isAlone())
-      this.#dispatches = backend.ledger.dispatches({
+      this.#dispatches = new DispatchReader(backend.ledger.access, {
         url: backend.url,
         prefix: settings.prefix,
         partition,
@@ -322,7 +324,7 @@ export class JobQueue {
         const { partition, workerId } = this.#deps;
         const { need, others } = outcome;
         const skipped = { jobId: taken.id, lockToken: token, session: call.session, need, workerId, others };
-        if (!(await backend.ledger.skipWorker(partition, skipped))) await delay(ALL_SKIPPED_MS);
+        if (!(await backend.dispatch.skipWorker(partition, skipped))) await delay(ALL_SKIPPED_MS);
         return;
       }
       case 'released':

@@ -26,7 +26,7 @@ export class OrphanSweep {
   async run(partitions: readonly Partition[]): Promise<void> {
     const nowMs = await this.#ledger.now();
     for (const partition of partitions) {
-      await this.#ledger.prune(partition, nowMs);
+      await this.#ledger.index.prune(partition, nowMs);
       await this.#lookAt(partition, nowMs);
     }
   }
@@ -34,7 +34,7 @@ export class OrphanSweep {
   async #lookAt(partition: Partition, nowMs: number): Promise<void> {
     const { queue } = this.#ledger.keys(partition);
     const passed = this.#passed.get(queue) ?? 0;
-    const old = await this.#ledger.inflightBefore(partition, nowMs - SWEEP_AFTER_MS, this.#batch, passed);
+    const old = await this.#ledger.index.inflightBefore(partition, nowMs - SWEEP_AFTER_MS, this.#batch, passed);
     this.#passed.set(queue, old.length < this.#batch ? 0 : passed + old.length);
     for (const callId of old) {
       const record = await this.#ledger.read(callId);

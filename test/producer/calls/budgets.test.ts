@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { createLocalRunner } from '../../../src/local/run-tool.ts';
 import type { Session } from '../../../src/producer/sessions/session.ts';
 import { costUnitsOf, sessionAccount } from '../../../src/shared/limits/budget.ts';
+import { spent } from '../../../src/shared/store/limits/budgets.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import type { ToolBudget } from '../../../src/shared/tools/tool.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
@@ -28,7 +29,7 @@ async function many(count: number, one: () => Promise<string>): Promise<Record<s
   return counts;
 }
 
-const spentOf = (fleet: Fleet, name: string) => fleet.pawl.backend.ledger.spent(name);
+const spentOf = (fleet: Fleet, name: string) => spent(fleet.pawl.backend.ledger.access, name);
 
 describe('I17: budgets', () => {
   test('of a session tree: exact under concurrency, taken from by the sessions below, and the error says what is spent', async () => {

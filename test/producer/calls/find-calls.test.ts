@@ -12,12 +12,12 @@ const idsOf = (records: readonly CallRecord[]) => records.map(({ callId }) => ca
 function watchedLedger({ pawl }: Fleet) {
   const { ledger } = pawl.backend;
   const looked: string[] = [];
-  const list = ledger.list.bind(ledger);
+  const list = ledger.index.list.bind(ledger.index);
   const glance = (callId: string) => {
     looked.push(callId);
     return ledger.glance(callId);
   };
-  return { looked, ledger: { list, glance } };
+  return { looked, ledger: { index: { list }, glance } };
 }
 
 test.each(['running', 'awaiting-approval'] as const)(
@@ -64,13 +64,13 @@ test('a call that is handed in while others are looked at shows none of them twi
   const PAGE = 200;
   for (let number = 0; number <= PAGE; number += 1) await session.call(echo, { text: `${number}` });
   const { ledger } = watchedLedger(fleet);
-  const list: typeof ledger.list = async (partition, options) => {
-    const callIds = await ledger.list(partition, options);
+  const list: typeof ledger.index.list = async (partition, options) => {
+    const callIds = await ledger.index.list(partition, options);
     if (callIds.length === PAGE) await session.call(echo, { text: 'between two pages' });
     return callIds;
   };
   const search = { state: 'done', limit: 1_000, isSeen: () => true } as const;
-  const { records } = await findCalls(pawl.backend.shards.partitions(), { ...ledger, list }, search);
+  const { records } = await findCalls(pawl.backend.shards.partitions(), { ...ledger, index: { list } }, search);
   expect(new Set(idsOf(records)).size).toBe(records.length);
   expect(records.length).toBe(PAGE + 1);
 });

@@ -134,7 +134,7 @@ describe('shards of a tier', () => {
     await fleet.pawl.setShards('workspace', 1);
     const { ledger, shards } = fleet.pawl.backend;
     const muchLaterMs = (await ledger.now()) + 2 * fleet.settings.ttl.doneMs;
-    for (const partition of shards.partitions()) await ledger.prune(partition, muchLaterMs);
+    for (const partition of shards.partitions()) await ledger.index.prune(partition, muchLaterMs);
     await fleet.pawl.setShards('read-only', 2);
     const isServed = async () => (await fleet.world.connections()).some((name) => name.includes(':read-only.1'));
     await eventually(isServed, { what: 'a look at all shards' });

@@ -11,13 +11,15 @@ import {
 import { AuditFormatter } from '../../../src/shared/audit/audit-record.ts';
 import { Signer } from '../../../src/shared/signing/signature.ts';
 import { Signatures } from '../../../src/shared/signing/signatures.ts';
+import { ChainSignatures } from '../../../src/shared/store/audit/chain-signatures.ts';
 
 const RECORDS = 10_000;
 const START: TrailHead = { trail: '0123456789abcdef01', seq: 0, seal: '0123456789abcdef01' };
-const keyed = new Signatures(new Signer([{ kid: 'one', key: 'a key of this test only' }]));
+const chained = (signer?: Signer) => new ChainSignatures(new Signatures(signer));
+const keyed = chained(new Signer([{ kid: 'one', key: 'a key of this test only' }]));
 
 /** A trail as a fleet makes it: calls, attempts and overrides of several sessions. */
-function generated(sealing: Signatures, records = RECORDS): readonly ChainedRecord[] {
+function generated(sealing: ChainSignatures, records = RECORDS): readonly ChainedRecord[] {
   const texts = Array.from({ length: records }, (_, index) => {
     const call = { callId: `w0.${index}`, tool: 'tools.write', sessionKey: `s${index % 7}`, tenantId: 'acme' };
     const id = `p.${index}`;
@@ -37,7 +39,7 @@ function headOf(trail: readonly ChainedRecord[], seq: number): TrailHead {
 }
 
 /** What is found in lines that stand behind a head, and should end at another one. */
-function faultsIn(lines: readonly string[], sealing: Signatures, from: TrailHead, to: TrailHead) {
+function faultsIn(lines: readonly string[], sealing: ChainSignatures, from: TrailHead, to: TrailHead) {
   const check = new ChainCheck(sealing, from);
   for (const line of lines) check.addLine(line);
   return check.end(to).faults;
@@ -51,7 +53,7 @@ function changed(line: string, at: number): string {
 
 describe.each([
   ['under the fleet’s key', keyed],
-  ['without keys', new Signatures()],
+  ['without keys', chained()],
 ])('I4: a trail chained %s', (_how, sealing) => {
   const trail = generated(sealing);
   const lines = trail.map(formatChainedRecord);
@@ -117,7 +119,7 @@ describe.each([
 
 test('a chain without the key does not verify, and a record verifies only in its own trail', () => {
   const trail = generated(keyed, 3);
-  const forged = chainRecords(headOf(trail, 1), ['{"id":"x","atMs":1}', '{"id":"y","atMs":2}'], new Signatures());
+  const forged = chainRecords(headOf(trail, 1), ['{"id":"x","atMs":1}', '{"id":"y","atMs":2}'], chained());
   const lines = [trail[0] as ChainedRecord, ...forged].map(formatChainedRecord);
   expect(faultsIn(lines, keyed, START, headOf(trail, 3))).toContainEqual({
     kind: 'other-key',
@@ -137,20 +139,17 @@ test('records chained with an unknown key are reported together, apart from edit
   const head = headOf(old, 20);
   const trail = [
     ...old,
-    ...chainRecords(head, ['{"id":"x","atMs":1}', '{"id":"y","atMs":2}'], new Signatures(new Signer([signer]))),
+    ...chainRecords(head, ['{"id":"x","atMs":1}', '{"id":"y","atMs":2}'], chained(new Signer([signer]))),
   ];
   const lines = trail.map(formatChainedRecord);
   const end = headOf(trail, 22);
-  const later = faultsIn(lines, new Signatures(new Signer([signer])), START, end);
+  const later = faultsIn(lines, chained(new Signer([signer])), START, end);
   expect(later).toEqual([{ kind: 'other-key', key: 'one', from: 1, to: 20 }]);
   expect(later.map(faultText)).toEqual([
     'records 1 to 20 are chained with the key "one", which is not in PAWL_SIGNING_KEYS of this process',
   ]);
-  expect(faultsIn(lines, new Signatures(), START, end)).toMatchObject([
-    { key: 'one' },
-    { key: 'two', from: 21, to: 22 },
-  ]);
-  const both = new Signatures(new Signer([signer, { kid: 'one', key: 'a key of this test only' }]));
+  expect(faultsIn(lines, chained(), START, end)).toMatchObject([{ key: 'one' }, { key: 'two', from: 21, to: 22 }]);
+  const both = chained(new Signer([signer, { kid: 'one', key: 'a key of this test only' }]));
   expect(faultsIn(lines, both, START, end)).toEqual([]);
   const edited = lines.with(4, (lines[4] ?? '').replace('"atMs":4', '"atMs":7'));
   expect(faultsIn(edited, both, START, end)).toEqual([{ kind: 'edited', seq: 5 }]);

@@ -4,7 +4,7 @@ import { envelopeOf, type Outcome, refusal, resultError, stateOf } from '../../.
 import { failureOf, PawlError } from '../../../src/shared/errors/failure.ts';
 import { FAILURES, type FailureCode } from '../../../src/shared/errors/failure-codes.ts';
 import { RESULT_STATUSES, type ResultStatus } from '../../../src/shared/errors/result-status.ts';
-import { FORGED_OUTCOME } from '../../../src/shared/signing/signatures.ts';
+import { FORGED_OUTCOME } from '../../../src/shared/store/calls/records/signed-records.ts';
 
 const success: Extract<Outcome, { status: 'success' }> = {
   status: 'success',

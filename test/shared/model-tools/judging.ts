@@ -32,8 +32,8 @@ export function unexplained(
   const placeOf = (path: string) => path.replaceAll('oneOf', 'anyOf');
   // The keyword itself, or something within what it says. One schema that all must match is exported as that schema.
   const listed = removedKeywords.map(({ path, keyword }) => {
-    const partition = placeOf(path === '' ? keyword : `${path}.${keyword}`).replaceAll('$', String.raw`\$`);
-    return new RegExp(`^${partition.replaceAll('.', String.raw`(?:\.allOf\.0)*\.`)}(?:.|$)`);
+    const place = placeOf(path === '' ? keyword : `${path}.${keyword}`).replaceAll('$', String.raw`\$`);
+    return new RegExp(`^${place.replaceAll('.', String.raw`(?:\.allOf\.0)*\.`)}(?:.|$)`);
   });
   const isListed = ({ schemaPath }: ErrorObject) => {
     const failed = placeOf(schemaPath.split('/').slice(1).join('.'));

@@ -9,6 +9,7 @@ import type { Claim } from '../../../src/shared/store/calls/claim.ts';
 import { Ledger } from '../../../src/shared/store/calls/ledger.ts';
 import { Breakers } from '../../../src/shared/store/circuits/circuits.ts';
 import type { FetchedJob } from '../../../src/shared/store/dispatch/fetch-jobs.ts';
+import { JobDispatch } from '../../../src/shared/store/dispatch/fetch-jobs.ts';
 import type { CallJob } from '../../../src/shared/store/queues/jobs.ts';
 import { openConnection, type Redis } from '../../../src/shared/store/redis/connection.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';
@@ -22,6 +23,7 @@ export interface Books {
   readonly world: World;
   readonly redis: Redis;
   readonly ledger: Ledger;
+  readonly dispatch: JobDispatch;
   readonly breakers: Breakers;
 }
 
@@ -29,10 +31,12 @@ export async function openBooks(retentionMs = 60_000): Promise<Books> {
   const world = await createWorld();
   const redis = openConnection({ url: world.redisUrl, name: `${world.prefix}:test`, mode: 'fail-fast' });
   onTestFinished(() => redis.disconnect());
+  const ledger = new Ledger(redis, world.prefix, retentionMs);
   return {
     world,
     redis,
-    ledger: new Ledger(redis, world.prefix, retentionMs),
+    ledger,
+    dispatch: new JobDispatch(ledger.access),
     breakers: new Breakers(redis, world.prefix),
   };
 }
@@ -66,7 +70,7 @@ export function fetched(): FetchedJob {
     timestampMs: Date.now(),
     askedAtMs: performance.now(),
     workers: 1,
-    room: () => ({ free: 64 }),
+    capacity: () => ({ free: 64 }),
     leaseMs: LEASE_MS,
     workerId: 'worker-1',
     token: `delivery-${deliveries}`,

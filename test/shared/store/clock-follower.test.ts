@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { ClockFollower } from '../../../src/shared/store/backend.ts';
+import { ClockFollower } from '../../../src/shared/store/clock-follower.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -37,7 +37,7 @@ test.each([
   expect(errorMs()).toBeLessThan(50);
 });
 
-test('a slow answer alone is no other time, and nobody asks again before it has come', async () => {
+test('a slow answer alone changes no clock, and the clock is not read again before it has come', async () => {
   const { server, errorMs } = await followServer();
   server.answersAfterMs = 9_000;
   const { asked } = server;

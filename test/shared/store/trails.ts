@@ -7,12 +7,15 @@ import { Signatures } from '../../../src/shared/signing/signatures.ts';
 import { AuditFiles, linesOf, trailFiles } from '../../../src/shared/store/audit/audit-files.ts';
 import { AuditChainer, AuditTrail } from '../../../src/shared/store/audit/audit-trail.ts';
 import { AuditWriter } from '../../../src/shared/store/audit/audit-writer.ts';
+import { ChainSignatures } from '../../../src/shared/store/audit/chain-signatures.ts';
 import { openConnection, type Redis, whenReady } from '../../../src/shared/store/redis/connection.ts';
 import { AuditKeys } from '../../../src/shared/store/redis/keys.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
 import { createWorld } from '../../helpers/world.ts';
 
-export const sealing = new Signatures(new Signer([{ kid: 'one', key: 'a key of this test only' }]));
+export const sealing = new ChainSignatures(
+  new Signatures(new Signer([{ kid: 'one', key: 'a key of this test only' }])),
+);
 
 export function override(number: number): AuditEvent {
   return { type: 'override', what: 'flush', action: `number ${number}`, by: 'ada', sessionKey: `s${number % 2}` };

@@ -1,7 +1,7 @@
 import { type ConnectionOptions, Worker } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { callOfJob, jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
-import { redisOptions } from '../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../src/shared/store/redis/connection-options.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
 import { ConcurrencyLimiter } from '../../../src/workers/queue/concurrency-slots.ts';
 import { type JobEnd, JobFetcher, type TakenJob } from '../../../src/workers/queue/job-fetcher.ts';
@@ -20,6 +20,7 @@ async function openDeliveries(
   let tokens = 0;
   const fetcher = new JobFetcher({
     ledger: books.ledger,
+    dispatch: books.dispatch,
     partition: PLACE,
     workerId: 'worker-1',
     leaseMs: LEASE_MS,

@@ -2,10 +2,11 @@
  * What the HTTP front door answers when it cannot do what was asked: one table of statuses, one body. No stack, no path and no
  * message of a defect ever leaves.
  */
+
 import { type Issue, PawlError } from '../../../shared/errors/failure.ts';
 import { FAILURES, type FailureCode } from '../../../shared/errors/failure-codes.ts';
 import { FAILURE_RESPONSES } from '../../../shared/errors/failure-responses.ts';
-import { backendError } from '../../../shared/store/redis/connection.ts';
+import { backendError } from '../../../shared/store/redis/backend-error.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 /** Refusals that only HTTP knows. */

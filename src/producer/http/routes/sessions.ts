@@ -9,6 +9,7 @@ import {
   openSessionSchema,
   type SessionRecord,
 } from '../../../shared/sessions/session.ts';
+import { spent } from '../../../shared/store/limits/budgets.ts';
 import { liesIn } from '../../../shared/util/file-path.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../../client.ts';
@@ -122,7 +123,7 @@ function checkWebhook(
 /** What the session and those below it took from its own budget. */
 export async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord): Promise<object> {
   if (budget === undefined) return {};
-  return { spent: await pawl.backend.ledger.spent(sessionAccount(sessionKey, budget).name) };
+  return { spent: await spent(pawl.backend.ledger.access, sessionAccount(sessionKey, budget).name) };
 }
 
 /**

@@ -21,24 +21,27 @@ import type { Signatures } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { type CallRecord, withParams } from '../calls/call-record.ts';
 import type { Ledger } from '../calls/ledger.ts';
+import { verifyApproval } from '../calls/records/signed-records.ts';
+import { resignRequest } from '../calls/requeue-call.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 export interface Preview {
   readonly summary: string;
   readonly details?: string;
 }
 
-/** An approval, read; only what somebody with a key wrote. */
+/** An approval as it is read: only what a key of this fleet signed. */
 export interface ApprovalRecord {
   readonly state: ApprovalState;
   readonly request: ApprovalRequest;
-  /** What the tool says about the call; absent until a worker has asked the tool. */
+  /** The tool's description of the call; absent until a worker has asked the tool. */
   readonly preview?: Preview;
   readonly decision?: Decision;
   readonly decidedAtMs?: number;
-  /** People were told through the route's channel. */
+  /** The route's channel has notified people. */
   readonly announced: boolean;
 }
 
@@ -46,7 +49,7 @@ export interface ApprovalRecord {
 export interface BriefApproval extends ApprovalRecord {
   /** Something of it is cut. */
   readonly shortened: boolean;
-  /** Of the parameters, as they were asked for. */
+  /** The size of the parameters of the call. */
   readonly paramsBytes: number;
 }
 
@@ -62,7 +65,7 @@ const decideScript = new Script(new URL('./decide.lua', import.meta.url), ENQUEU
 const LISTED_AT_ONCE = 200;
 /** An approval may hold megabytes. */
 const READ_AT_ONCE = 8;
-/** What is listed is looked at again and again, and does not change. */
+/** Lists are read again and again, and their entries do not change. */
 const MAX_BRIEFS = 1_000;
 /** The time limit of a tool is rarely longer. */
 const LONG_RUN_MS = 60 * 60_000;
@@ -137,14 +140,15 @@ export class Approvals {
   #recordOf(id: string, fields: Readonly<Record<string, string>>): ApprovalRecord | undefined {
     if (fields['state'] === undefined || fields['request'] === undefined) return undefined;
     const request = parsed(fields['request']) as ApprovalRequest | undefined;
-    if (request?.id !== id || !this.#signatures.isApproval(request, fields['request'], fields['signature'] ?? ''))
+    if (request?.id !== id || !verifyApproval(this.#signatures, request, fields['request'], fields['signature'] ?? ''))
       return undefined;
     const { preview, decision } = fields;
-    const shown = preview !== undefined && this.#signatures.isPreview(id, preview, fields['previewSignature'] ?? '');
+    const shown =
+      preview !== undefined && this.#signatures.verify('preview', id, preview, fields['previewSignature'] ?? '');
     const verified =
-      decision === undefined
-        ? undefined
-        : this.#signatures.verifiedDecision(request, decision, fields['decisionSignature'] ?? '');
+      decision !== undefined && this.#signatures.verify('decision', id, decision, fields['decisionSignature'] ?? '')
+        ? (JSON.parse(decision) as Decision)
+        : undefined;
     return {
       state: fields['state'] as ApprovalState,
       request,
@@ -163,8 +167,8 @@ export class Approvals {
   }
 
   /**
-   * A call's record with the parameters that ran: whoever approved it may have edited them. Throws `CALL_NOT_COMPENSABLE` when nobody
-   * knows.
+   * A call's record with the parameters that ran, which the approver may have edited. Throws `CALL_NOT_COMPENSABLE` when they are not known
+   * any more.
    */
   async callAsItRan(callId: string): Promise<CallRecord | undefined> {
     const call = await this.#ledger.read(callId);
@@ -180,7 +184,10 @@ export class Approvals {
     return { ...call, request: { ...call.request, envelope: withParams(call.request.envelope, params) } };
   }
 
-  /** Of one place, the newest first; `pending` ones are those with the least time left first. Read a few at a time until there are enough. */
+  /**
+   * Lists the approvals of one partition, the newest first; `pending` ones by the time that is left. Reads a few at a time until there are
+   * enough.
+   */
   async list<Approval extends ApprovalRecord>(
     partition: Partition,
     { pending, limit, among = Number.POSITIVE_INFINITY, isWanted = () => true }: ApprovalSearch,
@@ -211,7 +218,7 @@ export class Approvals {
     const text = JSON.stringify(preview);
     await this.#redis.hset(`${keys.approvals}:${id}`, {
       preview: text,
-      previewSignature: this.#signatures.preview(id, text),
+      previewSignature: this.#signatures.sign('preview', id, text),
     });
   }
 
@@ -260,7 +267,7 @@ export class Approvals {
     const nowMs = await this.#ledger.now();
     // Greater than the one it waited under: whatever carried the call until here is of another life.
     const next = String(Math.max(nowMs, Number(generation) + 1));
-    const signed = to === 'approved' ? await this.#ledger.resigned(callId, next) : undefined;
+    const signed = to === 'approved' ? await resignRequest(this.#ledger.access, callId, next) : undefined;
     if (typeof signed === 'string') return { kind: signed };
     const job: CallJob = { callId, generation: next, session: request.session.key };
     const waiting = jobIdOf(callId, generation);
@@ -282,11 +289,11 @@ export class Approvals {
         id,
         to,
         text,
-        text === '' ? '' : this.#signatures.decision(id, text),
+        text === '' ? '' : this.#signatures.sign('decision', id, text),
         callId,
         this.#keptMs(tool, to),
         outcomeJson,
-        outcomeJson === '' ? '' : this.#signatures.outcome(callId, 'failed', outcomeJson),
+        outcomeJson === '' ? '' : this.#signatures.sign('outcome', [callId, 'failed'], outcomeJson),
         life.ttlMs,
         keys.inboxes,
         next,

@@ -10,7 +10,7 @@
 --       16 key prefix of the queue  17.. the job, as enqueue takes it
 -- Returns {code, now, …}:
 --   decided
---   already    state: somebody else decided, or the call ended
+--   already    state: it was decided before, or the call ended
 --   late       its time is over: let it expire    early  ms: it cannot expire yet
 --   gone
 local now = nowMs()

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 question  2 index of pending questions
 -- ARGV  1 question ID  2 state: answered, dismissed, expired or withdrawn  3 answer (JSON), '' for none  4 its signature
---       5 news channel  6 news (JSON)
+--       5 broadcast channel  6 broadcast (JSON)
 --       7 token: a script that runs twice, because its first answer was lost, answers the same
 -- Returns {code, now, …}:
 --   ended

@@ -1,19 +1,20 @@
 /**
- * Questions that tools ask people (C19), where a session's channel is a place of Pawl's own. A question outlives the process that
- * asked it: the call that runs again asks under the same ID, and finds the answer that came meanwhile.
+ * Questions that tools ask people, in sessions whose channel is Pawl's own. A question outlives the process that asked it: a call that runs
+ * again asks under the same ID, and finds the answer that came in the meantime.
  *
- * pending    waits for a person until its time is over
- * answered   by a person, once      dismissed  a person will not answer
- * expired    nobody did in time     withdrawn  who asked ended before; asking again opens it again
+ *   pending    waits for a person until its time is over
+ *   answered   a person answered, once     dismissed  a person will not answer
+ *   expired    its time is over            withdrawn  the asking call ended first; asking again opens it again
  */
 
 import type { Signatures } from '../../signing/signatures.ts';
 import type { Answer, Question } from '../../tools/capabilities.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedText, signedText } from '../signing/signed-text.ts';
+import { Script } from '../redis/script.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const askScript = new Script(new URL('./question-ask.lua', import.meta.url));
 const endScript = new Script(new URL('./question-end.lua', import.meta.url));
@@ -23,11 +24,11 @@ const KEPT_MS = 3_600_000;
 /** How many are looked at together. */
 const PAGE = 200;
 
-/** What people see. */
+/** The question as people see it. */
 export interface QuestionRequest extends Pick<Question, 'text' | 'options'> {
   readonly freeText: boolean;
   readonly callId: string;
-  /** Of the tool's session. */
+  /** The session of the tool. */
   readonly session: string;
   /** The session whose channel it is shown in. */
   readonly shownIn: string;
@@ -66,7 +67,7 @@ export class Questions {
   }
 
   async ask(id: string, request: QuestionRequest, timeoutMs: number): Promise<Standing> {
-    const signed = signedText(request, (text) => this.#signatures.question(id, text));
+    const signed = signedText(this.#signatures, 'question', id, request);
     const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.#redis, this.#partitions(id), [
       id,
       signed,
@@ -85,19 +86,19 @@ export class Questions {
     return code === 'already' ? this.#verified(id, String(answer), String(signature)) : { state: 'expired' };
   }
 
-  /** Who asked does not wait any more. */
+  /** Ends a question whose call does not wait any more. */
   async withdraw(id: string): Promise<void> {
     await this.#end(id, 'withdrawn');
   }
 
-  /** A person's word, once. `already`: somebody was faster, or it ended otherwise. */
+  /** Records a person's answer, once. `already`: another answer was faster, or the question ended otherwise. */
   async give(id: string, given: Given): Promise<'ended' | 'already' | 'late' | 'gone'> {
     const [code] = await this.#end(id, given.state, JSON.stringify(given));
     return code as 'ended' | 'already' | 'late' | 'gone';
   }
 
   #end(id: string, state: string, answer = ''): Promise<unknown[]> {
-    const signature = answer === '' ? '' : this.#signatures.answer(id, answer);
+    const signature = answer === '' ? '' : this.#signatures.sign('answer', id, answer);
     const broadcast = JSON.stringify({ type: 'question', id });
     return endScript.run(this.#redis, this.#partitions(id), [
       id,
@@ -110,9 +111,9 @@ export class Questions {
     ]);
   }
 
-  /** An answer that nobody with a key gave counts as none. */
+  /** An answer that no key of this fleet signed counts as none. */
   #verified(id: string, answer: string, signature: string): Answer {
-    const holds = answer !== '' && this.#signatures.isAnswer(id, answer, signature);
+    const holds = answer !== '' && this.#signatures.verify('answer', id, answer, signature);
     return holds ? (JSON.parse(answer) as Given) : { state: 'expired' };
   }
 
@@ -120,9 +121,7 @@ export class Questions {
   async read(id: string): Promise<QuestionRecord | undefined> {
     const { state, question, createdAtMs, expiresAtMs } = await this.#redis.hgetall(this.#keys.question(id));
     if (state !== 'pending' || question === undefined) return undefined;
-    const request = openedText<QuestionRequest>(question, (text, signature) =>
-      this.#signatures.isInputRequired(id, text, signature),
-    );
+    const request = verifiedText<QuestionRequest>(this.#signatures, 'question', id, question);
     if (request === undefined) return undefined;
     return { id, ...request, createdAtMs: Number(createdAtMs), expiresAtMs: Number(expiresAtMs) };
   }

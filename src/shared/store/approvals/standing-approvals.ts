@@ -1,6 +1,6 @@
 /**
- * What people allowed for the rest of a session: calls like one that they approved need no further decision (C24). Each is kept
- * under a key of what it allows, so that looking for one is one read.
+ * Standing approvals: decisions of people that cover later calls of the same kind in a session. Each has a field of its own in the
+ * session's hash, so that a look-up is one read.
  */
 import type { ApprovalRequest, StandingApprovalRequest } from '../../approvals/approval.ts';
 import { compensated } from '../../calls/compensation.ts';
@@ -13,9 +13,9 @@ import type { Signatures } from '../../signing/signatures.ts';
 import { replaceField } from '../redis/compare-and-set.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedText, signedText } from '../signing/signed-text.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
-/** A remembered approval holds at most this long. */
+/** A standing approval holds at most this long. */
 const GRANT_VALID_MS = 12 * 3_600_000;
 
 export interface StandingApproval {
@@ -27,7 +27,7 @@ export interface StandingApproval {
     readonly definition: string;
   };
   readonly amendment: StandingApprovalRequest;
-  /** What the call's parameters might come from, as the approver was told. Grants of earlier versions have none. */
+  /** The tools whose output may have shaped the parameters, as the approver saw them. Records of earlier versions have none. */
   readonly taint?: readonly string[];
   readonly approvalId: string;
   readonly by: string;
@@ -40,7 +40,7 @@ export interface StandingApprovalSearch {
   readonly sessionKey: string;
   readonly tool: StandingApproval['tool'];
   readonly envelope: ToolCallEnvelope;
-  /** What the approver must have known of: what was read since then may steer the call. */
+  /** The tools whose output may steer this call: the approver must have seen them. */
   readonly askedForTaint?: readonly string[] | undefined;
   /** Its programs would run outside of the sandbox. */
   readonly unconfined?: boolean | undefined;
@@ -79,7 +79,7 @@ export class StandingApprovals {
       grantedAtMs: nowMs,
       validUntilMs: nowMs + GRANT_VALID_MS,
     };
-    const signed = signedText(grant, (text) => this.#signatures.grant(session.key, text));
+    const signed = signedText(this.#signatures, 'grant', session.key, grant);
     const key = this.#keys.standingApprovals(session.key);
     const field = digest(canonicalJson([namespace, name, amendment]));
     // The hash ends with the newest of its grants: the others would stay, and be read with it.
@@ -90,7 +90,7 @@ export class StandingApprovals {
 
   /** One that covers a call; undefined when none does. */
   async find(search: StandingApprovalSearch): Promise<StandingApproval | undefined> {
-    // Undoing a call is like none that somebody approved.
+    // A compensating call is like none that was approved.
     if (compensated(search.envelope) !== undefined) return undefined;
     return (await this.list(search.sessionKey, search.nowMs)).find((grant) => covers(grant, search));
   }
@@ -116,9 +116,7 @@ export class StandingApprovals {
   async #stored(sessionKey: string): Promise<Stored[]> {
     const fields = await this.#redis.hgetall(this.#keys.standingApprovals(sessionKey));
     return Object.entries(fields).flatMap(([field, text]) => {
-      const grant = openedText<StandingApproval>(text, (signed, signature) =>
-        this.#signatures.isStandingApproval(sessionKey, signed, signature),
-      );
+      const grant = verifiedText<StandingApproval>(this.#signatures, 'grant', sessionKey, text);
       return grant?.sessionKey === sessionKey ? [{ field, text, grant }] : [];
     });
   }
@@ -140,10 +138,10 @@ function covers(
     tool.definition === asked.definition;
   if (!same || askedForTaint.some((source) => !taint.includes(source))) return false;
   if (amendment.kind === 'same-parameters') return amendment.paramsDigest === digest(canonicalJson(params));
-  // What was allowed for commands like this one was allowed inside the sandbox.
+  // A standing approval of commands covers runs inside the sandbox alone.
   if (unconfined || asksToEscalate(params)) return false;
   const command = commandOf(params);
-  // One that was remembered before such prefixes were refused, or put there by somebody else.
+  // An earlier version, or another writer, may have stored a prefix that is refused today.
   if (command === undefined || isOpenPrefix(amendment.prefix)) return false;
   return commandStartsWith(command, amendment.prefix);
 }

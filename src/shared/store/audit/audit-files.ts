@@ -1,7 +1,7 @@
 /**
- * The trail in files: one line of JSON for each sealed record, one series of files for each trail, `audit-TRAIL-NUMBER.jsonl` with the
- * number of the file's first record. Files are only appended to. A folder is a whole copy: whoever writes there goes on where the
- * folder's own last record stands, whatever happened in between.
+ * The trail in files: one line of JSON for each chained record, and one series of files for each trail, `audit-TRAIL-NUMBER.jsonl` with the
+ * number of the file's first record. Files are only appended to. A folder is a whole copy: a writer continues behind the last record of the
+ * folder.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
@@ -51,8 +51,8 @@ export async function trailFiles(folder: string): Promise<readonly TrailFiles[]>
 }
 
 /**
- * The lines of files, one after the other. A half one at the very end is left out: it is being written, or a crash left it, and whoever
- * writes here next cuts it off (`wholeLines`).
+ * The lines of files, in order. A partial line at the very end is left out: it is being written, or a crash left it, and the next writer
+ * truncates it (`wholeLines`).
  */
 export async function* linesOf(files: readonly string[]): AsyncGenerator<string> {
   for (const file of files) {
@@ -78,7 +78,7 @@ export interface AuditFilesDeps {
   readonly folder: string;
   readonly maxFileBytes: number;
   readonly onGap: (gap: { readonly from: number; readonly to: number }) => void;
-  /** The files cannot be written: told once, until they can be again. */
+  /** Called once when the files cannot be written, and again after they could be in between. */
   readonly onFault: (error: unknown) => void;
   /** Counts every try that failed. */
   readonly failures?: Counter | undefined;
@@ -90,27 +90,27 @@ interface OpenFile {
   readonly handle: FileHandle;
   /** The number of its last record. */
   seq: number;
-  /** The seal of that record, once this process has written it. */
+  /** The signature of that record, once this process has written it. */
   seal: string | undefined;
   bytes: number;
 }
 
 /** Writes the trail to a folder, while no other process does. */
 export class AuditFiles {
-  readonly #parts: AuditFilesDeps;
+  readonly #deps: AuditFilesDeps;
   readonly #name: string;
   readonly #holder = randomBytes(9).toString('base64url');
   #file: OpenFile | undefined;
   #isFaulty = false;
 
-  constructor(parts: AuditFilesDeps) {
-    this.#parts = parts;
-    this.#name = sinkName(parts.folder);
+  constructor(deps: AuditFilesDeps) {
+    this.#deps = deps;
+    this.#name = sinkName(deps.folder);
   }
 
-  /** Copies a part of what is sealed. `more`: there may be more; `idle`: nothing to do, or another one does it. */
+  /** Copies a part of the chained records. `more`: there may be more; `idle`: there is nothing to do, or another process does it. */
   async step(): Promise<'more' | 'idle'> {
-    const { trail, onFault, failures } = this.#parts;
+    const { trail, onFault, failures } = this.#deps;
     if (!(await trail.holdSink(this.#name, this.#holder))) {
       await this.#close();
       return 'idle';
@@ -122,7 +122,7 @@ export class AuditFiles {
       this.#isFaulty = false;
       return step;
     } catch (error) {
-      // Redis has just answered: it is the folder or its disk, which nobody else looks at.
+      // Redis has just answered, so the folder or its disk has failed, and no other process reports that.
       if (failures !== undefined) failures.value += 1;
       if (!this.#isFaulty) onFault(error);
       this.#isFaulty = true;
@@ -131,7 +131,7 @@ export class AuditFiles {
   }
 
   async #copy(head: TrailHead): Promise<'more' | 'idle'> {
-    const { trail, maxFileBytes, onGap } = this.#parts;
+    const { trail, maxFileBytes, onGap } = this.#deps;
     const file = await this.#current(head);
     const found = file.seq > head.seq ? [] : await this.#sealedFrom(file, head);
     const isOther = found[0]?.seq === file.seq && file.seal !== undefined && found[0].seal !== file.seal;
@@ -158,15 +158,15 @@ export class AuditFiles {
   /** The last record of a file as Redis has it, as far as it does, and some that follow. */
   async #sealedFrom({ seq, seal }: OpenFile, head: TrailHead): Promise<readonly ChainedRecord[]> {
     const isKnown = seq === head.seq && (seal === undefined || seal === head.seal);
-    return isKnown ? [] : await this.#parts.trail.sealed(head.trail, seq);
+    return isKnown ? [] : await this.#deps.trail.sealed(head.trail, seq);
   }
 
-  /** What Redis has sealed of a trail since its files begin, and what stands in none of them. */
+  /** The records of a trail that Redis has chained since its files begin, and that no file holds. */
   async #notWritten(trail: string): Promise<readonly string[]> {
-    const files = (await trailFiles(this.#parts.folder)).find((each) => each.trail === trail)?.files ?? [];
+    const files = (await trailFiles(this.#deps.folder)).find((each) => each.trail === trail)?.files ?? [];
     const texts = new Map<string, string>();
     for (let from = firstOf(files[0] ?? ''); ; ) {
-      const records = await this.#parts.trail.sealed(trail, from);
+      const records = await this.#deps.trail.sealed(trail, from);
       for (const { seal, text } of records) texts.set(seal, text);
       const last = records.at(-1);
       if (last === undefined) break;
@@ -193,15 +193,15 @@ export class AuditFiles {
   }
 
   async #open(trail: string): Promise<OpenFile> {
-    const { folder, maxFileBytes } = this.#parts;
+    const { folder, maxFileBytes } = this.#deps;
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const present = (await trailFiles(folder)).find((each) => each.trail === trail)?.files.at(-1);
     let seq = 0;
     if (present !== undefined) {
       const handle = await open(present, 'a+', 0o600);
       const { last, bytes } = await wholeLines(handle);
-      // Somebody was at the last line: what was told of it counts.
-      const told = (await this.#parts.trail.positions()).get(this.#name);
+      // The last line has been edited: the position that Redis stores counts.
+      const told = (await this.#deps.trail.positions()).get(this.#name);
       seq = last ?? (told?.trail === trail ? told.seq : firstOf(present) - 1);
       if (bytes < maxFileBytes) return { trail, path: present, handle, seq, seal: undefined, bytes };
       await handle.close();
@@ -218,7 +218,7 @@ export class AuditFiles {
 
   async leave(): Promise<void> {
     await this.#close();
-    await this.#parts.trail.leaveSink(this.#name, this.#holder);
+    await this.#deps.trail.leaveSink(this.#name, this.#holder);
   }
 }
 

@@ -1,8 +1,8 @@
--- Takes or renews the lease of the one who seals the trail.
+-- Takes or renews the lease of the process that chains the trail.
 --
 -- KEYS  1 lease  2 head
 -- ARGV  1 who asks  2 lease, ms  3 ID of a trail, when there is none yet
--- Returns {trail, seq, seal}; nothing when another one has the lease
+-- Returns {trail, seq, signature}; nothing when another process has the lease
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return {} end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])

@@ -1,5 +1,5 @@
--- Leaves a trail that is not the one of the files any more, and begins another one. What was sealed of the left one and stands in no
--- file waits to be sealed again.
+-- Leaves a trail that is not that of the files any more, and begins another one. Records that were chained in the old one and are in
+-- no file wait to be chained again.
 --
 -- KEYS  1 head  2 records that wait  3 the trail that is left
 -- ARGV  1 that trail  2 number of its head  3 ID of the new one  4 how long what is kept of the left one stays, ms

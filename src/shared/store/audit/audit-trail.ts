@@ -1,16 +1,17 @@
 /**
- * The trail of records (I4), outside the life of queues and calls.
+ * The audit trail in Redis, apart from the life of queues and calls.
  *
- * Every process appends what it has to tell to one stream of records that wait (`audit-writer.ts`). One process at a time, the holder
- * of a lease (`AuditChainer`), takes them from there, seals each with the one before it (`audit-chain.ts`) and appends them to the
- * trail as one block; sinks (`audit-files.ts`) copy the trail to files.
+ * Every process appends its records to one stream of waiting records (`audit-writer.ts`). One process at a time, the holder of a lease
+ * (`AuditChainer`), takes them from there, chains each to the one before it (`audit-chain.ts`) and appends them to the trail as one block;
+ * sinks (`audit-files.ts`) copy the trail to files.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { type AuditChainLink, type ChainedRecord, chainRecords, type TrailHead } from '../../audit/audit-chain.ts';
 import type { AuditEvent } from '../../audit/audit-event.ts';
 import { startOf } from '../../util/text/text-cut.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import type { AuditWriter } from './audit-writer.ts';
 
 const leaseScript = new Script(new URL('./audit-lease.lua', import.meta.url));
@@ -45,7 +46,7 @@ export interface AuditRecord {
 }
 
 export interface AuditEntry {
-  /** Absent for a record that waits to be sealed. */
+  /** Absent for a record that is not chained yet. */
   readonly seq?: number;
   readonly seal?: string;
   readonly record: AuditRecord;
@@ -71,13 +72,15 @@ export class AuditTrail {
     return { trail, seq: Number(seq), seal: sealed ?? '' };
   }
 
-  /** Some sealed records of a trail, from a number on; none when there are no more. */
+  /** Some chained records of a trail, from a number on; none when there are no more. */
   async sealed(trail: string, from: number): Promise<readonly ChainedRecord[]> {
     const blocks = await this.#redis.xrange(this.#keys.chain(trail), `${from}-0`, '+', 'COUNT', BLOCKS_READ);
     return blocks.flatMap(recordsOf).filter(({ seq }) => seq >= from);
   }
 
-  /** The newest first, those that wait to be sealed included, while `wanted` says yes; looks at `maxLooked` at most. */
+  /**
+   * Lists records, the newest first and those that are not chained yet included, while `wanted` returns true; reads `maxLooked` at most.
+   */
   async newest(
     wanted: (record: AuditRecord) => boolean,
     {
@@ -89,7 +92,7 @@ export class AuditTrail {
     await this.#own?.written();
     const found: AuditEntry[] = [];
     const waiting = await this.#redis.xrange(this.#keys.pending, '-', '+');
-    // Asked for afterwards: what is sealed meanwhile, in a trail's first seal as well, stands in both.
+    // Read last: a record that is chained in between is then found twice, not lost.
     const head = await this.head();
     const seen = new Set<string>();
     const add = (entry: AuditEntry) => {
@@ -120,7 +123,7 @@ export class AuditTrail {
     return found.sort((a, b) => b.record.atMs - a.record.atMs).slice(0, limit);
   }
 
-  /** Where the sinks stand: `trail seq` under the name of each. */
+  /** The positions of the sinks: `trail seq` under the name of each. */
   async positions(): Promise<ReadonlyMap<string, { readonly trail: string; readonly seq: number }>> {
     const all = await this.#redis.hgetall(this.#keys.sinks);
     return new Map(
@@ -150,8 +153,8 @@ export class AuditTrail {
   }
 
   /**
-   * A new trail begins: files have records that this Redis does not know any more, and no number may be used twice. `texts` are those
-   * that it has sealed since, and that would be in no file.
+   * Begins a new trail, because files have records that this Redis has lost and no number may be used twice. `texts` are the records that
+   * it has chained since, which would be in no file.
    */
   async beginAnew(from: TrailHead, texts: readonly string[]): Promise<void> {
     const batches: string[] = [];
@@ -169,26 +172,26 @@ export interface AuditChainerDeps {
   readonly redis: Redis;
   readonly prefix: string;
   readonly sealing: AuditChainLink;
-  /** Records that Redis keeps after they were sealed. */
+  /** How many chained records Redis keeps. */
   readonly keptRecords: number;
 }
 
-/** Seals what waits, while it has the lease. */
+/** Chains waiting records, while it has the lease. */
 export class AuditChainer {
-  readonly #parts: AuditChainerDeps;
+  readonly #deps: AuditChainerDeps;
   readonly #keys: AuditKeys;
   readonly #holder = randomBytes(9).toString('base64url');
-  /** What the next step continues; undefined when it has to look. */
+  /** The head that the next step continues; undefined when it must be read. */
   #head: TrailHead | undefined;
 
-  constructor(parts: AuditChainerDeps) {
-    this.#parts = parts;
-    this.#keys = new AuditKeys(parts.prefix);
+  constructor(deps: AuditChainerDeps) {
+    this.#deps = deps;
+    this.#keys = new AuditKeys(deps.prefix);
   }
 
-  /** Seals a part of what waits. `more`: there may be more; `idle`: nothing to do, or another one does it. */
+  /** Chains a part of the waiting records. `more`: there may be more; `idle`: there is nothing to do, or another process does it. */
   async step(): Promise<'more' | 'idle'> {
-    const { redis, sealing, keptRecords } = this.#parts;
+    const { redis, sealing, keptRecords } = this.#deps;
     const { writer, head, pending, sinks } = this.#keys;
     const from = this.#head ?? (await this.#leased());
     this.#head = undefined;
@@ -211,11 +214,11 @@ export class AuditChainer {
     return 'more';
   }
 
-  /** Where the trail stands; undefined when another one seals it. */
+  /** The head of the trail; undefined when another process has the lease. */
   async #leased(): Promise<TrailHead | undefined> {
     const { writer, head } = this.#keys;
     const [trail, seq, sealed] = (await leaseScript.run(
-      this.#parts.redis,
+      this.#deps.redis,
       [writer, head],
       [this.#holder, LEASE_MS, newTrailId()],
     )) as [string?, string?, string?];
@@ -224,7 +227,7 @@ export class AuditChainer {
 
   /** The oldest records that wait, and the entries that they stand in. No script reads them: Lua would look at every byte. */
   async #waiting(): Promise<{ entries: readonly string[]; texts: readonly string[]; more: boolean }> {
-    const { redis } = this.#parts;
+    const { redis } = this.#deps;
     const entries: string[] = [];
     const texts: string[] = [];
     let bytes = 0;
@@ -246,7 +249,7 @@ export class AuditChainer {
   }
 
   async leave(): Promise<void> {
-    const { redis } = this.#parts;
+    const { redis } = this.#deps;
     if ((await redis.get(this.#keys.writer)) === this.#holder) await redis.del(this.#keys.writer);
   }
 }
@@ -260,7 +263,7 @@ function textsOf(fields: readonly string[]): string[] {
   return fields.flatMap((texts, index) => (index % 2 === 1 ? texts.split('\n') : []));
 }
 
-/** A block of the trail, under the number of its last record: on each line a record behind its seal. */
+/** A block of the trail, under the number of its last record: each line is a signature and a record. */
 function recordsOf([, [, first, , lines = '']]: readonly [string, readonly string[]]): ChainedRecord[] {
   return lines.split('\n').map((line, index) => {
     const end = line.indexOf(' ');
@@ -268,7 +271,7 @@ function recordsOf([, [, first, , lines = '']]: readonly [string, readonly strin
   });
 }
 
-/** Whoever can write to Redis can put a line among those that wait: undefined for one that is no record. */
+/** Any writer to Redis can add a line to the waiting records: undefined for one that is not a record. */
 function readable(text: string): AuditRecord | undefined {
   let value: Partial<AuditRecord> | null;
   try {

@@ -1,8 +1,8 @@
 /**
- * The writing end of the audit trail in one process: appends records to those that wait to be sealed.
+ * The audit trail's writer in one process: it appends records to those that wait to be chained.
  *
- * What tells of a call is written by the script that claims or ends it, and costs no command of its own (`Claim.record`, `carry`).
- * Whatever finds no such script soon is sent by itself, together with all that came meanwhile.
+ * The script that claims or ends a call also writes the call's records, so that they cost no command of their own (`Claim.record`,
+ * `carry`). A record that finds no such script soon is sent by itself, together with all that came in the meantime.
  */
 import { randomBytes } from 'node:crypto';
 import { type AuditEvent, isHumanAction, mustBeWritten, type SubmittedCall } from '../../audit/audit-event.ts';
@@ -14,12 +14,12 @@ import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
 
 const MAX_BATCH = 256;
-/** Records that a process keeps while Redis cannot take them; of more, the oldest batch is dropped, and that is told. */
+/** The number of records that a process keeps while Redis cannot take them. Beyond it, the oldest batch is dropped and reported as lost. */
 const MAX_WAITING = 20_000;
 /** How long a record waits for a script that takes it along. */
 const GATHER_MS = 5;
 const AGAIN_MS = 250;
-/** A fleet that nobody seals for, because no worker and no front door runs, keeps about this many batches. */
+/** About this many batches wait when no worker and no API process runs that could chain them. */
 export const MAX_UNSEALED = 100_000;
 /** How long a closing process waits for its last records to be taken. */
 const CLOSE_LIMIT_MS = 2_000;
@@ -44,44 +44,47 @@ export interface Carried {
 }
 
 export class AuditWriter {
-  readonly #parts: AuditWriterDeps;
+  readonly #deps: AuditWriterDeps;
   readonly #pending: string;
   readonly #texts: AuditFormatter;
   readonly #name = randomBytes(6).toString('base64url');
   #number = 0;
   #waiting: string[] = [];
   #sending = false;
-  /** What is on its way, own sends and carried ones. */
-  readonly #underWay = new Set<Promise<void>>();
+  /** Batches that are being sent, by the writer itself or with a script. */
+  readonly #inProgress = new Set<Promise<void>>();
   #lost = 0;
   /** Redis could not take the last ones. */
   #away = false;
   #closed = false;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(parts: AuditWriterDeps) {
-    this.#parts = parts;
-    this.#texts = new AuditFormatter(parts.secrets);
-    this.#pending = new AuditKeys(parts.prefix).pending;
+  constructor(deps: AuditWriterDeps) {
+    this.#deps = deps;
+    this.#texts = new AuditFormatter(deps.secrets);
+    this.#pending = new AuditKeys(deps.prefix).pending;
   }
 
-  /** A promise for what must be written before it may go on, which rejects with `AUDIT_UNAVAILABLE`, and for somebody's word. */
+  /**
+   * Records an event. Returns a promise for an event that must be written before the call may go on, which rejects with
+   * `AUDIT_UNAVAILABLE`, and for a person's decision.
+   */
   record(event: AuditEvent): void | Promise<void> {
     if (this.#isLeftOut(event)) return undefined;
-    const text = this.#texts.format(event, this.#parts.clock.now(), this.#nextId());
+    const text = this.#texts.format(event, this.#deps.clock.now(), this.#nextId());
     if (mustBeWritten(event)) return this.#writeNow(text);
     this.add(text);
     return isHumanAction(event) ? this.written() : undefined;
   }
 
   #isLeftOut(event: AuditEvent | SubmittedCall): boolean {
-    return this.#parts.reads === 'off' && 'tier' in event && event.tier === 'read-only';
+    return this.#deps.reads === 'off' && 'tier' in event && event.tier === 'read-only';
   }
 
-  /** The record of a call that is handed in, as far as it is known. Undefined when nothing is written of it. */
+  /** The record of a submitted call, as far as it is known. Undefined when no record is written of it. */
   asked(call: SubmittedCall): string | undefined {
     if (this.#isLeftOut(call)) return undefined;
-    return this.#texts.startCall(call, this.#parts.clock.now(), this.#nextId());
+    return this.#texts.startCall(call, this.#deps.clock.now(), this.#nextId());
   }
 
   /** Writes a record in the background. */
@@ -109,7 +112,7 @@ export class AuditWriter {
   }
 
   async #append(texts: readonly string[]): Promise<void> {
-    await this.#parts.redis.xadd(this.#pending, 'MAXLEN', '~', MAX_UNSEALED, '*', 'records', texts.join('\n'));
+    await this.#deps.redis.xadd(this.#pending, 'MAXLEN', '~', MAX_UNSEALED, '*', 'records', texts.join('\n'));
   }
 
   /** Hands what waits to a script that is sent now. */
@@ -117,11 +120,11 @@ export class AuditWriter {
     if (this.#waiting.length === 0 || this.#away) return undefined;
     const batch = this.#take();
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#underWay.add(promise);
+    this.#inProgress.add(promise);
     return {
       texts: batch.join('\n'),
       settled: (written) => {
-        this.#underWay.delete(promise);
+        this.#inProgress.delete(promise);
         this.#settled(batch, written);
         resolve();
       },
@@ -140,11 +143,11 @@ export class AuditWriter {
       )
       .then((written) => {
         this.#sending = false;
-        this.#underWay.delete(sent);
+        this.#inProgress.delete(sent);
         this.#settled(batch, written);
         this.send();
       });
-    this.#underWay.add(sent);
+    this.#inProgress.add(sent);
   }
 
   #take(): string[] {
@@ -170,7 +173,7 @@ export class AuditWriter {
     if (this.#lost === 0) return;
     const records = this.#lost;
     this.#lost = 0;
-    this.#parts.onLost(records);
+    this.#deps.onLost(records);
   }
 
   #sendIn(ms: number): void {
@@ -194,7 +197,7 @@ export class AuditWriter {
   async written(): Promise<void> {
     do {
       this.#sendNow();
-      await Promise.all(this.#underWay);
+      await Promise.all(this.#inProgress);
     } while (this.#waiting.length > 0 && !this.#away);
   }
 

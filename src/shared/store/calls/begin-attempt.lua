@@ -4,9 +4,9 @@
 -- ARGV  1 generation  2 worker ID  3 lease, ms  4 circuit epoch under which the worker holds the probe, or ''
 --       5 token of this attempt: a script that runs twice, because its first answer was lost, starts one attempt
 --       6 '0' when the worker already runs a call that lost an attempt before, and wants no second one
---       7 key prefix of inboxes: who follows the call is told that an attempt begins
+--       7 key prefix of inboxes: followers of the call are notified that an attempt begins
 --       8 call ID
---       9 '1' when the answer may get lost with nobody asking again: a call that must not start twice is not started
+--       9 '1' when the answer may get lost and is not asked for again: a call that must not start twice is not started
 --       10 key prefix of what is known of workers that were lost  11 '1' when the worker runs nothing but this call
 -- Returns {code, now, …}:
 --   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record and nobody
@@ -32,7 +32,7 @@ local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fen
   'approval', 'resolution', 'outcome', 'outcomeAt', 'once', 'blamed', 'alone', 'lostAlone')
 local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4] or 0), fields[6] or '', tonumber(fields[7] or 0)
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
--- A record that has an outcome has ended, whatever somebody wrote into its state.
+-- A record that has an outcome has ended, whatever its state says: any writer can change that.
 if state ~= 'inflight' or fields[19] or fields[20] then return {'ended', now, state} end
 if fields[21] and ARGV[9] == '1' then return {'apart', now} end
 if phase == 'awaiting-approval' then return {'awaiting', now, fields[17] or ''} end
@@ -40,7 +40,7 @@ if fields[12] and phase == 'waiting-retry' and tonumber(fields[12]) - now > 5 th
 
 -- An attempt that left no record is taken over whatever the circuit says: what became of it must be decided first.
 local leftNoRecord = phase == 'running' and fields[15] ~= ARGV[5]
--- It still must when whoever took it over handed it back, or asks again because it did not hear the answer.
+-- The recovery is still to be decided when its worker released the call, or asks again after a lost answer.
 local undecided = leftNoRecord
   or ((phase == 'queued' or phase == 'running') and lost > 0 and attempts:find('"status":"lost"[^\n]*\n$') ~= nil)
 if phase == 'running' and not leftNoRecord then fence = fence - 1 end

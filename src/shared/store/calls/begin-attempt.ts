@@ -3,9 +3,10 @@
  */
 import type { AttemptRecord, CallState } from '../../calls/call-state.ts';
 import type { CallJob } from '../queues/jobs.ts';
-import { Script } from '../redis/connection.ts';
+import { Script } from '../redis/script.ts';
 import { parseAttempts, type StoredRequest } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
+import { verifyRequest } from './records/signed-records.ts';
 
 export interface BeginAttempt {
   readonly workerId: string;
@@ -14,7 +15,7 @@ export interface BeginAttempt {
   readonly token: string;
   /** The circuit's epoch under which this worker holds the probe. */
   readonly probeEpoch?: number;
-  /** What to do with a call that lost an attempt before; default `accept`. */
+  /** Whether a call that lost an attempt before may start; default `accept`. */
   readonly suspects?: 'accept' | 'refuse';
   /** The worker runs nothing but this call: when it is lost, the call is to blame. */
   readonly alone?: boolean;
@@ -29,7 +30,7 @@ export interface StartedAttempt {
   readonly lostAttempts: number;
   /** It is proven that the call takes down each worker that runs it. */
   readonly isPoison: boolean;
-  /** The attempt before this one began and left no record, and nobody has decided what became of it. */
+  /** The attempt before this one started and left no record, and no operator has resolved it. */
   readonly recovered: boolean;
   readonly firstStartedAtMs: number;
   readonly circuit: string;
@@ -53,7 +54,7 @@ export type BeginResult =
       readonly fence: number;
       readonly earlier: readonly AttemptRecord[];
     }
-  /** The request does not carry a valid signature: somebody without a key wrote it. */
+  /** The request is not signed by a key of this fleet. */
   | { readonly kind: 'forged'; readonly fence: number }
   | { readonly kind: 'ended'; readonly state: CallState }
   | { readonly kind: 'stale' }
@@ -101,44 +102,10 @@ export function beginResult(
 ): BeginResult {
   const nowMs = Number(answer[1]);
   switch (answer[0]) {
-    case 'started': {
-      const fence = Number(answer[2]);
-      const resolution = answer[13] as string;
-      const [request, signature] = [answer[3] as string, answer[4] as string];
-      if (!access.signatures.isRequest({ ...job, resolution, text: request }, signature, nowMs))
-        return { kind: 'forged', fence };
-      return {
-        kind: 'started',
-        nowMs,
-        fence,
-        request: JSON.parse(request) as StoredRequest,
-        earlier: parseAttempts(answer[5] as string),
-        lostAttempts: Number(answer[6]),
-        isPoison: answer[14] === '1',
-        recovered: answer[7] === '1',
-        firstStartedAtMs: Number(answer[8]),
-        circuit: answer[9] as string,
-        circuitRaw: answer[10] as string,
-        cancelRequested: answer[11] === '1',
-        ...(answer[12] === '' ? {} : { approvalId: answer[12] as string }),
-        ...(resolution === '' ? {} : { resolution }),
-      };
-    }
-    case 'circuit': {
-      const fence = Number(answer[6]);
-      const [request, signature, resolution] = [answer[4] as string, answer[5] as string, answer[8] as string];
-      if (!access.signatures.isRequest({ ...job, resolution, text: request }, signature, nowMs))
-        return { kind: 'forged', fence };
-      return {
-        kind: 'circuit',
-        nowMs,
-        circuitRaw: answer[2] as string,
-        circuit: answer[3] as string,
-        request: JSON.parse(request) as StoredRequest,
-        fence,
-        earlier: parseAttempts(answer[7] as string),
-      };
-    }
+    case 'started':
+      return startedResult(access, job, answer, nowMs);
+    case 'circuit':
+      return circuitResult(access, job, answer, nowMs);
     case 'early':
       return { kind: 'early', remainingMs: Number(answer[2]) };
     case 'awaiting':
@@ -155,4 +122,54 @@ export function beginResult(
     default:
       return { kind: 'stale' };
   }
+}
+
+function startedResult(
+  access: LedgerAccess,
+  job: Pick<CallJob, 'callId' | 'generation'>,
+  answer: unknown[],
+  nowMs: number,
+): Extract<BeginResult, { kind: 'started' | 'forged' }> {
+  const fence = Number(answer[2]);
+  const resolution = answer[13] as string;
+  const [request, signature] = [answer[3] as string, answer[4] as string];
+  if (!verifyRequest(access.signatures, { ...job, resolution, text: request }, signature, nowMs))
+    return { kind: 'forged', fence };
+  return {
+    kind: 'started',
+    nowMs,
+    fence,
+    request: JSON.parse(request) as StoredRequest,
+    earlier: parseAttempts(answer[5] as string),
+    lostAttempts: Number(answer[6]),
+    isPoison: answer[14] === '1',
+    recovered: answer[7] === '1',
+    firstStartedAtMs: Number(answer[8]),
+    circuit: answer[9] as string,
+    circuitRaw: answer[10] as string,
+    cancelRequested: answer[11] === '1',
+    ...(answer[12] === '' ? {} : { approvalId: answer[12] as string }),
+    ...(resolution === '' ? {} : { resolution }),
+  };
+}
+
+function circuitResult(
+  access: LedgerAccess,
+  job: Pick<CallJob, 'callId' | 'generation'>,
+  answer: unknown[],
+  nowMs: number,
+): Extract<BeginResult, { kind: 'circuit' | 'forged' }> {
+  const fence = Number(answer[6]);
+  const [request, signature, resolution] = [answer[4] as string, answer[5] as string, answer[8] as string];
+  if (!verifyRequest(access.signatures, { ...job, resolution, text: request }, signature, nowMs))
+    return { kind: 'forged', fence };
+  return {
+    kind: 'circuit',
+    nowMs,
+    circuitRaw: answer[2] as string,
+    circuit: answer[3] as string,
+    request: JSON.parse(request) as StoredRequest,
+    fence,
+    earlier: parseAttempts(answer[7] as string),
+  };
 }

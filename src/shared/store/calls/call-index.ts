@@ -4,10 +4,11 @@
 import { callOf } from '../../approvals/approval.ts';
 import type { Settings } from '../../config/config.ts';
 import { callOfJob } from '../queues/jobs.ts';
-import { Script } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import type { StoredRequest } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
+import { readCall } from './records/read-call.ts';
 
 /** As `claim.lua` divides the retention. */
 const SIZE_PARTS = 24;
@@ -16,7 +17,7 @@ const PRUNED_AT_ONCE = 1_000;
 /** Longer than any straggler of a forgotten call lives. */
 const FENCE_REMEMBERED_MS = 600_000;
 
-/** What became of the calls that a flush looked at. */
+/** The result of a flush, in calls. */
 export interface Flushed {
   flushed: number;
   inflight: number;
@@ -24,7 +25,7 @@ export interface Flushed {
   unresolved: number;
 }
 
-/** Which calls of a place are listed. */
+/** The selection of calls of one partition. */
 export interface Selection {
   readonly limit: number;
   readonly offset?: number;
@@ -52,6 +53,7 @@ export class CallIndex {
     this.#access = access;
   }
 
+  /** IDs of calls of one partition, the newest first; of one session when given. */
   async list(partition: Partition, options: Selection): Promise<string[]> {
     const keys = this.#access.keys(partition);
     const { redis } = this.#access;
@@ -66,11 +68,13 @@ export class CallIndex {
     return redis.zrevrange(keys[only], offset, last);
   }
 
-  async inflightBefore(partition: Partition, beforeMs: number, limit: number, passed: number): Promise<string[]> {
+  /** IDs of calls in flight that were claimed before a time, the oldest first, without the `passed` oldest. */
+  async inflightBefore(partition: Partition, beforeMs: number, limit: number, passed = 0): Promise<string[]> {
     const { inflight } = this.#access.keys(partition);
     return this.#access.redis.zrangebyscore(inflight, '-inf', beforeMs, 'LIMIT', passed, limit);
   }
 
+  /** Removes calls from the index whose records may have expired. Claims do the same as they go. */
   async prune(partition: Partition, nowMs: number): Promise<void> {
     const { redis, retentionMs } = this.#access;
     const { calls } = this.#access.keys(partition);
@@ -81,6 +85,10 @@ export class CallIndex {
     }
   }
 
+  /**
+   * Forgets the ended calls of one partition, of one session or one tool (`namespace.name`) when given. Calls in flight stay, and calls
+   * that may have had their effect.
+   */
   async flush(
     partition: Partition,
     select: { readonly sessionKey?: string; readonly tool?: string },
@@ -99,8 +107,13 @@ export class CallIndex {
     return counts;
   }
 
-  /** Undefined when there is no such call. */
-  async forget(callId: string): Promise<Flushed | undefined> {
+  /**
+   * Forgets one call that has ended or was cancelled; undefined when there is none. A call of unknown outcome stays. A merged call is the
+   * call that it was merged into.
+   */
+  async forget(mergedId: string): Promise<Flushed | undefined> {
+    const callId = (await readCall(this.#access, mergedId, { brief: true }))?.callId;
+    if (callId === undefined) return undefined;
     const code = await this.#flushOne(this.#access.placed(callId), callId, { named: true });
     return code === 'gone' ? undefined : { flushed: 0, inflight: 0, unresolved: 0, [code]: 1 };
   }
@@ -129,6 +142,7 @@ export class CallIndex {
     return code as string;
   }
 
+  /** How many calls of each tool (`namespace.name`) were claimed within the retention, to about a 24th part of it. */
   async sizes(partition: Partition): Promise<ReadonlyMap<string, number>> {
     const keys = this.#access.keys(partition);
     const newest = Math.floor(((await this.#access.now()) * SIZE_PARTS) / this.#access.retentionMs);

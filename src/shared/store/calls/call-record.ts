@@ -1,24 +1,22 @@
-/**
- * What the ledger keeps of a call, and how a record reads.
- */
+/** The record of a call in the ledger, and how it is parsed. */
 import type { AttemptRecord, CallState, Phase } from '../../calls/call-state.ts';
 import type { ToolCallEnvelope } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import type { Effects } from '../../retries/effects.ts';
 import { publishedToolId } from '../fleet/catalogue.ts';
-import type { TextReference } from './large-values.ts';
+import type { TextReference } from './records/large-values.ts';
 
-/** What the record keeps of the request: the envelope, and what it was validated with. */
+/** The stored request: the envelope, and the tool with which it was validated. */
 export interface StoredRequest {
   readonly envelope: ToolCallEnvelope;
-  /** Where the envelope's parameters are, when they are large and have not been read (or could not be). */
+  /** The reference to large parameters, as long as they have not been read, or could not be. */
   readonly largeParams?: TextReference & { readonly id: string };
   readonly tool: { readonly version: string; readonly definition: string; readonly effects?: Effects };
   /** Seen by the tool and by those downstream. */
   readonly idempotencyKey: string;
-  /** Handed in while the reliability layer was off: one attempt, and no circuit. */
+  /** Submitted while the reliability layer was off: one attempt, and no circuit. */
   readonly direct?: boolean;
-  /** Who handed the call in, where the front door knows them: they cannot approve it. */
+  /** The caller that submitted the call, where the API process knows it: it cannot approve the call. */
   readonly submittedBy?: string;
   /** Kind of the channel that the session's requests reach, where policy asks for it. */
   readonly channel?: string;
@@ -28,7 +26,7 @@ export interface StoredRequest {
   readonly shared?: true;
 }
 
-/** What a worker must have to run the call. */
+/** The feature that a worker needs to run the call. */
 export function needOf({ envelope, tool }: StoredRequest): string {
   return publishedToolId({ namespace: envelope.toolNamespace, name: envelope.toolName, version: tool.version });
 }
@@ -70,14 +68,14 @@ export interface CallRecord {
   readonly worker?: string;
   readonly startedAtMs?: number;
   readonly cancelRequested: boolean;
-  /** Version for optimistic concurrency (R14). */
+  /** The version for optimistic concurrency. */
   readonly version: number;
   readonly outcome?: Outcome;
   /** Redis' clock when the record was read. */
   readonly readAtMs: number;
 }
 
-/** What a tool reported of its progress, as `tell` kept it. */
+/** Progress that a tool reported, as `renewLease` stored it. */
 export interface ProgressReport {
   readonly progress: number;
   readonly total?: number;
@@ -91,13 +89,16 @@ export interface KeptProgress {
   readonly event: ProgressReport;
 }
 
-export function recordOf(
-  callId: string,
-  fields: Readonly<Record<string, string>>,
-  request: StoredRequest,
-  outcome: Outcome | undefined,
-  readAtMs: number,
-): CallRecord {
+/** A call's record as it is read: the hash in Redis, its request parsed, its outcome verified. */
+export interface ReadRecord {
+  readonly callId: string;
+  readonly fields: Readonly<Record<string, string>>;
+  readonly request: StoredRequest;
+  readonly outcome: Outcome | undefined;
+  readonly nowMs: number;
+}
+
+export function callRecord({ callId, fields, request, outcome, nowMs }: ReadRecord): CallRecord {
   const number = (name: string) => (fields[name] === undefined ? {} : { [name]: Number(fields[name]) });
   return {
     callId,
@@ -121,7 +122,7 @@ export function recordOf(
     cancelRequested: fields['cancelRequested'] === '1',
     version: Number(fields['version']),
     ...(outcome === undefined ? {} : { outcome }),
-    readAtMs,
+    readAtMs: nowMs,
   };
 }
 

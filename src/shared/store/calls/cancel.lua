@@ -2,7 +2,7 @@
 --
 -- KEYS  1 record  2 in-flight index  3 index of calls in doubt  4 key prefix of the queue
 -- ARGV  1 call ID  2 outcome of a call that never ran (JSON)  3 outcome of one that waits for its next attempt (JSON)
---       4 state to end in  5 time to live, ms  6 inbox ID of who waits for the answer  7 key prefix of inboxes  8 news channel
+--       4 state to end in  5 time to live, ms  6 inbox ID of who waits for the answer  7 key prefix of inboxes  8 broadcast channel
 --       9, 10 signatures of the two outcomes  11 key prefix of approvals  12 time to live of an approval, ms
 --       13 token: a script that runs twice, because its first answer was lost, answers the same
 --       14 outcome of a call with an attempt that may have had its effect (JSON)  15 its signature  16 its time to live, ms

@@ -1,12 +1,12 @@
--- Claims calls of one place that were handed in at the same time, each for itself (claim): what goes wrong with one is told for that one.
+-- Claims calls of one partition that were submitted at the same time, each by itself (claim): an error is returned for its call alone.
 --
--- KEYS  1 as add_records takes it  2, 3 bases of keys: of the place, and of what a tier's places share  4 key prefix of the queue
+-- KEYS  1 as add_records takes it  2, 3 bases of keys: of the partition, and of what a tier's partitions share  4 key prefix of the queue
 -- ARGV  1 as add_records takes it  2 number of calls  3 index retention, ms
 --       then for each call: how many arguments claim takes, and these
 -- Returns for each what claim returns, or {'error', what went wrong}; behind them what add_records returns
 local base, queue = KEYS[2], KEYS[4]
 
--- Whether one more job of this second may be kept, whoever handed it in.
+-- Whether one more job of this second may be kept.
 local keptKey, kept, keptBefore = queue .. 'kept', nil, nil
 local function keepsOne()
   if not kept then
@@ -18,14 +18,14 @@ local function keepsOne()
   return true
 end
 
-local place = {
+local partition = {
   retentionMs = ARGV[3], queue = queue, records = base .. RECORDS, inflight = base .. INFLIGHT, calls = base .. CALLS, merges = base .. MERGES,
   sessions = base .. SESSIONS, loops = base .. LOOPS, approvals = base .. APPROVALS, sizes = base .. SIZES, circuits = KEYS[3] .. CIRCUITS,
   keepsOne = keepsOne}
 local answers, at = {}, 4
 for number = 1, tonumber(ARGV[2]) do
   local last = at + tonumber(ARGV[at])
-  local ok, answer = pcall(claim, place, {unpack(ARGV, at + 1, last)})
+  local ok, answer = pcall(claim, partition, {unpack(ARGV, at + 1, last)})
   answers[number] = ok and answer or {'error', type(answer) == 'table' and answer.err or answer}
   at = last + 1
 end

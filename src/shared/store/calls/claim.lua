@@ -1,33 +1,33 @@
 -- Claims a call for the first who asks and puts its job into the queue, in one step: a claim without a job cannot exist.
--- Everybody else learns what became of the call, and is told when it settles.
+-- Every other caller gets the state of the call, and is notified when it settles.
 --
 -- KEYS  what all calls of the script share, by name (claims)
--- ARGV  1 call ID  2 terms (JSON, `termsOf`)  3 key of its merge slot, '' for none  4 producer's inbox ID, '' when nobody waits
+-- ARGV  1 call ID  2 terms (JSON, `termsOf`)  3 key of its merge slot, '' for none  4 producer's inbox ID, '' when none waits
 --       5 parameter digest  6 request (JSON)  7 generation  8 signature, '' without keys  9 the job's data (JSON)
 --       10 what counts the session's calls with this tool and these parameters, '' for nothing
 --       11 where the large parameters of the request are kept, '' for none
---       12 what the audit trail is told of a call that is new, '' for nothing
+--       12 the audit record of a new call, '' for none
 --       13 number of budgets  14 what the call costs
 --       15.. of each budget: key, most calls, cost units and time, ms ('' for no bound), how long it is kept, ms, '1' when that is
 --         from its first call on
 --       and behind all of them, for a call that waits for its approval: the approval (JSON), its signature, its ID, when it expires
 -- Returns {code, call ID, now, …}:
 --   claimed    duplicate count again  a new record, queued or pushed; in shadow mode, the state of what it would have met, or 'conflict';
---                               how often the session made this very call; '1' when this very request was handed in before, and runs
---   loop       count ms         it made it too often; nothing was written but the count, which starts anew in so many ms
+--                               how often the session made this very call; '1' when this very request was submitted before, and runs
+--   loop       count ms         it made it too often; only the count was written, which starts again in so many ms
 --   overloaded in flight        the tier takes no more of its importance; nothing was written
 --   spent      budget unit spent ms  a budget is spent (counted from 0; 1 calls, 2 cost units, 3 time), and is full again in so many
 --                               ms; nothing was written
---   inflight   phase createdAt  somebody else's call runs; an enforced caller has been added to those who are told
+--   inflight   phase createdAt  another caller's call runs; an enforced caller has been added to those that are notified
 --   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature, where a large outcome is, its reference
 --   These two end with the request (JSON) of a call that the claimed one was merged into, or false.
 --   conflict                    the key was used with other parameters; nothing was written
 -- Fails with UNKEPT when the large parameters are not there; nothing was written.
-local place, callId, inbox, paramsDigest, request, generation = KEYS, ARGV[1], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local partition, callId, inbox, paramsDigest, request, generation = KEYS, ARGV[1], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local terms = decoded(ARGV[2])
 local mode, circuitName, need = terms.mode, terms.circuit, terms.need
 local merging, shadow = terms.slot == 'merge', terms.slot == 'shadow' or terms.slot == 'shadow-inflight'
-local own, slot, retentionMs, queue = place.records .. callId, place.merges .. ARGV[3], place.retentionMs, place.queue
+local own, slot, retentionMs, queue = partition.records .. callId, partition.merges .. ARGV[3], partition.retentionMs, partition.queue
 local now = nowMs()
 
 local function read(key)
@@ -44,15 +44,15 @@ end
 local key, fence, anew, stale = own, nil, false, false
 -- Most often nothing is there.
 local record = redis.call('EXISTS', key) == 1 and read(key) or {}
--- The key of a call that failed is free again: its record stays until the call runs anew.
+-- The key of a call that failed is free again: its record stays until the call runs again.
 if record.free then anew, record = true, {fence = record.fence} end
 -- This request was merged into another call before: it stays that call.
 if record.sameAs then
-  local leaderKey = place.records .. record.sameAs
+  local leaderKey = partition.records .. record.sameAs
   local leading = read(leaderKey)
   if leading.exists and not leading.free then
     callId, key, record = record.sameAs, leaderKey, leading
-    -- What says so must not expire before that call's record does, which in flight has no end yet.
+    -- The merge slot must not expire before that call's record does, which in flight has no end yet.
     local left = redis.call('PTTL', leaderKey)
     if left < 0 then left = tonumber(retentionMs) end
     if left > redis.call('PTTL', own) then redis.call('PEXPIRE', own, text(left)) end
@@ -64,7 +64,7 @@ end
 if not record.exists and merging then
   local leader = redis.call('GET', slot)
   if leader then
-    local leaderKey = place.records .. leader
+    local leaderKey = partition.records .. leader
     local leading = read(leaderKey)
     if leading.state == 'inflight' then
       if mode == 'enforced' then
@@ -99,13 +99,13 @@ if record.exists then
     return {record.state, callId, now, record.outcome, record.updatedAtMs, record.signature or '', record.outcomeAt, record.outcomeParts,
       callId ~= ARGV[1] and record.request}
   end
-  -- It runs anew: under its own name if it had been merged, and with the fences counted on, so that stragglers stay refused.
+  -- The call runs again: under its own name if it had been merged, and with the fences counted on, so that stragglers stay refused.
   callId, key = ARGV[1], own
   anew = true
 end
 
 if terms.room then
-  local inflight = cardinality(place.inflight)
+  local inflight = cardinality(partition.inflight)
   if inflight >= terms.room then return {'overloaded', callId, now, inflight} end
 end
 local budgets, cost, firstBudget = tonumber(ARGV[13]), ARGV[14], 15
@@ -121,7 +121,7 @@ if params ~= '' and redis.call('EXISTS', params) == 0 then error('UNKEPT: the la
 -- Only what would run is counted: duplicates that are merged and replays do nothing.
 local repetitions = 0
 if ARGV[10] ~= '' then
-  local count = place.loops .. ARGV[10]
+  local count = partition.loops .. ARGV[10]
   repetitions = redis.call('INCR', count)
   if repetitions == 1 then redis.call('PEXPIRE', count, terms.windowMs) end
   if repetitions >= terms.refuseAt then return {'loop', callId, now, repetitions, redis.call('PTTL', count)} end
@@ -140,7 +140,7 @@ end
 local duplicate = false
 if shadow then
   local first = redis.call('GET', slot)
-  local met = first and redis.call('HMGET', place.records .. first, 'state', 'paramsDigest', 'freeAtMs') or {}
+  local met = first and redis.call('HMGET', partition.records .. first, 'state', 'paramsDigest', 'freeAtMs') or {}
   duplicate = not isFree(met[1], met[3], now) and met[1]
   if terms.slot == 'shadow-inflight' and duplicate ~= 'inflight' then duplicate = false end
   if duplicate and met[2] ~= paramsDigest then duplicate = 'conflict' end
@@ -148,11 +148,11 @@ if shadow then
 end
 -- A worker that has nothing to do gets the call at once, and its attempt has begun. A call that must not start twice begins when the
 -- worker asks for it: the message may get lost.
-local kept = terms.kept and place.keepsOne() and '1' or '0'
+local kept = terms.kept and partition.keepsOne() and '1' or '0'
 local jobId = callId .. '.' .. generation
 local approval = firstBudget + budgets * 6
 local worker = not ARGV[approval] and idle_worker({queue}, {need}) or nil
-local _, circuitState, circuit = circuitOf(place.circuits, circuitName)
+local _, circuitState, circuit = circuitOf(partition.circuits, circuitName)
 -- (A name of two lines would tear the message.)
 local begins = worker and circuitState == 'CLOSED' and not terms.once and not string.find(circuitName, '\n', 1, true)
 local fields = {
@@ -180,7 +180,7 @@ if params ~= '' then
   redis.call('PERSIST', params)
 end
 if ARGV[approval] then
-  local approvals, id, expiresAt = place.approvals, ARGV[approval + 2], ARGV[approval + 3]
+  local approvals, id, expiresAt = partition.approvals, ARGV[approval + 2], ARGV[approval + 3]
   redis.call('HSET', key, 'phase', 'awaiting-approval', 'approval', id)
   redis.call('HSET', approvals .. ':' .. id, 'state', 'pending', 'request', ARGV[approval], 'signature', ARGV[approval + 1],
     'generation', generation, 'expiresAtMs', expiresAt)
@@ -189,12 +189,12 @@ if ARGV[approval] then
   redis.call('ZADD', approvals .. 's:pending', expiresAt, id)
   redis.call('ZREMRANGEBYSCORE', approvals .. 's', '-inf', now - 2 * retentionMs)
 end
-later('ZADD', place.inflight, text(now), callId)
+deferWrite('ZADD', partition.inflight, text(now), callId)
 -- How many calls of a tool there are, by the part of the retention in which they were claimed: the parts expire, the count is kept.
-countLater(place.sizes .. text(math.floor(now * 24 / retentionMs)), terms.tool, 2 * retentionMs)
-local sessionCalls = place.sessions .. terms.session
-later('ZADD', place.calls, text(now), callId)
-later('ZADD', sessionCalls, text(now), callId)
+deferCount(partition.sizes .. text(math.floor(now * 24 / retentionMs)), terms.tool, 2 * retentionMs)
+local sessionCalls = partition.sessions .. terms.session
+deferWrite('ZADD', partition.calls, text(now), callId)
+deferWrite('ZADD', sessionCalls, text(now), callId)
 keepLater(sessionCalls, retentionMs)
 if merging then
   -- A person may take longer than an outcome is kept.
@@ -203,7 +203,7 @@ if merging then
 end
 -- The indexes forget with the records: a few entries a claim keep them bounded.
 if now % 16 == 0 then
-  for _, index in ipairs({place.calls, sessionCalls}) do
+  for _, index in ipairs({partition.calls, sessionCalls}) do
     local expired = redis.call('ZRANGEBYSCORE', index, '-inf', now - retentionMs, 'LIMIT', 0, 256)
     if #expired > 0 then redis.call('ZREM', index, unpack(expired)) end
   end

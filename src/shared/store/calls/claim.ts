@@ -1,6 +1,4 @@
-/**
- * Claiming a call: the first writer of an identity gets it, everybody else hears what became of it (R11 to R16).
- */
+/** Claiming a call: the first writer of an identity gets it; every other one receives the state of that call. */
 import type { ApprovalRequest } from '../../approvals/approval.ts';
 import { isMerged, requestNameOf } from '../../calls/call-id.ts';
 import type { CallState, Phase } from '../../calls/call-state.ts';
@@ -11,25 +9,27 @@ import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
 import { budgetArguments, reserve, type Spent } from '../limits/budgets.ts';
 import { type CallJob, ENQUEUE_LUA, PUSH_LUA } from '../queues/jobs.ts';
+import { backendError } from '../redis/backend-error.ts';
 import { PartitionBatches } from '../redis/batching.ts';
-import { backendError, luaFunction, Script } from '../redis/connection.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
+import { luaFunction, Script } from '../redis/script.ts';
 import { needOf, type StoredRequest, withParams } from './call-record.ts';
 import { endedAnswer, type FinishedCall, forgedAnswer } from './finished-call.ts';
 import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
+import { signApproval, signRequest } from './records/signed-records.ts';
 
 export interface Claim {
   readonly callId: string;
   readonly mergeId?: string;
   /** Shadow mode: look for the call that this one would have met, and run it all the same. */
   readonly shadow?: { readonly slotId: string; readonly derived: boolean };
-  /** Counts how often a session makes this very call (R26). */
+  /** Counts how often a session makes this very call. */
   readonly loop?: { readonly loopId: string; readonly refuseAt: number; readonly windowMs: number };
-  /** So many calls in flight in the tier, and no more like this one are taken (I20). */
+  /** The number of calls in flight in the tier at which no further call like this one is accepted. */
   readonly room?: number;
-  /** Where the call waits when others do (`lineOf`). Default: among normal calls of no tenant. */
+  /** The queue in which the call waits when others do (`lineOf`). Default: that of normal calls of no tenant. */
   readonly line?: string;
-  /** Taken from when the call is claimed (I17). */
+  /** The budgets that the claim takes from. */
   readonly spends?: Spends;
   readonly mode: DedupeMode;
   readonly paramsDigest: string;
@@ -38,13 +38,13 @@ export interface Claim {
   readonly circuit: string;
   /** The finished job may be kept for Bull Board. */
   readonly kept: boolean;
-  /** The tool's effects are `once`: an attempt must not start unless somebody hears of it. Default: no. */
+  /** The tool's effects are `once`: an attempt must not start unless its worker receives the answer. Default: no. */
   readonly once?: boolean;
-  /** Who waits; absent when nobody does. */
+  /** The inbox of the producer that waits, if any. */
   readonly inboxId?: string;
   /** The call waits for a person's decision before it is queued. */
   readonly approval?: ApprovalRequest;
-  /** What the audit trail is told when the call is claimed. */
+  /** The audit record of the claim. */
   readonly record?: string;
 }
 
@@ -56,7 +56,7 @@ export type ClaimAnswer =
       readonly duplicateOf?: CallState | 'conflict';
       /** How often the session made this very call, this time included, when that is counted. */
       readonly repetitions?: number;
-      /** This very request was handed in before: it took from no budget and asked nobody. */
+      /** This very request was submitted before: it took from no budget and asked for no approval. */
       readonly again?: true;
     }
   /** The session made this very call too often: nothing was claimed. */
@@ -93,8 +93,8 @@ interface Asked {
   readonly record: string | undefined;
 }
 
-/** Claims calls and puts their jobs into the queue: those of one place that are handed in at the same time in one step. */
-export class Claims {
+/** Claims calls and queues their jobs. Calls of one partition that are submitted at the same time share one step. */
+export class CallClaimer {
   readonly #access: LedgerAccess;
   readonly #batches = new PartitionBatches<Asked, unknown[]>(MAX_CLAIMS, (keys, asked) => this.#claim(keys, asked));
 
@@ -171,7 +171,7 @@ function askedOf(access: LedgerAccess, keys: PartitionKeys, claim: Claim): Asked
       claim.paramsDigest,
       request,
       generation,
-      access.signatures.request(callId, generation, '', request),
+      signRequest(access.signatures, { callId, generation, resolution: '', text: request }),
       JSON.stringify(job),
       loop?.loopId ?? '',
       claim.request.largeParams === undefined ? '' : keys.params(callId, claim.request.largeParams.id),
@@ -183,12 +183,12 @@ function askedOf(access: LedgerAccess, keys: PartitionKeys, claim: Claim): Asked
   };
 }
 
-/** What a call is claimed on, the same text for those of one tool in one session: `claim.lua` reads each text once. */
+/** The terms of a claim, the same text for all calls of one tool in one session: `claim.lua` parses each text once. */
 function termsOf(claim: Claim): string {
   const { shadow, mergeId, loop, request } = claim;
   const { toolNamespace, toolName, target } = request.envelope;
   const terms = {
-    /** What its merge slot is for: it merges with whoever has it, or is told what they would have met, whether or not that has ended. */
+    /** The use of the merge slot: the call merges with the call that holds it, or reports what it would have merged with, ended or not. */
     slot: shadow === undefined ? mergeId && 'merge' : shadow.derived ? 'shadow-inflight' : 'shadow',
     mode: claim.mode,
     circuit: claim.circuit,
@@ -248,7 +248,7 @@ function leadingRequest([code, ...answer]: readonly unknown[]): unknown {
   return code === 'inflight' ? answer[4] : answer[7];
 }
 
-/** Where the record of a call says that it is another one, anybody may have written that. */
+/** Checks that the call was merged into the other one. Any writer to Redis can put another call's ID into a record. */
 function isMergedInto({ callId, request, paramsDigest }: Claim, leadingId: string, leading: unknown): boolean {
   if (typeof leading !== 'string') return false;
   const { envelope } = JSON.parse(leading) as StoredRequest;
@@ -269,5 +269,5 @@ function spentAnswer(
 function approvalArguments(access: LedgerAccess, approval: ApprovalRequest | undefined): (string | number)[] {
   if (approval === undefined) return [];
   const request = JSON.stringify(approval);
-  return [request, access.signatures.approval(approval, request), approval.id, approval.expiresAtMs];
+  return [request, signApproval(access.signatures, approval, request), approval.id, approval.expiresAtMs];
 }

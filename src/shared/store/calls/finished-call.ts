@@ -1,13 +1,11 @@
-/**
- * What became of a call that has most likely ended: its record alone is asked for. A claim, which travels with all that a new call
- * needs, would hear the same (R12, TR-3).
- */
+/** Reads the outcome of a call that has most likely ended. A claim would return the same, and send all that a new call needs. */
 import type { DedupeMode } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { PartitionBatches } from '../redis/batching.ts';
-import { Script } from '../redis/connection.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
+import { refuseMergedCall, verifiedOutcome } from './records/signed-records.ts';
 
 export interface ReplayedCall {
   readonly callId: string;
@@ -59,7 +57,7 @@ export class FinishedCalls {
 
 /** In place of what another call ended with that this one never was. */
 export function forgedAnswer({ signatures }: LedgerAccess, callId: string): FinishedCall {
-  return { kind: 'ended', callId, state: 'failed', outcome: signatures.refuseMerged(callId), ageMs: 0 };
+  return { kind: 'ended', callId, state: 'failed', outcome: refuseMergedCall(signatures, callId), ageMs: 0 };
 }
 
 /** `answer`: state, now, outcome, when it ended, the outcome's signature, and of a large outcome where it is, and its reference. */
@@ -84,7 +82,7 @@ export async function endedAnswer(
     outcome:
       inline === null
         ? await access.largeOutcome(callId, { state, at, parts: parts ?? undefined, signature })
-        : access.signatures.verifiedOutcome(callId, state, inline, signature),
+        : verifiedOutcome(access.signatures, { callId, state, text: inline, signature }),
     ageMs: Number(now) - Number(endedAt),
   };
 }

@@ -1,6 +1,6 @@
--- Tells of calls of one place that have most likely ended what became of them. Nothing is written but what the audit trail is told.
+-- Reads the outcomes of calls of one partition that have most likely ended. Only audit records are written.
 --
--- KEYS  1 as add_records takes it  2 base of the place's keys
+-- KEYS  1 as add_records takes it  2 base of the partition's keys
 -- ARGV  1 as add_records takes it
 --       then for each call: its ID, its parameter digest, '1' when a failure that may be retried is not its end
 -- Returns for each {state, now, outcome, settledAt, signature, where a large outcome is, its reference}, or false where only a claim can

@@ -1,24 +1,24 @@
-/**
- * What the ledger's parts share: the connection, the keys of every place, the seals and the retention.
- */
+/** The context that all steps of the ledger share: the connection, the keys of every partition, signatures and the retention. */
 
 import { partitionFor } from '../../calls/call-id.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';
-import { FORGED_OUTCOME, type Signatures } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import { type ByteRange, parsedParts } from '../../util/json/large-json.ts';
 import { type AuditWriter, MAX_UNSEALED } from '../audit/audit-writer.ts';
-import { isClustered, luaConstants, type Redis, type Script } from '../redis/connection.ts';
+import { isClustered, type Redis } from '../redis/connection.ts';
 import { AuditKeys, FleetKeys, homePartition, PARTITION_NAMES, type Partition, PartitionKeys } from '../redis/keys.ts';
+import { luaConstants, type Script } from '../redis/script.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
-import { LargeTexts, type TextReference } from './large-values.ts';
+import { LargeTexts, type TextReference } from './records/large-values.ts';
+import { FORGED_OUTCOME, refuseChangedPart, verifiedOutcome } from './records/signed-records.ts';
 
-/** For `Script`: names of a place's keys, behind their base. */
+/** Names of a partition's keys behind their base, for `Script`. */
 export const PARTITION_LUA = luaConstants(PARTITION_NAMES);
-/** For `Script`: what `carry` needs. */
+/** Constants of `carry`, for `Script`. */
 export const CARRY_LUA = luaConstants({ MAX_UNSEALED });
 
-/** Where an outcome is that is kept apart, as its record says. */
+/** The location of an outcome that is stored apart from its record. */
 export interface StoredOutcome {
   readonly state: string;
   /** Its key. */
@@ -28,7 +28,7 @@ export interface StoredOutcome {
   readonly signature: string;
 }
 
-/** What every part of the ledger works with. */
+/** The context of the ledger's steps. */
 export class LedgerAccess {
   readonly redis: Redis;
   readonly fleet: FleetKeys;
@@ -37,7 +37,7 @@ export class LedgerAccess {
   /** How long ended calls are kept in the indices. */
   readonly retentionMs: number;
   readonly records: AuditWriter | undefined;
-  /** Keys of different places are on different nodes: a step touches one place. */
+  /** Keys of different partitions are on different nodes: a step touches one partition. */
   readonly clustered: boolean;
   readonly #pendingRecords: string;
   readonly #prefix: string;
@@ -65,18 +65,18 @@ export class LedgerAccess {
     return keys;
   }
 
-  /** The keys of the place that a call ID names. Throws `UNKNOWN_CALL` for what is no call ID. */
+  /** The keys of the partition that a call ID names. Throws `UNKNOWN_CALL` for a text that is not a call ID. */
   placed(callId: string): PartitionKeys {
     return this.keys(partitionFor(callId));
   }
 
   /**
-   * Runs a script that takes along what this process has to tell the audit trail: its first key and its first argument are for
-   * `add_records`, whose answer is its own last one: whether it told the trail all that it had to. In a cluster, where the trail is
-   * elsewhere, what waits is sent by itself before.
+   * Runs a script that also writes waiting audit records: its first key and first argument are for `add_records`, and its last answer says
+   * whether all of them were written. In a cluster the audit trail is on another node, so the records are sent by themselves before.
    *
-   * `calls`: how many the script is about. Redis writes first to the client that it had something to tell last. Whoever is owed another
-   * answer before is told after those whom the script tells, and does not wake up in their way: worth a command for a single call.
+   * `calls` is the number of calls that the script is about. Redis writes first to the client whose answer became pending last. A PING
+   * before the script makes this client's answer pending first, so the clients that the script notifies are served before it. That is worth
+   * a command for a single call.
    */
   async carry(
     script: Script,
@@ -99,27 +99,27 @@ export class LedgerAccess {
   }
 
   /**
-   * Where the circuits and retry budgets of a place's calls are, for a step that touches the place, too. In a cluster, a copy of the
-   * circuits is beside the calls (`breakers.ts`).
+   * The keys of the partition that holds the circuits and retry budgets of a partition's calls. In a cluster, a copy of the circuits is
+   * beside the calls (`circuits.ts`).
    */
   home(keys: PartitionKeys): PartitionKeys {
     const { tier, shard } = keys.partition;
     return shard === 0 || this.clustered ? keys : this.keys(homePartition(tier));
   }
 
-  /** Of the keys of a place, and of what it shares. They name the place's slot as any of its keys does. */
+  /** The bases of a partition's keys and of the shared ones. They hash to the partition's slot as all its keys do. */
   bases(keys: PartitionKeys): string[] {
     return [keys.base, this.home(keys).base];
   }
 
-  /** An outcome that was too large for its record, as it may be believed. Throws `UNKNOWN_CALL` when it has expired. */
+  /** Reads and verifies an outcome that was too large for its record. Throws `UNKNOWN_CALL` when it has expired. */
   async largeOutcome(callId: string, stored: StoredOutcome): Promise<Outcome> {
     const { at, parts, state, signature } = stored;
-    // It is kept in one piece.
+    // The outcome is stored in one piece.
     if (parts === undefined) {
       const text = await this.redis.get(at);
       if (text === null) throw new PawlError('UNKNOWN_CALL', `The result of ${callId} has expired.`);
-      return this.signatures.verifiedOutcome(callId, state, text, signature);
+      return verifiedOutcome(this.signatures, { callId, state, text, signature });
     }
     const reference = this.verifiedReference(callId, stored);
     if (reference === undefined) return FORGED_OUTCOME;
@@ -152,19 +152,20 @@ export class LedgerAccess {
     return this.#authentic(this.texts.read(at, reference, range), callId, 'outcome');
   }
 
-  /** What was changed stands in the audit trail. */
+  /** Reports a changed part to the audit trail. */
   async *#authentic(parts: AsyncIterable<Buffer>, callId: string, what: 'outcome' | 'request') {
     try {
       yield* parts;
     } catch (error) {
-      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') this.signatures.refuseParts(callId, what);
+      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID')
+        refuseChangedPart(this.signatures, callId, what);
       throw error;
     }
   }
 
-  /** Undefined for one that nobody with a key wrote. */
+  /** Undefined for a reference that no key of this fleet signed. */
   verifiedReference(callId: string, { parts = '', state, signature }: StoredOutcome): TextReference | undefined {
-    if (!this.signatures.isOutcome(callId, state, parts, signature, 'outcome-parts')) return undefined;
+    if (!this.signatures.verify('outcome-parts', [callId, state], parts, signature)) return undefined;
     return JSON.parse(parts) as TextReference;
   }
 

@@ -16,7 +16,7 @@ local unstarted = ARGV[2] == 'unstarted'
 redis.call('HSET', KEYS[1], 'phase', unstarted and 'queued' or ARGV[2], 'attempts', ARGV[3], 'notBeforeMs', now + ARGV[4], 'updatedAtMs', now)
 redis.call('HDEL', KEYS[1], 'lockUntilMs', 'worker', 'token')
 if unstarted and ARGV[3] == '' then redis.call('HDEL', KEYS[1], 'startedAtMs', 'firstStartedAtMs') end
--- Whoever takes it over next counts the loss again.
+-- The worker that recovers the call next counts the loss again.
 if ARGV[2] == 'running' then redis.call('HINCRBY', KEYS[1], 'lost', -1) end
 if ARGV[6] ~= '' then notify(fields[3], ARGV[5], {ARGV[6]}) end
 return {'postponed', now}

@@ -11,7 +11,7 @@ if fields[2] ~= ARGV[1] then return {'fenced', '0'} end
 redis.call('HSET', KEYS[1], 'lockUntilMs', nowMs() + ARGV[2])
 if ARGV[4] ~= '' then
   local number = redis.call('HINCRBY', KEYS[1], 'told', 1)
-  -- What is there before the first report is of an earlier call of this name.
+  -- Progress before the first report is that of an earlier call of this name.
   if number == 1 then redis.call('DEL', KEYS[2]) end
   redis.call('XADD', KEYS[2], 'MAXLEN', KEPT_EVENTS, ARGV[1] .. '-' .. number, 'event', ARGV[4])
   redis.call('PEXPIRE', KEYS[2], KEPT_MS)

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 record  2 in-flight index  3 the record's present job  4 index of calls in doubt
 -- ARGV  1 call ID  2 new generation  3 '1' for a call that ended in doubt, '0' for one whose job is missing
---       4 inbox ID, '' when nobody waits  5 the request as it was signed  6 its signature under the new generation
+--       4 inbox ID, '' when none waits  5 the request as it was signed  6 its signature under the new generation
 --       7 resolution: what makes this life of the call another one  8 generation as it was seen  9 key prefix of approvals
 --       10 approval (JSON), '' for none  11 its signature  12 its ID  13 when it expires  14 how long it is kept after that, ms
 --       15 key prefix of the queue  16.. the job, as enqueue takes it
@@ -13,7 +13,7 @@ local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'inboxes', 'requ
 if not fields[1] then return {'gone', now} end
 -- The first answer was lost on the way and the script came again.
 if ARGV[3] == '1' and fields[6] == ARGV[2] then return {'queued', now} end
--- Somebody else was quicker: the call has another job by now, which may run already.
+-- Another process was faster: the call has another job by now, which may run already.
 if fields[6] ~= ARGV[8] then return {'refused', now, fields[1]} end
 if fields[4] ~= ARGV[5] then return {'refused', now, fields[1]} end
 if ARGV[3] == '1' then

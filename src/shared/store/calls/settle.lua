@@ -1,6 +1,6 @@
--- Ends a call: writes the outcome once, and tells every producer that waits. Only the newest fence may.
+-- Ends a call: writes the outcome once, and notifies every producer that waits. Only the newest fence may.
 --
--- KEYS  1, 2 bases of keys: of the place, and of what a tier's places share
+-- KEYS  1, 2 bases of keys: of the partition, and of what a tier's partitions share
 -- ARGV  1 call ID  2 fence  3 outcome (JSON)  4 its signature, '' without keys  5 attempts  6 terms (JSON, `termsOf`)
 --       7 where the text of an outcome is that is kept apart (JSON, `Apart`), '' when it is the third
 -- Returns {code, now}: settled · fenced (a newer attempt holds the call) · ended (it has its outcome already) · gone
@@ -25,7 +25,7 @@ redis.call('PEXPIREAT', record, expiresAt)
 if fields[5] then redis.call('PEXPIREAT', fields[5], expiresAt) end
 if apart then redis.call('PEXPIREAT', apart.key, expiresAt) end
 if apart and apart.reference then redis.call('HSET', record, 'outcomeParts', apart.reference) end
-later('ZREM', base .. INFLIGHT, callId)
+deferWrite('ZREM', base .. INFLIGHT, callId)
 if isUnresolved(terms.state, ARGV[3]) then redis.call('ZADD', base .. IN_DOUBT, expiresAt, callId) end
 local sample = terms.sample
 if sample then

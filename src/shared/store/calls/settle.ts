@@ -7,10 +7,10 @@ import type { Outcome } from '../../calls/outcome.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
 import type { CircuitSample } from '../redis/circuit-messages.ts';
-import { luaConstants, Script } from '../redis/connection.ts';
+import { luaConstants, Script } from '../redis/script.ts';
 import { formatAttempts } from './call-record.ts';
-import { UNREFERRED_MS } from './large-values.ts';
 import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
+import { UNREFERRED_MS } from './records/large-values.ts';
 
 /** Larger outcomes are stored in parts, and compressed. */
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
@@ -49,7 +49,7 @@ export interface ReadySettle extends Omit<Settle, 'outcomeJson'> {
   readonly apart?: Apart;
 }
 
-/** Where an outcome is that is kept apart: in one piece, which its event names, or in parts. */
+/** The location of an outcome that is stored apart: in one piece, which its event names, or in parts. */
 interface Apart {
   readonly key: string;
   readonly textId?: string;
@@ -71,7 +71,7 @@ export function readySettle(access: LedgerAccess, settle: Settle): ReadySettle |
 /** On the connection on which the script follows, which says `UNKEPT` when this was refused. */
 function writeApart(access: LedgerAccess, settle: ReadySettle): ReadySettle {
   const { callId, fence, attempts, outcomeJson } = settle;
-  // A forgotten call's numbers may begin anew, but at another time.
+  // A forgotten call that is made again starts its numbers again, but at another time.
   const textId = `${fence}-${attempts.at(-1)?.startedAtMs ?? 0}`;
   const key = access.placed(callId).outcome(callId, textId);
   // Writing it again, because an answer was lost, takes nothing back of what refers to it.
@@ -99,8 +99,8 @@ export function settleArguments(access: LedgerAccess, settle: ReadySettle): (str
   const { callId, fence, state, outcomeJson, attempts, apart } = settle;
   const signature =
     apart?.reference === undefined
-      ? access.signatures.outcome(callId, state, outcomeJson)
-      : access.signatures.outcome(callId, state, apart.reference, 'outcome-parts');
+      ? access.signatures.sign('outcome', [callId, state], outcomeJson)
+      : access.signatures.sign('outcome-parts', [callId, state], apart.reference);
   return [
     callId,
     fence,
@@ -112,7 +112,7 @@ export function settleArguments(access: LedgerAccess, settle: ReadySettle): (str
   ];
 }
 
-/** What a call ends on, the same text for those of one tool that end alike: `settle.lua` reads each text once. */
+/** The terms of an ending, the same text for all calls of one tool that end alike: `settle.lua` parses each text once. */
 function termsOf({ state, outcome, ttlMs, freeAfterMs, sample, refill }: ReadySettle): string {
   return JSON.stringify({ state, retriable: outcome.error?.retriable === true, ttlMs, freeAfterMs, sample, refill });
 }

@@ -1,7 +1,7 @@
--- Replaces a circuit by its next state if nobody was faster, and tells all processes. A new epoch starts with an empty window.
+-- Replaces a circuit by its next state if it is still the one that was read, and broadcasts it. A new epoch starts with an empty window.
 --
 -- KEYS  1 circuits  2 window  3 history, the newest first
--- ARGV  1 circuit's name  2 epoch that the change was decided on  3 next state as stored  4 news channel  5 news (JSON)
+-- ARGV  1 circuit's name  2 epoch that the change was decided on  3 next state as stored  4 broadcast channel  5 broadcast (JSON)
 --       6 the change (JSON) for the history  7 how many are kept  8 for how long, ms
 -- Returns {'changed' or 'stale', the circuit as stored or ''}
 local epoch, _, raw = circuitOf(KEYS[1], ARGV[1])

@@ -1,21 +1,22 @@
 /**
- * Remembers the fleet's circuits (`breaker.ts` decides). One circuit holds for all shards of a tier: it lives in the first one.
+ * The fleet's circuits in Redis (`circuit-breaker.ts` decides). One circuit holds for all shards of a tier: it is stored in the first one.
  *
- * A cluster's scripts cannot read it beside a call of another shard. There, each other shard has a copy, which a change brings up to
- * date right after it: an attempt that begins in between is let in once more, and whoever counts its end sees that the copy is old.
+ * In a cluster, a script cannot read it beside a call of another shard. There, each other shard has a copy, which is updated right after a
+ * change. An attempt that starts in between is let in once more; counting its end shows that the copy is old.
  */
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
 import type { Shards } from '../queues/shards.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { CircuitBroadcast, CircuitSample } from '../redis/circuit-messages.ts';
-import { isClustered, type Redis, Script } from '../redis/connection.ts';
+import { isClustered, type Redis } from '../redis/connection.ts';
 import { type Partition, PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 const failureScript = new Script(new URL('./circuit-failure.lua', import.meta.url));
 const changeScript = new Script(new URL('./circuit-change.lua', import.meta.url));
 const successScript = new Script(new URL('./circuit-success.lua', import.meta.url));
 const copyScript = new Script(new URL('./circuit-copy.lua', import.meta.url));
-/** Of each place. */
+/** The limit of one partition. */
 const CHANGES_KEPT = 500;
 const CHANGES_KEPT_MS = 7 * 24 * 3_600_000;
 
@@ -25,7 +26,7 @@ export interface CircuitChange {
   readonly from: Circuit['state'];
   readonly to: Circuit['state'];
   readonly atMs: number;
-  /** Of an operator who forced it. */
+  /** The reason of the operator who forced it. */
   readonly reason?: string;
 }
 
@@ -81,7 +82,7 @@ export class Breakers {
     };
   }
 
-  /** What became of the circuits of a place, the newest first. */
+  /** The history of the circuits of a partition, the newest change first. */
   async history(partition: Partition, limit: number): Promise<CircuitChange[]> {
     const stored = await this.#redis.lrange(this.#keys(partition).circuitHistory, 0, limit - 1);
     return stored.map((text) => {
@@ -94,7 +95,7 @@ export class Breakers {
     return (await this.#redis.lrange(this.#keys(partition).window(key), 0, -1)).map(parseSample);
   }
 
-  /** Replaces `from` by `next`; the answer is the circuit as it then stands, which differs from `next` when somebody was faster. */
+  /** Replaces `from` by `next`. Returns the circuit as it then is, which differs from `next` when another process was faster. */
   async change(
     partition: Partition,
     key: string,
@@ -124,7 +125,10 @@ export class Breakers {
     return { changed: code === 'changed', circuit: parseCircuit(raw as string) };
   }
 
-  /** Counts a success apart from its call's end: in a cluster, where the call is in another shard. Soon, and told to nobody. */
+  /**
+   * Counts a success apart from its call's end: in a cluster, where the call is in another shard. The write is deferred and notifies no
+   * process.
+   */
   async addSuccessApart(partition: Partition, { circuit, epoch, windowSize, windowMs }: CircuitSample): Promise<void> {
     const keys = this.#keys(partition);
     const window = keys.window(circuit);

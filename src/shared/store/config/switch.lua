@@ -1,8 +1,8 @@
--- Keeps an operator's word about the reliability layer, and tells all processes.
+-- Stores an operator's switch of the reliability layer, and broadcasts it.
 --
 -- KEYS  1 switches
 -- ARGV  1 tool, or '*' for all, which forgets the words about single tools  2 '1' enabled, '0' disabled  3 reason, '' for none
---       4 news channel
+--       4 broadcast channel
 -- Returns {now}
 local now = nowMs()
 if ARGV[1] == '*' then redis.call('DEL', KEYS[1]) end

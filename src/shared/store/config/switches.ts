@@ -3,8 +3,9 @@
  */
 import type { ReliabilitySwitch, ReliabilitySwitches, ShadowKind } from '../../config/switches.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 const switchScript = new Script(new URL('./switch.lua', import.meta.url));
 /** The field of the word about all tools. No tool is named so. */

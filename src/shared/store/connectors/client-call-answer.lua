@@ -2,7 +2,7 @@
 --
 -- KEYS  1 call  2 calls that the client took
 -- ARGV  1 client ID  2 call ID  3 fence  4 'progress' or 'answer'  5 the word  6 '1' for a success  7 how long it is kept, ms
---       8 news channel
+--       8 broadcast channel
 -- Returns {code}: told · again, it was answered before · late, the call is not this client's any more
 local state, client, fence = unpack(redis.call('HMGET', KEYS[1], 'state', 'client', 'fence'))
 if client ~= ARGV[1] or fence ~= ARGV[3] then return {'late'} end

@@ -2,15 +2,15 @@
 -- as it is: the worker that waited for it died, the client did not.
 --
 -- KEYS  1 call  2 calls of the tool that wait  3 clients of the tool
--- ARGV  1 call ID  2 fence  3 tool  4 request, sealed  5 '1' to take on a failure, too  6 how long it is kept, ms  7 news channel
--- Returns {code}: offered · adopted · nobody, there is no client
+-- ARGV  1 call ID  2 fence  3 tool  4 request, signed  5 '1' to take on a failure, too  6 how long it is kept, ms  7 broadcast channel
+-- Returns {code}: offered · adopted · no-client, no client serves the tool
 local now = nowMs()
 local state, client, ok = unpack(redis.call('HMGET', KEYS[1], 'state', 'client', 'ok'))
 if state == 'taken' and tonumber(redis.call('ZSCORE', KEYS[3], client) or 0) > now then return {'adopted'} end
 if state == 'answered' and (ok == '1' or ARGV[5] == '1') then return {'adopted'} end
 redis.call('LREM', KEYS[2], 0, ARGV[1])
 redis.call('DEL', KEYS[1])
-if redis.call('ZCOUNT', KEYS[3], '(' .. now, '+inf') == 0 then return {'nobody'} end
+if redis.call('ZCOUNT', KEYS[3], '(' .. now, '+inf') == 0 then return {'no-client'} end
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'fence', ARGV[2], 'request', ARGV[4])
 redis.call('PEXPIRE', KEYS[1], ARGV[6])
 redis.call('RPUSH', KEYS[2], ARGV[1])

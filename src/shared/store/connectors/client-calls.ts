@@ -1,19 +1,20 @@
 /**
- * Calls of tools that outside clients run (C21), on their way between the worker that holds the attempt and the client. A record
- * for each call outlives them both:
+ * Calls of client-executed tools, on their way between the worker that holds the attempt and the client. A record for each call outlives
+ * both:
  *
- * waiting    offered; no client has seen it    nobody     there is no client: it is not offered any more
- * taken      by a client, whose lease lasts    lost       the lease ended, or the client left: what came of it nobody knows
- * answered   by that client, once              withdrawn  the worker wants it no more, and its client is told
+ *   waiting    offered; no client has taken it   no-client no client serves the tool: it is not offered any more
+ *   taken      by a client, whose lease runs     lost       the lease ended, or the client left: its effect is unknown
+ *   answered   by that client, once              withdrawn  the worker gave it up, and its client is notified
  *
- * Requests and answers are sealed, each for its call and fence.
+ * Requests and answers are signed, each for its call and fence.
  */
 import { type ClientAnswer, type ClientCall, MAX_CLIENT_TOOLS } from '../../connectors/client-tool.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, signedMessage } from '../signing/signed-text.ts';
+import { Script } from '../redis/script.ts';
+import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 const joinScript = new Script(new URL('./client-join.lua', import.meta.url));
 const nextScript = new Script(new URL('./client-next.lua', import.meta.url));
@@ -26,9 +27,9 @@ const answerScript = new Script(new URL('./client-call-answer.lua', import.meta.
 /** After it was last looked at: longer than it takes until another worker has a dead one's call. */
 const KEPT_MS = 3_600_000;
 
-/** What the worker sees. An answer that nobody with a key gave counts as `lost`. */
+/** The state as the worker reads it. An answer that no key of this fleet signed counts as `lost`. */
 export type Seen =
-  | { readonly state: 'waiting' | 'nobody' | 'lost' | 'withdrawn' | 'unknown' }
+  | { readonly state: 'waiting' | 'no-client' | 'lost' | 'withdrawn' | 'unknown' }
   | { readonly state: 'taken'; readonly leaseLeftMs: number; readonly progress: string }
   | { readonly state: 'answered'; readonly answer: ClientAnswer };
 
@@ -42,7 +43,7 @@ export type Renewed =
   | {
       readonly kind: 'renewed';
       readonly leaseMs: number;
-      /** Of the calls that it runs, those that nobody waits for any more. */
+      /** The calls that the client runs and that no worker waits for any more. */
       readonly cancelled: readonly string[];
       readonly call?: ClientCall;
     };
@@ -62,8 +63,10 @@ export class ClientCalls {
 
   // The worker's side
 
-  /** `takeOnFailure`: an earlier attempt's failure stands for this one's; otherwise the call is offered anew. */
-  async published(call: ClientCall, takeOnFailure: boolean): Promise<'offered' | 'adopted' | 'nobody'> {
+  /**
+   * Offers a call to clients. `takeOnFailure`: the failure of an earlier attempt counts for this one; otherwise the call is offered again.
+   */
+  async published(call: ClientCall, takeOnFailure: boolean): Promise<'offered' | 'adopted' | 'no-client'> {
     const signed = signedMessage(this.#signatures, `call ${call.callId} ${call.fence}`, call);
     const [code] = await offerScript.run(this.#redis, this.#partitionsOf(call), [
       call.callId,
@@ -74,7 +77,7 @@ export class ClientCalls {
       KEPT_MS,
       this.#broadcast,
     ]);
-    return code as 'offered' | 'adopted' | 'nobody';
+    return code as 'offered' | 'adopted' | 'no-client';
   }
 
   async look(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Seen> {
@@ -82,7 +85,7 @@ export class ClientCalls {
     const [state, first, second] = await lookScript.run(this.#redis, this.#partitionsOf(call), args);
     if (state === 'taken') return { state, leaseLeftMs: Number(first), progress: String(second) };
     if (state === 'answered') return this.#answered(call.callId, Number(first), String(second)) ?? { state: 'lost' };
-    return { state: state as 'waiting' | 'nobody' | 'lost' | 'withdrawn' | 'unknown' };
+    return { state: state as 'waiting' | 'no-client' | 'lost' | 'withdrawn' | 'unknown' };
   }
 
   async withdraw(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Withdrawn> {
@@ -94,7 +97,7 @@ export class ClientCalls {
   }
 
   #answered(callId: string, fence: number, signed: string) {
-    const answer = openedMessage<ClientAnswer>(this.#signatures, `answer ${callId} ${fence}`, signed);
+    const answer = verifiedMessage<ClientAnswer>(this.#signatures, `answer ${callId} ${fence}`, signed);
     return answer === undefined ? undefined : ({ state: 'answered', answer } as const);
   }
 
@@ -123,9 +126,9 @@ export class ClientCalls {
       if (kind !== 'renewed') return { kind: kind as 'gone' | 'superseded' };
       const told = { kind, leaseMs: Number(leaseMs), cancelled: words(String(cancelled)) } as const;
       if (callId === undefined) return told;
-      const call = openedMessage<ClientCall>(this.#signatures, `call ${callId} ${fence}`, String(signed));
+      const call = verifiedMessage<ClientCall>(this.#signatures, `call ${callId} ${fence}`, String(signed));
       if (call !== undefined) return { ...told, call };
-      // Nobody with a key asked for it.
+      // No key of this fleet signed the request.
       await this.#redis.srem(this.#taken(clientId), String(callId));
     }
   }

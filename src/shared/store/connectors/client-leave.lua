@@ -1,7 +1,7 @@
--- A client leaves: what it ran is lost, and who waits for it, or for a client at all, hears of it at once.
+-- A client leaves: the calls that it ran are lost, and their workers, and those that wait for a client, are notified at once.
 --
 -- KEYS  1 client  2 calls that it took
--- ARGV  1 client ID  2 prefix of all keys of clients  3 news channel
+-- ARGV  1 client ID  2 prefix of all keys of clients  3 broadcast channel
 -- Returns {1}, {0} when its lease was over already
 local function tell(callId)
   redis.call('PUBLISH', ARGV[3], '{"type":"handover","callId":"' .. callId .. '"}')

@@ -1,14 +1,14 @@
 -- Renews a client's lease, says which of its calls it need not go on with, and gives it its next call.
 --
--- What it took and does not say that it runs is given to it again: the answer that brought it was lost. Only the newest poll of a
--- client is given calls, so that nothing is given to one whose answer nobody reads.
+-- A call that the client took and does not report as running is given to it again: that answer was lost. Only the newest poll of a
+-- client gets calls, so that none is given to a poll whose answer is not read.
 --
 -- KEYS  1 client  2 calls that it took
 -- ARGV  1 client ID  2 prefix of all keys of clients  3 the poll's ID, '' to take nothing  4 '1' for the first look of a poll
 --       5 how long a tool's list of clients is kept, ms  6… calls that it runs
 -- Returns {code, …}:
 --   gone        its lease is over     superseded  a newer poll has begun
---   renewed     leaseMs, calls to end separated by spaces, then call ID, fence and request (sealed) of the next call, if there is one
+--   renewed     leaseMs, calls to end separated by spaces, then call ID, fence and request (signed) of the next call, if there is one
 local now = nowMs()
 local names, leaseMs, poll = unpack(redis.call('HMGET', KEYS[1], 'tools', 'leaseMs', 'poll'))
 if not names then return {'gone'} end

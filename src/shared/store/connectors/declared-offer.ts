@@ -1,4 +1,4 @@
-/** Declared tools beside those that workers publish: the same offer, as far as callers are concerned. */
+/** Declared tools in the form of published ones: callers see no difference. */
 import type { DeclaredToolRecord } from '../../connectors/declared-tool.ts';
 import type { CatalogueContent, PublishedTool } from '../fleet/catalogue.ts';
 
@@ -12,7 +12,7 @@ export function declaredToolAsPublished(record: DeclaredToolRecord): PublishedTo
     description,
     tier,
     effects,
-    // What a service answers comes from outside, whatever its declaration says.
+    // The answers of a service come from outside, whatever its declaration says.
     annotations: { openWorldHint: true, ...annotations } as PublishedTool['annotations'],
     inputSchema,
     ...(outputSchema === undefined ? {} : { outputSchema }),

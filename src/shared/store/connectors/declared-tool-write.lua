@@ -1,7 +1,7 @@
--- Writes one revision of a tool's record in the registry, if the one before it is still what the writer saw, and tells all processes.
+-- Writes one revision of a tool's record in the registry, if the one before it is still what the writer saw, and broadcasts it.
 --
 -- KEYS  1 specs  2 changes  3 sequence  4 history
--- ARGV  1 tool  2 revision that the writer saw, '0' for none  3 'REVISION SIGNATURE RECORD'  4 revisions to keep  5 news channel
+-- ARGV  1 tool  2 revision that the writer saw, '0' for none  3 'REVISION SIGNATURE RECORD'  4 revisions to keep  5 broadcast channel
 -- Returns {1, sequence}, or {0, revision} when another one stands there
 local stored = redis.call('HGET', KEYS[1], ARGV[1])
 -- The first answer was lost on the way and the script came again.

@@ -1,6 +1,6 @@
 /**
- * The registry's records in Redis (I7): one for each tool, with a history of revisions. A counter numbers all changes, so that
- * whoever holds a copy reads what changed since, and nothing else.
+ * The registry's records in Redis: one for each tool, with a history of revisions. A counter numbers all changes, so that a process with a
+ * copy reads only what changed since.
  */
 
 import {
@@ -14,9 +14,10 @@ import type { ToolPolicyRecord } from '../../policy/policy-file.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { qualifiedName } from '../../tools/tool.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { signFieldsAnew } from '../signing/re-sign.ts';
+import { Script } from '../redis/script.ts';
+import { reSignFields } from '../signing/re-sign.ts';
 
 /** Revisions of one tool that can be read, and rolled back to. */
 export const KEPT_REVISIONS = 50;
@@ -55,7 +56,7 @@ export class DeclaredToolRecords {
     return stored === null ? undefined : this.#opened(tool, stored);
   }
 
-  /** The revision that a record has in Redis, whether or not it can be believed; 0 without one. */
+  /** The stored revision of a record, verified or not; 0 without one. */
   async revision(tool: string): Promise<number> {
     return Number(/^\d+/.exec((await this.#redis.hget(this.#keys.specs, tool)) ?? '')?.[0] ?? 0);
   }
@@ -71,18 +72,21 @@ export class DeclaredToolRecords {
     return (await this.history(tool)).filter(isDeclaredTool).find((record) => record.definition === definition);
   }
 
-  /** What changed after a number of the sequence, and the number up to which that goes. `anew`: all of it, for the count began again. */
+  /**
+   * The changes after a number of the sequence, and the last number that they include. `restarted`: these are all records, because the count
+   * began again.
+   */
   async changesSince(sequence: number): Promise<{
     readonly sequence: number;
-    readonly anew: boolean;
+    readonly restarted: boolean;
     readonly records: ReadonlyMap<string, RegistryRecord | undefined>;
   }> {
     const newest = Number((await this.#redis.get(this.#keys.declaredToolSequence)) ?? 0);
-    if (newest === sequence) return { sequence, anew: false, records: new Map() };
-    const anew = newest < sequence;
+    if (newest === sequence) return { sequence, restarted: false, records: new Map() };
+    const restarted = newest < sequence;
     const tools = await this.#redis.zrangebyscore(
       this.#keys.declaredToolChanges,
-      anew ? '-inf' : `(${sequence}`,
+      restarted ? '-inf' : `(${sequence}`,
       newest,
     );
     const records = new Map<string, RegistryRecord | undefined>();
@@ -94,12 +98,12 @@ export class DeclaredToolRecords {
         records.set(tool, typeof text === 'string' ? this.#opened(tool, text) : undefined);
       });
     }
-    return { sequence: newest, anew, records };
+    return { sequence: newest, restarted, records };
   }
 
   /** With the newest key; earlier revisions stay as they are. */
-  signAnew(): Promise<void> {
-    return signFieldsAnew(this.#redis, this.#keys.specs, (tool, stored) => {
+  reSign(): Promise<void> {
+    return reSignFields(this.#redis, this.#keys.specs, (tool, stored) => {
       const record = this.#opened(tool, stored);
       return record === undefined ? undefined : this.#signed(record);
     });
@@ -107,14 +111,14 @@ export class DeclaredToolRecords {
 
   #signed(record: RegistryRecord): string {
     const text = JSON.stringify(record);
-    return `${record.revision} ${this.#signatures.spec(qualifiedName(record), text)} ${text}`;
+    return `${record.revision} ${this.#signatures.sign('spec', qualifiedName(record), text)} ${text}`;
   }
 
-  /** The record, when somebody with a key wrote it for this tool. */
+  /** The record, when a key of this fleet signed it for this tool. */
   #opened(tool: string, stored: string): RegistryRecord | undefined {
     const [revision = '', signature = ''] = stored.split(' ', 2);
     const text = stored.slice(revision.length + signature.length + 2);
-    if (!this.#signatures.isSpec(tool, text, signature)) return undefined;
+    if (!this.#signatures.verify('spec', tool, text, signature)) return undefined;
     const record = JSON.parse(text) as RegistryRecord;
     return qualifiedName(record) === tool ? record : undefined;
   }
@@ -145,7 +149,7 @@ export class DeclaredToolCopy {
       });
       return this.#catching;
     }
-    // What is being read may be older than what was just told of.
+    // The records that are being read may be older than the change just announced.
     this.#again ??= this.#catching
       .catch(() => {})
       .then(() => {
@@ -156,8 +160,8 @@ export class DeclaredToolCopy {
   }
 
   async #read(): Promise<void> {
-    const { sequence, anew, records } = await this.#specs.changesSince(this.#sequence);
-    if (anew) for (const tool of [...this.#records.keys()]) if (!records.has(tool)) this.#learn(tool, undefined);
+    const { sequence, restarted, records } = await this.#specs.changesSince(this.#sequence);
+    if (restarted) for (const tool of [...this.#records.keys()]) if (!records.has(tool)) this.#learn(tool, undefined);
     for (const [tool, record] of records) this.#learn(tool, record);
     this.#sequence = sequence;
   }

@@ -1,6 +1,6 @@
 /**
- * The dedupe store of one process (R13): bounded, the least recently used finished records go first, and nothing that is in
- * flight goes at all. Records are kept as text, so that nobody changes one from outside.
+ * The dedupe store of one process. It is bounded: the least recently used finished records are evicted first, and records in flight never.
+ * Records are kept as text, so that no caller can change one.
  */
 import {
   checkKey,
@@ -20,9 +20,9 @@ export interface InMemoryDedupeOptions {
   /** Default 25,000. */
   readonly maxKeys?: number;
   readonly clock?: Pick<Clock, 'now'>;
-  /** Told of a finished record that had to go for a new one: asked again, its call would run again. */
+  /** Called with a finished record that was evicted for a new one: submitted again, its call would run again. */
   readonly onEvicted?: (record: DedupeRecord) => void;
-  /** Told when a claim was refused because all records are in flight. */
+  /** Called when a claim was refused because all records are in flight. */
   readonly onBackpressure?: (pressure: { readonly size: number; readonly maxKeys: number }) => void;
 }
 

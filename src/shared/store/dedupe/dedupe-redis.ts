@@ -1,6 +1,6 @@
 /**
- * The dedupe store that several processes share (R13). One Lua script for each step, Redis' clock for all times, and Redis' own
- * expiry for the records: an expired one is gone, whether or not anybody sweeps.
+ * The dedupe store that several processes share. It uses one Lua script for each step, Redis' clock for all times, and Redis' own expiry:
+ * an expired record is gone even if no process sweeps.
  */
 import {
   checkKey,
@@ -10,17 +10,18 @@ import {
   storedRecord,
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { DedupeKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 export interface RedisDedupeOptions {
   readonly redis: Redis;
   readonly prefix: string;
   /** Default: as many as Redis takes. All processes that share the store must agree. */
   readonly maxKeys?: number;
-  /** Told of a finished record that had to go for a new one: asked again, its call would run again. */
+  /** Called with a finished record that was evicted for a new one: submitted again, its call would run again. */
   readonly onEvicted?: (record: DedupeRecord) => void;
-  /** Told when a claim was refused because all records are in flight. */
+  /** Called when a claim was refused because all records are in flight. */
   readonly onBackpressure?: (pressure: { readonly size: number; readonly maxKeys: number }) => void;
 }
 
@@ -31,7 +32,7 @@ const keysScript = new Script(new URL('./dedupe-keys.lua', import.meta.url));
 const sweepScript = new Script(new URL('./dedupe-sweep.lua', import.meta.url));
 const sizeScript = new Script(new URL('./dedupe-size.lua', import.meta.url));
 
-/** Records that one script drops at most, so that it keeps nobody waiting. */
+/** The number of records that one script deletes at most, so that it does not hold up other clients. */
 const BATCH = 500;
 
 export class RedisDedupeStore implements DedupeStore {

@@ -1,6 +1,6 @@
 -- Starts the attempts of jobs that have just been taken, in the step that took them.
 --
--- KEYS  1, 2 bases of keys: of the place, and of what a tier's places share
+-- KEYS  1, 2 bases of keys: of the partition, and of what a tier's partitions share
 -- ARGV  1 BullMQ's answers: {{{the job's fields}, its ID, …}, …}  2 worker ID  3 lease, ms  4 token of the attempts: each one's
 --       number is added to it
 -- Returns {BullMQ's answer, what begin returns, …}: {'apart'} for a job whose attempt is to be started by itself, false where

@@ -1,7 +1,7 @@
 /**
- * Jobs that are pushed to a worker in the step that claims their calls, because it has nothing to do and nothing stands in line: no
- * second step takes them. The worker says how many slots it has free whenever it takes or ends jobs; Redis counts down from there,
- * and hands nothing to a worker that does not listen. What a cut connection loses is taken over like the jobs of a lost worker.
+ * Direct dispatch: the step that claims a call gives its job to an idle worker, when no other call is queued. A worker reports its free
+ * slots whenever it fetches or ends jobs; Redis counts down from there, and dispatches nothing to a worker that does not listen. Jobs that
+ * a cut connection loses are recovered like those of a lost worker.
  */
 
 import type { LedgerAccess } from '../calls/ledger-context.ts';
@@ -9,14 +9,14 @@ import { callOfJob, KEPT, REMOVED_AT_ONCE } from '../queues/jobs.ts';
 import { slotOf } from '../redis/connection.ts';
 import type { Partition } from '../redis/keys.ts';
 import { Subscription } from '../redis/subscription.ts';
-import { oneTaken, type Room, type Taken } from './fetch-jobs.ts';
+import { type Capacity, oneTaken, type Taken } from './fetch-jobs.ts';
 
-/** Of a message: how many jobs this connection has been sent, and Redis' clock. */
+/** The lines at the head of a message: how many jobs this connection has been sent, and Redis' clock. */
 const HEAD_LINES = 2;
-/** Of each job (`dispatch-job.lua`). */
+/** The lines of each job (`dispatch-job.lua`). */
 const JOB_LINES = 10;
 
-/** A job that was pushed, its attempt begun where a lost message can do no harm. */
+/** A dispatched job. Its attempt has started if a lost message can do no harm. */
 export interface DispatchedJobs extends Taken {
   readonly lockToken: string;
   /** When lock and lease began, on Redis' clock. */
@@ -29,7 +29,7 @@ export interface DispatchReaderOptions {
   readonly partition: Partition;
   readonly workerId: string;
   readonly leaseMs: number;
-  /** With none: it listens from now on. */
+  /** Called without jobs when the subscription starts. */
   onJobs(jobs: readonly DispatchedJobs[]): void;
   onError(error: Error): void;
 }
@@ -53,7 +53,7 @@ export class DispatchReader {
       channels: () => [this.#begin()],
       node: () => slotOf(access.redis, calls)?.node,
       onMessage: (text) => this.#read(text),
-      // Whoever found nobody listening has forgotten the worker: it asks for jobs, and so says again what it has room for.
+      // A claim that found no listener has removed the worker from the idle ones. Fetching jobs reports the worker's capacity again.
       onSubscribed: () => options.onJobs([]),
       onError,
     });
@@ -63,13 +63,13 @@ export class DispatchReader {
     return this.#access.keys(this.#options.partition).job('');
   }
 
-  /** The present connection, and how many jobs it has brought. */
-  get state(): NonNullable<Room['dispatches']> {
+  /** The current connection, and how many jobs it has delivered. */
+  get state(): NonNullable<Capacity['dispatches']> {
     const { leaseMs, workerId } = this.#options;
     return { name: `${leaseMs} ${this.#connections} ${workerId}`, received: this.#received };
   }
 
-  /** What a cut connection has lost fills no slots of the next one, which has a name of its own. */
+  /** A new connection has a new name, so that jobs which a cut connection lost fill none of its slots. */
   #begin(): string {
     this.#connections += 1;
     this.#received = 0;
@@ -88,7 +88,7 @@ export class DispatchReader {
     this.#options.onJobs(dispatched);
   }
 
-  /** As scripts that take a job answer it. */
+  /** The job in the form in which the fetching scripts return it. */
   #jobOf(lines: readonly string[], atMs: number): DispatchedJobs {
     const [token = '', jobId = '', name, data, kept, fence, request, signature, circuit, circuitRaw] = lines;
     const { generation } = callOfJob(jobId);
@@ -99,7 +99,7 @@ export class DispatchReader {
     return { ...oneTaken(this.#access, job, begun), token, lockToken: token, atMs };
   }
 
-  /** No more jobs are pushed; those that were have arrived. A second call waits for the first. */
+  /** Ends dispatch; all jobs that were dispatched have arrived when it resolves. A second call waits for the first. */
   leave(): Promise<void> {
     this.#leaving ??= this.#leave().catch((error: unknown) => {
       this.#leaving = undefined;

@@ -1,7 +1,4 @@
-/**
- * Jobs taken from a queue together with the begin of their attempts, and ended together with their calls and with the taking of
- * the next ones.
- */
+/** Fetching jobs from a queue and starting their attempts in one step, and ending calls with their jobs while fetching the next ones. */
 
 import { type BeginResult, beginResult } from '../calls/begin-attempt.ts';
 import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from '../calls/ledger-context.ts';
@@ -14,33 +11,34 @@ import {
   type WriteAnswer,
 } from '../calls/settle.ts';
 import { callOfJob, ENQUEUE_LUA, JOBS_LUA, MOVE_LUA, PUSH_LUA } from '../queues/jobs.ts';
+import { backendError } from '../redis/backend-error.ts';
 import { PartitionBatches } from '../redis/batching.ts';
-import { backendError, luaFunction, Script } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
+import { luaFunction, Script } from '../redis/script.ts';
 
-/** How a worker takes jobs. */
+/** The terms on which a worker fetches jobs. */
 export interface FetchedJob {
-  /** Of BullMQ's lock. */
+  /** The token of BullMQ's lock. */
   readonly lockToken: string;
   /** The worker's own clock, for BullMQ's answers about the future. */
   readonly timestampMs: number;
   /** When the worker asked, on its monotonic clock: locks and leases run since then. */
   readonly askedAtMs: number;
-  /** Of lock and lease. */
+  /** The duration of lock and lease. */
   readonly leaseMs: number;
   readonly workerId: string;
-  /** Of the attempts that are started: each one's number is added. */
+  /** The prefix of the tokens of the started attempts: the number of each is appended. */
   readonly token: string;
-  /** How many workers take from this queue: of what waits, each takes its share at most. */
+  /** How many workers fetch from this queue: each takes at most its share of the waiting jobs. */
   readonly workers: number;
-  /** What the worker has room for, when the question is sent. */
-  room(): Room;
+  /** The capacity of the worker at the time of sending. */
+  capacity(): Capacity;
 }
 
-export interface Room {
-  /** Those for which jobs are asked for included. */
+export interface Capacity {
+  /** The free slots, those that this request may fill included. */
   readonly free: number;
-  /** Under which name jobs may be pushed to it (`pushes.ts`), and how many arrived so far. Absent: none may. */
+  /** The name under which jobs may be dispatched to it (`direct-dispatch.ts`), and how many have arrived. Absent: no dispatch. */
   readonly dispatches?: { readonly name: string; readonly received: number };
 }
 
@@ -50,7 +48,7 @@ export const ELSEWHERE = 'elsewhere';
 /** A job that has been taken, as BullMQ's scripts answer it, or BullMQ's code for none. */
 export interface Taken {
   readonly job: unknown[] | number | typeof ELSEWHERE | undefined;
-  /** Of its attempt. */
+  /** The token of its attempt. */
   readonly token: string;
   /** Absent when the attempt is to be started by itself. */
   readonly begun?: BeginResult;
@@ -65,22 +63,25 @@ export interface FinishedJob {
   readonly takeNext: boolean;
 }
 
-/** What became of a call that ended, and the job that was taken for its slot, if any. */
+/** The result of ending a call, and the job that was fetched for its slot, if any. */
 export interface Finished {
   readonly code: WriteAnswer;
   /** BullMQ's code when it could not end the job, such as -2 for a lost lock. */
   readonly refused?: number;
   readonly next?: Taken & { readonly fetched: FetchedJob };
-  /** There was nothing to take, and will not be by itself: whatever comes leaves its marker. */
+  /** No job was waiting, and none becomes due by itself: any job that comes sets a marker. */
   readonly idle: boolean;
 }
 
-/** In one step: who is told of several ends at once goes on with several calls at once. Redis has others to serve. */
+/**
+ * The number of endings in one step. A producer that receives several results continues several calls at once; Redis has other clients to
+ * serve.
+ */
 const MAX_ENDINGS = 64;
-/** While jobs wait for slots: a worker runs some while Redis ends others. */
+/** The limit while jobs wait for slots: a worker runs some jobs while Redis ends others. */
 const MAX_ENDINGS_IN_BACKLOG = 32;
 
-/** What workers lack is known for so long: then such calls are offered to them again, and end where no worker that fits lives any more. */
+/** How long Redis remembers which worker lacks what. Then the calls are offered again, and end if no compatible worker is alive. */
 const LACKED_MS = 15_000;
 
 const NEXT_JOBS_LUA = [
@@ -108,7 +109,7 @@ const finishScript = new Script(new URL('./settle-and-fetch.lua', import.meta.ur
   MOVE_LUA.toFinished,
 ]);
 
-/** What a call needs that these workers must not run. */
+/** The need of a call that these workers must not run. */
 export function needExcept(workers: readonly string[]): string {
   return `except ${workers.toSorted().join(' ')} `;
 }
@@ -117,37 +118,13 @@ export function needExcept(workers: readonly string[]): string {
 export interface SkippedWorker {
   readonly jobId: string;
   readonly lockToken: string;
-  /** Of its call. */
+  /** The session of its call. */
   readonly session: string;
-  /** What its call needs, and this worker lacks. */
+  /** The feature that its call needs and this worker lacks. */
   readonly need: string;
   readonly workerId: string;
-  /** IDs of those that should have it. */
+  /** IDs of the workers that should get it. */
   readonly others: readonly string[];
-}
-
-/** Leaves a job to workers that have what its call needs; false when none of them has it any more, so that it stays where it is. */
-export async function skipWorkerForJob(
-  access: LedgerAccess,
-  partition: Partition,
-  passed: SkippedWorker,
-): Promise<boolean> {
-  const { jobId, lockToken, session, need, workerId, others } = passed;
-  const args = [jobId, lockToken, need, workerId, LACKED_MS, session, ...others];
-  return Number(await skipWorkerScript.run(access.redis, [access.keys(partition).job('')], args)) === 1;
-}
-
-/** Takes at most so many jobs, and begins their attempts. */
-export async function takeJobs(
-  access: LedgerAccess,
-  partition: Partition,
-  fetched: FetchedJob,
-  most = 1,
-): Promise<Taken[]> {
-  const keys = access.keys(partition);
-  const args = [...takeArguments(fetched), most];
-  const answers = await takeScript.run(access.redis, takeKeys(access, keys), args);
-  return takenOf(access, fetched, answers);
 }
 
 interface FinishedCall {
@@ -156,8 +133,8 @@ interface FinishedCall {
   readonly fetched: FetchedJob;
 }
 
-/** Ends calls together with their jobs: those of one place that end at the same time in one step. */
-export class Endings {
+/** Gives jobs to a worker, and ends calls together with their jobs: calls of one partition that end at the same time share one step. */
+export class JobDispatch {
   readonly #access: LedgerAccess;
   readonly #batches = new PartitionBatches<FinishedCall, Finished>(MAX_ENDINGS, (keys, all) => this.#finish(keys, all));
 
@@ -165,7 +142,26 @@ export class Endings {
     this.#access = access;
   }
 
-  /** Ends a call and takes a next job, under the delivery of one of those that end with it. */
+  /**
+   * Takes the next jobs of a partition's queue, at most `most` and at least one if there is any, and starts their attempts where a lost
+   * answer can do no harm. The last answer may be BullMQ's code for none.
+   */
+  async take(partition: Partition, fetched: FetchedJob, most = 1): Promise<Taken[]> {
+    const access = this.#access;
+    const args = [...takeArguments(fetched), most];
+    const answers = await takeScript.run(access.redis, takeKeys(access, access.keys(partition)), args);
+    return takenOf(access, fetched, answers);
+  }
+
+  /** Leaves a job to workers that meet its call's needs; false when none of them is alive, so that the job stays where it is. */
+  async skipWorker(partition: Partition, skipped: SkippedWorker): Promise<boolean> {
+    const { jobId, lockToken, session, need, workerId, others } = skipped;
+    const args = [jobId, lockToken, need, workerId, LACKED_MS, session, ...others];
+    const moved = await skipWorkerScript.run(this.#access.redis, [this.#access.keys(partition).job('')], args);
+    return Number(moved) === 1;
+  }
+
+  /** Ends a call together with its job, and takes the next job for its slot. Calls that end together take jobs as one worker. */
   finish(settle: Settle, job: FinishedJob, fetched: FetchedJob): Promise<Finished> {
     const ready = readySettle(this.#access, settle);
     if (ready instanceof Promise) return ready.then((made) => this.#add({ settle: made, job, fetched }));
@@ -207,7 +203,7 @@ function takeKeys(access: LedgerAccess, keys: PartitionKeys): string[] {
 
 function takeArguments(fetched: FetchedJob): (string | number)[] {
   const { lockToken, timestampMs, leaseMs, workerId, token, workers } = fetched;
-  const { free, dispatches } = fetched.room();
+  const { free, dispatches } = fetched.capacity();
   return [
     lockToken,
     timestampMs,

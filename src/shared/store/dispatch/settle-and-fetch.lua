@@ -7,11 +7,11 @@
 -- Returns {for each call {settle's code, BullMQ's code or 0, '1' when a next job may be given to it}, what waits behind those that were
 -- taken ('more', 'none' now or later, or ''), BullMQ's answer, what begin_taken says of it, …, what add_records returns}
 local SETTLE_ARGS, JOB_ARGS = 7, 5
-local place, queue, leaseMs, wanted, endings = {KEYS[2], KEYS[3]}, KEYS[4], ARGV[4], 0, {}
+local partition, queue, leaseMs, wanted, endings = {KEYS[2], KEYS[3]}, KEYS[4], ARGV[4], 0, {}
 for number = 1, tonumber(ARGV[11]) do
   local at = 12 + (number - 1) * (JOB_ARGS + SETTLE_ARGS)
   local jobId, token, value, kept, next = unpack(ARGV, at, at + JOB_ARGS - 1)
-  local ok, settled = pcall(settle, place, {unpack(ARGV, at + JOB_ARGS, at + JOB_ARGS + SETTLE_ARGS - 1)})
+  local ok, settled = pcall(settle, partition, {unpack(ARGV, at + JOB_ARGS, at + JOB_ARGS + SETTLE_ARGS - 1)})
   local written, code = ok and settled[1] or 'error', 0
   if not ok then
     code = type(settled) == 'table' and settled.err or settled
@@ -27,7 +27,7 @@ for number = 1, tonumber(ARGV[11]) do
   if free then wanted = wanted + 1 end
   endings[number] = {written, code, free and '1' or '0'}
 end
--- Most often nothing is there: one look tells.
+-- Most often no job waits: one command shows that.
 local jobs, more, idle = nil, false, redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'paused', queue .. 'delayed') == 0
 if not idle and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0 then
   if wanted > 0 then jobs, more = fetch_jobs({queue}, {ARGV[2], leaseMs, wanted, ARGV[7], ARGV[5], '1'}) end
@@ -36,8 +36,8 @@ elseif (idle or redis.call('EXISTS', queue .. 'paused') == 0) and redis.call('EX
 end
 jobs = jobs or {}
 if ARGV[8] ~= '' then
-  redis.call('ZADD', queue .. 'pushable', text(room_of(queue, ARGV[8], ARGV[9], ARGV[10]) + wanted - #jobs), ARGV[8])
+  redis.call('ZADD', queue .. 'pushable', text(capacity_of(queue, ARGV[8], ARGV[9], ARGV[10]) + wanted - #jobs), ARGV[8])
 end
-local answer = begin_fetched(place, {jobs, ARGV[5], leaseMs, ARGV[6]})
+local answer = begin_fetched(partition, {jobs, ARGV[5], leaseMs, ARGV[6]})
 answer[#answer + 1] = add_records(KEYS[1], ARGV[1], MAX_UNSEALED)
 return {endings, idle and 'none' or more and 'more' or '', unpack(answer)}

@@ -1,6 +1,4 @@
-/**
- * What the fleet offers: tools as their workers publish them, and which workers live. Producers know tools from here alone.
- */
+/** The catalogue of the fleet: tools as their workers publish them, and the living workers. Producers know tools from here alone. */
 
 import type { CircuitOverrides } from '../../circuits/circuit-policy.ts';
 import { canonicalJson, digest } from '../../schema/canonical-json.ts';
@@ -20,9 +18,10 @@ import {
 } from '../../tools/tool.ts';
 import type { TrustClass } from '../../tools/trust-class.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { signedText, splitSealed } from '../signing/signed-text.ts';
+import { Script } from '../redis/script.ts';
+import { signedText, splitSigned } from '../signing/signed-text.ts';
 import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
 
 export const HEARTBEAT_MS = 5_000;
@@ -74,17 +73,17 @@ export interface WorkerRecord {
   readonly definitions?: readonly string[];
   /** Kinds of declared tools that it can run; absent in workers that know none. */
   readonly kinds?: readonly string[];
-  /** Of its tools, those whose programs would run outside of a sandbox, because none works there; absent where one does. */
+  /** The tools whose programs would run outside of a sandbox, because no sandbox works on this worker; absent where one does. */
   readonly unconfined?: readonly string[];
   readonly startedAtMs: number;
   readonly pawlVersion: string;
-  /** Of its signing keys (`keyFingerprints`); empty when it has none. */
+  /** The fingerprints of its signing keys (`keyFingerprints`); empty without keys. */
   readonly signing?: readonly string[];
   /** How far its machine's clock is ahead of Redis' one. */
   readonly clockAheadMs?: number;
 }
 
-/** What workers offer now. */
+/** The tools and workers of the fleet at one time. */
 export interface CatalogueContent {
   readonly tools: readonly (PublishedTool & { readonly workers: number })[];
   readonly workers: readonly (WorkerRecord & { readonly seenAtMs: number })[];
@@ -155,8 +154,8 @@ export function runsAsPublished({ tools, definitions }: WorkerRecord, published:
 }
 
 /**
- * Whether nobody runs a tool, although its tier has had workers for so long since: it was renamed, or is gone, and its calls would wait
- * in vain. Where a tier has no workers, such as one that was scaled to zero, a call brings them back.
+ * Whether a tool is forsaken: no worker has run it for so long, although its tier had workers. It was renamed or removed, and its calls
+ * would wait in vain. In a tier without workers, such as one that was scaled to zero, a call brings them back.
  */
 export function isForsaken(
   published: CatalogueContent['tools'][number],
@@ -184,7 +183,7 @@ export class Catalogue {
   readonly #broadcast: string;
   readonly #signatures: Signatures;
   readonly #tiers: readonly Tier[];
-  /** Published tools as they were read last, by field and text: most of them stay what they are. */
+  /** The published tools of the last read, by field and text: most of them do not change. */
   #known = new Map<string, PublishedTool | undefined>();
 
   constructor(redis: Redis, prefix: string, { signatures = new Signatures(), tiers = TIERS }: CatalogueOptions = {}) {
@@ -260,41 +259,57 @@ export class Catalogue {
     return this.#withoutTakenNames([...known.values()].filter((published) => published !== undefined));
   }
 
-  /** Where tiers have keys of their own, each has its own fields: a worker cannot replace what another tier published. */
+  /**
+   * The field of a published tool. Tiers with keys of their own have fields of their own, so that a worker cannot replace what another tier
+   * published.
+   */
   #fieldOf(published: PublishedTool): string {
-    return this.#signatures.hasOwnKey(published.tier)
+    return this.#hasOwnKey(published.tier)
       ? `${publishedToolId(published)} ${published.tier}`
       : publishedToolId(published);
   }
 
   #signed(field: string, published: PublishedTool): string {
-    return signedText(published, (text) => this.#signatures.publishedTool(published.tier, field, text));
+    return signedText(this.#signaturesOf(published.tier), 'tool', field, published);
   }
 
   /**
-   * A published tool, when a worker of its tier signed it; undefined for any other line. Its digest is computed anew from what it says, so
-   * that whoever approves a call after reading it names what they were shown: workers know the tool as it is, and void an approval of
-   * another one.
+   * A published tool that a worker of its tier signed; undefined for any other line. Its digest is computed again from its content, so that
+   * an approval names what the approver saw: workers know the tool as it is, and void an approval of another one.
    */
   #opened(field: string, stored: string): PublishedTool | undefined {
-    const { signature, text } = splitSealed(stored);
+    const { signature, text } = splitSigned(stored);
     const parsed = parsePublishedTool(text) as PublishedTool | undefined;
     if (parsed === undefined) return this.#refused(field, 'is not one', stored);
     if (!this.#tiers.includes(parsed.tier)) return undefined;
     if (this.#fieldOf(parsed) !== field)
       return this.#refused(field, 'does not stand under its own name and keys', stored);
-    if (!this.#signatures.isPublishedTool(parsed.tier, field, text, signature)) return undefined;
+    if (!this.#signaturesOf(parsed.tier).matches('tool', field, text, signature))
+      return this.#refused(field, `is not signed by a worker of the ${parsed.tier} tier`, text);
     const { definition: _, seenAtMs, ...content } = parsed;
     return { ...content, definition: definitionOf(content), seenAtMs };
   }
 
-  #refused(field: string, why: string, stored: string): undefined {
-    this.#signatures.refusePublishedTool(field, why, stored);
+  #refused(field: string, why: string, ...content: readonly string[]): undefined {
+    const reason = `the published tool ${field} ${why}`;
+    this.#signatures.refuseOnce({ kind: 'tool', id: [field], reason }, field, why, ...content);
   }
 
-  /** Where tiers have keys of their own, a name that several tiers publish is the highest one's: no worker of a lower one gets its calls. */
+  #signaturesOf(tier: Tier): Signatures {
+    return this.#signatures.scope(tier) ?? this.#signatures;
+  }
+
+  /** Whether only this tier's workers have the keys that sign its tools. */
+  #hasOwnKey(tier: Tier): boolean {
+    return this.#signatures.scope(tier) !== undefined;
+  }
+
+  /**
+   * When tiers have keys of their own, a name that several tiers publish belongs to the highest one: no worker of a lower tier gets its
+   * calls.
+   */
   #withoutTakenNames(offers: readonly PublishedTool[]): PublishedTool[] {
-    if (!TIERS.some((tier) => this.#signatures.hasOwnKey(tier))) return [...offers];
+    if (!TIERS.some((tier) => this.#hasOwnKey(tier))) return [...offers];
     const highest = new Map<string, Tier>();
     for (const published of offers) {
       const known = highest.get(qualifiedName(published));
@@ -303,8 +318,8 @@ export class Catalogue {
     }
     return offers.filter((published) => {
       const tier = highest.get(qualifiedName(published)) ?? published.tier;
-      if (tier === published.tier || !this.#signatures.hasOwnKey(tier)) return true;
-      this.#signatures.refusePublishedTool(this.#fieldOf(published), `has the name of a tool of the ${tier} tier`);
+      if (tier === published.tier || !this.#hasOwnKey(tier)) return true;
+      this.#refused(this.#fieldOf(published), `has the name of a tool of the ${tier} tier`);
       return false;
     });
   }

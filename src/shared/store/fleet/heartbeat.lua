@@ -1,7 +1,7 @@
 -- Says that a worker lives, and forgets those that have not said so for long.
 --
 -- KEYS  1 workers, by the time they were last seen  2 their records
--- ARGV  1 worker ID  2 record (JSON), '' when the worker leaves  3 silence after which a worker is forgotten, ms  4 news channel
+-- ARGV  1 worker ID  2 record (JSON), '' when the worker leaves  3 silence after which a worker is forgotten, ms  4 broadcast channel
 -- Returns {now, 1 for a worker that was not known, else 0}
 local now = nowMs()
 if ARGV[2] == '' then

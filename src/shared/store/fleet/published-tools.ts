@@ -1,4 +1,4 @@
-/** What a reader of the catalogue takes for a tool and for a worker: anything else was not written by a worker, and hides nothing else. */
+/** The forms of a published tool and of a worker. A line of another form was not written by a worker, and must not hide the other lines. */
 import { z } from 'zod';
 import { EFFECTS } from '../../retries/effects.ts';
 import { TIERS } from '../../tools/tool.ts';

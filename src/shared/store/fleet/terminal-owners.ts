@@ -1,8 +1,8 @@
-/** Which worker a terminal lives in. The worker renews the record: without it, or with a dead worker's, there is no terminal. */
+/** The worker that has a terminal. The worker renews the record: without it, or with a dead worker's, there is no terminal. */
 import type { Signatures } from '../../signing/signatures.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, signedMessage } from '../signing/signed-text.ts';
+import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 export const OWNER_RENEWAL_MS = 5_000;
 const OWNER_TTL_MS = 15_000;
@@ -32,7 +32,7 @@ export class TerminalOwners {
   async find(terminalId: string): Promise<TerminalOwner | undefined> {
     const stored = await this.#redis.get(this.#keys.terminal(terminalId));
     if (stored === null) return undefined;
-    return openedMessage(this.#signatures, `terminal ${terminalId}`, stored);
+    return verifiedMessage(this.#signatures, `terminal ${terminalId}`, stored);
   }
 
   async drop(terminalId: string): Promise<void> {

@@ -1,12 +1,12 @@
 /**
- * What workers say to one another: a list for each, read by a blocking connection of its own. A message that its receiver has not
- * taken yet can be taken back, and then it was never heard.
+ * Messages between workers: a list for each worker, read by a blocking connection of its own. A sender can withdraw a message that was not
+ * read yet.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Signatures } from '../../signing/signatures.ts';
 import { closeConnection, openConnection, type Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, signedMessage } from '../signing/signed-text.ts';
+import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 const BLOCK_SECONDS = 5;
 /** Nothing heard for this long, not even the end of a blocking read: the connection is dead. */
@@ -16,7 +16,7 @@ const UNREAD_TTL_MS = 60_000;
 export interface WorkerMailboxOptions {
   /** For sending. */
   readonly redis: Redis;
-  /** Where the mail is read. */
+  /** The address for the blocking connection. */
   readonly url: string;
   readonly prefix: string;
   readonly signatures: Signatures;
@@ -59,13 +59,13 @@ export class WorkerMailbox {
     }
   }
 
-  /** The message, when somebody with a key wrote it to this worker. */
+  /** The message, when a key of this fleet signed it for this worker. */
   #opened(stored: string): unknown {
     const { signatures, workerId } = this.#options;
-    return openedMessage(signatures, `worker ${workerId}`, stored);
+    return verifiedMessage(signatures, `worker ${workerId}`, stored);
   }
 
-  /** The answer takes it back: true when nobody has read it, nor will. */
+  /** Sends a message. The returned function withdraws it: true when it was not read, and will not be. */
   async send(workerId: string, message: object): Promise<() => Promise<boolean>> {
     const { redis, signatures } = this.#options;
     const key = this.#keys.mail(workerId);

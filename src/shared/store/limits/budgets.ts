@@ -1,9 +1,8 @@
-/**
- * What is taken from budgets (I17): calls and their cost with the claim, time after each attempt.
- */
+/** Charging budgets: calls and their cost with the claim, time after each attempt. */
 import { type Account, type BudgetLimits, type Spends, UNITS } from '../../limits/budget.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import type { FleetKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 const takeScript = new Script(new URL('./budgets-take.lua', import.meta.url));
 const returnScript = new Script(new URL('./budgets-refund.lua', import.meta.url));
@@ -25,7 +24,7 @@ export async function spent(access: BudgetContext, name: string): Promise<Requir
   return { calls: Number(calls ?? 0), costUnits: Number(costUnits ?? 0), timeMs: Number(timeMs ?? 0) };
 }
 
-/** A budget that does not suffice: which, of what, how much is spent, and until when, ms. */
+/** A budget that does not suffice: its index, the unit, the amount spent, and the time left, ms. */
 export type Spent = readonly [budget: number, unit: number, spent: string, leftMs: number];
 
 /**

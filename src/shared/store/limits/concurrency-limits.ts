@@ -1,11 +1,12 @@
 /**
- * Limits that hold for the whole fleet, whoever runs the calls: how many at a time, and how many starts in a second (I17, I20). Who
- * has to wait gives its worker back; whoever ends wakes the next one.
+ * Limits of the whole fleet: how many calls run at a time, and how many start in a second. A call that has to wait frees its worker; the
+ * end of a call promotes the next one.
  */
 
 import { promote } from '../queues/promote.ts';
-import { luaFunction, type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
+import { luaFunction, Script } from '../redis/script.ts';
 
 export interface FleetLimit {
   /** Calls under one name share the limit: of a tool, a tenant, a credential. */
@@ -17,13 +18,13 @@ export interface FleetLimit {
 }
 
 /**
- * A start is granted here and arrives elsewhere, at the latest when it has ended. From then on it counts for a second: whatever
- * the way there takes, nobody sees more than the limit in a second of theirs. One that is still under way counts as arrived by then.
+ * A start is granted here and arrives elsewhere, at the latest when this time has passed. From then on it counts for a second. So no
+ * receiver sees more starts than the limit in a second of its own, however long the way takes.
  */
 const ARRIVES_WITHIN_MS = 1_000;
 /** Clocks count whole milliseconds. */
 const WINDOW_MS = 1_002;
-/** A slot, or a start, is kept this long for a call that was woken for it. */
+/** A slot or a start is reserved this long for the call that was promoted for it. */
 const WOKEN_MS = 2_000;
 
 const GRANT_LUA = [luaFunction(new URL('./limit-grant.lua', import.meta.url))];
@@ -31,7 +32,7 @@ const takeScript = new Script(new URL('./limit-acquire.lua', import.meta.url), G
 const renewScript = new Script(new URL('./limit-renew.lua', import.meta.url));
 const releaseScript = new Script(new URL('./limit-release.lua', import.meta.url), GRANT_LUA);
 
-/** Who asks for a start. */
+/** The job that asks for a start. */
 export interface Starter {
   readonly jobId: string;
   /** Names one of several starts of the job. */
@@ -44,9 +45,9 @@ export interface Starter {
 
 export type LimitAnswer =
   | { readonly kind: 'granted'; readonly heldUntilMs: number }
-  /** For its time: it is woken for it, or asks again. */
+  /** The call waits for its time: it is promoted then, or asks again. */
   | { readonly kind: 'later'; readonly waitMs: number }
-  /** For a slot: it is woken for it, or asks again. `near`: as many are before it as may run at a time, or fewer. */
+  /** The call waits for a slot: it is promoted, or asks again. `near`: at most as many calls are before it as may run at a time. */
   | { readonly kind: 'waiting'; readonly waitMs: number; readonly near: boolean };
 
 export class Limits {
@@ -103,12 +104,12 @@ export class Limits {
     return this.#release(limit, jobId, start, true, keptMs);
   }
 
-  /** Whether the job has a slot: one that it was woken for, when it was not put aside yet. */
+  /** Whether the job has a slot: one that was granted before the job was parked. */
   async hasSlot(limit: FleetLimit, { jobId }: Starter): Promise<boolean> {
     return (await this.#redis.zscore(this.#keysOf(limit).holders, jobId)) !== null;
   }
 
-  /** Whether a start is kept for the job: one that it was woken for, when it was not put aside yet. */
+  /** Whether a start is reserved for the job: one that was granted before the job was parked. */
   async hasStart(limit: FleetLimit, { jobId }: Starter): Promise<boolean> {
     return (await this.#redis.zscore(this.#keysOf(limit).starts, jobId)) !== null;
   }
@@ -152,7 +153,7 @@ export class Limits {
     await this.#promote(limit, woken as string[]);
   }
 
-  /** Whoever was cancelled meanwhile leaves it to the next. Returns whether somebody has. */
+  /** Promotes the first of these jobs that still waits; a cancelled call leaves its slot to the next one. Returns whether a job got it. */
   async #promote(limit: FleetLimit, jobIds: readonly string[]): Promise<boolean> {
     const gone = await Promise.all(
       jobIds.map(async (jobId) => {
@@ -169,7 +170,7 @@ export class Limits {
   }
 }
 
-/** Where a job starts once. Its own name is that of the start which is kept for it. */
+/** The name of a job's start, distinct from the name of the start that is reserved for it. */
 function startOf(jobId: string): string {
   return `${jobId} 1`;
 }

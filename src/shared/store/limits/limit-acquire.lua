@@ -1,15 +1,15 @@
 -- Asks for one start under a limit that holds for the whole fleet: at most so many at a time, and so many starts in a window.
--- Who cannot start is told when to ask again. Slots are given in the order in which they were first asked for, sessions taking turns;
+-- A call that cannot start learns when to ask again. Slots are given in the order of the first requests, sessions alternating;
 -- starts in the order of the times at which they were asked for.
 --
 -- KEYS  1 holders, by the end of their lease  2 waiters, by their places  3 starts, by the latest time until which they count
 --       4 waiters for the rate, by when they asked  5 sessions of waiters, by their last places
---       6 those that were woken for a slot, by their places
+--       6 the calls that were promoted for a slot, by their places
 -- ARGV  1 who asks  2 how many at a time, '0' for any number  3 starts in a window, '0' for any number  4 window, ms
 --       5 lease of a slot, ms  6 name of this start  7 how long it may take to arrive, ms  8 how long a slot, or a start, is kept for
 --       whoever was woken, ms  9 session  10 since when it asks, ms; '' for now
 -- Returns {'granted' · 'later', for a start · 'waiting', for a slot, ms until it asks again, '1' when its turn at a slot is near, the
--- names of those to wake, until when the slot is held}
+-- names of the jobs to promote, until when the slot is held}
 local FORGOTTEN_MS = 600000
 local SHORTEST_MS, LONGEST_MS, EACH_MS, LOOK_MS = 500, 300000, 50, 2000
 local now = nowMs()
@@ -20,19 +20,19 @@ if most > 0 then
   redis.call('ZREMRANGEBYSCORE', holders, '-inf', now)
   if not redis.call('ZSCORE', holders, who) then
     local free = most - redis.call('ZCARD', holders)
-    local ahead, place = redis.call('ZRANK', waiters, who), redis.call('ZSCORE', wokenPlaces, who)
-    -- Who was woken and comes late has lost its slot, but not its turn: the next ones are not here yet.
-    if free < 1 or not place and (ahead or redis.call('ZCARD', waiters)) >= free then
-      if place then
-        redis.call('ZADD', waiters, place, who)
+    local ahead, partition = redis.call('ZRANK', waiters, who), redis.call('ZSCORE', wokenPlaces, who)
+    -- A promoted call that comes late has lost its slot, but not its place: the next ones are not here yet.
+    if free < 1 or not partition and (ahead or redis.call('ZCARD', waiters)) >= free then
+      if partition then
+        redis.call('ZADD', waiters, partition, who)
         redis.call('ZREM', wokenPlaces, who)
         ahead = redis.call('ZRANK', waiters, who)
       elseif not ahead then
         local first = redis.call('ZRANGE', waiters, 0, 0, 'WITHSCORES')[2]
         redis.call('ZREMRANGEBYSCORE', places, '-inf', first and '(' .. first or '+inf')
-        place = math.max(first and first + 1 or 0, (redis.call('ZSCORE', places, session) or -1) + 1)
-        redis.call('ZADD', waiters, place, who)
-        redis.call('ZADD', places, place, session)
+        partition = math.max(first and first + 1 or 0, (redis.call('ZSCORE', places, session) or -1) + 1)
+        redis.call('ZADD', waiters, partition, who)
+        redis.call('ZADD', places, partition, session)
         ahead = redis.call('ZRANK', waiters, who)
       end
       redis.call('PEXPIRE', waiters, FORGOTTEN_MS)
@@ -51,7 +51,7 @@ end
 local waitMs, woken = 0, {}
 if rate > 0 then
   redis.call('ZREMRANGEBYSCORE', starts, '-inf', now)
-  -- Unless it was woken for a start, which is kept for it.
+  -- Unless the call was promoted for a start, which is reserved for it.
   if redis.call('ZREM', starts, who) == 0 then
     redis.call('ZADD', asking, 'NX', ARGV[10] == '' and now or ARGV[10], who)
     for _, first in ipairs(limit_grant({starts, asking}, {rate, ARGV[8]})) do

@@ -1,8 +1,8 @@
 -- Keeps what is free under a limit, slots or starts, for the first that wait, who have a moment to come for it.
 --
--- KEYS  1 holders, or starts  2 who waits for one  3 places of those that were woken, where these matter
+-- KEYS  1 holders, or starts  2 the calls that wait for one  3 places of the promoted calls, where these matter
 -- ARGV  1 how many there may be  2 how long one is kept, ms
--- Returns the names of those to wake
+-- Returns the names of the jobs to promote
 local now, woken = nowMs(), {}
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 local free = ARGV[1] - redis.call('ZCARD', KEYS[1])

@@ -1,12 +1,12 @@
 -- Ends a start under a limit, which has arrived by now, or was not used. Gives its slot, and what was not used, back to the first that
 -- wait (limit_grant).
 --
--- KEYS  1 holders  2 waiters  3 starts  4 waiters for the rate  5 those that were woken for a slot
+-- KEYS  1 holders  2 waiters  3 starts  4 waiters for the rate  5 calls that were promoted for a slot
 -- ARGV  1 who held it  2 how many at a time, '0' for any number  3 how long a slot, or a start, is kept for whoever was woken, ms
 --       4 name of the start  5 '1' when it was not used  6 how long the slot is kept for the same one, ms, '0' to give it back
 --       7 starts in a window, '0' for any number  8 window, ms  9 until when it held the slot; '' for whoever holds it by this name:
 --       a later start of the same job may hold it by now
--- Returns the names of those to wake
+-- Returns the names of the jobs to promote
 local woken = {}
 local function grant(most, ...)
   for _, name in ipairs(limit_grant({...}, {most, ARGV[3]})) do woken[#woken + 1] = name end

@@ -1,4 +1,4 @@
--- Gives up a call's turn, or its place among those who wait. Nobody gives up what a newer attempt, or another job, has.
+-- Releases a call's lock, or its place among the waiting ones. The lock of a newer attempt, or of another job, stays.
 --
 -- KEYS  1 key prefix of turns
 -- ARGV  1 call ID  2 job ID  3 fence, 0 when no attempt came  4 lease, ms

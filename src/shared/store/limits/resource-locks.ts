@@ -1,17 +1,18 @@
 /**
- * Who has a resource and who waits for it (C3; `turn.ts`), over all workers and tiers: a first-come lock for readers and writers,
- * whose waiters are delayed jobs. Giving up a turn grants the next one and promotes its job, so that nobody asks again and again;
- * what a worker held that died is free when its lease ends, which is when those who wait are due by themselves.
+ * Resource locks over all workers and tiers: first-come locks for readers and writers, whose waiters are delayed jobs. Releasing a lock
+ * grants the next one and promotes its job, so that no worker polls. The locks of a dead worker end with its lease, and then the waiting
+ * jobs are due.
  */
 import type { ResourceLock } from '../../limits/resource-lock.ts';
 import { type CallJob, callOfJob, jobIdOf } from '../queues/jobs.ts';
 import { promote } from '../queues/promote.ts';
-import { luaFunction, type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
+import { luaFunction, Script } from '../redis/script.ts';
 
 export type ResourceLockResult =
   | { readonly kind: 'granted' }
-  /** The call has its place among those who wait; it is woken, or due by itself after `withinMs`. */
+  /** The call waits for the lock; it is promoted, or due after `withinMs`. */
   | { readonly kind: 'waiting'; readonly withinMs: number }
   /** A newer attempt of the call has asked. */
   | { readonly kind: 'fenced' };
@@ -69,7 +70,7 @@ export class ResourceLocks {
     await this.#promote(next as string[]);
   }
 
-  /** To be called when a waiting call's job has been put aside: its turn may have come in between. */
+  /** Must be called when a waiting call's job has been parked: the lock may have been granted in between. */
   async parked(job: Named): Promise<void> {
     const granted = await this.#redis.hget(this.#keys.turn(job.callId), 'granted');
     if (granted === '1') await this.#promote([jobIdOf(job.callId, job.generation)]);

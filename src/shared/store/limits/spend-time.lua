@@ -1,4 +1,4 @@
--- Adds time to what was spent of budgets. One that is not kept any more is not made anew.
+-- Adds time to the spent part of budgets. An expired budget is not created again.
 --
 -- KEYS  the budgets
 -- ARGV  1 milliseconds

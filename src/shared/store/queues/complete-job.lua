@@ -7,7 +7,7 @@ local queue, jobId = KEYS[1], ARGV[1]
 local job = queue .. jobId
 if redis.call('GET', job .. ':lock') ~= ARGV[2] then return false end
 if redis.call('LREM', queue .. 'active', -1, jobId) == 0 then return false end
-later('SREM', queue .. 'stalled', jobId)
+deferWrite('SREM', queue .. 'stalled', jobId)
 removeLater(job)
 removeLater(job .. ':lock')
 removeLater(job .. ':logs')

@@ -1,4 +1,4 @@
--- Gives a job to a worker that has room for it: the job is active, and travels in a message (`PushReader`).
+-- Gives a job to a worker with capacity: the job becomes active, and is sent in a message (`DispatchReader`).
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 the worker, as idle_worker returns it  2 job ID  3 name of the tool  4 the job's data (JSON)  5 '1' when it is kept after its
@@ -7,8 +7,8 @@
 local queue, worker, jobId = KEYS[1], ARGV[1], ARGV[2]
 redis.call('SET', queue .. jobId .. ':lock', ARGV[6], 'PX', worker.leaseMs)
 redis.call('XADD', queue .. 'events', '*', 'event', 'active', 'jobId', jobId, 'prev', 'waiting')
-later('LPUSH', queue .. 'active', jobId)
-worker.room = worker.room - 1
+deferWrite('LPUSH', queue .. 'active', jobId)
+worker.capacity = worker.capacity - 1
 worker.pushed = worker.pushed + 1
 local lines = worker.lines
 local size = #lines

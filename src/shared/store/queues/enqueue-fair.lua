@@ -23,7 +23,7 @@ if not line then
   -- Sessions whose turns are over are forgotten.
   if not first or nowMs() % 16 == 0 then redis.call('ZREMRANGEBYSCORE', sessions, from, first and '(' .. first or to) end
   line = {number = number, join = first and first + 1 or from, sessions = sessions, turns = {}}
-  -- Of lines with equal turns, the older goes first.
+  -- Of sessions with equal turns, the older goes first.
   local member = string.format('%010d ', number) .. string.match(name, '^%S+')
   if not redis.call('ZSCORE', order, member) then
     redis.call('ZADD', order, redis.call('ZRANGE', order, 0, 0, 'WITHSCORES')[2] or 0, member)
@@ -33,4 +33,4 @@ end
 local last = line.turns[session] or tonumber(redis.call('ZSCORE', sessions, line.number .. ' ' .. session) or -1)
 local turn = math.max(line.join, last + 1)
 line.turns[session] = turn
-later('ZADD', prioritized, turn, jobId)
+deferWrite('ZADD', prioritized, turn, jobId)

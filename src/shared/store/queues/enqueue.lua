@@ -21,10 +21,10 @@ if isLacked or line and (others or redis.call('EXISTS', wait, queue .. 'prioriti
   -- A worker may pass it on.
   if ARGV[6] ~= PLAIN_LINE then redis.call('HSET', job, 'line', ARGV[6]) end
 else
-  later('LPUSH', wait, jobId)
+  deferWrite('LPUSH', wait, jobId)
 end
 if others then return end
--- Wakes a worker. Nothing does so while the queue is paused or has all that may run at a time: BullMQ does afterwards.
+-- Sets the marker for a worker. A queue that is paused or at its limit gets none: BullMQ sets it afterwards.
 local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency')
 local full = settings[2] and redis.call('LLEN', queue .. 'active') >= tonumber(settings[2])
-if not settings[1] and not full then later('ZADD', queue .. 'marker', '0', '0') end
+if not settings[1] and not full then deferWrite('ZADD', queue .. 'marker', '0', '0') end

@@ -39,13 +39,13 @@ for number, jobId in ipairs(jobIds) do
   redis.call('SET', job .. ':lock', ARGV[1], 'PX', ARGV[2])
   redis.call('HSET', job, 'processedOn', text(now), 'ats', text((fields[5] or 0) + 1))
   redis.call('XADD', queue .. 'events', '*', 'event', 'active', 'jobId', jobId, 'prev', 'waiting')
-  later('LPUSH', queue .. 'active', jobId)
+  deferWrite('LPUSH', queue .. 'active', jobId)
   jobs[number] = {
     {'name', fields[1] or '', 'data', fields[2] or '{}', 'opts', fields[3] or '{}', 'timestamp', fields[4] or now, 'processedOn', now},
     jobId, 0, 0, 0}
 end
 local more = due or #jobs < back + inAllLines
--- Wakes a worker for the rest.
+-- Sets the marker for the remaining jobs.
 if more then redis.call('ZADD', queue .. 'marker', '0', '0') end
 local enough = more and #jobs > 1 or not more and redis.call('EXISTS', queue .. 'delayed') == 0
 if enough and #jobs > 0 then jobs[#jobs][5] = 1 end

@@ -1,5 +1,5 @@
--- The worker that a new job can be pushed to: of those that listen, have room and do not lack what it needs, the one with the most. Nil
--- while others stand in line for it, or the queue is paused or limited.
+-- The worker to which a new job can be dispatched: among those that listen, have capacity and meet its needs, the one with the most.
+-- Nil while other calls are queued, or the queue is paused or limited.
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 what the call needs
@@ -8,8 +8,8 @@ local queue, need = KEYS[1], ARGV[1]
 -- One that does not listen is forgotten, but not yet: behind such a write, Redis would take all others although its memory is full.
 local function listens(name)
   if redis.call('PUBSUB', 'NUMSUB', queue .. 'push:' .. name)[2] > 0 then return true end
-  later('ZREM', queue .. 'pushable', name)
-  later('HDEL', queue .. 'pushed', name)
+  deferWrite('ZREM', queue .. 'pushable', name)
+  deferWrite('HDEL', queue .. 'pushed', name)
   return false
 end
 
@@ -25,7 +25,7 @@ if not idle then
       -- The lease of its locks, the number of its connection, and the worker.
       local leaseMs, id = string.match(workers[at], '^(%d+) %d+ (.+)$')
       local worker = {
-        queue = queue, name = workers[at], id = id, leaseMs = leaseMs, room = tonumber(workers[at + 1]),
+        queue = queue, name = workers[at], id = id, leaseMs = leaseMs, capacity = tonumber(workers[at + 1]),
         channel = queue .. 'push:' .. workers[at], pushed = 0, lines = {'', text(nowMs())}}
       local isFree = isEmpty or ({standing(queue, linesLeftBy(queue, id))})[2] == 0
       if isFree and listens(worker.name) then idle[#idle + 1] = worker end
@@ -36,10 +36,10 @@ if not idle then
     end
   end
 end
--- Those with equal room take turns.
-local roomiest
+-- Workers of equal capacity alternate.
+local freest
 for turn = 1, #idle do
   local worker = idle[(nowMs() + turn) % #idle + 1]
-  if worker.room > 0 and not lacks(queue, worker.id, need) and (not roomiest or worker.room > roomiest.room) then roomiest = worker end
+  if worker.capacity > 0 and not lacks(queue, worker.id, need) and (not freest or worker.capacity > freest.capacity) then freest = worker end
 end
-return roomiest
+return freest

@@ -8,14 +8,14 @@
 import { createRequire } from 'node:module';
 import type { Worker } from 'bullmq';
 import { queueNameOf } from '../../queues/priority.ts';
-import { luaConstants, luaFunction, namedLuaFunction } from '../redis/connection.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
+import { luaConstants, luaFunction, namedLuaFunction } from '../redis/script.ts';
 
 const require = createRequire(import.meta.url);
 
 /** Finished jobs that Bull Board can show, for each queue. Results live in the ledger, so none of them is needed. */
 export const KEPT_JOBS = 500;
-/** Jobs of a queue that are kept of each second, whoever handed them in: all while little happens, else a sample. */
+/** The number of finished jobs that a queue keeps of each second: all while there are few, else a sample. */
 export const KEPT_PER_SECOND = 20;
 /** Entries of BullMQ's event stream, for each queue. */
 export const KEPT_EVENTS = 1_000;
@@ -30,9 +30,9 @@ export const MOVE_LUA = {
 const TIMED_SCRIPTS = ['moveToActive-11', 'moveToDelayed-11', 'moveToFinished-14', 'retryJob-11'] as const;
 
 /**
- * The same scripts with Redis' clock in the place of the caller's, so that a worker whose clock is wrong neither promotes a delayed
- * job early nor leaves one lying. When the next job is due, the fourth of four answers, is told on the caller's clock again.
- * A connection that has them under BullMQ's names (`scripts` of ioredis) keeps them.
+ * BullMQ's scripts with Redis' clock in place of the caller's, so that a worker whose clock is wrong neither promotes a delayed job early
+ * nor leaves one waiting. The time when the next job is due, the fourth of four answers, is converted back to the caller's clock. A
+ * connection that has them under BullMQ's names (`scripts` of ioredis) keeps them.
  */
 export function scriptsOnRedisTime(): Record<string, { readonly lua: string; readonly numberOfKeys: number }> {
   const { version } = require('bullmq/package.json') as { readonly version: string };
@@ -92,7 +92,7 @@ export const REMOVED_AT_ONCE = JSON.stringify({
   removeOnComplete: true,
   removeOnFail: { count: KEPT_JOBS },
 });
-/** Of one that Bull Board can show afterwards. */
+/** Options of a job that Bull Board can show afterwards. */
 export const KEPT = JSON.stringify({
   attempts: 1,
   removeOnComplete: { count: KEPT_JOBS },
@@ -124,7 +124,7 @@ export const PUSH_LUA = [
   luaFunction(new URL('./push.lua', import.meta.url)),
 ];
 
-/** What a job carries: enough to find the call, and to recognise it on Bull Board. Never the parameters. */
+/** The data of a job: enough to find the call, and to recognise it on Bull Board. Never the parameters. */
 export interface CallJob {
   readonly callId: string;
   readonly generation: string;

@@ -20,7 +20,7 @@ end
 
 while #jobIds < most do
   local member, turn, _, nextTurn = earliest()
-  -- None is left, or only what somebody gave a priority of BullMQ's.
+  -- No fair queue is left, or only jobs with a priority of BullMQ's.
   local number, weight = string.match(member or '0 1', '^(%d+) (%S+)$')
   local share = most - #jobIds
   if nextTurn then share = math.min(share, math.floor((nextTurn - turn) * weight) + 1) end
@@ -31,7 +31,7 @@ while #jobIds < most do
     for _, jobId in ipairs(taken) do jobIds[#jobIds + 1] = jobId end
     if nextTurn then redis.call('ZINCRBY', order, #taken / weight, member) end
   elseif member then
-    -- Nobody stands there, and its turn has come: it owes the others nothing.
+    -- This queue is empty, and its turn has come: it owes the others nothing.
     redis.call('ZREM', order, member)
   else
     break

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 record of its call  2 key prefix of the queue
 -- ARGV  1 job ID
--- Returns {code}: promoted · absent (it is on its way already, or has not been put aside yet) · ended (its call needs it no more)
+-- Returns {code}: promoted · absent (it is queued already, or not parked yet) · ended (its call does not need it any more)
 local queue, job = KEYS[2], KEYS[2] .. ARGV[1]
 local state, phase = unpack(redis.call('HMGET', KEYS[1], 'state', 'phase'))
 if state ~= 'inflight' then return {'ended'} end

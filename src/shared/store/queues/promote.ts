@@ -1,12 +1,13 @@
-/** Calls that were put aside, and whose waiting is over: their delayed jobs are taken up at once. */
+/** Promoting parked calls: their delayed jobs become due at once. */
 import { partitionOf } from '../../calls/call-id.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import { callOfJob } from './jobs.ts';
 
 const promoteScript = new Script(new URL('./promote.lua', import.meta.url));
 
-/** `absent`: it is on its way already, not put aside yet, or no job: it comes by itself. `ended`: its call needs it no more. */
+/** `absent`: the job is queued already, not parked yet, or gone; it needs no promotion. `ended`: its call does not need it any more. */
 export async function promote(redis: Redis, prefix: string, jobId: string): Promise<'promoted' | 'absent' | 'ended'> {
   const { callId } = callOfJob(jobId);
   const partition = partitionOf(callId);

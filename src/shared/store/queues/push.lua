@@ -1,4 +1,4 @@
--- Gives a new job to a worker that has room for it: it is active from the beginning.
+-- Dispatches a new job to a worker with capacity: the job is active from the beginning.
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 the worker, as idle_worker returns it  2 job ID  3 name of the tool  4 the job's data (JSON)  5 '1' when it is kept after its

@@ -1,6 +1,6 @@
 /**
- * Where one producer hears of its own calls: a channel, and for each place a list that keeps events while nobody listens. What a
- * cut connection loses, the reader's owner gets from the records (`onGap`).
+ * The inbox of one producer: a channel for the events of its calls, and for each partition a list that keeps events while the producer does
+ * not listen. After a cut connection, the owner reads the records instead (`onGap`).
  */
 
 import { isClustered, type Redis, slotOf } from '../redis/connection.ts';
@@ -16,7 +16,7 @@ export interface SettledEvent {
   readonly outcome?: unknown;
   /** In place of a larger one, the name of the text that it is kept in. */
   readonly textId?: string;
-  /** Of either. */
+  /** The signature of the outcome, inline or not. */
   readonly signature?: string;
 }
 
@@ -43,11 +43,11 @@ const BATCH = 500;
 
 export interface InboxReaderOptions {
   readonly url: string;
-  /** Reads what was kept while nobody listened. */
+  /** Reads events that were kept while the producer did not listen. */
   readonly redis: Redis;
   readonly prefix: string;
   readonly id: string;
-  /** Where events may have been kept. */
+  /** The partitions that may have kept events. */
   partitions(): readonly Partition[];
   onEvent(event: InboxEvent): void;
   /** The connection was away: events may have been lost. */
@@ -109,7 +109,7 @@ export class InboxReader {
     return new InboxReader(options);
   }
 
-  /** What was kept until now; from here on, events arrive by themselves. */
+  /** Delivers the events that were kept until now; further ones arrive on the channel. */
   async #catchUp(partitions: readonly Partition[]): Promise<void> {
     const { prefix, id, redis } = this.#options;
     for (const partition of partitions) {
@@ -121,7 +121,7 @@ export class InboxReader {
     }
   }
 
-  /** What cannot be delivered must not cost the events behind it, which nobody else gets any more. */
+  /** Delivers one event. An event that cannot be delivered must not cost the ones behind it, which are read only once. */
   #deliver(text: string): void {
     if (this.#closed) return;
     try {

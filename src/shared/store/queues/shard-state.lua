@@ -9,7 +9,7 @@ local oldestWaitMs, stale = 0, 0
 for _, callId in ipairs(redis.call('ZRANGE', KEYS[1], 0, ARGV[2] - 1)) do
   local fields = redis.call('HMGET', ARGV[1] .. callId, 'phase', 'lockUntilMs', 'updatedAtMs', 'createdAtMs', 'notBeforeMs')
   if fields[1] == 'queued' then
-    -- What waits for its turn, or for a limit, waits for no worker until then.
+    -- A parked call waits for no worker.
     oldestWaitMs = math.max(oldestWaitMs, now - math.max(fields[3] or fields[4] or now, fields[5] or 0))
   elseif fields[1] == 'waiting-retry' then
     oldestWaitMs = math.max(oldestWaitMs, now - (fields[5] or now))

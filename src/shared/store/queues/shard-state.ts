@@ -1,7 +1,8 @@
-/** How places stand, and the tiers that they make up, for whoever watches them: counts alone, read in one step each. */
+/** The states of partitions and tiers as counts, each partition read in one step. */
 
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { type Partition, PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 import type { Shards } from './shards.ts';
 
 export interface ShardState {
@@ -13,7 +14,7 @@ export interface ShardState {
   readonly awaitingApproval: number;
   /** Could run now, and no worker has taken them. */
   readonly waiting: number;
-  /** Their outcome is unknown, and nobody has resolved them. */
+  /** Calls of unknown outcome that no operator has resolved. */
   readonly inDoubt: number;
   /** Among the oldest calls in flight. */
   readonly oldestWaitMs: number;
@@ -21,7 +22,7 @@ export interface ShardState {
   readonly stale: number;
 }
 
-/** Of each place. */
+/** The number of jobs that are read of each partition. */
 const LOOKED_AT = 500;
 const stateScript = new Script(new URL('./shard-state.lua', import.meta.url));
 
@@ -36,7 +37,7 @@ export async function readShardState(redis: Redis, prefix: string, partition: Pa
   return stateOf({ inflight, running, delayed, awaitingApproval, inDoubt, oldestWaitMs, stale });
 }
 
-/** Of all tiers, in order. */
+/** The states of all tiers, in order. */
 export function readTierStates(redis: Redis, prefix: string, shards: Pick<Shards, 'ofTiers'>): Promise<ShardState[]> {
   return shards.ofTiers((partition) => readShardState(redis, prefix, partition), together);
 }

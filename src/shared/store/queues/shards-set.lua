@@ -1,7 +1,7 @@
--- Says among how many shards the new sessions of a tier are spread, and tells all processes.
+-- Stores over how many shards the new sessions of a tier are spread, and broadcasts it.
 --
 -- KEYS  1 layout
--- ARGV  1 tier  2 number of shards  3 '1' only where nobody has said so before  4 news channel
+-- ARGV  1 tier  2 number of shards  3 '1' only if no number is stored yet  4 broadcast channel
 -- Returns {number before, as many as there ever were before}
 local current, made = unpack(redis.call('HMGET', KEYS[1], ARGV[1], ARGV[1] .. ':made'))
 current, made = tonumber(current or 1), tonumber(made or 1)

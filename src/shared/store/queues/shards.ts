@@ -1,9 +1,10 @@
-/** The fleet's shards, as they are written down for all processes; whoever hears that they have changed reads them again. */
+/** The fleet's shards as they are stored for all processes. A process reads them again when a broadcast says that they have changed. */
 import { ONE_SHARD_EACH, type SessionShards, type ShardLayout, shardOf } from '../../queues/shards.ts';
 import { TIERS, type Tier } from '../../tools/tool.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 const setScript = new Script(new URL('./shards-set.lua', import.meta.url));
 
@@ -30,7 +31,7 @@ export class Shards {
     return tiers.flatMap((tier) => Array.from({ length: this.#layout[tier].made }, (_, shard) => ({ tier, shard })));
   }
 
-  /** Of each tier, in order: what is read of each of its shards, added up. */
+  /** Reads a value of every shard and adds up those of each tier, in order. */
   async ofTiers<Value>(
     read: (partition: Partition) => Promise<Value>,
     add: (one: Value, other: Value) => Value,
@@ -63,7 +64,7 @@ export class Shards {
     return () => void this.#listeners.delete(listener);
   }
 
-  /** Spreads new sessions among so many shards; `unlessSet`: where nobody has said so before. */
+  /** Spreads new sessions over so many shards; `unlessSet`: only if no operator has set a number. */
   async set(tier: Tier, shards: number, unlessSet = false): Promise<void> {
     await setScript.run(
       this.#redis,
@@ -74,8 +75,8 @@ export class Shards {
   }
 
   /**
-   * Where the calls of a session will be. One whose record had expired, and of which calls are still kept, stays where these are: a
-   * key finds them.
+   * The shards for the calls of a session. A session whose record has expired while calls of it are kept stays on their shards, so that
+   * keys still find them.
    */
   async assign(sessionKey: string, fresh: boolean): Promise<SessionShards> {
     const ofTier = async (tier: Tier) => {

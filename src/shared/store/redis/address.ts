@@ -1,4 +1,4 @@
-/** What the address of a Redis says: one server, a cluster, or the Sentinels that know a server. Each part is used, or refused by name. */
+/** The address of a Redis: one server, a cluster, or the Sentinels that know a server. Each part is used, or refused by name. */
 import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import type { RedisOptions } from 'ioredis';
@@ -115,7 +115,7 @@ function sentinelAddressOf(url: string): RedisOptions {
 const LOCAL = '127.0.0.1';
 
 type Reader = (value: string) => RedisOptions;
-/** What may stand in the query, beside or in place of the parts of the address. */
+/** The parameters of the query, beside or in place of the parts of the address. */
 const PARTS: Readonly<Record<string, Reader>> = {
   db: (value) => ({ db: databaseOf(value) }),
   username: (value) => ({ username: value }),

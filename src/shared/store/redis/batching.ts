@@ -1,10 +1,9 @@
 /**
- * Steps that many calls take at the same time go to Redis as one: the way there and back, and much of what a script does, cost the
- * same for one call as for many.
+ * Batches of steps that many calls take at the same time: the round trip, and much of a script, cost the same for one call as for many.
  *
- * What is asked for in one turn of the event loop goes together, and gathers while another step is under way: a single call goes at
- * once. When as many wait as may go together, they wait no longer: they go beside what is under way. So they do when that takes long:
- * behind a Redis that does not answer, nobody waits for the patience of others on top of their own.
+ * The requests of one turn of the event loop share a batch, and gather while another batch is under way; a single call is sent at once. A
+ * full batch does not wait, and neither does one behind a batch that takes long: a Redis that does not answer must not add up waiting
+ * times.
  */
 import type { PartitionKeys } from './keys.ts';
 
@@ -22,7 +21,7 @@ export class Batches<Item, Answer> {
   most: number;
   readonly #run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>;
   #waiting: Waiting<Item, Answer>[] = [];
-  #underWay = 0;
+  #inProgress = 0;
   #sentAtMs = 0;
   #looking = false;
   #timer: NodeJS.Timeout | undefined;
@@ -45,7 +44,7 @@ export class Batches<Item, Answer> {
     this.#looking = true;
     process.nextTick(() => {
       this.#looking = false;
-      while (this.#waiting.length > 0 && (this.#underWay === 0 || this.#waiting.length >= this.most))
+      while (this.#waiting.length > 0 && (this.#inProgress === 0 || this.#waiting.length >= this.most))
         void this.#send(this.#waiting.splice(0, this.most));
       if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => this.#lookAtLongWait(), LONG_MS).unref();
     });
@@ -59,7 +58,7 @@ export class Batches<Item, Answer> {
   }
 
   async #send(batch: readonly Waiting<Item, Answer>[]): Promise<void> {
-    this.#underWay += 1;
+    this.#inProgress += 1;
     this.#sentAtMs = performance.now();
     try {
       const answers = await this.#run(batch.map(({ item }) => item));
@@ -71,7 +70,7 @@ export class Batches<Item, Answer> {
     } catch (error) {
       for (const { reject } of batch) reject(error);
     } finally {
-      this.#underWay -= 1;
+      this.#inProgress -= 1;
       // Behind all that the answers set off.
       if (this.#waiting.length > 0) this.#lookAfterTurn();
     }

@@ -1,6 +1,6 @@
 /**
- * What all processes should hear of: circuits that change, calls to cancel, sessions that close, tools that come and go, switches.
- * A channel forgets; whoever listens reads the records again after a gap.
+ * Broadcasts to all processes: circuits that change, calls to cancel, sessions that close, tools that come and go, switches. Pub/sub keeps
+ * nothing, so a listener reads the records again after a gap.
  */
 import type { CircuitBroadcast } from './circuit-messages.ts';
 import type { Redis } from './connection.ts';
@@ -12,7 +12,7 @@ export type Broadcast =
   | { readonly type: 'session'; readonly sessionKey: string }
   /** The session has seen text from outside. */
   | { readonly type: 'taint'; readonly sessionKey: string }
-  /** A sub-agent of the session was told something, or answered. */
+  /** A sub-agent of the session received a message, or replied. */
   | { readonly type: 'agent'; readonly sessionKey: string; readonly agentId: string }
   /** A session below this one sent arguments that stayed invalid; `from` names the process that says so. */
   | { readonly type: 'invalid-params'; readonly sessionKey: string; readonly from: string; readonly event: object }
@@ -30,7 +30,7 @@ export type Broadcast =
   /** A client said something about a call, or left it. */
   | { readonly type: 'handover'; readonly callId: string };
 
-/** What all processes should hear of. A channel is one in all of Redis' databases: those of further fleets have names of their own. */
+/** The channel of a fleet's broadcasts. A channel is shared by all databases of a Redis, so its name holds the database. */
 export function broadcastChannel(redis: Redis, prefix: string): string {
   const { db = 0 } = redis.options;
   return db === 0 ? `${prefix}:news` : `${prefix}:news:${db}`;
@@ -38,7 +38,7 @@ export function broadcastChannel(redis: Redis, prefix: string): string {
 
 export interface BroadcastListenerOptions {
   readonly url: string;
-  /** Of the fleet whose news it is. */
+  /** The connection and prefix of the fleet whose broadcasts are received. */
   readonly redis: Redis;
   readonly prefix: string;
   readonly name: string;

@@ -1,4 +1,4 @@
-/** What travels about circuits: what an attempt adds to a circuit's window, and what all processes hear of a change. */
+/** Messages about circuits: the sample that an attempt adds to a window, and the broadcast of a change. */
 import type { Circuit } from '../../circuits/circuit-breaker.ts';
 import type { Partition } from './keys.ts';
 
@@ -10,7 +10,7 @@ export interface CircuitSample {
   readonly windowMs: number;
 }
 
-/** What all processes hear when a circuit changes. */
+/** The broadcast of a circuit that has changed. */
 export interface CircuitBroadcast {
   readonly type: 'circuit';
   readonly partition: Partition;

@@ -1,5 +1,6 @@
-/** A field of a hash that is changed only as it was seen: what somebody has written meanwhile stays. */
-import { type Redis, Script } from './connection.ts';
+/** Compare and set for a field of a hash: a value that was written in the meantime stays. */
+import type { Redis } from './connection.ts';
+import { Script } from './script.ts';
 
 const replaceScript = new Script(new URL('./compare-and-set.lua', import.meta.url));
 

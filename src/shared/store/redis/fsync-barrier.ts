@@ -5,14 +5,15 @@
 
 import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
-import { backendError, closeConnection, isClustered, openConnection, type Redis } from './connection.ts';
+import { backendError } from './backend-error.ts';
+import { closeConnection, isClustered, openConnection, type Redis } from './connection.ts';
 import { FleetKeys, PartitionKeys } from './keys.ts';
 
 /** With `appendfsync everysec` the disk is reached within two seconds. */
 const WAIT_MS = 5_000;
 const KEPT_MS = 60_000;
 
-/** Of one server's disk. */
+/** The waits for one server's disk. */
 interface Rounds {
   current?: Promise<void>;
   next?: Promise<void>;

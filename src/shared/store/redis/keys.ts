@@ -9,12 +9,12 @@ export interface Partition {
   readonly shard: number;
 }
 
-/** Where that is which the shards of a tier share: their circuits and retry budgets. */
+/** The partition that holds what the shards of a tier share: their circuits and retry budgets. */
 export function homePartition(tier: Tier): Partition {
   return { tier, shard: 0 };
 }
 
-/** What stands behind a place's base: scripts that touch many of its keys put them together by these names (`PARTITION_LUA`). */
+/** The names of keys behind a partition's base. Scripts that touch many of its keys build them from these names (`PARTITION_LUA`). */
 export const PARTITION_NAMES = {
   RECORDS: ':call:',
   INBOXES: ':inbox:',
@@ -49,7 +49,7 @@ export class PartitionKeys {
   readonly circuits: string;
   /** How many calls of each tool there are, in parts of the retention. */
   readonly sizes: string;
-  /** Of the indices of each session's calls, by time. */
+  /** The base of the indices of each session's calls, by time. */
   readonly sessions: string;
 
   constructor(prefix: string, partition: Partition) {
@@ -93,7 +93,7 @@ export class PartitionKeys {
     return `${this.base}${PARTITION_NAMES.APPROVALS}`;
   }
 
-  /** What became of circuits, the newest first. */
+  /** The history of circuits, the newest change first. */
   get circuitHistory(): string {
     return `${this.base}:circuit-history`;
   }
@@ -145,19 +145,19 @@ export class FleetKeys {
   readonly defaultChannel: string;
   /** How many shards each tier has, and how many it ever had. */
   readonly shards: string;
-  /** What shadow mode would have done, counted. */
+  /** Counts of what shadow mode would have done. */
   readonly shadows: string;
   /** Questions that wait for a person, by expiry. */
   readonly questions: string;
-  /** Written by whoever waits for the disk. */
+  /** Written to wait for the disk. */
   readonly disk: string;
-  /** Written by whoever asks whether Redis can be written to. */
+  /** Written to test whether Redis accepts writes. */
   readonly trial: string;
   /** Prefix of what is kept of turns at resources, which calls of all tiers may share. */
   readonly locks: string;
   /** Prefix of what is kept of clients that run tools, and of their calls. */
   readonly clients: string;
-  /** What all processes have counted. */
+  /** The totals of all processes' metrics. */
   readonly metrics: string;
   readonly prefix: string;
 
@@ -202,7 +202,7 @@ export class FleetKeys {
     return `${this.prefix}:inbox:${id}`;
   }
 
-  /** What tools said to the people of a session. */
+  /** Messages of tools to the people of a session. */
   messages(sessionKey: string): string {
     return `${this.prefix}:{fleet}:messages:${sessionKey}`;
   }
@@ -212,7 +212,7 @@ export class FleetKeys {
     return `${this.prefix}:{fleet}:spec-history:${tool}`;
   }
 
-  /** Who holds a limit of the fleet, the newest starts, and who waits for either. */
+  /** The holders of a concurrency limit, the newest starts, and the jobs that wait for either. */
   limit(name: string) {
     const base = `${this.prefix}:{limit:${name}}`;
     return {
@@ -225,7 +225,7 @@ export class FleetKeys {
     };
   }
 
-  /** What people allowed for the rest of a session. */
+  /** The standing approvals of a session. */
   standingApprovals(sessionKey: string): string {
     return `${this.prefix}:{fleet}:grants:${sessionKey}`;
   }
@@ -244,7 +244,7 @@ export class FleetKeys {
     return `${this.prefix}:{fleet}:repeated-call:${call}`;
   }
 
-  /** A sub-agent, and what it is told. */
+  /** A sub-agent, and the messages that it receives. */
   agent(agentId: string): string {
     return `${this.prefix}:{fleet}:agent:${agentId}`;
   }
@@ -263,22 +263,22 @@ export class FleetKeys {
     return `${this.prefix}:{fleet}:agents:${sessionKey}`;
   }
 
-  /** What other workers send to one. */
+  /** The messages of other workers to one. */
   mail(workerId: string): string {
     return `${this.prefix}:{fleet}:mail:${workerId}`;
   }
 
-  /** Which worker has a terminal. */
+  /** The worker that has a terminal. */
   terminal(terminalId: string): string {
     return `${this.prefix}:{fleet}:terminal:${terminalId}`;
   }
 
-  /** What one process has said of what it counted. */
+  /** The metrics that one process has published. */
   metricsOf(processId: string): string {
     return `${this.prefix}:{fleet}:metrics:${processId}`;
   }
 
-  /** What was spent of a budget. */
+  /** The spent part of a budget. */
   budget(name: string): string {
     return `${this.prefix}:{budget}:${name}`;
   }
@@ -288,15 +288,15 @@ export class FleetKeys {
   }
 }
 
-/** Of the audit trail. One hash tag: sealing touches what waits and the trail together. */
+/** The keys of the audit trail. They share one hash tag: chaining touches waiting records and the trail in one step. */
 export class AuditKeys {
-  /** Records that wait to be sealed. */
+  /** Records that are not chained yet. */
   readonly pending: string;
-  /** Where the trail stands. */
+  /** The head of the trail. */
   readonly head: string;
-  /** Lease of the one who seals. */
+  /** The lease of the process that chains records. */
   readonly writer: string;
-  /** Where each sink stands. */
+  /** The position of each sink. */
   readonly sinks: string;
   readonly #base: string;
 
@@ -308,7 +308,7 @@ export class AuditKeys {
     this.sinks = `${this.#base}:sinks`;
   }
 
-  /** The sealed records of a trail, under their numbers. */
+  /** The chained records of a trail, under their numbers. */
   chain(trail: string): string {
     return `${this.#base}:chain:${trail}`;
   }
@@ -318,7 +318,10 @@ export class AuditKeys {
   }
 }
 
-/** Of a dedupe store that processes without a fleet share. One hash tag: a script touches a record and its indexes together. */
+/**
+ * The keys of a dedupe store that processes without a fleet share. They share one hash tag: a script touches a record and its indexes in
+ * one step.
+ */
 export class DedupeKeys {
   readonly records: string;
   /** Index of all records, by expiry. */

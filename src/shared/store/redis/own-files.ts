@@ -1,6 +1,6 @@
 /**
- * Files that Pawl reads beside its code while it runs: Lua scripts, pages, its `package.json`. A bundler leaves them behind, and
- * another package's `package.json` may stand in their place: whoever bundles a program keeps Pawl external.
+ * Files that Pawl reads beside its code while it runs: Lua scripts, pages, its `package.json`. A bundler leaves them out, and another
+ * package's `package.json` may be in their place: a bundled program must keep Pawl external.
  */
 import { readFileSync } from 'node:fs';
 import { PawlError } from '../../errors/failure.ts';
@@ -17,7 +17,7 @@ export function readOwnFile(url: URL): string {
   }
 }
 
-/** Of Pawl, as its `package.json` has it. */
+/** The version of Pawl in its `package.json`. */
 export function ownVersion(url: URL): string {
   const { name, version } = JSON.parse(readOwnFile(url)) as { readonly name?: string; readonly version: string };
   if (name !== 'pawl') throw bundled(`${url.pathname} is the package.json of ${name ?? 'another package'}`);

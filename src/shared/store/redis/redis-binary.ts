@@ -30,15 +30,15 @@ const DOCKER_IMAGES = ['redis:8-alpine', 'valkey/valkey:8-alpine'] as const;
 const DOWNLOAD_TIMEOUT_MS = 120_000;
 const PROBE_TIMEOUT_MS = 10_000;
 
-/** What to start. Both take a configuration file in the way of `redis-server FILE`. */
+/** The server to start. Both kinds take a configuration file, as in `redis-server FILE`. */
 export type RedisBinary =
   | { readonly kind: 'executable'; readonly command: string; readonly version: string; readonly origin: string }
   | { readonly kind: 'docker'; readonly image: string; readonly origin: string };
 
 export interface RedisBinaryOptions {
-  /** Where a fetched server is kept between runs; default: the user's cache folder. */
+  /** The folder in which a fetched server is kept between runs; default: the user's cache folder. */
   readonly cacheDir?: string;
-  /** Told what takes time: a download, a server that is too old. */
+  /** Called with one line for each step that takes time, such as a download. */
   readonly log?: (line: string) => void;
 }
 

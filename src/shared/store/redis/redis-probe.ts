@@ -35,12 +35,15 @@ interface Heard {
   readonly refusedCertificate?: string;
 }
 
-/** What a server says by itself, or to a PING; undefined where no connection came about. No name or password is sent. */
+/**
+ * Connects and returns what the server sends by itself, or as the answer to a PING; undefined without a connection. No name or password is
+ * sent.
+ */
 function listen({ path, host, port, family, tls }: RedisOptions, secure: boolean): Promise<Heard | undefined> {
   if (path && secure) return Promise.resolve(undefined);
   const target = path ? { path } : { host, port: port ?? 6379, ...(family === undefined ? {} : { family }) };
   return new Promise((resolve) => {
-    // Where nothing asks for TLS, the certificate is not the question.
+    // Without TLS in the address, the certificate does not matter.
     const checks = typeof tls === 'object' ? tls : { rejectUnauthorized: false };
     const socket: Socket = secure
       ? connectSecurely({ ...(target as { host?: string; port: number }), ...checks })

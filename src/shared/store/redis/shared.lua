@@ -39,7 +39,7 @@ end
 -- script is about.
 local gathered, gatheredBy, removed, counts, lifetimes, streams, events = {}, {}, {'DEL'}, {}, {}, {}, {}
 local function gatheredFor(command, key) return gatheredBy[command] and gatheredBy[command][key] end
-local function later(command, key, first, second)
+local function deferWrite(command, key, first, second)
   local write = gatheredFor(command, key)
   if not write then
     write = {command, key}
@@ -108,15 +108,15 @@ local idle
 -- What calls put back into the buckets of their retries, written once for all of the script.
 local refills = {}
 
--- How many jobs a worker has room for: its free slots, less the pushed jobs that are on their way to it. `received` is how many of
+-- The capacity of a worker: its free slots, less the pushed jobs that are on their way to it. `received` is how many of
 -- these it has had so far. Without a name, nothing is pushed to it.
-local function room_of(queue, worker, free, received)
+local function capacity_of(queue, worker, free, received)
   if worker == '' then return tonumber(free) end
   return free - ((redis.call('HGET', queue .. 'pushed', worker) or 0) - received)
 end
 
 -- Counts one more in a hash that lives so long from its first count on.
-local function countLater(key, field, ttlMs)
+local function deferCount(key, field, ttlMs)
   local fields = counts[key]
   if not fields then
     fields = {ttlMs = ttlMs, by = {}}
@@ -152,7 +152,7 @@ local function notify(inboxes, inboxPrefix, event)
   end
 end
 
--- An inbox that nobody empties ends by itself.
+-- An inbox that is not read expires.
 local INBOX_TTL_MS = 600000
 local INBOX_MAX_LENGTH = 20000
 local function writeGathered()
@@ -182,7 +182,7 @@ local function writeGathered()
   end
   for _, worker in ipairs(idle or {}) do
     if worker.pushed > 0 then
-      redis.call('ZADD', worker.queue .. 'pushable', text(worker.room), worker.name)
+      redis.call('ZADD', worker.queue .. 'pushable', text(worker.capacity), worker.name)
       worker.lines[1] = text(redis.call('HINCRBY', worker.queue .. 'pushed', worker.name, text(worker.pushed)))
       redis.call('PUBLISH', worker.channel, table.concat(worker.lines, '\n'))
     end
@@ -202,14 +202,14 @@ local function writeGathered()
       if length == #told then
         redis.call('PEXPIRE', inbox, INBOX_TTL_MS)
       elseif length > INBOX_MAX_LENGTH then
-        -- The oldest go: whoever waits for them reads the record.
+        -- The oldest events go: their receivers read the record.
         redis.call('LTRIM', inbox, -INBOX_MAX_LENGTH, -1)
       end
     end
   end
 end
 
--- Appends records to those of the audit trail that wait to be sealed.
+-- Appends records to those of the audit trail that wait to be chained.
 --   texts  one on each line, '' for none, before those that the script itself has (records); most  how many entries may wait
 -- Returns 1 when they are written. A server that is full still answers what needs no room.
 local records = {}
@@ -313,7 +313,7 @@ local function refillRetries(buckets, allowance)
   refill.tokens = refill.tokens + budget.ratio
 end
 
--- What a budget lacks for one more call of this cost: unit (1 calls, 2 cost units, 3 time) and what is spent of it; nil when it suffices.
+-- The lack of a budget for one more call of this cost: unit (1 calls, 2 cost units, 3 time) and its spent part; nil when it suffices.
 --   limits  most calls, cost units and time, ms; '' for no bound
 local function lackOf(key, cost, limits)
   local spent = redis.call('HMGET', key, 'calls', 'costUnits', 'timeMs')

@@ -1,8 +1,10 @@
-/** What a process needs of Redis is tried when it starts: later it would wait in vain, or fail in the middle of a call. */
+/** Tries, at the start of a process, the rights that it needs in Redis: later it would wait in vain, or fail in the middle of a call. */
 import { PawlError } from '../../errors/failure.ts';
+import { backendError } from './backend-error.ts';
 import { broadcastChannel } from './broadcasts.ts';
-import { backendError, type Redis, Script } from './connection.ts';
+import type { Redis } from './connection.ts';
 import { FleetKeys } from './keys.ts';
+import { Script } from './script.ts';
 
 const tryScript = new Script(new URL('./try-commands.lua', import.meta.url));
 /** The shortest wait that Redis has. */

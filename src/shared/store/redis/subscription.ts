@@ -1,6 +1,4 @@
-/**
- * A connection that hears what is published on some channels. A channel forgets: who was away reads what it told of elsewhere.
- */
+/** A connection that subscribes to some channels. Pub/sub keeps nothing: after a gap, the subscriber reads the records instead. */
 import { closeConnection, openNodeConnection, type Redis } from './connection.ts';
 
 export interface SubscriptionOptions {
@@ -17,7 +15,7 @@ export interface SubscriptionOptions {
   onError(error: Error): void;
 }
 
-/** A subscription has nothing to say by itself; a question now and then shows that somebody is there. */
+/** A subscription sends no commands by itself; a PING now and then shows that the server is still there. */
 const ASK_MS = 5_000;
 /** After Redis has refused it, as it does while the user may not use the channel. */
 const SUBSCRIBE_AGAIN_MS = 1_000;
@@ -42,7 +40,7 @@ export class Subscription {
     const about = { url, name, mode: 'patient', socketTimeoutMs: ASK_MS } as const;
     const client = openNodeConnection(about, node, options.onError);
     client.on('message', (channel, text) => {
-      // What is thrown here would end the reading of whatever came with it.
+      // An error here would end the parsing of the data that came with it.
       try {
         options.onMessage(text, channel);
       } catch (error) {

@@ -21,7 +21,7 @@ local refused = {}
 for _, command in ipairs(tried) do
   local answer = redis.pcall(unpack(command))
   local words = type(answer) == 'table' and answer.err or ''
-  -- What such a key cannot take, it was let to try.
+  -- A refusal by the type of the key shows that the command itself is allowed.
   local isRefused = words:find('permissions to run', 1, true) or words:find("can't run this command", 1, true)
     or words:find('nknown Redis command', 1, true)
   if isRefused then refused[#refused + 1] = command[1]:lower() end

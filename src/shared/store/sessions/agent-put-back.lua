@@ -1,7 +1,7 @@
--- Puts a message that was taken, and that nobody heard, back to the front of an agent's mailbox.
+-- Returns a message that was taken and not delivered to the front of an agent's mailbox.
 --
--- KEYS  1 record  2 mailbox  3 agents of the session that are not closed, or whose closing nobody has heard of
--- ARGV  1 agent  2 turn and message  3 time to live, ms  4 news channel  5 news (JSON)
+-- KEYS  1 record  2 mailbox  3 agents of the session that are not closed, or whose end was not read yet
+-- ARGV  1 agent  2 turn and message  3 time to live, ms  4 broadcast channel  5 broadcast (JSON)
 -- Returns {code}: kept · gone
 local state = redis.call('HGET', KEYS[1], 'state')
 if not state then return {'gone'} end

@@ -1,7 +1,7 @@
 -- Makes the record of an agent and puts its task into its mailbox.
 --
--- KEYS  1 record  2 mailbox  3 agents of the session that are not closed, or whose closing nobody has heard of
--- ARGV  1 agent  2 its session's parent  3 how many there may be  4 task, sealed  5 time to live, ms  6 news channel  7 news (JSON)
+-- KEYS  1 record  2 mailbox  3 agents of the session that are not closed, or whose end was not read yet
+-- ARGV  1 agent  2 its session's parent  3 how many there may be  4 task, signed  5 time to live, ms  6 broadcast channel  7 broadcast (JSON)
 --       8 how the keys of records begin
 -- Returns {code}: spawned · exists · full
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'exists'} end

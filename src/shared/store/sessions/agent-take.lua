@@ -2,8 +2,8 @@
 -- was lost, gets the same message. That an agent is closed has been heard of when there is nothing after it: until then it may be asked
 -- for again.
 --
--- KEYS  1 record  2 mailbox  3 agents of the session that are not closed, or whose closing nobody has heard of
--- ARGV  1 agent  2 token of whoever takes
+-- KEYS  1 record  2 mailbox  3 agents of the session that are not closed, or whose end was not read yet
+-- ARGV  1 agent  2 token of the taker
 -- Returns {turn and message}, {} when there is none
 local state, token, taken = unpack(redis.call('HMGET', KEYS[1], 'state', 'taker', 'taken'))
 if token == ARGV[2] then return {taken} end

@@ -1,11 +1,11 @@
--- Gives an agent more to do, or closes it. The same message a second time changes nothing.
+-- Gives an agent more to do, or closes it. Sending the same message again changes nothing.
 --
--- KEYS  1 record  2 mailbox  3 agents of the session that are not closed, or whose closing nobody has heard of
+-- KEYS  1 record  2 mailbox  3 agents of the session that are not closed, or whose end was not read yet
 --       4 jobs that wait for its answer
--- ARGV  1 parent  2 ID of the message  3 'input', 'resumed' or 'closed'  4 message, sealed  5 time to live, ms
---       6 news channel  7 news (JSON)
+-- ARGV  1 parent  2 ID of the message  3 'input', 'resumed' or 'closed'  4 message, signed  5 time to live, ms
+--       6 broadcast channel  7 broadcast (JSON)
 -- Returns {code}: again · unknown · closed
---   told, and the jobs to be woken: there will be no answer
+--   told, and the jobs to be promoted: there will be no answer
 local fields = redis.call('HMGET', KEYS[1], 'parent', 'state')
 if fields[1] ~= ARGV[1] then return {'unknown'} end
 if redis.call('HSETNX', KEYS[1], 'told:' .. ARGV[2], '') == 0 then return {'again'} end

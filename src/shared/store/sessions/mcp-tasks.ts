@@ -1,16 +1,16 @@
 /**
- * The records of MCP tasks: a task is a call, or a chain of calls when the tool asks something on the way. Every member is written
- * once, so that two servers that go on with one task do the same; and sealed, because a server makes a call of what stands there.
+ * The records of MCP tasks: a task is a call, or a chain of calls when the tool asks for input on the way. Every member is written once, so
+ * that two servers that continue a task do the same. Members are signed, because a server makes calls from them.
  */
 import type { Signatures } from '../../signing/signatures.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, signedMessage } from '../signing/signed-text.ts';
+import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
-/** What never changes. */
+/** The fields of a task that never change. */
 interface NewTask {
   readonly taskId: string;
-  /** Who may know of it. */
+  /** The owner, who alone may read the task. */
   readonly owner: string;
   readonly sessionKey: string;
   /** As tools are called by name. */
@@ -21,7 +21,7 @@ interface NewTask {
 }
 
 export interface TaskRecord extends NewTask {
-  /** Of the task's calls, the newest last. */
+  /** IDs of the task's calls, the newest last. */
   readonly callIds: readonly string[];
   /** Answers to the newest call's question (JSON), by name. */
   readonly answers: Readonly<Record<string, string>>;
@@ -55,7 +55,7 @@ export class Tasks {
     const fields = await this.#redis.hgetall(this.#keys.task(taskId));
     const opened = <Value>(member: string): Value | undefined => {
       const stored = fields[member];
-      return stored === undefined ? undefined : openedMessage(this.#signatures, aboutOf(taskId, member), stored);
+      return stored === undefined ? undefined : verifiedMessage(this.#signatures, aboutOf(taskId, member), stored);
     };
     const task = opened<NewTask>('task');
     if (task === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** What tools said to the people of a session, where its channel is a place of Pawl's own: the newest ones, for a day. */
+/** Messages of tools to the people of a session whose channel is Pawl's own: the newest ones, for a day. */
 import type { ChannelMessage } from '../../tools/capabilities.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';

@@ -1,7 +1,7 @@
 import type { SessionRecord } from '../../sessions/session.ts';
 import { type Clock, systemClock } from '../../util/time.ts';
 
-/** What is news to everybody may have been lost on its way here: after that long, a session that is used is read again. */
+/** A broadcast may have been lost on its way here: a session that is used is read again after this time. */
 const FRESH_MS = 60_000;
 
 interface Known {
@@ -10,12 +10,12 @@ interface Known {
   readAtMs: number;
 }
 
-/** Sessions as this process last read or wrote them; whoever hears that one has changed forgets it. */
+/** Sessions as this process last read or wrote them. A broadcast of a change removes a session. */
 export class SessionCache {
   readonly #limit: number;
   readonly #clock: Pick<Clock, 'monotonic'>;
   readonly #known = new Map<string, Known>();
-  /** Of the known ones, those that may have changed. */
+  /** The cached sessions that may have changed. */
   readonly #doubted = new Set<string>();
   #broadcast = 0;
 
@@ -25,8 +25,8 @@ export class SessionCache {
   }
 
   /**
-   * Whoever gets none has to read it: it is not known, or may have changed. Of one that was read a while ago, one caller gets none; the
-   * others go on with what is known until that one has read it.
+   * Returns a cached session. Undefined: the caller must read it, because it is not cached or may have changed. When a session was read a
+   * while ago, one caller gets undefined; the others use the cached one until that caller has read it.
    */
   get(sessionKey: string): SessionRecord | undefined {
     const known = this.#known.get(sessionKey);

@@ -1,8 +1,8 @@
--- Replaces a session's record, if it is still the one that the writer saw, and tells all processes: whoever is not answered, and asks
+-- Replaces a session's record, if it is still the one that the writer saw, and broadcasts it: whoever is not answered, and asks
 -- again, need not know whether they were told.
 --
 -- KEYS  1 session
--- ARGV  1 the record as seen  2 the new one  3 its time to live, ms, '' to leave that  4 news channel  5 news (JSON), '' for none
+-- ARGV  1 the record as seen  2 the new one  3 its time to live, ms, '' to leave that  4 broadcast channel  5 broadcast (JSON), '' for none
 -- Returns {1}, or {0} when another one stands there
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {0} end
 if ARGV[3] == '' then

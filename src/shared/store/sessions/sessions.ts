@@ -1,17 +1,18 @@
-/** The records of sessions. Readers may keep what they read until told otherwise: see `SessionRecord` for what changes. */
+/** The records of sessions. Readers may cache them until a broadcast says otherwise: see `SessionRecord` for what changes. */
 import type { ApprovalRoute } from '../../approvals/approval.ts';
 import { CHANNEL_KINDS, type SessionRecord, sessionClosed, sessionForged, withTaint } from '../../sessions/session.ts';
 import { Signatures } from '../../signing/signatures.ts';
 import type { Shards } from '../queues/shards.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedText, signedText } from '../signing/signed-text.ts';
+import { Script } from '../redis/script.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const replaceScript = new Script(new URL('./session-replace.lua', import.meta.url));
 const enterScript = new Script(new URL('./session-enter.lua', import.meta.url));
 
-/** The first session with a channel, from one upwards (A5). */
+/** The first session with a channel, from one upwards. */
 export async function routeOf(
   session: SessionRecord,
   sessionOf: (sessionKey: string) => Promise<SessionRecord | undefined>,
@@ -26,8 +27,8 @@ export async function routeOf(
 }
 
 /**
- * What becomes of a session that was opened while the one above it was closed, or got another state, by somebody who has not seen
- * the new one: it is closed as well, or follows where it `inherits` its state. Throws `SESSION_CLOSED`.
+ * Brings a session in line with the one above it, which was closed or changed while this one was being opened: it is closed as well, or
+ * takes over the state that it `inherits`. Throws `SESSION_CLOSED`.
  */
 export async function followAbove(
   sessions: Pick<Sessions, 'read' | 'close' | 'setState'>,
@@ -48,7 +49,7 @@ export async function followAbove(
 const KEPT_MS = 30 * 24 * 3_600_000;
 /** A list lives longer than any session that has entered it: each enters again when it is kept on, and may be closed just before its end. */
 const LISTED_MS = 2 * KEPT_MS;
-/** Of a list: much of it may have expired. */
+/** The page size of a list: many entries may have expired. */
 const MIN_PAGE = 20;
 
 export class Sessions {
@@ -79,9 +80,9 @@ export class Sessions {
   }
 
   /**
-   * Stores a new session, and says where its calls will be; undefined when the key is taken. There can be no earlier calls of a key
-   * that was made for it (`fresh`). Throws `SIGNATURE_INVALID` when the key is taken by what nobody with a key wrote: whoever then
-   * looks for the session finds none, and would ask for it again and again.
+   * Stores a new session and assigns its shards; undefined when the key is taken. A key that was made for the session (`fresh`) has no
+   * earlier calls. Throws `SIGNATURE_INVALID` when the key holds a record that no key of this fleet signed: reading it would find nothing,
+   * and the caller would try for ever.
    */
   async create(asked: SessionRecord, named?: 'fresh'): Promise<SessionRecord | undefined> {
     const shards = (await this.#shards?.assign(asked.sessionKey, named === 'fresh')) ?? {};
@@ -90,7 +91,7 @@ export class Sessions {
     const key = this.#keys.session(record.sessionKey);
     const text = this.#signed(record);
     const created = await this.#redis.set(key, text, 'PX', KEPT_MS, 'NX');
-    // What stands there may be this very record: the first answer was lost on the way, and the command came again.
+    // The stored record may be this very one: the first answer was lost, and the command was sent again.
     const there = created === null ? await this.#redis.get(key) : text;
     if (there !== text) {
       const isForged = there !== null && this.#opened(record.sessionKey, there) === undefined;
@@ -101,14 +102,14 @@ export class Sessions {
     return record;
   }
 
-  /** Before the session is there: nobody closes the one above it and leaves this one open. */
+  /** Adds the session to its parent before it exists: closing the parent then closes this one, too. */
   async #hangBelow({ sessionKey, parent }: SessionRecord): Promise<void> {
     if (parent === undefined) return;
     const children = this.#keys.sessionChildren(parent);
     await Promise.all([this.#redis.sadd(children, sessionKey), this.#redis.pexpire(children, LISTED_MS)]);
   }
 
-  /** Also below its parent, once more: whoever looked for what is gone there may have come before the record. */
+  /** Adds the session to its parent once more: a clean-up there may have come before the record. */
   async #enter({ sessionKey, parent, tenantId, createdAtMs }: SessionRecord): Promise<void> {
     const lists = [this.#keys.sessions, ...(tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)])];
     const children = parent === undefined ? [] : [this.#keys.sessionChildren(parent)];
@@ -116,7 +117,7 @@ export class Sessions {
     await enterScript.run(this.#redis, [...lists, ...children], args);
   }
 
-  /** Takes a session back that nobody has heard of: its key is free again. */
+  /** Removes a session that was not announced to any caller: its key is free again. */
   async takeBack({ sessionKey, parent, tenantId }: SessionRecord): Promise<void> {
     const ofTenant = tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)];
     await Promise.all([
@@ -131,7 +132,7 @@ export class Sessions {
     const [stored, leftMs] = await Promise.all([this.#redis.get(key), this.#redis.pttl(key)]);
     const record = stored === null ? undefined : this.#opened(sessionKey, stored);
     if (stored === null || record === undefined) return undefined;
-    // Redis may have no room just now: whoever reads it next tries again.
+    // Redis may be out of memory: the next read tries again.
     if (leftMs < KEPT_MS / 2) await this.#keepOn(record, stored).catch(() => {});
     return this.#placed(record);
   }
@@ -150,19 +151,19 @@ export class Sessions {
     await this.#replace(record, stored, KEPT_MS);
   }
 
-  /** Where its calls are is known here from then on. */
+  /** Remembers the shards of the session's calls in this process. */
   async #placed(record: SessionRecord): Promise<SessionRecord> {
     if (record.shards !== undefined) await this.#shards?.know(record.shards);
     return record;
   }
 
   #signed(record: SessionRecord): string {
-    return signedText(record, (text) => this.#signatures.session(record.sessionKey, text));
+    return signedText(this.#signatures, 'session', record.sessionKey, record);
   }
 
-  /** The record, when somebody with a key wrote it. */
+  /** The record, when a key of this fleet signed it. */
   #opened(sessionKey: string, stored: string): SessionRecord | undefined {
-    return openedText(stored, (text, signature) => this.#signatures.isSession(sessionKey, text, signature));
+    return verifiedText(this.#signatures, 'session', sessionKey, stored);
   }
 
   /** Closes a session, so that no further call is accepted; undefined when there is none. Its record lives as long as an open one's. */
@@ -184,7 +185,7 @@ export class Sessions {
     return this.#change(sessionKey, 'taint', undefined, (record) => withTaint(record, sources, atMs));
   }
 
-  /** Where `change` answers with the record itself, nothing is written. */
+  /** Changes a record. If `change` returns the record itself, nothing is written. */
   async #change(
     sessionKey: string,
     type: 'session' | 'taint',

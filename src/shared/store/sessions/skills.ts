@@ -1,11 +1,11 @@
-/** The records of skills (I6), by name. Sessions keep what they need of theirs: nobody has to be told of a change. */
+/** The records of skills, by name. Sessions hold a copy of what they need, so changes are not broadcast. */
 
 import type { SkillRecord } from '../../sessions/skill.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { signFieldsAnew } from '../signing/re-sign.ts';
-import { openedText, signedText } from '../signing/signed-text.ts';
+import { reSignFields } from '../signing/re-sign.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 export class SkillRecords {
   readonly #redis: Redis;
@@ -38,23 +38,23 @@ export class SkillRecords {
   }
 
   /** With the newest key. */
-  signAnew(): Promise<void> {
-    return signFieldsAnew(this.#redis, this.#keys.skills, (name, stored) => {
+  reSign(): Promise<void> {
+    return reSignFields(this.#redis, this.#keys.skills, (name, stored) => {
       const record = this.#opened(name, stored);
       return record === undefined ? undefined : this.#signed(record);
     });
   }
 
   #signed(record: SkillRecord): string {
-    return signedText(record, (text) => this.#signatures.spec(signatureOf(record.name), text));
+    return signedText(this.#signatures, 'spec', signedName(record.name), record);
   }
 
-  /** The record, when somebody with a key wrote it under this name. */
+  /** The record, when a key of this fleet signed it under this name. */
   #opened(name: string, stored: string): SkillRecord | undefined {
-    return openedText(stored, (text, signature) => this.#signatures.isSpec(signatureOf(name), text, signature));
+    return verifiedText(this.#signatures, 'spec', signedName(name), stored);
   }
 }
 
-function signatureOf(name: string): string {
+function signedName(name: string): string {
   return `skill ${name}`;
 }

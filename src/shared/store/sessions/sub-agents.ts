@@ -1,4 +1,4 @@
-/** The records of sub-agents, each with a mailbox. All that is said is sealed; every change is news. */
+/** The records of sub-agents, each with a mailbox. Messages are signed, and every change is broadcast. */
 
 import type { Signatures } from '../../signing/signatures.ts';
 import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../../tools/sub-agent.ts';
@@ -6,9 +6,10 @@ import { uuidv7 } from '../../util/time.ts';
 import { type CallJob, jobIdOf } from '../queues/jobs.ts';
 import { promote } from '../queues/promote.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
-import { openedMessage, signedMessage } from '../signing/signed-text.ts';
+import { Script } from '../redis/script.ts';
+import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 const spawnScript = new Script(new URL('./agent-spawn.lua', import.meta.url));
 const tellScript = new Script(new URL('./agent-tell.lua', import.meta.url));
@@ -50,7 +51,7 @@ export class Agents {
     return code as 'spawned' | 'exists' | 'full';
   }
 
-  /** `messageId`: the same one is told once. */
+  /** Sends a message to the agent. `messageId`: a message that is sent twice arrives once. */
   async tell(
     agentId: string,
     parent: string,
@@ -65,7 +66,7 @@ export class Agents {
     return code as 'told' | 'again' | 'unknown' | 'closed';
   }
 
-  /** The oldest message, for whoever asks first. */
+  /** Takes the oldest message; one caller gets it. */
   async take(agentId: string, parent: string): Promise<AgentOrder | undefined> {
     for (;;) {
       const entry = await this.#takeEntry(agentId, parent);
@@ -78,7 +79,7 @@ export class Agents {
 
   async #takeEntry(agentId: string, parent: string): Promise<unknown> {
     const token = this.#unanswered.get(agentId) ?? uuidv7();
-    // Who asks at the same time asks for another one.
+    // A concurrent caller uses a token of its own.
     this.#unanswered.delete(agentId);
     try {
       const [entry] = await takeScript.run(this.#redis, this.#partitions(agentId, parent), [agentId, token]);
@@ -89,7 +90,7 @@ export class Agents {
     }
   }
 
-  /** A message that was taken, and that nobody heard: it waits again, before all others. */
+  /** Returns a message that was taken and not delivered: it waits again, before all others. */
   async putBack({ agentId, turn, ...message }: AgentOrder, parent: string): Promise<void> {
     const args = [agentId, `${turn} ${this.#signed(agentId, message)}`, KEPT_MS, ...this.#broadcast(agentId, parent)];
     await putBackScript.run(this.#redis, this.#partitions(agentId, parent), args);
@@ -108,7 +109,7 @@ export class Agents {
     return code as 'replied' | 'late' | 'unknown';
   }
 
-  /** The call's job is woken when the agent answers or is closed. To be asked for before one looks. */
+  /** Promotes the call's job when the agent replies or is closed. Must be called before reading the agent. */
   async await(agentId: string, job: Pick<CallJob, 'callId' | 'generation'>): Promise<void> {
     const key = this.#keys.agentAwaited(agentId);
     await this.#redis.multi().sadd(key, jobIdOf(job.callId, job.generation)).pexpire(key, AWAITED_MS).exec();
@@ -121,12 +122,12 @@ export class Agents {
     if (owner !== parent || typeof state !== 'string') return undefined;
     if (typeof signed !== 'string') return { agentId, state: state as AgentState };
     const reply = this.#opened(agentId, signed) as (AgentReply & { readonly turn: number }) | undefined;
-    // What nobody with a key said was not said.
+    // A reply that no key of this fleet signed does not count.
     if (reply === undefined || String(reply.turn) !== turn) return { agentId, state: 'running' };
     return { agentId, state: reply.state, ...(reply.output === undefined ? {} : { output: reply.output }) };
   }
 
-  /** Agents of a session that are not closed, or whose closing nobody has heard of. */
+  /** Agents of a session that are not closed, or whose end was not read yet. */
   list(parent: string): Promise<string[]> {
     return this.#redis.smembers(this.#keys.agentsOf(parent));
   }
@@ -149,6 +150,6 @@ export class Agents {
   }
 
   #opened(agentId: string, signed: string): unknown {
-    return openedMessage(this.#signatures, `agent ${agentId}`, signed);
+    return verifiedMessage(this.#signatures, `agent ${agentId}`, signed);
   }
 }

@@ -1,27 +1,29 @@
-/** What is stored as one text: a seal, a space, and the JSON that it is about. */
-import type { Signatures } from '../../signing/signatures.ts';
+/** Records that are stored as one text: the signature, a space, and the JSON that was signed. */
+import type { RecordId, Signatures } from '../../signing/signatures.ts';
 
-export function signedText(value: object, signature: (text: string) => string): string {
+export function signedText(signatures: Signatures, kind: string, id: RecordId, value: object): string {
   const text = JSON.stringify(value);
-  return `${signature(text)} ${text}`;
+  return `${signatures.sign(kind, id, text)} ${text}`;
 }
 
-/** The seal of a stored text, and what it is about. A text without one has the empty seal. */
-export function splitSealed(stored: string): { readonly signature: string; readonly text: string } {
+/** Splits a stored text into its signature and its JSON. A text without a signature has the empty one. */
+export function splitSigned(stored: string): { readonly signature: string; readonly text: string } {
   const end = stored.startsWith('{') ? 0 : stored.indexOf(' {');
   return { signature: stored.slice(0, Math.max(0, end)), text: stored.slice(end).trimStart() };
 }
 
-/** Undefined when the seal does not hold: nobody with a key wrote that. So it is for what is no JSON, which any writer can store. */
-export function openedText<Value>(
+/** Undefined when the signature does not hold, or when the text is not JSON: any writer can store that. */
+export function verifiedText<Value>(
+  signatures: Signatures,
+  kind: string,
+  id: RecordId,
   stored: string,
-  holds: (text: string, signature: string) => boolean,
 ): Value | undefined {
-  const { signature, text } = splitSealed(stored);
-  return holds(text, signature) ? (parseJson(text) as Value | undefined) : undefined;
+  const { signature, text } = splitSigned(stored);
+  return signatures.verify(kind, id, text, signature) ? (parseJson(text) as Value | undefined) : undefined;
 }
 
-/** Undefined for what is no JSON. */
+/** Undefined for a text that is not JSON. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -30,11 +32,11 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** Of a message, `about`: whom it is for, or what it is about. */
+/** `about`: the receiver of the message, or its subject. */
 export function signedMessage(signatures: Signatures, about: string, message: object): string {
-  return signedText(message, (text) => signatures.message(about, text));
+  return signedText(signatures, 'message', about, message);
 }
 
-export function openedMessage<Value>(signatures: Signatures, about: string, stored: string): Value | undefined {
-  return openedText(stored, (text, signature) => signatures.isMessage(about, text, signature));
+export function verifiedMessage<Value>(signatures: Signatures, about: string, stored: string): Value | undefined {
+  return verifiedText(signatures, 'message', about, stored);
 }

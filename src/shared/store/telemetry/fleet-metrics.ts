@@ -1,14 +1,13 @@
-/**
- * What the fleet's processes have counted, added up in Redis: the totals survive every process, and all front doors show the same.
- */
+/** Metrics of all processes, added up in Redis: the totals survive every process, and every API process shows the same. */
 import { withoutTool } from '../../telemetry/metric-set.ts';
 import { MAX_SERIES, OTHER } from '../../telemetry/metrics.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
 
 /** How often a process says what it has counted since. */
 export const PUBLISH_MS = 2_000;
-/** Of a process that is silent; one that comes back later is believed what was acknowledged to it. */
+/** How long the counts of a silent process are remembered. One that comes back later starts from what was acknowledged to it. */
 const REMEMBERED_MS = 3_600_000;
 /** As many series as one script adds: Redis does nothing else meanwhile. */
 const BATCH = 500;
@@ -52,7 +51,7 @@ export class FleetMetrics {
 export interface PublisherOptions {
   readonly metrics: FleetMetrics;
   readonly processId: string;
-  /** What this process has counted so far. */
+  /** The counts of this process so far. */
   series(): ReadonlyMap<string, number>;
   /** Runs before each publication. */
   measure(): Promise<void>;

@@ -102,7 +102,7 @@ test('while one has a folder, another one does not write there', async () => {
   await other.leave();
 });
 
-test('Redis keeps the newest, and what is in no file yet; a gap in the files is told', async () => {
+test('Redis keeps the newest records and those that are in no file yet; a gap in the files is reported', async () => {
   const { writer, sealer, trail, sink } = await openTrail();
   const folder = temporaryFolder();
   const from = writer();
@@ -134,7 +134,7 @@ test('Redis keeps the newest, and what is in no file yet; a gap in the files is 
   expect((await faultsOf(folder, trail)).faults).toMatchObject([{ kind: 'missing', from: 351 }]);
 });
 
-test('files that cannot be written are told of, once until they can be again, each try is counted, and nothing is missing then', async () => {
+test('files that cannot be written are reported once until they can be again, each try is counted, and no record is missing then', async () => {
   const { writer, sealer, trail, sink } = await openTrail();
   const folder = join(temporaryFolder(), 'audit');
   writeFileSync(folder, 'no folder');
@@ -193,7 +193,7 @@ test('a Redis that came back with less than the files have begins another trail:
   expect(await faultsOf(folder, trail)).toMatchObject({ records: 1, faults: [] });
 });
 
-test('I4: what a Redis that lost its last second seals before anybody looks at the files comes into them all the same', async () => {
+test('I4: records that a Redis without its last second chains before the files are read still reach the files', async () => {
   // Fewer than it lost, as many, and more.
   for (const sealedSince of [1, 2, 4]) {
     const { redis, keys, keeper, trail, folder, files, add } = await openSigned();

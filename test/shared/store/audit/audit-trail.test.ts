@@ -25,7 +25,7 @@ test('people’s words, and that one is asked for, are in Redis before anybody h
   }
 });
 
-test('whoever seals in small blocks continues only what it has sealed itself, and else looks anew', async () => {
+test('a process that chains in small blocks continues only its own chain, and reads the head again otherwise', async () => {
   const { redis, keys, writer, sealer, trail } = await openTrail();
   await writeRecords(writer(), 2_400);
   const [one, other] = [sealer(10_000), sealer(10_000)];
@@ -51,7 +51,7 @@ test('whoever seals in small blocks continues only what it has sealed itself, an
   expect(Math.max(...blocks.map(([, fields]) => fields.join().length))).toBeLessThan(128 * 1_024);
 });
 
-test('a process that ends seals all that waits, and gives its lease back', async () => {
+test('a process that ends chains all waiting records, and gives its lease back', async () => {
   const { redis, keys, writer, sealer, trail } = await openTrail();
   await writeRecords(writer(), 2_400);
   const errors: Error[] = [];
@@ -62,7 +62,7 @@ test('a process that ends seals all that waits, and gives its lease back', async
   expect(await redis.exists(keys.writer)).toBe(0);
 });
 
-test('the newest are listed first, with those that wait to be sealed, each once', async () => {
+test('the newest are listed first, with those that are not chained yet, each once', async () => {
   const { writer, sealer, trail } = await openTrail();
   const from = writer();
   for (let number = 0; number < 5; number += 1) void from.record(override(number));
@@ -101,7 +101,7 @@ test('records whose trail begins while they are listed are listed all the same',
   expect(listed.map(({ record }) => record['action'])).toEqual(['number 0']);
 });
 
-test('what must be written is refused while it cannot be; all else waits, up to a bound, and what is lost is told', async () => {
+test('an event that must be written is refused while Redis is away; others wait, up to a bound, and losses are reported', async () => {
   const { redis, keys, writer, lost, trail } = await openTrail();
   const used: AuditEvent = {
     type: 'approval-used',
@@ -127,7 +127,7 @@ test('what must be written is refused while it cannot be; all else waits, up to 
   expect(all.length).toBe(20_100 - 256 + 1);
 });
 
-test('lines that no process of ours wrote are shown as what they are, before and after they are sealed', async () => {
+test('lines that no process of Pawl wrote are shown as they are, before and after they are chained', async () => {
   const { redis, keys, writer, sealer, trail } = await openTrail();
   const own = writer();
   onTestFinished(() => own.close());

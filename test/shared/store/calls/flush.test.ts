@@ -27,12 +27,12 @@ describe('what is forgotten', () => {
     const books = await openBooks();
     const unsettled = await ended(books, 'a', UNSETTLED, 'cancelled');
     const done = await ended(books, 'b');
-    expect(await books.ledger.flush(PLACE, {})).toEqual({ flushed: 1, inflight: 0, unresolved: 1 });
+    expect(await books.ledger.index.flush(PLACE, {})).toEqual({ flushed: 1, inflight: 0, unresolved: 1 });
     expect(await books.ledger.read(done.callId)).toBeUndefined();
     expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'ended', state: 'cancelled' });
-    expect((await books.ledger.list(PLACE, { only: 'inDoubt', limit: 9 })).length).toBe(1);
-    expect(await books.ledger.forget(unsettled.callId)).toEqual({ flushed: 1, inflight: 0, unresolved: 0 });
-    expect((await books.ledger.list(PLACE, { only: 'inDoubt', limit: 9 })).length).toBe(0);
+    expect((await books.ledger.index.list(PLACE, { only: 'inDoubt', limit: 9 })).length).toBe(1);
+    expect(await books.ledger.index.forget(unsettled.callId)).toEqual({ flushed: 1, inflight: 0, unresolved: 0 });
+    expect((await books.ledger.index.list(PLACE, { only: 'inDoubt', limit: 9 })).length).toBe(0);
     expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'claimed' });
   });
 
@@ -40,13 +40,13 @@ describe('what is forgotten', () => {
     const books = await openBooks();
     const running = claimOf('a');
     await books.ledger.claim(running);
-    expect(await books.ledger.forget(running.callId)).toEqual({ flushed: 0, inflight: 1, unresolved: 0 });
+    expect(await books.ledger.index.forget(running.callId)).toEqual({ flushed: 0, inflight: 1, unresolved: 0 });
     const unknown = claimOf('b');
     await books.ledger.claim(unknown);
     const { fence } = await started(books, unknown);
     await settle(books, unknown, fence, failureOutcome('OUTCOME_UNKNOWN'));
-    expect(await books.ledger.forget(unknown.callId)).toEqual({ flushed: 0, inflight: 0, unresolved: 1 });
-    expect(await books.ledger.forget(claimOf('c').callId)).toBeUndefined();
+    expect(await books.ledger.index.forget(unknown.callId)).toEqual({ flushed: 0, inflight: 0, unresolved: 1 });
+    expect(await books.ledger.index.forget(claimOf('c').callId)).toBeUndefined();
   });
 
   test('a producer forgets one call, says so in the audit trail, and refuses an ID that names none', async () => {
@@ -80,7 +80,7 @@ describe('how long calls can be found', () => {
     await call();
     const { ledger, shards } = pawl.backend;
     const laterMs = (await ledger.now()) + 60_000;
-    await Promise.all(shards.partitions().map((partition) => ledger.prune(partition, laterMs)));
+    await Promise.all(shards.partitions().map((partition) => ledger.index.prune(partition, laterMs)));
     expect(await pawl.calls({ limit: 10 })).toHaveLength(1);
     expect((await call()).fromCache).toBe(true);
     expect(await pawl.flush()).toMatchObject({ flushed: 1 });

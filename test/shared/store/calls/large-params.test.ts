@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from 'vitest';
 import { Signatures } from '../../../../src/shared/signing/signatures.ts';
-import { Claims } from '../../../../src/shared/store/calls/claim.ts';
+import { CallClaimer } from '../../../../src/shared/store/calls/claim.ts';
 import { LedgerAccess } from '../../../../src/shared/store/calls/ledger-context.ts';
 import { type Books, claimOf, envelopeFor, failureOutcome, openBooks, PLACE, settle, started } from '../calls.ts';
 
@@ -26,7 +26,7 @@ async function claimed(books: Books, name = 'a') {
 const textsOf = async ({ world }: Books) => (await world.keys()).filter((key) => key.includes(':params:'));
 
 describe('large parameters', () => {
-  test('are kept apart, read with the call, and left alone by whoever glances at it or waits for its end', async () => {
+  test('are stored apart, read with the call, and not read by a brief read or a wait for its end', async () => {
     const books = await openBooks();
     const { claim, record, at } = await claimed(books);
     expect(await textsOf(books)).toEqual([at]);
@@ -43,7 +43,7 @@ describe('large parameters', () => {
       });
   });
 
-  test('those that nobody needs are not kept: of a call that runs already, that has ended, or that conflicts', async () => {
+  test('are not kept when they are not needed: of a call that runs already, that has ended, or that conflicts', async () => {
     const books = await openBooks();
     const { claim, at } = await claimed(books);
     expect(await books.ledger.claim(largeClaim('a'))).toMatchObject({ kind: 'inflight' });
@@ -96,7 +96,7 @@ describe('large parameters', () => {
     expect(await books.ledger.requeue(record, 'resolved', generation)).toBe('queued');
     expect(await books.redis.pttl(at)).toBe(-1);
     await settle(books, claim, (await started(books, { ...claim, generation })).fence);
-    expect(await books.ledger.flush(PLACE, {})).toMatchObject({ flushed: 1 });
+    expect(await books.ledger.index.flush(PLACE, {})).toMatchObject({ flushed: 1 });
     expect(await textsOf(books)).toEqual([]);
   });
 
@@ -112,7 +112,7 @@ describe('large parameters', () => {
       return reference;
     });
     const claim = largeClaim('a');
-    await expect(new Claims(access).claim(claim)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+    await expect(new CallClaimer(access).claim(claim)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
     expect(await books.ledger.read(claim.callId)).toBeUndefined();
     expect((await world.keys()).filter((key) => key.includes(claim.callId))).toEqual([]);
   });

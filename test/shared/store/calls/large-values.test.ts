@@ -5,11 +5,11 @@ import type { Outcome } from '../../../../src/shared/calls/outcome.ts';
 import { digest } from '../../../../src/shared/schema/canonical-json.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
 import { Signatures } from '../../../../src/shared/signing/signatures.ts';
-import { LargeTexts } from '../../../../src/shared/store/calls/large-values.ts';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
 import { LedgerAccess } from '../../../../src/shared/store/calls/ledger-context.ts';
+import { LargeTexts } from '../../../../src/shared/store/calls/records/large-values.ts';
 import { MAX_INLINE_OUTCOME_BYTES, settleCall } from '../../../../src/shared/store/calls/settle.ts';
-import { Endings } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
+import { JobDispatch } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
 import { jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
 import { largeTextOf, PART_BYTES } from '../../../../src/shared/util/json/large-json.ts';
 import { type Books, callIdFor, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS, settle, started } from '../calls.ts';
@@ -120,14 +120,14 @@ describe('large outcomes', () => {
     const fetched = {
       ...{ lockToken: 'lock', timestampMs: Date.now(), askedAtMs: performance.now(), leaseMs: LEASE_MS },
       ...{ workerId: 'worker-1', token: 'delivery', workers: 1 },
-      room: () => ({ free: 2, received: 0, pushable: false }),
+      capacity: () => ({ free: 2, received: 0, pushable: false }),
     };
-    expect(await ledger.take(PLACE, fetched, 2)).toHaveLength(2);
+    expect(await books.dispatch.take(PLACE, fetched, 2)).toHaveLength(2);
     const access = new LedgerAccess(redis, world.prefix, 60_000, new Signatures());
     losePartsOnce(access);
-    const endings = new Endings(access);
+    const dispatch = new JobDispatch(access);
     const end = ({ callId, generation }: typeof lost, outcome: Outcome) =>
-      endings.finish(
+      dispatch.finish(
         { callId, fence: 1, state: 'done', outcome, outcomeJson: JSON.stringify(outcome), attempts: [], ttlMs: 9_000 },
         { id: jobIdOf(callId, generation), returnValue: '{}', kept: 0, takeNext: false },
         fetched,
@@ -150,7 +150,7 @@ describe('large outcomes', () => {
   test('a flush forgets the parts, too', async () => {
     const books = await openBooks();
     const { at } = await settled(books);
-    expect(await books.ledger.flush(PLACE, {})).toMatchObject({ flushed: 1 });
+    expect(await books.ledger.index.flush(PLACE, {})).toMatchObject({ flushed: 1 });
     expect(await books.redis.exists(at)).toBe(0);
   });
 
@@ -187,7 +187,7 @@ describe('DESIGN, decision 11: what others wrote in place of an outcome is refus
     expect(await books.ledger.outcome(claim.callId)).toMatchObject(FORGED);
   });
 
-  test('a reference that nobody with a key wrote, and the outcome of another call', async () => {
+  test('a reference that no key signed, and the outcome of another call', async () => {
     const { redis, world, ...rest } = await openBooks();
     const refused: unknown[] = [];
     const signatures = new Signatures(new Signer([{ kid: 'k', key: 'fleet' }]), (event) => void refused.push(event));

@@ -63,7 +63,7 @@ describe('R15: claiming', () => {
     expect(JSON.parse(job['opts'] ?? '')).toMatchObject({ attempts: 1, removeOnComplete: { count: 500 } });
   });
 
-  test('of the jobs that many producers hand in within a second, a sample is kept for Bull Board, and that alone', async () => {
+  test('of the jobs that many producers submit within a second, a sample is kept for Bull Board, and that alone', async () => {
     const books = await openBooks();
     const keys = books.ledger.keys(PLACE);
     const claims = Array.from({ length: 3 * KEPT_PER_SECOND }, (_, number) =>
@@ -126,7 +126,7 @@ describe('R15: claiming', () => {
     expect(await books.redis.llen(books.ledger.keys(PLACE).job('wait'))).toBe(1);
   });
 
-  test('TR-2: who meets a running call learns its phase and age; only an enforced caller is told of its end', async () => {
+  test('TR-2: a claim of a running call returns its phase and age; only an enforced caller is notified of its end', async () => {
     const books = await openBooks();
     const claim = claimOf('a');
     await books.ledger.claim(claim);
@@ -316,7 +316,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     ]);
   });
 
-  test('an attempt that left no record stays to be decided on when its taker hands it back or asks twice', async () => {
+  test('an attempt that left no record stays to be decided on when its worker releases it or asks twice', async () => {
     const books = await openBooks();
     const claim = claimOf('a');
     await books.ledger.claim(claim);
@@ -376,7 +376,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     expect(answer.kind === 'early' && answer.remainingMs).toBeGreaterThan(30_000);
   });
 
-  test('a circuit that is not closed is told instead, and nothing is written; the probe passes', async () => {
+  test('a circuit that is not closed is returned instead, and nothing is written; the probe passes', async () => {
     const books = await openBooks();
     const claim = claimOf('a');
     await books.ledger.claim(claim);
@@ -427,7 +427,7 @@ describe('settling', () => {
       expect(await inbox(books, id)).toEqual([
         { type: 'settled', callId: claim.callId, state: 'done', atMs: expect.any(Number), outcome: SUCCESS },
       ]);
-    expect(await books.ledger.counts(PLACE)).toEqual({ inflight: 0, calls: 1 });
+    expect(await books.ledger.index.counts(PLACE)).toEqual({ inflight: 0, calls: 1 });
   });
 
   test.each([
@@ -435,7 +435,7 @@ describe('settling', () => {
     ['failed', 300_000],
     ['cancelled', 7_000],
   ] as const)(
-    'R16: a record that is %s lives exactly as long as it was told, and one in flight does not expire',
+    'R16: a record that is %s lives exactly for its TTL, and one in flight does not expire',
     async (state, ttlMs) => {
       const books = await openBooks();
       const claim = claimOf('a');
@@ -511,7 +511,7 @@ describe('settling', () => {
     expect(await books.ledger.outcome(claim.callId, { ...event, textId: '2-0' })).toEqual(outcome);
     expect(await books.ledger.glance(claim.callId)).toMatchObject({ outcome });
     expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'ended', outcome });
-    expect(await books.ledger.flush(PLACE, {})).toMatchObject({ flushed: 1 });
+    expect(await books.ledger.index.flush(PLACE, {})).toMatchObject({ flushed: 1 });
     expect(await books.redis.exists(at)).toBe(0);
   });
 
@@ -777,21 +777,24 @@ describe('telling', () => {
     const books = await openBooks();
     const { claim, fence } = await STANDINGS.running(books);
     const event = { type: 'progress', callId: claim.callId, progress: 1 };
-    expect(await books.ledger.tell(claim.callId, fence, 90_000, event)).toEqual({ held: true, cancelRequested: false });
+    expect(await books.ledger.renewLease(claim.callId, fence, 90_000, event)).toEqual({
+      held: true,
+      cancelRequested: false,
+    });
     const record = await books.ledger.read(claim.callId);
     expect((record?.lockUntilMs ?? 0) - (record?.readAtMs ?? 0)).toBeGreaterThan(LEASE_MS);
     expect(await inbox(books)).toEqual([event]);
     await cancel(books, claim.callId);
-    expect(await books.ledger.tell(claim.callId, fence, 1_000)).toEqual({ held: true, cancelRequested: true });
+    expect(await books.ledger.renewLease(claim.callId, fence, 1_000)).toEqual({ held: true, cancelRequested: true });
   });
 
-  test('whoever lost the call learns it', async () => {
+  test('a worker that lost the call is notified', async () => {
     const books = await openBooks();
     const { claim, fence } = await STANDINGS.running(books);
     await started(books, claim);
-    expect(await books.ledger.tell(claim.callId, fence, 1_000)).toMatchObject({ held: false });
+    expect(await books.ledger.renewLease(claim.callId, fence, 1_000)).toMatchObject({ held: false });
     const done = await STANDINGS.done(await openBooks());
-    expect(await books.ledger.tell(done.claim.callId, 5, 1_000)).toMatchObject({ held: false });
+    expect(await books.ledger.renewLease(done.claim.callId, 5, 1_000)).toMatchObject({ held: false });
   });
 });
 
@@ -810,7 +813,7 @@ describe('cancelling', () => {
     for (const id of ['producer-1', 'canceller'])
       expect(await inbox(books, id)).toMatchObject([{ type: 'settled', state: 'cancelled' }]);
     expect((await begin(books, claim)).kind).toBe('ended');
-    expect(await books.ledger.counts(PLACE)).toMatchObject({ inflight: 0 });
+    expect(await books.ledger.index.counts(PLACE)).toMatchObject({ inflight: 0 });
     expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'ended', state: 'cancelled' });
   });
 
@@ -844,7 +847,7 @@ describe('cancelling', () => {
     expect(await books.ledger.read(claim.callId)).toMatchObject({ cancelRequested: true });
   });
 
-  test('a deadline alone asks nobody to cancel', async () => {
+  test('a deadline alone cancels no call', async () => {
     const books = await openBooks();
     const { claim } = await STANDINGS.running(books);
     expect((await cancel(books, claim.callId, 'failed')).kind).toBe('requested');
@@ -882,7 +885,7 @@ describe('resolving an unknown outcome', () => {
     expect(await started(books, again)).toMatchObject({ fence: fence + 1, recovered: false });
     await settle(books, again, fence + 1);
     expect(await inbox(books, 'asks')).toHaveLength(1);
-    expect(await books.ledger.counts(PLACE)).toMatchObject({ inflight: 0 });
+    expect(await books.ledger.index.counts(PLACE)).toMatchObject({ inflight: 0 });
   });
 
   test('a message that quotes the code does not make another failure resolvable', async () => {
@@ -942,14 +945,14 @@ describe('indexes', () => {
       while ((await books.ledger.now()) <= createdAtMs);
     }
     const [a, b, c] = claims.map((claim) => claim.callId);
-    expect(await books.ledger.list(PLACE, { limit: 10 })).toEqual([c, b, a]);
-    expect(await books.ledger.list(PLACE, { limit: 2 })).toEqual([c, b]);
-    expect(await books.ledger.list(PLACE, { limit: 10, sessionKey: 'session-1' })).toEqual([c, a]);
-    expect(await books.ledger.inflightBefore(PLACE, (await books.ledger.now()) + 1, 2)).toEqual([a, b]);
-    expect(await books.ledger.inflightBefore(PLACE, 0, 2)).toEqual([]);
+    expect(await books.ledger.index.list(PLACE, { limit: 10 })).toEqual([c, b, a]);
+    expect(await books.ledger.index.list(PLACE, { limit: 2 })).toEqual([c, b]);
+    expect(await books.ledger.index.list(PLACE, { limit: 10, sessionKey: 'session-1' })).toEqual([c, a]);
+    expect(await books.ledger.index.inflightBefore(PLACE, (await books.ledger.now()) + 1, 2)).toEqual([a, b]);
+    expect(await books.ledger.index.inflightBefore(PLACE, 0, 2)).toEqual([]);
   });
 
-  test('are pruned where nobody claims any more', async () => {
+  test('are pruned where no call is claimed any more', async () => {
     const books = await openBooks(50);
     const keys = books.ledger.keys(PLACE);
     await books.redis.zadd(
@@ -960,10 +963,10 @@ describe('indexes', () => {
     );
     await books.ledger.claim(claimOf('new'));
     const nowMs = await books.ledger.now();
-    await books.ledger.prune(PLACE, nowMs);
+    await books.ledger.index.prune(PLACE, nowMs);
     expect(await books.redis.zscore(keys.calls, 'old')).toBeNull();
     expect(await books.redis.zcard(keys.calls)).toBe(1);
-    await books.ledger.prune(PLACE, nowMs + 60_000);
+    await books.ledger.index.prune(PLACE, nowMs + 60_000);
     expect(await books.redis.zcard(keys.calls)).toBe(0);
   });
 

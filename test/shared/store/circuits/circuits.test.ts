@@ -88,7 +88,7 @@ describe('the fleet’s circuits in Redis (R22)', () => {
     expect([...(await breakers.list(PLACE))]).toEqual([[CIRCUIT, OPEN]]);
   });
 
-  test('all processes hear of a change, and nobody of one that came too late', async () => {
+  test('a change is broadcast to all processes, and a change that came too late is not', async () => {
     const { breakers, redis, world } = await openBooks();
     const subscribed = signal();
     const heard: unknown[] = [];

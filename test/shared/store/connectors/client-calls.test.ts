@@ -21,7 +21,7 @@ async function published() {
   return { redis, clientCalls, call, waiting, take };
 }
 
-test('a call that waits for a client keeps its place for as long as somebody waits for it', async () => {
+test('a call that waits for a client keeps its place for as long as a worker waits for it', async () => {
   const { redis, clientCalls, call, waiting, take } = await published();
   await redis.pexpire(waiting, 60_000);
   expect(await clientCalls.look(call)).toEqual({ state: 'waiting' });

@@ -76,7 +76,7 @@ describe('the registry in Redis (I7)', () => {
     await first;
   });
 
-  test('a record that nobody with a key wrote, or wrote for another tool, is not there', async () => {
+  test('a record that no key signed, or that was signed for another tool, is not found', async () => {
     const { specs, redis, keys } = await open();
     await specs.write(record(1), 0);
     const stored = (await redis.hget(keys.specs, 'tools.weather')) ?? '';
@@ -108,7 +108,7 @@ describe('the registry in Redis (I7)', () => {
       const text = JSON.stringify(made);
       const tool = `tools.tool_${number}`;
       pipeline
-        .hset(keys.specs, tool, `1 ${signatures.spec(tool, text)} ${text}`)
+        .hset(keys.specs, tool, `1 ${signatures.sign('spec', tool, text)} ${text}`)
         .zadd(keys.declaredToolChanges, number, tool);
     }
     await pipeline.set(keys.declaredToolSequence, 3_000).exec();

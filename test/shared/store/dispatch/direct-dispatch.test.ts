@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
-import type { DispatchedJobs } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
+import { type DispatchedJobs, DispatchReader } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
 import type { FetchedJob } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
 import { jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
-import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { startServer } from '../../../chaos/server.ts';
 import { eventually } from '../../../helpers/signal.ts';
 import { type Books, begin, CIRCUIT, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from '../calls.ts';
@@ -15,7 +15,7 @@ import { type Books, begin, CIRCUIT, claimOf, LEASE_MS, openBooks, PLACE, SUCCES
 /** A worker that listens; `take` says how many slots it has free, and takes what stands in line. */
 async function listen(books: Books, workerId = 'worker-1') {
   const arrived: DispatchedJobs[] = [];
-  const reader = books.ledger.dispatches({
+  const reader = new DispatchReader(books.ledger.access, {
     url: books.world.redisUrl,
     prefix: books.world.prefix,
     partition: PLACE,
@@ -35,13 +35,13 @@ async function listen(books: Books, workerId = 'worker-1') {
     leaseMs: LEASE_MS,
     workerId,
     token: `delivery ${workerId} ${Math.random()}`,
-    room: () => ({ free, dispatches: reader.state }),
+    capacity: () => ({ free, dispatches: reader.state }),
   });
   return {
     reader,
     arrived,
     fetched,
-    take: (free: number) => books.ledger.take(PLACE, fetched(free), free),
+    take: (free: number) => books.dispatch.take(PLACE, fetched(free), free),
     jobs: () => arrived.map(({ job }) => (job as unknown[])[1]),
   };
 }
@@ -56,7 +56,7 @@ async function claimAll({ ledger }: Books, ...names: readonly string[]) {
 }
 
 describe('a worker with nothing to do', () => {
-  test('is pushed a new call with its attempt begun; nothing stands in line, and listeners of the queue hear it', async () => {
+  test('gets a new call with its attempt started; no call is queued, and listeners of the queue are notified', async () => {
     const books = await openBooks();
     const worker = await listen(books);
     await worker.take(4);
@@ -79,7 +79,7 @@ describe('a worker with nothing to do', () => {
     expect(heard).toEqual(['added', 'active']);
   });
 
-  test('gets no more than it has slots for, those on their way included; the rest stands in line and wakes it', async () => {
+  test('gets no more than it has slots for, those on their way included; the rest is queued and sets the marker', async () => {
     const books = await openBooks();
     const worker = await listen(books);
     await worker.take(2);
@@ -91,13 +91,13 @@ describe('a worker with nothing to do', () => {
     // It asks while it has not heard of them: they fill its slots.
     const deaf = {
       ...worker.fetched(2),
-      room: () => ({ free: 2, dispatches: { ...worker.reader.state, received: 0 } }),
+      capacity: () => ({ free: 2, dispatches: { ...worker.reader.state, received: 0 } }),
     };
-    expect(await books.ledger.take(PLACE, deaf, 2)).toEqual([]);
+    expect(await books.dispatch.take(PLACE, deaf, 2)).toEqual([]);
     expect((await worker.take(1)).map(({ job }) => (job as unknown[])[1])).toEqual([jobOf(claims[2] as never)]);
   });
 
-  test('is left alone while others stand in line: who comes later waits behind them', async () => {
+  test('gets no dispatch while other calls are queued: a later call waits behind them', async () => {
     const books = await openBooks();
     const [first] = await claimAll(books, 'first');
     const worker = await listen(books);
@@ -173,7 +173,7 @@ test('a Redis that is full refuses a call, also when a dead worker is to be forg
   expect(await admin.exists(pushable)).toBe(0);
 });
 
-test('a worker that ends a call is pushed the next one, as long as nothing stands in line', async () => {
+test('a worker that ends a call gets the next one by dispatch, as long as no call is queued', async () => {
   const books = await openBooks();
   const worker = await listen(books);
   await worker.take(1);
@@ -191,7 +191,7 @@ test('a worker that ends a call is pushed the next one, as long as nothing stand
     ttlMs: 60_000,
   } as const;
   const job = { id: jobOf(first as never), returnValue: '{}', kept: 0, takeNext: true };
-  const finished = await books.ledger.finish(settle, job, {
+  const finished = await books.dispatch.finish(settle, job, {
     ...worker.fetched(0),
     lockToken: dispatched?.lockToken ?? '',
   });

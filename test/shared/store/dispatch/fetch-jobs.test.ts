@@ -2,27 +2,27 @@ import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Finished, Taken } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
 import { jobIdOf, KEPT_JOBS } from '../../../../src/shared/store/queues/jobs.ts';
-import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { type Books, begin, claimOf, fetched, openBooks, PLACE, SUCCESS } from '../calls.ts';
 
 function idOf(taken: Taken | undefined): string | undefined {
   return Array.isArray(taken?.job) ? (taken.job[1] as string) : undefined;
 }
 
-async function take({ ledger }: Pick<Books, 'ledger'>): Promise<Taken> {
-  const [taken] = await ledger.take(PLACE, fetched());
+async function take({ dispatch }: Pick<Books, 'dispatch'>): Promise<Taken> {
+  const [taken] = await dispatch.take(PLACE, fetched());
   if (taken === undefined) throw new Error('there is always an answer');
   return taken;
 }
 
 function finish(
-  { ledger }: Books,
+  { dispatch }: Books,
   claim: { readonly callId: string; readonly generation: string },
   fence: number,
   change: { readonly kept?: number; readonly lockToken?: string; readonly takeNext?: boolean } = {},
 ): Promise<Finished> {
   const { kept = 0, lockToken = 'lock-1', takeNext = true } = change;
-  return ledger.finish(
+  return dispatch.finish(
     {
       callId: claim.callId,
       fence,
@@ -39,10 +39,10 @@ function finish(
 
 describe('taking a job', () => {
   test('starts its attempt in the same step: the newest fence, signed request and all', async () => {
-    const { ledger } = await openBooks();
+    const { dispatch, ledger } = await openBooks();
     const claim = claimOf('a');
     await ledger.claim(claim);
-    const taken = await take({ ledger });
+    const taken = await take({ dispatch });
     expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
     expect(taken.begun).toMatchObject({ kind: 'started', fence: 1, request: claim.request, recovered: false });
     expect(await ledger.read(claim.callId)).toMatchObject({ phase: 'running', worker: 'worker-1', fence: 1 });
@@ -60,27 +60,27 @@ describe('taking a job', () => {
   });
 
   test('takes nothing from an empty queue and from a paused one', async () => {
-    const { ledger, redis } = await openBooks();
-    expect(idOf(await take({ ledger }))).toBe(0);
+    const { dispatch, ledger, redis } = await openBooks();
+    expect(idOf(await take({ dispatch }))).toBe(0);
     await ledger.claim(claimOf('a'));
     await redis.hset(ledger.keys(PLACE).job('meta'), 'paused', 1);
-    expect(idOf(await take({ ledger }))).toBe(0);
+    expect(idOf(await take({ dispatch }))).toBe(0);
   });
 
   test('takes a delayed job that is due', async () => {
-    const { ledger, redis } = await openBooks();
+    const { dispatch, ledger, redis } = await openBooks();
     const claim = claimOf('a');
     await ledger.claim(claim);
     const keys = ledger.keys(PLACE);
     const jobId = jobIdOf(claim.callId, claim.generation);
     await redis.lrem(keys.job('wait'), 0, jobId);
     await redis.zadd(keys.job('delayed'), (Date.now() - 1_000) * 0x1000, jobId);
-    expect(idOf(await take({ ledger }))).toBe(jobId);
+    expect(idOf(await take({ dispatch }))).toBe(jobId);
   });
 
   test('says when there is nothing more, now or later', async () => {
-    const { ledger, redis } = await openBooks();
-    const left = async () => ((await take({ ledger })).job as unknown[])[4];
+    const { dispatch, ledger, redis } = await openBooks();
+    const left = async () => ((await take({ dispatch })).job as unknown[])[4];
     await ledger.claim(claimOf('a'));
     await ledger.claim(claimOf('b'));
     expect(await left()).toBe(0);
@@ -91,15 +91,15 @@ describe('taking a job', () => {
   });
 
   test('wakes another worker only when there is more to take', async () => {
-    const { ledger, redis } = await openBooks();
+    const { dispatch, ledger, redis } = await openBooks();
     const marker = ledger.keys(PLACE).job('marker');
     await ledger.claim(claimOf('a'));
     await ledger.claim(claimOf('b'));
     await redis.zpopmin(marker);
-    await take({ ledger });
+    await take({ dispatch });
     expect(await redis.zcard(marker)).toBe(1);
     await redis.zpopmin(marker);
-    await take({ ledger });
+    await take({ dispatch });
     expect(await redis.zcard(marker)).toBe(0);
   });
 });
@@ -204,7 +204,7 @@ describe('ending a call with its job', () => {
     const [first, second, taken, ...waiting] = ['a', 'b', 'c', 'd', 'e'].map((name) => claimOf(name, { kept: false }));
     if (first === undefined || second === undefined || taken === undefined) throw new Error('there are five');
     for (const claim of [first, second, taken, ...waiting]) await books.ledger.claim(claim);
-    await books.ledger.take(PLACE, fetched(), 3);
+    await books.dispatch.take(PLACE, fetched(), 3);
     // A newer attempt has it.
     await begin(books, second);
     // Of this connection alone: the server has other users.
@@ -228,7 +228,7 @@ describe('ending a call with its job', () => {
     const books = await openBooks();
     const claims = Array.from({ length: 60 }, (_, number) => claimOf(`call-${number}`, { kept: false }));
     await Promise.all(claims.map((claim) => books.ledger.claim(claim)));
-    await books.ledger.take(PLACE, fetched(), claims.length);
+    await books.dispatch.take(PLACE, fetched(), claims.length);
     const waiting = claimOf('waiting', { kept: false });
     for (const claim of [waiting, claimOf('behind it', { kept: false })]) await books.ledger.claim(claim);
     const sent = vi.spyOn(books.redis, 'sendCommand');
@@ -245,11 +245,11 @@ describe('ending a call with its job', () => {
     expect(await end(claims.slice(51))).toBe(1);
   });
 
-  test('what goes wrong with one of several is told for that one, and the others end', async () => {
+  test('the failure of one of several is returned for that one, and the others end', async () => {
     const books = await openBooks();
     const [good, broken] = [claimOf('a', { kept: false }), claimOf('b', { kept: false })];
     for (const claim of [good, broken]) await books.ledger.claim(claim);
-    await books.ledger.take(PLACE, fetched(), 2);
+    await books.dispatch.take(PLACE, fetched(), 2);
     await books.redis.set(books.ledger.keys(PLACE).record(broken.callId), 'no record');
     const [first, second] = await Promise.allSettled([finish(books, good, 1), finish(books, broken, 1)]);
     expect(first).toMatchObject({ status: 'fulfilled', value: { code: 'settled' } });

@@ -11,6 +11,7 @@ import {
   type WorkerRecord,
 } from '../../../../src/shared/store/fleet/catalogue.ts';
 import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
+import { refusedEvent } from '../../../../src/shared/store/signing/refused-records.ts';
 import { defineTool } from '../../../../src/shared/tools/define-tool.ts';
 import type { Tier } from '../../../../src/shared/tools/tool.ts';
 import { openBooks } from '../calls.ts';
@@ -73,7 +74,7 @@ describe('what workers publish', () => {
     expect(content.workers.map(({ id }) => id).sort()).toEqual(['one', 'three', 'two']);
   });
 
-  test('its digest names what it says, whatever somebody without a key wrote into it', async () => {
+  test('its digest is that of its content, whatever a writer without a key put into it', async () => {
     const { catalogue, redis, keys, ledger } = await openCatalogue();
     const published = publishedTool(tool(), await ledger.now());
     const forged = { ...published, effects: 'none', annotations: { readOnlyHint: true } } as const;
@@ -85,7 +86,7 @@ describe('what workers publish', () => {
     expect((await catalogue.read()).tools).toEqual([{ ...published, workers: 0 }]);
   });
 
-  test('two definitions of one version have drifted: the second to publish is told', async () => {
+  test('two definitions of one version have drifted: the second worker to publish gets the difference', async () => {
     const { catalogue } = await openCatalogue();
     const other = publishedTool(tool({ description: 'Other.' }), 1);
     expect(await catalogue.publish([publishedTool(tool(), 1), publishedTool(tool({ version: '2.0.0' }), 1)])).toEqual(
@@ -152,7 +153,7 @@ describe('what was not published by a worker', () => {
     const audited: AuditEvent[] = [];
     const open = ({ signer = fleetKey, workerSigners = {}, ...rest }: typeof of) =>
       new Catalogue(redis, world.prefix, {
-        signatures: new Signatures(signer, (event) => void audited.push(event), workerSigners),
+        signatures: new Signatures(signer, (refused) => void audited.push(refusedEvent(refused)), workerSigners),
         ...rest,
       });
     const hash = new FleetKeys(world.prefix).tools;

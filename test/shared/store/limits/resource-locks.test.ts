@@ -76,7 +76,7 @@ test('C3: a call that ended while it waited is passed over', async () => {
   expect(await called()).toEqual(['3']);
 });
 
-test('C3: a job that is granted its turn while it is being put aside is woken afterwards', async () => {
+test('C3: a job that is granted its lock while it is being parked is promoted afterwards', async () => {
   const { locks, called, redis, keys } = await open(['1']);
   await locks.take(jobFor('1'), 1, A, true);
   expect((await locks.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');

@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Priority, queueNameOf } from '../../../../src/shared/queues/priority.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
 import { callOfJob, jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
-import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { type Books, claimOf, fetched, openBooks, PLACE, SUCCESS } from '../calls.ts';
 
 interface Asked {
@@ -47,15 +47,15 @@ async function openBusyQueue() {
   return { ...books, claim, take, first: () => take(1) };
 }
 
-async function takeJobs({ ledger }: Pick<Books, 'ledger'>, most: number): Promise<string[]> {
-  const taken = await ledger.take(PLACE, fetched(), most);
+async function takeJobs({ dispatch }: Pick<Books, 'dispatch'>, most: number): Promise<string[]> {
+  const taken = await dispatch.take(PLACE, fetched(), most);
   return taken.flatMap(({ job }) => (Array.isArray(job) && typeof job[1] === 'string' ? [job[1]] : []));
 }
 
 /** The job that an end took along. */
-async function endAndTakeNext({ ledger }: Pick<Books, 'ledger'>, jobId: string): Promise<string | undefined> {
+async function endAndTakeNext({ dispatch }: Pick<Books, 'dispatch'>, jobId: string): Promise<string | undefined> {
   const { callId } = callOfJob(jobId);
-  const { next } = await ledger.finish(
+  const { next } = await dispatch.finish(
     { callId, fence: 1, state: 'done', outcome: SUCCESS, outcomeJson: '{}', attempts: [], ttlMs: 60_000 },
     { id: jobId, returnValue: '{}', kept: 0, takeNext: true },
     fetched(),
@@ -128,7 +128,7 @@ describe('calls that wait for a worker', () => {
     expect(count(await take(100, 16), ({ importance }) => importance === 'critical')).toBeGreaterThanOrEqual(79);
   });
 
-  test('what comes back and what stands in line take turns, also while delayed jobs are due', async () => {
+  test('returned jobs and queued jobs alternate, also while delayed jobs are due', async () => {
     const { claim, redis, ledger, first, ...books } = await openBusyQueue();
     const keys = ledger.keys(PLACE);
     const fresh = await claim(40, { session: 'fresh' });
@@ -141,15 +141,14 @@ describe('calls that wait for a worker', () => {
     for (let turn = 0; turn < 20; turn += 1) {
       const next = back[turn];
       if (next !== undefined && turn < 10) await redis.zadd(keys.job('delayed'), due, next);
-      served.push(...(await takeJobs({ ...books, ledger }, 1)).map((jobId) => back.includes(jobId)));
+      served.push(...(await takeJobs(books, 1)).map((jobId) => back.includes(jobId)));
     }
     expect(served.filter((isBack) => isBack)).toHaveLength(10);
     expect(served.slice(0, 4).filter((isBack) => isBack)).toHaveLength(2);
   });
 
   test('what is due has its turn also where each end takes the next job along', async () => {
-    const { claim, redis, ledger, first } = await openBusyQueue();
-    const books = { ledger };
+    const { claim, redis, ledger, first, ...books } = await openBusyQueue();
     const keys = ledger.keys(PLACE);
     const fresh = await claim(30, { session: 'fresh' });
     await first();
@@ -175,7 +174,7 @@ describe('calls that wait for a worker', () => {
     expect(count(await take(40), ({ tenant }) => tenant === 'b')).toBe(20);
   });
 
-  test('nothing is kept of the lines when nobody waits any more', async () => {
+  test('no state of the fair queue is kept when no call waits any more', async () => {
     const { claim, take, redis, ledger } = await openBusyQueue();
     for (const tenant of ['a', 'b', 'c']) await claim(3, { session: tenant, tenant });
     expect(await take(20, 4)).toHaveLength(10);

@@ -10,7 +10,7 @@ import {
   KEPT_JOBS,
   scriptsOnRedisTime,
 } from '../../../../src/shared/store/queues/jobs.ts';
-import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { claimOf, jobOf, openBooks, PLACE } from '../calls.ts';
 
 const require = createRequire(import.meta.url);

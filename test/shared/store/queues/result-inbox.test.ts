@@ -56,7 +56,7 @@ describe('DESIGN, decision 6: a producer’s inbox', () => {
     expect(events.map((item) => item.callId).sort()).toEqual([0, 1, 2, 3].map((index) => `call ${index}`));
   });
 
-  test('an event that nobody can read is a gap, and those behind it arrive', async () => {
+  test('an event that cannot be read is a gap, and those behind it arrive', async () => {
     const books = await openBooks();
     await books.redis.rpush(books.ledger.keys(PLACE).inbox('producer-1'), event(1), '{"type":', event(2));
     const { events, gaps } = read(books);
@@ -82,7 +82,7 @@ describe('DESIGN, decision 6: a producer’s inbox', () => {
     await eventually(() => events.length === 1);
   });
 
-  test('an end is told to a producer that listens, and kept for one that does not until it is back', async () => {
+  test('an end is sent to a producer that listens, and kept for one that does not until it is back', async () => {
     const books = await openBooks();
     const inbox = books.ledger.keys(PLACE).inbox('producer-1');
     const end = async (key: string) => {
@@ -109,7 +109,7 @@ describe('DESIGN, decision 6: a producer’s inbox', () => {
     await eventually(async () => !(await books.world.connections()).some((name) => name.includes(':inbox:')));
   });
 
-  test('an inbox that nobody empties keeps the newest 20,000 events, and ends by itself after 10 minutes', async () => {
+  test('an inbox that is not read keeps the newest 20,000 events, and expires after 10 minutes', async () => {
     const books = await openBooks();
     const inbox = books.ledger.keys(PLACE).inbox('producer-1');
     const claim = claimOf('first');

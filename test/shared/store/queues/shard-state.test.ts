@@ -8,7 +8,7 @@ import { gated, scripted } from '../../../helpers/tools.ts';
 
 const AGO_MS = 20_000;
 
-test('a call that waits for a limit waits for no worker, until it is woken', async () => {
+test('a call that waits for a limit waits for no worker, until it is promoted', async () => {
   const gate = gated('gate', { timeoutMs: 120_000 });
   const limited = { tools: { gate: { limits: { concurrency: 1 } } } };
   const { pawl, session } = await startFleet({ tools: [gate.tool], settings: limited });

@@ -4,6 +4,7 @@ import { queueNameOf } from '../../../../src/shared/queues/priority.ts';
 import { needOf } from '../../../../src/shared/store/calls/call-record.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
 import type { DispatchedJobs } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
+import { DispatchReader } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
 import {
   ELSEWHERE,
   type FetchedJob,
@@ -33,7 +34,7 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
   };
   const reader =
     options.listens === true
-      ? books.ledger.dispatches({
+      ? new DispatchReader(books.ledger.access, {
           url: books.world.redisUrl,
           prefix: books.world.prefix,
           partition: PLACE,
@@ -58,9 +59,9 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
       leaseMs: LEASE_MS,
       workerId,
       token: `delivery-${deliveries}`,
-      room: () => ({ free, ...(reader === undefined ? {} : { dispatches: reader.state }) }),
+      capacity: () => ({ free, ...(reader === undefined ? {} : { dispatches: reader.state }) }),
     };
-    const taken = await books.ledger.take(PLACE, fetched, free);
+    const taken = await books.dispatch.take(PLACE, fetched, free);
     taken.forEach(note);
     return taken;
   };
@@ -71,7 +72,7 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
     await books.ledger.postpone(callId, record?.fence ?? 0, 'queued', [], 0);
     const lockToken = (await books.redis.get(`${books.ledger.keys(PLACE).job(jobId)}:lock`)) ?? '';
     const need = needOf(claimFor('any', version).request);
-    return books.ledger.skipWorker(PLACE, { jobId, lockToken, session: 'session-1', need, workerId, others });
+    return books.dispatch.skipWorker(PLACE, { jobId, lockToken, session: 'session-1', need, workerId, others });
   };
   return { workerId, arrived, take, skipWorker };
 }
@@ -84,7 +85,7 @@ const names = (jobIds: readonly string[], all: readonly string[]) =>
   jobIds.map((id) => all.find((name) => callIdFor(name) === callOfJob(id).callId));
 
 describe('a call that a worker lacks the tool for', () => {
-  test('stands for those that have it: whoever lacks it leaves it alone, and wakes another one', async () => {
+  test('waits for workers that have it: a worker that lacks it skips the job, and notifies another one', async () => {
     const books = await openBooks();
     const [old, fresh] = [await workerOf(books, 'old'), await workerOf(books, 'new')];
     await claimAll(books, [claimFor('a', NEW)]);
@@ -178,7 +179,7 @@ describe('a call that a worker lacks the tool for', () => {
     expect((await books.redis.lrange(keys.job('active'), 0, -1)).toSorted()).toEqual([first]);
   });
 
-  test('that some must not run is theirs again now and then: if nobody else comes, one of them has to say so', async () => {
+  test('that some workers must not run is offered to them again now and then: if no other worker comes, one of them must report it', async () => {
     const books = await openBooks();
     const old = await workerOf(books, 'old');
     await claimAll(books, [claimFor('a', OLD)]);
@@ -186,7 +187,7 @@ describe('a call that a worker lacks the tool for', () => {
     const [jobId = ''] = old.arrived;
     const passed = { jobId, lockToken: 'lock of old', session: 'session-1', workerId: 'old' };
     await books.ledger.postpone(callOfJob(jobId).callId, 1, 'queued', [], 0);
-    expect(await books.ledger.skipWorker(PLACE, { ...passed, need: needExcept(['old']), others: ['other'] })).toBe(
+    expect(await books.dispatch.skipWorker(PLACE, { ...passed, need: needExcept(['old']), others: ['other'] })).toBe(
       true,
     );
     expect(await books.redis.exists(books.ledger.keys(PLACE).job('lackers'))).toBe(0);
@@ -220,7 +221,7 @@ describe('a call that a worker lacks the tool for', () => {
     const keys = books.ledger.keys(PLACE);
     const need = needOf(claimFor('a', NEW).request);
     const passed = { jobId: id, lockToken: 'a lock that was lost', session: 'session-1', need, workerId: 'old' };
-    await books.ledger.skipWorker(PLACE, { ...passed, others: ['new'] });
+    await books.dispatch.skipWorker(PLACE, { ...passed, others: ['new'] });
     expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([id]);
     expect(await books.redis.exists(keys.job('lackers'), keys.job('prioritized'))).toBe(0);
   });

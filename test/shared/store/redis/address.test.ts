@@ -3,7 +3,8 @@ import { expect, test } from 'vitest';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
 import { addressOf, clusterAddressOf } from '../../../../src/shared/store/redis/address.ts';
-import { reach, redisOptions } from '../../../../src/shared/store/redis/connection.ts';
+import { reach } from '../../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { createUser } from '../../../helpers/redis-user.ts';
 import { createWorld } from '../../../helpers/world.ts';
 

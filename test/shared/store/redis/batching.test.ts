@@ -55,7 +55,7 @@ test('so many go together at most, and as many wait no longer for the others', a
   expect(await Promise.all(all)).toHaveLength(80);
 });
 
-test('a failure is told to all who were together, and those who come next go on', async () => {
+test('a failure rejects all requests of its batch, and the next ones go on', async () => {
   const { batches, sent, turn } = openBatches();
   const failed = Promise.allSettled([batches.add(1), batches.add(2)]);
   await turn();
@@ -67,7 +67,7 @@ test('a failure is told to all who were together, and those who come next go on'
   expect(await next).toBe('3');
 });
 
-test('behind a step that takes long nobody waits for its end', async () => {
+test('requests behind a batch that takes long do not wait for its end', async () => {
   const { batches, sent, turn } = openBatches();
   const all = [batches.add(1)];
   await turn();

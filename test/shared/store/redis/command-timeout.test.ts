@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { Command } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { CommandWatch, type PatienceLimits } from '../../../../src/shared/store/redis/command-timeout.ts';
+import { type CommandLimits, CommandWatch } from '../../../../src/shared/store/redis/ioredis/command-timeout.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -16,7 +16,7 @@ class Queue {
   }
 }
 
-function watched(limits: PatienceLimits) {
+function watched(limits: CommandLimits) {
   const queues = { commandQueue: new Queue(), prevCommandQueue: null as Queue | null, offlineQueue: new Queue() };
   const watch = new CommandWatch(queues, limits);
   const connect = () => {
@@ -52,7 +52,7 @@ describe('a command that waits for too long', () => {
     expect(young).not.toHaveBeenCalled();
   });
 
-  test('is nobody’s concern without a limit, and nothing is looked at while nothing waits', async () => {
+  test('is not limited without a limit, and nothing is checked while no command waits', async () => {
     const { queues, send } = watched({});
     const failed = send(queues.commandQueue);
     await vi.advanceTimersByTimeAsync(600_000);

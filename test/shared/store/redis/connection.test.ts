@@ -4,16 +4,10 @@ import { setImmediate } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
 import { isCluster, nodesOf } from '../../../../src/shared/store/redis/address.ts';
-import {
-  backendError,
-  closeConnection,
-  luaConstants,
-  openConnection,
-  reach,
-  redisOptions,
-  Script,
-  whenReady,
-} from '../../../../src/shared/store/redis/connection.ts';
+import { backendError } from '../../../../src/shared/store/redis/backend-error.ts';
+import { closeConnection, openConnection, reach, whenReady } from '../../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
+import { luaConstants, Script } from '../../../../src/shared/store/redis/script.ts';
 import { startWire } from '../../../helpers/proxy.ts';
 import { createUser } from '../../../helpers/redis-user.ts';
 import { createWorld } from '../../../helpers/world.ts';
@@ -118,7 +112,7 @@ test('a script runs before what its connection says next, also on a server that 
   onTestFinished(() => redis.disconnect());
   await whenReady(redis, 10_000);
   const key = `${prefix}:text`;
-  const unknown = new Script(new URL('../../../../src/shared/store/calls/store-chunk.lua', import.meta.url), [
+  const unknown = new Script(new URL('../../../../src/shared/store/calls/records/store-chunk.lua', import.meta.url), [
     luaConstants({ MADE_FOR: prefix }),
   ]);
   for (const part of ['first', 'second']) {
@@ -144,14 +138,14 @@ describe('Redis out of reach is one typed error', () => {
     expect(backendError(new Error(message))).toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
   });
 
-  test('a connection that was lost is called that: nobody set an option of ioredis', () => {
+  test('the error of a lost connection says so, and names no option of ioredis', () => {
     const cause = new Error(
       'Reached the max retries per request limit (which is 1). Refer to "maxRetriesPerRequest" option for details.',
     );
     expect(backendError(cause)).toMatchObject({ message: 'Redis cannot be used: the connection was lost.', cause });
   });
 
-  test('who has closed a connection is told that, and nothing of Redis', async () => {
+  test('the error of a connection that this process closed says so, and blames no Redis', async () => {
     const { redisUrl, prefix } = await createWorld();
     const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
     await whenReady(client, 10_000);
@@ -167,7 +161,7 @@ describe('Redis out of reach is one typed error', () => {
     expect(backendError(defect)).toBe(defect);
   });
 
-  test('nobody waits for it longer than told', async () => {
+  test('no caller waits for it longer than its limit', async () => {
     const client = openConnection({ url: 'redis://127.0.0.1:1', name: 'n', mode: 'fail-fast' });
     try {
       await expect(whenReady(client, 100)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
@@ -176,7 +170,7 @@ describe('Redis out of reach is one typed error', () => {
     }
   });
 
-  test('what the server says of it is told once', async ({ skip }) => {
+  test('the server’s own reason is given once', async ({ skip }) => {
     const { redisUrl, prefix } = await createWorld();
     skip(isCluster(redisUrl), 'a cluster’s nodes are asked one by one');
     const wire = await startWire(redisUrl);

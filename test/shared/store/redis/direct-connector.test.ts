@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { openConnection, redisOptions } from '../../../../src/shared/store/redis/connection.ts';
-import { DirectConnector } from '../../../../src/shared/store/redis/direct-connector.ts';
+import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
+import { DirectConnector } from '../../../../src/shared/store/redis/ioredis/direct-connector.ts';
 import { createWorld } from '../../../helpers/world.ts';
 
 test('answers that come in many pieces arrive whole, one behind the other', async () => {
@@ -31,14 +32,14 @@ test('data goes past the stream, and ends as any stream does', async () => {
   expect(await redis.ping()).toBe('PONG');
 });
 
-test('whoever gives up before it connects does not connect', async () => {
+test('a connector that is disconnected before it connects does not connect', async () => {
   const connector = new DirectConnector({ path: '/nowhere', disconnectTimeout: 1 });
   const connecting = connector.connect();
   connector.disconnect();
   await expect(connecting).rejects.toThrow('Connection is closed.');
 });
 
-test('where nobody listens, the reason is kept', async () => {
+test('the reason is kept when no server listens', async () => {
   const connector = new DirectConnector({ path: '/nowhere/at/all.sock', disconnectTimeout: 1 });
   const stream = await connector.connect();
   await new Promise((resolve) => stream.once('close', resolve));

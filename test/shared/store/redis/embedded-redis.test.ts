@@ -6,12 +6,8 @@ import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import {
-  DataFolderInUseError,
-  type EmbeddedRedis,
-  EmbeddedRedisError,
-  startEmbeddedRedis,
-} from '../../../../src/shared/store/redis/embedded-redis.ts';
+import { DataFolderInUseError, EmbeddedRedisError } from '../../../../src/shared/store/redis/embedded/data-folder.ts';
+import { type EmbeddedRedis, startEmbeddedRedis } from '../../../../src/shared/store/redis/embedded-redis.ts';
 import { startScript, type TestProcess } from '../../../helpers/process.ts';
 import { eventually, isGone, signal } from '../../../helpers/signal.ts';
 
@@ -173,7 +169,7 @@ describe('its lifetime', () => {
     expect(isGone(child)).toBe(false);
   });
 
-  test('begins anew at once after the last user left, with the data', async () => {
+  test('starts again at once after the last user left, with the data', async () => {
     for (let round = 1; round <= 5; round += 1) {
       const redis = await startEmbeddedRedis({ dataDir });
       expect(await withClient(redis.url, (client) => client.incr('rounds'))).toBe(round);
@@ -220,7 +216,7 @@ describe('after a crash', () => {
     await redis.stop();
   });
 
-  test('a lock of a dead starter holds nobody up', async () => {
+  test('a lock of a dead process does not hold up the next start', async () => {
     const dead = startScript(new URL('../../../helpers/fixtures/nothing.ts', import.meta.url));
     await dead.ended;
     await (await startEmbeddedRedis({ dataDir })).stop();
@@ -333,7 +329,7 @@ describe('a server whose run folder is out of sight', () => {
 });
 
 describe('a server that ends again and again', () => {
-  test('is started anew as long as it has users, and a new one is told at once', { timeout: 60_000 }, async () => {
+  test('is started again as long as it has users, and a new one is reported at once', { timeout: 60_000 }, async () => {
     const redis = await startEmbeddedRedis({ dataDir });
     await withClient(redis.url, (client) => client.set('kept', 'yes'));
     const manifest = join(dataDir, 'redis', 'appendonlydir', 'appendonly.aof.manifest');

@@ -18,7 +18,7 @@ test('ioredis’ own method is the one that is stood in for', () => {
   expect(digest(method)).toBe('lA5C6PdAz0h4WSPGjAZZSQKGOQQSxTtV13_qfyB2Q-Q');
 });
 
-test('an answer lives no longer than whoever asked for it', async () => {
+test('an answer lives no longer than its caller', async () => {
   const { redisUrl, prefix } = await createWorld();
   const redis = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
   await redis.set(`${prefix}:answer`, 'x'.repeat(ANSWER_BYTES));

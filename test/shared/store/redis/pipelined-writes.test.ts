@@ -1,7 +1,7 @@
 import { Duplex } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { GatheredWrites } from '../../../../src/shared/store/redis/pipelined-writes.ts';
+import { GatheredWrites } from '../../../../src/shared/store/redis/ioredis/pipelined-writes.ts';
 import { openBooks } from '../calls.ts';
 
 /** A connection on which nothing is answered until it is told to. */

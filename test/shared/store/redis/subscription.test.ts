@@ -5,7 +5,7 @@ import { createUser } from '../../../helpers/redis-user.ts';
 import { eventually, within } from '../../../helpers/signal.ts';
 import { createWorld } from '../../../helpers/world.ts';
 
-test('a message that cannot be read is told, and costs none that comes with it', async () => {
+test('a message that cannot be read is reported, and costs none that comes with it', async () => {
   const { redisUrl: url, prefix } = await createWorld();
   const redis = openConnection({ url, name: `${prefix}:test`, mode: 'fail-fast' });
   onTestFinished(() => redis.disconnect());
@@ -28,7 +28,7 @@ test('a message that cannot be read is told, and costs none that comes with it',
   expect(errors).toMatchObject([{ name: 'SyntaxError' }]);
 });
 
-test('whoever was refused a channel hears it as soon as it may', async () => {
+test('a subscriber that was refused a channel receives it as soon as it may', async () => {
   const { redisUrl, prefix } = await createWorld();
   const user = await createUser(redisUrl, prefix, ['~*', '+@all', 'resetchannels']);
   const subscribed = Promise.withResolvers<void>();

@@ -2,13 +2,8 @@ import { Queue, Worker } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { openBackend } from '../../../../src/shared/store/backend.ts';
-import {
-  closeConnection,
-  isClustered,
-  nodeOptions,
-  reach,
-  slotOf,
-} from '../../../../src/shared/store/redis/connection.ts';
+import { closeConnection, isClustered, reach, slotOf } from '../../../../src/shared/store/redis/connection.ts';
+import { nodeOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { Subscription } from '../../../../src/shared/store/redis/subscription.ts';
 import { freePort } from '../../../chaos/server.ts';
 import { makeCertificates } from '../../../helpers/certificates.ts';

@@ -169,7 +169,7 @@ describe('sessions in Redis', () => {
     expect(await redis.pttl(keys.sessionsOf('acme'))).toBeGreaterThan(30 * 24 * 3_600_000);
   });
 
-  test('who is gone leaves the lists, also when nobody looks at them; who lives on stays, however old', async () => {
+  test('expired sessions leave the lists, also when these are not read; living ones stay, however old', async () => {
     const { sessions, redis, keys } = await openSessions();
     await sessions.create(session('root'));
     for (const key of ['old', 'gone']) await sessions.create(session(key, { parent: 'root' }));

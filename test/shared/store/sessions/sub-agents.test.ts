@@ -25,7 +25,7 @@ test('a message whose answer was lost comes with the command that is sent again'
   expect([await take(), await take(), await take()]).toEqual(['look', 'and there', undefined]);
 });
 
-test('and with the next one, when whoever asked was told that Redis is out of reach', async () => {
+test('and with the next one, when the caller got the error that Redis is unavailable', async () => {
   const { answerOnce, take } = await openMailbox();
   answerOnce(async (run) => {
     await run();

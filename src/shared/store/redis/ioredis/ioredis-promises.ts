@@ -1,11 +1,11 @@
 /**
- * Lets the commands of ioredis die young. V8 puts a function that is written where it is assigned to a property
- * (`this.reject = (error) => …`) into its old space for as long as that code is not optimized. ioredis writes one for each command;
- * everything that it refers to, the command's arguments and its answer, would outlive all collections but full ones.
+ * Lets the garbage collector free commands of ioredis early. V8 puts a function that is written where it is assigned to a property
+ * (`this.reject = (error) => …`) into its old space, as long as that code is not optimized. ioredis writes one for each command, so the
+ * command's arguments and its answer would outlive all but full collections.
  */
 import { Command } from 'ioredis';
 
-/** What ioredis' own `initPromise` works with. */
+/** The private members of a command that ioredis' own `initPromise` uses. */
 interface Internals {
   readonly name: string;
   args: unknown[];
@@ -31,8 +31,8 @@ const { argument: transformers } = (
 )._transformer;
 const { initPromise } = prototype;
 
-/** Does what the method does that it stands for, with functions that are values before they are properties. */
-function initYoungPromise(this: Internals): void {
+/** Does the same as ioredis' method, and creates each function before it is assigned to a property. */
+function initCollectablePromise(this: Internals): void {
   if (this.callback !== undefined || this.errorStack !== undefined) {
     initPromise.call(this);
     return;
@@ -46,11 +46,11 @@ function initYoungPromise(this: Internals): void {
       this.stringifyArguments();
     }
     this.resolve = this._convertValue(resolve);
-    this.reject = rejecting(this, reject);
+    this.reject = createReject(this, reject);
   });
 }
 
-function rejecting(command: Internals, reject: (error: unknown) => void): (error: unknown) => void {
+function createReject(command: Internals, reject: (error: unknown) => void): (error: unknown) => void {
   return (error) => {
     command._clearTimers();
     command.isSettled = true;
@@ -58,4 +58,4 @@ function rejecting(command: Internals, reject: (error: unknown) => void): (error
   };
 }
 
-prototype.initPromise = initYoungPromise;
+prototype.initPromise = initCollectablePromise;

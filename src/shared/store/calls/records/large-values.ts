@@ -1,16 +1,17 @@
 /**
- * Large texts, apart from the records that refer to them: one hash for each, with a field for every part, compressed where that pays.
- * The parts are written before the record that refers to them is, and expire by themselves when it never is. The reference tells
- * the digest of every part as it is stored, and is signed with its record: a part that somebody else wrote is refused before it is
- * decompressed, and one that has grown is not decompressed further than it was large.
+ * Large texts, stored apart from the records that refer to them: one hash for each, with a field for every part, compressed where that
+ * saves space. The parts are written before their record is, and expire by themselves when it never is. The reference holds the digest of
+ * every part as it is stored, and is signed with its record. So a forged part is refused before it is decompressed, and decompression stops
+ * at the size that the reference names.
  */
 import { promisify } from 'node:util';
-// By its default export: a Node that lacks one of them would say so before it can be told which one is needed.
+// A named import would fail on a Node that lacks one of the functions, before the required version can be printed.
 import zlib from 'node:zlib';
-import { PawlError } from '../../errors/failure.ts';
-import { digest } from '../../schema/canonical-json.ts';
-import { type ByteRange, type LargeText, PART_BYTES } from '../../util/json/large-json.ts';
-import { type Redis, Script } from '../redis/connection.ts';
+import { PawlError } from '../../../errors/failure.ts';
+import { digest } from '../../../schema/canonical-json.ts';
+import { type ByteRange, type LargeText, PART_BYTES } from '../../../util/json/large-json.ts';
+import type { Redis } from '../../redis/connection.ts';
+import { Script } from '../../redis/script.ts';
 
 /** How a record refers to a large text. */
 export interface TextReference {
@@ -45,21 +46,21 @@ export class LargeTexts {
   /** Writes the parts. They expire soon, unless something that refers to them lets them live. */
   async write(key: string, text: LargeText): Promise<TextReference> {
     const parts: string[] = [];
-    const underWay = new Set<Promise<unknown>>();
+    const inProgress = new Set<Promise<unknown>>();
     for (const [number, part] of text.parts.entries()) {
       const compressed = await compress(part, { params: FASTEST, chunkSize: bufferFor(part.length) });
       const pays = compressed.length <= part.length * WORTHWHILE;
       const stored = pays ? compressed : part;
       parts.push(`${pays ? 'zstd' : 'plain'}:${digest(stored)}`);
       const kept = keepPartScript.run(this.#redis, [key], [number, stored, UNREFERRED_MS]);
-      underWay.add(kept);
+      inProgress.add(kept);
       kept.then(
-        () => underWay.delete(kept),
+        () => inProgress.delete(kept),
         () => {},
       );
-      if (underWay.size >= MAX_UNDER_WAY) await Promise.race(underWay);
+      if (inProgress.size >= MAX_UNDER_WAY) await Promise.race(inProgress);
     }
-    await Promise.all(underWay);
+    await Promise.all(inProgress);
     return { bytes: text.bytes, parts, ...(text.content === undefined ? {} : { content: text.content }) };
   }
 
@@ -75,11 +76,11 @@ export class LargeTexts {
     const last = Math.ceil(to / PART_BYTES) - 1;
     let number = Math.floor(from / PART_BYTES);
     let asked = number;
-    const underWay: Promise<Buffer | null>[] = [];
+    const inProgress: Promise<Buffer | null>[] = [];
     for (; number <= last; number += 1) {
       // The next ones come while this one is worked on.
-      for (; asked <= last && underWay.length < MAX_UNDER_WAY; asked += 1) underWay.push(this.#fetch(key, asked));
-      const stored = (await underWay.shift()) ?? null;
+      for (; asked <= last && inProgress.length < MAX_UNDER_WAY; asked += 1) inProgress.push(this.#fetch(key, asked));
+      const stored = (await inProgress.shift()) ?? null;
       const start = number * PART_BYTES;
       const plain = await plainPart(stored, parts[number] ?? '', Math.min(PART_BYTES, bytes - start));
       yield plain.subarray(Math.max(0, from - start), to - start);
@@ -88,7 +89,7 @@ export class LargeTexts {
 
   #fetch(key: string, number: number): Promise<Buffer | null> {
     const fetched = this.#redis.hgetBuffer(key, String(number));
-    // Whoever reads no further does not want to hear what became of it.
+    // A reader that stops early does not need the error.
     fetched.catch(() => {});
     return fetched;
   }

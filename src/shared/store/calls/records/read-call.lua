@@ -1,7 +1,7 @@
--- Reads a call, and adds the reader to those who are told when it settles. Reading after asking to be told leaves no gap.
+-- Reads a call, and adds the reader to those that are notified when it settles. Subscribing before reading leaves no gap.
 --
 -- KEYS  1 record
--- ARGV  1 inbox ID, '' only reads  2 key prefix of records  3 '1' also tells when attempts begin
+-- ARGV  1 inbox ID, '' only reads  2 key prefix of records  3 '1' also notifies when attempts begin
 -- Returns {now, field, value, …}; {now} when there is no record
 local key = KEYS[1]
 local sameAs, sameRequest = unpack(redis.call('HMGET', key, 'sameAs', 'sameRequest'))

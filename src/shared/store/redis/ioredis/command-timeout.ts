@@ -1,12 +1,12 @@
 /**
- * The patience of a connection: a command that has waited for too long fails, and a wire on which an answer is due and nothing comes
- * is cut, so that the client connects anew. One timer does what ioredis needs two of for every command.
+ * The time limits of a connection. A command that has waited for too long fails. A connection on which an answer is due and no data comes is
+ * destroyed, so that the client reconnects. One timer replaces the two that ioredis starts for every command.
  */
 import type { Duplex } from 'node:stream';
 import type { Command } from 'ioredis';
 
-/** How exactly the limits are kept. */
-const LOOK_MS = 250;
+/** The limits are kept to within this time. */
+const CHECK_MS = 250;
 
 const SENT = Symbol('sent');
 type Sent = Command & { [SENT]?: number };
@@ -26,21 +26,21 @@ interface Queue {
   peekAt(index: number): { readonly command: Command } | undefined;
 }
 
-export interface PatienceLimits {
-  /** Whatever the connection does. */
+export interface CommandLimits {
+  /** From sending a command to its answer, reconnects included. */
   readonly commandMs?: number | undefined;
-  /** Without a word from the server, while it owes one. */
+  /** Without data from the server while an answer is due. */
   readonly silenceMs?: number | undefined;
 }
 
 export class CommandWatch {
   readonly #queues: CommandQueues;
-  readonly #limits: PatienceLimits;
+  readonly #limits: CommandLimits;
   #stream: Duplex | undefined;
-  #heardMs = 0;
+  #lastDataMs = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(queues: CommandQueues, limits: PatienceLimits) {
+  constructor(queues: CommandQueues, limits: CommandLimits) {
     this.#queues = queues;
     this.#limits = limits;
   }
@@ -48,38 +48,38 @@ export class CommandWatch {
   /** Listens to a new connection. */
   attach(stream: Duplex): void {
     this.#stream = stream;
-    this.#heardMs = performance.now();
+    this.#lastDataMs = performance.now();
     stream.on('data', () => {
-      this.#heardMs = performance.now();
+      this.#lastDataMs = performance.now();
     });
   }
 
-  /** From now on the command is waited for. */
+  /** Starts the time limits of a command. */
   sent(command: Sent): void {
     command[SENT] = performance.now();
-    this.#timer ??= this.#later();
+    this.#timer ??= this.#schedule();
   }
 
-  /** After what has come is read: a process that was busy for long finds answers waiting, and timers come before them. */
-  #later(): NodeJS.Timeout {
-    return setTimeout(() => setImmediate(() => this.#look()), LOOK_MS).unref();
+  /** Checks after pending data is read: in a process that was busy, timers run before the answers that have already arrived. */
+  #schedule(): NodeJS.Timeout {
+    return setTimeout(() => setImmediate(() => this.#check()), CHECK_MS).unref();
   }
 
-  #look(): void {
+  #check(): void {
     this.#timer = undefined;
     const { commandQueue, prevCommandQueue, offlineQueue } = this.#queues;
     const now = performance.now();
     let waiting = 0;
     for (const queue of [commandQueue, prevCommandQueue, offlineQueue]) {
       if (queue === null || queue === undefined) continue;
-      this.#endOld(queue, now);
+      this.#failOld(queue, now);
       waiting += queue.length;
     }
-    this.#cutSilent(now);
-    if (waiting > 0) this.#timer = this.#later();
+    this.#destroySilent(now);
+    if (waiting > 0) this.#timer = this.#schedule();
   }
 
-  #endOld(queue: Queue, now: number): void {
+  #failOld(queue: Queue, now: number): void {
     const { commandMs = Number.POSITIVE_INFINITY } = this.#limits;
     for (let index = 0; index < queue.length; index += 1) {
       const command = queue.peekAt(index)?.command;
@@ -88,11 +88,11 @@ export class CommandWatch {
     }
   }
 
-  #cutSilent(now: number): void {
+  #destroySilent(now: number): void {
     const { silenceMs = Number.POSITIVE_INFINITY } = this.#limits;
     const oldest = this.#queues.commandQueue.peekAt(0)?.command;
-    // Of one that was sent again, the new connection counts.
-    if (oldest === undefined || now - Math.max(this.#heardMs, sentAt(oldest)) < silenceMs) return;
+    // For a command that was sent again, only the silence of the new connection counts.
+    if (oldest === undefined || now - Math.max(this.#lastDataMs, sentAt(oldest)) < silenceMs) return;
     this.#stream?.destroy(new Error(`Socket timeout: no data came for ${silenceMs} ms.`));
   }
 }

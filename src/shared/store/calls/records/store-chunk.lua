@@ -2,7 +2,7 @@
 -- written again, because an answer was lost, takes nothing back of that.
 --
 -- KEYS  1 the text
--- ARGV  1 number of the part  2 the part as it is stored  3 how long what nobody refers to is kept, ms
+-- ARGV  1 number of the part  2 the part as it is stored  3 how long an unreferenced part is kept, ms
 -- Returns {'kept'}
 local leftMs = redis.call('PTTL', KEYS[1])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])

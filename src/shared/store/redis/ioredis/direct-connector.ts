@@ -1,11 +1,11 @@
 /**
- * Sockets whose data goes straight to whoever parses it. Node's own way asks for 64 KiB with every read, memory outside of V8's heap
- * that makes it collect all of that, and for another turn of the event loop behind it.
+ * Sockets whose data goes directly to ioredis' parser. Node's streams allocate 64 KiB outside of V8's heap for every read, which makes V8
+ * collect more often, and deliver the data one turn of the event loop later.
  */
 import { createConnection, type NetConnectOpts, type Socket } from 'node:net';
 import { AbstractConnector, type RedisOptions } from 'ioredis';
 
-/** As much as the kernel gives at a time. */
+/** The kernel returns no more at a time. */
 const READ_BYTES = 64 * 1_024;
 
 /** Connects ioredis to a server without TLS. */
@@ -27,7 +27,7 @@ export class DirectConnector extends AbstractConnector {
       onread: {
         buffer: Buffer.allocUnsafeSlow(READ_BYTES),
         callback: (bytes, buffer) => {
-          // A copy: what is parsed may be a part of it, and is kept while the rest comes.
+          // The parser keeps parts of the data while the rest arrives, so it gets a copy.
           stream.emit('data', Buffer.from(buffer.subarray(0, bytes)));
           return true;
         },
@@ -41,7 +41,7 @@ export class DirectConnector extends AbstractConnector {
   }
 }
 
-/** As they are now: whoever connects again may have changed them. */
+/** The address at the time of connecting: `nodeOptions` changes it between two tries. */
 function addressIn({ path, host, port, family }: RedisOptions): NetConnectOpts {
   if (path) return { path };
   return { port: port ?? 6379, ...(host == null ? {} : { host }), ...(family == null ? {} : { family }) };

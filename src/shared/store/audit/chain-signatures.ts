@@ -1,0 +1,36 @@
+/** The links of the audit chain: signatures of the fleet's key, or plain digests without one. A digest shows edits, not who made them. */
+import type { AuditChainLink } from '../../audit/audit-chain.ts';
+import { digest } from '../../schema/canonical-json.ts';
+import type { Signatures } from '../../signing/signatures.ts';
+
+/** The name that a plain digest has in place of a key's. */
+const PLAIN = 'sha256';
+
+export class ChainSignatures implements AuditChainLink {
+  readonly #signatures: Signatures;
+
+  constructor(signatures: Signatures) {
+    this.#signatures = signatures;
+  }
+
+  audit(seq: number, previous: string, text: string): string {
+    if (!this.#signatures.present) return plainDigest(seq, previous, text);
+    return this.#signatures.sign('audit', [String(seq), previous], text);
+  }
+
+  isAudit(seq: number, previous: string, text: string, signature: string): boolean {
+    if (!this.#signatures.present) return signature === plainDigest(seq, previous, text);
+    return this.#signatures.matches('audit', [String(seq), previous], text, signature);
+  }
+
+  foreignKey(signature: string): string | undefined {
+    const kid = signature.slice(0, Math.max(0, signature.lastIndexOf(':')));
+    const key = kid === PLAIN ? '' : kid;
+    const isOwn = key === '' ? !this.#signatures.present : this.#signatures.hasKey(key);
+    return isOwn ? undefined : key;
+  }
+}
+
+function plainDigest(seq: number, previous: string, text: string): string {
+  return `${PLAIN}:${digest(`${seq} ${previous} ${text}`)}`;
+}

@@ -1,0 +1,72 @@
+/** Cancelling a call: a call that waits ends at once; a running one is asked to stop. */
+import type { RecordLife } from '../../calls/call-state.ts';
+import type { Outcome } from '../../calls/outcome.ts';
+import { uuidv7 } from '../../util/time.ts';
+import { jobIdOf } from '../queues/jobs.ts';
+import { broadcastChannel } from '../redis/broadcasts.ts';
+import { Script } from '../redis/script.ts';
+import type { LedgerAccess } from './ledger-context.ts';
+
+const cancelScript = new Script(new URL('./cancel.lua', import.meta.url));
+
+/** The outcomes from which the script chooses, by what the call is doing. */
+export interface CancelOutcomes extends RecordLife {
+  readonly state: 'cancelled' | 'failed';
+  readonly beforeStart: Outcome;
+  readonly betweenAttempts: Outcome;
+  /** Set when an attempt may have had its effect and this needs another outcome. Default: `betweenAttempts`. */
+  readonly inDoubt?: { readonly outcome: Outcome; readonly ttlMs: number };
+  readonly inboxId?: string;
+}
+
+export type CancelAnswer =
+  | { readonly kind: 'cancelled'; readonly jobId: string }
+  | { readonly kind: 'requested' | 'too-late' | 'gone' };
+
+export async function writeCancellation(
+  access: LedgerAccess,
+  callId: string,
+  cancellation: CancelOutcomes,
+): Promise<CancelAnswer> {
+  const keys = access.placed(callId);
+  const { state, ttlMs, freeAfterMs } = cancellation;
+  const inDoubt = cancellation.inDoubt ?? { outcome: cancellation.betweenAttempts, ttlMs };
+  const [beforeStart, betweenAttempts, doubtful] = [
+    cancellation.beforeStart,
+    cancellation.betweenAttempts,
+    inDoubt.outcome,
+  ].map((outcome) => {
+    const text = JSON.stringify(outcome);
+    return { text, signature: access.signatures.sign('outcome', [callId, state], text) };
+  }) as [SignedText, SignedText, SignedText];
+  const [code, , generation] = await cancelScript.run(
+    access.redis,
+    [keys.record(callId), keys.inflight, keys.inDoubt, keys.job('')],
+    [
+      callId,
+      beforeStart.text,
+      betweenAttempts.text,
+      state,
+      ttlMs,
+      cancellation.inboxId ?? '',
+      keys.inboxes,
+      broadcastChannel(access.redis, access.fleet.prefix),
+      beforeStart.signature,
+      betweenAttempts.signature,
+      keys.approvals,
+      access.retentionMs,
+      uuidv7(),
+      doubtful.text,
+      doubtful.signature,
+      inDoubt.ttlMs,
+      freeAfterMs ?? '',
+    ],
+  );
+  if (code !== 'cancelled') return { kind: code as 'requested' | 'too-late' | 'gone' };
+  return { kind: 'cancelled', jobId: jobIdOf(callId, generation as string) };
+}
+
+interface SignedText {
+  readonly text: string;
+  readonly signature: string;
+}

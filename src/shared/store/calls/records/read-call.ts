@@ -1,0 +1,190 @@
+/** Reading a call: its record, its outcome and its progress. What no key of this fleet signed is not shown. */
+import { isMerged, partitionOf, type RequestNaming, requestNameOf } from '../../../calls/call-id.ts';
+import type { Outcome } from '../../../calls/outcome.ts';
+import { PawlError } from '../../../errors/failure.ts';
+import type { SettledEvent } from '../../queues/result-inbox.ts';
+import { Script } from '../../redis/script.ts';
+import {
+  type CallRecord,
+  callRecord,
+  type KeptProgress,
+  type ProgressReport,
+  type StoredRequest,
+} from '../call-record.ts';
+import type { LedgerAccess, StoredOutcome } from '../ledger-context.ts';
+import { FORGED_OUTCOME, isVerifiedOutcome, refuseMergedCall, verifiedOutcome } from './signed-records.ts';
+
+const readScript = new Script(new URL('./read-call.lua', import.meta.url));
+
+export interface ReadOptions {
+  /** The producer that is notified when the call settles. */
+  readonly inboxId?: string | undefined;
+  /** The producer is notified of everything that happens to the call, attempts that begin included. */
+  readonly following?: boolean;
+  /** Leaves out what is large and stored apart: parameters and outcome. */
+  readonly brief?: boolean;
+}
+
+type Fields = Readonly<Record<string, string>>;
+
+export async function readCall(
+  access: LedgerAccess,
+  callId: string,
+  { inboxId = '', following = false, brief = false }: ReadOptions = {},
+): Promise<CallRecord | undefined> {
+  const partition = partitionOf(callId);
+  if (partition === undefined) return undefined;
+  const keys = access.keys(partition);
+  const [readAt, ...flat] = await readScript.run(
+    access.redis,
+    [keys.record(callId)],
+    [inboxId, keys.records, following ? '1' : '0'],
+  );
+  const fields = pairs(flat as readonly string[]);
+  const nowMs = Number(readAt);
+  if (fields['state'] === undefined) return undefined;
+  const id = fields['callId'] ?? callId;
+  const request = JSON.parse(fields['request'] ?? '{}') as StoredRequest;
+  if (id !== callId && access.signatures.present && !wasMerged(callId, id, fields, request))
+    return callRecord({
+      callId,
+      fields: asFailed(fields),
+      request,
+      outcome: refuseMergedCall(access.signatures, callId),
+      nowMs,
+    });
+  // A producer that waits for the end reads again and again; it does not need the parameters.
+  const withParams = !brief && inboxId === '' && request.largeParams !== undefined;
+  return callRecord({
+    callId: id,
+    fields,
+    request: withParams ? await access.wholeRequest(id, request).catch(unlessLost(request)) : request,
+    outcome: await recordedOutcome(access, id, fields, brief),
+    nowMs,
+  });
+}
+
+async function recordedOutcome(
+  access: LedgerAccess,
+  callId: string,
+  fields: Fields,
+  brief: boolean,
+): Promise<Outcome | undefined> {
+  const { state = '', outcome: text, outcomeAt: at, outcomeParts: parts, outcomeSignature: signature = '' } = fields;
+  if (text !== undefined) return verifiedOutcome(access.signatures, { callId, state, text, signature });
+  if (at === undefined || (brief && parts !== undefined)) return undefined;
+  return access.largeOutcome(callId, { state, at, parts, signature });
+}
+
+/** The outcome alone. The event that announced it may name it, which saves reading the record. */
+export async function readOutcome(
+  access: LedgerAccess,
+  callId: string,
+  event?: SettledEvent,
+): Promise<Outcome | undefined> {
+  const announced = await announcedOutcome(access, callId, event);
+  if (announced !== undefined) return announced;
+  const stored = await storedOutcome(access, callId);
+  if (stored === undefined || typeof stored.inline !== 'string')
+    return stored === undefined ? undefined : access.largeOutcome(callId, stored);
+  return verifiedOutcome(access.signatures, { ...stored, callId, text: stored.inline });
+}
+
+async function announcedOutcome(
+  access: LedgerAccess,
+  callId: string,
+  event: SettledEvent | undefined,
+): Promise<Outcome | undefined> {
+  if (event?.textId === undefined) return undefined;
+  const text = await access.redis.get(access.placed(callId).outcome(callId, event.textId));
+  if (text === null) return undefined;
+  const signed = { callId, state: event.state, text, signature: event.signature ?? '' };
+  return isVerifiedOutcome(access.signatures, signed) ? (JSON.parse(text) as Outcome) : undefined;
+}
+
+/**
+ * The content of a call's output as JSON, part by part; undefined when there is none. The parts throw `UNKNOWN_CALL` and
+ * `SIGNATURE_INVALID` as those of a large text do (`LargeTexts`).
+ */
+export async function readOutputParts(
+  access: LedgerAccess,
+  callId: string,
+): Promise<AsyncGenerator<Buffer, void, undefined> | undefined> {
+  const stored = await storedOutcome(access, callId);
+  if (stored?.parts !== undefined) {
+    const reference = access.verifiedReference(callId, stored);
+    if (reference === undefined) throw new PawlError('SIGNATURE_INVALID', FORGED_OUTCOME.error?.message);
+    if (reference.content !== undefined) return access.outcomeParts(callId, stored.at, reference, reference.content);
+  }
+  const output = (await readOutcome(access, callId))?.output;
+  return output === undefined ? undefined : textParts(JSON.stringify(output.content));
+}
+
+async function storedOutcome(
+  access: LedgerAccess,
+  callId: string,
+): Promise<(StoredOutcome & { readonly inline: string | null }) | undefined> {
+  const [state, inline = null, signature, at, parts] = await access.redis.hmget(
+    access.placed(callId).record(callId),
+    ...['state', 'outcome', 'outcomeSignature', 'outcomeAt', 'outcomeParts'],
+  );
+  // A call in flight has no outcome, even if an event announced one.
+  if (typeof state !== 'string' || state === 'inflight' || (inline ?? at ?? null) === null) return undefined;
+  return { state, inline, signature: signature ?? '', at: at ?? '', parts: parts ?? undefined };
+}
+
+/** Reported progress after `position` (`fence-number`; from the beginning without one), as far as it is kept. */
+export async function readProgress(
+  access: LedgerAccess,
+  callId: string,
+  position?: string,
+): Promise<readonly KeptProgress[]> {
+  const from = position === undefined ? '-' : `(${position}`;
+  const entries = await access.redis.xrange(access.placed(callId).progress(callId), from, '+');
+  return entries.map(([id, [, event]]) => {
+    const [fence, number] = id.split('-').map(Number);
+    return { fence: fence ?? 0, number: number ?? 0, event: JSON.parse(event ?? '{}') as ProgressReport };
+  });
+}
+
+function pairs(flat: readonly string[]): Fields {
+  const fields: Record<string, string> = {};
+  for (let index = 0; index < flat.length; index += 2) fields[flat[index] ?? ''] = flat[index + 1] ?? '';
+  return fields;
+}
+
+/** Whether the call was merged into another one. The record's own word is not enough: any writer to Redis can put it there. */
+function wasMerged(
+  callId: string,
+  leadingId: string,
+  { sameRequest = '', paramsDigest = '' }: Fields,
+  { envelope }: StoredRequest,
+): boolean {
+  const requestName = parseRequestName(sameRequest);
+  return requestName !== undefined && isMerged(callId, requestName, { callId: leadingId, envelope, paramsDigest });
+}
+
+function parseRequestName(stored: string): string | undefined {
+  try {
+    return requestNameOf(JSON.parse(stored) as RequestNaming);
+  } catch {
+    return undefined;
+  }
+}
+
+function asFailed({ phase: _, ...fields }: Fields): Fields {
+  return { ...fields, state: 'failed' };
+}
+
+/** A record is still shown when its parameters are lost or changed. */
+function unlessLost(request: StoredRequest): (error: unknown) => StoredRequest {
+  return (error) => {
+    if (error instanceof PawlError && (error.code === 'PARAMS_LOST' || error.code === 'SIGNATURE_INVALID'))
+      return request;
+    throw error;
+  };
+}
+
+async function* textParts(text: string): AsyncGenerator<Buffer, void, undefined> {
+  yield Buffer.from(text);
+}

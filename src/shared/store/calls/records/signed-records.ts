@@ -1,0 +1,95 @@
+/** The signed records of a call: its request, its outcome and the approvals that it waits for. */
+import { type ApprovalRequest, digestOf } from '../../../approvals/approval.ts';
+import { type Outcome, resultError } from '../../../calls/outcome.ts';
+import { failureOf } from '../../../errors/failure.ts';
+import type { Signatures } from '../../../signing/signatures.ts';
+import type { InboxEvent } from '../../queues/result-inbox.ts';
+
+/** A signed request is valid for this long after its job was queued. */
+const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
+
+export interface SignedRequest {
+  readonly callId: string;
+  readonly generation: string;
+  readonly resolution: string;
+  readonly text: string;
+}
+
+export function signRequest(signatures: Signatures, { callId, generation, resolution, text }: SignedRequest): string {
+  return signatures.sign('request', [callId, generation, resolution], text);
+}
+
+export function verifyRequest(
+  signatures: Signatures,
+  { callId, generation, resolution, text }: SignedRequest,
+  signature: string,
+  nowMs: number,
+): boolean {
+  const id = [callId, generation, resolution];
+  if (!signatures.verify('request', id, text, signature)) return false;
+  if (!signatures.present || nowMs - Number(generation) <= REQUEST_VALID_MS) return true;
+  signatures.refuse({ kind: 'request', id, reason: 'the signed request is too old' });
+  return false;
+}
+
+/** `text`: the request as it is stored. Its signature covers the digest that a decision must name, too. */
+export function signApproval(signatures: Signatures, request: ApprovalRequest, text: string): string {
+  return signatures.sign('approval', [request.id, digestOf(request)], text);
+}
+
+export function verifyApproval(
+  signatures: Signatures,
+  request: ApprovalRequest,
+  text: string,
+  signature: string,
+): boolean {
+  return signatures.verify('approval', [request.id, digestOf(request)], text, signature);
+}
+
+export interface SignedOutcome {
+  readonly callId: string;
+  readonly state: string;
+  readonly text: string;
+  readonly signature: string;
+}
+
+export function isVerifiedOutcome(signatures: Signatures, { callId, state, text, signature }: SignedOutcome): boolean {
+  return signatures.verify('outcome', [callId, state], text, signature);
+}
+
+/** The outcome, or `FORGED_OUTCOME` when its signature does not hold. */
+export function verifiedOutcome(signatures: Signatures, signed: SignedOutcome): Outcome {
+  return isVerifiedOutcome(signatures, signed) ? (JSON.parse(signed.text) as Outcome) : FORGED_OUTCOME;
+}
+
+/** The event without an outcome that does not verify: its receiver reads the record instead. */
+export function verifiedEvent(signatures: Signatures, event: InboxEvent): InboxEvent {
+  if (event.type !== 'settled' || event.outcome === undefined || !signatures.present) return event;
+  const { outcome, signature = '', ...rest } = event;
+  const { callId, state } = event;
+  const isVerified = isVerifiedOutcome(signatures, { callId, state, text: JSON.stringify(outcome), signature });
+  return isVerified ? event : rest;
+}
+
+/** Reports a call's record that names another call, with which it cannot have been merged. Returns the outcome to show instead. */
+export function refuseMergedCall(signatures: Signatures, callId: string): Outcome {
+  signatures.refuseOnce({ kind: 'outcome', id: [callId], reason: 'the outcome is another call’s' }, callId);
+  return FORGED_OUTCOME;
+}
+
+/** Reports a large request or outcome of which a part does not have the digest that its reference names. */
+export function refuseChangedPart(signatures: Signatures, callId: string, kind: 'outcome' | 'request'): void {
+  signatures.refuse({ kind, id: [callId], reason: `a part of the ${kind} was changed` });
+}
+
+/** The outcome that callers see in place of one that no key of this fleet signed. */
+export const FORGED_OUTCOME: Outcome = {
+  status: 'error',
+  toolName: '',
+  durationMs: 0,
+  attempts: 0,
+  error: resultError(
+    failureOf('SIGNATURE_INVALID', 'The stored result is not signed by a worker of this fleet, so it is not shown.'),
+    'error',
+  ),
+};

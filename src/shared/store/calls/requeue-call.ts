@@ -1,0 +1,115 @@
+/** Queueing a call again, and giving a call of unknown outcome a known one. */
+import type { ApprovalRequest } from '../../approvals/approval.ts';
+import type { Outcome } from '../../calls/outcome.ts';
+import { uuidv7 } from '../../util/time.ts';
+import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
+import { Script } from '../redis/script.ts';
+import { type CallRecord, resolutionOf } from './call-record.ts';
+import type { LedgerAccess } from './ledger-context.ts';
+import { signApproval, signRequest, verifyRequest } from './records/signed-records.ts';
+
+const resolveScript = new Script(new URL('./resolve.lua', import.meta.url));
+const requeueScript = new Script(new URL('./requeue.lua', import.meta.url), ENQUEUE_LUA);
+
+/** Why a call is queued again: an operator resolved its unknown outcome as `retry`, or its job is missing. */
+export type RequeueReason = 'resolved' | 'missing';
+
+export interface ResignedRequest {
+  readonly request: string;
+  readonly signature: string;
+  readonly resolution: string;
+}
+
+/**
+ * Signs a stored request for a further generation. A stored request that does not verify stays unsigned: queueing its call again must
+ * not turn a forged request into a signed one.
+ */
+export async function resignRequest(
+  access: LedgerAccess,
+  callId: string,
+  generation: string,
+  reason?: RequeueReason,
+): Promise<'gone' | 'forged' | ResignedRequest> {
+  const [request, signature, before, resolved] = await access.redis.hmget(
+    access.placed(callId).record(callId),
+    ...['request', 'signature', 'generation', 'resolution'],
+  );
+  if (typeof request !== 'string') return 'gone';
+  const nowMs = await access.now();
+  const stored = { callId, generation: before ?? '', resolution: resolved ?? '', text: request };
+  if (!verifyRequest(access.signatures, stored, signature ?? '', nowMs)) return 'forged';
+  const resolution = reason === 'resolved' ? resolutionOf(generation, stored) : stored.resolution;
+  return {
+    request,
+    signature: signRequest(access.signatures, { callId, generation, resolution, text: request }),
+    resolution,
+  };
+}
+
+export interface Requeue {
+  readonly reason: RequeueReason;
+  readonly generation: string;
+  /** The producer that waits for the call. */
+  readonly inboxId?: string | undefined;
+  /** The call waits for this approval before it is queued. */
+  readonly approval?: ApprovalRequest | undefined;
+}
+
+export async function requeueCall(
+  access: LedgerAccess,
+  record: CallRecord,
+  { reason, generation, inboxId, approval }: Requeue,
+): Promise<'queued' | 'refused' | 'gone'> {
+  const { callId, request } = record;
+  const keys = access.placed(callId);
+  const job: CallJob = { callId, generation, session: request.envelope.target.sessionKey };
+  const resigned = await resignRequest(access, callId, generation, reason);
+  if (typeof resigned === 'string') return resigned === 'gone' ? 'gone' : 'refused';
+  const [code] = await requeueScript.run(
+    access.redis,
+    [keys.record(callId), keys.inflight, keys.job(jobIdOf(callId, record.generation)), keys.inDoubt],
+    [
+      callId,
+      generation,
+      reason === 'resolved' ? '1' : '0',
+      inboxId ?? '',
+      resigned.request,
+      resigned.signature,
+      resigned.resolution,
+      record.generation,
+      keys.approvals,
+      ...approvalArguments(access, approval),
+      ...enqueueArguments(keys, request.envelope.toolName, job),
+    ],
+  );
+  return code as 'queued' | 'refused' | 'gone';
+}
+
+function approvalArguments(access: LedgerAccess, approval: ApprovalRequest | undefined): (string | number)[] {
+  if (approval === undefined) return ['', '', '', '', ''];
+  const text = JSON.stringify(approval);
+  return [text, signApproval(access.signatures, approval, text), approval.id, approval.expiresAtMs, access.retentionMs];
+}
+
+export interface KnownOutcome {
+  readonly state: 'done' | 'failed';
+  readonly outcome: Outcome;
+  readonly ttlMs: number;
+  readonly freeAfterMs?: number | undefined;
+}
+
+export async function writeResolution(
+  access: LedgerAccess,
+  callId: string,
+  { state, outcome, ttlMs, freeAfterMs }: KnownOutcome,
+): Promise<'resolved' | 'refused' | 'gone'> {
+  const text = JSON.stringify(outcome);
+  const keys = access.placed(callId);
+  const signature = access.signatures.sign('outcome', [callId, state], text);
+  const [code] = await resolveScript.run(
+    access.redis,
+    [keys.record(callId), keys.inDoubt],
+    [state, text, ttlMs, signature, callId, uuidv7(), freeAfterMs ?? ''],
+  );
+  return code as 'resolved' | 'refused' | 'gone';
+}

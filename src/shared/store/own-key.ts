@@ -1,0 +1,47 @@
+/** The signing key of a data folder, made on first use. */
+import { randomBytes } from 'node:crypto';
+import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { PawlError } from '../errors/failure.ts';
+import type { SigningKey } from '../signing/signature.ts';
+
+const SHORTEST_KEY = 16;
+
+/**
+ * Reads the key, and makes it on first use. It is written to another file and linked into place: no process reads half a key, and one of
+ * several starting processes wins.
+ */
+export function ownKey(dataDir: string): SigningKey {
+  const file = join(dataDir, 'signing-key');
+  if (!existsSync(file)) {
+    const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
+    writeFileSync(aside, randomBytes(32).toString('base64url'), { mode: 0o600, flush: true });
+    try {
+      linkSync(aside, file);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    } finally {
+      unlinkSync(aside);
+    }
+  }
+  const key = readKey(file);
+  // A power failure or a full disk can leave an empty file, and an empty key protects nothing.
+  if (key.length < SHORTEST_KEY)
+    throw new PawlError(
+      'CONFIGURATION',
+      `${file} holds no key. Remove it, and a new one is made; what was signed with the old one is refused then.`,
+    );
+  return { kid: 'embedded', key };
+}
+
+function readKey(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new PawlError(
+      'CONFIGURATION',
+      `The signing key ${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,90 @@
+/** The lock that lets one process at a time start the server of a data folder. */
+import { randomBytes } from 'node:crypto';
+import { readFileSync, readlinkSync } from 'node:fs';
+import { link, readFile, rename, rm, stat, unlink, utimes, writeFile } from 'node:fs/promises';
+import type { DataFolder } from './data-folder.ts';
+
+const LOCK_RENEWAL_MS = 2_000;
+
+/** A process that has not renewed its lock for so long is stopped or gone. */
+const LOCK_STALE_MS = 20_000;
+
+interface StartLock {
+  release(): Promise<void>;
+}
+
+/** One starter at a time per data folder. Undefined: a live process has it. */
+export async function takeLock(folder: DataFolder): Promise<StartLock | undefined> {
+  const mine = `${folder.lockFile}.${process.pid}.${randomBytes(4).toString('hex')}`;
+  await writeFile(mine, JSON.stringify({ pid: process.pid, space: processSpace() }), { mode: 0o600 });
+  try {
+    // A link appears with its contents or not at all.
+    await link(mine, folder.lockFile);
+  } catch {
+    await removeStaleLock(folder, mine);
+    return undefined;
+  } finally {
+    await unlink(mine);
+  }
+  const renewal = setInterval(() => {
+    const now = new Date();
+    utimes(folder.lockFile, now, now).catch(() => {});
+  }, LOCK_RENEWAL_MS);
+  renewal.unref();
+  return {
+    release: async () => {
+      clearInterval(renewal);
+      await rm(folder.lockFile, { force: true });
+    },
+  };
+}
+
+/** Moves a stale lock aside before removing it. What was moved is checked again, and put back if it is another lock. */
+async function removeStaleLock(folder: DataFolder, aside: string): Promise<void> {
+  if (!(await isStale(folder.lockFile))) return;
+  const moved = `${aside}.stale`;
+  try {
+    await rename(folder.lockFile, moved);
+    if (!(await isStale(moved))) await link(moved, folder.lockFile);
+    await unlink(moved);
+  } catch {
+    // Another process was faster: the next attempt sees its lock.
+  }
+}
+
+async function isStale(lockFile: string): Promise<boolean> {
+  try {
+    if (Date.now() - (await stat(lockFile)).mtimeMs > LOCK_STALE_MS) return true;
+    const read: unknown = JSON.parse(await readFile(lockFile, 'utf8'));
+    if (typeof read !== 'object' || read === null || !('pid' in read)) return true;
+    // In another PID namespace the ID names another process: there only the renewal counts.
+    const isOfThisSpace = !('space' in read) || read.space === processSpace();
+    return isOfThisSpace && !isAlive(Number(read.pid));
+  } catch {
+    return false;
+  }
+}
+
+/** The PID namespace: process IDs can be compared within it alone. Empty where it is not known. */
+function processSpace(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid');
+  } catch {
+    return '';
+  }
+}
+
+/** A zombie, ended but not yet reaped, does not count as alive; a signal 0 alone would not tell. */
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+  }
+  if (process.platform !== 'linux') return true;
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,94 @@
+/** Lua scripts: files that run in one step on any connection. */
+import { createHash } from 'node:crypto';
+import { basename } from 'node:path';
+import type { Redis } from 'ioredis';
+import { readOwnFile } from './own-files.ts';
+import './ioredis/ioredis-promises.ts';
+import { backendError } from './backend-error.ts';
+
+const SHARED_FUNCTIONS = luaText(new URL('./shared.lua', import.meta.url));
+
+type ScriptArgument = string | number | Buffer;
+
+/**
+ * A Lua file as a function that other scripts call with KEYS and ARGV of their own. The function is named after its file:
+ * `next-fair.lua` becomes `next_fair`.
+ */
+export function luaFunction(file: URL): string {
+  return namedLuaFunction(scriptName(file), luaText(file));
+}
+
+/** The same for a script that is not a file of its own. */
+export function namedLuaFunction(name: string, lua: string): string {
+  return `local function ${name.replaceAll('-', '_')}(KEYS, ARGV)\n${lua}\nend\n`;
+}
+
+/** Constants that scripts know by name, so that they are not sent with each run. */
+export function luaConstants(values: Readonly<Record<string, string | number>>): string {
+  return Object.entries(values)
+    .map(([name, value]) => `local ${name} = ${JSON.stringify(String(value))}\n`)
+    .join('');
+}
+
+/** A Lua file that runs on any connection. It can call the given functions; deferred writes are made when it returns. */
+export class Script {
+  /** The name of its file. */
+  readonly name: string;
+  readonly #lua: string;
+  readonly #sha1: string;
+
+  constructor(file: URL, functions: readonly string[] = []) {
+    this.name = scriptName(file);
+    this.#lua = [
+      SHARED_FUNCTIONS,
+      ...functions,
+      namedLuaFunction('script', luaText(file)),
+      'local answer = script(KEYS, ARGV)\nwriteGathered()\nreturn answer\n',
+    ].join('');
+    this.#sha1 = createHash('sha1').update(this.#lua).digest('hex');
+  }
+
+  /**
+   * Runs the script. Errors of an unavailable Redis become `BACKEND_UNAVAILABLE` on any connection. The first run sends the whole text: if
+   * the server had to ask for it, the script would run after the connection's next commands.
+   */
+  async run(client: Redis, keys: readonly string[], args: readonly ScriptArgument[]): Promise<unknown[]> {
+    const given = scriptsGivenTo(client);
+    try {
+      if (given.has(this)) return (await client.evalsha(this.#sha1, keys.length, ...keys, ...args)) as unknown[];
+    } catch (error) {
+      if (!isUnknownScript(error)) throw backendError(error);
+    }
+    given.add(this);
+    try {
+      return (await client.eval(this.#lua, keys.length, ...keys, ...args)) as unknown[];
+    } catch (error) {
+      throw backendError(error);
+    }
+  }
+}
+
+const given = new WeakMap<Redis, Set<Script>>();
+
+/** The scripts that this connection's server knows; after a reconnect it may be another server. */
+function scriptsGivenTo(client: Redis): Set<Script> {
+  const scripts = given.get(client);
+  if (scripts !== undefined) return scripts;
+  const none = new Set<Script>();
+  given.set(client, none);
+  client.on('close', () => none.clear());
+  return none;
+}
+
+/** A server that has just begun, or another node: it knows the script from then on. */
+function isUnknownScript(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith('NOSCRIPT');
+}
+
+function luaText(file: URL): string {
+  return readOwnFile(file);
+}
+
+function scriptName(file: URL): string {
+  return basename(file.pathname, '.lua');
+}
