@@ -30,8 +30,10 @@ function translateRecursion({ made, note, drop }: TranslatedPart): void {
 function translateDependencies({ made, note, drop }: TranslatedPart): void {
   const { dependencies } = made;
   if (dependencies === undefined) return;
-  if (typeof dependencies !== 'object' || dependencies === null || Array.isArray(dependencies))
-    return drop('dependencies', 'it is no object');
+  if (typeof dependencies !== 'object' || dependencies === null || Array.isArray(dependencies)) {
+    drop('dependencies', 'it is no object');
+    return;
+  }
   const required: Record<string, unknown> = {};
   const schemas: Record<string, unknown> = {};
   for (const [name, needed] of Object.entries(dependencies)) {

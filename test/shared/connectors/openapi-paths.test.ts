@@ -15,7 +15,7 @@ const documentWith = (paths: object, schemas: object = {}) => ({
 function addressOf(path: string, params: Record<string, unknown>, parameters: readonly object[] = []): string {
   const { tools, skipped } = importOpenApi(documentWith({ [path]: { get: { operationId: 'one', parameters } } }));
   expect(skipped).toEqual([]);
-  const routing = (tools[0]?.spec as { readonly routing?: unknown }).routing;
+  const routing = (tools[0]?.spec as { readonly routing?: unknown } | undefined)?.routing;
   return connectorRequest(connectorSchema.parse(routing), params).url.toString();
 }
 
