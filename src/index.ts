@@ -9,7 +9,7 @@ export type { QuestionService, Reply } from './producer/approvals/questions.ts';
 export type { AuditQuery } from './producer/calls/audit.ts';
 export type { CallOptions } from './producer/calls/call-envelope.ts';
 export type { CallSubscriber } from './producer/calls/call-events.ts';
-export type { DispatchEvent } from './producer/calls/producer-event.ts';
+export type { DispatchEvent } from './producer/calls/submission.ts';
 export type { Resolution } from './producer/calls/resolution.ts';
 export type { PendingSubmission, Submission, SubmitOptions } from './producer/calls/submission.ts';
 export type { Position } from './producer/calls/timeline.ts';

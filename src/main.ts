@@ -6,7 +6,7 @@ import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { pino } from 'pino';
-import type { DispatchEvent } from './producer/calls/producer-event.ts';
+import type { DispatchEvent } from './producer/calls/submission.ts';
 import type { Pawl } from './producer/client.ts';
 import { checkHooks, type Hook } from './shared/calls/hooks.ts';
 import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } from './shared/config/config.ts';

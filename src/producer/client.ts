@@ -6,7 +6,7 @@ import { resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { ApprovalHooks } from '../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit/audit-event.ts';
-import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
+import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { type Hook, Hooks } from '../shared/calls/hooks.ts';
 import { envelopeOf } from '../shared/calls/outcome.ts';
 import { type Settings, toolPolicy } from '../shared/config/config.ts';
@@ -27,7 +27,7 @@ import { skillRule } from '../shared/sessions/skill-rule.ts';
 import type { AuditEntry } from '../shared/store/audit/audit-trail.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import type { Flushed } from '../shared/store/calls/call-index.ts';
-import { type CallRecord, withParams } from '../shared/store/calls/call-record.ts';
+import type { CallRecord } from '../shared/store/calls/call-record.ts';
 import type { CircuitChange } from '../shared/store/circuits/circuits.ts';
 import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
 import { InboxReader } from '../shared/store/queues/result-inbox.ts';
@@ -48,14 +48,13 @@ import { type AuditQuery, CallAudit, findRecords } from './calls/audit.ts';
 import { type CallSubscriber, CallSubscriptions } from './calls/call-events.ts';
 import { afterCall, hookedTool } from './calls/call-hooks.ts';
 import type { Cancellation } from './calls/cancel.ts';
+import { composeSubmitter } from './calls/compose-submitter.ts';
 import { type CallFilter, findCalls } from './calls/find-calls.ts';
 import { readOutput, streamOutput } from './calls/outputs.ts';
-import { jsonParams } from './calls/params.ts';
-import type { DispatchEvent } from './calls/producer-event.ts';
 import type { Resolution } from './calls/resolution.ts';
 import { Results } from './calls/result-waiters.ts';
-import type { Submission, SubmitOptions } from './calls/submission.ts';
-import { Dispatch } from './calls/submit-call.ts';
+import type { DispatchEvent, Submission, SubmitOptions } from './calls/submission.ts';
+import type { CallSubmitter } from './calls/submit-call.ts';
 import type { Position } from './calls/timeline.ts';
 import type { CallTraces } from './calls/traces.ts';
 import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuits/circuit-admin.ts';
@@ -73,7 +72,7 @@ import { type ShardView, viewShards } from './operations/shards.ts';
 import { closeSessions } from './sessions/close-sessions.ts';
 import { logListenerFailure, tell } from './sessions/listeners.ts';
 import { ListeningSessions } from './sessions/listening-sessions.ts';
-import { Session } from './sessions/session.ts';
+import { Session, type SessionHost } from './sessions/session.ts';
 import { ProducerSessions } from './sessions/session-cache.ts';
 import type { InvalidParams } from './sessions/session-events.ts';
 import { changeState } from './sessions/session-states.ts';
@@ -138,7 +137,7 @@ export class Pawl implements AsyncDisposable {
   readonly #circuitAdmin: CircuitAdmin;
   readonly #operators: OperatorService;
   readonly #calls: CallAdminService;
-  readonly #dispatch: Dispatch;
+  readonly #submitter: CallSubmitter;
   readonly #publisher: MetricsPublisher;
   readonly #traces: CallTraces | undefined;
   readonly #hooks: Hooks;
@@ -150,6 +149,8 @@ export class Pawl implements AsyncDisposable {
   /** Resolved once the news are heard and the circuits known. */
   readonly listening = new ListeningSessions();
   readonly #heard = Promise.withResolvers<void>();
+  /** What session objects need of this producer. */
+  readonly sessionHost: SessionHost;
   #closing: Promise<void> | undefined;
 
   /** Opens the connections and waits until results can arrive. Throws `BACKEND_UNAVAILABLE` when Redis cannot be used. */
@@ -302,7 +303,7 @@ export class Pawl implements AsyncDisposable {
       onError,
     });
     this.#traces = options.tracing?.traces;
-    this.#dispatch = new Dispatch({
+    this.#submitter = composeSubmitter({
       settings,
       approvals: this.approvals,
       ledger: backend.ledger,
@@ -316,10 +317,11 @@ export class Pawl implements AsyncDisposable {
       shards: backend.shards,
       audit: this.#audit,
       ...defined({ traces: this.#traces }),
-      sessionOf: (envelope, opened) => this.#sessions.of(envelope, opened),
+      sessions: this.#sessions,
       taint: (sessionKey, source) => this.#sessions.taint(sessionKey, source),
       onEvent: (event) => this.#told(event),
     });
+    this.sessionHost = this.#makeSessionHost();
   }
 
   get settings(): Settings {
@@ -332,21 +334,13 @@ export class Pawl implements AsyncDisposable {
 
   // Calls
 
-  /** Hands in a well-formed envelope, with its parameters as they are now. */
-  async submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
-    return this.handIn(withParams(envelope, jsonParams(envelope.payload.params)), this.#guarded(options));
-  }
-
-  /** The same for a session, which has an answer that is known here at once. */
-  handIn(envelope: ToolCallEnvelope, options?: SubmitOptions): Submission | Promise<Submission> {
+  /**
+   * Submits an envelope, which may come from outside: a malformed one is answered with `CONTRACT_INVALID`. The call has the parameters as
+   * they are now. Rejects with `BACKEND_UNAVAILABLE` when Redis is unavailable.
+   */
+  async submit(envelope: unknown, options?: SubmitOptions): Promise<Submission> {
     this.#checkOpen();
-    return this.#dispatch.submit(envelope, options);
-  }
-
-  /** Hands in an envelope from outside; a malformed one is answered with `CONTRACT_INVALID`. */
-  submitUnchecked(value: unknown, options?: SubmitOptions): Promise<Submission> {
-    this.#checkOpen();
-    return this.#dispatch.submitUnchecked(value, this.#guarded(options));
+    return this.#submitter.submitUnchecked(envelope, this.#guarded(options));
   }
 
   /** The same, with listeners that keep no call from going on, whatever they throw. A session's own are so already. */
@@ -368,12 +362,6 @@ export class Pawl implements AsyncDisposable {
   /** Code of this program's that was told of something has thrown, or its promise was rejected. */
   listenerFailed(name: string, error: unknown): void {
     logListenerFailure(this.#options.log, name, error);
-  }
-
-  /** Hands in an envelope and waits for its end. */
-  async dispatch(value: unknown): Promise<ToolResultEnvelope> {
-    const submission = await this.submitUnchecked(value);
-    return submission.result;
   }
 
   /** A call's record; undefined when there is none or it has expired. */
@@ -513,7 +501,7 @@ export class Pawl implements AsyncDisposable {
     if (opened === undefined) throw sessionTaken(record.sessionKey);
     const placed = await followAbove(this.#backend.sessions, opened, asked.state === undefined);
     this.#sessions.remember(placed);
-    return new Session(this, placed, this.#options.clock ?? this.#backend.clock);
+    return this.#sessionOf(placed);
   }
 
   /** A session below another reaches people through that one, and a worker session reaches none. */
@@ -527,7 +515,36 @@ export class Pawl implements AsyncDisposable {
     const record = await this.#sessions.find(sessionKey);
     if (record === undefined)
       throw new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
-    return new Session(this, record, this.#options.clock ?? this.#backend.clock);
+    return this.#sessionOf(record);
+  }
+
+  #sessionOf(record: SessionRecord): Session {
+    return new Session(this.sessionHost, record, this.#options.clock ?? this.#backend.clock);
+  }
+
+  #makeSessionHost(): SessionHost {
+    const submitter = this.#submitter;
+    return {
+      refuseNow: (envelope) => {
+        this.#checkOpen();
+        return submitter.refuseNow(envelope);
+      },
+      submit: async (envelope, options) => {
+        this.#checkOpen();
+        return submitter.submit(envelope, options);
+      },
+      cancel: (callId) => this.cancel(callId),
+      callOf: (callId) => this.callOf(callId),
+      openSession: (open) => this.openSession(open),
+      closeSession: (key) => this.closeSession(key),
+      setSessionState: (key, state) => this.setSessionState(key, state),
+      agents: this.agents,
+      repeatedCalls: this.#backend.repeatedCalls,
+      listening: this.listening,
+      listenerFailed: (name, error) => this.listenerFailed(name, error),
+      emitInvalidParams: (key, event) => this.emitInvalidParams(key, event),
+      publishedFor: (session) => this.publishedFor(session),
+    };
   }
 
   /** The newest first, of all or of one tenant. */
@@ -706,7 +723,7 @@ export class Pawl implements AsyncDisposable {
   }
 
   async emitInvalidParams(sessionKey: string, event: InvalidParams): Promise<void> {
-    this.listening.tell(sessionKey, event);
+    this.listening.emit(sessionKey, event);
     const { redis, prefix } = this.#backend;
     await publishBroadcast(redis, prefix, { type: 'invalid-params', sessionKey, from: this.#inboxId, event });
   }
@@ -723,7 +740,7 @@ export class Pawl implements AsyncDisposable {
     else if (broadcast.type === 'specs') this.#learnDeclaredTools();
     else if (broadcast.type === 'offered') this.toolClients.hear(broadcast.tool);
     else if (broadcast.type === 'invalid-params' && broadcast.from !== this.#inboxId)
-      this.listening.tell(broadcast.sessionKey, broadcast.event as InvalidParams);
+      this.listening.emit(broadcast.sessionKey, broadcast.event as InvalidParams);
   }
 
   /** Records of the audit trail, the newest first, as far as Redis keeps them (I4). */

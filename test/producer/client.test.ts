@@ -9,7 +9,7 @@ import { whenReady } from '../../src/shared/store/redis/connection.ts';
 import { FleetKeys } from '../../src/shared/store/redis/keys.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { type AnyTool, TIERS } from '../../src/shared/tools/tool.ts';
-import { type Fleet, pending, startFleet } from '../helpers/fleet.ts';
+import { type Fleet, pending, resultOf, startFleet } from '../helpers/fleet.ts';
 import { eventually } from '../helpers/signal.ts';
 import { echo, gated, httpError, scripted } from '../helpers/tools.ts';
 
@@ -57,8 +57,8 @@ describe('opening sessions', () => {
     const target = { sessionKey: 'fresh', actorId: 'bob' };
     const other = await startFleetPeer(pawl);
     const results = await Promise.all([
-      pawl.dispatch({ ...envelope, target }),
-      other.dispatch({ ...session.envelope(echo, { text: 'y' }), target }),
+      resultOf(pawl, { ...envelope, target }),
+      resultOf(other, { ...session.envelope(echo, { text: 'y' }), target }),
     ]);
     await other.close();
     expect(results.map((result) => result.status)).toEqual(['success', 'success']);
@@ -72,7 +72,7 @@ describe('opening sessions', () => {
     const elsewhere = await startFleetPeer(pawl);
     const { redis, prefix } = pawl.backend;
     await redis.unlink(new FleetKeys(prefix).session(helper.key));
-    const lost = new Session(elsewhere, helper.record);
+    const lost = new Session(elsewhere.sessionHost, helper.record);
     expect(await lost.call(change, {})).toMatchObject({ error: { code: 'PERMISSION_DENIED' } });
     expect((await elsewhere.session(helper.key)).record).toEqual(helper.record);
     await elsewhere.close();
@@ -95,7 +95,7 @@ describe('opening sessions', () => {
     await pawl.backend.redis.unlink(new FleetKeys(pawl.settings.prefix).session(record.sessionKey));
     const { sessionKey, actorId } = record;
     const call = (text: string) =>
-      pawl.dispatch({ ...session.envelope(echo, { text }), target: { sessionKey, actorId: actorId ?? '' } });
+      resultOf(pawl, { ...session.envelope(echo, { text }), target: { sessionKey, actorId: actorId ?? '' } });
     expect(await call('a')).toMatchObject({ error: { code: 'UNKNOWN_SESSION' } });
     expect(await call('b')).toMatchObject({ status: 'success' });
     expect((await pawl.session(sessionKey)).record).toMatchObject({ kind: 'worker' });

@@ -117,20 +117,20 @@ export class ApprovalService {
    */
   async requestFor(asked: {
     readonly envelope: ToolCallEnvelope;
-    readonly published: ResolvedTool;
+    readonly tool: ResolvedTool;
     readonly session: SessionRecord;
-    readonly verdict: PolicyResult;
+    readonly policyResult: PolicyResult;
     readonly callId: string;
     readonly generation: string;
     readonly submittedBy?: string | undefined;
   }): Promise<ApprovalRequest> {
-    const { envelope, published, session, verdict, callId, generation, submittedBy } = asked;
+    const { envelope, tool, session, policyResult, callId, generation, submittedBy } = asked;
     const route = await this.routeOf(session);
     if (route === undefined)
       throw denied(
-        published,
-        `${verdict.reason}, and neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`,
-        verdict.rule,
+        tool,
+        `${policyResult.reason}, and neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`,
+        policyResult.rule,
       );
     const { params } = envelope.payload;
     const { actorId } = envelope.target;
@@ -142,7 +142,7 @@ export class ApprovalService {
       id: approvalId(callId, generation),
       callId,
       generation,
-      tool: pick(published),
+      tool: pick(tool),
       params,
       paramsDigest,
       session: {
@@ -157,10 +157,12 @@ export class ApprovalService {
       ...(submittedBy === undefined ? {} : { submittedBy }),
       ...(typeof justification === 'string' ? { justification } : {}),
       taint: taintOf(envelope.control.requestTags, session),
-      rule: verdict.rule,
-      reason: undone === undefined ? verdict.reason : `it undoes the call ${undone}, and ${verdict.reason}`,
+      rule: policyResult.rule,
+      reason: undone === undefined ? policyResult.reason : `it undoes the call ${undone}, and ${policyResult.reason}`,
       // Whoever lets a call be undone has not let it run.
-      ...(undone === undefined ? { amendment: verdict.amendment ?? { kind: 'same-parameters', paramsDigest } } : {}),
+      ...(undone === undefined
+        ? { amendment: policyResult.amendment ?? { kind: 'same-parameters', paramsDigest } }
+        : {}),
       route,
       createdAtMs,
       expiresAtMs: createdAtMs + this.#parts.settings.policy.approvalLimitMs,

@@ -11,7 +11,7 @@ import type { ClaimAnswer } from '../../shared/store/calls/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
-import type { DispatchEvent } from './producer-event.ts';
+import type { DispatchEvent } from './submission.ts';
 
 const MAX_LOOKED = 100_000;
 

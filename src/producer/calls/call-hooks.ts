@@ -17,19 +17,20 @@ import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import type { Submission } from './submission.ts';
 
-type Submit = (envelope: ToolCallEnvelope) => Submission | Promise<Submission>;
-type Refuse = (error: unknown, envelope: ToolCallEnvelope) => Submission;
+export interface HookedSubmission {
+  readonly hooks: Hooks;
+  readonly tool: HookedTool;
+  submit(envelope: ToolCallEnvelope): Promise<Submission>;
+  refuse(error: unknown, envelope: ToolCallEnvelope): Submission;
+}
 
 /**
- * Hands a call in with its hooks: `beforeCall` first; `onShortCircuit` once, if no attempt runs for this caller, as soon as that is
- * known; `afterCall` last, once, with the envelope that the caller gets.
+ * Submits a call with its hooks. `beforeCall` runs first. `onShortCircuit` runs once, if no attempt runs for this caller, as soon as that
+ * is known. `afterCall` runs last, once, with the envelope that the caller gets.
  */
-export async function submitHooked(
-  hooks: Hooks,
-  tool: HookedTool,
+export async function submitWithHooks(
   asked: ToolCallEnvelope,
-  submit: Submit,
-  refuse: Refuse,
+  { hooks, tool, submit, refuse }: HookedSubmission,
 ): Promise<Submission> {
   const values = new Map<string, unknown>();
   let envelope = asked;

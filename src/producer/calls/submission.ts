@@ -4,6 +4,8 @@
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
+import type { ProducerEvent } from '../../shared/telemetry/log-events.ts';
+import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { ProgressEvent } from './result-waiters.ts';
 
 /** A call that was handed in. */
@@ -34,3 +36,6 @@ export interface SubmitOptions {
   /** Told as soon as the call has its ID. */
   readonly onAccepted?: (callId: string) => void;
 }
+
+/** What operators and metrics hear of (R27). */
+export type DispatchEvent = ProducerEvent<ResolvedTool>;

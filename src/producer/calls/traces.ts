@@ -14,7 +14,7 @@ import {
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { keyHash } from '../../shared/telemetry/log-events.ts';
 import { traceparentOf } from '../../shared/telemetry/tracing.ts';
-import type { DispatchEvent } from './producer-event.ts';
+import type { DispatchEvent } from './submission.ts';
 
 export class CallTraces {
   readonly #tracer: Tracer;

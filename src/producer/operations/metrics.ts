@@ -4,7 +4,7 @@ import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/en
 import { type Settings, scopeOf } from '../../shared/config/config.ts';
 import { type Counter, type Histogram, MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS, ToolLabels } from '../../shared/telemetry/metrics.ts';
-import type { DispatchEvent } from '../calls/producer-event.ts';
+import type { DispatchEvent } from '../calls/submission.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
 /** What every end of a tool's calls counts. */

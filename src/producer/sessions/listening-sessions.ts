@@ -4,7 +4,7 @@ import type { InvalidParams } from './session-events.ts';
 /** A session object of this process. */
 interface ListeningSession {
   readonly key: string;
-  tell(name: 'invalid-params', event: InvalidParams): void;
+  emit(name: 'invalid-params', event: InvalidParams): void;
 }
 
 export class ListeningSessions {
@@ -21,7 +21,7 @@ export class ListeningSessions {
     if (sessions?.size === 0) this.#byKey.delete(session.key);
   }
 
-  tell(sessionKey: string, event: InvalidParams): void {
-    for (const session of this.#byKey.get(sessionKey) ?? []) session.tell('invalid-params', event);
+  emit(sessionKey: string, event: InvalidParams): void {
+    for (const session of this.#byKey.get(sessionKey) ?? []) session.emit('invalid-params', event);
   }
 }

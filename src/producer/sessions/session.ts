@@ -2,7 +2,7 @@
  * A session as its orchestrator holds it: calls tools, branches, and hears what becomes of its calls.
  */
 import { EventEmitter } from 'node:events';
-import { digestOf } from '../../shared/approvals/approval.ts';
+import { type ApprovalRequest, digestOf } from '../../shared/approvals/approval.ts';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
@@ -24,6 +24,7 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type Clock, systemClock, uuidv7 } from '../../shared/util/time.ts';
 import { type CallOptions, callEnvelope, FormCache, targetOf, toolNameOf } from '../calls/call-envelope.ts';
 import type { Cancellation } from '../calls/cancel.ts';
+import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from '../calls/validation-retry.ts';
 import { tell } from './listeners.ts';
@@ -36,8 +37,9 @@ export type SessionEvents = SessionEventsOf<Session>;
 
 /** What a session needs of its producer. */
 export interface SessionHost {
-  /** Answers at once where nobody has to be asked. */
-  handIn(envelope: ToolCallEnvelope, options: SubmitOptions): Submission | Promise<Submission>;
+  /** Refuses a call whose circuit is open, without a turn of the event loop. Undefined for every other call. */
+  refuseNow(envelope: ToolCallEnvelope): Submission | undefined;
+  submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission>;
   cancel(callId: string): Promise<Cancellation>;
   /** The record of a call. Absent where none can be undone. */
   callOf?(callId: string): Promise<CompensatedCall | undefined>;
@@ -65,6 +67,10 @@ export interface SessionHost {
 const ABORTED = { code: 'CANCELLED', message: 'The call was cancelled before it was handed in: nothing ran.' } as const;
 
 const LEFT = { code: 'CANCELLED', message: 'The call goes on for those who asked before; this caller left.' } as const;
+
+type PreparedCall =
+  | { readonly envelope: ToolCallEnvelope; readonly refused?: undefined }
+  | { readonly refused: Submission; readonly envelope?: undefined };
 
 export class Session {
   readonly #host: SessionHost;
@@ -118,90 +124,79 @@ export class Session {
     params: InputOf<T>,
     options: CallOptions = {},
   ): Promise<ToolResultEnvelope<OutputOf<T>>> {
-    const submission = this.#submit(tool, params, options);
-    const result = await this.#ended(submission instanceof Promise ? await submission : submission);
-    return result as ToolResultEnvelope<OutputOf<T>>;
+    const { envelope, refused } = this.#prepare(tool, params, options);
+    const submission = refused ?? (await this.#send(envelope, options.signal));
+    return (await this.#reportEnd(submission)) as ToolResultEnvelope<OutputOf<T>>;
   }
 
-  async #ended(submission: Submission): Promise<ToolResultEnvelope> {
-    // Also what is known at once is told when the caller has had its turn.
-    const result = await submission.result;
-    if (result.status === 'circuit_open')
-      this.tell('circuit-open', {
-        toolName: result.toolName,
-        ...(result.error.retryAfterMs === undefined ? {} : { retryAfterMs: result.error.retryAfterMs }),
-      });
-    this.tell('settled', result);
-    return result;
-  }
-
-  /** Hands a call in without waiting for it; the submission tells its ID and holds the result's promise. */
+  /** Submits a call without waiting for its result. The submission has the call's ID and the promise of the result. */
   async submit<T extends AnyTool | string>(
     tool: T,
     params: InputOf<T>,
     options: CallOptions = {},
   ): Promise<Submission<OutputOf<T>>> {
-    const submission = await this.#submit(tool, params, options);
-    // Whoever waits for the result hears of what went wrong.
-    this.#ended(submission).catch(() => {});
+    const { envelope, refused } = this.#prepare(tool, params, options);
+    const submission = refused ?? (await this.#send(envelope, options.signal));
+    // A rejection reaches the caller through the submission's own result.
+    this.#reportEnd(submission).catch(() => {});
     return submission as Submission<OutputOf<T>>;
   }
 
-  #submit(tool: AnyTool | string, params: unknown, options: CallOptions): Submission | Promise<Submission> {
+  /** Reports the end of a call to the session's listeners. They may be attached after the call, so they are told a turn later. */
+  async #reportEnd(submission: Submission): Promise<ToolResultEnvelope> {
+    const result = await submission.result;
+    if (result.status === 'circuit_open')
+      this.emit('circuit-open', {
+        toolName: result.toolName,
+        ...(result.error.retryAfterMs === undefined ? {} : { retryAfterMs: result.error.retryAfterMs }),
+      });
+    this.emit('settled', result);
+    return result;
+  }
+
+  /** The envelope of a call, or its refusal where that is known at once. */
+  #prepare(tool: AnyTool | string, params: unknown, options: CallOptions): PreparedCall {
     let envelope: ToolCallEnvelope;
     try {
       envelope = this.envelope(tool, params, options);
       this.#forms.check(envelope, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
-      return {
-        kind: 'answered',
-        result: refusal(error, {
-          requestId: options.requestId ?? uuidv7(),
-          toolName: startOf(toolNameOf(tool), 256),
-        }),
-      };
+      const requestId = options.requestId ?? uuidv7();
+      return { refused: answered(refusal(error, { requestId, toolName: startOf(toolNameOf(tool), 256) })) };
     }
-    return this.#send(envelope, options.signal);
+    const refused = this.#refuseNow(envelope, options.signal);
+    return refused === undefined ? { envelope } : { refused };
   }
 
-  #send(envelope: ToolCallEnvelope, given: AbortSignal | undefined): Submission | Promise<Submission> {
-    // Plain JavaScript says null for none, as it does to `fetch`.
-    const signal = given ?? undefined;
-    if (signal?.aborted === true) return { kind: 'answered', result: refusal(ABORTED, envelope) };
-    const following: SubmitOptions = {
+  #refuseNow(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Submission | undefined {
+    return signal?.aborted === true ? answered(refusal(ABORTED, envelope)) : this.#host.refuseNow(envelope);
+  }
+
+  async #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Promise<Submission> {
+    const submission = await this.#host.submit(envelope, {
       session: this.record,
-      onProgress: (event) => this.#pass(event),
-      onApproval: (request) => {
-        const { id, callId, tool, expiresAtMs, route } = request;
-        this.tell('approval-requested', {
-          callId,
-          approvalId: id,
-          toolName: tool.name,
-          digest: digestOf(request),
-          expiresAtMs,
-          shownIn: route.sessionKey,
-        });
-      },
-      onAccepted: (callId) => this.tell('queued', { callId, toolName: envelope.toolName }),
-    };
-    const submission = this.#host.handIn(envelope, following);
-    if (!(submission instanceof Promise) || signal === undefined) return submission;
-    return submission.then((handedIn) =>
-      handedIn.kind === 'answered' ? handedIn : this.#endOnAbort(handedIn, envelope.toolName, signal),
-    );
+      onProgress: (event) => this.#emitProgress(event),
+      onApproval: (request) => this.#emitApproval(request),
+      onAccepted: (callId) => this.emit('queued', { callId, toolName: envelope.toolName }),
+    });
+    // Plain JavaScript passes null for no signal, as it does to `fetch`.
+    if (submission.kind === 'answered' || signal === undefined || signal === null) return submission;
+    return this.#endOnAbort(submission, envelope.toolName, signal);
   }
 
   /**
-   * Undoes a call of this session that succeeded, once, with its tool's `compensate` (I18): as a call of its own, which is queued,
+   * Undoes a call of this session that succeeded, once, with its tool's `compensate`. The undoing is a call of its own: it is queued,
    * approved where the tool's calls are, retried and audited. Rejects with `UNKNOWN_CALL`, and with `CALL_NOT_COMPENSABLE` for a call
-   * that did not succeed; a tool without `compensate` answers so.
+   * that did not succeed. A tool without `compensate` answers so.
    */
   async compensate(
     callId: string,
     options: Pick<CallOptions, 'timeoutMs' | 'turnId' | 'signal' | 'traceparent'> = {},
   ): Promise<ToolResultEnvelope> {
-    return this.#ended(await this.#send(await this.compensation(callId, options), options.signal));
+    const envelope = await this.compensation(callId, options);
+    const refused = this.#refuseNow(envelope, options.signal);
+    return this.#reportEnd(refused ?? (await this.#send(envelope, options.signal)));
   }
 
   /** The envelope that undoes a call. Throws as `compensate` rejects. */
@@ -218,15 +213,27 @@ export class Session {
     return callEnvelope(this.#target, tool, params, options, this.#clock);
   }
 
-  #pass(event: Parameters<NonNullable<SubmitOptions['onProgress']>>[0]): void {
-    if (event.type === 'progress') this.tell('progress', event);
-    else if (event.type === 'retrying') this.tell('retrying', event);
+  #emitProgress(event: ProgressEvent): void {
+    if (event.type === 'progress') this.emit('progress', event);
+    else if (event.type === 'retrying') this.emit('retrying', event);
   }
 
-  /** Tells all who listen. What one of them throws is logged, and keeps neither the call nor the other listeners. */
-  tell<Name extends keyof SessionEvents>(name: Name, event: SessionEvents[Name][0], onFailed?: () => void): void {
+  #emitApproval(request: ApprovalRequest): void {
+    const { id, callId, tool, expiresAtMs, route } = request;
+    this.emit('approval-requested', {
+      callId,
+      approvalId: id,
+      toolName: tool.name,
+      digest: digestOf(request),
+      expiresAtMs,
+      shownIn: route.sessionKey,
+    });
+  }
+
+  /** Emits an event to all listeners. An error of one listener is logged; the call and the other listeners go on. */
+  emit<Name extends keyof SessionEvents>(name: Name, event: SessionEvents[Name][0], onFailed?: () => void): void {
     for (const listener of (this.events as EventEmitter).rawListeners(name))
-      this.inform(name, (told) => Reflect.apply(listener, this.events, [told]), event, onFailed);
+      this.inform(name, (emitted) => Reflect.apply(listener, this.events, [emitted]), event, onFailed);
   }
 
   /** The same for one function of the program's; `name` stands in the log. */
@@ -364,4 +371,8 @@ export class Session {
     this.#host.listening.remove(this);
     return this.#host.closeSession(this.key);
   }
+}
+
+function answered(result: ToolResultEnvelope): Submission {
+  return { kind: 'answered', result };
 }

@@ -11,7 +11,7 @@ import type { AgentEventOf } from './session-events.ts';
 /** The side of a session object that hears of its sub-agents. */
 export interface AgentListener<Own> {
   readonly key: string;
-  tell(name: 'agent', event: AgentEventOf<Own>, onFailure: () => void): void;
+  emit(name: 'agent', event: AgentEventOf<Own>, onFailure: () => void): void;
 }
 
 export interface SubAgentServiceDeps<Own> {
@@ -88,7 +88,7 @@ export class SubAgentService<Own extends AgentListener<Own>> {
       // Whoever listened may have had enough with another order meanwhile.
       if (listener === undefined) await this.#parts.agents.putBack(order, sessionKey);
       else
-        listener.tell('agent', { ...order, session }, () => {
+        listener.emit('agent', { ...order, session }, () => {
           this.#failed(order, sessionKey).catch(this.#parts.onError);
         });
     }

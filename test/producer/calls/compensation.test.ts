@@ -7,7 +7,7 @@ import { ToolError } from '../../../src/shared/errors/failure.ts';
 import type { CallRecord } from '../../../src/shared/store/calls/call-record.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import type { Tier, ToolResult } from '../../../src/shared/tools/tool.ts';
-import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
+import { contentOf, pending, resultOf, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { echo } from '../../helpers/tools.ts';
 
@@ -161,7 +161,7 @@ test('what did not succeed, has no compensate, or is of another session is not u
   await expect(other.compensate(callId)).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
   // Nor by an envelope made by hand, which the worker does not believe.
   const forged = (params: object, key: string, control = {}) =>
-    pawl.dispatch({
+    resultOf(pawl, {
       ...session.envelope('book', params, { idempotencyKey: key }),
       control: { requestTags: [`compensates:${callId}`], ...control },
     });

@@ -3,7 +3,7 @@ import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 import { toolResultEnvelopeSchema } from '../../../src/shared/calls/envelope.ts';
 import { type ProducerEvent, producerLine } from '../../../src/shared/telemetry/log-events.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';
-import { contentOf, type Fleet, keysOfCalls, pending, startFleet } from '../../helpers/fleet.ts';
+import { contentOf, type Fleet, keysOfCalls, pending, resultOf, startFleet } from '../../helpers/fleet.ts';
 import { startWire } from '../../helpers/proxy.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { echo, gated, httpError, scripted } from '../../helpers/tools.ts';
@@ -29,7 +29,7 @@ describe('TR-1: the contract', () => {
       ['nonsense', ['']],
       [null, ['']],
     ] as const) {
-      const result = await fleet.pawl.dispatch(value);
+      const result = await resultOf(fleet.pawl, value);
       expect(result).toMatchObject({
         status: 'error',
         attempts: 0,
@@ -41,7 +41,7 @@ describe('TR-1: the contract', () => {
     }
     expect(await keysOfCalls(fleet.world)).toEqual([]);
     expect(fleet.events.filter((event) => event.type !== 'refused')).toEqual([]);
-    expect(contentOf(await fleet.pawl.dispatch(valid))).toEqual({ text: 'hello' });
+    expect(contentOf(await resultOf(fleet.pawl, valid))).toEqual({ text: 'hello' });
   });
 
   test('parameters that the tool’s schema refuses end before anything is written', async () => {

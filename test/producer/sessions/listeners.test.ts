@@ -86,7 +86,7 @@ test('what a producer’s own listeners throw keeps no call from its end either'
   const listeners = { onAccepted: fail, onProgress: fail };
   const submission = await pawl.submit(session.envelope(tool, {}), listeners);
   expect(contentOf(await submission.result)).toBe('noted');
-  const unchecked = await pawl.submitUnchecked(session.envelope(tool, { again: true }), listeners);
+  const unchecked = await pawl.submit(session.envelope(tool, { again: true }), listeners);
   expect(contentOf(await unchecked.result)).toBe('noted');
   await eventually(() => warned.includes('onProgress'));
   expect(new Set(warned)).toEqual(new Set(['onEvent', 'onAccepted', 'onProgress']));

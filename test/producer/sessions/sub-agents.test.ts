@@ -99,5 +99,5 @@ function orderOf(agentId: string): AgentOrder {
 }
 
 function sessionOf(key: string, onAgent: (agentId: string) => void = () => {}): Session {
-  return { key, tell: (_: string, { agentId }: AgentOrder) => onAgent(agentId) } as unknown as Session;
+  return { key, emit: (_: string, { agentId }: AgentOrder) => onAgent(agentId) } as unknown as Session;
 }
