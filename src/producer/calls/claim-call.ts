@@ -147,7 +147,7 @@ export class CallClaimer {
     const { callId, again, duplicateOf } = answer;
     this.#reportRepetitions(call, answer);
     const requested = again ? undefined : approval;
-    // The audit trail has the request before the program hears of it, so a process that dies in between has told no one.
+    // The audit trail has the request before the program receives it, even if the process dies in between.
     if (requested !== undefined) await this.#deps.approvals?.requested(requested);
     options.onAccepted?.(callId);
     if (requested !== undefined) options.onApproval?.(requested);

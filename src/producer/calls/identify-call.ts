@@ -84,7 +84,7 @@ export class CallIdentifier {
   async #mustAsk({ envelope, tool, session, policyResult }: AuthorizedCall): Promise<boolean> {
     const { approvals } = this.#deps;
     if (approvals === undefined)
-      throw denied(tool, `${policyResult.reason}, and here nobody can be asked`, policyResult.rule);
+      throw denied(tool, `${policyResult.reason}, and no person can be asked here`, policyResult.rule);
     return !(await approvals.isGranted(session, tool, envelope, policyResult));
   }
 

@@ -1,6 +1,6 @@
 /**
- * What became of a call, as the events that its followers get. Rebuilt from the record and the kept progress whenever somebody
- * asks, by whatever process: an event's ID says where it stands in the call's life, so that nobody needs to remember what was sent.
+ * The events of a call, as its subscribers get them. They are rebuilt from the record and the kept progress, by any process. An event's ID
+ * is its position in the call's life, so no process needs to remember what was sent.
  */
 import { approvalId } from '../../shared/approvals/approval.ts';
 import { envelopeOf } from '../../shared/calls/outcome.ts';
@@ -54,7 +54,7 @@ export function callEvents(record: CallRecord, progress: readonly KeptProgress[]
     });
   for (const { fence: own, number, event } of progress) {
     const { progress: done, total, message } = event;
-    // One of an attempt that the record does not know yet waits for the next reading.
+    // Progress of an attempt that the record does not know yet waits for the next reading.
     if (own <= fence) add('progress', [own, PROGRESS, number], { progress: done, total, message });
   }
   if (state !== 'inflight' && record.outcome !== undefined)

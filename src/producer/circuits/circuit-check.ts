@@ -81,7 +81,7 @@ export class CircuitCheck {
   }
 }
 
-/** What the caller is told about a refusal. */
+/** The message of a refusal. */
 export function circuitRefusalText(tool: Pick<ResolvedTool, 'name'>, key: string, refusal: CircuitRefusal): string {
   if (refusal.state === 'FORCED_OPEN') return forcedOpenText(tool.name, refusal.reason);
   const target = targetOfCircuit(key);

@@ -31,7 +31,7 @@ const DEFECTS: readonly string[] = [
  * because clients hold it against the schema. Without an offer, its tool is gone. Throws `ProtocolError` for a defect.
  */
 export async function callToolResult(
-  pawl: Pick<Pawl, 'output' | 'hooked'>,
+  pawl: Pick<Pawl, 'output' | 'calls'>,
   envelope: ToolResultEnvelope,
   published: McpTool | undefined,
 ): Promise<CallToolResult> {
@@ -39,7 +39,7 @@ export async function callToolResult(
 }
 
 async function resultFor(
-  pawl: Pick<Pawl, 'output' | 'hooked'>,
+  pawl: Pick<Pawl, 'output' | 'calls'>,
   envelope: ToolResultEnvelope,
   published: McpTool | undefined,
 ): Promise<CallToolResult> {
@@ -73,7 +73,7 @@ async function resultFor(
     };
   const isWhole = metadata?.['whole'] === undefined || callId === undefined || !declaresOutput();
   // The record holds what the tool returned: hooks that have seen a part of it have not seen the rest.
-  const whole = isWhole ? envelope : await pawl.hooked(wholeOf(envelope, await pawl.output(callId)));
+  const whole = isWhole ? envelope : await pawl.calls.withHooks(wholeOf(envelope, await pawl.output(callId)));
   if (whole.status !== 'success') return resultFor(pawl, whole, published);
   const structured = whole.output.content;
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };

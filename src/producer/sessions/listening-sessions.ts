@@ -1,4 +1,4 @@
-/** The session objects of this process that want to hear of arguments which a session below them could not mend (A15). */
+/** The session objects of this process that listen for arguments which a session below them could not correct. */
 import type { InvalidParams } from './session-events.ts';
 
 /** A session object of this process. */
@@ -10,7 +10,7 @@ interface ListeningSession {
 export class ListeningSessions {
   readonly #byKey = new Map<string, Set<ListeningSession>>();
 
-  /** Kept while somebody listens. */
+  /** The session is kept while it has listeners. */
   add(session: ListeningSession): void {
     this.#byKey.set(session.key, (this.#byKey.get(session.key) ?? new Set()).add(session));
   }

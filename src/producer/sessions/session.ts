@@ -1,6 +1,4 @@
-/**
- * A session as its orchestrator holds it: calls tools, branches, and hears what becomes of its calls.
- */
+/** A session as its orchestrator holds it: it calls tools, opens sessions below it, and emits the events of its calls. */
 import { EventEmitter } from 'node:events';
 import { type ApprovalRequest, digestOf } from '../../shared/approvals/approval.ts';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
@@ -27,7 +25,7 @@ import type { Cancellation } from '../calls/cancel.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from '../calls/validation-retry.ts';
-import { tell } from './listeners.ts';
+import { notify } from './listeners.ts';
 import type { ListeningSessions } from './listening-sessions.ts';
 import type { AgentEventOf, InvalidParams, SessionEventsOf } from './session-events.ts';
 
@@ -35,13 +33,13 @@ import type { AgentEventOf, InvalidParams, SessionEventsOf } from './session-eve
 export type AgentEvent = AgentEventOf<Session>;
 export type SessionEvents = SessionEventsOf<Session>;
 
-/** What a session needs of its producer. */
+/** The producer, as a session uses it. */
 export interface SessionHost {
   /** Refuses a call whose circuit is open, without a turn of the event loop. Undefined for every other call. */
   refuseNow(envelope: ToolCallEnvelope): Submission | undefined;
   submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission>;
   cancel(callId: string): Promise<Cancellation>;
-  /** The record of a call. Absent where none can be undone. */
+  /** The record of a call. Absent where no call can be undone. */
   callOf?(callId: string): Promise<CompensatedCall | undefined>;
   openSession(open: OpenSession): Promise<Session>;
   closeSession(sessionKey: string): Promise<void>;
@@ -52,19 +50,19 @@ export interface SessionHost {
     unlisten(session: Session): void;
     reply(parent: string, order: AgentOrder, reply: AgentReply): Promise<boolean>;
   };
-  /** Absent where nothing outlives the process. */
+  /** Absent where no state outlives the process. */
   readonly repeatedCalls?: Pick<RepeatedCalls, 'latest' | 'remember'>;
   readonly listening: ListeningSessions;
   /** A listener of this name threw, or its promise was rejected. */
   listenerFailed(name: string, error: unknown): void;
-  /** Tells those who listen to a session, in whatever process. */
+  /** Emits the event to the session's listeners in all processes. */
   emitInvalidParams(sessionKey: string, event: InvalidParams): Promise<void>;
   /** The tools that a session may call. */
   publishedFor(session: SessionRecord): Promise<readonly ExportableTool[]>;
 }
 
-/** Whoever has stopped waiting before the call is handed in wants nothing to run. */
-const ABORTED = { code: 'CANCELLED', message: 'The call was cancelled before it was handed in: nothing ran.' } as const;
+/** The error of a call whose signal was aborted before it was submitted. */
+const ABORTED = { code: 'CANCELLED', message: 'The call was cancelled before it was submitted: nothing ran.' } as const;
 
 const LEFT = { code: 'CANCELLED', message: 'The call goes on for those who asked before; this caller left.' } as const;
 
@@ -86,14 +84,14 @@ export class Session {
     this.#clock = clock;
     this.#record = record;
     this.#target = targetOf(record);
-    // Typed without the emitter's own two events.
+    // The type leaves out the emitter's own two events.
     const events = this.events as EventEmitter;
-    // Adapters listen once for each call in flight: many of them are no leak.
+    // Adapters add a listener for each call in flight: many listeners are no leak.
     events.setMaxListeners(0);
     const { agents, listening } = host;
     events.on('newListener', (name) => {
       if (name === 'invalid-params') listening.add(this);
-      // A message is taken out of its mailbox only where somebody hears it.
+      // A message leaves its mailbox only when a listener can receive it.
       if (name === 'agent')
         queueMicrotask(() => {
           if (events.listenerCount(name) > 0) agents?.listen(this);
@@ -106,7 +104,7 @@ export class Session {
     });
   }
 
-  /** As it was opened, or found, and changed here. */
+  /** The record as it was opened, or found, and changed here. */
   get record(): SessionRecord {
     return this.#record;
   }
@@ -142,7 +140,7 @@ export class Session {
     return submission as Submission<OutputOf<T>>;
   }
 
-  /** Reports the end of a call to the session's listeners. They may be attached after the call, so they are told a turn later. */
+  /** Emits the end of a call. A listener may be attached right after the call, so it is called one turn later. */
   async #reportEnd(submission: Submission): Promise<ToolResultEnvelope> {
     const result = await submission.result;
     if (result.status === 'circuit_open')
@@ -208,7 +206,7 @@ export class Session {
     return compensation(call, this.envelope(asked.toolName, {}, { ...options, namespace: asked.toolNamespace }));
   }
 
-  /** The envelope that a call of this session is sent in. Throws `CONTRACT_INVALID` for parameters that JSON cannot say. */
+  /** The envelope of a call of this session. Throws `CONTRACT_INVALID` for parameters that are not JSON-serializable. */
   envelope(tool: AnyTool | string, params: unknown, options: CallOptions = {}): ToolCallEnvelope {
     return callEnvelope(this.#target, tool, params, options, this.#clock);
   }
@@ -236,20 +234,23 @@ export class Session {
       this.inform(name, (emitted) => Reflect.apply(listener, this.events, [emitted]), event, onFailed);
   }
 
-  /** The same for one function of the program's; `name` stands in the log. */
+  /** The same for one function of the program; `name` stands in the log. */
   inform<Event>(
     name: string,
     listener: ((event: Event) => unknown) | undefined,
     event: Event,
     onFailed?: () => void,
   ): void {
-    tell(listener, event, (error) => {
+    notify(listener, event, (error) => {
       this.#host.listenerFailed(name, error);
       onFailed?.();
     });
   }
 
-  /** Cancels the caller's own call; who joined another's only stops waiting. The listener goes: a signal may outlive thousands of calls. */
+  /**
+   * Cancels the caller's own call when the signal is aborted; a caller that joined another's call only stops waiting. The listener is
+   * removed at the end: a signal may outlive thousands of calls.
+   */
   #endOnAbort(submission: PendingSubmission, toolName: string, signal: AbortSignal): Submission {
     const { callId, merged = false } = submission;
     const left = Promise.withResolvers<ToolResultEnvelope>();
@@ -266,8 +267,8 @@ export class Session {
   }
 
   /**
-   * Calls a tool for a model: arguments that are refused are mended where they have one meaning, else the model is asked again, at
-   * most twice (A15). If that does not help, the session above hears of it (`invalid-params`).
+   * Calls a tool for a model. Refused arguments are corrected where they have one meaning; otherwise the model is asked again, at most
+   * twice. If that does not help, the session above receives `invalid-params`.
    */
   async callWithReask<T extends AnyTool | string>(
     tool: T,
@@ -284,7 +285,7 @@ export class Session {
         toolName,
         schema,
         call: (given, round) => {
-          // A key that was used with other arguments would be a conflict.
+          // The same key with other arguments would be a conflict.
           const key = round === 0 ? idempotencyKey : `${idempotencyKey}:${round}`;
           const names = {
             ...(idempotencyKey === undefined || key === undefined ? {} : { idempotencyKey: key }),
@@ -298,7 +299,7 @@ export class Session {
     return result as ToolResultEnvelope<OutputOf<T>>;
   }
 
-  /** Tells the session above that a model could not mend a tool's arguments (A15). */
+  /** Emits `invalid-params` to the session above: a model could not correct a tool's arguments. */
   async emitInvalidParams(event: Omit<InvalidParams, 'sessionKey'>): Promise<void> {
     const { parent } = this.record;
     if (parent !== undefined) await this.#host.emitInvalidParams(parent, { sessionKey: this.key, ...event });
@@ -314,17 +315,17 @@ export class Session {
     return toolsFor(provider, await this.#host.publishedFor(this.record), options);
   }
 
-  /** The newest name of a call whose ID a model gave again in a later answer, for all processes that run this session's answers. */
+  /** The records of calls whose IDs a model has used again in a later answer, shared by all processes of this session. */
   get repeatedCalls(): SessionHost['repeatedCalls'] {
     return this.#host.repeatedCalls;
   }
 
-  /** The tool and parameters that a model means. Throws `UNKNOWN_TOOL` and `INVALID_PARAMS`. */
+  /** The tool and parameters that a model's call names. Throws `UNKNOWN_TOOL` and `INVALID_PARAMS`. */
   async decode(exported: ToolExport, call: ProviderCall): Promise<DecodedCall> {
     return decodeCall(exported, await this.#host.publishedFor(this.record), call);
   }
 
-  /** Cancels a call, queued or running on any worker, and says how that ended. */
+  /** Cancels a call, queued or running on any worker. The returned settlement says how it ended. */
   cancel(callId: string): Promise<Cancellation> {
     return this.#host.cancel(callId);
   }
@@ -344,8 +345,8 @@ export class Session {
   }
 
   /**
-   * What a sub-agent's turn came to, in answer to an `agent` event: whoever waits for it is told. False when the agent has got more
-   * to do meanwhile, or is closed. Throws `NOT_FOUND`.
+   * Answers an `agent` event with the result of the sub-agent's turn. Returns false when the agent has received more meanwhile, or is
+   * closed. Throws `NOT_FOUND`.
    */
   async reply(event: AgentOrder, reply: AgentReply): Promise<boolean> {
     const { agents } = this.#host;
@@ -353,14 +354,14 @@ export class Session {
     return agents.reply(this.key, event, reply);
   }
 
-  /** What its owner says that it is doing, or `closed`. */
+  /** The state that its owner has set, or `closed`. */
   get state(): string {
     return this.record.state;
   }
 
   /**
-   * Says what this session, and all below it, are doing from now on: a tool's policy may name the states in which it may be called.
-   * Calls that were accepted go on. Rejects with `SESSION_CLOSED`, and with `CONTRACT_INVALID` for a state that a session cannot have.
+   * Changes the state of this session and of all below it: a tool's policy may name the states in which it may be called. Accepted calls go
+   * on. Rejects with `SESSION_CLOSED`, and with `CONTRACT_INVALID` for a state that a session cannot have.
    */
   async setState(state: string): Promise<void> {
     this.#record = await this.#host.setSessionState(this.key, state);

@@ -312,7 +312,7 @@ describe('what went wrong elsewhere', () => {
     expect((await fleet.pawl.read(asked.callId))?.attempts).toEqual([]);
     await approve(asked);
     expect(await asked.result).toMatchObject({ status: 'success', attempts: 1 });
-    expect(await fleet.pawl.circuits()).toEqual([]);
+    expect(await fleet.pawl.circuits.list()).toEqual([]);
   });
 });
 
@@ -553,7 +553,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
     const outcome = (await redis.hget(record, 'outcome')) ?? '';
     for (const [index, word] of ['forged', 'forged again'].entries()) {
       await redis.hset(record, 'outcome', outcome.replaceAll('true', word));
-      for (let look = 0; look < 3; look += 1) expect(await fleet.pawl.calls()).toHaveLength(1);
+      for (let look = 0; look < 3; look += 1) expect(await fleet.pawl.calls.list()).toHaveLength(1);
       expect(refusedOf(fleet)).toHaveLength(index + 1);
     }
   });

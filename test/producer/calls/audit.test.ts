@@ -129,11 +129,11 @@ describe('I4: one record per call, attempt, decision and override', () => {
     const held = pending(await session.submit('gate', {}));
     await gate.arrived();
     await pawl.cancel(held.callId, 'operator:42');
-    await pawl.setCircuit('force_open', { tool: 'gate' }, 'too slow', 'admin:7');
-    await pawl.setCircuit('reset', { tool: 'gate' }, undefined, 'admin:7');
+    await pawl.circuits.set('force_open', { tool: 'gate' }, 'too slow', 'admin:7');
+    await pawl.circuits.set('reset', { tool: 'gate' }, undefined, 'admin:7');
     // There is no such circuit: nothing is reset.
-    expect(await pawl.setCircuit('reset', { tool: 'gat' }, undefined, 'admin:7')).toEqual([]);
-    await pawl.setReliability(false, { tool: 'gate', reason: 'trying', by: 'admin:7' });
+    expect(await pawl.circuits.set('reset', { tool: 'gat' }, undefined, 'admin:7')).toEqual([]);
+    await pawl.reliability.set(false, { tool: 'gate', reason: 'trying', by: 'admin:7' });
     expect((await trailOf(fleet, { callId: held.callId })).map(({ type, status, by }) => [type, status ?? by])).toEqual(
       [
         ['call', undefined],
@@ -174,7 +174,7 @@ describe('I4: one record per call, attempt, decision and override', () => {
     const fleet = await startFleet({ tools: [gate.tool], workers: 0 });
     const { session, pawl } = fleet;
     await session.submit('gate', {});
-    await pawl.closeSession(session.key, 'operator:42');
+    await pawl.sessions.close(session.key, 'operator:42');
     const overrides = await pawl.audit({ type: 'override' });
     expect(overrides.map(({ record }) => [record['what'], record['by']])).toEqual([
       ['cancellation', 'operator:42'],

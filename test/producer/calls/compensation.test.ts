@@ -34,7 +34,7 @@ function bookingTool(tier: Tier = 'workspace', failures: readonly Error[] = []) 
 
 /** The one that undoing a call has. */
 async function keyOf(pawl: Pawl, callId: string): Promise<string> {
-  return compensationKey((await pawl.callOf(callId)) as CallRecord);
+  return compensationKey((await pawl.calls.readAsItRan(callId)) as CallRecord);
 }
 
 test('a call that succeeded is undone once, through the queue, and audited (I18)', async () => {

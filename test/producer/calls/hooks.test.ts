@@ -93,7 +93,7 @@ describe('TR-12: hooks fire exactly once per attempt, and once on a short circui
     release.fire();
     await Promise.all([first, second.result]);
     expect(ran()).toEqual(['afterAttempt 1', 'afterCall', 'afterCall']);
-    await pawl.setCircuit('force_open', { tool: 'note' });
+    await pawl.circuits.set('force_open', { tool: 'note' });
     expect((await session.call(tool, { text: 'y' })).status).toBe('circuit_open');
     expect(ran()).toEqual(['beforeCall', 'onShortCircuit circuit-open', 'afterCall']);
   });

@@ -451,7 +451,7 @@ describe('deadlines', () => {
 describe('R22: an open circuit', () => {
   test('refuses at the producer, without a record, and says when to come again', async () => {
     const fleet = await startFleet({ tools: [echo] });
-    await fleet.pawl.setCircuit('force_open', { tool: 'echo' });
+    await fleet.pawl.circuits.set('force_open', { tool: 'echo' });
     // The news takes a moment to reach the producer; until then the worker refuses, and the call has a record.
     const result = await eventually(async () => {
       const refused = await fleet.session.call(echo, { text: 'x' });
@@ -463,7 +463,7 @@ describe('R22: an open circuit', () => {
       error: { code: 'CIRCUIT_OPEN', breakerState: 'FORCED_OPEN', retriable: true, terminal: false },
     });
     expect(result.error?.retryAfterMs).toBeGreaterThan(0);
-    await fleet.pawl.setCircuit('reset', { tool: 'echo' });
+    await fleet.pawl.circuits.set('reset', { tool: 'echo' });
     await eventually(async () => (await fleet.session.call(echo, { text: 'x' })).status === 'success');
   });
 });

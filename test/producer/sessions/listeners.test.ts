@@ -40,7 +40,7 @@ async function callBoth(pawl: Pawl, session: Session) {
   session.events.on('approval-requested', ({ approvalId, digest }) => {
     void pawl.approvals.decide(approvalId, { decision: 'approve', digest, by: 'grace' });
   });
-  await pawl.setCircuit('force_open', { tool: 'echo' });
+  await pawl.circuits.set('force_open', { tool: 'echo' });
   const refused = await session.call(echo, { text: 'x' });
   return [contentOf(await session.call('flaky', {})), refused.status];
 }
@@ -138,7 +138,7 @@ test('settled and circuit-open are told of calls that are handed in as of those 
   const { callId } = await submission.result;
   const replayed = await session.submit(echo, { text: 'x' }, { idempotencyKey: 'k' });
   await replayed.result;
-  await pawl.setCircuit('force_open', { tool: 'echo' });
+  await pawl.circuits.set('force_open', { tool: 'echo' });
   await (await session.submit(echo, { text: 'y' })).result;
   await (await session.submit('echo', { text: 'y' }, { requestId: 'nonsense' })).result;
   await session.call(echo, { text: 'z' });

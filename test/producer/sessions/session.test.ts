@@ -182,7 +182,7 @@ describe('what a session hears', () => {
     const { session, pawl } = await startFleet({ tools: [echo] });
     const heard: object[] = [];
     session.events.on('circuit-open', (event) => heard.push(event));
-    await pawl.setCircuit('force_open', { tool: 'echo' });
+    await pawl.circuits.set('force_open', { tool: 'echo' });
     await session.call(echo, { text: 'x' });
     expect(heard).toMatchObject([{ toolName: 'echo', retryAfterMs: expect.any(Number) }]);
   });
@@ -280,7 +280,7 @@ describe('the tree of sessions', () => {
     await session.close();
     expect((await running.result).error?.code).toBe('CANCELLED');
     expect((await branch.call(gate.tool, {})).error?.code).toBe('SESSION_CLOSED');
-    await expect(pawl.closeSession('nobody')).rejects.toMatchObject({ code: 'UNKNOWN_SESSION' });
+    await expect(pawl.sessions.close('nobody')).rejects.toMatchObject({ code: 'UNKNOWN_SESSION' });
   });
 
   test('closing leaves a call alone that all sessions share: who joined it gets its result', async () => {
