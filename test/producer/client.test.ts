@@ -51,7 +51,7 @@ describe('opening sessions', () => {
     expect((await pawl.sessions.list()).map(({ sessionKey }) => sessionKey)).toContain(below.key);
   });
 
-  test('an envelope that names a session nobody opened opens it, also when two do so at once', async () => {
+  test('an envelope that names an unknown session opens it, also when two do so at once', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
     const envelope = session.envelope(echo, { text: 'x' });
     const target = { sessionKey: 'fresh', actorId: 'bob' };
@@ -78,7 +78,7 @@ describe('opening sessions', () => {
     await elsewhere.close();
   });
 
-  test('that Redis has lost together with the connection is opened anew at once', async () => {
+  test('that Redis has lost together with the connection is opened again at once', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
     const { redis, prefix } = pawl.backend;
     await redis.unlink(new FleetKeys(prefix).session(session.key));
@@ -89,7 +89,7 @@ describe('opening sessions', () => {
     expect(await session.call(echo, { text: 'a' })).toMatchObject({ status: 'success' });
   });
 
-  test('that Redis has lost unnoticed is opened anew, as it was, after the first call that did not find it', async () => {
+  test('that Redis has lost unnoticed is opened again, as it was, after the first call that did not find it', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
     const { record } = await session.worker();
     await pawl.backend.redis.unlink(new FleetKeys(pawl.settings.prefix).session(record.sessionKey));
@@ -290,7 +290,7 @@ describe('R25: circuits', () => {
     await expect(pawl.circuits.set('force_open', { tool: 'nonsense' })).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' });
   });
 
-  test('whoever forces or resets one finds it so at once, news or not', async () => {
+  test('the process that forces or resets one sees the change at once, broadcast or not', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
     await session.call(echo, { text: 'x' });
     for (let round = 0; round < 20; round += 1) {
@@ -325,7 +325,7 @@ describe('R25: circuits', () => {
     expect((await other.call(echo, { text: 'x' })).status).toBe('success');
   });
 
-  test('a shared one is forced open before anything went through it, in every tier, and whoever watches is told', async () => {
+  test('a shared one is forced open before any call went through it, in every tier, and is reported as an event', async () => {
     const paying = { circuit: { dependency: 'payments' }, effects: 'none' } as const;
     const { tool: look } = scripted('look', () => ({ output: null }), { ...paying, tier: 'read-only' });
     const { tool: pay } = scripted('pay', () => ({ output: null }), { ...paying, tier: 'workspace' });
@@ -425,7 +425,7 @@ describe('connections', () => {
   });
 });
 
-test('an envelope is handed in with its parameters as they are then, whatever becomes of them while it is on its way', async () => {
+test('an envelope is submitted with its parameters as they are then, whatever becomes of them meanwhile', async () => {
   const { tool, contexts } = scripted('keep', () => ({ output: 'kept' }));
   const ran: unknown[] = [];
   const fleet = await startFleet({

@@ -66,7 +66,7 @@ test('an undoing that fails is retried like any attempt, and can be asked for ag
   expect(undone).toHaveLength(1);
 });
 
-test('who undoes a call is told that its answer was no, and that it came from outside (I18)', async () => {
+test('the caller of a compensation learns that its answer was no, and that it came from outside (I18)', async () => {
   const results: ToolResult<unknown>[] = [];
   const declined = defineTool({
     name: 'order',
@@ -171,7 +171,7 @@ test('what did not succeed, has no compensate, or is of another session is not u
   expect(undone).toEqual([]);
 });
 
-test('a person who decides on an undoing is told that it is one (A4, I18)', async () => {
+test('a person who decides on a compensation learns that it is one (A4, I18)', async () => {
   const { book, undone } = bookingTool('elevated');
   const { pawl } = await startFleet({ tools: [book] });
   const session = await pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
@@ -217,7 +217,7 @@ test('what an approver edited is undone as it ran, and the person who decides on
   await expect(session.compensate(callId)).rejects.toMatchObject({ code: 'CALL_NOT_COMPENSABLE' });
 });
 
-test('a remembered approval lets calls run and not be undone, and one of an undoing is not remembered', async () => {
+test('a standing approval covers calls and not their compensation, and approving a compensation creates none', async () => {
   const { book, undone } = bookingTool('elevated');
   const { pawl } = await startFleet({ tools: [book] });
   const session = await pawl.openSession({ channel: { kind: 'operator' } });

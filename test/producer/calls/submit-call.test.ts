@@ -224,7 +224,7 @@ describe('TR-3: the same key after the end', () => {
     expect(contexts).toHaveLength(1);
   });
 
-  test('a call whose end a producer has seen is asked for by its record alone, and runs anew when that is gone', async () => {
+  test('a call whose end a producer has seen is answered by its record alone, and runs again when that is gone', async () => {
     const { tool, contexts } = scripted('count', () => ({ output: 'x' }));
     const fleet = await startFleet({ tools: [tool] });
     const call = () => fleet.session.call(tool, {}, { idempotencyKey: 'k' });
@@ -399,7 +399,7 @@ describe('ruling 3: calls without a key', () => {
 });
 
 describe('deadlines', () => {
-  test('one that has passed long ago is told as such, and not as a Redis that does not answer', async () => {
+  test('a deadline that passed long ago is reported as such, and not as an unavailable Redis', async () => {
     const { tool, contexts } = scripted('note', () => ({ output: 1 }));
     const { session } = await startFleet({ tools: [tool] });
     const result = await session.call(tool, {}, { deadlineAtMs: 1 });

@@ -37,7 +37,7 @@ describe('shards of a tier', () => {
     expect(ofShards, 'two of each worker for each shard').toHaveLength(2 * 2 * 4);
   });
 
-  test('a session stays in its shard, and every key finds its call, whatever is changed and whoever asks', async () => {
+  test('a session stays in its shard, and every key finds its call, after any change and from any process', async () => {
     const gate = gated('gate', { effects: 'once' });
     const fleet = await startFleet({ tools: [echo, gate.tool], concurrency: 50 });
     const key = { idempotencyKey: 'the-key' };
@@ -162,7 +162,7 @@ describe('shards of a tier', () => {
     expect(failing.contexts).toHaveLength(5);
   });
 
-  test('a worker has as many attempts of the tier at a time as it was told, and no shard keeps them all', async () => {
+  test('a worker runs as many attempts of the tier at a time as configured, and no shard keeps them all', async () => {
     const gate = gated();
     const quick = scripted('quick', () => ({ output: 1 }));
     const settings = { shards: { workspace: 4 } };

@@ -29,7 +29,7 @@ function flaky(name: string, tier: Tier = 'workspace', cooldownMs = 60_000) {
 
 const reliability = (value: SettingsInput['reliability']): Partial<SettingsInput> => ({ reliability: value });
 
-test('open mode shadow: nothing is refused, merged or retried, and what would have been is told and counted (R33, R34)', async () => {
+test('open mode shadow: nothing is refused, merged or retried, and what would have been is reported and counted (R33, R34)', async () => {
   const { tool, told } = flaky('ask');
   const { session, pawl, events } = await startFleet({ tools: [tool], settings: reliability({ openMode: 'shadow' }) });
   const kinds = () =>

@@ -129,7 +129,7 @@ test('a program that breaks off over an agent has failed it, unless it had repli
   expect(await agents.look([agentId])).toMatchObject([{ state: 'completed', output: 'done' }]);
 });
 
-test('settled and circuit-open are told of calls that are handed in as of those that are waited for, once each', async () => {
+test('settled and circuit-open are emitted for submitted calls as for awaited ones, once each', async () => {
   const { session, pawl } = await startFleet({ tools: [echo] });
   const heard: [string, string | undefined][] = [];
   session.events.on('settled', ({ status, callId }) => heard.push([status, callId]));

@@ -162,7 +162,7 @@ describe('what a session hears', () => {
     });
   });
 
-  test('progress, of whose messages the beginning is told and kept, however long they are', async () => {
+  test('progress, of whose messages the beginning is emitted and kept, however long they are', async () => {
     const { tool } = scripted('chatty', (ctx) => {
       ctx.progress({ progress: 1, message: 'x'.repeat(1_000_000) });
       return { output: null };
@@ -189,7 +189,7 @@ describe('what a session hears', () => {
 });
 
 describe('aborting', () => {
-  test('before the call is handed in answers it, and hands nothing in', async () => {
+  test('before the submission answers the call, and submits nothing', async () => {
     const { session, world } = await startFleet({ tools: [echo], workers: 0 });
     const settled: unknown[] = [];
     session.events.on('settled', (result) => settled.push(result));
@@ -208,7 +208,7 @@ describe('aborting', () => {
     expect(kind).toBe('answered');
   });
 
-  test('cancels the running call, and one that is aborted while it is handed in', async () => {
+  test('cancels the running call, and one that is aborted during its submission', async () => {
     const gate = gated();
     const { session } = await startFleet({ tools: [gate.tool] });
     const aborter = new AbortController();

@@ -66,7 +66,7 @@ describe('a tool that is declared while the system runs (I7, I8)', () => {
     ]);
   });
 
-  test('that is switched off stays so when it is declared anew without a word on that', async () => {
+  test('that is disabled stays so when it is declared again without a word on that', async () => {
     const { pawl, session } = await startRegistry();
     const { registry } = pawl;
     await registry.put('weather', weather({ policy: { decision: 'allow' } }));
