@@ -7,8 +7,6 @@ import {
   type ApprovalRequest,
   type ApprovalRoute,
   type ApprovalState,
-  approvalId,
-  askedAgain,
   type Decision,
   decisionOn,
   deniedOutcome,
@@ -17,13 +15,12 @@ import {
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import { compensated } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { denied, type PolicyResult, permit, taintOf } from '../../shared/policy/policy.ts';
+import { type PolicyResult, permit } from '../../shared/policy/policy.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
-import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../../shared/store/approvals/approvals.ts';
 import type { StandingApproval, StandingApprovals } from '../../shared/store/approvals/standing-approvals.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -33,6 +30,7 @@ import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
+import { ApprovalRequests, type AskedApproval } from './approval-requests.ts';
 
 export interface DecideOptions {
   readonly decision: 'approve' | 'deny';
@@ -85,12 +83,12 @@ const SIMILAR_AMONG = 100;
 
 export class ApprovalService {
   readonly #deps: ApprovalServiceDeps;
+  readonly #requests: ApprovalRequests;
 
   constructor(deps: ApprovalServiceDeps) {
     this.#deps = deps;
+    this.#requests = new ApprovalRequests({ ...deps, routeOf: (session) => this.routeOf(session) });
   }
-
-  // Asking
 
   /** The first session with a channel, from this one upwards. */
   routeOf(session: SessionRecord): Promise<ApprovalRoute | undefined> {
@@ -111,98 +109,14 @@ export class ApprovalService {
     );
   }
 
-  /**
-   * The request to a person about a call. Throws `PERMISSION_DENIED` when the session reaches no person, or a hook denies the call first,
-   * and `HOOK_FAILED`.
-   */
-  async requestFor(asked: {
-    readonly envelope: ToolCallEnvelope;
-    readonly tool: ResolvedTool;
-    readonly session: SessionRecord;
-    readonly policyResult: PolicyResult;
-    readonly callId: string;
-    readonly generation: string;
-    readonly submittedBy?: string | undefined;
-  }): Promise<ApprovalRequest> {
-    const { envelope, tool, session, policyResult, callId, generation, submittedBy } = asked;
-    const route = await this.routeOf(session);
-    if (route === undefined)
-      throw denied(
-        tool,
-        `${policyResult.reason}, and neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`,
-        policyResult.rule,
-      );
-    const { params } = envelope.payload;
-    const { actorId } = envelope.target;
-    const { justification } = params;
-    const createdAtMs = await this.#deps.now();
-    const paramsDigest = digest(canonicalJson(params));
-    const undone = compensated(envelope);
-    const request: ApprovalRequest = {
-      id: approvalId(callId, generation),
-      callId,
-      generation,
-      tool: pick(tool),
-      params,
-      paramsDigest,
-      session: {
-        key: session.sessionKey,
-        kind: session.kind,
-        workspaceRoot: session.workspaceRoot,
-        actorId: session.actorId,
-      },
-      ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
-      actorId,
-      ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
-      ...(submittedBy === undefined ? {} : { submittedBy }),
-      ...(typeof justification === 'string' ? { justification } : {}),
-      taint: taintOf(envelope.control.requestTags, session),
-      rule: policyResult.rule,
-      reason: undone === undefined ? policyResult.reason : `it undoes the call ${undone}, and ${policyResult.reason}`,
-      // Approving a compensation does not approve the call itself.
-      ...(undone === undefined
-        ? { amendment: policyResult.amendment ?? { kind: 'same-parameters', paramsDigest } }
-        : {}),
-      route,
-      createdAtMs,
-      expiresAtMs: createdAtMs + this.#deps.settings.policy.approvalLimitMs,
-    };
-    await this.#guard(request, envelope.requestId);
-    return request;
+  /** The request to a person about a call: see `ApprovalRequests`. */
+  requestFor(asked: AskedApproval): Promise<ApprovalRequest> {
+    return this.#requests.create(asked);
   }
 
-  /**
-   * The request to a person about a call that shall run again. Throws `CALL_NOT_RESOLVABLE` when the earlier request has expired, and the
-   * error of a hook.
-   */
-  async requestAgain(
-    { callId, request, attempts, readAtMs }: CallRecord,
-    approvalId: string,
-  ): Promise<ApprovalRequest> {
-    const { approvals, catalogue, hooks, settings } = this.#deps;
-    const before = (await approvals.read(approvalId))?.request;
-    if (before === undefined || before.callId !== callId)
-      throw new PawlError(
-        'CALL_NOT_RESOLVABLE',
-        `Call ${callId} cannot run again: the approval that it ran under is not there any more. Resolve it as succeeded or failed.`,
-      );
-    const tool = catalogue.peek(before.tool.namespace, before.tool.name);
-    const again = askedAgain(before, {
-      generation: String(readAtMs),
-      tool: tool === undefined ? before.tool : pick(tool),
-      attempts: attempts.length,
-      createdAtMs: readAtMs,
-      expiresAtMs: readAtMs + settings.policy.approvalLimitMs,
-    });
-    if (hooks.present) await hooks.requested(again, request.envelope.requestId);
-    return again;
-  }
-
-  /** A call that exists already asks no person again. */
-  async #guard(request: ApprovalRequest, requestId: string): Promise<void> {
-    const { hooks, approvals } = this.#deps;
-    if (hooks.present && (await approvals.idOfCall(request.callId)) === undefined)
-      await hooks.requested(request, requestId);
+  /** The request to a person about a call that shall run again: see `ApprovalRequests`. */
+  requestAgain(record: CallRecord, approvalId: string): Promise<ApprovalRequest> {
+    return this.#requests.createAgain(record, approvalId);
   }
 
   requested(request: ApprovalRequest): void | Promise<void> {
@@ -220,8 +134,6 @@ export class ApprovalService {
       tenantId,
     });
   }
-
-  // Looking
 
   /** Approvals that `isSeen` accepts, the newest first. Expired ones are ended on the way. */
   list(options: ApprovalQuery = {}): Promise<ApprovalListing[]> {
@@ -303,8 +215,6 @@ export class ApprovalService {
     return found.sort((one, next) => next.request.createdAtMs - one.request.createdAtMs).slice(0, SIMILAR);
   }
 
-  // Standing approvals
-
   /** The standing approvals of a session that still hold, the newest first. */
   async remembered(sessionKey: string): Promise<StandingApproval[]> {
     return this.#deps.standingApprovals.list(sessionKey, await this.#deps.now());
@@ -332,8 +242,6 @@ export class ApprovalService {
     });
     return grant;
   }
-
-  // Deciding
 
   /**
    * Decides, once. Throws `UNKNOWN_APPROVAL`; `APPROVAL_STALE` when it was decided already, too late, or on another request than shown;
@@ -474,18 +382,6 @@ export class ApprovalService {
 
 function unlessUnknown(error: unknown): undefined {
   if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_TOOL') throw error;
-}
-
-function pick({
-  name,
-  namespace,
-  version,
-  definition,
-  tier,
-  effects,
-  annotations,
-}: ResolvedTool): ApprovalRequest['tool'] {
-  return { name, namespace, version, definition, tier, effects, annotations };
 }
 
 function stale(state: ApprovalState): PawlError {

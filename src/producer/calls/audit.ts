@@ -1,6 +1,6 @@
 /** The audit records of the calls that a producer submits, and how the trail is read. */
 import { z } from 'zod';
-import type { AskedCall, RecordAudit } from '../../shared/audit/audit-event.ts';
+import type { AskedCall, AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
 import { answeredText } from '../../shared/audit/audit-record.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import { type DedupeMode, type ToolCallEnvelope, turnOf } from '../../shared/calls/envelope.ts';
@@ -210,4 +210,24 @@ export function findRecords(trail: AuditTrail, query: AuditQuery): Promise<reado
 
 function isOf(recorded: unknown, tool: string): boolean {
   return recorded === tool || (typeof recorded === 'string' && recorded.endsWith(`.${tool}`));
+}
+
+type Override = Extract<AuditEvent, { type: 'override' }>;
+type About = Omit<Override, 'type' | 'what' | 'action' | 'by'>;
+
+export interface OperatorAction extends About {
+  readonly what: Override['what'];
+  /** Such as `force_open` or `retry`. */
+  readonly action: string;
+  /** Default: the operator that this producer was opened for. */
+  readonly by?: string | undefined;
+}
+
+/** Writes an operator's action into the audit trail. */
+export type RecordOverride = (action: OperatorAction) => Promise<void>;
+
+export function overrideRecorder(audit: RecordAudit, operator: string): RecordOverride {
+  return async ({ by = operator, ...action }) => {
+    await audit({ type: 'override', by, ...action });
+  };
 }

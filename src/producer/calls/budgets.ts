@@ -12,7 +12,7 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import { matches } from '../../shared/util/wildcard.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
-export interface Admission {
+export interface CallAdmission {
   /** The call, with a deadline where its budget bounds its time. */
   readonly envelope: ToolCallEnvelope;
   readonly importance: Priority;
@@ -37,7 +37,7 @@ export function admissionOf(
     readonly shards: number;
     readonly nowMs: number;
   },
-): Admission {
+): CallAdmission {
   const importance = importanceOf(envelope, session);
   const costUnits = costUnitsOf(tool, envelope.payload.params);
   const { maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = tool.budget ?? {};

@@ -50,7 +50,7 @@ export interface CallOptions {
 }
 
 /** The caller, in all envelopes of a session. */
-export function targetOf({ sessionKey, actorId, agentId, tenantId }: SessionRecord): ToolCallEnvelope['target'] {
+export function callTargetOf({ sessionKey, actorId, agentId, tenantId }: SessionRecord): ToolCallEnvelope['target'] {
   return Object.freeze({
     sessionKey,
     actorId,

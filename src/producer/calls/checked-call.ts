@@ -7,7 +7,7 @@ import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import type { CallCircuit } from '../circuits/circuit-check.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
-import type { Admission } from './budgets.ts';
+import type { CallAdmission } from './budgets.ts';
 
 export type LoopGuard = Settings['reliability']['loopGuard'];
 
@@ -30,7 +30,7 @@ export interface PassedCall extends AuthorizedCall {
 export interface IdentifiedCall extends Pick<PassedCall, 'envelope' | 'tool' | 'circuit' | 'channel'> {
   readonly paramsDigest: string;
   readonly identity: Identity;
-  readonly admission: Admission;
+  readonly admission: CallAdmission;
   /** When the session's agent is warned, or stopped. */
   readonly loop?: { readonly loopId: string; readonly guard: LoopGuard };
   /** In shadow mode: the slot in which the call would have met its duplicates. */

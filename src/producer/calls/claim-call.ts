@@ -15,7 +15,7 @@ import type { AskedRecord, CallAudit } from './audit.ts';
 import type { ClaimBuilder } from './build-claim.ts';
 import type { IdentifiedCall } from './checked-call.ts';
 import type { CallRefusals } from './refusals.ts';
-import type { Results, Waiting } from './result-waiters.ts';
+import type { Results, ResultWait } from './result-waiters.ts';
 import type { DispatchEvent, SubmitOptions } from './submission.ts';
 
 export interface ClaimDeps {
@@ -42,7 +42,7 @@ export type ClaimedCall =
 export interface AwaitedCall {
   readonly kind: 'awaited';
   readonly callId: string;
-  readonly waiting: Waiting;
+  readonly waiting: ResultWait;
   /** The age of another caller's call that this one joined. */
   readonly joinedAgeMs?: number;
 }
@@ -111,7 +111,7 @@ export class CallClaimer {
     return finished;
   }
 
-  async #write(claim: Claim, { envelope }: IdentifiedCall, waiting: Waiting): Promise<ClaimAnswer> {
+  async #write(claim: Claim, { envelope }: IdentifiedCall, waiting: ResultWait): Promise<ClaimAnswer> {
     try {
       return await this.#deps.ledger.claim(claim);
     } catch (error) {
@@ -142,7 +142,7 @@ export class CallClaimer {
     call: IdentifiedCall,
     { approval }: Claim,
     answer: Claimed,
-    { waiting, options }: { readonly waiting: Waiting; readonly options: SubmitOptions },
+    { waiting, options }: { readonly waiting: ResultWait; readonly options: SubmitOptions },
   ): Promise<AwaitedCall> {
     const { callId, again, duplicateOf } = answer;
     this.#reportRepetitions(call, answer);
@@ -163,7 +163,7 @@ export class CallClaimer {
   #joined(
     { envelope, identity }: IdentifiedCall,
     { callId, phase, ageMs }: Inflight,
-    { waiting, options }: { readonly waiting: Waiting; readonly options: SubmitOptions },
+    { waiting, options }: { readonly waiting: ResultWait; readonly options: SubmitOptions },
   ): ClaimedCall {
     options.onAccepted?.(callId);
     waiting.claimed();

@@ -21,7 +21,7 @@ interface Waiter {
   checkedMs: number;
 }
 
-export interface Waiting {
+export interface ResultWait {
   readonly outcome: Promise<Outcome>;
   stop(): void;
   claimed(): void;
@@ -93,7 +93,7 @@ export class Results {
    * `sinceClaim`: the call may have settled in between. Other callers must not receive an older outcome, and mark the waiter `claimed` when
    * they have the answer.
    */
-  wait(callId: string, onProgress?: (event: ProgressEvent) => void, sinceClaim = false): Waiting {
+  wait(callId: string, onProgress?: (event: ProgressEvent) => void, sinceClaim = false): ResultWait {
     let waiter: Waiter | undefined;
     const outcome = new Promise<Outcome>((settle, abandon) => {
       if (this.#closed !== undefined) return abandon(this.#closed);

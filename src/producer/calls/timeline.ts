@@ -6,13 +6,13 @@ import { approvalId } from '../../shared/approvals/approval.ts';
 import { envelopeOf } from '../../shared/calls/outcome.ts';
 import type { CallRecord, KeptProgress } from '../../shared/store/calls/call-record.ts';
 
-export const CALL_EVENTS = ['approval-requested', 'queued', 'attempt', 'progress', 'retrying', 'settled'] as const;
+export const CALL_EVENT_TYPES = ['approval-requested', 'queued', 'attempt', 'progress', 'retrying', 'settled'] as const;
 
 /** Fence of the attempt, step within it, number within the step: later events have greater positions. */
 export type Position = readonly [fence: number, step: number, number: number];
 
 export interface CallEvent {
-  readonly type: (typeof CALL_EVENTS)[number];
+  readonly type: (typeof CALL_EVENT_TYPES)[number];
   readonly position: Position;
   readonly data: Readonly<Record<string, unknown>>;
 }

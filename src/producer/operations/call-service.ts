@@ -9,6 +9,7 @@ import type { Backend } from '../../shared/store/backend.ts';
 import type { Flushed } from '../../shared/store/calls/call-index.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
+import type { OperatorAction, RecordOverride } from '../calls/audit.ts';
 import { afterCall, hookedTool } from '../calls/call-hooks.ts';
 import { type Cancellation, cancelCall, requestCancellation } from '../calls/cancel.ts';
 import { type CallFilter, findCalls } from '../calls/find-calls.ts';
@@ -16,7 +17,6 @@ import { readOutput, streamOutput } from '../calls/outputs.ts';
 import { type Resolution, resolveAs } from '../calls/resolution.ts';
 import { type Results, withinMs } from '../calls/result-waiters.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
-import { aboutCall, type RecordOverride } from './overrides.ts';
 
 /** One call, or those of a session, of a tool, or all. */
 export interface FlushSelection {
@@ -199,4 +199,12 @@ export class CallService {
 
 function unknownCall(callId: string): PawlError {
   return new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
+}
+
+/** The part of an audit record that is about a call. */
+function aboutCall(callId: string, record: CallRecord | undefined): Omit<OperatorAction, 'what' | 'action'> {
+  if (record === undefined) return { callId };
+  const { toolNamespace, toolName, target } = record.request.envelope;
+  const { sessionKey, tenantId } = target;
+  return { callId, tool: `${toolNamespace}.${toolName}`, sessionKey, tenantId };
 }

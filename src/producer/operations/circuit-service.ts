@@ -5,12 +5,12 @@ import type { Backend } from '../../shared/store/backend.ts';
 import type { CircuitChange } from '../../shared/store/circuits/circuits.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
+import type { RecordOverride } from '../calls/audit.ts';
 import type { CircuitAdmin, CircuitListing, CircuitSelection } from '../circuits/circuit-admin.ts';
 import type { CircuitView } from '../circuits/circuit-cache.ts';
 import { type EnforcedCircuit, withEnforcement } from '../circuits/circuit-effects.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import type { ProducerMetrics } from './metrics.ts';
-import type { RecordOverride } from './overrides.ts';
 
 export interface CircuitServiceDeps {
   readonly backend: Pick<Backend, 'breakers' | 'ledger'>;

@@ -7,7 +7,7 @@ import { slotOf } from '../../shared/store/redis/connection.ts';
 import { homePartition, PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import type { RecordOverride } from './overrides.ts';
+import type { RecordOverride } from '../calls/audit.ts';
 
 export interface ShardView {
   readonly tier: Tier;

@@ -3,8 +3,8 @@ import type { ReliabilityModes, Switches, SwitchWords } from '../../shared/confi
 import type { Backend } from '../../shared/store/backend.ts';
 import type { ShadowCount } from '../../shared/store/config/switches.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
+import type { RecordOverride } from '../calls/audit.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
-import type { RecordOverride } from './overrides.ts';
 
 /** A switch: the tool it is about (default: all), the reason, and the operator. */
 export interface ReliabilityWord {

@@ -16,7 +16,7 @@ import { skillRule } from '../../shared/sessions/skill-rule.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { followAbove } from '../../shared/store/sessions/sessions.ts';
 import { type Clock, uuidv7 } from '../../shared/util/time.ts';
-import type { RecordOverride } from '../operations/overrides.ts';
+import type { RecordOverride } from '../calls/audit.ts';
 import { closeSessions } from './close-sessions.ts';
 import { Session, type SessionHost } from './session.ts';
 import type { ProducerSessions } from './session-cache.ts';

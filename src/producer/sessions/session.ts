@@ -20,7 +20,7 @@ import type { AgentOrder, AgentReply } from '../../shared/tools/sub-agent.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type Clock, systemClock, uuidv7 } from '../../shared/util/time.ts';
-import { type CallOptions, callEnvelope, FormCache, targetOf, toolNameOf } from '../calls/call-envelope.ts';
+import { type CallOptions, callEnvelope, callTargetOf, FormCache, toolNameOf } from '../calls/call-envelope.ts';
 import type { Cancellation } from '../calls/cancel.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
@@ -83,7 +83,7 @@ export class Session {
     this.#host = host;
     this.#clock = clock;
     this.#record = record;
-    this.#target = targetOf(record);
+    this.#target = callTargetOf(record);
     // The type leaves out the emitter's own two events.
     const events = this.events as EventEmitter;
     // Adapters add a listener for each call in flight: many listeners are no leak.
@@ -175,7 +175,7 @@ export class Session {
     const submission = await this.#host.submit(envelope, {
       session: this.record,
       onProgress: (event) => this.#emitProgress(event),
-      onApproval: (request) => this.#emitApproval(request),
+      onApproval: (request) => this.emit('approval-requested', approvalEventOf(request)),
       onAccepted: (callId) => this.emit('queued', { callId, toolName: envelope.toolName }),
     });
     // Plain JavaScript passes null for no signal, as it does to `fetch`.
@@ -214,18 +214,6 @@ export class Session {
   #emitProgress(event: ProgressEvent): void {
     if (event.type === 'progress') this.emit('progress', event);
     else if (event.type === 'retrying') this.emit('retrying', event);
-  }
-
-  #emitApproval(request: ApprovalRequest): void {
-    const { id, callId, tool, expiresAtMs, route } = request;
-    this.emit('approval-requested', {
-      callId,
-      approvalId: id,
-      toolName: tool.name,
-      digest: digestOf(request),
-      expiresAtMs,
-      shownIn: route.sessionKey,
-    });
   }
 
   /** Emits an event to all listeners. An error of one listener is logged; the call and the other listeners go on. */
@@ -376,4 +364,16 @@ export class Session {
 
 function answered(result: ToolResultEnvelope): Submission {
   return { kind: 'answered', result };
+}
+
+function approvalEventOf(request: ApprovalRequest): SessionEvents['approval-requested'][0] {
+  const { id, callId, tool, expiresAtMs, route } = request;
+  return {
+    callId,
+    approvalId: id,
+    toolName: tool.name,
+    digest: digestOf(request),
+    expiresAtMs,
+    shownIn: route.sessionKey,
+  };
 }
