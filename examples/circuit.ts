@@ -24,7 +24,8 @@ const worker = await startWorker({ tools: [stock] });
 const pawl = await connect();
 const session = await pawl.openSession({ actorId: 'ada' });
 session.events.on('circuit-open', ({ toolName }) => console.log(`${toolName} is refused: its circuit is open`));
-const state = async () => (await pawl.circuits()).find(({ key }) => key.includes('stock'))?.circuit.state ?? 'CLOSED';
+const state = async () =>
+  (await pawl.circuits.list()).find(({ key }) => key.includes('stock'))?.circuit.state ?? 'CLOSED';
 
 for (let call = 0; call < 3; call += 1) await session.call(stock, { item: 'lamp' });
 console.log(`after 3 failures: ${await state()}, ${requests} requests`);

@@ -6,7 +6,7 @@ import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { pino } from 'pino';
-import type { DispatchEvent } from './producer/calls/producer-event.ts';
+import type { DispatchEvent } from './producer/calls/submission.ts';
 import type { Pawl } from './producer/client.ts';
 import { checkHooks, type Hook } from './shared/calls/define-hook.ts';
 import type { Settings, SettingsInput } from './shared/config/config.ts';
@@ -40,7 +40,7 @@ async function readSettings(
   const environment = withSecretFiles(process.env);
   const file = await configFile(process.cwd());
   const settings = resolveSettings({ options, environment, file });
-  // A library says little by itself: warnings, unless somebody asked for a level.
+  // A library logs warnings only, unless a setting names a level.
   const isAsked =
     options.logLevel !== undefined ||
     (environment['LOG_LEVEL'] ?? '') !== '' ||
@@ -63,14 +63,14 @@ function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
         { cause: error },
       );
     }
-    // As nothing it would be no key, no token, or a Redis of one's own: less than what was asked for.
+    // An empty value would mean no key, no token, or another Redis: less than what was asked for.
     if (read[name] === '')
       throw new PawlError('CONFIGURATION', `${name}_FILE: ${JSON.stringify(file)} is empty; it should hold the value.`);
   }
   return read;
 }
 
-/** Real paths of the files that hold secrets of this process. A pipe, as a shell's `<(…)` makes one, is read once and is none. */
+/** Real paths of the files that hold secrets of this process. A pipe, as a shell's `<(…)` makes one, is read once and is no file. */
 function secretFiles(environment: NodeJS.ProcessEnv): readonly string[] {
   const named = SECRET_VARIABLES.flatMap((name) => environment[`${name}_FILE`] || []);
   return named
@@ -79,12 +79,12 @@ function secretFiles(environment: NodeJS.ProcessEnv): readonly string[] {
 }
 
 const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
-/** What a checkout runs. An installed package is protected as a whole. */
+/** The files that a checkout runs. An installed package is protected as a whole. */
 const OWN_CODE =
   `bin src dist scripts schemas dashboards docker package.json package-lock.json .npmrc tsconfig.json tsconfig.build.json
   vitest.config.ts biome.json .ci docker-compose.yml Dockerfile`.split(/\s+/);
 
-/** What this process, and the next one that is started in this folder, executes and loads. */
+/** The files that this process, and the next one that is started in this folder, executes and loads. */
 async function ownCode(cwd: string): Promise<readonly string[]> {
   const { codeNames, lookedUpFor } = await import('./workers/workspace/code-files.ts');
   const configs = CONFIG_MODULES.map((name) => join(cwd, name)).filter((file) => existsSync(file));
@@ -112,7 +112,7 @@ function programFiles(): readonly string[] {
 
 const CONFIG_JSON = 'pawl.config.json';
 const CONFIG_MODULES = ['ts', 'mts', 'cts', 'js', 'mjs', 'cjs'].map((extension) => `pawl.config.${extension}`);
-/** What people try, and would be left without their settings. */
+/** File names that people try, and that would be ignored silently. */
 const UNREADABLE = ['yaml', 'yml', 'toml', 'jsonc', 'json5'].map((extension) => `pawl.config.${extension}`);
 
 async function configFile(folder: string): Promise<unknown> {
@@ -177,7 +177,7 @@ export function createLogger(settings: Pick<Settings, 'logLevel'> & Partial<Sett
 /** Lines that cannot be written wait for a full disk to have room again, up to so many bytes; later ones are dropped. */
 const MAX_WAITING_BYTES = 16 * 1_024 * 1_024;
 
-/** A log that cannot be written (a full disk, a closed terminal) stops nobody's work. */
+/** A log that cannot be written (a full disk, a closed terminal) stops no work. */
 function standardError(): ReturnType<typeof pino.destination> {
   const destination = pino.destination({ dest: 2, sync: false, maxLength: MAX_WAITING_BYTES });
   let fails = false;
@@ -197,13 +197,13 @@ function standardError(): ReturnType<typeof pino.destination> {
 
 export interface ConnectOptions extends Partial<SettingsInput> {
   readonly log?: Logger;
-  /** Of the kinds beforeCall, onShortCircuit, onApproval and afterCall. */
+  /** Hooks of the kinds beforeCall, onShortCircuit, onApproval and afterCall. */
   readonly hooks?: readonly Hook[];
-  /** What sessions see of the fleet's tools, resolved for each request of tools (D10). */
+  /** Chooses the tools that sessions see, for each request of tools. */
   readonly toolsets?: readonly Toolset<PublishedTool>[];
-  /** Told what becomes of the calls that are handed in here (R27). */
+  /** Receives the events of the calls that are submitted here. */
   readonly onEvent?: (event: DispatchEvent) => void;
-  /** Named in the audit trail as who cancels, resolves and switches here. Default: `library`. */
+  /** The operator in the audit trail who cancels, resolves and switches here. Default: `library`. */
   readonly operator?: string;
 }
 
@@ -234,15 +234,15 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
 export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>> {
   /** Tools, and toolsets, which are resolved once, now. */
   readonly tools: readonly (AnyTool | Toolset<AnyTool>)[];
-  /** What `tools` is in a configuration: limits, retries, circuits and the rest, by the name of a tool. */
+  /** The `tools` part of a configuration: limits, retries, circuits and the rest, by the name of a tool. */
   readonly toolSettings?: SettingsInput['tools'];
   /** Default: the tiers of the tools. */
   readonly tiers?: readonly Tier[];
   readonly concurrency?: number;
   readonly log?: Logger;
-  /** Of the kinds beforeAttempt, afterAttempt and onRetry. */
+  /** Hooks of the kinds beforeAttempt, afterAttempt and onRetry. */
   readonly hooks?: readonly Hook[];
-  /** Told what the attempts in this process do (R27). */
+  /** Receives the events of the attempts in this process. */
   readonly onEvent?: (event: WorkerEvent) => void;
   /** An operator asks this worker to finish what it runs, and end. Default: it closes itself. */
   readonly onDrainAsked?: () => void;
@@ -321,7 +321,7 @@ function checkOptions(name: string, given: { readonly log?: Logger; readonly hoo
     );
 }
 
-/** What no worker can run with, also from callers without types. */
+/** The reason why no worker can run with these options, which callers without types may pass. */
 function faultOf(given: Partial<StartWorkerOptions> | undefined): string | undefined {
   const { tools, tiers = [], concurrency = DEFAULT_CONCURRENCY } = given ?? {};
   if (!Array.isArray(tools))

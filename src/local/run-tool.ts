@@ -2,7 +2,7 @@
  * Composition root of runs without a fleet: local development and tests.
  */
 import { z } from 'zod';
-import type { DispatchEvent } from '../producer/calls/producer-event.ts';
+import type { DispatchEvent } from '../producer/calls/submission.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import { checkHooks, type Hook } from '../shared/calls/define-hook.ts';
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';

@@ -6,10 +6,10 @@
 
 import type { CallOptions } from '../producer/calls/call-envelope.ts';
 import { type Cancellation, cancelCall } from '../producer/calls/cancel.ts';
-import type { DispatchEvent } from '../producer/calls/producer-event.ts';
+import { composeSubmitter } from '../producer/calls/compose-submitter.ts';
 import { Results } from '../producer/calls/result-waiters.ts';
-import type { Submission, SubmitOptions } from '../producer/calls/submission.ts';
-import { Dispatch } from '../producer/calls/submit-call.ts';
+import type { DispatchEvent, Submission, SubmitOptions } from '../producer/calls/submission.ts';
+import type { CallSubmitter } from '../producer/calls/submit-call.ts';
 import { CircuitAdmin } from '../producer/circuits/circuit-admin.ts';
 import { CircuitView } from '../producer/circuits/circuit-cache.ts';
 import { logListenerFailure } from '../producer/sessions/listeners.ts';
@@ -109,7 +109,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   readonly #tools: ReadonlyMap<string, RegisteredTool>;
   readonly #ledger: LocalLedger;
   readonly #results: Results;
-  readonly #dispatch: Dispatch;
+  readonly #submitter: CallSubmitter;
   readonly #executor: Executor;
   readonly #terminals: TerminalHost;
   readonly #locks = new LocalResourceLocks();
@@ -156,7 +156,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       TIERS.map(homePartition),
     );
     const approvals = parts.approve === undefined ? undefined : new LocalApprovals(parts.approve, schedule);
-    this.#dispatch = new Dispatch({
+    this.#submitter = composeSubmitter({
       settings,
       ...(approvals === undefined ? {} : { approvals }),
       ledger: this.#ledger,
@@ -173,7 +173,10 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       inboxId: INBOX,
       clock,
       schedule,
-      sessionOf: ({ target }) => requireUsable(this.#session(target.sessionKey), target),
+      sessions: {
+        peekOf: ({ target }) => requireUsable(this.#session(target.sessionKey), target),
+        of: async ({ target }) => requireUsable(this.#session(target.sessionKey), target),
+      },
       onEvent: parts.onEvent,
     });
     this.#terminals = new TerminalHost({
@@ -239,9 +242,13 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
 
   // What sessions need
 
-  handIn(envelope: ToolCallEnvelope, options?: SubmitOptions): Submission | Promise<Submission> {
+  refuseNow(envelope: ToolCallEnvelope): Submission | undefined {
     this.#checkOpen();
-    return this.#dispatch.submit(envelope, options);
+    return this.#submitter.refuseNow(envelope);
+  }
+
+  submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
+    return this.#submitter.submit(envelope, options);
   }
 
   /** Throws `UNKNOWN_CALL`. */
@@ -292,7 +299,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   }
 
   async emitInvalidParams(sessionKey: string, event: InvalidParams): Promise<void> {
-    this.listening.tell(sessionKey, event);
+    this.listening.emit(sessionKey, event);
   }
 
   async publishedFor({ kind }: Pick<SessionRecord, 'kind'>): Promise<readonly PublishedTool[]> {

@@ -1,8 +1,7 @@
 /** Producers and workers of one world in this process: everything real but the number of machines. */
 import { tmpdir } from 'node:os';
 import { expect, onTestFinished } from 'vitest';
-import type { DispatchEvent } from '../../src/producer/calls/producer-event.ts';
-import type { Submission } from '../../src/producer/calls/submission.ts';
+import type { DispatchEvent, Submission } from '../../src/producer/calls/submission.ts';
 import { Pawl } from '../../src/producer/client.ts';
 import type { Session } from '../../src/producer/sessions/session.ts';
 import type { AuditEvent } from '../../src/shared/audit/audit-event.ts';
@@ -119,6 +118,12 @@ async function publish(pawl: Pawl, tools: readonly AnyTool[]): Promise<void> {
 export function pending(submission: Submission): Extract<Submission, { kind: 'pending' }> {
   if (submission.kind !== 'pending') throw new Error(`the call was answered: ${JSON.stringify(submission.result)}`);
   return submission;
+}
+
+/** Submits an envelope and waits for its result. */
+export async function resultOf(pawl: Pick<Pawl, 'submit'>, envelope: unknown): Promise<ToolResultEnvelope> {
+  const submission = await pawl.submit(envelope);
+  return submission.result;
 }
 
 export function contentOf(result: ToolResultEnvelope): unknown {

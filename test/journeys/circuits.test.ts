@@ -25,7 +25,7 @@ async function setUp({ workers = WORKERS, concurrency = CONCURRENCY, ...more }: 
 }
 
 async function circuitOf(fleet: Fleet, tool: Tool = 'ask_or_refuse'): Promise<CircuitListing['circuit'] | undefined> {
-  return (await fleet.pawl.circuits()).find(({ key }) => key === `tool:tools.${tool}`)?.circuit;
+  return (await fleet.pawl.circuits.list()).find(({ key }) => key === `tool:tools.${tool}`)?.circuit;
 }
 
 /** As if a minute and more had passed for the circuit: its cooldown is over, and so is the lease of a probe. */
@@ -163,7 +163,7 @@ test('an operator forces a circuit open, and only a reset ends that; a tool that
   const { fleet, service, ask, askMany } = await setUp({ workers: 2 });
   await ask();
   service.forget();
-  await fleet.pawl.setCircuit('force_open', { tool: 'ask_or_refuse' });
+  await fleet.pawl.circuits.set('force_open', { tool: 'ask_or_refuse' });
   const refused = await eventually(async () => {
     const result = await ask();
     return result.status === 'circuit_open' && result;
@@ -173,12 +173,12 @@ test('an operator forces a circuit open, and only a reset ends that; a tool that
   await letTimePass(fleet);
   expect(statuses(await askMany(5))).toEqual(['circuit_open']);
   expect(service.visits).toEqual([]);
-  await fleet.pawl.setCircuit('reset', { tool: 'ask_or_refuse' });
+  await fleet.pawl.circuits.set('reset', { tool: 'ask_or_refuse' });
   await eventually(async () => (await ask()).status === 'success');
   expect(statuses(await askMany(20))).toEqual(['success']);
 
   service.forget();
-  await fleet.pawl.setCircuit('force_open', { tool: 'ask_or_park' });
+  await fleet.pawl.circuits.set('force_open', { tool: 'ask_or_park' });
   const submission = await fleet.session.submit('ask_or_park', { url: service.url }, { idempotencyKey: 'parked' });
   const job = () => fleet.pawl.read(submission.callId ?? '');
   await eventually(async () => (await delayedJobs(fleet)) === 1, { what: 'the parked job' });
@@ -187,7 +187,7 @@ test('an operator forces a circuit open, and only a reset ends that; a tool that
   // Others are not held up by it.
   expect(await ask()).toMatchObject({ status: 'success' });
   service.forget();
-  await fleet.pawl.setCircuit('reset', { tool: 'ask_or_park' });
+  await fleet.pawl.circuits.set('reset', { tool: 'ask_or_park' });
   expect(await submission.result).toMatchObject({ status: 'success', attempts: 1 });
   expect(service.visits).toHaveLength(1);
 });

@@ -38,13 +38,13 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     const calls = await held(sessions, gate.path);
     const callIds = calls.map(({ callId = '' }) => callId);
     expect(new Set(callIds.map((callId) => partitionFor(callId).shard)).size).toBeGreaterThan(1);
-    const layout = (await fleet.pawl.shards()).filter(({ tier }) => tier === 'workspace');
+    const layout = (await fleet.pawl.shards.list()).filter(({ tier }) => tier === 'workspace');
     expect(layout.map(({ slot }) => typeof slot)).toEqual(['number', 'number', 'number', 'number']);
     expect(new Set(layout.map(({ node }) => node)).size).toBeGreaterThan(1);
     await eventually(() => fleet.effects().filter(({ phase }) => phase === 'begin').length === KEYS.length);
 
     // Another producer, with more shards by then: it finds the same calls.
-    await fleet.pawl.setShards('workspace', 6);
+    await fleet.pawl.shards.set('workspace', 6);
     const other = await connectTo(fleet.world, cluster.url);
     const same = await Promise.all(KEYS.map((key) => other.session(key)));
     const joined = await held(same, gate.path);
@@ -64,7 +64,9 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     for (const callId of callIds.slice(1))
       expect(fleet.effects(callId).filter(({ phase }) => phase === 'effect')).toHaveLength(1);
     expect(new Set(fleet.effects().map(({ pid }) => pid)).size).toBe(2);
-    expect((await fleet.pawl.calls({ limit: 100 })).map(({ callId }) => callId).sort()).toEqual([...callIds].sort());
+    expect((await fleet.pawl.calls.list({ limit: 100 })).map(({ callId }) => callId).sort()).toEqual(
+      [...callIds].sort(),
+    );
   });
 
   test.each([
@@ -82,7 +84,7 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     const gate = fleet.gate('held');
     const calls = await held(sessions, gate.path);
     await eventually(() => fleet.effects().filter(({ phase }) => phase === 'begin').length === KEYS.length);
-    const { node } = (await fleet.pawl.shards()).find(({ running }) => running > 0) ?? {};
+    const { node } = (await fleet.pawl.shards.list()).find(({ running }) => running > 0) ?? {};
     const server = cluster.nodes.find(({ port }) => node?.endsWith(`:${port}`));
     await befall(server as Server);
     gate.open();
@@ -142,12 +144,12 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     // The news of the open circuit may come after a call or two that a worker then refuses: those have been claimed.
     const left = 10 - 5 - refused.filter(({ callId }) => callId !== undefined).length;
     expect(contexts).toHaveLength(5);
-    expect(await pawl.circuits()).toMatchObject([
+    expect(await pawl.circuits.list()).toMatchObject([
       { partition: { tier: 'workspace', shard: 0 }, circuit: { state: 'OPEN' } },
     ]);
 
     down = false;
-    await pawl.setCircuit('reset', {});
+    await pawl.circuits.set('reset', {});
     // So many of ten calls are left, whatever asks for one again.
     for (const session of sessions.slice(0, left)) expect(await statusOf(session, 'k')).toBe('success');
     const window = () => pawl.backend.breakers.window({ tier: 'workspace', shard: 0 }, 'tool:tools.shaky@acme');

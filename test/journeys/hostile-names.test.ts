@@ -119,7 +119,7 @@ test('any session key is a typed error or a session of its own', async () => {
   for (const { sessionKey, result, again } of worked) {
     expect(result?.output?.content).toMatchObject({ label: shown(sessionKey) });
     expect(again).toBe(sessionKey);
-    expect(await pawl.calls({ sessionKey }), shown(sessionKey)).toHaveLength(1);
+    expect(await pawl.calls.list({ sessionKey }), shown(sessionKey)).toHaveLength(1);
   }
 });
 
@@ -134,6 +134,6 @@ test('any tool name is answered with a typed error at once, and no job is added'
     expect(['UNKNOWN_TOOL', 'CONTRACT_INVALID'], `namespace ${shown(name)}`).toContain(endOf(other));
   }
   expect(performance.now() - startedMs).toBeLessThan(30_000);
-  expect(await pawl.calls()).toEqual([]);
+  expect(await pawl.calls.list()).toEqual([]);
   expect(await session.call('record_once', {})).toMatchObject({ status: 'success' });
 });

@@ -43,7 +43,7 @@ test('a producer killed before it hears of its own claim leaves a whole call or 
   const doomed = await fleet.addProducer({ REDIS_URL: wire.url });
   wire.deafenWhenSaid('unheard');
   doomed.say(JSON.stringify(batch));
-  const record = await eventually(async () => (await fleet.pawl.calls({ sessionKey: fleet.session.key }))[0]);
+  const record = await eventually(async () => (await fleet.pawl.calls.list({ sessionKey: fleet.session.key }))[0]);
   await doomed.kill();
   expect(doomed.stdout()).not.toContain('accepted');
 

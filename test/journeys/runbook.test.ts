@@ -31,7 +31,7 @@ const words = (line: string) =>
 
 async function open(settings: Partial<SettingsInput>) {
   const pawl = await connect(settings);
-  const session = (await pawl.sessions()).some(({ sessionKey }) => sessionKey === 'runbook')
+  const session = (await pawl.sessions.list()).some(({ sessionKey }) => sessionKey === 'runbook')
     ? await pawl.session('runbook')
     : await pawl.openSession({ sessionKey: 'runbook' });
   return { session, [Symbol.asyncDispose]: () => pawl.close() };

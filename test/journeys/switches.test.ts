@@ -42,7 +42,7 @@ it('TOOL_RELIABILITY_ENABLED=false is a direct call: as many effects as calls, o
   expect(statuses(down)).toEqual(['retriable_error']);
   expect(attempts(down)).toEqual([1]);
   expect(service.visits).toHaveLength(CALLS);
-  expect(await pawl.circuits()).toEqual([]);
+  expect(await pawl.circuits.list()).toEqual([]);
 
   // What is no part of the layer works on: cancellation, and least privilege.
   const gate = fleet.gate('never');
@@ -54,7 +54,7 @@ it('TOOL_RELIABILITY_ENABLED=false is a direct call: as many effects as calls, o
   expect(await below.call('record_once', { label: 'x' })).toMatchObject({ error: { code: 'PERMISSION_DENIED' } });
 
   // On again: the same processes merge, retry and open circuits.
-  await pawl.setReliability(true, { reason: 'mended' });
+  await pawl.reliability.set(true, { reason: 'mended' });
   service.forget();
   await eventually(async () => (await ask()).attempts > 1);
   await eventually(async () => (await ask()).status === 'circuit_open', { what: 'the circuit' });
@@ -82,11 +82,11 @@ it('disable and enable reach every producer and worker within a second, for all 
   };
   expect(await isDirect('record_once')).toBe(false);
 
-  await fleet.pawl.setReliability(false, { tool: 'record_once', reason: 'wrong replays' });
+  await fleet.pawl.reliability.set(false, { tool: 'record_once', reason: 'wrong replays' });
   await eventually(() => isDirect('record_once'));
   expect(await isDirect('record_keyed')).toBe(false);
 
-  await fleet.pawl.setReliability(false);
+  await fleet.pawl.reliability.set(false);
   await eventually(() => isDirect('record_keyed'));
   service.behave('down');
   await eventually(async () => (await session.call('ask_or_refuse', { url: service.url })).attempts === 1);
@@ -100,16 +100,16 @@ it('disable and enable reach every producer and worker within a second, for all 
   const tookMs: number[] = [];
   for (const on of [true, false, true, false, true]) {
     const saidAtMs = performance.now();
-    await fleet.pawl.setReliability(on, { tool: 'record_once' });
+    await fleet.pawl.reliability.set(on, { tool: 'record_once' });
     await eventually(async () => (await isDirect('record_once')) !== on);
     tookMs.push(performance.now() - saidAtMs);
   }
   expect(tookMs.toSorted((a, b) => a - b)[2], `${tookMs}`).toBeLessThan(1_000);
 
   // A word about all takes back those about single tools.
-  await fleet.pawl.setReliability(true);
+  await fleet.pawl.reliability.set(true);
   await eventually(async () => !(await isDirect('record_once')));
-  const { enabled, words, tools } = await other.reliability();
+  const { enabled, words, tools } = await other.reliability.read();
   expect({ enabled, words }).toMatchObject({ enabled: true, words: { all: { enabled: true }, tools: {} } });
   expect(tools.every(({ modes }) => modes.enabled)).toBe(true);
 });

@@ -82,7 +82,7 @@ test('twenty lines typed through two workers reach the one program, each once; k
   for (let line = 1; line <= 20 || !allTyped(); line += 1)
     await converse(session, id, `line ${line}\n`, `${line}: line ${line}\r\n`);
   for (const worker of fleet.workers) expect(worker.stdout()).toContain('began write_stdin');
-  const calls = await fleet.pawl.calls({ limit: 500 });
+  const calls = await fleet.pawl.calls.list({ limit: 500 });
   expect(calls.filter(({ attempts }) => attempts.length > 1)).toEqual([]);
 
   const other = await fleet.pawl.openSession({ workspaceRoot: fleet.folder });

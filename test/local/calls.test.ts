@@ -55,8 +55,8 @@ describeCalls('a fleet', async ({ tools, settings }) => {
   const pawl = await connect({ ...partition, ...settings, log: silentLogger });
   return {
     openSession: (open) => pawl.openSession(open),
-    circuit: async (tool) => (await pawl.circuits()).find(({ key }) => key === `tool:tools.${tool}`)?.circuit,
-    setCircuit: async (action, tool) => void (await pawl.setCircuit(action, { tool }, 'a test')),
+    circuit: async (tool) => (await pawl.circuits.list()).find(({ key }) => key === `tool:tools.${tool}`)?.circuit,
+    setCircuit: async (action, tool) => void (await pawl.circuits.set(action, { tool }, 'a test')),
     close: async () => {
       await pawl.close();
       await worker.close(0);

@@ -232,9 +232,9 @@ class People {
     const envelope = { payload: { params }, target: { actorId: CALLER }, control: {} } as unknown as ToolCallEnvelope;
     const asked = {
       envelope,
-      published: publishedTool(key, this.#published),
+      tool: publishedTool(key, this.#published),
       session,
-      verdict: asks,
+      policyResult: asks,
       callId: key,
       generation,
     };

@@ -9,7 +9,7 @@ import { whenReady } from '../../src/shared/store/redis/connection.ts';
 import { FleetKeys } from '../../src/shared/store/redis/keys.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { type AnyTool, TIERS } from '../../src/shared/tools/tool.ts';
-import { type Fleet, pending, startFleet } from '../helpers/fleet.ts';
+import { type Fleet, pending, resultOf, startFleet } from '../helpers/fleet.ts';
 import { eventually } from '../helpers/signal.ts';
 import { echo, gated, httpError, scripted } from '../helpers/tools.ts';
 
@@ -48,17 +48,17 @@ describe('opening sessions', () => {
     });
     const below = await pawl.openSession({ kind: 'branch', parent: above.key });
     expect(below.record).toMatchObject({ actorId: 'ada', agentId: 'agent', tenantId: 'acme', workspaceRoot: tmpdir() });
-    expect((await pawl.sessions()).map(({ sessionKey }) => sessionKey)).toContain(below.key);
+    expect((await pawl.sessions.list()).map(({ sessionKey }) => sessionKey)).toContain(below.key);
   });
 
-  test('an envelope that names a session nobody opened opens it, also when two do so at once', async () => {
+  test('an envelope that names an unknown session opens it, also when two do so at once', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
     const envelope = session.envelope(echo, { text: 'x' });
     const target = { sessionKey: 'fresh', actorId: 'bob' };
     const other = await startFleetPeer(pawl);
     const results = await Promise.all([
-      pawl.dispatch({ ...envelope, target }),
-      other.dispatch({ ...session.envelope(echo, { text: 'y' }), target }),
+      resultOf(pawl, { ...envelope, target }),
+      resultOf(other, { ...session.envelope(echo, { text: 'y' }), target }),
     ]);
     await other.close();
     expect(results.map((result) => result.status)).toEqual(['success', 'success']);
@@ -72,13 +72,13 @@ describe('opening sessions', () => {
     const elsewhere = await startFleetPeer(pawl);
     const { redis, prefix } = pawl.backend;
     await redis.unlink(new FleetKeys(prefix).session(helper.key));
-    const lost = new Session(elsewhere, helper.record);
+    const lost = new Session(elsewhere.sessions.host, helper.record);
     expect(await lost.call(change, {})).toMatchObject({ error: { code: 'PERMISSION_DENIED' } });
     expect((await elsewhere.session(helper.key)).record).toEqual(helper.record);
     await elsewhere.close();
   });
 
-  test('that Redis has lost together with the connection is opened anew at once', async () => {
+  test('that Redis has lost together with the connection is opened again at once', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
     const { redis, prefix } = pawl.backend;
     await redis.unlink(new FleetKeys(prefix).session(session.key));
@@ -89,13 +89,13 @@ describe('opening sessions', () => {
     expect(await session.call(echo, { text: 'a' })).toMatchObject({ status: 'success' });
   });
 
-  test('that Redis has lost unnoticed is opened anew, as it was, after the first call that did not find it', async () => {
+  test('that Redis has lost unnoticed is opened again, as it was, after the first call that did not find it', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
     const { record } = await session.worker();
     await pawl.backend.redis.unlink(new FleetKeys(pawl.settings.prefix).session(record.sessionKey));
     const { sessionKey, actorId } = record;
     const call = (text: string) =>
-      pawl.dispatch({ ...session.envelope(echo, { text }), target: { sessionKey, actorId: actorId ?? '' } });
+      resultOf(pawl, { ...session.envelope(echo, { text }), target: { sessionKey, actorId: actorId ?? '' } });
     expect(await call('a')).toMatchObject({ error: { code: 'UNKNOWN_SESSION' } });
     expect(await call('b')).toMatchObject({ status: 'success' });
     expect((await pawl.session(sessionKey)).record).toMatchObject({ kind: 'worker' });
@@ -137,9 +137,9 @@ describe('a call by its ID', () => {
     const other = await pawl.openSession();
     const first = await session.call(echo, { text: 'a' });
     await other.call(echo, { text: 'b' });
-    expect(await pawl.calls()).toHaveLength(2);
-    expect((await pawl.calls({ sessionKey: session.key })).map(({ callId }) => callId)).toEqual([first.callId]);
-    expect(await pawl.calls({ limit: 1 })).toHaveLength(1);
+    expect(await pawl.calls.list()).toHaveLength(2);
+    expect((await pawl.calls.list({ sessionKey: session.key })).map(({ callId }) => callId)).toEqual([first.callId]);
+    expect(await pawl.calls.list({ limit: 1 })).toHaveLength(1);
   });
 });
 
@@ -282,23 +282,23 @@ describe('resolving an unknown outcome', () => {
 describe('R25: circuits', () => {
   test('are listed, forced open by tool or key, and reset', async () => {
     const { pawl } = await startFleet({ tools: [echo], workers: 0 });
-    expect(await pawl.circuits()).toEqual([]);
-    const [forced] = await pawl.setCircuit('force_open', { tool: 'echo' }, 'maintenance');
+    expect(await pawl.circuits.list()).toEqual([]);
+    const [forced] = await pawl.circuits.set('force_open', { tool: 'echo' }, 'maintenance');
     expect(forced).toMatchObject({ key: 'tool:tools.echo', circuit: { state: 'FORCED_OPEN', reason: 'maintenance' } });
-    expect(await pawl.circuits()).toHaveLength(1);
-    expect((await pawl.setCircuit('reset', {}))[0]?.circuit).toEqual({ state: 'CLOSED', epoch: 2 });
-    await expect(pawl.setCircuit('force_open', { tool: 'nonsense' })).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' });
+    expect(await pawl.circuits.list()).toHaveLength(1);
+    expect((await pawl.circuits.set('reset', {}))[0]?.circuit).toEqual({ state: 'CLOSED', epoch: 2 });
+    await expect(pawl.circuits.set('force_open', { tool: 'nonsense' })).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' });
   });
 
-  test('whoever forces or resets one finds it so at once, news or not', async () => {
+  test('the process that forces or resets one sees the change at once, broadcast or not', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
     await session.call(echo, { text: 'x' });
     for (let round = 0; round < 20; round += 1) {
-      await pawl.setCircuit('force_open', { tool: 'echo' });
+      await pawl.circuits.set('force_open', { tool: 'echo' });
       const refused = await session.call(echo, { text: 'x' });
       // Refused here: there is not even a record.
       expect([refused.status, refused.callId]).toEqual(['circuit_open', undefined]);
-      await pawl.setCircuit('reset', { tool: 'echo' });
+      await pawl.circuits.set('reset', { tool: 'echo' });
       expect((await session.call(echo, { text: String(round) })).status).toBe('success');
     }
   });
@@ -306,12 +306,12 @@ describe('R25: circuits', () => {
   test('of a tool are not those of another one of its name', async () => {
     const { tool: other } = scripted('echo', () => ({ output: null }), { namespace: 'github' });
     const { pawl, session } = await startFleet({ tools: [echo, other] });
-    const states = async () => (await pawl.circuits()).map(({ key, circuit }) => `${key} ${circuit.state}`).sort();
-    for (const tool of ['github.echo', 'echo']) await pawl.setCircuit('force_open', { tool });
-    await pawl.setCircuit('reset', { tool: 'echo' });
+    const states = async () => (await pawl.circuits.list()).map(({ key, circuit }) => `${key} ${circuit.state}`).sort();
+    for (const tool of ['github.echo', 'echo']) await pawl.circuits.set('force_open', { tool });
+    await pawl.circuits.set('reset', { tool: 'echo' });
     expect(await states()).toEqual(['tool:github.echo FORCED_OPEN', 'tool:tools.echo CLOSED']);
-    await pawl.setCircuit('reset', { tool: 'github.echo' });
-    await pawl.setCircuit('force_open', { tool: 'echo' });
+    await pawl.circuits.set('reset', { tool: 'github.echo' });
+    await pawl.circuits.set('force_open', { tool: 'echo' });
     expect(await states()).toEqual(['tool:github.echo CLOSED', 'tool:tools.echo FORCED_OPEN']);
     expect((await session.call('echo', {}, { namespace: 'github' })).status).toBe('success');
   });
@@ -320,12 +320,12 @@ describe('R25: circuits', () => {
     const { pawl } = await startFleet({ tools: [echo] });
     const acme = await pawl.openSession({ tenantId: 'acme' });
     const other = await pawl.openSession({ tenantId: 'other' });
-    await pawl.setCircuit('force_open', { tool: 'echo', tenantId: 'acme' });
+    await pawl.circuits.set('force_open', { tool: 'echo', tenantId: 'acme' });
     expect((await acme.call(echo, { text: 'x' })).status).toBe('circuit_open');
     expect((await other.call(echo, { text: 'x' })).status).toBe('success');
   });
 
-  test('a shared one is forced open before anything went through it, in every tier, and whoever watches is told', async () => {
+  test('a shared one is forced open before any call went through it, in every tier, and is reported as an event', async () => {
     const paying = { circuit: { dependency: 'payments' }, effects: 'none' } as const;
     const { tool: look } = scripted('look', () => ({ output: null }), { ...paying, tier: 'read-only' });
     const { tool: pay } = scripted('pay', () => ({ output: null }), { ...paying, tier: 'workspace' });
@@ -334,19 +334,19 @@ describe('R25: circuits', () => {
     const statuses = async () =>
       (await Promise.all([look, pay].map((tool) => session.call(tool, {}, hint)))).map(({ status }) => status);
     const key = 'dependency:payments';
-    const forced = await pawl.setCircuit('force_open', { key }, 'down tonight');
+    const forced = await pawl.circuits.set('force_open', { key }, 'down tonight');
     expect(forced.map(({ key: of, partition, circuit }) => [of, partition.tier, circuit.state])).toEqual(
       TIERS.map((tier) => [key, tier, 'FORCED_OPEN']),
     );
     expect(await statuses()).toEqual(['circuit_open', 'circuit_open']);
-    expect(await pawl.setCircuit('force_open', { key })).toHaveLength(TIERS.length);
-    await pawl.setCircuit('reset', { key });
+    expect(await pawl.circuits.set('force_open', { key })).toHaveLength(TIERS.length);
+    await pawl.circuits.set('reset', { key });
     expect(await statuses()).toEqual(['success', 'success']);
     expect(
-      (await pawl.setCircuit('force_open', { key: 'global@acme' })).map(({ partition }) => partition.tier),
+      (await pawl.circuits.set('force_open', { key: 'global@acme' })).map(({ partition }) => partition.tier),
     ).toEqual(TIERS);
     for (const unknown of ['tool:tools.nothing', 'dependency:'])
-      await expect(pawl.setCircuit('force_open', { key: unknown })).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' });
+      await expect(pawl.circuits.set('force_open', { key: unknown })).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' });
 
     const told = events
       .filter((event) => event.type === 'tool_call_circuit_state')
@@ -372,8 +372,8 @@ describe('R25: circuits', () => {
       session.call('note', {}, { idempotencyKey: `${key}-global`, circuitBreakerHint: 'global' }),
     ];
     const queued = ask('before');
-    await eventually(async () => (await pawl.backlog()) === queued.length);
-    await pawl.setCircuit('force_open', { tool: 'note' }, 'maintenance');
+    await eventually(async () => (await pawl.calls.backlog()) === queued.length);
+    await pawl.circuits.set('force_open', { tool: 'note' }, 'maintenance');
     expect((await Promise.all(ask('after'))).map(({ status, callId }) => [status, callId])).toEqual([
       ['circuit_open', undefined],
       ['circuit_open', undefined],
@@ -385,7 +385,7 @@ describe('R25: circuits', () => {
       ['circuit_open', expect.stringContaining('maintenance')],
     ]);
     expect(note.contexts).toHaveLength(0);
-    await pawl.setCircuit('reset', { tool: 'note' });
+    await pawl.circuits.set('reset', { tool: 'note' });
     expect((await Promise.all(ask('again'))).map(({ status }) => status)).toEqual(['success', 'success']);
   });
 });
@@ -425,7 +425,7 @@ describe('connections', () => {
   });
 });
 
-test('an envelope is handed in with its parameters as they are then, whatever becomes of them while it is on its way', async () => {
+test('an envelope is submitted with its parameters as they are then, whatever becomes of them meanwhile', async () => {
   const { tool, contexts } = scripted('keep', () => ({ output: 'kept' }));
   const ran: unknown[] = [];
   const fleet = await startFleet({

@@ -49,9 +49,9 @@ export async function captureSession(context: CliContext, key: string, options: 
 
 /** The oldest first, whole. */
 async function callsOf(pawl: Pawl, sessionKey: string, limit: number): Promise<readonly CapturedCall[]> {
-  const listed = await pawl.calls({ sessionKey, limit });
+  const listed = await pawl.calls.list({ sessionKey, limit });
   // With the parameters that ran: an approver may have edited them. Where those are not kept, the call cannot be captured.
-  const read = await Promise.all(listed.map(({ callId }) => pawl.callOf(callId).catch(unlessNotKept)));
+  const read = await Promise.all(listed.map(({ callId }) => pawl.calls.readAsItRan(callId).catch(unlessNotKept)));
   return read
     .filter((record) => record !== undefined)
     .sort((one, other) => one.createdAtMs - other.createdAtMs)

@@ -22,7 +22,7 @@ const COLUMNS: readonly Column<EnforcedCircuit>[] = [
 
 export async function listCircuits(context: CliContext, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const circuits = await pawl.circuits();
+    const circuits = await pawl.circuits.list();
     show(context, circuits, options.json ?? false);
     if (circuits.length === 0 && options.json !== true) say(context, 'no circuit has ever opened: all calls pass');
     return EXIT_CODES.success.code;
@@ -36,11 +36,11 @@ export async function setCircuit(
   options: { reason?: string; json?: boolean },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const changed = await pawl.setCircuit(action, isCircuitKey(key) ? { key } : { tool: key }, options.reason);
+    const changed = await pawl.circuits.set(action, isCircuitKey(key) ? { key } : { tool: key }, options.reason);
     if (changed.length === 0) {
       const near = nearest(
         key,
-        (await pawl.circuits()).map((circuit) => circuit.key),
+        (await pawl.circuits.list()).map((circuit) => circuit.key),
       );
       const hint = near.length > 0 ? ` Did you mean ${near.join(' or ')}?` : ` 'pawl circuits ls' lists them.`;
       throw usageError(`There is no circuit ${JSON.stringify(key)} that ever opened.${hint}`);

@@ -28,7 +28,7 @@ export async function setReliability(
   { tool, reason, json: asJson }: { tool?: string; reason?: string; json?: boolean },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
-    await pawl.setReliability(enabled, {
+    await pawl.reliability.set(enabled, {
       ...(tool === undefined ? {} : { tool }),
       ...(reason === undefined ? {} : { reason }),
     });
@@ -53,7 +53,7 @@ export async function flushCalls(
   if (call !== undefined && (session !== undefined || tool !== undefined))
     throw usageError('--call goes without --session and --tool.');
   return withPawl(context, async (pawl) => {
-    const flushed = await pawl.flush({
+    const flushed = await pawl.calls.flush({
       ...(call === undefined ? {} : { callId: call }),
       ...(session === undefined ? {} : { sessionKey: session }),
       ...(tool === undefined ? {} : { tool }),
@@ -71,7 +71,7 @@ export async function flushCalls(
 }
 
 async function show(context: CliContext, pawl: Pawl, asJson: boolean): Promise<number> {
-  const state = await pawl.reliability();
+  const state = await pawl.reliability.read();
   if (asJson) {
     const { enabled, words, shadow } = state;
     const tools = state.tools.map(({ tool, modes }) => ({ tool, ...modes }));

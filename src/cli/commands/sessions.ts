@@ -73,7 +73,7 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
 
 export async function listSessions(context: CliContext, options: { limit: number; json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const sessions = await pawl.sessions(options.limit);
+    const sessions = await pawl.sessions.list(options.limit);
     if (options.json === true) print(context, json({ sessions }));
     else if (sessions.length === 0) say(context, 'there are no sessions');
     else print(context, table(sessions, COLUMNS));
@@ -85,7 +85,7 @@ export async function showSession(context: CliContext, key: string, options: { j
   return withPawl(context, async (pawl) => {
     const { record } = await pawl.session(key);
     const described = { ...record, ...(await spentBy(pawl, record)) };
-    const calls = await pawl.calls({ sessionKey: key, limit: CALLS_SHOWN });
+    const calls = await pawl.calls.list({ sessionKey: key, limit: CALLS_SHOWN });
     if (options.json === true) {
       print(context, json({ ...described, calls: calls.map(callSummary) }));
       return EXIT_CODES.success.code;
@@ -108,7 +108,7 @@ export async function setSessionState(
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
-    const record = await pawl.setSessionState(key, state);
+    const record = await pawl.sessions.setState(key, state);
     if (options.json === true) print(context, json(record));
     else print(context, shownLine(`${key} is ${record.state}`));
     return EXIT_CODES.success.code;
@@ -117,7 +117,7 @@ export async function setSessionState(
 
 export async function closeSession(context: CliContext, key: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    await pawl.closeSession(key);
+    await pawl.sessions.close(key);
     if (options.json === true) print(context, json({ sessionKey: key, state: 'closed' }));
     else print(context, `${shownLine(key)} is closed; its calls in flight were cancelled`);
     return EXIT_CODES.success.code;

@@ -1,5 +1,5 @@
 /** `pawl shards`: among how many shards the calls of each tier are spread, and how these stand. */
-import type { ShardView } from '../../producer/operations/shards.ts';
+import type { ShardView } from '../../producer/operations/fleet-services.ts';
 import { MAX_SHARDS, shardCountSchema } from '../../shared/queues/shards.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
@@ -21,7 +21,7 @@ const CLUSTER_COLUMNS: readonly Column<ShardView>[] = [
 
 export async function listShards(context: CliContext, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    show(context, await pawl.shards(), options.json ?? false);
+    show(context, await pawl.shards.list(), options.json ?? false);
     return EXIT_CODES.success.code;
   });
 }
@@ -38,10 +38,10 @@ export async function setShards(
   const shards = shardCountSchema.safeParse(Number(number));
   if (!shards.success) throw usageError(`A tier has 1 to ${MAX_SHARDS} shards; got ${JSON.stringify(number)}.`);
   return withPawl(context, async (pawl) => {
-    await pawl.setShards(tier, shards.data);
+    await pawl.shards.set(tier, shards.data);
     show(
       context,
-      (await pawl.shards()).filter((shard) => shard.tier === tier),
+      (await pawl.shards.list()).filter((shard) => shard.tier === tier),
       options.json ?? false,
     );
     say(context, 'new sessions are spread so from now on; every other session stays where it is');

@@ -42,7 +42,7 @@ export async function drainWorker(context: CliContext, id: string, options: { js
       const hint = near.length > 0 ? `Did you mean ${near.join(' or ')}?` : `'pawl workers' lists them.`;
       throw usageError(`There is no worker ${JSON.stringify(id)}. ${hint}`);
     }
-    await pawl.drainWorker(id);
+    await pawl.workers.drain(id);
     if (options.json === true) print(context, json({ id, asked: 'drain' }));
     else print(context, `${id} was asked to take no further calls, and to end when those that it runs have`);
     return EXIT_CODES.success.code;

@@ -173,7 +173,7 @@ async function aCircuit(stage: Stage): Promise<void> {
   const params = { item: 'lamp' };
   const doing = 'ask for the stock of lamps';
   const state = async () => {
-    const circuits = await pawl.circuits();
+    const circuits = await pawl.circuits.list();
     return circuits.find(({ key }) => key.includes('check_stock'))?.circuit.state;
   };
   let retryAfterMs = 0;

@@ -1,7 +1,7 @@
 /** What `pawl up` and `pawl serve` share: a producer with the HTTP API and Bull Board before it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, createLogger, PAWL_VERSION } from '../../main.ts';
-import type { DispatchEvent } from '../../producer/calls/producer-event.ts';
+import type { DispatchEvent } from '../../producer/calls/submission.ts';
 import type { Pawl } from '../../producer/client.ts';
 import { BOARD_PATH, type HttpServer, startHttpServer } from '../../producer/http/server.ts';
 import { FleetView } from '../../producer/operations/fleet-metrics.ts';

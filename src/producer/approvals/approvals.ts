@@ -1,32 +1,28 @@
 /**
- * The producer's side of approvals: whether a call must wait for a person, what that person is shown, and what follows from their
- * decision (A4 to A7, C24). `workers/approval-gate.ts` is the other side.
+ * The producer's side of approvals: whether a call must wait for a person, what that person is shown, and what follows from the decision.
+ * `workers/approvals/approval-gate.ts` is the other side.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type ApprovalRequest,
   type ApprovalRoute,
   type ApprovalState,
-  approvalId,
   type Decision,
   decisionOn,
   deniedOutcome,
   digestOf,
   expiredOutcome,
-  retryRequest,
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import { compensated } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { denied, requirePermission } from '../../shared/policy/policy.ts';
+import { requirePermission } from '../../shared/policy/policy.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
-import { taintOf } from '../../shared/policy/taint.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
-import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../../shared/store/approvals/approvals.ts';
 import type { StandingApproval, StandingApprovals } from '../../shared/store/approvals/standing-approvals.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -36,17 +32,18 @@ import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
+import { ApprovalRequests, type AskedApproval } from './approval-requests.ts';
 
 export interface DecideOptions {
   readonly decision: 'approve' | 'deny';
-  /** Of the approval as it was shown: anything else is refused as stale. */
+  /** The digest of the approval as it was shown: another one is refused as stale. */
   readonly digest: string;
-  /** Who decides. Whoever asked for the call cannot approve it. */
+  /** The person who decides. The caller who asked for the call cannot approve it. */
   readonly by: string;
   readonly reason?: string;
-  /** In place of the call's own parameters. */
+  /** Parameters that replace the call's own. */
   readonly params?: Params;
-  /** Approves later calls of this session that are like this one, too: see the approval's `amendment`. */
+  /** Also approves later calls of this session that are like this one. */
   readonly remember?: boolean;
 }
 
@@ -56,7 +53,7 @@ export interface ApprovalQuery {
   readonly state?: ApprovalState;
   /** Default 100. */
   readonly limit?: number;
-  /** Which ones the caller may see. */
+  /** Whether the caller may see an approval. */
   readonly isSeen?: (record: ApprovalRecord) => boolean;
 }
 
@@ -70,7 +67,7 @@ export interface ApprovalServiceDeps {
   readonly approvals: ApprovalRecords;
   readonly standingApprovals: Pick<StandingApprovals, 'find' | 'add' | 'list' | 'remove'>;
   readonly catalogue: Pick<ToolCatalogue, 'peek' | 'find'> & Partial<Pick<ToolCatalogue, 'toolPolicyFor'>>;
-  /** Where approvals are, of these tiers or of all. */
+  /** The partitions with approvals of these tiers, or of all. */
   partitions(tiers?: readonly Tier[]): readonly Partition[];
   readonly audit: RecordAudit;
   readonly hooks: ApprovalHooks;
@@ -79,25 +76,25 @@ export interface ApprovalServiceDeps {
   now(): Promise<number>;
 }
 
-/** A worker adds what the tool says about a call at once: whoever lists what is pending waits for it, until a request is so old. */
+/** A worker adds the tool's preview to an approval soon after it is requested. Lists wait for it until a request is so old. */
 const PREVIEW_MS = 1_000;
 const PREVIEW_LOOK_MS = 20;
 const SIMILAR = 5;
-/** Of each place, so many of the newest are looked at. */
+/** At most this many of the newest approvals of each partition are compared. */
 const SIMILAR_AMONG = 100;
 
 export class ApprovalService {
-  readonly #parts: ApprovalServiceDeps;
+  readonly #deps: ApprovalServiceDeps;
+  readonly #requests: ApprovalRequests;
 
-  constructor(parts: ApprovalServiceDeps) {
-    this.#parts = parts;
+  constructor(deps: ApprovalServiceDeps) {
+    this.#deps = deps;
+    this.#requests = new ApprovalRequests({ ...deps, routeOf: (session) => this.routeOf(session) });
   }
 
-  // Asking
-
-  /** The first session with a channel, from this one upwards (A5). */
+  /** The first session with a channel, from this one upwards. */
   routeOf(session: SessionRecord): Promise<ApprovalRoute | undefined> {
-    return routeOf(session, (key) => this.#parts.sessionOf(key));
+    return routeOf(session, (key) => this.#deps.sessionOf(key));
   }
 
   /** Whether a person has allowed calls like this one before. */
@@ -107,108 +104,26 @@ export class ApprovalService {
     envelope: ToolCallEnvelope,
     { askedForTaint, unconfined }: Pick<PolicyResult, 'askedForTaint' | 'unconfined'>,
   ): Promise<boolean> {
-    const { standingApprovals, now } = this.#parts;
+    const { standingApprovals, now } = this.#deps;
     return (
       (await standingApprovals.find({ sessionKey, tool, envelope, askedForTaint, unconfined, nowMs: await now() })) !==
       undefined
     );
   }
 
-  /**
-   * What a person will be asked about a call. Throws `PERMISSION_DENIED` when nobody can be asked (A6), or a hook denies it before
-   * anybody is, and `HOOK_FAILED`.
-   */
-  async requestFor(asked: {
-    readonly envelope: ToolCallEnvelope;
-    readonly published: ResolvedTool;
-    readonly session: SessionRecord;
-    readonly verdict: PolicyResult;
-    readonly callId: string;
-    readonly generation: string;
-    readonly submittedBy?: string | undefined;
-  }): Promise<ApprovalRequest> {
-    const { envelope, published, session, verdict, callId, generation, submittedBy } = asked;
-    const route = await this.routeOf(session);
-    if (route === undefined)
-      throw denied(
-        published,
-        `${verdict.reason}, and neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`,
-        verdict.rule,
-      );
-    const { params } = envelope.payload;
-    const { actorId } = envelope.target;
-    const { justification } = params;
-    const createdAtMs = await this.#parts.now();
-    const paramsDigest = digest(canonicalJson(params));
-    const undone = compensated(envelope);
-    const request: ApprovalRequest = {
-      id: approvalId(callId, generation),
-      callId,
-      generation,
-      tool: pick(published),
-      params,
-      paramsDigest,
-      session: {
-        key: session.sessionKey,
-        kind: session.kind,
-        workspaceRoot: session.workspaceRoot,
-        actorId: session.actorId,
-      },
-      ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
-      actorId,
-      ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
-      ...(submittedBy === undefined ? {} : { submittedBy }),
-      ...(typeof justification === 'string' ? { justification } : {}),
-      taint: taintOf(envelope.control.requestTags, session),
-      rule: verdict.rule,
-      reason: undone === undefined ? verdict.reason : `it undoes the call ${undone}, and ${verdict.reason}`,
-      // Whoever lets a call be undone has not let it run.
-      ...(undone === undefined ? { amendment: verdict.amendment ?? { kind: 'same-parameters', paramsDigest } } : {}),
-      route,
-      createdAtMs,
-      expiresAtMs: createdAtMs + this.#parts.settings.policy.approvalLimitMs,
-    };
-    await this.#guard(request, envelope.requestId);
-    return request;
+  /** The request to a person about a call: see `ApprovalRequests`. */
+  requestFor(asked: AskedApproval): Promise<ApprovalRequest> {
+    return this.#requests.create(asked);
   }
 
-  /**
-   * What a person will be asked about a call that shall run again. Throws `CALL_NOT_RESOLVABLE` when nobody knows any more what was
-   * asked before, and what a hook says.
-   */
-  async requestAgain(
-    { callId, request, attempts, readAtMs }: CallRecord,
-    approvalId: string,
-  ): Promise<ApprovalRequest> {
-    const { approvals, catalogue, hooks, settings } = this.#parts;
-    const before = (await approvals.read(approvalId))?.request;
-    if (before === undefined || before.callId !== callId)
-      throw new PawlError(
-        'CALL_NOT_RESOLVABLE',
-        `Call ${callId} cannot run again: the approval that it ran under is not there any more. Resolve it as succeeded or failed.`,
-      );
-    const published = catalogue.peek(before.tool.namespace, before.tool.name);
-    const again = retryRequest(before, {
-      generation: String(readAtMs),
-      tool: published === undefined ? before.tool : pick(published),
-      attempts: attempts.length,
-      createdAtMs: readAtMs,
-      expiresAtMs: readAtMs + settings.policy.approvalLimitMs,
-    });
-    if (hooks.hasHooks) await hooks.requested(again, request.envelope.requestId);
-    return again;
-  }
-
-  /** A call that is there already asks nobody again. */
-  async #guard(request: ApprovalRequest, requestId: string): Promise<void> {
-    const { hooks, approvals } = this.#parts;
-    if (hooks.hasHooks && (await approvals.idOfCall(request.callId)) === undefined)
-      await hooks.requested(request, requestId);
+  /** The request to a person about a call that shall run again: see `ApprovalRequests`. */
+  requestAgain(record: CallRecord, approvalId: string): Promise<ApprovalRequest> {
+    return this.#requests.createAgain(record, approvalId);
   }
 
   requested(request: ApprovalRequest): void | Promise<void> {
     const { id, callId, tool, session, actorId, rule, tenantId } = request;
-    return this.#parts.audit({
+    return this.#deps.audit({
       type: 'approval-requested',
       approvalId: id,
       callId,
@@ -222,16 +137,14 @@ export class ApprovalService {
     });
   }
 
-  // Looking
-
-  /** The newest first, of those that `isSeen` lets pass. Those whose time is over are ended on the way. */
+  /** Approvals that `isSeen` accepts, the newest first. Expired ones are ended on the way. */
   list(options: ApprovalQuery = {}): Promise<ApprovalListing[]> {
-    return this.#list(options, (id) => this.#parts.approvals.read(id));
+    return this.#list(options, (id) => this.#deps.approvals.read(id));
   }
 
-  /** The same, with the beginning of what is large: whoever asks for calls must not decide how much a list takes. */
+  /** The same, with the beginning of large values: the parameters of calls must not determine the size of a list. */
   listBrief(options: ApprovalQuery = {}): Promise<ApprovalListing<BriefApproval>[]> {
-    return this.#list(options, (id) => this.#parts.approvals.readBrief(id));
+    return this.#list(options, (id) => this.#deps.approvals.readBrief(id));
   }
 
   async #list<Approval extends ApprovalRecord>(
@@ -240,13 +153,13 @@ export class ApprovalService {
   ): Promise<ApprovalListing<Approval>[]> {
     const { state, limit = 100, isSeen = () => true } = options;
     const pending = state === 'pending';
-    const nowMs = await this.#parts.now();
-    // One that is still called pending may have expired.
+    const nowMs = await this.#deps.now();
+    // An approval that is stored as pending may have expired.
     const mayBe = (record: ApprovalRecord) => state === undefined || [state, 'pending'].includes(record.state);
     const isWanted = (record: ApprovalRecord) => isSeen(record) && mayBe(record);
     const found: Approval[] = [];
-    for (const partition of this.#parts.partitions())
-      found.push(...(await this.#parts.approvals.list(partition, { pending, limit, isWanted }, read)));
+    for (const partition of this.#deps.partitions())
+      found.push(...(await this.#deps.approvals.list(partition, { pending, limit, isWanted }, read)));
     const previewed = pending ? await Promise.all(found.map((record) => this.#previewed(record, nowMs, read))) : found;
     const records: Approval[] = [];
     for (const record of previewed) records.push(await this.#expired(record, nowMs, read));
@@ -274,13 +187,13 @@ export class ApprovalService {
 
   /** Throws `UNKNOWN_APPROVAL`. `id` may be the call's. */
   async show(id: string): Promise<ApprovalListing> {
-    const { approvals, now } = this.#parts;
+    const { approvals, now } = this.#deps;
     const record = await this.#expired(await this.#find(id), await now(), (found) => approvals.read(found));
     return { record, digest: digestOf(record.request) };
   }
 
   async #find(id: string): Promise<ApprovalRecord> {
-    const record = await this.#parts.approvals.read((await this.#parts.approvals.idOfCall(id)) ?? id);
+    const record = await this.#deps.approvals.read((await this.#deps.approvals.idOfCall(id)) ?? id);
     if (record === undefined)
       throw new PawlError(
         'UNKNOWN_APPROVAL',
@@ -291,7 +204,7 @@ export class ApprovalService {
 
   /** Decisions on the same tool before, the newest first, with the beginning of what is large. */
   async similarTo({ request }: ApprovalRecord): Promise<ApprovalRecord[]> {
-    const { approvals, partitions } = this.#parts;
+    const { approvals, partitions } = this.#deps;
     const isWanted = ({ state, request: other }: ApprovalRecord) =>
       (state === 'approved' || state === 'denied') &&
       other.id !== request.id &&
@@ -304,19 +217,17 @@ export class ApprovalService {
     return found.sort((one, next) => next.request.createdAtMs - one.request.createdAtMs).slice(0, SIMILAR);
   }
 
-  // What is remembered
-
-  /** What people allowed for the rest of a session, and still holds, the newest first (C24). */
+  /** The standing approvals of a session that still hold, the newest first. */
   async remembered(sessionKey: string): Promise<StandingApproval[]> {
-    return this.#parts.standingApprovals.list(sessionKey, await this.#parts.now());
+    return this.#deps.standingApprovals.list(sessionKey, await this.#deps.now());
   }
 
   /**
-   * Takes back what was remembered with an approval: the next call like it is asked about again. What a worker has let through runs on.
-   * Throws `UNKNOWN_APPROVAL` when the session remembers none with this ID.
+   * Removes a standing approval: the next call like it needs a decision again. A call that a worker has started goes on. Throws
+   * `UNKNOWN_APPROVAL` when the session has none with this ID.
    */
   async forget(sessionKey: string, approvalId: string, by: string): Promise<StandingApproval> {
-    const { standingApprovals, audit, sessionOf, now } = this.#parts;
+    const { standingApprovals, audit, sessionOf, now } = this.#deps;
     const grant = await standingApprovals.remove(sessionKey, approvalId, await now());
     if (grant === undefined)
       throw new PawlError(
@@ -334,12 +245,10 @@ export class ApprovalService {
     return grant;
   }
 
-  // Deciding
-
   /**
-   * Decides, once. Throws `UNKNOWN_APPROVAL`; `APPROVAL_STALE` when it is decided already, too late, or about something else than
-   * what was shown; `PERMISSION_DENIED` for whoever asked, and for edited parameters that policy denies; `INVALID_PARAMS` for edited
-   * ones that the tool refuses.
+   * Decides, once. Throws `UNKNOWN_APPROVAL`; `APPROVAL_STALE` when it was decided already, too late, or on another request than shown;
+   * `PERMISSION_DENIED` for the caller who asked for the call, and for edited parameters that policy denies; `INVALID_PARAMS` for edited
+   * parameters that the tool refuses.
    */
   async decide(id: string, options: DecideOptions): Promise<ApprovalListing> {
     const record = await this.#find(id);
@@ -357,9 +266,9 @@ export class ApprovalService {
         ...(params === undefined ? {} : { params }),
         paramsDigest: params === undefined ? request.paramsDigest : digest(canonicalJson(params)),
       },
-      await this.#parts.now(),
+      await this.#deps.now(),
     );
-    const answer = await this.#parts.approvals.decide(record, decision, deniedOutcome(request, by, reason));
+    const answer = await this.#deps.approvals.decide(record, decision, deniedOutcome(request, by, reason));
     switch (answer.kind) {
       case 'decided':
         break;
@@ -373,50 +282,49 @@ export class ApprovalService {
     }
     await this.#decided(record, what === 'approve' ? 'approved' : 'denied', decision);
     if (what === 'approve' && options.remember === true && params === undefined)
-      await this.#parts.standingApprovals.add(request, by, decision.decidedAtMs);
+      await this.#deps.standingApprovals.add(request, by, decision.decidedAtMs);
     return { record: await this.#find(request.id), digest: decision.digest };
   }
 
-  /** The parameters that shall run in place of the call's own. */
+  /** The edited parameters, checked. */
   async #edited(request: ApprovalRequest, params: Params | undefined): Promise<Params | undefined> {
-    const { catalogue } = this.#parts;
+    const { catalogue } = this.#deps;
     const { namespace, name } = request.tool;
-    // A process that has just started, such as that of a command, knows of no tools yet.
-    const published =
+    // A process that has just started, such as that of a command, has not read the catalogue yet.
+    const tool =
       params === undefined
         ? catalogue.peek(namespace, name)
         : await catalogue.find(namespace, name).catch(unlessUnknown);
-    if (published !== undefined && published.definition !== request.tool.definition)
+    if (tool !== undefined && tool.definition !== request.tool.definition)
       throw new PawlError('APPROVAL_STALE', `${request.tool.name} has changed since this approval was asked for.`);
     if (params === undefined) return undefined;
-    if (published === undefined)
+    if (tool === undefined)
       throw new PawlError('APPROVAL_STALE', `No worker offers ${request.tool.name} now, so its parameters stay.`);
-    const issues = published.validate(params);
+    const issues = tool.validate(params);
     if (issues.length === 0) {
-      await this.#permitEdited(request, published, params);
+      await this.#permitEdited(request, tool, params);
       return params;
     }
     const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
-    throw new PawlError('INVALID_PARAMS', `The edited parameters of ${published.name} are not valid: ${listed}.`, {
+    throw new PawlError('INVALID_PARAMS', `The edited parameters of ${tool.name} are not valid: ${listed}.`, {
       issues,
     });
   }
 
-  /** The worker would end the call: whoever decides hears of it while they can still change their mind. Throws `PERMISSION_DENIED`. */
-  async #permitEdited(
-    { session: { key }, taint }: ApprovalRequest,
-    published: ResolvedTool,
-    params: Params,
-  ): Promise<void> {
-    const { settings, catalogue, sessionOf } = this.#parts;
+  /**
+   * Policy is checked before the decision, so that the person can still change it; the worker would end the call. Throws
+   * `PERMISSION_DENIED`.
+   */
+  async #permitEdited({ session: { key }, taint }: ApprovalRequest, tool: ResolvedTool, params: Params): Promise<void> {
+    const { settings, catalogue, sessionOf } = this.#deps;
     const session = await sessionOf(key);
     if (session === undefined) return;
     requirePermission({
-      tool: published,
+      tool,
       session: { ...session, state: undefined },
-      toolPolicy: toolPolicy(settings, published),
+      toolPolicy: toolPolicy(settings, tool),
       policy: settings.policy,
-      registry: catalogue.toolPolicyFor?.(published),
+      registry: catalogue.toolPolicyFor?.(tool),
       channel: (await this.routeOf(session))?.channel.kind,
       params,
       taint,
@@ -431,19 +339,19 @@ export class ApprovalService {
   ): Promise<Approval> {
     const { id, expiresAtMs } = record.request;
     if (record.state !== 'pending' || expiresAtMs > nowMs) return record;
-    const whole = await this.#parts.approvals.read(id);
+    const whole = await this.#deps.approvals.read(id);
     if (whole !== undefined) await this.#expire(whole);
     return (await read(id)) ?? record;
   }
 
   async #expire(record: ApprovalRecord): Promise<void> {
-    const answer = await this.#parts.approvals.expire(record, expiredOutcome(record.request));
+    const answer = await this.#deps.approvals.expire(record, expiredOutcome(record.request));
     if (answer.kind === 'decided') await this.#decided(record, 'expired', undefined);
   }
 
-  /** A call has been cancelled that nobody had decided on. */
+  /** A call was cancelled before a decision. */
   async cancelled(callId: string): Promise<void> {
-    const { hooks, approvals } = this.#parts;
+    const { hooks, approvals } = this.#deps;
     const id = hooks.hasHooks ? await approvals.idOfCall(callId) : undefined;
     const record = id === undefined ? undefined : await approvals.read(id);
     if (record?.state === 'cancelled') await hooks.ended(record, 'cancelled');
@@ -456,7 +364,7 @@ export class ApprovalService {
   ): Promise<void> {
     const { request } = record;
     const { id, callId, tool, session, tenantId } = request;
-    await this.#parts.audit({
+    await this.#deps.audit({
       type: 'approval-decided',
       approvalId: id,
       callId,
@@ -470,24 +378,12 @@ export class ApprovalService {
       params: decision?.params,
       tenantId,
     });
-    await this.#parts.hooks.ended(record, state, decision);
+    await this.#deps.hooks.ended(record, state, decision);
   }
 }
 
 function unlessUnknown(error: unknown): undefined {
   if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_TOOL') throw error;
-}
-
-function pick({
-  name,
-  namespace,
-  version,
-  definition,
-  tier,
-  effects,
-  annotations,
-}: ResolvedTool): ApprovalRequest['tool'] {
-  return { name, namespace, version, definition, tier, effects, annotations };
 }
 
 function stale(state: ApprovalState): PawlError {

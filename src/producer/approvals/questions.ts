@@ -1,4 +1,4 @@
-/** Questions of tools to people, and the people's answers (C19): read and given here, waited for in the worker. */
+/** Questions of tools to people, and the people's answers. The producer lists and answers them; the worker waits. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Given, QuestionRecord, Questions } from '../../shared/store/approvals/questions.ts';
@@ -16,7 +16,7 @@ export class QuestionService {
     this.#audit = audit;
   }
 
-  /** Questions that wait, the most urgent first, of those that `isSeen` lets pass. */
+  /** Waiting questions that `isSeen` accepts, the most urgent first. */
   list(limit = 100, isSeen?: (record: QuestionRecord) => boolean): Promise<QuestionRecord[]> {
     return this.#questions.pending(limit, isSeen);
   }
@@ -29,7 +29,10 @@ export class QuestionService {
     return record;
   }
 
-  /** Gives the one answer. Throws `NOT_FOUND`, `CONTRACT_INVALID` for what is no option, and `APPROVAL_STALE` when it came too late. */
+  /**
+   * Gives the one answer. Throws `NOT_FOUND`, `CONTRACT_INVALID` for an answer that is no option, and `APPROVAL_STALE` when it came too
+   * late.
+   */
   async reply(id: string, reply: Reply, by: string): Promise<void> {
     const record = await this.show(id);
     const given: Given =

@@ -1,6 +1,6 @@
-/** What a producer tells the audit trail of the calls that are handed in (I4), and how the trail is read. */
+/** The audit records of the calls that a producer submits, and how the trail is read. */
 import { z } from 'zod';
-import type { RecordAudit, SubmittedCall } from '../../shared/audit/audit-event.ts';
+import type { AuditEvent, RecordAudit, SubmittedCall } from '../../shared/audit/audit-event.ts';
 import { finishCall } from '../../shared/audit/audit-record.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import { type DedupeMode, type ToolCallEnvelope, turnOf } from '../../shared/calls/envelope.ts';
@@ -11,27 +11,27 @@ import type { ClaimAnswer } from '../../shared/store/calls/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
-import type { DispatchEvent } from './producer-event.ts';
+import type { DispatchEvent } from './submission.ts';
 
 const MAX_LOOKED = 100_000;
 
 type Refusal = Extract<DispatchEvent, { type: 'refused' }>;
 
 export interface CallAuditDeps {
-  /** Of refusals. */
+  /** Records refusals. */
   readonly record: RecordAudit;
-  /** Of calls that are taken: their records travel with the claim. */
+  /** Records accepted calls: their records travel with the claim. */
   readonly writer: Pick<AuditWriter, 'asked' | 'add'>;
-  /** Told of every call, beside the trail. */
+  /** Receives every call, beside the trail. */
   readonly listener?: RecordAudit;
   publishedTool(namespace: string, name: string): ResolvedTool | undefined;
   readonly schedule?: Schedule;
 }
 
-/** Answers that are told of here; a refusal follows the others, and says why. */
+/** Answers that are recorded here. A refusal has its own record, with the reason. */
 const ANSWERS = { claimed: 'claimed', inflight: 'merged', ended: 'replayed' } as const;
 
-/** Refusals that say nothing of who asked, or for what. */
+/** Refusals whose reason does not depend on the caller or the call. */
 const SAME_FOR_ALL: ReadonlySet<string> = new Set(['CIRCUIT_OPEN', 'OVERLOADED', 'BACKEND_UNAVAILABLE']);
 const COUNTED_MS = 1_000;
 
@@ -41,39 +41,39 @@ interface Counted {
 }
 
 /**
- * Tells the trail of the calls that a producer hands in. An agent that goes on asking while a circuit is open is refused many thousand
- * times a second, and must not push other records out: of its refusals the first is told at once, and those that follow within a
- * second by one record, the last one's, that says how many they were (`times`).
+ * Records the calls that a producer submits. An agent that keeps calling while a circuit is open is refused thousands of times a second,
+ * and must not push other records out. The first refusal is recorded at once. Further refusals of the same session and tool within a second
+ * share one record, the last one's; `times` is their count.
  */
 export class CallAudit {
-  readonly #parts: CallAuditDeps;
+  readonly #deps: CallAuditDeps;
   readonly #counted = new Map<string, Counted>();
-  /** The one that came last: it often comes again. */
+  /** The kind of the last refusal: it often comes again. */
   #latest: Counted | undefined;
   #stop = () => {};
 
-  constructor(parts: CallAuditDeps) {
-    this.#parts = parts;
+  constructor(deps: CallAuditDeps) {
+    this.#deps = deps;
   }
 
-  /** The record of a call that is handed in. */
+  /** The audit record of a call that is being submitted. */
   asked(
     envelope: ToolCallEnvelope,
-    published: ResolvedTool,
+    tool: ResolvedTool,
     known: Required<Pick<SubmittedCall, 'submittedBy' | 'sessionActorId'>> & { readonly paramsDigest: string },
   ): AskedRecord {
-    return new AskedRecord(this.#parts, { ...askedCall(envelope, published), ...known });
+    return new AskedRecord(this.#deps, { ...askedCall(envelope, tool), ...known });
   }
 
   observe(event: DispatchEvent): void {
-    if (event.type === 'refused' && !this.#isCounted(event)) this.#tell(event);
+    if (event.type === 'refused' && !this.#isCounted(event)) this.#record(event);
   }
 
-  #tell({ envelope, code, message }: Refusal, times?: number): void {
+  #record({ envelope, code, message }: Refusal, times?: number): void {
     if (envelope === undefined) return;
-    const asked = askedCall(envelope, this.#parts.publishedTool(envelope.toolNamespace, envelope.toolName));
+    const asked = askedCall(envelope, this.#deps.publishedTool(envelope.toolNamespace, envelope.toolName));
     const refused = { ...asked, answer: 'refused', code, reason: message } as const;
-    void this.#parts.record(times === undefined ? refused : { ...refused, times });
+    void this.#deps.record(times === undefined ? refused : { ...refused, times });
   }
 
   #isCounted(refusal: Refusal): boolean {
@@ -82,7 +82,7 @@ export class CallAudit {
     const latest = this.#latest !== undefined && isSame(this.#latest.last, refusal) ? this.#latest : undefined;
     const counted = latest ?? this.#counted.get(kindOf(envelope, code));
     if (counted === undefined) {
-      const { schedule = backgroundSchedule } = this.#parts;
+      const { schedule = backgroundSchedule } = this.#deps;
       if (this.#counted.size === 0) this.#stop = schedule(() => this.flush(), COUNTED_MS);
       this.#latest = { times: 0, last: refusal };
       this.#counted.set(kindOf(envelope, code), this.#latest);
@@ -94,10 +94,10 @@ export class CallAudit {
     return true;
   }
 
-  /** Tells what was counted until now. */
+  /** Records the refusals that were counted until now. */
   flush(): void {
     this.#stop();
-    for (const { times, last } of this.#counted.values()) if (times > 0) this.#tell(last, times);
+    for (const { times, last } of this.#counted.values()) if (times > 0) this.#record(last, times);
     this.#counted.clear();
     this.#latest = undefined;
   }
@@ -107,7 +107,7 @@ function kindOf({ toolNamespace, toolName, target }: ToolCallEnvelope, code: str
   return `${code} ${toolNamespace}.${toolName} ${target.sessionKey}`;
 }
 
-/** Of one kind, without making its name. */
+/** Whether two refusals are of one kind; comparing needs no key. */
 function isSame(one: Refusal, other: Refusal): boolean {
   const [a, b] = [one.envelope, other.envelope];
   return (
@@ -118,29 +118,29 @@ function isSame(one: Refusal, other: Refusal): boolean {
   );
 }
 
-/** What is recorded of one call. */
+/** The audit record of one call. */
 export class AskedRecord {
-  readonly #parts: CallAuditDeps;
+  readonly #deps: CallAuditDeps;
   readonly #call: SubmittedCall;
   readonly #text: string | undefined;
 
-  constructor(parts: CallAuditDeps, call: SubmittedCall) {
-    this.#parts = parts;
+  constructor(deps: CallAuditDeps, call: SubmittedCall) {
+    this.#deps = deps;
     this.#call = call;
-    this.#text = parts.writer.asked(call);
+    this.#text = deps.writer.asked(call);
   }
 
-  /** Written by the claim of a call that is new. Undefined when nothing is written of it. */
+  /** The text that the claim of a new call writes. Undefined when the trail is off. */
   claimed(callId: string): string | undefined {
     return this.#text === undefined ? undefined : finishCall(this.#text, callId, 'claimed');
   }
 
-  /** Once the claim was answered; a refusal that follows tells its own. */
+  /** Records the claim's answer. A refusal that follows has its own record. */
   answered({ kind, callId }: ClaimAnswer, mode: DedupeMode): void {
     if (!isTold(kind) || (kind === 'inflight' && mode !== 'enforced')) return;
     const answer = ANSWERS[kind];
-    void this.#parts.listener?.({ ...this.#call, callId, answer });
-    if (kind !== 'claimed' && this.#text !== undefined) this.#parts.writer.add(finishCall(this.#text, callId, answer));
+    void this.#deps.listener?.({ ...this.#call, callId, answer });
+    if (kind !== 'claimed' && this.#text !== undefined) this.#deps.writer.add(finishCall(this.#text, callId, answer));
   }
 }
 
@@ -148,7 +148,7 @@ function isTold(kind: ClaimAnswer['kind']): kind is keyof typeof ANSWERS {
   return kind in ANSWERS;
 }
 
-function askedCall(envelope: ToolCallEnvelope, published: ResolvedTool | undefined): SubmittedCall {
+function askedCall(envelope: ToolCallEnvelope, tool: ResolvedTool | undefined): SubmittedCall {
   const { target, payload, toolNamespace: namespace, toolName: name } = envelope;
   return {
     type: 'call',
@@ -163,12 +163,12 @@ function askedCall(envelope: ToolCallEnvelope, published: ResolvedTool | undefin
     compensates: compensated(envelope),
     idempotencyKey: payload.idempotencyKey,
     params: payload.params,
-    ...(published === undefined
+    ...(tool === undefined
       ? {}
       : {
-          toolVersion: published.version,
-          tier: published.tier,
-          estimatedCostUnits: costUnitsOf(published, payload.params),
+          toolVersion: tool.version,
+          tier: tool.tier,
+          estimatedCostUnits: costUnitsOf(tool, payload.params),
         }),
   };
 }
@@ -184,7 +184,7 @@ export const sinceSchema = z.string().transform((text, context) => {
   return z.NEVER;
 });
 
-/** What is looked for in the trail. A tool by its name, with or without its namespace. */
+/** A search in the trail. A tool is given by its name, with or without its namespace. */
 export interface AuditQuery {
   readonly sessionKey?: string | undefined;
   readonly tool?: string | undefined;
@@ -192,7 +192,7 @@ export interface AuditQuery {
   readonly type?: string | undefined;
   readonly sinceMs?: number | undefined;
   readonly limit?: number | undefined;
-  /** Whether the one who asks may see a tenant's records; those that name no tenant have `undefined`. */
+  /** Whether the reader may see a tenant's records; the argument is undefined for records without a tenant. */
   readonly seesTenant?: (tenantId: string | undefined) => boolean;
 }
 
@@ -210,4 +210,24 @@ export function findRecords(trail: AuditTrail, query: AuditQuery): Promise<reado
 
 function isOf(recorded: unknown, tool: string): boolean {
   return recorded === tool || (typeof recorded === 'string' && recorded.endsWith(`.${tool}`));
+}
+
+type Override = Extract<AuditEvent, { type: 'override' }>;
+type About = Omit<Override, 'type' | 'what' | 'action' | 'by'>;
+
+export interface OperatorAction extends About {
+  readonly what: Override['what'];
+  /** Such as `force_open` or `retry`. */
+  readonly action: string;
+  /** Default: the operator that this producer was opened for. */
+  readonly by?: string | undefined;
+}
+
+/** Writes an operator's action into the audit trail. */
+export type RecordOverride = (action: OperatorAction) => Promise<void>;
+
+export function overrideRecorder(audit: RecordAudit, operator: string): RecordOverride {
+  return async ({ by = operator, ...action }) => {
+    await audit({ type: 'override', by, ...action });
+  };
 }

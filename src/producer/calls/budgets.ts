@@ -1,4 +1,4 @@
-/** What a call that is handed in takes from budgets, and how much it matters (I17, I20). */
+/** A call's share of budgets, and its priority. */
 
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -13,7 +13,7 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import { matches } from '../../shared/util/wildcard.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
-export interface Admission {
+export interface CallAdmission {
   /** The call, with a deadline where its budget bounds its time. */
   readonly envelope: ToolCallEnvelope;
   readonly importance: Priority;
@@ -25,7 +25,7 @@ export interface Admission {
 /** Throws `BUDGET_EXHAUSTED` for a call that alone costs too much, and `CONTRACT_INVALID` for an importance that does not exist. */
 export function admissionOf(
   envelope: ToolCallEnvelope,
-  published: ResolvedTool,
+  tool: ResolvedTool,
   session: SessionRecord,
   {
     settings,
@@ -34,24 +34,24 @@ export function admissionOf(
     ...about
   }: Pick<PolicyRequest, 'registry' | 'channel'> & {
     readonly settings: Settings;
-    /** Of its tier: each has its part of the tier's room. */
+    /** The number of shards of the tool's tier. Each of them has an equal part of the tier's capacity. */
     readonly shards: number;
     readonly nowMs: number;
   },
-): Admission {
+): CallAdmission {
   const importance = priorityOf(envelope, session);
-  const costUnits = costUnitsOf(published, envelope.payload.params);
-  const { maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = published.budget ?? {};
+  const costUnits = costUnitsOf(tool, envelope.payload.params);
+  const { maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = tool.budget ?? {};
   const timeMs = checkCall(session.budgets, costUnits);
   const own = perTurn === undefined && perSession === undefined ? [] : [{ title: 'its tool', perTurn, perSession }];
   const accounts = accountsOf({
     envelope,
-    tool: qualifiedName(published),
+    tool: qualifiedName(tool),
     sessionKey: session.sessionKey,
     tenantId: session.tenantId,
     budgets: session.budgets,
     settings: settings.budgets,
-    toolLimits: [...own, ...toolLimits({ tool: published, session, policy: settings.policy, ...about })],
+    toolLimits: [...own, ...toolLimits({ tool, session, policy: settings.policy, ...about })],
     matches,
   });
   return {

@@ -1,105 +1,102 @@
 /**
  * The claim of a call, with the request for approval where a person has to decide.
  */
-
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import type { Settings } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { scopeOf } from '../../shared/config/tool-settings.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import { KEPT_PER_SECOND } from '../../shared/store/queues/jobs.ts';
+import type { Clock } from '../../shared/util/time.ts';
+import type { ApprovalService } from '../approvals/approvals.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import { timedOf } from './budgets.ts';
-import type { Admitted, LoopGuard } from './checked-call.ts';
+import type { IdentifiedCall, LoopGuard } from './checked-call.ts';
 import type { SubmitOptions } from './submission.ts';
-import type { SubmitDeps } from './submit-deps.ts';
 
-/** Says of calls that have been checked what is to be claimed. */
-export class Claims {
-  readonly #parts: SubmitDeps;
+export interface BuildClaimDeps {
+  readonly settings: Settings;
+  readonly clock: Clock;
+  readonly inboxId: string;
+  readonly approvals?: Pick<ApprovalService, 'requestFor'>;
+}
+
+export class ClaimBuilder {
+  readonly #deps: BuildClaimDeps;
   #keptSecond = 0;
   #keptCount = 0;
 
-  constructor(parts: SubmitDeps) {
-    this.#parts = parts;
+  constructor(deps: BuildClaimDeps) {
+    this.#deps = deps;
   }
 
   /**
-   * `record`: what the audit trail is told of the claim. Throws `PERMISSION_DENIED` for a call that a person must approve and whose
-   * session reaches nobody (A6).
+   * `record` is the audit record that the claim writes. Throws `PERMISSION_DENIED` when a person must approve the call and its session
+   * reaches no person.
    */
-  of(admitted: Admitted, options: SubmitOptions, record?: string): Claim | Promise<Claim> {
-    const claim = this.#plain(admitted, options, record);
-    const { asks, envelope, published } = admitted;
-    const { approvals } = this.#parts;
+  async build(call: IdentifiedCall, { submittedBy }: SubmitOptions, record?: string): Promise<Claim> {
+    const claim = this.#withoutApproval(call, submittedBy, record);
+    const { asks, envelope, tool } = call;
+    const { approvals } = this.#deps;
     if (asks === undefined || approvals === undefined) return claim;
     const { callId, generation } = claim;
-    const { submittedBy } = options;
-    return approvals
-      .requestFor({ envelope, published, ...asks, callId, generation, submittedBy })
-      .then((approval) => ({ ...claim, approval }));
+    const approval = await approvals.requestFor({ envelope, tool, ...asks, callId, generation, submittedBy });
+    return { ...claim, approval };
   }
 
-  #plain(
-    {
-      envelope,
-      published,
-      paramsDigest: digest,
-      identity,
-      circuit,
-      modes,
-      shadow,
-      loop,
-      channel,
-      admission,
-      asks,
-    }: Admitted,
-    options: SubmitOptions,
-    record: string | undefined,
-  ): Claim {
-    const { room, line, spends } = admission;
-    const request: StoredRequest = {
-      envelope,
-      tool: { version: published.version, definition: published.definition, effects: published.effects },
-      idempotencyKey: envelope.payload.idempotencyKey ?? identity.callId,
-      ...(modes.enabled ? {} : { direct: true }),
-      ...(options.submittedBy === undefined ? {} : { submittedBy: options.submittedBy }),
-      ...(channel === undefined ? {} : { channel }),
-      ...timedOf(spends),
-      ...(asks === undefined && this.#isShared(envelope, published, modes) ? { shared: true } : {}),
-    };
+  #withoutApproval(call: IdentifiedCall, submittedBy: string | undefined, record: string | undefined): Claim {
+    const { envelope, tool, identity, circuit, shadow, loop } = call;
+    const { room, line, spends } = call.admission;
     return {
       callId: identity.callId,
       room,
       line,
       mode: envelope.transport.dedupeMode,
-      paramsDigest: digest,
-      request,
-      generation: String(this.#parts.clock.now()),
-      circuit,
+      paramsDigest: call.paramsDigest,
+      request: this.#requestOf(call, submittedBy),
+      generation: String(this.#deps.clock.now()),
+      circuit: circuit.key,
       kept: this.#keepJob(),
-      once: published.effects === 'once',
-      inboxId: this.#parts.inboxId,
+      once: tool.effects === 'once',
+      inboxId: this.#deps.inboxId,
       ...(spends === undefined ? {} : { spends }),
       ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
       ...(shadow === undefined ? {} : { shadow }),
       ...(loop === undefined
         ? {}
-        : { loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, modes) } }),
+        : {
+            loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, circuit.modes) },
+          }),
       ...(record === undefined ? {} : { record }),
     };
   }
 
-  /** Whether other sessions may join a call that nobody decides on. */
-  #isShared({ transport }: ToolCallEnvelope, published: ResolvedTool, { dedupe }: ReliabilityModes): boolean {
-    return (
-      dedupe === 'on' && transport.dedupeMode !== 'disabled' && scopeOf(this.#parts.settings, published) === 'global'
-    );
+  #requestOf(
+    { envelope, tool, identity, circuit, channel, admission, asks }: IdentifiedCall,
+    submittedBy: string | undefined,
+  ): StoredRequest {
+    const { modes } = circuit;
+    return {
+      envelope,
+      tool: { version: tool.version, definition: tool.definition, effects: tool.effects },
+      idempotencyKey: envelope.payload.idempotencyKey ?? identity.callId,
+      ...(modes.enabled ? {} : { direct: true }),
+      ...(submittedBy === undefined ? {} : { submittedBy }),
+      ...(channel === undefined ? {} : { channel }),
+      ...timedOf(admission.spends),
+      ...(asks === undefined && this.#isShared(envelope, tool, modes) ? { shared: true } : {}),
+    };
   }
 
-  /** Of a producer's jobs, no more can be kept than of all; which are, the claim decides. */
+  /** Whether other sessions may join the call. */
+  #isShared({ transport }: ToolCallEnvelope, tool: ResolvedTool, { dedupe }: ReliabilityModes): boolean {
+    return dedupe === 'on' && transport.dedupeMode !== 'disabled' && scopeOf(this.#deps.settings, tool) === 'global';
+  }
+
+  /** Bull Board keeps so many jobs a second of all producers; one producer need not mark more. The claim chooses among the marked. */
   #keepJob(): boolean {
-    const second = Math.floor(this.#parts.clock.monotonic() / 1_000);
+    const second = Math.floor(this.#deps.clock.monotonic() / 1_000);
     if (second !== this.#keptSecond) {
       this.#keptSecond = second;
       this.#keptCount = 0;
@@ -109,7 +106,7 @@ export class Claims {
   }
 }
 
-/** What only observes refuses nothing. */
+/** A guard that only observes refuses no call. */
 function refuseAt(guard: LoopGuard, modes: ReliabilityModes): number {
   return modes.circuits === 'on' ? guard.refuseAt : Number.MAX_SAFE_INTEGER;
 }

@@ -1,6 +1,6 @@
 /**
- * The envelope that a session's call is sent in: made of what the caller says, and checked. What is the same from call to call is made,
- * and looked at, once.
+ * The envelope of a session's call, built from the caller's options and checked. The parts that are the same for many calls are built and
+ * checked once.
  */
 import {
   CONTRACT_VERSION,
@@ -36,12 +36,12 @@ export interface CallOptions {
   readonly correlationId?: string;
   /** The model's turn that makes the call, up to 120 characters: `ctx.turnId`. */
   readonly turnId?: string;
-  /** What the call says of itself, such as `importance:background` or `taint:mail`. At most 32 of up to 128 characters, the turn's included. */
+  /** Tags of the call, such as `importance:background` or `taint:mail`. At most 32 of up to 128 characters, the turn's included. */
   readonly requestTags?: readonly string[];
   /** Makes the call `critical`: under overload it is refused last. */
   readonly safetyCritical?: boolean;
   readonly traceparent?: string;
-  /** Goes with the call, and is found in `ctx.values`. */
+  /** Travels with the call, and is found in `ctx.values`. */
   readonly baggage?: Readonly<Record<string, string>>;
   /** For a tool that is called by name. Default `tools`. */
   readonly namespace?: string;
@@ -49,8 +49,8 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Who calls, in all envelopes of a session. */
-export function targetOf({ sessionKey, actorId, agentId, tenantId }: SessionRecord): ToolCallEnvelope['target'] {
+/** The caller, in all envelopes of a session. */
+export function callTargetOf({ sessionKey, actorId, agentId, tenantId }: SessionRecord): ToolCallEnvelope['target'] {
   return Object.freeze({
     sessionKey,
     actorId,
@@ -67,7 +67,7 @@ export function callEnvelope(
   options: CallOptions,
   clock: Pick<Clock, 'now'>,
 ): ToolCallEnvelope {
-  // Found out when the call is handed in, it would run, and its caller be told that it failed.
+  // The check comes first: a bad signal found after the submission would fail a call that runs.
   if (!isSignal(options.signal))
     throw contractInvalid([
       { path: 'options.signal', message: `must be an AbortSignal; got ${typeof options.signal}` },
@@ -102,12 +102,12 @@ function isSignal(signal: AbortSignal | null | undefined): boolean {
   return signal === undefined || signal === null || typeof signal.addEventListener === 'function';
 }
 
-/** '' for what is no tool: not every caller is checked by a compiler. */
+/** The tool's name; '' for a value that is no tool, which untyped callers may pass. */
 export function toolNameOf(tool: AnyTool | string | undefined): string {
   return typeof tool === 'string' ? tool : String(tool?.name ?? '');
 }
 
-/** What most calls say of how they are sent. */
+/** The transport of most calls. */
 const PLAIN_TRANSPORT: ToolCallEnvelope['transport'] = Object.freeze({
   dedupeMode: 'enforced',
   retryBudget: LARGEST_RETRY_BUDGET,

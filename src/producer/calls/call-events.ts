@@ -1,6 +1,6 @@
 /**
- * Following calls: whoever does hears of everything that becomes of a call, in order and once, from wherever they left off. An
- * inbox event only wakes; what is told comes from the record, so that neither a lost event nor a restart loses anything.
+ * Call subscriptions. A subscriber receives all events of a call, in order and once, from any position. An inbox event only wakes the
+ * reader; the events come from the record, so a lost event or a restart loses nothing.
  */
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord, KeptProgress } from '../../shared/store/calls/call-record.ts';
@@ -8,15 +8,15 @@ import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Results } from './result-waiters.ts';
 import { type CallEvent, callEvents, compare, type Position } from './timeline.ts';
 
-/** Records are read this often although nothing was heard. */
+/** Records are read this often although no event arrived. */
 const CHECK_INTERVAL_MS = 15_000;
 /** As many as are kept. */
 const MAX_PROGRESS = 200;
 
 export interface CallSubscriber {
-  /** Events after the last ones told, in order. */
+  /** Receives the events after the last ones received, in order. */
   onEvents(events: readonly CallEvent[]): void;
-  /** Nothing follows any more: the call has ended, its record has gone, or this process closes. */
+  /** No event follows: the call has ended, its record has gone, or this process closes. */
   onEnd(): void;
 }
 
@@ -28,26 +28,26 @@ interface CallSubscriptionsDeps {
 }
 
 export class CallSubscriptions {
-  readonly #parts: CallSubscriptionsDeps;
+  readonly #deps: CallSubscriptionsDeps;
   readonly #calls = new Map<string, SubscribedCall>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(parts: CallSubscriptionsDeps) {
-    this.#parts = parts;
+  constructor(deps: CallSubscriptionsDeps) {
+    this.#deps = deps;
   }
 
-  /** Follows a call, from after an event when its position is given. The answer ends the following. */
+  /** Follows a call, from after an event when its position is given. The returned function ends that. */
   follow(callId: string, subscriber: CallSubscriber, after?: Position): () => void {
     let call = this.#calls.get(callId);
     if (call === undefined) {
-      call = new SubscribedCall(callId, this.#parts, () => this.#calls.delete(callId));
+      call = new SubscribedCall(callId, this.#deps, () => this.#calls.delete(callId));
       this.#calls.set(callId, call);
     }
     this.#timer ??= setInterval(() => this.check(), CHECK_INTERVAL_MS).unref();
     return call.add(subscriber, after);
   }
 
-  /** Looks after all calls: events may have been lost. */
+  /** Reads all calls again: events may have been lost. */
   check(): void {
     for (const call of this.#calls.values()) call.wake('record');
     if (this.#calls.size > 0) return;
@@ -65,22 +65,22 @@ type Broadcast = 'record' | 'progress';
 
 class SubscribedCall {
   readonly #callId: string;
-  readonly #parts: CallSubscriptionsDeps;
+  readonly #deps: CallSubscriptionsDeps;
   readonly #forget: () => void;
   readonly #waiting: { stop(): void };
   readonly #followers = new Map<CallSubscriber, Position | undefined>();
   readonly #progress: KeptProgress[] = [];
   #record: CallRecord | undefined;
-  /** What there is to read, once the reading that is under way has ended. */
+  /** The next thing to read, once the reading in progress has ended. */
   #broadcast: Broadcast | undefined;
   #reading = false;
   #ended = false;
 
-  constructor(callId: string, parts: CallSubscriptionsDeps, forget: () => void) {
+  constructor(callId: string, deps: CallSubscriptionsDeps, forget: () => void) {
     this.#callId = callId;
-    this.#parts = parts;
+    this.#deps = deps;
     this.#forget = forget;
-    const waiting = parts.results.wait(callId, ({ type }) => this.wake(type === 'progress' ? 'progress' : 'record'));
+    const waiting = deps.results.wait(callId, ({ type }) => this.wake(type === 'progress' ? 'progress' : 'record'));
     const settled = () => this.wake('record');
     waiting.outcome.then(settled, settled);
     this.#waiting = waiting;
@@ -111,7 +111,7 @@ class SubscribedCall {
       }
     } catch (error) {
       // The next wake or check reads again, unless the record's result is gone.
-      this.#parts.onError(error as Error);
+      this.#deps.onError(error as Error);
       if (error instanceof PawlError && error.code === 'UNKNOWN_CALL') this.end();
     } finally {
       this.#reading = false;
@@ -119,7 +119,7 @@ class SubscribedCall {
   }
 
   async #read(broadcast: Broadcast): Promise<void> {
-    const { ledger, inboxId } = this.#parts;
+    const { ledger, inboxId } = this.#deps;
     // The record first: what was reported before the end it tells of is then read too.
     if (broadcast === 'record' || this.#record === undefined) this.#record = await ledger.follow(this.#callId, inboxId);
     const last = this.#progress.at(-1);
@@ -129,12 +129,12 @@ class SubscribedCall {
     this.#progress.splice(0, this.#progress.length - MAX_PROGRESS);
     if (this.#ended) return;
     if (this.#record === undefined) return this.end();
-    this.#tell(callEvents(this.#record, this.#progress));
-    // Whoever came while this was read is told by the reading that they asked for.
+    this.#emit(callEvents(this.#record, this.#progress));
+    // A subscriber that was added during this reading has asked for another one.
     if (this.#record.state !== 'inflight' && this.#broadcast === undefined) this.end();
   }
 
-  #tell(events: readonly CallEvent[]): void {
+  #emit(events: readonly CallEvent[]): void {
     for (const [subscriber, after] of this.#followers) {
       const fresh = after === undefined ? events : events.filter(({ position }) => compare(position, after) > 0);
       const last = fresh.at(-1);

@@ -1,4 +1,4 @@
-/** Where the hooks of a producer meet a call: around its way into the queue and back (D5, R32). */
+/** The hooks of a producer around a call: before its submission and after its result. */
 
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
@@ -18,19 +18,20 @@ import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import type { Submission } from './submission.ts';
 
-type Submit = (envelope: ToolCallEnvelope) => Submission | Promise<Submission>;
-type Refuse = (error: unknown, envelope: ToolCallEnvelope) => Submission;
+export interface HookedSubmission {
+  readonly hooks: Hooks;
+  readonly tool: HookedTool;
+  submit(envelope: ToolCallEnvelope): Promise<Submission>;
+  refuse(error: unknown, envelope: ToolCallEnvelope): Submission;
+}
 
 /**
- * Hands a call in with its hooks: `beforeCall` first; `onShortCircuit` once, if no attempt runs for this caller, as soon as that is
- * known; `afterCall` last, once, with the envelope that the caller gets.
+ * Submits a call with its hooks. `beforeCall` runs first. `onShortCircuit` runs once, if no attempt runs for this caller, as soon as that
+ * is known. `afterCall` runs last, once, with the envelope that the caller gets.
  */
-export async function submitHooked(
-  hooks: Hooks,
-  tool: HookedTool,
+export async function submitWithHooks(
   asked: ToolCallEnvelope,
-  submit: Submit,
-  refuse: Refuse,
+  { hooks, tool, submit, refuse }: HookedSubmission,
 ): Promise<Submission> {
   const values = new Map<string, unknown>();
   let envelope = asked;
@@ -53,24 +54,24 @@ export async function submitHooked(
 
   if (submission.kind === 'answered') {
     const { result, callId } = submission;
-    const told = await orFailed(tool, result, async () => {
+    const reported = await orFailed(tool, result, async () => {
       await shortCircuit(reasonOf(result), result, callId);
       return result;
     });
-    const answer = await orFailed(tool, told, () => hooks.afterCall({ ...call(callId), result: told }));
+    const answer = await orFailed(tool, reported, () => hooks.afterCall({ ...call(callId), result: reported }));
     return { ...submission, result: answer };
   }
   const { callId, merged = false } = submission;
-  const toldMerged = merged ? shortCircuit('merged', undefined, callId) : Promise.resolve();
-  // Its failure is part of the result.
-  await toldMerged.catch(() => {});
+  const reportedMerge = merged ? shortCircuit('merged', undefined, callId) : Promise.resolve();
+  // The result reports a failure of this hook.
+  await reportedMerge.catch(() => {});
   const result = submission.result.then(async (ended) => {
-    const told = await orFailed(tool, ended, async () => {
-      await toldMerged;
+    const reported = await orFailed(tool, ended, async () => {
+      await reportedMerge;
       if (!merged && hasNotRun(ended)) await shortCircuit(reasonOf(ended), ended, callId);
       return ended;
     });
-    return orFailed(tool, told, () => hooks.afterCall({ ...call(callId), result: told }));
+    return orFailed(tool, reported, () => hooks.afterCall({ ...call(callId), result: reported }));
   });
   result.catch(() => {});
   return { ...submission, result };
@@ -87,7 +88,7 @@ export function hookedTool(
   return catalogue.peek(namespace, name) ?? gone;
 }
 
-/** What `afterCall` makes of a result that its caller gets in another way than from its submission, which `envelope` was. */
+/** Runs `afterCall` for a result that its caller reads by the call's ID; `envelope` was the call's submission. */
 export function afterCall(
   hooks: Hooks,
   tool: HookedTool,
@@ -99,30 +100,34 @@ export function afterCall(
   return orFailed(tool, result, () => hooks.afterCall(event));
 }
 
-/** What hooks make of a result. One that fails closed, or denies, is this caller's ending: an envelope, like every ending. */
+/** The result as hooks leave it. A hook that denies, or fails closed, ends the call for this caller with an error envelope. */
 async function orFailed(
   { effects }: HookedTool,
   result: ToolResultEnvelope,
-  tell: () => Promise<ToolResultEnvelope>,
+  run: () => Promise<ToolResultEnvelope>,
 ): Promise<ToolResultEnvelope> {
   try {
-    return await tell();
+    return await run();
   } catch (error) {
     if (!(error instanceof PawlError)) throw error;
     const { output: _withheld, ...rest } = result;
-    const told = resultError(failureOf(error.code, error.message), 'error');
-    return { ...rest, status: 'error', error: result.attempts > 0 ? afterItRan(told, result, effects) : told };
+    const withheld = resultError(failureOf(error.code, error.message), 'error');
+    return { ...rest, status: 'error', error: result.attempts > 0 ? afterItRan(withheld, result, effects) : withheld };
   }
 }
 
-/** The codes of hooks say elsewhere that nothing happened. Here the call ran, and its record keeps how it ended. */
-function afterItRan(told: ResultError, { callId, status, error }: ToolResultEnvelope, effects: Effects): ResultError {
+/** Elsewhere these codes mean that nothing happened. Here the call ran, and its record keeps its outcome. */
+function afterItRan(
+  withheld: ResultError,
+  { callId, status, error }: ToolResultEnvelope,
+  effects: Effects,
+): ResultError {
   const acted = effects !== 'none' && (status === 'success' || error?.mayHaveHappened === true);
-  const message = `The call ran (call ${callId}); a hook withholds its result: ${told.message}`;
-  return { ...told, message, ...(acted ? { mayHaveHappened: true } : {}) };
+  const message = `The call ran (call ${callId}); a hook withholds its result: ${withheld.message}`;
+  return { ...withheld, message, ...(acted ? { mayHaveHappened: true } : {}) };
 }
 
-/** A call that nobody waits for any more may still run: it says so. */
+/** A call whose caller stopped waiting may still run; its error says so. */
 function hasNotRun({ attempts, error }: ToolResultEnvelope): boolean {
   return attempts === 0 && error?.mayHaveHappened !== true;
 }
@@ -134,12 +139,12 @@ function reasonOf({ fromCache, status, error }: ToolResultEnvelope): ShortCircui
   return error?.code === 'DEADLINE_EXCEEDED' ? 'too-late' : 'refused';
 }
 
-/** Throws `CONTRACT_INVALID` for what hooks made and the contract does not allow. */
+/** The envelope with the changes of hooks. Throws `CONTRACT_INVALID` for changes that the contract does not allow. */
 function rewritten(
   envelope: ToolCallEnvelope,
   { params: made, idempotencyKey, keyFrom, hints = {}, carry = {} }: BeforeCallAnswer & { readonly keyFrom?: string },
 ): ToolCallEnvelope {
-  // An undoing has those of the call that it undoes, which went through the hooks already.
+  // A compensation keeps the parameters of the call that it undoes, which went through the hooks already.
   const params = compensated(envelope) === undefined ? made : undefined;
   const hinted = Object.keys(hints).length > 0;
   const carries = Object.keys(carry).length > 0;

@@ -31,8 +31,8 @@ export interface CancelDeps {
 }
 
 /** Throws `UNKNOWN_CALL`. */
-export async function cancelCall(parts: CancelDeps, callId: string): Promise<Cancellation> {
-  const { ledger, results, schedule = backgroundSchedule } = parts;
+export async function cancelCall(deps: CancelDeps, callId: string): Promise<Cancellation> {
+  const { ledger, results, schedule = backgroundSchedule } = deps;
   const waiting = results.wait(callId);
   try {
     const record = await ledger.read(callId);
@@ -40,13 +40,13 @@ export async function cancelCall(parts: CancelDeps, callId: string): Promise<Can
       throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
     const { requestId, toolName } = record.request.envelope;
     const asked = { requestId, toolName, callId: record.callId };
-    const answer = await requestCancellation(parts, record);
+    const answer = await requestCancellation(deps, record);
     if (answer.kind === 'gone') throw new PawlError('UNKNOWN_CALL');
     if (answer.kind === 'too-late') {
       const ended = (await ledger.read(record.callId))?.outcome;
       return { settlement: 'too-late', ...(ended === undefined ? {} : { result: envelopeOf(ended, asked) }) };
     }
-    if (answer.kind === 'cancelled') await parts.onCancelled?.(record.callId);
+    if (answer.kind === 'cancelled') await deps.onCancelled?.(record.callId);
     const { promise: limit, resolve: giveUp } = Promise.withResolvers<undefined>();
     const stopTimer = schedule(() => giveUp(undefined), CANCEL_ANSWER_MS);
     const outcome = await Promise.race([waiting.outcome, limit]);

@@ -1,40 +1,42 @@
-/** A call on its way into the queue, after each of its checks. */
+/** A call on its way into the queue: each step of its submission returns a narrower type. */
 import type { Identity } from '../../shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
+import type { CallCircuit } from '../circuits/circuit-check.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
-import type { Admission } from './budgets.ts';
+import type { CallAdmission } from './budgets.ts';
 
 export type LoopGuard = Settings['reliability']['loopGuard'];
 
-/** A call that its session may make. */
-export interface Permitted {
+/** A call that its session may make, with parameters that fit the tool's schema. */
+export interface AuthorizedCall {
   readonly envelope: ToolCallEnvelope;
-  readonly published: ResolvedTool;
-  readonly circuit: string;
-  /** The tool's own one, which most calls go through. */
-  readonly ownCircuit: string;
-  readonly modes: ReliabilityModes;
+  readonly tool: ResolvedTool;
   readonly session: SessionRecord;
-  readonly verdict: PolicyResult;
+  readonly policyResult: PolicyResult;
+  /** The kind of channel through which the session reaches a person, where policy has rules for channels. */
   readonly channel: string | undefined;
 }
 
-/** A call whose every part has been checked. */
-export interface Admitted extends Pick<Permitted, 'envelope' | 'published' | 'circuit' | 'modes' | 'channel'> {
+/** An authorized call that its circuit lets pass. */
+export interface PassedCall extends AuthorizedCall {
+  readonly circuit: CallCircuit;
+}
+
+/** A call with its identity and what it takes from budgets: all that a claim needs. */
+export interface IdentifiedCall extends Pick<PassedCall, 'envelope' | 'tool' | 'circuit' | 'channel'> {
   readonly paramsDigest: string;
   readonly identity: Identity;
-  readonly admission: Admission;
-  /** When the session's agent is to be warned, or stopped. */
+  readonly admission: CallAdmission;
+  /** When the session's agent is warned, or stopped. */
   readonly loop?: { readonly loopId: string; readonly guard: LoopGuard };
   /** In shadow mode: the slot in which the call would have met its duplicates. */
   readonly shadow?: Claim['shadow'];
   /** The session's actor, where the call names another one. */
   readonly sessionActorId: string | undefined;
-  /** A person has to decide: what policy says, and for which session. */
-  readonly asks: Pick<Permitted, 'verdict' | 'session'> | undefined;
+  /** Policy's reason to ask a person, and for which session; undefined when no person has to decide. */
+  readonly asks: Pick<PassedCall, 'policyResult' | 'session'> | undefined;
 }

@@ -1,4 +1,4 @@
-/** Looking for calls by what they are: walks the places' indexes from the newest call on, page by page. */
+/** Searches calls by their properties: walks the index of each partition from the newest call on, page by page. */
 import { PHASES, type SoughtState } from '../../shared/calls/call-state.ts';
 import { isUnresolved } from '../../shared/calls/outcome.ts';
 import type { CallIndex, Selection } from '../../shared/store/calls/call-index.ts';
@@ -20,7 +20,7 @@ export interface CallSearch extends CallFilter {
 
 const PAGE = 200;
 const MAX_PAGE = 500;
-/** Calls of one place that are looked at, at most, unless more are asked for. */
+/** The search reads at most this many calls of a partition, unless the caller asks for more. */
 const MAX_LOOKED_AT = 5_000;
 
 /** The newest first; `complete` unless older calls were not looked at. */
@@ -32,9 +32,9 @@ export async function findCalls(
   const { limit, sessionKey, state } = search;
   const only = indexOf(state);
   const ofPartition = async (partition: Partition) => {
-    // What is handed in between two pages moves the end of the first one onto the second.
+    // A call that is submitted between two pages moves the end of the first page onto the second.
     const found = new Map<string, CallRecord>();
-    // A page is as large as the answer, unless most of it will be left out, or reading it would hold up all else here.
+    // A page is as large as the answer, unless a filter will drop most of it, or reading it would block the event loop.
     const isAll = search.tool === undefined && search.state === undefined;
     const page = isAll ? Math.min(Math.max(limit, 20), MAX_PAGE) : PAGE;
     for (let offset = 0; offset < Math.max(MAX_LOOKED_AT, limit); offset += page) {

@@ -1,4 +1,6 @@
-/** Whole outputs of calls that succeeded, where their envelopes show only a part. Throw `UNKNOWN_CALL` when there is none. */
+/**
+ * Whole outputs of calls that succeeded, where their envelopes show only a part. Both functions throw `UNKNOWN_CALL` when there is none.
+ */
 import { Readable } from 'node:stream';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
@@ -13,7 +15,7 @@ export async function readOutput(ledger: Pick<Ledger, 'outcome'>, callId: string
 export async function streamOutput(ledger: Pick<Ledger, 'output'>, callId: string): Promise<Readable> {
   const parts = await ledger.output(callId);
   if (parts === undefined) throw withoutOutput(callId);
-  // What is wrong with the first part is told before anything is sent.
+  // A fault of the first part is thrown before anything is sent.
   const first = await parts.next();
   return Readable.from(startingWith(first.value ?? Buffer.alloc(0), parts), { objectMode: false });
 }

@@ -1,6 +1,4 @@
-/**
- * Parameters as a producer takes them: what JSON can say, and what the tool's schema lets through.
- */
+/** Parameters as a producer accepts them: JSON-serializable, and valid by the tool's schema. */
 import { contractInvalid, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
@@ -11,8 +9,8 @@ import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 const MAX_PARAMS_BYTES = 4 * 1_024 * 1_024;
 
 /**
- * The parameters as they are now: whoever calls may change them while the call is handed in, such as for the next one. Throws
- * `CONTRACT_INVALID` when JSON cannot say them or they are too large.
+ * A copy of the parameters: the caller may change the original while the call is being submitted. Throws `CONTRACT_INVALID` when they are
+ * not JSON-serializable or too large.
  */
 export function jsonParams(params: unknown): Record<string, unknown> {
   let text: string | undefined;
@@ -39,7 +37,7 @@ export function jsonParams(params: unknown): Record<string, unknown> {
   return copy as Record<string, unknown>;
 }
 
-/** Of plain objects and lists. All else says by itself what its JSON is, or is refused where the call is named. */
+/** Copies plain objects and lists. Other values define their JSON themselves, or are refused where the call is built. */
 function copyOf(value: object): unknown {
   if (Array.isArray(value)) return value.map((item: unknown) => (isContainer(item) ? copyOf(item) : item));
   const prototype: unknown = Object.getPrototypeOf(value);
@@ -54,19 +52,19 @@ function isContainer(value: unknown): value is object {
 }
 
 /**
- * The envelope as its tool takes it. Null for what is optional, as models send it that are shown every parameter as required, is absent:
- * where the parameters are refused for nothing else, they are those without it. Throws `INVALID_PARAMS`.
+ * The envelope as its tool takes it. Models send null for optional parameters when they are shown all as required; such nulls are left out,
+ * if the parameters are valid without them. Throws `INVALID_PARAMS`.
  */
-export function checkParams(envelope: ToolCallEnvelope, published: ResolvedTool): ToolCallEnvelope {
+export function checkParams(envelope: ToolCallEnvelope, tool: ResolvedTool): ToolCallEnvelope {
   const { params } = envelope.payload;
-  const faults = published.validate(params);
+  const faults = tool.validate(params);
   if (faults.length === 0) return envelope;
-  const meant = withoutNulls(published.inputSchema, params) as ToolCallEnvelope['payload']['params'];
-  if (meant !== params && published.validate(meant).length === 0)
+  const meant = withoutNulls(tool.inputSchema, params) as ToolCallEnvelope['payload']['params'];
+  if (meant !== params && tool.validate(meant).length === 0)
     return { ...envelope, payload: { ...envelope.payload, params: meant } };
   const known = secretsIn(params);
   const issues = faults.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
-  const message = `The parameters of ${published.name} are not valid: ${inSentence(issues)}.`;
+  const message = `The parameters of ${tool.name} are not valid: ${inSentence(issues)}.`;
   throw new PawlError('INVALID_PARAMS', message, { issues });
 }
 
@@ -74,7 +72,7 @@ function inSentence(issues: readonly Issue[]): string {
   return issues.map(({ path, message }) => `${path === '' ? 'the parameters' : path}: ${message}`).join('; ');
 }
 
-/** A refusal for models: its issues in a list, and not in the sentence as well. */
+/** A refusal for models, with its issues as a list instead of within the sentence. */
 export function listed({ message, issues = [] }: { message: string; issues?: readonly Issue[] | undefined }): string {
   const sentence = inSentence(issues);
   const head = sentence === '' ? message : message.replace(`: ${sentence}.`, () => ':');

@@ -1,6 +1,4 @@
-/**
- * What an operator found out of a call that was in doubt.
- */
+/** The outcome that an operator gives a call whose outcome is unknown. */
 import { lifeOfFailure } from '../../shared/calls/call-state.ts';
 import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';

@@ -1,12 +1,13 @@
 /**
- * Who waits for which call. An event is only a wake-up: whoever waits also reads the record after a gap and now and then,
- * so that no answer depends on an event alone.
+ * The callers that wait for results. An event only wakes a waiter. Waiters also read the record after a gap and now and then, so no result
+ * depends on an event alone.
  */
 
 import type { Outcome } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { InboxEvent, SettledEvent } from '../../shared/store/queues/result-inbox.ts';
+import { MAX_TIMER_MS } from '../../shared/util/time.ts';
 
 export type ProgressEvent = Exclude<InboxEvent, SettledEvent>;
 
@@ -14,13 +15,13 @@ interface Waiter {
   settle: (outcome: Outcome) => void;
   abandon: (error: PawlError) => void;
   progress: ((event: ProgressEvent) => void) | undefined;
-  /** Redis has acknowledged the call: there must be a record of it. */
+  /** Redis has acknowledged the call, so a record of it must exist. */
   claimed: boolean;
   readonly sinceMs: number;
   checkedMs: number;
 }
 
-export interface Waiting {
+export interface ResultWait {
   readonly outcome: Promise<Outcome>;
   stop(): void;
   claimed(): void;
@@ -28,18 +29,18 @@ export interface Waiting {
 
 interface FinishedCall {
   readonly callId: string;
-  /** What was told of it, if anything. */
+  /** The event that reported its end, if there was one. */
   readonly event: SettledEvent | undefined;
 }
 
-/** Calls that settled before somebody waited: a merged call's ID is known only from the claim's answer. */
+/** Calls that settled before a waiter existed: the ID of a merged call is known only from the claim's answer. */
 const MAX_EARLY = 5_000;
-/** Calls whose end is remembered, at least. */
+/** At least this many finished calls are remembered. */
 const MAX_ENDED = 10_000;
-/** Of large outcomes: whoever has the first waits for the last. */
+/** Large outcomes are fetched in groups of this size: the first of a group waits for the last. */
 const FETCHED_TOGETHER = 8;
 const CHECK_INTERVAL_MS = 15_000;
-/** Looked up in one interval. With more calls waiting than that, each has its turn the more seldom. */
+/** At most this many calls are checked in one interval. With more waiting calls, each is checked less often. */
 const CHECKED_AT_MOST = 2_000;
 
 /**
@@ -54,7 +55,7 @@ function release(waiter: Waiter): void {
 
 function ignore(): void {}
 
-/** Who came later to a call that others wait for makes it no younger. */
+/** A waiter that joins later does not delay the check of the call. */
 function lastChecked(waiters: ReadonlySet<Waiter>): number {
   const [first] = waiters;
   return first?.checkedMs ?? Number.NEGATIVE_INFINITY;
@@ -70,13 +71,13 @@ export class Results {
   readonly #onError: (error: Error) => void;
   readonly #waiters = new Map<string, Set<Waiter>>();
   readonly #early = new Set<string>();
-  /** Calls that ended, the latest and those before: what is asked for again is most likely among them. */
+  /** Finished calls, the latest and those before: a repeated call is most likely among them. */
   #ended = new Set<string>();
   #endedBefore: ReadonlySet<string> = new Set();
   readonly #toFetch: FinishedCall[] = [];
   readonly #timer: NodeJS.Timeout;
   #closed: PawlError | undefined;
-  /** How often all calls were asked for since looking at them began. */
+  /** How many times a check of all calls was requested since the running one began. */
   #checks = 0;
 
   constructor(ledger: CallLedger, inboxId: string, onError: (error: Error) => void) {
@@ -88,11 +89,11 @@ export class Results {
   }
 
   /**
-   * Waits for a call's outcome; `stop` ends the waiting without an answer. Who knows the call's ID only from a claim's answer
-   * waits with `sinceClaim`: the call may have settled in between. All others must not be told of an end that was before, and say
-   * that it is `claimed` when they have the answer.
+   * Waits for a call's outcome; `stop` ends the waiting without a result. A caller that learns the ID only from a claim's answer waits with
+   * `sinceClaim`: the call may have settled in between. Other callers must not receive an older outcome, and mark the waiter `claimed` when
+   * they have the answer.
    */
-  wait(callId: string, onProgress?: (event: ProgressEvent) => void, sinceClaim = false): Waiting {
+  wait(callId: string, onProgress?: (event: ProgressEvent) => void, sinceClaim = false): ResultWait {
     let waiter: Waiter | undefined;
     const outcome = new Promise<Outcome>((settle, abandon) => {
       if (this.#closed !== undefined) return abandon(this.#closed);
@@ -102,7 +103,7 @@ export class Results {
       if (waiters === undefined) this.#waiters.set(callId, new Set([waiter]));
       else waiters.add(waiter);
     });
-    // Nobody may be waiting any more when the client is closed.
+    // The outcome may have no caller when the client is closed.
     outcome.catch(() => {});
     if (this.#early.delete(callId) && sinceClaim) this.#fetch(callId);
     return {
@@ -144,14 +145,14 @@ export class Results {
     if (waiters === undefined) return;
     let isFirst = true;
     for (const waiter of waiters) {
-      // What one caller makes of its result is not the others' result.
+      // A caller may change its result; each of them has its own copy.
       waiter.settle(isFirst ? outcome : structuredClone(outcome));
       release(waiter);
       isFirst = false;
     }
   }
 
-  /** Whether this process has been told of a call's end, as far as it remembers. The record may be gone since, or run anew. */
+  /** Whether this process has seen a call's end, as far as it remembers. The record may be gone since, or the call run again. */
   hasFinished(callId: string): boolean {
     return this.#ended.has(callId) || this.#endedBefore.has(callId);
   }
@@ -169,13 +170,13 @@ export class Results {
     for (const waiter of waiters ?? []) waiter.abandon(error);
   }
 
-  /** A result whose record is there, and it is not, will not come; all else is read again. */
+  /** A result whose record exists without it will not come; all other errors are read again. */
   #unread(callId: string, error: Error): void {
     this.#onError(error);
     if (error instanceof PawlError && error.code === 'UNKNOWN_CALL') this.#abandon(callId, error);
   }
 
-  /** Those that are told of together are answered together: what their callers do next goes to Redis as one step, too. */
+  /** Calls that end together are answered together: what their callers do next goes to Redis in one batch, too. */
   #fetch(callId: string, event?: SettledEvent): void {
     this.#toFetch.push({ callId, event });
     if (this.#toFetch.length === 1) process.nextTick(() => this.#fetchAll());
@@ -195,25 +196,25 @@ export class Results {
     }
   }
 
-  /** Looks at all calls: what they ended with may not have been heard. Asked for meanwhile, it begins once more. */
+  /** Reads the records of all calls: their ends may have been missed. A request during the check begins another one. */
   async checkAll(): Promise<void> {
     this.#checks += 1;
     if (this.#checks > 1) return;
     for (let begun = 0; begun < this.#checks && this.#closed === undefined; ) {
       begun = this.#checks;
       const all = [...this.#waiters.keys()];
-      // After a failover new calls want to be handed in, too.
+      // New calls need the connection after a failover, too.
       for (let first = 0; first < all.length; first += CHECKED_AT_MOST)
         await Promise.all(all.slice(first, first + CHECKED_AT_MOST).map((callId) => this.#look(callId)));
     }
     this.#checks = 0;
   }
 
-  /** Reads the records of calls that nobody has looked at for `olderThanMs`, the longest first, and asks to be told again. */
+  /** Reads the records of calls that were not checked for `olderThanMs`, the oldest first, and asks for an event again. */
   check(olderThanMs: number, most = Number.POSITIVE_INFINITY): void {
     const now = performance.now();
     const due: string[] = [];
-    // Whoever was looked at stands behind all others.
+    // A checked call moves to the end of the map.
     for (const [callId, waiters] of this.#waiters) {
       if (due.length >= most || now - lastChecked(waiters) < olderThanMs) break;
       due.push(callId);
@@ -233,7 +234,7 @@ export class Results {
     await this.#ledger.read(callId, this.#inboxId).then(
       (record) => {
         if (record?.outcome !== undefined && record.state !== 'inflight') this.#settle(callId, record.outcome);
-        // What Redis acknowledged has a record, or was forgotten; for all else, it is given some time.
+        // An acknowledged call has a record, unless it was forgotten; other calls are given some time.
         else if (record === undefined && (claimed || now - oldest >= CHECK_INTERVAL_MS))
           this.#abandon(callId, forgotten(callId));
       },
@@ -241,7 +242,7 @@ export class Results {
     );
   }
 
-  /** How many calls are waited for. */
+  /** The number of calls with waiters. */
   get size(): number {
     return this.#waiters.size;
   }
@@ -254,5 +255,19 @@ export class Results {
     for (const waiters of this.#waiters.values()) for (const waiter of waiters) waiter.abandon(closed);
     this.#waiters.clear();
     this.#early.clear();
+  }
+}
+
+/** Waits for a promise at most so long; undefined when it takes longer. */
+export async function withinMs<T>(promise: Promise<T>, waitMs: number | undefined): Promise<T | undefined> {
+  if (waitMs === undefined) return promise;
+  let timer: NodeJS.Timeout | undefined;
+  const limit = new Promise<undefined>((end) => {
+    timer = setTimeout(() => end(undefined), Math.min(waitMs, MAX_TIMER_MS));
+  });
+  try {
+    return await Promise.race([promise, limit]);
+  } finally {
+    clearTimeout(timer);
   }
 }

@@ -1,18 +1,18 @@
 /**
- * What became of a call, as the events that its followers get. Rebuilt from the record and the kept progress whenever somebody
- * asks, by whatever process: an event's ID says where it stands in the call's life, so that nobody needs to remember what was sent.
+ * The events of a call, as its subscribers get them. They are rebuilt from the record and the kept progress, by any process. An event's ID
+ * is its position in the call's life, so no process needs to remember what was sent.
  */
 import { approvalId } from '../../shared/approvals/approval.ts';
 import { envelopeOf } from '../../shared/calls/outcome.ts';
 import type { CallRecord, KeptProgress } from '../../shared/store/calls/call-record.ts';
 
-export const CALL_EVENTS = ['approval-requested', 'queued', 'attempt', 'progress', 'retrying', 'settled'] as const;
+export const CALL_EVENT_TYPES = ['approval-requested', 'queued', 'attempt', 'progress', 'retrying', 'settled'] as const;
 
 /** Fence of the attempt, step within it, number within the step: later events have greater positions. */
 export type Position = readonly [fence: number, step: number, number: number];
 
 export interface CallEvent {
-  readonly type: (typeof CALL_EVENTS)[number];
+  readonly type: (typeof CALL_EVENT_TYPES)[number];
   readonly position: Position;
   readonly data: Readonly<Record<string, unknown>>;
 }
@@ -54,7 +54,7 @@ export function callEvents(record: CallRecord, progress: readonly KeptProgress[]
     });
   for (const { fence: own, number, event } of progress) {
     const { progress: done, total, message } = event;
-    // One of an attempt that the record does not know yet waits for the next reading.
+    // Progress of an attempt that the record does not know yet waits for the next reading.
     if (own <= fence) add('progress', [own, PROGRESS, number], { progress: done, total, message });
   }
   if (state !== 'inflight' && record.outcome !== undefined)

@@ -1,6 +1,6 @@
 /**
- * The span of a call as its caller sees it (R29): `tool_execution`, from being handed in to its answer. Its place in the trace
- * travels in the envelope, so that the worker's spans hang below it.
+ * The span of a call as its caller sees it: `tool_execution`, from its submission to its answer. Its position in the trace travels in the
+ * envelope, so that the worker's spans are its children.
  */
 import {
   context,
@@ -14,11 +14,11 @@ import {
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { keyHash } from '../../shared/telemetry/log-events.ts';
 import { traceparentOf } from '../../shared/telemetry/tracing.ts';
-import type { DispatchEvent } from './producer-event.ts';
+import type { DispatchEvent } from './submission.ts';
 
 export class CallTraces {
   readonly #tracer: Tracer;
-  /** By where each is in its trace: two who send the same request have a span each. */
+  /** Open spans by their position in the trace: two callers that send the same request have a span each. */
   readonly #open = new Map<string, Span>();
 
   constructor(tracer: Tracer) {
@@ -77,7 +77,7 @@ export class CallTraces {
     }
   }
 
-  /** Whoever waited has left: the call goes on without this span. */
+  /** Ends the span of a caller that stopped waiting; the call goes on without it. */
   left({ trace: { traceparent = '' } }: ToolCallEnvelope): void {
     const span = this.#open.get(traceparent);
     if (span === undefined) return;

@@ -1,6 +1,6 @@
 /**
- * Asks a model again when its arguments are refused (A14, A15): with the fields that failed, what came, what is allowed and the
- * schema, at most twice. Another loop than the retries of failed attempts, with a counter of its own: nothing has run when it turns.
+ * Asks a model again when its arguments are refused, at most twice: with the fields that failed, what came, what is allowed and the schema.
+ * This loop is separate from the retries of failed attempts, and has its own counter: no attempt has run.
  */
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Issue } from '../../shared/errors/failure.ts';
@@ -11,7 +11,7 @@ export const MAX_REASKS = 2;
 
 type Parameters = Readonly<Record<string, unknown>>;
 
-/** What a model is told. `message` says all of it in words. */
+/** The text and data that a model receives; `message` has all of it as text. */
 export interface Reask {
   readonly toolName: string;
   /** 1 for the first time that it is asked again. */

@@ -1,4 +1,4 @@
-/** What operators do with the fleet's circuits (R25): look, force open, reset. */
+/** Lists the fleet's circuits, forces them open and resets them. */
 import { type Circuit, CLOSED_CIRCUIT, forcedOpen, reset } from '../../shared/circuits/circuit-breaker.ts';
 import { isOfTarget, toolOfCircuit } from '../../shared/circuits/circuit-key.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -11,11 +11,11 @@ export interface CircuitListing {
   readonly key: string;
   readonly partition: Partition;
   readonly circuit: Circuit;
-  /** In the window, while the circuit is closed; of an open one those that opened it. */
+  /** Failures in the window, while the circuit is closed; of an open circuit, the failures that opened it. */
   readonly failures: number;
 }
 
-/** Which circuits: one by its key, or all of a tool (in one tenant when named). A reset without either takes all. */
+/** A choice of circuits: one by its key, or all of a tool (in one tenant when named). A reset without either takes all. */
 export interface CircuitSelection {
   readonly key?: string;
   readonly tool?: string;
@@ -23,7 +23,7 @@ export interface CircuitSelection {
 }
 
 const TRIES = 10;
-/** A circuit that tools share, in each tier for itself; nobody knows beforehand which tools will. */
+/** A circuit that tools share, in each tier for itself. Which tools will use it is not known beforehand. */
 const SHARED = /^(?:dependency:[^@]|global(?:@|$))/;
 
 interface KnownTool {
@@ -34,7 +34,7 @@ interface KnownTool {
 
 interface CircuitAdminDeps {
   readonly breakers: CircuitRecords;
-  /** What workers offer, and what is declared. */
+  /** The tools that workers publish, and those that are declared. */
   tools(): Promise<readonly KnownTool[]>;
   readonly ledger: Pick<CallLedger, 'now'>;
 }
@@ -119,23 +119,26 @@ export class CircuitAdmin {
   }
 }
 
-/** A tool's own one, unless it is known. Throws `UNKNOWN_TOOL`. */
+/** The tool's own circuit, unless it is among the known ones. Throws `UNKNOWN_TOOL`. */
 function ownCircuit(
   select: CircuitSelection,
   tools: readonly KnownTool[],
   known: readonly CircuitListing[],
 ): readonly CircuitListing[] {
   const name = select.tool ?? toolOfCircuit(select.key ?? '') ?? '';
-  const published = toolNamed(tools, name);
+  const tool = toolNamed(tools, name);
   const tenant = select.tenantId === undefined ? '' : `@${select.tenantId}`;
-  const key = select.key ?? `tool:${published?.namespace}.${published?.name}${tenant}`;
+  const key = select.key ?? `tool:${tool?.namespace}.${tool?.name}${tenant}`;
   if (known.some((listing) => listing.key === key)) return [];
-  if (published === undefined)
+  if (tool === undefined)
     throw new PawlError('UNKNOWN_TOOL', `There is no tool or circuit ${JSON.stringify(select.key ?? name)}.`);
-  return [{ key, partition: homePartition(published.tier), circuit: CLOSED_CIRCUIT, failures: 0 }];
+  return [{ key, partition: homePartition(tool.tier), circuit: CLOSED_CIRCUIT, failures: 0 }];
 }
 
-/** `named`: the one tool that a name means, as everywhere; of a name that nobody offers any more, each of that name. */
+/**
+ * `named` is the one tool that a name means, as everywhere. Undefined stands for a name that no worker publishes any more: then all tools
+ * of that name are meant.
+ */
 function isSelected(
   { key }: CircuitListing,
   select: CircuitSelection,

@@ -1,4 +1,7 @@
-/** What the fleet's circuits do to calls: a listing says so of each, and shows those that only configuration knows of (R25, R33). */
+/**
+ * The effect of the fleet's circuits on calls. A listing shows it for each circuit, and includes circuits that only the configuration
+ * forces open.
+ */
 import { FORCED_BY_CONFIGURATION } from '../../shared/circuits/circuit-breaker.ts';
 import { isCircuitOf } from '../../shared/circuits/circuit-key.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -51,14 +54,14 @@ function forcedByConfiguration(tool: KnownTool): CircuitListing {
   };
 }
 
-/** Of a circuit that several tools share, the strictest. */
+/** The strictest effect among the tools that share a circuit. */
 function enforcementOf(
   { key, partition }: CircuitListing,
   tools: readonly KnownTool[],
   switches: Pick<SwitchCache, 'modes'>,
 ): Enforcement {
   const through = tools.filter((tool) => tool.tier === partition.tier && isCircuitOf(key, qualifiedName(tool)));
-  // A tool that nobody offers any more: what would hold for one of its tier.
+  // No worker publishes the tool any more: the effect is that on any tool of its tier.
   const asked = through.length > 0 ? through : [{ namespace: '', name: '', tier: partition.tier }];
   const all = asked.map((tool) => switches.modes(tool));
   if (all.some(({ circuits }) => circuits === 'on')) return 'enforced';

@@ -73,7 +73,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   const waits = new Waits();
   const streams = new Streams();
   let draining = false;
-  const backlog = new Backlog(settings.http.maxBacklog, () => pawl.backlog());
+  const backlog = new Backlog(settings.http.maxBacklog, () => pawl.calls.backlog());
   const checkAccepting = async () => {
     if (draining) throw new HttpError('BACKEND_UNAVAILABLE', 'This server is closing.');
     await backlog.check();

@@ -111,7 +111,7 @@ async function resultOf(
   try {
     const result = await pawl.result(callId);
     if (result === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The call has expired.');
-    return await answerOf(pawl, published, await pawl.hooked(result));
+    return await answerOf(pawl, published, await pawl.calls.withHooks(result));
   } finally {
     stopListening();
   }

@@ -29,7 +29,7 @@ function isProtocolError(code: string): boolean {
  * because clients hold it against the schema. Without an offer, its tool is gone. Throws `ProtocolError` for a defect.
  */
 export async function callToolResult(
-  pawl: Pick<Pawl, 'output' | 'hooked'>,
+  pawl: Pick<Pawl, 'output' | 'calls'>,
   envelope: ToolResultEnvelope,
   published: McpTool | undefined,
 ): Promise<CallToolResult> {
@@ -37,7 +37,7 @@ export async function callToolResult(
 }
 
 async function resultFor(
-  pawl: Pick<Pawl, 'output' | 'hooked'>,
+  pawl: Pick<Pawl, 'output' | 'calls'>,
   envelope: ToolResultEnvelope,
   published: McpTool | undefined,
 ): Promise<CallToolResult> {
@@ -71,7 +71,7 @@ async function resultFor(
     };
   const isWhole = metadata?.['whole'] === undefined || callId === undefined || !declaresOutput();
   // The record holds what the tool returned: hooks that have seen a part of it have not seen the rest.
-  const whole = isWhole ? envelope : await pawl.hooked(wholeOf(envelope, await pawl.output(callId)));
+  const whole = isWhole ? envelope : await pawl.calls.withHooks(wholeOf(envelope, await pawl.output(callId)));
   if (whole.status !== 'success') return resultFor(pawl, whole, published);
   const structured = whole.output.content;
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };

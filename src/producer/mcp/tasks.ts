@@ -56,7 +56,9 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
     return view('working');
   }
   const { requestId, toolName } = record.request.envelope;
-  const envelope = await pawl.hooked(envelopeOf(record.outcome, { requestId, toolName, callId: record.callId }));
+  const envelope = await pawl.calls.withHooks(
+    envelopeOf(record.outcome, { requestId, toolName, callId: record.callId }),
+  );
   // Its tool may be gone by now.
   const published = await publishedToolFor(pawl, task.sessionKey, task.tool).catch(() => undefined);
   try {
@@ -97,7 +99,7 @@ export async function cancelTask(pawl: Pawl, client: McpClient, taskId: string):
   const task = await taskOf(pawl, client.caller, taskId);
   await pawl.backend.tasks.cancel(taskId);
   const record = await newestCall(pawl, task);
-  if (record.state === 'inflight') await pawl.requestCancel(record.callId);
+  if (record.state === 'inflight') await pawl.calls.requestCancel(record.callId);
   return { resultType: 'complete' };
 }
 

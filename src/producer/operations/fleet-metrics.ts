@@ -1,6 +1,6 @@
 /**
- * The fleet in Prometheus' text format: what all processes have counted, as Redis adds it up, and how queues, ledger, circuits and
- * workers stand when somebody looks.
+ * The fleet in Prometheus' text format: the counts of all processes, as Redis adds them up, and the state of queues, ledger, circuits and
+ * workers at the time of a scrape.
  */
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -19,9 +19,9 @@ import type { EnforcedCircuit } from '../circuits/circuit-effects.ts';
 import type { ProducerMetrics } from './metrics.ts';
 import { tierCounts, tierSizes } from './tier-counts.ts';
 
-/** What was read for one look serves the next ones for this long. */
+/** One reading serves all scrapes of this period. */
 const CACHE_MS = 2_000;
-/** Without an answer by then, the last readings are shown again. */
+/** After this time without an answer, the last readings are shown again. */
 const READ_LIMIT_MS = 2_000;
 /** How Redis is configured changes seldom. */
 const INSPECT_EVERY_MS = 10_000;
@@ -35,7 +35,7 @@ export interface FleetSource {
   readonly fleetMetrics: FleetMetrics;
   publishMetrics(): Promise<void>;
   catalogue(): Promise<CatalogueContent>;
-  circuits(): Promise<readonly EnforcedCircuit[]>;
+  readonly circuits: { list(): Promise<readonly EnforcedCircuit[]> };
 }
 
 interface Readings {
@@ -63,8 +63,8 @@ export class FleetView {
   }
 
   /**
-   * The fleet's counts (`fleet`), or only those of this process (`own`): whoever scrapes every process adds up the own ones, whoever
-   * scrapes one front door takes the fleet's. Never waits long, and never fails because Redis does.
+   * The fleet's counts (`fleet`), or those of this process (`own`). A scraper of every process adds up the own ones; a scraper of one front
+   * door takes the fleet's. The answer never waits long, and never fails because Redis does.
    */
   async text(counts: 'fleet' | 'own'): Promise<{ readonly contentType: string; readonly text: string }> {
     if (performance.now() - this.#readAtMs > this.#cacheMs) await this.#readInTime();
@@ -101,12 +101,12 @@ export class FleetView {
   async #readNow(): Promise<void> {
     const source = this.#source;
     const { redis, prefix, shards } = source.backend;
-    // What was counted here is part of the fleet's.
+    // This process's counts are part of the fleet's.
     await source.publishMetrics();
     const [content, circuits, states, counts, sizes, totals, isDurable] = await Promise.all([
-      // Declared ones are tools like all others.
+      // The list includes declared tools.
       source.catalogue(),
-      source.circuits(),
+      source.circuits.list(),
       readTierStates(redis, prefix, shards),
       tierCounts(source.backend),
       tierSizes(source.backend),
@@ -162,7 +162,7 @@ export class FleetView {
     set.set(METRICS.needed, { tier }, neededWorkers({ ...load, meanAttemptMs: this.#paceOf(tier, totals) }));
   }
 
-  /** What an attempt took on average since the last look; as before when none has ended since. */
+  /** The mean duration of attempts since the last scrape; the earlier mean when none has ended since. */
   #paceOf(tier: Tier, totals: ReadonlyMap<string, number>): number | undefined {
     const of = (part: string) => totals.get(`${METRICS.attemptDuration.name}_${part}{tier="${tier}"}`) ?? 0;
     const [sumMs, count] = [of('sum'), of('count')];
@@ -180,7 +180,7 @@ export class FleetView {
       counts.set(tool, states.set(state, (states.get(state) ?? 0) + 1));
     };
     for (const { key, circuit } of listed) count(tools.labelForCircuit(key), circuit.state);
-    // A circuit that never left CLOSED is nowhere stored.
+    // A circuit that never left CLOSED is not stored.
     for (const tool of tools.all()) if (!counts.has(tool)) count(tool, 'CLOSED');
     for (const [tool, states] of counts)
       for (const state of CIRCUIT_STATES) set.set(METRICS.circuits, { tool, state }, states.get(state) ?? 0);

@@ -1,28 +1,28 @@
-/** What one producer counts (R28): the answers that its callers got, what it refused, and how it hears of ends. */
+/** The counts of one producer: its callers' results, its refusals, and the delays of result events. */
 
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { scopeOf } from '../../shared/config/tool-settings.ts';
 import { type Counter, type Histogram, MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS, ToolLabels } from '../../shared/telemetry/metrics.ts';
-import type { DispatchEvent } from '../calls/producer-event.ts';
+import type { DispatchEvent } from '../calls/submission.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
-/** What every end of a tool's calls counts. */
+/** The counters of one kind of end of a tool's calls. */
 interface EndCounts {
   readonly calls: Counter;
-  /** Of calls that ran. */
+  /** The histogram of calls that ran. */
   duration?: Histogram;
 }
 
 export class ProducerMetrics {
-  /** The fleet's tools, as far as they were heard of. */
+  /** The fleet's tools, as far as this process knows them. */
   readonly tools = new ToolLabels();
   readonly #settings: Pick<Settings, 'tools'>;
   readonly #set = new MetricSet();
   readonly #ends = new WeakMap<ResolvedTool, Map<string, EndCounts>>();
   readonly #inboxLag = this.#set.histogram(METRICS.inboxLag, {});
-  /** Of a front door's copy of the audit trail; at 0 before the first, as `series` has it of conflicts. */
+  /** The counter of conflicts of a front door's copy of the audit trail; it exists with 0 before the first conflict. */
   readonly auditWriteFailures = this.#set.counter(METRICS.auditWriteFailures, {});
 
   constructor(settings: Pick<Settings, 'tools'>) {

@@ -1,4 +1,4 @@
-/** Whether the fleet believes what this process signs. */
+/** Whether the fleet's workers trust the signatures of this process. */
 
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -10,7 +10,7 @@ interface SigningSource {
   readonly backend: Pick<Backend, 'catalogue'>;
 }
 
-/** Processes understand each other when each verifies what the other signs: with its first key. */
+/** Two processes trust each other when each verifies what the other signs with its first key. */
 export function sharesKeys(one: readonly string[], other: readonly string[]): boolean {
   const [first] = one;
   const [second] = other;
@@ -18,7 +18,7 @@ export function sharesKeys(one: readonly string[], other: readonly string[]): bo
   return other.includes(first) && one.includes(second);
 }
 
-/** How many workers there are, and how many of them believe nothing that this process signs. */
+/** The number of workers, and of those that trust no signature of this process. */
 export async function countUntrusting({
   settings: { signingKeys, redisUrl },
   backend,
@@ -32,14 +32,14 @@ export async function countUntrusting({
 }
 
 /**
- * Before something is signed for the workers to read: what none of them believes is not there for them, and must not be answered as
- * done. Throws `SIGNATURE_INVALID`.
+ * Runs before something is signed for the workers. If no worker trusts the signature, the change would have no effect, and must not be
+ * answered as done. Throws `SIGNATURE_INVALID`.
  */
 export async function requireTrustedKeysFor(pawl: SigningSource): Promise<void> {
   const { workers, untrusting } = await countUntrusting(pawl);
   if (untrusting === 0 || untrusting < workers) return;
   throw new PawlError(
     'SIGNATURE_INVALID',
-    'The signing keys of this server are not those of the workers, who would not believe this change: nothing was changed. Set PAWL_SIGNING_KEYS as they have it.',
+    'The workers do not trust the signing keys of this server: nothing was changed. Set PAWL_SIGNING_KEYS to the value that the workers have.',
   );
 }

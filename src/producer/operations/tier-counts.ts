@@ -1,4 +1,4 @@
-/** What the ledger has of each tier, its shards added up; tiers in order. */
+/** The ledger's counts of each tier, its shards added up; tiers in order. */
 import type { Backend } from '../../shared/store/backend.ts';
 
 type Records = Pick<Backend, 'ledger' | 'shards'>;

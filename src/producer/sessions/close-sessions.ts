@@ -1,6 +1,6 @@
 /**
- * Closing a session, and those below it: nothing new is accepted, and what waits or runs is cancelled. What all sessions share goes on: it
- * changes nothing, and others may wait for it.
+ * Closing a session and those below it: new calls are refused, and waiting or running ones cancelled. Calls that all sessions share go on:
+ * they change nothing, and others may wait for them.
  */
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
@@ -8,18 +8,24 @@ import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 
-/** Calls that are looked at together. */
+/** The number of calls that are read together. */
 const PAGE = 500;
-/** Of one session in one place: beyond that, all that the place has in flight is looked at, which is bounded, and a day's calls are not. */
+/**
+ * At most this many calls of one session are read by its index. Beyond that, all calls in flight of the partition are read: their number is
+ * bounded, a day's calls are not.
+ */
 const MAX_INDEXED = 10_000;
-/** One whose tool does not heed its signal takes seconds to end: those of other sessions are not left running for as long. */
+/**
+ * So many sessions are closed at once. A tool that ignores its signal takes seconds to end; other sessions' calls must not run on that
+ * long.
+ */
 const SESSIONS_AT_ONCE = 100;
-/** Thousands at once would hold up whatever else this process does, and let commands to Redis time out here. */
+/** So many calls are cancelled at once. Thousands would block this process, and let its Redis commands time out. */
 const CANCELLED_AT_ONCE = 100;
 
 export interface CloseSessionsDeps {
   readonly backend: Pick<Backend, 'ledger' | 'sessions' | 'shards'>;
-  /** How long a success is kept. */
+  /** How long the record of a success is kept, in milliseconds. */
   readonly outcomesKeptMs: number;
   cancel(callId: string): Promise<unknown>;
   onClosed(closed: SessionRecord): Promise<void>;
@@ -31,13 +37,13 @@ interface Cancelling extends Pick<CloseSessionsDeps, 'backend' | 'cancel'> {
 
 export async function closeSessions(closing: CloseSessionsDeps, sessionKey: string): Promise<void> {
   const { backend, onClosed, outcomesKeptMs } = closing;
-  const parts: Cancelling = {
+  const cancelling: Cancelling = {
     backend,
     glance: atMost(PAGE, (callId) => backend.ledger.glance(callId)),
     cancel: atMost(CANCELLED_AT_ONCE, (callId) => closing.cancel(callId)),
   };
   const keys = new Set<string>();
-  // From above: what is opened below one meanwhile is there when its children are looked for, or sees that it is closed.
+  // The walk goes from the top down: a session that is opened meanwhile is found as a child, or sees that its parent is closed.
   for (let open = [sessionKey]; open.length > 0; ) {
     for (const key of open) {
       const closed = await backend.sessions.close(key);
@@ -48,14 +54,14 @@ export async function closeSessions(closing: CloseSessionsDeps, sessionKey: stri
   }
   const partitions = backend.shards.partitions();
   const crowded = new Set<Partition>();
-  const cancelAll = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(parts, partitions, key, MAX_INDEXED));
+  const cancelAll = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(cancelling, partitions, key, MAX_INDEXED));
   for (const left of await Promise.all([...keys].map(cancelAll))) for (const partition of left) crowded.add(partition);
   const nowMs = await backend.ledger.now();
   // A session's index forgets calls as soon as they may have expired; those that still wait or run are among few.
   for (const partition of partitions)
-    await cancelInflight(parts, partition, crowded.has(partition) ? nowMs : nowMs - outcomesKeptMs, keys);
+    await cancelInflight(cancelling, partition, crowded.has(partition) ? nowMs : nowMs - outcomesKeptMs, keys);
   // Another front door may have claimed calls before it heard that the session is closed.
-  const cancelNewest = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(parts, partitions, key, PAGE));
+  const cancelNewest = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(cancelling, partitions, key, PAGE));
   await Promise.all([...keys].map(cancelNewest));
 }
 
@@ -76,39 +82,39 @@ function atMost<Answer>(most: number, run: (id: string) => Promise<Answer>): (id
   };
 }
 
-/** By the index of the session, the newest first; answers with the places where it goes on beyond `most`. */
+/** Cancels by the session's index, the newest calls first. Returns the partitions that have more than `most`. */
 async function cancelIndexed(
-  parts: Cancelling,
+  cancelling: Cancelling,
   partitions: readonly Partition[],
   sessionKey: string,
   most: number,
 ): Promise<readonly Partition[]> {
-  const { ledger } = parts.backend;
+  const { ledger } = cancelling.backend;
   let left = partitions;
   for (let offset = 0; left.length > 0 && offset < most; offset += PAGE) {
     const lists = await Promise.all(
       left.map((partition) => ledger.index.list(partition, { sessionKey, limit: PAGE, offset })),
     );
-    await cancelAmong(parts, lists.flat(), new Set([sessionKey]));
+    await cancelAmong(cancelling, lists.flat(), new Set([sessionKey]));
     left = left.filter((_place, at) => lists[at]?.length === PAGE);
   }
   return left;
 }
 
-/** Among all that the place has in flight since before that time. */
+/** Cancels among all calls that the partition has in flight since before that time. */
 async function cancelInflight(
-  parts: Cancelling,
+  cancelling: Cancelling,
   partition: Partition,
   beforeMs: number,
   sessionKeys: ReadonlySet<string>,
 ): Promise<void> {
-  const { ledger } = parts.backend;
+  const { ledger } = cancelling.backend;
   const oldest = await ledger.index.inflightBefore(partition, beforeMs, PAGE);
-  if (oldest.length < PAGE) return cancelAmong(parts, oldest, sessionKeys);
+  if (oldest.length < PAGE) return cancelAmong(cancelling, oldest, sessionKeys);
   const { inflight } = await ledger.index.counts(partition);
-  // From the newest back: what ends meanwhile moves those behind it to the front, where they are still to be looked at.
+  // The walk goes from the newest call back: when calls end meanwhile, later ones move to the front, where they are still to be read.
   for (let passed = Math.floor(inflight / PAGE) * PAGE; passed >= 0; passed -= PAGE)
-    await cancelAmong(parts, await ledger.index.inflightBefore(partition, beforeMs, PAGE, passed), sessionKeys);
+    await cancelAmong(cancelling, await ledger.index.inflightBefore(partition, beforeMs, PAGE, passed), sessionKeys);
 }
 
 async function cancelAmong(

@@ -1,12 +1,9 @@
-/**
- * Code of a program that is told of its calls. Whatever it throws, or its promise rejects with, is its own: the call that it was
- * told of goes on, and ends as it ends.
- */
+/** Listeners of the program. An error of a listener, or its promise's rejection, is logged; the call that it is about is not affected. */
 import { isPromise } from 'node:util/types';
 import { stackOf } from '../../shared/errors/classify-error.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 
-export function tell<Event>(
+export function notify<Event>(
   listener: ((event: Event) => unknown) | undefined,
   event: Event,
   onFailed: (error: unknown) => void,

@@ -1,16 +1,16 @@
-/** The session objects of this process that want to hear of arguments which a session below them could not mend (A15). */
+/** The session objects of this process that listen for arguments which a session below them could not correct. */
 import type { InvalidParams } from './session-events.ts';
 
 /** A session object of this process. */
 interface ListeningSession {
   readonly key: string;
-  tell(name: 'invalid-params', event: InvalidParams): void;
+  emit(name: 'invalid-params', event: InvalidParams): void;
 }
 
 export class ListeningSessions {
   readonly #byKey = new Map<string, Set<ListeningSession>>();
 
-  /** Kept while somebody listens. */
+  /** The session is kept while it has listeners. */
   add(session: ListeningSession): void {
     this.#byKey.set(session.key, (this.#byKey.get(session.key) ?? new Set()).add(session));
   }
@@ -21,7 +21,7 @@ export class ListeningSessions {
     if (sessions?.size === 0) this.#byKey.delete(session.key);
   }
 
-  tell(sessionKey: string, event: InvalidParams): void {
-    for (const session of this.#byKey.get(sessionKey) ?? []) session.tell('invalid-params', event);
+  emit(sessionKey: string, event: InvalidParams): void {
+    for (const session of this.#byKey.get(sessionKey) ?? []) session.emit('invalid-params', event);
   }
 }

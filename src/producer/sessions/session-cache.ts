@@ -1,3 +1,6 @@
+/**
+ * The producer's sessions: a bounded copy of their records, which broadcasts keep up to date.
+ */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import {
   OPEN_STATE,
@@ -16,26 +19,32 @@ const MAX_SESSIONS = 10_000;
 export interface ProducerSessionsDeps {
   readonly sessions: Backend['sessions'];
   readonly clock: Clock;
-  /** Of sessions that no caller opened. */
+  /** The workspace root of a session that a call opens by naming it. */
   workspaceRoot(tenantId: string | undefined): string;
   /** Redis' clock, milliseconds. */
   now(): Promise<number>;
 }
 
-/** The sessions whose calls are handed in here. */
+/** The sessions whose calls this process submits. */
 export class ProducerSessions extends SessionCache {
-  readonly #parts: ProducerSessionsDeps;
+  readonly #deps: ProducerSessionsDeps;
 
-  constructor(parts: ProducerSessionsDeps) {
-    super(MAX_SESSIONS, parts.clock);
-    this.#parts = parts;
+  constructor(deps: ProducerSessionsDeps) {
+    super(MAX_SESSIONS, deps.clock);
+    this.#deps = deps;
+  }
+
+  /** The session that an envelope names, if it is known here and need not be read. Throws `SESSION_CLOSED` for one that was closed. */
+  peekOf({ target }: ToolCallEnvelope): SessionRecord | undefined {
+    const known = this.peek(target.sessionKey);
+    return known === undefined ? undefined : requireUsable(known, target);
   }
 
   /**
-   * The session that an envelope names. One that nobody opened is opened as a main session of that actor, and one that was `opened`
-   * before, or known here, and is lost, as it was, with what it had seen by then. Throws `SESSION_CLOSED` for one that was closed.
+   * The session that an envelope names. An unknown key opens a main session of that actor. A session that Redis has lost is written again
+   * as it was `opened`, or as it is known here, with the taint it had by then. Throws `SESSION_CLOSED` for one that was closed.
    */
-  of(envelope: ToolCallEnvelope, opened?: SessionRecord): SessionRecord | Promise<SessionRecord> {
+  async of(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<SessionRecord> {
     const known = this.get(envelope.target.sessionKey);
     return known === undefined ? this.#findOrOpen(envelope, opened) : requireUsable(known, envelope.target);
   }
@@ -47,12 +56,12 @@ export class ProducerSessions extends SessionCache {
     if (stored !== undefined) return requireUsable(stored, target);
     if (known?.state === 'closed' || before?.state === 'closed') throw sessionClosed(target.sessionKey);
     const lost = before ?? known;
-    // Where its calls are is found out again.
+    // The store assigns the shards again.
     const { shards: _, ...record } =
       lost === undefined
         ? await this.#mainSession(target)
         : withTaintsOf({ ...lost, state: known?.state ?? lost.state }, known);
-    const opened = await this.#parts.sessions.create(record);
+    const opened = await this.#deps.sessions.create(record);
     if (opened === undefined) return this.#findOrOpen(envelope, before);
     this.remember(opened);
     return requireUsable(opened, target);
@@ -66,12 +75,12 @@ export class ProducerSessions extends SessionCache {
       actorId,
       agentId,
       tenantId,
-      workspaceRoot: this.#parts.workspaceRoot(tenantId),
-      createdAtMs: await this.#parts.now(),
+      workspaceRoot: this.#deps.workspaceRoot(tenantId),
+      createdAtMs: await this.#deps.now(),
     });
   }
 
-  /** One that Redis has lost is known here as it was: whoever opened its key as another one could do more with it. */
+  /** A session that Redis has lost is found as it was known here: opening its key as another session could allow more. */
   async find(sessionKey: string): Promise<SessionRecord | undefined> {
     const known = this.get(sessionKey);
     if (known === undefined) return (await this.#read(sessionKey)) ?? this.last(sessionKey);
@@ -80,12 +89,15 @@ export class ProducerSessions extends SessionCache {
   }
 
   #read(sessionKey: string): Promise<SessionRecord | undefined> {
-    return this.keep(sessionKey, () => this.#parts.sessions.read(sessionKey));
+    return this.keep(sessionKey, () => this.#deps.sessions.read(sessionKey));
   }
 
-  /** The news of it may still be on their way: whoever has a result from outside is judged by it from then on. */
+  /**
+   * Marks a session that has seen data from outside. Policy judges its next call by the mark, although the broadcast may still be on its
+   * way.
+   */
   async taint(sessionKey: string, source: string): Promise<void> {
-    const { sessions, clock } = this.#parts;
+    const { sessions, clock } = this.#deps;
     if (this.get(sessionKey)?.taint?.some((seen) => seen.source === source) === true) return;
     await this.keep(sessionKey, () => sessions.taint(sessionKey, [source], clock.now()));
   }

@@ -16,18 +16,18 @@ export interface SessionEventsOf<Own> {
       readonly toolName: string;
       readonly digest: string;
       readonly expiresAtMs: number;
-      /** The session whose channel shows it. */
+      /** The session whose channel shows the approval. */
       readonly shownIn: string;
     },
   ];
   'circuit-open': [{ readonly toolName: string; readonly retryAfterMs?: number }];
   queued: [{ readonly callId: string; readonly toolName: string }];
   settled: [ToolResultEnvelope];
-  /** A call of this session started a sub-agent, or told one something (C18): answer with `reply`. Told to one listener, once. */
+  /** A call of this session started a sub-agent, or sent one a message: answer with `reply`. One listener receives it, once. */
   agent: [AgentEventOf<Own>];
   /**
-   * A session below this one, in whatever process, called a tool whose arguments stayed wrong, although its model was asked again
-   * (A15). Who does not listen at that moment does not hear of it.
+   * A session below this one, in any process, called a tool whose arguments stayed invalid although its model was asked again. Only current
+   * listeners receive it.
    */
   'invalid-params': [
     {
@@ -39,7 +39,7 @@ export interface SessionEventsOf<Own> {
   ];
 }
 
-/** Of `session.events.on('agent', …)`. */
+/** The argument of `session.events.on('agent', …)`. */
 export interface AgentEventOf<Own> extends AgentOrder, AgentMessage {
   /** The agent's own session, of the kind worker: its calls go through it. */
   readonly session: Own;

@@ -1,4 +1,4 @@
-/** What sessions are doing, by their owners' word. */
+/** The states of sessions, which their owners set. */
 import { PawlError } from '../../shared/errors/failure.ts';
 import { type SessionRecord, sessionClosed } from '../../shared/sessions/session.ts';
 import type { Sessions } from '../../shared/store/sessions/sessions.ts';
@@ -20,7 +20,7 @@ export async function changeState(
   if (changed.state !== state) throw sessionClosed(sessionKey);
   await onChanged(changed);
   const done = new Set([sessionKey]);
-  // Again, as long as others are there: what is opened meanwhile takes the state of the one above it.
+  // The loop runs until no session is new: one that is opened meanwhile takes the state of its parent.
   for (let below = await sessions.tree(sessionKey); below.length > done.size; below = await sessions.tree(sessionKey))
     for (const key of below.filter((each) => !done.has(each))) {
       done.add(key);

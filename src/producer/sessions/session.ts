@@ -1,8 +1,6 @@
-/**
- * A session as its orchestrator holds it: calls tools, branches, and hears what becomes of its calls.
- */
+/** A session as its orchestrator holds it: it calls tools, opens sessions below it, and emits the events of its calls. */
 import { EventEmitter } from 'node:events';
-import { digestOf } from '../../shared/approvals/approval.ts';
+import { type ApprovalRequest, digestOf } from '../../shared/approvals/approval.ts';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
@@ -17,11 +15,12 @@ import type { AgentOrder, AgentReply } from '../../shared/tools/sub-agent.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type Clock, systemClock, uuidv7 } from '../../shared/util/time.ts';
-import { type CallOptions, callEnvelope, FormCache, targetOf, toolNameOf } from '../calls/call-envelope.ts';
+import { type CallOptions, callEnvelope, callTargetOf, FormCache, toolNameOf } from '../calls/call-envelope.ts';
 import type { Cancellation } from '../calls/cancel.ts';
+import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from '../calls/validation-retry.ts';
-import { tell } from './listeners.ts';
+import { notify } from './listeners.ts';
 import type { ListeningSessions } from './listening-sessions.ts';
 import type { AgentEventOf, InvalidParams, SessionEventsOf } from './session-events.ts';
 
@@ -29,12 +28,13 @@ import type { AgentEventOf, InvalidParams, SessionEventsOf } from './session-eve
 export type AgentEvent = AgentEventOf<Session>;
 export type SessionEvents = SessionEventsOf<Session>;
 
-/** What a session needs of its producer. */
+/** The producer, as a session uses it. */
 export interface SessionHost {
-  /** Answers at once where nobody has to be asked. */
-  handIn(envelope: ToolCallEnvelope, options: SubmitOptions): Submission | Promise<Submission>;
+  /** Refuses a call whose circuit is open, without a turn of the event loop. Undefined for every other call. */
+  refuseNow(envelope: ToolCallEnvelope): Submission | undefined;
+  submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission>;
   cancel(callId: string): Promise<Cancellation>;
-  /** The record of a call. Absent where none can be undone. */
+  /** The record of a call. Absent where no call can be undone. */
   callOf?(callId: string): Promise<CompensatedCall | undefined>;
   openSession(open: OpenSession): Promise<Session>;
   closeSession(sessionKey: string): Promise<void>;
@@ -45,21 +45,25 @@ export interface SessionHost {
     unlisten(session: Session): void;
     reply(parent: string, order: AgentOrder, reply: AgentReply): Promise<boolean>;
   };
-  /** Absent where nothing outlives the process. */
+  /** Absent where no state outlives the process. */
   readonly repeatedCalls?: Pick<RepeatedCalls, 'latest' | 'remember'>;
   readonly listening: ListeningSessions;
   /** A listener of this name threw, or its promise was rejected. */
   listenerFailed(name: string, error: unknown): void;
-  /** Tells those who listen to a session, in whatever process. */
+  /** Emits the event to the session's listeners in all processes. */
   emitInvalidParams(sessionKey: string, event: InvalidParams): Promise<void>;
   /** The tools that a session may call. */
   publishedFor(session: SessionRecord): Promise<readonly ExportableTool[]>;
 }
 
-/** Whoever has stopped waiting before the call is handed in wants nothing to run. */
-const ABORTED = { code: 'CANCELLED', message: 'The call was cancelled before it was handed in: nothing ran.' } as const;
+/** The error of a call whose signal was aborted before it was submitted. */
+const ABORTED = { code: 'CANCELLED', message: 'The call was cancelled before it was submitted: nothing ran.' } as const;
 
 const LEFT = { code: 'CANCELLED', message: 'The call goes on for those who asked before; this caller left.' } as const;
+
+type PreparedCall =
+  | { readonly envelope: ToolCallEnvelope; readonly refused?: undefined }
+  | { readonly refused: Submission; readonly envelope?: undefined };
 
 export class Session {
   readonly #host: SessionHost;
@@ -74,15 +78,15 @@ export class Session {
     this.#host = host;
     this.#clock = clock;
     this.#record = record;
-    this.#target = targetOf(record);
-    // Typed without the emitter's own two events.
+    this.#target = callTargetOf(record);
+    // The type leaves out the emitter's own two events.
     const events = this.events as EventEmitter;
-    // Adapters listen once for each call in flight: many of them are no leak.
+    // Adapters add a listener for each call in flight: many listeners are no leak.
     events.setMaxListeners(0);
     const { agents, listening } = host;
     events.on('newListener', (name) => {
       if (name === 'invalid-params') listening.add(this);
-      // A message is taken out of its mailbox only where somebody hears it.
+      // A message leaves its mailbox only when a listener can receive it.
       if (name === 'agent')
         queueMicrotask(() => {
           if (events.listenerCount(name) > 0) agents?.listen(this);
@@ -95,7 +99,7 @@ export class Session {
     });
   }
 
-  /** As it was opened, or found, and changed here. */
+  /** The record as it was opened, or found, and changed here. */
   get record(): SessionRecord {
     return this.#record;
   }
@@ -113,90 +117,79 @@ export class Session {
     params: InputOf<T>,
     options: CallOptions = {},
   ): Promise<ToolResultEnvelope<OutputOf<T>>> {
-    const submission = this.#submit(tool, params, options);
-    const result = await this.#ended(submission instanceof Promise ? await submission : submission);
-    return result as ToolResultEnvelope<OutputOf<T>>;
+    const { envelope, refused } = this.#prepare(tool, params, options);
+    const submission = refused ?? (await this.#send(envelope, options.signal));
+    return (await this.#reportEnd(submission)) as ToolResultEnvelope<OutputOf<T>>;
   }
 
-  async #ended(submission: Submission): Promise<ToolResultEnvelope> {
-    // Also what is known at once is told when the caller has had its turn.
-    const result = await submission.result;
-    if (result.status === 'circuit_open')
-      this.tell('circuit-open', {
-        toolName: result.toolName,
-        ...(result.error.retryAfterMs === undefined ? {} : { retryAfterMs: result.error.retryAfterMs }),
-      });
-    this.tell('settled', result);
-    return result;
-  }
-
-  /** Hands a call in without waiting for it; the submission tells its ID and holds the result's promise. */
+  /** Submits a call without waiting for its result. The submission has the call's ID and the promise of the result. */
   async submit<T extends AnyTool | string>(
     tool: T,
     params: InputOf<T>,
     options: CallOptions = {},
   ): Promise<Submission<OutputOf<T>>> {
-    const submission = await this.#submit(tool, params, options);
-    // Whoever waits for the result hears of what went wrong.
-    this.#ended(submission).catch(() => {});
+    const { envelope, refused } = this.#prepare(tool, params, options);
+    const submission = refused ?? (await this.#send(envelope, options.signal));
+    // A rejection reaches the caller through the submission's own result.
+    this.#reportEnd(submission).catch(() => {});
     return submission as Submission<OutputOf<T>>;
   }
 
-  #submit(tool: AnyTool | string, params: unknown, options: CallOptions): Submission | Promise<Submission> {
+  /** Emits the end of a call. A listener may be attached right after the call, so it is called one turn later. */
+  async #reportEnd(submission: Submission): Promise<ToolResultEnvelope> {
+    const result = await submission.result;
+    if (result.status === 'circuit_open')
+      this.emit('circuit-open', {
+        toolName: result.toolName,
+        ...(result.error.retryAfterMs === undefined ? {} : { retryAfterMs: result.error.retryAfterMs }),
+      });
+    this.emit('settled', result);
+    return result;
+  }
+
+  /** The envelope of a call, or its refusal where that is known at once. */
+  #prepare(tool: AnyTool | string, params: unknown, options: CallOptions): PreparedCall {
     let envelope: ToolCallEnvelope;
     try {
       envelope = this.envelope(tool, params, options);
       this.#forms.check(envelope, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
-      return {
-        kind: 'answered',
-        result: refusal(error, {
-          requestId: options.requestId ?? uuidv7(),
-          toolName: startOf(toolNameOf(tool), 256),
-        }),
-      };
+      const requestId = options.requestId ?? uuidv7();
+      return { refused: answered(refusal(error, { requestId, toolName: startOf(toolNameOf(tool), 256) })) };
     }
-    return this.#send(envelope, options.signal);
+    const refused = this.#refuseNow(envelope, options.signal);
+    return refused === undefined ? { envelope } : { refused };
   }
 
-  #send(envelope: ToolCallEnvelope, given: AbortSignal | undefined): Submission | Promise<Submission> {
-    // Plain JavaScript says null for none, as it does to `fetch`.
-    const signal = given ?? undefined;
-    if (signal?.aborted === true) return { kind: 'answered', result: refusal(ABORTED, envelope) };
-    const following: SubmitOptions = {
+  #refuseNow(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Submission | undefined {
+    return signal?.aborted === true ? answered(refusal(ABORTED, envelope)) : this.#host.refuseNow(envelope);
+  }
+
+  async #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Promise<Submission> {
+    const submission = await this.#host.submit(envelope, {
       session: this.record,
-      onProgress: (event) => this.#pass(event),
-      onApproval: (request) => {
-        const { id, callId, tool, expiresAtMs, route } = request;
-        this.tell('approval-requested', {
-          callId,
-          approvalId: id,
-          toolName: tool.name,
-          digest: digestOf(request),
-          expiresAtMs,
-          shownIn: route.sessionKey,
-        });
-      },
-      onAccepted: (callId) => this.tell('queued', { callId, toolName: envelope.toolName }),
-    };
-    const submission = this.#host.handIn(envelope, following);
-    if (!(submission instanceof Promise) || signal === undefined) return submission;
-    return submission.then((handedIn) =>
-      handedIn.kind === 'answered' ? handedIn : this.#endOnAbort(handedIn, envelope.toolName, signal),
-    );
+      onProgress: (event) => this.#emitProgress(event),
+      onApproval: (request) => this.emit('approval-requested', approvalEventOf(request)),
+      onAccepted: (callId) => this.emit('queued', { callId, toolName: envelope.toolName }),
+    });
+    // Plain JavaScript passes null for no signal, as it does to `fetch`.
+    if (submission.kind === 'answered' || signal === undefined || signal === null) return submission;
+    return this.#endOnAbort(submission, envelope.toolName, signal);
   }
 
   /**
-   * Undoes a call of this session that succeeded, once, with its tool's `compensate` (I18): as a call of its own, which is queued,
+   * Undoes a call of this session that succeeded, once, with its tool's `compensate`. The undoing is a call of its own: it is queued,
    * approved where the tool's calls are, retried and audited. Rejects with `UNKNOWN_CALL`, and with `CALL_NOT_COMPENSABLE` for a call
-   * that did not succeed; a tool without `compensate` answers so.
+   * that did not succeed. A tool without `compensate` answers so.
    */
   async compensate(
     callId: string,
     options: Pick<CallOptions, 'timeoutMs' | 'turnId' | 'signal' | 'traceparent'> = {},
   ): Promise<ToolResultEnvelope> {
-    return this.#ended(await this.#send(await this.compensation(callId, options), options.signal));
+    const envelope = await this.compensation(callId, options);
+    const refused = this.#refuseNow(envelope, options.signal);
+    return this.#reportEnd(refused ?? (await this.#send(envelope, options.signal)));
   }
 
   /** The envelope that undoes a call. Throws as `compensate` rejects. */
@@ -208,36 +201,39 @@ export class Session {
     return compensation(call, this.envelope(asked.toolName, {}, { ...options, namespace: asked.toolNamespace }));
   }
 
-  /** The envelope that a call of this session is sent in. Throws `CONTRACT_INVALID` for parameters that JSON cannot say. */
+  /** The envelope of a call of this session. Throws `CONTRACT_INVALID` for parameters that are not JSON-serializable. */
   envelope(tool: AnyTool | string, params: unknown, options: CallOptions = {}): ToolCallEnvelope {
     return callEnvelope(this.#target, tool, params, options, this.#clock);
   }
 
-  #pass(event: Parameters<NonNullable<SubmitOptions['onProgress']>>[0]): void {
-    if (event.type === 'progress') this.tell('progress', event);
-    else if (event.type === 'retrying') this.tell('retrying', event);
+  #emitProgress(event: ProgressEvent): void {
+    if (event.type === 'progress') this.emit('progress', event);
+    else if (event.type === 'retrying') this.emit('retrying', event);
   }
 
-  /** Tells all who listen. What one of them throws is logged, and keeps neither the call nor the other listeners. */
-  tell<Name extends keyof SessionEvents>(name: Name, event: SessionEvents[Name][0], onFailed?: () => void): void {
+  /** Emits an event to all listeners. An error of one listener is logged; the call and the other listeners go on. */
+  emit<Name extends keyof SessionEvents>(name: Name, event: SessionEvents[Name][0], onFailed?: () => void): void {
     for (const listener of (this.events as EventEmitter).rawListeners(name))
-      this.inform(name, (told) => Reflect.apply(listener, this.events, [told]), event, onFailed);
+      this.inform(name, (emitted) => Reflect.apply(listener, this.events, [emitted]), event, onFailed);
   }
 
-  /** The same for one function of the program's; `name` stands in the log. */
+  /** The same for one function of the program; `name` stands in the log. */
   inform<Event>(
     name: string,
     listener: ((event: Event) => unknown) | undefined,
     event: Event,
     onFailed?: () => void,
   ): void {
-    tell(listener, event, (error) => {
+    notify(listener, event, (error) => {
       this.#host.listenerFailed(name, error);
       onFailed?.();
     });
   }
 
-  /** Cancels the caller's own call; who joined another's only stops waiting. The listener goes: a signal may outlive thousands of calls. */
+  /**
+   * Cancels the caller's own call when the signal is aborted; a caller that joined another's call only stops waiting. The listener is
+   * removed at the end: a signal may outlive thousands of calls.
+   */
   #endOnAbort(submission: PendingSubmission, toolName: string, signal: AbortSignal): Submission {
     const { callId, merged = false } = submission;
     const left = Promise.withResolvers<ToolResultEnvelope>();
@@ -254,8 +250,8 @@ export class Session {
   }
 
   /**
-   * Calls a tool for a model: arguments that are refused are mended where they have one meaning, else the model is asked again, at
-   * most twice (A15). If that does not help, the session above hears of it (`invalid-params`).
+   * Calls a tool for a model. Refused arguments are corrected where they have one meaning; otherwise the model is asked again, at most
+   * twice. If that does not help, the session above receives `invalid-params`.
    */
   async callWithReask<T extends AnyTool | string>(
     tool: T,
@@ -272,7 +268,7 @@ export class Session {
         toolName,
         schema,
         call: (given, round) => {
-          // A key that was used with other arguments would be a conflict.
+          // The same key with other arguments would be a conflict.
           const key = round === 0 ? idempotencyKey : `${idempotencyKey}:${round}`;
           const names = {
             ...(idempotencyKey === undefined || key === undefined ? {} : { idempotencyKey: key }),
@@ -286,7 +282,7 @@ export class Session {
     return result as ToolResultEnvelope<OutputOf<T>>;
   }
 
-  /** Tells the session above that a model could not mend a tool's arguments (A15). */
+  /** Emits `invalid-params` to the session above: a model could not correct a tool's arguments. */
   async emitInvalidParams(event: Omit<InvalidParams, 'sessionKey'>): Promise<void> {
     const { parent } = this.record;
     if (parent !== undefined) await this.#host.emitInvalidParams(parent, { sessionKey: this.key, ...event });
@@ -302,17 +298,17 @@ export class Session {
     return toolsFor(provider, await this.#host.publishedFor(this.record), options);
   }
 
-  /** The newest name of a call whose ID a model gave again in a later answer, for all processes that run this session's answers. */
+  /** The records of calls whose IDs a model has used again in a later answer, shared by all processes of this session. */
   get repeatedCalls(): SessionHost['repeatedCalls'] {
     return this.#host.repeatedCalls;
   }
 
-  /** The tool and parameters that a model means. Throws `UNKNOWN_TOOL` and `INVALID_PARAMS`. */
+  /** The tool and parameters that a model's call names. Throws `UNKNOWN_TOOL` and `INVALID_PARAMS`. */
   async decode(exported: ToolExport, call: ProviderCall): Promise<DecodedCall> {
     return decodeCall(exported, await this.#host.publishedFor(this.record), call);
   }
 
-  /** Cancels a call, queued or running on any worker, and says how that ended. */
+  /** Cancels a call, queued or running on any worker. The returned settlement says how it ended. */
   cancel(callId: string): Promise<Cancellation> {
     return this.#host.cancel(callId);
   }
@@ -332,8 +328,8 @@ export class Session {
   }
 
   /**
-   * What a sub-agent's turn came to, in answer to an `agent` event: whoever waits for it is told. False when the agent has got more
-   * to do meanwhile, or is closed. Throws `NOT_FOUND`.
+   * Answers an `agent` event with the result of the sub-agent's turn. Returns false when the agent has received more meanwhile, or is
+   * closed. Throws `NOT_FOUND`.
    */
   async reply(event: AgentOrder, reply: AgentReply): Promise<boolean> {
     const { agents } = this.#host;
@@ -341,14 +337,14 @@ export class Session {
     return agents.reply(this.key, event, reply);
   }
 
-  /** What its owner says that it is doing, or `closed`. */
+  /** The state that its owner has set, or `closed`. */
   get state(): string {
     return this.record.state;
   }
 
   /**
-   * Says what this session, and all below it, are doing from now on: a tool's policy may name the states in which it may be called.
-   * Calls that were accepted go on. Rejects with `SESSION_CLOSED`, and with `CONTRACT_INVALID` for a state that a session cannot have.
+   * Changes the state of this session and of all below it: a tool's policy may name the states in which it may be called. Accepted calls go
+   * on. Rejects with `SESSION_CLOSED`, and with `CONTRACT_INVALID` for a state that a session cannot have.
    */
   async setState(state: string): Promise<void> {
     this.#record = await this.#host.setSessionState(this.key, state);
@@ -359,4 +355,20 @@ export class Session {
     this.#host.listening.remove(this);
     return this.#host.closeSession(this.key);
   }
+}
+
+function answered(result: ToolResultEnvelope): Submission {
+  return { kind: 'answered', result };
+}
+
+function approvalEventOf(request: ApprovalRequest): SessionEvents['approval-requested'][0] {
+  const { id, callId, tool, expiresAtMs, route } = request;
+  return {
+    callId,
+    approvalId: id,
+    toolName: tool.name,
+    digest: digestOf(request),
+    expiresAtMs,
+    shownIn: route.sessionKey,
+  };
 }

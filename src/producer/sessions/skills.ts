@@ -1,4 +1,4 @@
-/** Skills as sessions get them (I5, I6, A20): from the records, and from `SKILL.md` files in the folders of the configuration. */
+/** Skills as sessions get them: from the records, and from `SKILL.md` files in the configured folders. */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
@@ -28,20 +28,20 @@ export interface SkillsDeps {
 const MAX_FILE_BYTES = 512 * 1_024;
 
 export class Skills {
-  readonly #parts: SkillsDeps;
+  readonly #deps: SkillsDeps;
 
-  constructor(parts: SkillsDeps) {
-    this.#parts = parts;
+  constructor(deps: SkillsDeps) {
+    this.#deps = deps;
   }
 
-  /** All there are, the highest priority first; a record comes before a file of its name. Throws `CONTRACT_INVALID` for a broken file. */
+  /** All skills, the highest priority first; a record replaces a file of its name. Throws `CONTRACT_INVALID` for a broken file. */
   async list(): Promise<readonly SkillRecord[]> {
-    const [files, records] = await Promise.all([skillFiles(this.#parts.folders), this.#parts.records.list()]);
+    const [files, records] = await Promise.all([skillFiles(this.#deps.folders), this.#deps.records.list()]);
     const byName = new Map([...files, ...records].map((skill) => [skill.name, skill]));
     return [...byName.values()].sort(byPriority);
   }
 
-  /** Those that a task calls for, by their triggers. */
+  /** The skills whose triggers occur in a task. */
   async triggeredBy(task: string): Promise<readonly SkillRecord[]> {
     return triggeredBy(task, await this.list());
   }
@@ -54,7 +54,7 @@ export class Skills {
     return skill;
   }
 
-  /** Those that a session asks for, the highest priority first. Throws `CONTRACT_INVALID` for one that is not there, or is off. */
+  /** The skills that a session names, the highest priority first. Throws `CONTRACT_INVALID` for one that does not exist, or is disabled. */
   async named(asked: readonly string[]): Promise<readonly SkillRecord[]> {
     if (asked.length === 0) return [];
     const all = await this.list();
@@ -63,25 +63,25 @@ export class Skills {
 
   /** Writes a skill's record. Throws `CONTRACT_INVALID`, and `PERMISSION_DENIED` for one that is protected. */
   async put(name: string, skill: PutSkill, by = 'local'): Promise<SkillRecord> {
-    const made = { source: 'registry', updatedAtMs: await this.#parts.now(), updatedBy: by };
+    const made = { source: 'registry', updatedAtMs: await this.#deps.now(), updatedBy: by };
     const record = skillRecord(name, skill, made);
-    const before = await this.#parts.records.read(name);
+    const before = await this.#deps.records.read(name);
     if (before?.mutable === false && !isSwitch(before, record)) throw isProtected(name);
-    await this.#parts.records.write(record);
-    await this.#told(name, 'declared', by);
+    await this.#deps.records.write(record);
+    await this.#recordChange(name, 'declared', by);
     return record;
   }
 
   /** Throws `NOT_FOUND`, and `PERMISSION_DENIED` for one that is protected. */
   async remove(name: string, by = 'local'): Promise<void> {
-    if ((await this.#parts.records.read(name))?.mutable === false) throw isProtected(name);
-    if (!(await this.#parts.records.remove(name)))
+    if ((await this.#deps.records.read(name))?.mutable === false) throw isProtected(name);
+    if (!(await this.#deps.records.remove(name)))
       throw new PawlError('NOT_FOUND', `There is no record of a skill ${JSON.stringify(startOf(name, 200))}.`);
-    await this.#told(name, 'removed', by);
+    await this.#recordChange(name, 'removed', by);
   }
 
-  async #told(skill: string, action: 'declared' | 'removed', by: string): Promise<void> {
-    await this.#parts.audit({ type: 'registry-changed', tool: skill, kind: 'skill', action, by });
+  async #recordChange(skill: string, action: 'declared' | 'removed', by: string): Promise<void> {
+    await this.#deps.audit({ type: 'registry-changed', tool: skill, kind: 'skill', action, by });
   }
 }
 
@@ -126,7 +126,7 @@ async function skillFiles(folders: readonly string[]): Promise<readonly SkillRec
   const skills: SkillRecord[] = [];
   for (const folder of folders) {
     const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
-    // What a link leads to is seen when its file is looked for.
+    // A link is resolved when its file is read.
     const below = entries.filter((entry) => entry.isDirectory() || entry.isSymbolicLink()).map(({ name }) => name);
     for (const partition of ['', ...below.sort()]) {
       const skill = await skillFile(join(folder, partition, 'SKILL.md'));

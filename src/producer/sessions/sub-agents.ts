@@ -1,6 +1,6 @@
 /**
- * Hands what sub-agents are told to the program that holds their parent's session (C18): to one process that listens, once. A
- * message waits in the agent's mailbox until somebody listens.
+ * Delivers the tasks and messages of sub-agents to the program that holds their parent's session: to one listening process, once. A message
+ * waits in the agent's mailbox until a session listens.
  */
 
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -8,10 +8,10 @@ import type { Agents } from '../../shared/store/sessions/sub-agents.ts';
 import { type AgentOrder, type AgentReply, hasAnswered } from '../../shared/tools/sub-agent.ts';
 import type { AgentEventOf } from './session-events.ts';
 
-/** The side of a session object that hears of its sub-agents. */
+/** A session object that receives its sub-agents' events. */
 export interface AgentListener<Own> {
   readonly key: string;
-  tell(name: 'agent', event: AgentEventOf<Own>, onFailure: () => void): void;
+  emit(name: 'agent', event: AgentEventOf<Own>, onFailure: () => void): void;
 }
 
 export interface SubAgentServiceDeps<Own> {
@@ -24,16 +24,16 @@ export interface SubAgentServiceDeps<Own> {
 const BROKE_OFF = 'The program that runs this agent failed before it had an answer.';
 
 export class SubAgentService<Own extends AgentListener<Own>> {
-  readonly #parts: SubAgentServiceDeps<Own>;
-  /** By session: who listens here. The first one is told. */
+  readonly #deps: SubAgentServiceDeps<Own>;
+  /** The listening session objects, by session key. The first one receives the events. */
   readonly #listening = new Map<string, Set<Own>>();
-  /** By agent: that it is closed, which was taken and not told, because its session could not be closed. */
+  /** Taken `closed` orders that were not delivered, because the agent's session could not be closed; by agent. */
   readonly #unclosed = new Map<string, AgentOrder>();
-  /** By session: the newest look at what its agents were told before. */
+  /** The latest mailbox check of each session, by session key. */
   readonly #looks = new Map<string, Promise<void>>();
 
-  constructor(parts: SubAgentServiceDeps<Own>) {
-    this.#parts = parts;
+  constructor(deps: SubAgentServiceDeps<Own>) {
+    this.#deps = deps;
   }
 
   listen(session: Own): void {
@@ -48,30 +48,30 @@ export class SubAgentService<Own extends AgentListener<Own>> {
     if (listeners?.size === 0) this.#listening.delete(session.key);
   }
 
-  /** Something became of an agent. */
+  /** An agent has a new order. */
   hear(sessionKey: string, agentId: string): void {
-    if (this.#listening.has(sessionKey)) this.#hand(sessionKey, agentId).catch(this.#parts.onError);
+    if (this.#listening.has(sessionKey)) this.#hand(sessionKey, agentId).catch(this.#deps.onError);
   }
 
-  /** News may have been missed. */
+  /** Checks all mailboxes again: broadcasts may have been missed. */
   catchUp(): void {
     for (const sessionKey of this.#listening.keys()) this.#lookAt(sessionKey);
   }
 
   #lookAt(sessionKey: string): void {
     const look = async () => {
-      for (const agentId of await this.#parts.agents.list(sessionKey))
-        await this.#hand(sessionKey, agentId).catch(this.#parts.onError);
+      for (const agentId of await this.#deps.agents.list(sessionKey))
+        await this.#hand(sessionKey, agentId).catch(this.#deps.onError);
     };
     const looking = look()
-      .catch(this.#parts.onError)
+      .catch(this.#deps.onError)
       .finally(() => {
         if (this.#looks.get(sessionKey) === looking) this.#looks.delete(sessionKey);
       });
     this.#looks.set(sessionKey, looking);
   }
 
-  /** Until whoever listens has been told what waited when they began to. */
+  /** Resolves when a new listener has received what waited in the mailboxes. */
   async looked(sessionKey: string): Promise<void> {
     await this.#looks.get(sessionKey);
   }
@@ -79,25 +79,25 @@ export class SubAgentService<Own extends AgentListener<Own>> {
   async #hand(sessionKey: string, agentId: string): Promise<void> {
     for (;;) {
       if (!this.#listening.has(sessionKey)) return;
-      // First: an order that is taken is told now, or to nobody.
-      const session = await this.#parts.session(agentId);
+      // The session is read first: a taken order must be delivered.
+      const session = await this.#deps.session(agentId);
       const order = await this.#next(agentId, sessionKey);
       if (order === undefined) return;
       if (order.type === 'closed') await this.#close(order);
       const [listener] = this.#listening.get(sessionKey) ?? [];
-      // Whoever listened may have had enough with another order meanwhile.
-      if (listener === undefined) await this.#parts.agents.putBack(order, sessionKey);
+      // The listener may have been removed while an earlier order was delivered.
+      if (listener === undefined) await this.#deps.agents.putBack(order, sessionKey);
       else
-        listener.tell('agent', { ...order, session }, () => {
-          this.#failed(order, sessionKey).catch(this.#parts.onError);
+        listener.emit('agent', { ...order, session }, () => {
+          this.#failed(order, sessionKey).catch(this.#deps.onError);
         });
     }
   }
 
-  /** What it had begun is cancelled; where that cannot be done now, the order waits here: Redis may be out of reach. */
+  /** Cancels the agent's calls. If Redis is unavailable, the order waits here. */
   async #close(order: AgentOrder): Promise<void> {
     try {
-      await this.#parts.closeSession(order.agentId);
+      await this.#deps.closeSession(order.agentId);
     } catch (error) {
       if (error instanceof PawlError && error.code === 'UNKNOWN_SESSION') return;
       this.#unclosed.set(order.agentId, order);
@@ -108,19 +108,19 @@ export class SubAgentService<Own extends AgentListener<Own>> {
   async #next(agentId: string, sessionKey: string): Promise<AgentOrder | undefined> {
     const unclosed = this.#unclosed.get(agentId);
     this.#unclosed.delete(agentId);
-    return unclosed ?? this.#parts.agents.take(agentId, sessionKey);
+    return unclosed ?? this.#deps.agents.take(agentId, sessionKey);
   }
 
-  /** The program broke off before it replied, and will not any more: whoever waits for the agent is told so. */
+  /** The program failed before it replied. The caller that waits for the agent gets an error. */
   async #failed(order: AgentOrder, parent: string): Promise<void> {
-    const report = await this.#parts.agents.read(order.agentId, parent);
+    const report = await this.#deps.agents.read(order.agentId, parent);
     if (report === undefined || hasAnswered(report.state)) return;
-    await this.#parts.agents.reply(order, parent, { state: 'failed', output: BROKE_OFF });
+    await this.#deps.agents.reply(order, parent, { state: 'failed', output: BROKE_OFF });
   }
 
   /** False when the agent has got more to do meanwhile, or is closed. Throws `NOT_FOUND`. */
   async reply(parent: string, order: AgentOrder, reply: AgentReply): Promise<boolean> {
-    const replied = await this.#parts.agents.reply(order, parent, reply);
+    const replied = await this.#deps.agents.reply(order, parent, reply);
     if (replied === 'unknown')
       throw new PawlError('NOT_FOUND', `The session has no agent ${JSON.stringify(order.agentId)}.`);
     return replied === 'replied';

@@ -1,6 +1,6 @@
 /**
- * Declaring tools while the system runs (I2, I3, I7): each change is one revision of one record, made only if the one before it is
- * what the writer saw, audited, and pushed to all processes.
+ * Declaring tools while the system runs. Each change is one revision of one record, made only if the record before it is the one that the
+ * writer saw; it is audited, and broadcast to all processes.
  */
 import type { RecordAudit, RegistryChange } from '../../shared/audit/audit-event.ts';
 import {
@@ -24,49 +24,49 @@ export interface RegistryDeps {
   readonly copy: DeclaredToolCopy;
   readonly audit: RecordAudit;
   now(): Promise<number>;
-  /** Whether workers bring a tool of this name along, as code. */
+  /** Whether workers publish a tool of this name, as code. */
   isCode(namespace: string, name: string): Promise<boolean>;
 }
 
 export interface ChangeOptions {
   /** The revision that the writer saw; 0: there must be none; `any`: there must be one. Without it, the newest is replaced. */
   readonly ifRevision?: number | 'any';
-  /** Who changes it, for the record and the audit. Default `local`. */
+  /** The author of the change, for the record and the audit. Default `local`. */
   readonly by?: string;
 }
 
 export interface PutOptions extends ChangeOptions {
-  /** The declaration comes from elsewhere, and is not the operator's: their `policy` for the tool stays. */
+  /** The declaration comes from another system: the operator's `policy` for the tool stays. */
   readonly imported?: boolean;
 }
 
-/** A change that somebody else made in between is read and tried again this often, unless the writer named a revision. */
+/** A change that meets a concurrent one is read and tried again this often, unless the writer named a revision. */
 const TRIES = 5;
 
 export class Registry {
-  readonly #parts: RegistryDeps;
+  readonly #deps: RegistryDeps;
 
-  constructor(parts: RegistryDeps) {
-    this.#parts = parts;
+  constructor(deps: RegistryDeps) {
+    this.#deps = deps;
   }
 
   /** Declared tools and switches, by name; what was removed is left out. */
   async list(): Promise<readonly Exclude<RegistryRecord, RemovedRecord>[]> {
-    await this.#parts.copy.catchUp();
-    return [...this.#parts.copy.all()]
+    await this.#deps.copy.catchUp();
+    return [...this.#deps.copy.all()]
       .filter((record) => record.kind !== 'removed')
       .sort((a, b) => (qualifiedName(a) < qualifiedName(b) ? -1 : 1));
   }
 
   /** The record of a tool; undefined when the registry has none. */
   async read(tool: string): Promise<Exclude<RegistryRecord, RemovedRecord> | undefined> {
-    const record = await this.#parts.specs.read(qualifiedName(parseToolName(tool)));
+    const record = await this.#deps.specs.read(qualifiedName(parseToolName(tool)));
     return record?.kind === 'removed' ? undefined : record;
   }
 
   /** Its revisions, the newest first. */
   history(tool: string): Promise<readonly RegistryRecord[]> {
-    return this.#parts.specs.history(qualifiedName(parseToolName(tool)));
+    return this.#deps.specs.history(qualifiedName(parseToolName(tool)));
   }
 
   /**
@@ -79,7 +79,7 @@ export class Registry {
     { imported = false, ...options }: PutOptions = {},
   ): Promise<CheckedDeclaredTool & { readonly created: boolean }> {
     const { namespace, name } = parseToolName(tool);
-    if (await this.#parts.isCode(namespace, name)) throw takenByCode(`${namespace}.${name}`);
+    if (await this.#deps.isCode(namespace, name)) throw takenByCode(`${namespace}.${name}`);
     let checked: CheckedDeclaredTool | undefined;
     let created = false;
     await this.#change(tool, 'declared', options, (before, revision) => {
@@ -91,14 +91,14 @@ export class Registry {
     return { ...(checked as unknown as CheckedDeclaredTool), created };
   }
 
-  /** Switches a tool off or on, whoever runs it, and protects a declaration from changes or lifts that. Throws `UNKNOWN_TOOL`. */
+  /** Disables or enables a tool, and protects a declaration from changes or lifts that. Throws `UNKNOWN_TOOL`. */
   async patch(
     tool: string,
     switches: { readonly enabled?: boolean; readonly mutable?: boolean },
     options: ChangeOptions = {},
   ): Promise<DeclaredToolRecord | CodeSwitchRecord> {
     const { namespace, name } = parseToolName(tool);
-    const isCode = await this.#parts.isCode(namespace, name);
+    const isCode = await this.#deps.isCode(namespace, name);
     const action = switches.enabled === undefined ? 'changed' : switches.enabled ? 'enabled' : 'disabled';
     return this.#change(tool, action, options, (before, revision) => {
       if (isDeclaredTool(before)) return { ...before, ...switches, ...revision };
@@ -146,17 +146,17 @@ export class Registry {
       revision: Pick<Made, 'namespace' | 'name' | 'revision' | 'updatedAtMs' | 'updatedBy'>,
     ) => Made,
   ): Promise<Made> {
-    const { specs, copy, audit } = this.#parts;
+    const { specs, copy, audit } = this.#deps;
     const named = parseToolName(tool);
     const qualified = qualifiedName(named);
     for (let tries = 1; ; tries += 1) {
       const before = await specs.read(qualified);
-      // What cannot be believed is replaced, but only in the open.
+      // A record whose signature cannot be verified may be replaced, but not unnoticed.
       const seen = before?.revision ?? (await specs.revision(qualified));
       const present = before === undefined || before.kind === 'removed' ? 0 : seen;
       const isMet = ifRevision === 'any' ? present > 0 : ifRevision === undefined || ifRevision === present;
       if (!isMet) throw revisionConflict(tool, String(ifRevision), present);
-      const updatedAtMs = await this.#parts.now();
+      const updatedAtMs = await this.#deps.now();
       const record = make(before, { ...named, revision: seen + 1, updatedAtMs, updatedBy: by });
       const written = await specs.write(record, seen);
       if (written.kind === 'changed') {
@@ -177,7 +177,7 @@ export class Registry {
   }
 }
 
-/** What stays of a declaration unless the next one says otherwise: who switched a tool off has not seen that one. */
+/** The fields of a declaration that stay unless the next one sets them: the operator who disabled a tool has not seen that one. */
 function kept({ enabled, policy }: DeclaredToolRecord, imported: boolean): Partial<DeclaredTool> {
   return { enabled, ...(imported && policy !== undefined ? { policy } : {}) };
 }

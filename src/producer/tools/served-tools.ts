@@ -1,4 +1,4 @@
-/** A client in this process (C21): declares tools, runs their calls with functions of its own, and tells what came of them. */
+/** A tool client in this process: it declares tools, runs their calls with the program's functions, and sends their results. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClientCall, PostedAnswer } from '../../shared/connectors/client-tool.ts';
 import {
@@ -17,9 +17,9 @@ import { MAX_TIMER_MS } from '../../shared/util/time.ts';
 import type { Registry } from './registry.ts';
 import type { ClientCallNotice, ToolClient, ToolClients } from './tool-clients.ts';
 
-/** What the function of a served tool gets beside its parameters. */
+/** The second argument of a served tool's function. */
 export interface ServedCall extends ClientCall {
-  /** Aborted when nobody waits for the call any more. */
+  /** Aborted when no caller waits for the call any more. */
   readonly signal: AbortSignal;
   progress(progress: Progress): void;
 }
@@ -40,7 +40,7 @@ export interface ServeOptions {
   readonly leaseMs?: number;
   /** For the registry and the audit trail. Default `local`. */
   readonly by?: string;
-  /** Told of calls whose result could not be handed back, and of what was tried again. */
+  /** Called for calls whose result could not be sent, and for errors that were retried. */
   readonly onError?: (error: Error) => void;
 }
 
@@ -113,7 +113,7 @@ export class ServedTools implements AsyncDisposable {
     }
   }
 
-  /** The lease was lost, or Redis is away: what runs is not wanted any more, or cannot be handed back now. */
+  /** The lease was lost, or Redis is unavailable: running calls are not wanted any more, or their results cannot be sent now. */
   async #mend(error: unknown): Promise<void> {
     const { onError } = this.#options;
     if (this.#closing.signal.aborted) return;
@@ -177,7 +177,7 @@ export class ServedTools implements AsyncDisposable {
     }
   }
 
-  /** What the function made of the call, whatever it is, as an answer. */
+  /** The result of the function, or its error, as an answer. */
   async #posted(call: ClientCall, clientId: string, signal: AbortSignal): Promise<PostedAnswer> {
     const { callId, fence } = call;
     const progress = (report: Progress) =>
@@ -199,11 +199,11 @@ export class ServedTools implements AsyncDisposable {
   }
 
   /**
-   * Takes no further calls, waits `graceMs` for those that run, and leaves: what runs then ends with a typed error for whoever
-   * waits. The declarations stay. A second call waits for the first.
+   * Takes no further calls, waits `graceMs` for those that run, and leaves. Calls that still run then end with a typed error for their
+   * callers. The declarations stay. A second call waits for the first.
    */
   close(graceMs = 0): Promise<void> {
-    // Until then the results of what runs are handed back over the client's connection.
+    // Until then, the client's connection sends the results of running calls.
     this.#closed ??= this.#close(graceMs).finally(() => this.#onClosed(this));
     return this.#closed;
   }
@@ -227,7 +227,7 @@ export class ServedTools implements AsyncDisposable {
   }
 }
 
-/** Throws `RESULT_INVALID`: what JSON cannot say could not be handed back, however often it is tried. */
+/** Throws `RESULT_INVALID` for a result that is not JSON-serializable: no retry could send it. */
 function checkSerializable(tool: string, result: ToolResult<unknown>): void {
   try {
     JSON.stringify(result);

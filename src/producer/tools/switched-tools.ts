@@ -1,4 +1,4 @@
-/** What workers offer, with what has switched it off. */
+/** The published tools, each with what has disabled it. */
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
@@ -13,11 +13,11 @@ interface ToolSource {
 }
 
 export type SwitchedTool = CatalogueContent['tools'][number] & {
-  /** What has switched it off, if anything has. */
+  /** The reason why the tool is disabled, if it is. */
   readonly off?: 'registry' | 'configuration';
 };
 
-/** All of them, or those that a session may call. */
+/** All tools, or those that a session may call. */
 export async function switchedTools(source: ToolSource, sessionKey?: string): Promise<SwitchedTool[]> {
   const [{ tools }, records] = await Promise.all([source.catalogue(sessionKey), source.registry.list()]);
   const off = new Set(records.filter(({ enabled }) => !enabled).map(qualifiedName));

@@ -17,7 +17,7 @@ import {
   type PublishedTool,
   publishedToolId,
 } from '../../shared/store/fleet/catalogue.ts';
-import { qualifiedName } from '../../shared/tools/tool.ts';
+import { qualifiedName, toolNamed } from '../../shared/tools/tool.ts';
 import { compareVersions } from '../../shared/tools/versions.ts';
 
 const REFRESH_MS = 5_000;
@@ -36,7 +36,7 @@ export class ToolCatalogue {
   readonly #onError: (error: Error) => void;
   /** The registry, as far as this process knows it. */
   readonly specs: DeclaredToolCopy;
-  /** Of the workers' own tools. */
+  /** Tools that workers publish, by full name. */
   #byName = new Map<string, ResolvedTool>();
   readonly #declared = new Map<string, ResolvedTool & { readonly spec: DeclaredToolRecord }>();
   #content: CatalogueContent = { tools: [], workers: [] };
@@ -84,7 +84,7 @@ export class ToolCatalogue {
     this.#readAtMs = performance.now();
   }
 
-  /** The offer of a tool. Throws `UNKNOWN_TOOL` with the nearest names. */
+  /** The tool that calls of a name go to. Throws `UNKNOWN_TOOL` with the nearest names. */
   async find(namespace: string, name: string): Promise<ResolvedTool> {
     const found = this.peek(namespace, name);
     if (found !== undefined) return found;
@@ -96,13 +96,13 @@ export class ToolCatalogue {
     throw unknownTool([...this.#byName.values(), ...this.#declared.values()], namespace, name);
   }
 
-  /** Known now, without asking anybody. */
+  /** The tool, if it is known now; nothing is asked. */
   peek(namespace: string, name: string): ResolvedTool | undefined {
     const qualified = `${namespace}.${name}`;
     return this.#byName.get(qualified) ?? this.#declared.get(qualified);
   }
 
-  /** What the registry says of calls of a tool. */
+  /** The registry's policy for calls of a tool. */
   toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): ToolPolicyRecord | undefined {
     return this.specs.toolPolicyFor(tool);
   }
@@ -117,7 +117,7 @@ export class ToolCatalogue {
     this.#declared.set(tool, { ...declaredToolAsPublished(record), workers: 0, validate, spec: record });
   }
 
-  /** With the number of workers that can run them now. */
+  /** Declared tools, with the number of workers that can run them now. */
   #declaredNow(): ResolvedTool[] {
     const { workers } = this.#content;
     return [...this.#declared.values()]
@@ -125,7 +125,7 @@ export class ToolCatalogue {
       .map(({ spec, ...published }) => ({ ...published, workers: workersFor(spec, workers) }));
   }
 
-  /** The catalogue, read anew, but for tools that nobody has run for so long. */
+  /** Reads the catalogue. Tools that no worker has run for longer than `forsakenMs` are left out. */
   async all(forsakenMs = Number.POSITIVE_INFINITY): Promise<CatalogueContent> {
     await this.#read();
     const { tools, workers } = this.#content;
@@ -133,18 +133,26 @@ export class ToolCatalogue {
     return { ...this.#content, tools: [...published, ...this.#declaredNow()] };
   }
 
-  /** The tools that workers publish, read anew. */
+  /** Reads the tools that workers publish. */
   async code(): Promise<readonly PublishedTool[]> {
     await this.#read();
     return this.#content.tools;
   }
 
-  /** The one offer of each name that calls go to, read anew, but for those that nobody has run for so long. */
+  /** Reads the one version of each tool that calls go to. Tools that no worker has run for longer than `forsakenMs` are left out. */
   async current(forsakenMs: number): Promise<readonly ResolvedTool[]> {
     await this.#read();
     const { workers } = this.#content;
     const published = [...this.#byName.values()].filter((published) => !isForsaken(published, workers, forsakenMs));
     return [...published, ...this.#declaredNow()];
+  }
+
+  /** The full name (`namespace.name`) of the tool that a name means. Throws `UNKNOWN_TOOL`. */
+  async qualifiedNameOf(name: string): Promise<string> {
+    const { tools } = await this.all();
+    const tool = toolNamed(tools, name);
+    if (tool === undefined) throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
+    return qualifiedName(tool);
   }
 
   close(): void {
@@ -160,7 +168,7 @@ export function underOwnName(envelope: ToolCallEnvelope, catalogue: Pick<ToolCat
   return isMeant && catalogue.peek(namespace, own) !== undefined ? { ...envelope, toolName: own } : envelope;
 }
 
-/** `UNKNOWN_TOOL`, with the nearest names among what is offered. */
+/** `UNKNOWN_TOOL`, with the nearest names among the known tools. */
 export function unknownTool(
   catalogue: readonly Pick<PublishedTool, 'namespace' | 'name'>[],
   namespace: string,
@@ -172,7 +180,7 @@ export function unknownTool(
   const suggestions = nearest(name, names);
   const meant = catalogue.find((published) => qualifiedName(published) === name);
   const hint =
-    // To name what was asked for would be no help.
+    // Repeating the requested name would be no help.
     meant !== undefined
       ? `Call ${JSON.stringify(meant.name)} in namespace ${JSON.stringify(meant.namespace)}.`
       : suggestions.length > 0

@@ -1,6 +1,6 @@
 /**
- * Clients that run tools themselves (C21): each says which declared tools it serves, asks for calls, and hands back what came of
- * them. A client that is not heard of within its lease has left.
+ * Clients that run tools themselves: each names the declared tools that it serves, asks for calls, and answers them. A client that is
+ * silent for longer than its lease has left.
  */
 import { randomBytes } from 'node:crypto';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
@@ -19,41 +19,41 @@ export interface ToolClientsDeps {
 }
 
 export interface ToolClient {
-  /** Whoever knows it is the client. */
+  /** A secret: a caller that knows it acts as the client. */
   readonly clientId: string;
   /** Qualified names. */
   readonly tools: readonly string[];
   readonly leaseMs: number;
 }
 
-/** What a client is told when it asks. */
+/** The answer to a client that asks for work. */
 export interface ClientCallNotice {
   readonly call?: ClientCall;
-  /** Calls that it runs and that nobody waits for any more. */
+  /** Calls that the client runs and that no caller waits for any more. */
   readonly cancelled: readonly string[];
   readonly leaseMs: number;
 }
 
 export interface Poll {
-  /** The calls that the client has and has not answered; what it took and does not name is given to it again. */
+  /** The calls that the client has and has not answered. A call that it took and does not name is given to it again. */
   readonly running: readonly string[];
   readonly waitMs: number;
-  /** Ends the waiting. */
+  /** Aborting ends the waiting. */
   readonly signal?: AbortSignal;
-  /** False: only to hear of cancelled calls. Default true. */
+  /** False to learn only about cancelled calls. Default true. */
   readonly take?: boolean;
 }
 
-/** News may be lost: whoever waits looks by itself now and then. */
+/** Broadcasts may be lost: a waiting client reads its queue now and then. */
 const LOOK_MS = 2_000;
 
 export class ToolClients {
-  readonly #parts: ToolClientsDeps;
-  /** Who waits for something to do, by tool. */
+  readonly #deps: ToolClientsDeps;
+  /** The waiting clients, by tool. */
   readonly #waiting = new Map<string, Set<() => void>>();
 
-  constructor(parts: ToolClientsDeps) {
-    this.#parts = parts;
+  constructor(deps: ToolClientsDeps) {
+    this.#deps = deps;
   }
 
   /** A call of a tool waits for a client, or is cancelled. */
@@ -69,15 +69,15 @@ export class ToolClients {
     checkLease(leaseMs);
     const names = new Set<string>();
     for (const tool of tools) {
-      const record = await this.#parts.registry.read(tool);
+      const record = await this.#deps.registry.read(tool);
       if (record === undefined)
         throw new PawlError('UNKNOWN_TOOL', `The registry declares no tool ${JSON.stringify(tool)}.`);
       if (record.kind !== 'dynamic') throw notDynamic(tool, record.kind);
       names.add(qualifiedName(parseToolName(tool)));
     }
     const clientId = `client-${randomBytes(16).toString('hex')}`;
-    await this.#parts.clientCalls.join(clientId, [...names], leaseMs);
-    for (const tool of names) await this.#told(tool, 'served', by);
+    await this.#deps.clientCalls.join(clientId, [...names], leaseMs);
+    for (const tool of names) await this.#recordChange(tool, 'served', by);
     return { clientId, tools: [...names], leaseMs };
   }
 
@@ -86,7 +86,7 @@ export class ToolClients {
    * and `LEASE_LOST` for a request that a newer one of the client has replaced.
    */
   async next(clientId: string, { running, waitMs, signal, take = true }: Poll): Promise<ClientCallNotice> {
-    const { clientCalls } = this.#parts;
+    const { clientCalls } = this.#deps;
     const deadlineMs = performance.now() + waitMs;
     const tools = await clientCalls.toolsOf(clientId);
     const poll = randomBytes(8).toString('hex');
@@ -96,11 +96,11 @@ export class ToolClients {
       try {
         const renewed = await clientCalls.next(clientId, running, take ? { id: poll, first } : undefined);
         if (renewed.kind !== 'renewed') throw renewed.kind === 'gone' ? left() : superseded();
-        const { kind: _, ...told } = renewed;
+        const { kind: _, ...answer } = renewed;
         const leftMs = deadlineMs - performance.now();
-        if (told.call !== undefined || told.cancelled.length > 0 || leftMs <= 0 || signal?.aborted === true)
-          return told;
-        await broadcast.within(Math.min(leftMs, LOOK_MS, told.leaseMs / 3));
+        if (answer.call !== undefined || answer.cancelled.length > 0 || leftMs <= 0 || signal?.aborted === true)
+          return answer;
+        await broadcast.within(Math.min(leftMs, LOOK_MS, answer.leaseMs / 3));
       } finally {
         broadcast.stop();
       }
@@ -112,30 +112,33 @@ export class ToolClients {
     return this.next(clientId, { running, waitMs: 0, take: false });
   }
 
-  /** False: nobody waits for the call any more, and the client may as well stop. */
+  /** Returns false when no caller waits for the call any more; the client may stop. */
   async progress(clientId: string, callId: string, fence: number, progress: Progress): Promise<boolean> {
-    return (await this.#parts.clientCalls.tell(clientId, callId, fence, progress)) === 'told';
+    return (await this.#deps.clientCalls.tell(clientId, callId, fence, progress)) === 'told';
   }
 
-  /** What came of a call, once; the same again changes nothing. Throws `LEASE_LOST` when it is not the client's any more. */
+  /**
+   * Takes the answer of a call, once; the same answer again changes nothing. Throws `LEASE_LOST` when the call is not the client's any
+   * more.
+   */
   async answer(clientId: string, callId: string, posted: PostedAnswer): Promise<void> {
-    const told = await this.#parts.clientCalls.answer(clientId, callId, posted.fence, clientAnswer(posted));
-    if (told !== 'late') return;
+    const taken = await this.#deps.clientCalls.answer(clientId, callId, posted.fence, clientAnswer(posted));
+    if (taken !== 'late') return;
     throw new PawlError(
       'LEASE_LOST',
       'The call is not this client’s any more: it was cancelled, its time was over, or the client’s lease was. The result is not used.',
     );
   }
 
-  /** What it runs ends at once with a typed error. Throws `NOT_FOUND` when it had left already. */
+  /** Removes a client. The calls that it runs end at once with a typed error. Throws `NOT_FOUND` when it had left already. */
   async leave(clientId: string, by = 'local'): Promise<void> {
-    const tools = await this.#parts.clientCalls.toolsOf(clientId);
-    if (!(await this.#parts.clientCalls.leave(clientId))) throw left();
-    for (const tool of tools) await this.#told(tool, 'left', by);
+    const tools = await this.#deps.clientCalls.toolsOf(clientId);
+    if (!(await this.#deps.clientCalls.leave(clientId))) throw left();
+    for (const tool of tools) await this.#recordChange(tool, 'left', by);
   }
 
-  async #told(tool: string, action: 'served' | 'left', by: string): Promise<void> {
-    await this.#parts.audit({ type: 'registry-changed', tool, kind: 'dynamic', action, by });
+  async #recordChange(tool: string, action: 'served' | 'left', by: string): Promise<void> {
+    await this.#deps.audit({ type: 'registry-changed', tool, kind: 'dynamic', action, by });
   }
 
   #listen(tools: readonly string[], signal: AbortSignal | undefined) {

@@ -127,7 +127,7 @@ describe('what went wrong elsewhere', () => {
     expect((await fleet.pawl.approvals.show(a.id)).record.state).toBe('pending');
   });
 
-  test('Announced before durable: whoever hears of a request finds it', async () => {
+  test('Announced before durable: a request that was announced is found', async () => {
     const { tool } = wire();
     const { fleet, session } = await start([tool]);
     const other = await fleet.openProducer();
@@ -167,7 +167,7 @@ describe('what went wrong elsewhere', () => {
     expect(ran).toHaveLength(1);
   });
 
-  test('Silently skipped: a worker asks its own policy, whatever the producer believed', async () => {
+  test('Silently skipped: a worker applies its own policy, whatever the producer decided', async () => {
     const { tool, ran } = wire();
     const lax = { ...tool, tier: 'system' as const };
     const { fleet, session } = await start([lax], {}, 0);
@@ -312,11 +312,11 @@ describe('what went wrong elsewhere', () => {
     expect((await fleet.pawl.read(asked.callId))?.attempts).toEqual([]);
     await approve(asked);
     expect(await asked.result).toMatchObject({ status: 'success', attempts: 1 });
-    expect(await fleet.pawl.circuits()).toEqual([]);
+    expect(await fleet.pawl.circuits.list()).toEqual([]);
   });
 });
 
-describe('somebody who can do all in Redis, but has no key', () => {
+describe('an attacker who can write anything in Redis, but has no key', () => {
   test('promote, retry, add and update-data run nothing that waits', async () => {
     const { tool, ran } = wire();
     const { fleet, ask } = await start([tool]);
@@ -397,7 +397,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
     expect(refusedOf(fleet)).toEqual(expect.arrayContaining(['approval', 'decision']));
   });
 
-  test('a request that was changed after it was written is shown to nobody, and nobody can decide on it', async () => {
+  test('a request that was changed after it was written is not shown, and cannot be decided on', async () => {
     const { tool, ran } = wire();
     const { fleet, ask, approve } = await start([tool]);
     const asked = await ask(1);
@@ -510,7 +510,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
     expect(refusedOf(fleet)).toContain('request');
   });
 
-  test('a forged result is not believed: not from the record, and not from an event', async () => {
+  test('a forged result is refused: from the record, and from an event', async () => {
     const { tool } = wire();
     const { fleet, session, ask } = await start([tool, echo]);
     const { redis } = inRedis(fleet);
@@ -545,7 +545,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
     expect(refusedOf(fleet)).toContain('session');
   });
 
-  test('a refused record is told of once, however often somebody looks at it, and again when it was changed', async () => {
+  test('a refused record is reported once, however often it is read, and again when it was changed', async () => {
     const { fleet, session } = await start([echo]);
     const { redis } = inRedis(fleet);
     const { callId } = await session.call(echo, { text: 'true' });
@@ -553,7 +553,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
     const outcome = (await redis.hget(record, 'outcome')) ?? '';
     for (const [index, word] of ['forged', 'forged again'].entries()) {
       await redis.hset(record, 'outcome', outcome.replaceAll('true', word));
-      for (let look = 0; look < 3; look += 1) expect(await fleet.pawl.calls()).toHaveLength(1);
+      for (let look = 0; look < 3; look += 1) expect(await fleet.pawl.calls.list()).toHaveLength(1);
       expect(refusedOf(fleet)).toHaveLength(index + 1);
     }
   });
@@ -587,7 +587,7 @@ describe('keys on one side, or on none (DESIGN, decisions 9 and 11)', () => {
     return result;
   };
 
-  test('without keys whoever can write to Redis can decide, as every process says when it starts', async () => {
+  test('without keys, anyone who can write to Redis can decide, as every process says when it starts', async () => {
     const { tool, ran } = wire();
     expect((await forge(await start([tool], { signingKeys: [] }))).status).toBe('success');
     expect(ran).toHaveLength(1);
@@ -601,7 +601,7 @@ describe('keys on one side, or on none (DESIGN, decisions 9 and 11)', () => {
     expect(refusedOf(fleet)).toContain('decision');
   });
 
-  test('a worker with keys believes no decision of a producer without: it fails closed', async () => {
+  test('a worker with keys trusts no decision of a producer without: it fails closed', async () => {
     const { tool, ran } = wire();
     const { fleet, ask, approve } = await start([tool], { signingKeys: [] }, 0);
     const asked = await ask(1);

@@ -52,7 +52,7 @@ async function start(
 }
 
 describe('D5: hooks of approvals', () => {
-  test('each transition is told once, with who decided and why', async () => {
+  test('each transition runs the hook once, with the decider and the reason', async () => {
     const { ask, seen, states, session } = await start();
     const approved = await ask(1);
     await approved.decide('approve');
@@ -71,7 +71,7 @@ describe('D5: hooks of approvals', () => {
     expect(seen[3]).toMatchObject({ requestId, params: { amount: 2 }, actorId: 'agent-7', tool: { name: 'send' } });
   });
 
-  test('an approval is told with the parameters that were approved', async () => {
+  test('the hook gets the parameters that were approved', async () => {
     const { ask, seen } = await start();
     const edited = await ask(1000);
     await edited.decide('approve', undefined, { amount: 100 });
@@ -79,14 +79,14 @@ describe('D5: hooks of approvals', () => {
     expect(seen.map(({ params }) => params)).toEqual([{ amount: 1000 }, { amount: 100 }]);
   });
 
-  test('the end of the time to decide is told by whoever ends it', async () => {
+  test('the process that expires a request runs the hook', async () => {
     const { states, session } = await start(undefined, 300);
     expect((await session.call(send, { amount: 1 })).error?.code).toBe('PERMISSION_DENIED');
     await eventually(() => states().length === 2);
     expect(states()).toEqual(['requested', 'expired']);
   });
 
-  test('a hook that denies a requested one refuses the call, and nobody is asked', async () => {
+  test('a hook that denies a request refuses the call, and no person is asked', async () => {
     const { fleet, session } = await start(({ params }) =>
       Number(params['amount']) > 10 ? { deny: 'more than 10 needs a contract' } : undefined,
     );

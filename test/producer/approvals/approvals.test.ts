@@ -166,7 +166,7 @@ describe('A4, A7: an elevated call waits for a person', () => {
     expect(ran).toEqual([]);
   });
 
-  test('nobody decides: it expires, by itself', async () => {
+  test('without a decision it expires, by itself', async () => {
     const { tool, ran } = transfer();
     const fleet = await startFleet({ tools: [tool], settings: { ...KEYS, policy: { approvalLimitMs: 400 } } });
     const session = await withChannel(fleet);
@@ -254,7 +254,7 @@ describe('A4, A7: an elevated call waits for a person', () => {
     expect(ran).toEqual([]);
   });
 
-  test('edited parameters run in place of the call’s own, also where the worker’s policy asks nobody any more', async () => {
+  test('edited parameters run in place of the call’s own, also where the worker’s policy does not ask any more', async () => {
     const { tool, ran } = transfer();
     const fleet = await startFleet({ tools: [{ ...tool, tier: 'workspace' }], settings: KEYS });
     const asking = await fleet.openProducer({ policy: { global: { tools: { transfer: 'ask' } } } });
@@ -282,7 +282,7 @@ describe('A4, A7: an elevated call waits for a person', () => {
     expect(ran).toHaveLength(1);
   });
 
-  test('a request that is handed in twice asks once', async () => {
+  test('a request that is submitted twice asks once', async () => {
     const { tool } = transfer();
     const fleet = await startFleet({ tools: [tool], settings: KEYS });
     const session = await withChannel(fleet);
@@ -325,7 +325,7 @@ describe('A4, A7: an elevated call waits for a person', () => {
     expect(ran).toEqual([params, edited]);
   });
 
-  test('whoever asked cannot approve, but may deny', async () => {
+  test('the caller who asked cannot approve, but may deny', async () => {
     const { tool } = transfer();
     const fleet = await startFleet({ tools: [tool], settings: KEYS });
     const { submission, digest, id } = await ask(fleet, await withChannel(fleet));
@@ -337,7 +337,7 @@ describe('A4, A7: an elevated call waits for a person', () => {
     expect((await submission.result).error?.code).toBe('PERMISSION_DENIED');
   });
 
-  test('C24: a remembered approval covers later calls like it, in this session only', async () => {
+  test('C24: a standing approval covers later calls like it, in this session only', async () => {
     const { tool, ran } = transfer();
     const fleet = await startFleet({ tools: [tool], settings: KEYS });
     const session = await withChannel(fleet);
@@ -568,7 +568,7 @@ describe('an approved call whose outcome is unknown', () => {
     expect(ran).toHaveLength(1);
   });
 
-  test('stays unknown when nobody approves that, and can be resolved', async () => {
+  test('stays unknown when the retry is not approved, and can be resolved', async () => {
     const { fleet, ran, callId, again } = await unknown();
     const { digest, id } = await again();
     await fleet.pawl.approvals.decide(id, { decision: 'deny', digest, by: 'grace', reason: 'look first' });

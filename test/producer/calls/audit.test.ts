@@ -38,7 +38,7 @@ describe('refusals that come again and again', () => {
     return { time, audit, told, refuse };
   }
 
-  test('of an open circuit, the first is told at once, and those that follow within a second as one with their number', () => {
+  test('of an open circuit’s refusals, the first is recorded at once, and those within the next second in one record with their number', () => {
     const { time, told, refuse } = open();
     for (let refusals = 0; refusals < 5; refusals += 1) refuse('trip');
     refuse('other');
@@ -55,13 +55,13 @@ describe('refusals that come again and again', () => {
     expect(told).toHaveLength(1);
   });
 
-  test('what is refused for what was asked is told each time', () => {
+  test('a refusal that depends on the call is recorded each time', () => {
     const { told, refuse } = open();
     for (let refusals = 0; refusals < 3; refusals += 1) refuse('trip', 'PERMISSION_DENIED');
     expect(told).toHaveLength(3);
   });
 
-  test('whoever closes or reads tells what was counted until then', () => {
+  test('closing and reading record what was counted until then', () => {
     const { time, audit, told, refuse } = open();
     for (let refusals = 0; refusals < 3; refusals += 1) refuse('trip');
     audit.flush();
@@ -71,7 +71,7 @@ describe('refusals that come again and again', () => {
 });
 
 describe('I4: one record per call, attempt, decision and override', () => {
-  test('a call and its attempt stand in the trail when its caller has the result, and are sealed soon', async () => {
+  test('a call and its attempt are in the trail when its caller has the result, and are chained soon', async () => {
     const fleet = await startFleet({ tools: [echo] });
     const result = await fleet.session.call(echo, { text: 'hello' }, { idempotencyKey: 'trip-1' });
     const [call, attempt, ...more] = await trailOf(fleet);
@@ -129,11 +129,11 @@ describe('I4: one record per call, attempt, decision and override', () => {
     const held = pending(await session.submit('gate', {}));
     await gate.arrived();
     await pawl.cancel(held.callId, 'operator:42');
-    await pawl.setCircuit('force_open', { tool: 'gate' }, 'too slow', 'admin:7');
-    await pawl.setCircuit('reset', { tool: 'gate' }, undefined, 'admin:7');
+    await pawl.circuits.set('force_open', { tool: 'gate' }, 'too slow', 'admin:7');
+    await pawl.circuits.set('reset', { tool: 'gate' }, undefined, 'admin:7');
     // There is no such circuit: nothing is reset.
-    expect(await pawl.setCircuit('reset', { tool: 'gat' }, undefined, 'admin:7')).toEqual([]);
-    await pawl.setReliability(false, { tool: 'gate', reason: 'trying', by: 'admin:7' });
+    expect(await pawl.circuits.set('reset', { tool: 'gat' }, undefined, 'admin:7')).toEqual([]);
+    await pawl.reliability.set(false, { tool: 'gate', reason: 'trying', by: 'admin:7' });
     expect((await trailOf(fleet, { callId: held.callId })).map(({ type, status, by }) => [type, status ?? by])).toEqual(
       [
         ['call', undefined],
@@ -169,12 +169,12 @@ describe('I4: one record per call, attempt, decision and override', () => {
     }
   });
 
-  test('calls that end with their session were cancelled by whoever closed it', async () => {
+  test('calls that end with their session were cancelled by the actor who closed it', async () => {
     const gate = gated();
     const fleet = await startFleet({ tools: [gate.tool], workers: 0 });
     const { session, pawl } = fleet;
     await session.submit('gate', {});
-    await pawl.closeSession(session.key, 'operator:42');
+    await pawl.sessions.close(session.key, 'operator:42');
     const overrides = await pawl.audit({ type: 'override' });
     expect(overrides.map(({ record }) => [record['what'], record['by']])).toEqual([
       ['cancellation', 'operator:42'],

@@ -197,7 +197,7 @@ describe('I20: importance', () => {
     const wrong = await submit(session, 99, ['importance:huge']);
     expect(wrong).toMatchObject({ result: { error: { code: 'CONTRACT_INVALID' } } });
     gate.open();
-    await eventually(async () => (await pawl.backlog()) === 0, { what: 'the end of the calls' });
+    await eventually(async () => (await pawl.calls.backlog()) === 0, { what: 'the end of the calls' });
     expect(pending(await submit(child, 100)).callId).toBeDefined();
   });
 });

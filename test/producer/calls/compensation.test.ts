@@ -7,7 +7,7 @@ import { ToolError } from '../../../src/shared/errors/failure.ts';
 import type { CallRecord } from '../../../src/shared/store/calls/call-record.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import type { Tier, ToolResult } from '../../../src/shared/tools/tool.ts';
-import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
+import { contentOf, pending, resultOf, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { echo } from '../../helpers/tools.ts';
 
@@ -34,7 +34,7 @@ function bookingTool(tier: Tier = 'workspace', failures: readonly Error[] = []) 
 
 /** The one that undoing a call has. */
 async function keyOf(pawl: Pawl, callId: string): Promise<string> {
-  return compensationKey((await pawl.callOf(callId)) as CallRecord);
+  return compensationKey((await pawl.calls.readAsItRan(callId)) as CallRecord);
 }
 
 test('a call that succeeded is undone once, through the queue, and audited (I18)', async () => {
@@ -66,7 +66,7 @@ test('an undoing that fails is retried like any attempt, and can be asked for ag
   expect(undone).toHaveLength(1);
 });
 
-test('who undoes a call is told that its answer was no, and that it came from outside (I18)', async () => {
+test('the caller of a compensation learns that its answer was no, and that it came from outside (I18)', async () => {
   const results: ToolResult<unknown>[] = [];
   const declined = defineTool({
     name: 'order',
@@ -161,7 +161,7 @@ test('what did not succeed, has no compensate, or is of another session is not u
   await expect(other.compensate(callId)).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
   // Nor by an envelope made by hand, which the worker does not believe.
   const forged = (params: object, key: string, control = {}) =>
-    pawl.dispatch({
+    resultOf(pawl, {
       ...session.envelope('book', params, { idempotencyKey: key }),
       control: { requestTags: [`compensates:${callId}`], ...control },
     });
@@ -171,7 +171,7 @@ test('what did not succeed, has no compensate, or is of another session is not u
   expect(undone).toEqual([]);
 });
 
-test('a person who decides on an undoing is told that it is one (A4, I18)', async () => {
+test('a person who decides on a compensation learns that it is one (A4, I18)', async () => {
   const { book, undone } = bookingTool('elevated');
   const { pawl } = await startFleet({ tools: [book] });
   const session = await pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
@@ -217,7 +217,7 @@ test('what an approver edited is undone as it ran, and the person who decides on
   await expect(session.compensate(callId)).rejects.toMatchObject({ code: 'CALL_NOT_COMPENSABLE' });
 });
 
-test('a remembered approval lets calls run and not be undone, and one of an undoing is not remembered', async () => {
+test('a standing approval covers calls and not their compensation, and approving a compensation creates none', async () => {
   const { book, undone } = bookingTool('elevated');
   const { pawl } = await startFleet({ tools: [book] });
   const session = await pawl.openSession({ channel: { kind: 'operator' } });

@@ -96,7 +96,7 @@ describe('a call that failed', () => {
         return (record?.freeAtMs ?? Number.POSITIVE_INFINITY) < (record?.readAtMs ?? 0) ? record : undefined;
       });
       expect(free).toMatchObject({ state: 'failed', outcome: { status: expect.any(String) } });
-      expect((await fleet.pawl.calls({ state: 'failed' })).map((call) => call.callId)).toEqual([callId]);
+      expect((await fleet.pawl.calls.list({ state: 'failed' })).map((call) => call.callId)).toEqual([callId]);
       const again = await fleet.session.call(tool, {}, KEY);
       expect(again).toMatchObject({ callId, status: 'success', fromCache: false });
       expect(await fleet.pawl.read(callId)).toMatchObject({ state: 'done', fence: (free?.fence ?? 0) + 1 });

@@ -58,7 +58,7 @@ test.each(['running', 'awaiting-approval'] as const)(
   },
 );
 
-test('a call that is handed in while others are looked at shows none of them twice', async () => {
+test('a call that is submitted during a search makes none appear twice', async () => {
   const fleet = await startFleet({ tools: [echo] });
   const { pawl, session } = fleet;
   const PAGE = 200;

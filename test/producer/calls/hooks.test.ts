@@ -94,13 +94,13 @@ describe('TR-12: hooks fire exactly once per attempt, and once on a short circui
     release.fire();
     await Promise.all([first, second.result]);
     expect(ran()).toEqual(['afterAttempt 1', 'afterCall', 'afterCall']);
-    await pawl.setCircuit('force_open', { tool: 'note' });
+    await pawl.circuits.set('force_open', { tool: 'note' });
     expect((await session.call(tool, { text: 'y' })).status).toBe('circuit_open');
     expect(ran()).toEqual(['beforeCall', 'onShortCircuit circuit-open', 'afterCall']);
   });
 });
 
-describe('onShortCircuit is told of a call that ends without an attempt, and of no other', () => {
+describe('onShortCircuit runs for a call that ends without an attempt, and for no other', () => {
   test('one that waits is cancelled or denied, its deadline passes, or its worker refuses it', async () => {
     const { hook, ran } = recorder();
     const { afterCall, onShortCircuit } = hook;
@@ -318,7 +318,7 @@ describe('D5: hooks change a call on its way', () => {
     expect(errors[4]?.message).toContain('a person cannot be asked about parameters that a hook made');
   });
 
-  test('a result that a tool still returned when it was told to stop goes through the hook, too', async () => {
+  test('a result that a tool still returned after its signal was aborted goes through the hook, too', async () => {
     const began = signal();
     const tool = scripted(async (_params, { signal: stopped }) => {
       const told = new Promise((resolve) => stopped.addEventListener('abort', resolve));

@@ -23,7 +23,7 @@ const end = (callId: string, outcome?: Outcome) =>
   ({ type: 'settled', callId, state: 'done', ...(outcome === undefined ? {} : { outcome }) }) as const;
 
 describe('who waits for which call', () => {
-  test('all who wait for a call get its outcome, and nobody else', async () => {
+  test('all who wait for a call get its outcome, and no others', async () => {
     const { results } = await open();
     const waiters = [results.wait('a'), results.wait('a'), results.wait('b')];
     results.deliver(end('a', SUCCESS));
@@ -69,7 +69,7 @@ describe('who waits for which call', () => {
     await within(ended, 10_000, 'the end of the following');
   });
 
-  test('outcomes that are told of together and fetched arrive together', async () => {
+  test('outcomes that are reported together and fetched arrive together', async () => {
     const { promise: late, resolve } = Promise.withResolvers<Outcome>();
     const ledger = { outcome: async (callId: string) => (callId === 'late' ? late : SUCCESS) } as CallLedger;
     const results = new Results(ledger, 'producer-1', () => {});

@@ -3,7 +3,7 @@ import { type ToolCallEnvelope, toolResultEnvelopeSchema } from '../../../src/sh
 import type { ProducerEvent } from '../../../src/shared/telemetry/call-events.ts';
 import { producerLine } from '../../../src/shared/telemetry/log-events.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';
-import { contentOf, type Fleet, keysOfCalls, pending, startFleet } from '../../helpers/fleet.ts';
+import { contentOf, type Fleet, keysOfCalls, pending, resultOf, startFleet } from '../../helpers/fleet.ts';
 import { startWire } from '../../helpers/proxy.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { echo, gated, httpError, scripted } from '../../helpers/tools.ts';
@@ -29,7 +29,7 @@ describe('TR-1: the contract', () => {
       ['nonsense', ['']],
       [null, ['']],
     ] as const) {
-      const result = await fleet.pawl.dispatch(value);
+      const result = await resultOf(fleet.pawl, value);
       expect(result).toMatchObject({
         status: 'error',
         attempts: 0,
@@ -41,7 +41,7 @@ describe('TR-1: the contract', () => {
     }
     expect(await keysOfCalls(fleet.world)).toEqual([]);
     expect(fleet.events.filter((event) => event.type !== 'refused')).toEqual([]);
-    expect(contentOf(await fleet.pawl.dispatch(valid))).toEqual({ text: 'hello' });
+    expect(contentOf(await resultOf(fleet.pawl, valid))).toEqual({ text: 'hello' });
   });
 
   test('parameters that the tool’s schema refuses end before anything is written', async () => {
@@ -224,7 +224,7 @@ describe('TR-3: the same key after the end', () => {
     expect(contexts).toHaveLength(1);
   });
 
-  test('a call whose end a producer has seen is asked for by its record alone, and runs anew when that is gone', async () => {
+  test('a call whose end a producer has seen is answered by its record alone, and runs again when that is gone', async () => {
     const { tool, contexts } = scripted('count', () => ({ output: 'x' }));
     const fleet = await startFleet({ tools: [tool] });
     const call = () => fleet.session.call(tool, {}, { idempotencyKey: 'k' });
@@ -399,7 +399,7 @@ describe('ruling 3: calls without a key', () => {
 });
 
 describe('deadlines', () => {
-  test('one that has passed long ago is told as such, and not as a Redis that does not answer', async () => {
+  test('a deadline that passed long ago is reported as such, and not as an unavailable Redis', async () => {
     const { tool, contexts } = scripted('note', () => ({ output: 1 }));
     const { session } = await startFleet({ tools: [tool] });
     const result = await session.call(tool, {}, { deadlineAtMs: 1 });
@@ -451,7 +451,7 @@ describe('deadlines', () => {
 describe('R22: an open circuit', () => {
   test('refuses at the producer, without a record, and says when to come again', async () => {
     const fleet = await startFleet({ tools: [echo] });
-    await fleet.pawl.setCircuit('force_open', { tool: 'echo' });
+    await fleet.pawl.circuits.set('force_open', { tool: 'echo' });
     // The news takes a moment to reach the producer; until then the worker refuses, and the call has a record.
     const result = await eventually(async () => {
       const refused = await fleet.session.call(echo, { text: 'x' });
@@ -463,7 +463,7 @@ describe('R22: an open circuit', () => {
       error: { code: 'CIRCUIT_OPEN', breakerState: 'FORCED_OPEN', retriable: true, terminal: false },
     });
     expect(result.error?.retryAfterMs).toBeGreaterThan(0);
-    await fleet.pawl.setCircuit('reset', { tool: 'echo' });
+    await fleet.pawl.circuits.set('reset', { tool: 'echo' });
     await eventually(async () => (await fleet.session.call(echo, { text: 'x' })).status === 'success');
   });
 });

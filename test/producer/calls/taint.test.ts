@@ -33,7 +33,7 @@ async function start(options: Partial<FleetOptions> = {}) {
 const sources = ({ record }: Session) => (record.taint ?? []).map(({ source }) => source);
 
 describe('a tainted result marks the session that reads it', () => {
-  test('from then on its calls with effects wait for a person, who is told what they may come from', async () => {
+  test('from then on its calls with effects wait for a person, who sees where the taint comes from', async () => {
     const { fleet, session, written, askedBecauseOf } = await start();
     await session.call('own', {});
     expect(await askedBecauseOf(session)).toBeUndefined();
@@ -107,7 +107,7 @@ describe('a call is judged by what its session had read when it was made', () =>
     expect((await result).status).toBe('success');
   });
 
-  test('also when somebody lets it run again later, and once more', async () => {
+  test('also when an operator lets it run again later, and once more', async () => {
     const pay = scripted('pay', () => ({ output: 'paid' }), { effects: 'once' });
     const { fleet, session } = await start({ settings, tools: [page, pay.tool], workers: 0 });
     const { callId } = pending(await session.submit('pay', {}));
@@ -145,7 +145,7 @@ describe('a call is judged by what its session had read when it was made', () =>
   });
 });
 
-test('C18: an agent is marked by what it is told, and whoever reads its answer by what the agent has seen', async () => {
+test('C18: an agent is tainted by the messages it gets, and the reader of its answer by what the agent has seen', async () => {
   const { fleet, session } = await start({ settings: {}, tools: [page, spawnAgent, sendInput, wait] });
   const orders: AgentEvent[] = [];
   const spawn = async (from: Session) => {

@@ -1,6 +1,6 @@
 import type { Tracer } from '@opentelemetry/api';
 import { expect, test } from 'vitest';
-import type { DispatchEvent } from '../../../src/producer/calls/producer-event.ts';
+import type { DispatchEvent } from '../../../src/producer/calls/submission.ts';
 import { CallTraces } from '../../../src/producer/calls/traces.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 

@@ -35,7 +35,7 @@ describe('a producer’s copy of the fleet’s circuits (R22)', () => {
     expect(view().refusal()).toBeUndefined();
   });
 
-  test('an open circuit refuses for as long as it was told, on this process’s own clock', () => {
+  test('an open circuit refuses for as long as its broadcast says, on this process’s own clock', () => {
     const { learn, refusal, pass } = view();
     learn(open(1), 900);
     expect(refusal()).toEqual({ state: 'OPEN', retryAfterMs: 900 });

@@ -325,7 +325,7 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
     await started.promise;
     abort.abort();
     await expect(call).rejects.toThrow();
-    await eventually(async () => (await rig.pawl.calls())[0]?.state === 'cancelled', { what: 'the cancellation' });
+    await eventually(async () => (await rig.pawl.calls.list())[0]?.state === 'cancelled', { what: 'the cancellation' });
   });
 
   test('a request that joined another one’s call is taken back without it', async () => {

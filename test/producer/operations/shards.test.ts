@@ -26,18 +26,18 @@ describe('shards of a tier', () => {
       }),
     );
     expect(shardsOf(callIds.flat())).toEqual(new Set([0, 1, 2, 3]));
-    const listed = await fleet.pawl.calls({ limit: 100 });
+    const listed = await fleet.pawl.calls.list({ limit: 100 });
     expect(listed.map(({ callId }) => callId).sort()).toEqual(callIds.flat().sort());
-    const layout = await fleet.pawl.shards();
+    const layout = await fleet.pawl.shards.list();
     expect(layout.filter(({ tier }) => tier === 'read-only').map(({ shard }) => shard)).toEqual([0, 1, 2, 3]);
     expect(layout.reduce((sum, { kept }) => sum + kept, 0)).toBe(24);
     expect(layout.every(({ takesSessions, waiting, running }) => takesSessions && waiting + running === 0)).toBe(true);
-    expect(await fleet.pawl.flush()).toEqual({ flushed: 24, inflight: 0, unresolved: 0 });
+    expect(await fleet.pawl.calls.flush()).toEqual({ flushed: 24, inflight: 0, unresolved: 0 });
     const ofShards = (await fleet.world.connections()).filter((name) => /:worker:.*read-only|{read-only/.test(name));
     expect(ofShards, 'two of each worker for each shard').toHaveLength(2 * 2 * 4);
   });
 
-  test('a session stays in its shard, and every key finds its call, whatever is changed and whoever asks', async () => {
+  test('a session stays in its shard, and every key finds its call, after any change and from any process', async () => {
     const gate = gated('gate', { effects: 'once' });
     const fleet = await startFleet({ tools: [echo, gate.tool], concurrency: 50 });
     const key = { idempotencyKey: 'the-key' };
@@ -47,7 +47,7 @@ describe('shards of a tier', () => {
     expect(shardsOf(ids)).toEqual(new Set([0]));
     await gate.arrived(KEYS.length);
 
-    for (const tier of ['read-only', 'workspace'] as const) await fleet.pawl.setShards(tier, 4);
+    for (const tier of ['read-only', 'workspace'] as const) await fleet.pawl.shards.set(tier, 4);
     const newer = await fleet.openProducer();
     const dispatches = async () =>
       (await fleet.world.connections()).filter((name) => /:push:(?:read-only|workspace)/.test(name));
@@ -84,7 +84,7 @@ describe('shards of a tier', () => {
     for (const each of KEYS) await call(fleet.pawl, each);
     const { redis } = fleet.pawl.backend;
     await redis.del(KEYS.map((each) => new FleetKeys(fleet.world.prefix).session(each)));
-    await fleet.pawl.setShards('workspace', 5, 'ada');
+    await fleet.pawl.shards.set('workspace', 5, 'ada');
     expect(fleet.audited).toContainEqual({ type: 'override', what: 'shards', action: 'workspace 5', by: 'ada' });
     const other = await fleet.openProducer();
     for (const each of KEYS) expect(await call(other, each), each).toMatchObject({ fromCache: true });
@@ -102,21 +102,21 @@ describe('shards of a tier', () => {
         .filter((name) => /:worker:read-only/.test(name))
         .map((name) => name.split(':')[2]);
     await Promise.all(KEYS.map(call));
-    await fleet.pawl.setShards('read-only', 1);
+    await fleet.pawl.shards.set('read-only', 1);
     expect((await Promise.all(KEYS.map(call))).every(({ status }) => status === 'success')).toBe(true);
     expect(new Set(await names())).toEqual(new Set(['read-only', 'read-only.1', 'read-only.2', 'read-only.3']));
     const session = await open(fleet.pawl, 'session-new');
     expect(shardsOf([pending(await session.submit(echo, { text: 'x' })).callId])).toEqual(new Set([0]));
 
-    await eventually(async () => (await fleet.pawl.backlog()) === 0);
-    await fleet.pawl.flush();
+    await eventually(async () => (await fleet.pawl.calls.backlog()) === 0);
+    await fleet.pawl.calls.flush();
     // Workers look by themselves with every heartbeat.
     const look = () => publishBroadcast(fleet.pawl.backend.redis, fleet.world.prefix, { type: 'shards' });
     await look();
     await eventually(async () => new Set(await names()).size === 1, { what: 'the end of the queues that are empty' });
     // Its sessions still are where they were, and are served again.
     const again = KEYS.map(call);
-    await eventually(async () => (await fleet.pawl.backlog()) > 0);
+    await eventually(async () => (await fleet.pawl.calls.backlog()) > 0);
     await look();
     expect((await Promise.all(again)).every(({ status }) => status === 'success')).toBe(true);
   });
@@ -129,13 +129,13 @@ describe('shards of a tier', () => {
     const session = sessions.find(({ record }) => record.shards?.workspace !== undefined);
     const calls = [1, 2].map((number) => session?.call(gate.tool, { number }));
     await gate.arrived();
-    await eventually(async () => (await fleet.pawl.backlog()) === 2);
+    await eventually(async () => (await fleet.pawl.calls.backlog()) === 2);
 
-    await fleet.pawl.setShards('workspace', 1);
+    await fleet.pawl.shards.set('workspace', 1);
     const { ledger, shards } = fleet.pawl.backend;
     const muchLaterMs = (await ledger.now()) + 2 * fleet.settings.ttl.doneMs;
     for (const partition of shards.partitions()) await ledger.index.prune(partition, muchLaterMs);
-    await fleet.pawl.setShards('read-only', 2);
+    await fleet.pawl.shards.set('read-only', 2);
     const isServed = async () => (await fleet.world.connections()).some((name) => name.includes(':read-only.1'));
     await eventually(isServed, { what: 'a look at all shards' });
     gate.open();
@@ -155,14 +155,14 @@ describe('shards of a tier', () => {
     for (const session of used) ends.push((await session.call(failing.tool, {})).status);
     expect(ends).toEqual(Array.from({ length: 5 }, () => 'retry_exhausted'));
     expect(new Set(used.map(({ record }) => record.shards?.workspace ?? 0)).size).toBeGreaterThan(1);
-    expect(await fleet.pawl.circuits()).toMatchObject([
+    expect(await fleet.pawl.circuits.list()).toMatchObject([
       { key: 'tool:tools.failing', partition: { tier: 'workspace', shard: 0 }, circuit: { state: 'OPEN' } },
     ]);
     for (const session of sessions) expect((await session.call(failing.tool, {})).status).toBe('circuit_open');
     expect(failing.contexts).toHaveLength(5);
   });
 
-  test('a worker has as many attempts of the tier at a time as it was told, and no shard keeps them all', async () => {
+  test('a worker runs as many attempts of the tier at a time as configured, and no shard keeps them all', async () => {
     const gate = gated();
     const quick = scripted('quick', () => ({ output: 1 }));
     const settings = { shards: { workspace: 4 } };

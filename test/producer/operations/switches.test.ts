@@ -29,7 +29,7 @@ function flaky(name: string, tier: Tier = 'workspace', cooldownMs = 60_000) {
 
 const reliability = (value: SettingsInput['reliability']): Partial<SettingsInput> => ({ reliability: value });
 
-test('open mode shadow: nothing is refused, merged or retried, and what would have been is told and counted (R33, R34)', async () => {
+test('open mode shadow: nothing is refused, merged or retried, and what would have been is reported and counted (R33, R34)', async () => {
   const { tool, told } = flaky('ask');
   const { session, pawl, events } = await startFleet({ tools: [tool], settings: reliability({ openMode: 'shadow' }) });
   const kinds = () =>
@@ -45,11 +45,11 @@ test('open mode shadow: nothing is refused, merged or retried, and what would ha
   told.failures = told.runs + 3;
   for (let call = 0; call < 3; call += 1)
     expect(await session.call(tool, {})).toMatchObject({ status: 'retriable_error', attempts: 1 });
-  expect(await pawl.circuits()).toMatchObject([{ circuit: { state: 'OPEN' }, enforcement: 'shadow' }]);
+  expect(await pawl.circuits.list()).toMatchObject([{ circuit: { state: 'OPEN' }, enforcement: 'shadow' }]);
   expect((await session.call(tool, {})).status).toBe('success');
   expect(kinds()).toEqual(['merged done', 'retried HTTP_503', 'retried HTTP_503', 'retried HTTP_503', 'refused OPEN']);
-  await eventually(async () => (await pawl.reliability()).shadow.length === 3);
-  expect(new Set((await pawl.reliability()).shadow)).toEqual(
+  await eventually(async () => (await pawl.reliability.read()).shadow.length === 3);
+  expect(new Set((await pawl.reliability.read()).shadow)).toEqual(
     new Set([
       { kind: 'merged', tool: 'tools.ask', count: 1 },
       { kind: 'retried', tool: 'tools.ask', count: 3 },
@@ -63,10 +63,10 @@ test('the circuit of a tool in shadow mode is watched as if it refused: after it
   const { session, pawl } = await startFleet({ tools: [tool], settings: reliability({ openMode: 'shadow' }) });
   told.failures = 3;
   for (let call = 0; call < 3; call += 1) await session.call(tool, {});
-  expect(await pawl.circuits()).toMatchObject([{ circuit: { state: 'OPEN' }, failures: 3 }]);
+  expect(await pawl.circuits.list()).toMatchObject([{ circuit: { state: 'OPEN' }, failures: 3 }]);
   await eventually(async () => {
     expect((await session.call(tool, {})).status).toBe('success');
-    return (await pawl.circuits())[0]?.circuit.state === 'CLOSED';
+    return (await pawl.circuits.list())[0]?.circuit.state === 'CLOSED';
   });
 });
 
@@ -104,10 +104,10 @@ test('open mode off: circuits observe and say so, close again by themselves, and
   told.failures = 3;
   expect(await session.call(tool, {}, { idempotencyKey: 'k' })).toMatchObject({ status: 'success', attempts: 4 });
   expect((await session.call(tool, {}, { idempotencyKey: 'k' })).fromCache).toBe(true);
-  expect(await pawl.circuits()).toMatchObject([{ circuit: { state: 'OPEN' }, enforcement: 'observing' }]);
+  expect(await pawl.circuits.list()).toMatchObject([{ circuit: { state: 'OPEN' }, enforcement: 'observing' }]);
   await eventually(async () => {
     expect((await session.call(tool, {})).status).toBe('success');
-    return (await pawl.circuits())[0]?.circuit.state === 'CLOSED';
+    return (await pawl.circuits.list())[0]?.circuit.state === 'CLOSED';
   });
   expect(events.some(({ type }) => type === 'tool_call_shadow')).toBe(false);
 });
@@ -125,7 +125,7 @@ test('staged enabling: what works is said for each tier (R34)', async () => {
   expect(await session.call(writes.tool, {}, key)).toMatchObject({ status: 'retriable_error', attempts: 1 });
   expect((await session.call(reads.tool, {}, key)).fromCache).toBe(true);
   expect((await session.call(writes.tool, {}, key)).fromCache).toBe(false);
-  const { tools } = await pawl.reliability();
+  const { tools } = await pawl.reliability.read();
   expect(tools.find(({ tool }) => tool === 'tools.change')?.modes).toEqual({
     enabled: true,
     dedupe: 'shadow',
@@ -142,7 +142,7 @@ test('a circuit forced open by configuration refuses at the producer and at the 
   const error = { code: 'CIRCUIT_OPEN', message, breakerState: 'FORCED_OPEN' };
   const refused = { status: 'circuit_open', attempts: 0, error };
   expect(await fleet.session.call(tool, {})).toMatchObject(refused);
-  expect(await fleet.pawl.circuits()).toMatchObject([
+  expect(await fleet.pawl.circuits.list()).toMatchObject([
     { key: 'tool:tools.ask', circuit: { state: 'FORCED_OPEN', reason: 'forced by configuration' } },
   ]);
   // A producer that does not know of it.
@@ -151,7 +151,7 @@ test('a circuit forced open by configuration refuses at the producer and at the 
   expect(await session.call(tool, {})).toMatchObject(refused);
   expect(told.runs).toBe(0);
   // The kill switch goes before.
-  await other.setReliability(false);
+  await other.reliability.set(false);
   await eventually(async () => (await session.call(tool, {})).status === 'success');
 });
 

@@ -40,7 +40,7 @@ async function callBoth(pawl: Pawl, session: Session) {
   session.events.on('approval-requested', ({ approvalId, digest }) => {
     void pawl.approvals.decide(approvalId, { decision: 'approve', digest, by: 'grace' });
   });
-  await pawl.setCircuit('force_open', { tool: 'echo' });
+  await pawl.circuits.set('force_open', { tool: 'echo' });
   const refused = await session.call(echo, { text: 'x' });
   return [contentOf(await session.call('flaky', {})), refused.status];
 }
@@ -86,7 +86,7 @@ test('what a producer’s own listeners throw keeps no call from its end either'
   const listeners = { onAccepted: fail, onProgress: fail };
   const submission = await pawl.submit(session.envelope(tool, {}), listeners);
   expect(contentOf(await submission.result)).toBe('noted');
-  const unchecked = await pawl.submitUnchecked(session.envelope(tool, { again: true }), listeners);
+  const unchecked = await pawl.submit(session.envelope(tool, { again: true }), listeners);
   expect(contentOf(await unchecked.result)).toBe('noted');
   await eventually(() => warned.includes('onProgress'));
   expect(new Set(warned)).toEqual(new Set(['onEvent', 'onAccepted', 'onProgress']));
@@ -129,7 +129,7 @@ test('a program that breaks off over an agent has failed it, unless it had repli
   expect(await agents.look([agentId])).toMatchObject([{ state: 'completed', output: 'done' }]);
 });
 
-test('settled and circuit-open are told of calls that are handed in as of those that are waited for, once each', async () => {
+test('settled and circuit-open are emitted for submitted calls as for awaited ones, once each', async () => {
   const { session, pawl } = await startFleet({ tools: [echo] });
   const heard: [string, string | undefined][] = [];
   session.events.on('settled', ({ status, callId }) => heard.push([status, callId]));
@@ -138,7 +138,7 @@ test('settled and circuit-open are told of calls that are handed in as of those 
   const { callId } = await submission.result;
   const replayed = await session.submit(echo, { text: 'x' }, { idempotencyKey: 'k' });
   await replayed.result;
-  await pawl.setCircuit('force_open', { tool: 'echo' });
+  await pawl.circuits.set('force_open', { tool: 'echo' });
   await (await session.submit(echo, { text: 'y' })).result;
   await (await session.submit('echo', { text: 'y' }, { requestId: 'nonsense' })).result;
   await session.call(echo, { text: 'z' });

@@ -105,7 +105,7 @@ describe('a session that Redis has lost', () => {
     expect(created).toEqual([{ ...helper, taint: [seen] }]);
   });
 
-  test('is found as it was: nobody opens its key as a session that may do more', async () => {
+  test('is found as it was: its key cannot be opened as a session that may do more', async () => {
     const { known, created } = emptyRedis();
     known.remember(helper);
     known.forget('s');

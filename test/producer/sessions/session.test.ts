@@ -162,7 +162,7 @@ describe('what a session hears', () => {
     });
   });
 
-  test('progress, of whose messages the beginning is told and kept, however long they are', async () => {
+  test('progress, of whose messages the beginning is emitted and kept, however long they are', async () => {
     const { tool } = scripted('chatty', (ctx) => {
       ctx.progress({ progress: 1, message: 'x'.repeat(1_000_000) });
       return { output: null };
@@ -182,14 +182,14 @@ describe('what a session hears', () => {
     const { session, pawl } = await startFleet({ tools: [echo] });
     const heard: object[] = [];
     session.events.on('circuit-open', (event) => heard.push(event));
-    await pawl.setCircuit('force_open', { tool: 'echo' });
+    await pawl.circuits.set('force_open', { tool: 'echo' });
     await session.call(echo, { text: 'x' });
     expect(heard).toMatchObject([{ toolName: 'echo', retryAfterMs: expect.any(Number) }]);
   });
 });
 
 describe('aborting', () => {
-  test('before the call is handed in answers it, and hands nothing in', async () => {
+  test('before the submission answers the call, and submits nothing', async () => {
     const { session, world } = await startFleet({ tools: [echo], workers: 0 });
     const settled: unknown[] = [];
     session.events.on('settled', (result) => settled.push(result));
@@ -208,7 +208,7 @@ describe('aborting', () => {
     expect(kind).toBe('answered');
   });
 
-  test('cancels the running call, and one that is aborted while it is handed in', async () => {
+  test('cancels the running call, and one that is aborted during its submission', async () => {
     const gate = gated();
     const { session } = await startFleet({ tools: [gate.tool] });
     const aborter = new AbortController();
@@ -280,7 +280,7 @@ describe('the tree of sessions', () => {
     await session.close();
     expect((await running.result).error?.code).toBe('CANCELLED');
     expect((await branch.call(gate.tool, {})).error?.code).toBe('SESSION_CLOSED');
-    await expect(pawl.closeSession('nobody')).rejects.toMatchObject({ code: 'UNKNOWN_SESSION' });
+    await expect(pawl.sessions.close('nobody')).rejects.toMatchObject({ code: 'UNKNOWN_SESSION' });
   });
 
   test('closing leaves a call alone that all sessions share: who joined it gets its result', async () => {

@@ -37,7 +37,7 @@ function folderWith(files: Readonly<Record<string, string>>): string {
   return folder;
 }
 
-test('a SKILL.md is read, with what it says of tools and triggers, whoever wrote it (A20, I5, I6)', () => {
+test('a SKILL.md is read, with what it says of tools and triggers, in any author’s format (A20, I5, I6)', () => {
   const skill = read(FILE);
   expect(skill).toMatchObject({
     name: 'research',
@@ -152,7 +152,7 @@ test('a skill that is unknown, off, broken or lacks a tool that it requires open
   expect((await other.openSession()).record.skillRules).toBeUndefined();
 });
 
-test('a record that nobody with a key wrote is no skill', async () => {
+test('a record that was written without a key is no skill', async () => {
   const { pawl, world } = await startFleet({
     tools: [echo],
     workers: 0,

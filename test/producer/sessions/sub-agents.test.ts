@@ -7,7 +7,7 @@ import { yieldToEventLoop } from '../../../src/shared/util/time.ts';
 import { WorkerAgents } from '../../../src/workers/context/sub-agents.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 
-test('what an agent is told stays in its mailbox while its session cannot be read, and keeps no other agent waiting', async () => {
+test('an agent’s message stays in its mailbox while its session cannot be read, and delays no other agent', async () => {
   const mail = new Map(['one', 'other'].map((agentId) => [agentId, [orderOf(agentId)]]));
   const told: string[] = [];
   const errors: Error[] = [];
@@ -57,7 +57,7 @@ test('a program that takes one task at a time loses none of those that come toge
   await expect.poll(() => told.toSorted(), { timeout: 30_000 }).toEqual(tasks);
 });
 
-test('that an agent is closed is told later when its session could not be closed', async () => {
+test('that an agent is closed is delivered later when its session could not be closed', async () => {
   const waiting = [{ ...orderOf('one'), type: 'closed' } as AgentOrder];
   const told: string[] = [];
   const errors: Error[] = [];
@@ -99,5 +99,5 @@ function orderOf(agentId: string): AgentOrder {
 }
 
 function sessionOf(key: string, onAgent: (agentId: string) => void = () => {}): Session {
-  return { key, tell: (_: string, { agentId }: AgentOrder) => onAgent(agentId) } as unknown as Session;
+  return { key, emit: (_: string, { agentId }: AgentOrder) => onAgent(agentId) } as unknown as Session;
 }

@@ -138,7 +138,7 @@ describe('a tool that an outside client runs (C21)', () => {
     expect((await call('c')).error?.code).toBe('RESULT_INVALID');
   });
 
-  test('whose result cannot be handed back at once is not run again, and its result is kept until it can', async () => {
+  test('whose result cannot be sent at once is not run again, and its result is kept until it can', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
     const { clientCalls } = pawl.backend;
     const answer = clientCalls.answer.bind(clientCalls);
@@ -232,7 +232,7 @@ describe('what is between a client and its worker', () => {
     expect((await newer)?.callId).toBe(callId);
   });
 
-  test('a cancelled call: untouched if no client had it, else its client is told and its result refused', async () => {
+  test('a cancelled call: untouched if no client had it, else its client learns of it and its result is refused', async () => {
     const { pawl, session, join } = await startDynamic();
     const client = await join();
     const waiting = pending(await session.submit('open_file', { file: 'a' }));
@@ -287,7 +287,7 @@ describe('what is between a client and its worker', () => {
     expect(await late.result).toMatchObject({ status: 'timeout' });
   });
 
-  test('what nobody with a key wrote is no call and no answer', async () => {
+  test('a record that was written without a key is no call and no answer', async () => {
     const { pawl, settings } = await startFleet({
       tools: [echo],
       workers: 0,

@@ -66,7 +66,7 @@ describe('a tool that is declared while the system runs (I7, I8)', () => {
     ]);
   });
 
-  test('that is switched off stays so when it is declared anew without a word on that', async () => {
+  test('that is disabled stays so when it is declared again without a word on that', async () => {
     const { pawl, session } = await startRegistry();
     const { registry } = pawl;
     await registry.put('weather', weather({ policy: { decision: 'allow' } }));
@@ -175,7 +175,7 @@ describe('a tool that is declared while the system runs (I7, I8)', () => {
 test('R25: the circuit of a declared tool is forced open by its name, although it never opened by itself', async () => {
   const { pawl, session } = await startRegistry();
   await pawl.registry.put('weather', weather());
-  expect(await pawl.setCircuit('force_open', { tool: 'weather' }, 'maintenance')).toMatchObject([
+  expect(await pawl.circuits.set('force_open', { tool: 'weather' }, 'maintenance')).toMatchObject([
     { key: 'tool:tools.weather', circuit: { state: 'FORCED_OPEN' } },
   ]);
   expect((await session.call('weather', { city: 'Paris' })).status).toBe('circuit_open');

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import type { DispatchEvent } from '../../../src/producer/calls/producer-event.ts';
+import type { DispatchEvent } from '../../../src/producer/calls/submission.ts';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 import type { WorkerEvent } from '../../../src/shared/telemetry/call-events.ts';
 import { LOG_EVENTS, producerLine, workerLine, writeLogLine } from '../../../src/shared/telemetry/log-events.ts';

@@ -78,7 +78,9 @@ test.each([undefined, 'acme'])(
     for (const url of ['https://alive.example/', 'https://dead.example:9090.alive/', 'no address', 5])
       expect((await reach(url)).status).toBe(String(url).includes('dead') ? 'retry_exhausted' : 'success');
     const at = tenantId === undefined ? '' : `@${tenantId}`;
-    const open = (await fleet.pawl.circuits()).filter(({ circuit }) => circuit.state === 'OPEN').map(({ key }) => key);
+    const open = (await fleet.pawl.circuits.list())
+      .filter(({ circuit }) => circuit.state === 'OPEN')
+      .map(({ key }) => key);
     expect(open.sort()).toEqual(
       [`tool:tools.reach:dead.example${at}`, `tool:tools.reach:dead.example:8080${at}`].sort(),
     );
@@ -90,14 +92,14 @@ test('an operator closes all targets of a tool by its name, forces one open by i
   const { pawl, session } = await startFleet({ tools: [tool] });
   const reach = async (url: string) => (await session.call('reach', { url }, { idempotencyKey: randomUUID() })).status;
   const key = 'tool:tools.reach:a.example';
-  await pawl.setCircuit('force_open', { key });
+  await pawl.circuits.set('force_open', { key });
   await expect.poll(() => reach('https://a.example')).toBe('circuit_open');
   expect(await reach('https://b.example')).toBe('success');
-  await pawl.setCircuit('reset', { tool: 'reach' });
+  await pawl.circuits.set('reset', { tool: 'reach' });
   await expect.poll(() => reach('https://a.example')).toBe('success');
-  await pawl.setCircuit('force_open', { tool: 'reach' });
+  await pawl.circuits.set('force_open', { tool: 'reach' });
   await expect.poll(() => reach('https://b.example')).toBe('circuit_open');
-  expect((await pawl.circuits()).map((circuit) => circuit.key).sort()).toEqual(['tool:tools.reach', key]);
+  expect((await pawl.circuits.list()).map((circuit) => circuit.key).sort()).toEqual(['tool:tools.reach', key]);
 });
 
 test('two dead links leave web_fetch to all other pages', async () => {

@@ -129,7 +129,7 @@ describe('an MCP server over streamable HTTP, of the era 2026-07-28: another Paw
     const { callId } = pending(await fleet.session.submit('hold', {}, { namespace: 'mcp.sums' }));
     await started.promise;
     expect(await fleet.session.cancel(callId)).toMatchObject({ settlement: 'unsettled' });
-    await eventually(async () => (await rig.pawl.calls()).every(({ state }) => state === 'cancelled'));
+    await eventually(async () => (await rig.pawl.calls.list()).every(({ state }) => state === 'cancelled'));
     expect(contentOf(await fleet.session.call('add', { a: 1, b: 1 }, { namespace: 'mcp.sums' }))).toEqual({ sum: 2 });
   });
 

@@ -12,7 +12,7 @@ import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.
 import { eventually, signal } from '../../helpers/signal.ts';
 import { echo, gated, httpError, scripted } from '../../helpers/tools.ts';
 
-const circuitOf = async ({ pawl }: Fleet) => (await pawl.circuits())[0]?.circuit;
+const circuitOf = async ({ pawl }: Fleet) => (await pawl.circuits.list())[0]?.circuit;
 const states = ({ events }: Fleet) =>
   events.flatMap((event) => (event.type === 'tool_call_circuit_state' ? [`${event.from} ${event.to}`] : []));
 
@@ -291,7 +291,7 @@ describe('TR-8 to TR-11: the fleet’s circuit', () => {
     );
     const fleet = await startFleet({ tools: [tool] });
     for (let index = 0; index < 4; index += 1) expect((await fleet.session.call(tool, {})).status).toBe('error');
-    expect(await fleet.pawl.circuits()).toEqual([]);
+    expect(await fleet.pawl.circuits.list()).toEqual([]);
   });
 
   test('a probe that ends as the caller’s fault gives its lease back', async () => {
@@ -766,7 +766,7 @@ describe('a `probe` tool whose attempt failed in the middle', () => {
     const { tool, contexts, probed } = failing({ state: 'not-done' }, failure);
     const hook: Hook = {
       name: 'operator',
-      onRetry: async () => void (await fleet.pawl.setCircuit('force_open', { tool: 'charge' })),
+      onRetry: async () => void (await fleet.pawl.circuits.set('force_open', { tool: 'charge' })),
     };
     const fleet = await startFleet({ tools: [tool], hooks: [hook] });
     const result = await fleet.session.call(tool, {});

@@ -227,7 +227,7 @@ describe('a call that may have had its effect is in doubt everywhere', () => {
 
   async function counted({ pawl }: Fleet) {
     const [calls, { text }] = await Promise.all([
-      pawl.calls({ state: 'unresolved' }),
+      pawl.calls.list({ state: 'unresolved' }),
       new FleetView(pawl, { cacheMs: 0 }).text('fleet'),
     ]);
     const gauge = /in_doubt_calls\{tier="workspace"\} (\d+)/.exec(text)?.[1];

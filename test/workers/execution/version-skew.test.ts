@@ -150,7 +150,7 @@ test('a call that is cancelled while a worker passes it on has not begun', async
   const read = Catalogue.prototype.read;
   // A worker that has taken the call asks who else could run it.
   const asking = vi.spyOn(Catalogue.prototype, 'read').mockImplementation(async function (this: Catalogue) {
-    if ((await pawl.read(callId))?.phase === 'running') await pawl.requestCancel(callId);
+    if ((await pawl.read(callId))?.phase === 'running') await pawl.calls.requestCancel(callId);
     return read.call(this);
   });
   onTestFinished(() => asking.mockRestore());

@@ -233,9 +233,9 @@ function withTrace(
 async function submit(pawl: Pawl, caller: Caller, body: Readonly<Record<string, unknown>>): Promise<Submission> {
   if (isShort(body)) return submitShort(pawl, caller, body);
   // Who has no tenant of their own may speak for any: the engine checks the rest.
-  if (caller.tenantId === undefined) return pawl.submitUnchecked(body, submitterOf(caller));
+  if (caller.tenantId === undefined) return pawl.submit(body, submitterOf(caller));
   const parsed = toolCallEnvelopeSchema.safeParse(body);
-  if (!parsed.success) return pawl.submitUnchecked(body);
+  if (!parsed.success) return pawl.submit(body);
   const { target, payload } = parsed.data;
   const given = (body as ToolCallEnvelope).payload.params;
   if (target.tenantId !== undefined) checkTenant(caller, target.tenantId, 'The tenantId');

@@ -50,7 +50,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
       summary: 'What became of circuits in the last week, the newest first.',
       query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
       answers: { 200: ['Changes', 'CircuitHistory'] },
-      handle: async ({ query }) => ({ status: 200, body: { changes: await pawl.circuitHistory(query.limit) } }),
+      handle: async ({ query }) => ({ status: 200, body: { changes: await pawl.circuits.history(query.limit) } }),
     }),
     route({
       method: 'post',
@@ -71,7 +71,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
           const meaningless = key !== undefined ? 'key' : context !== undefined ? 'context' : undefined;
           if (meaningless !== undefined)
             throw invalid(meaningless, 'has no meaning with flush; name a session or a tool');
-          const flushed = await pawl.flush(
+          const flushed = await pawl.calls.flush(
             defined<{ callId?: string; sessionKey?: string; tool?: string; by?: string }>({
               callId,
               sessionKey: session,
@@ -87,7 +87,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
               key === undefined ? 'context' : 'key',
               `has no meaning with ${action}; name a tool, or none for all`,
             );
-          await pawl.setReliability(
+          await pawl.reliability.set(
             action === 'enable',
             defined<{ tool?: string; reason?: string; by?: string }>({ tool, reason, by }),
           );
@@ -98,7 +98,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
         if (context !== undefined && tool === undefined) throw invalid('tool', 'is required with context');
         const selected =
           key ?? (tool === undefined || context === undefined ? undefined : await tenantCircuit(pawl, tool, context));
-        const changed = await pawl.setCircuit(
+        const changed = await pawl.circuits.set(
           action,
           {
             ...(selected === undefined ? {} : { key: selected }),
@@ -127,7 +127,11 @@ async function tenantCircuit(pawl: Pawl, tool: string, tenantId: string): Promis
 }
 
 async function reliability(pawl: Pawl): Promise<object> {
-  const [circuits, counts, layer] = await Promise.all([pawl.circuits(), tierCounts(pawl.backend), pawl.reliability()]);
+  const [circuits, counts, layer] = await Promise.all([
+    pawl.circuits.list(),
+    tierCounts(pawl.backend),
+    pawl.reliability.read(),
+  ]);
   const { enabled, openMode, deriveKeys, derivedReplay, tiers } = pawl.settings.reliability;
   return {
     circuits: circuits.map(circuitView),

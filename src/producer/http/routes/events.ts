@@ -3,7 +3,7 @@ import type { Response } from 'express';
 import { z } from 'zod';
 import { isLong } from '../../../shared/util/json/json-stream.ts';
 import {
-  CALL_EVENTS,
+  CALL_EVENT_TYPES,
   type CallEvent,
   compare,
   formatPosition,
@@ -35,7 +35,7 @@ export function eventRoutes({ pawl, streams }: Pick<ApiDeps, 'pawl' | 'streams'>
       path: '/v1/calls/{callId}/events',
       operationId: 'streamCallEvents',
       permission: 'use',
-      summary: `What becomes of a call, as server-sent events (${CALL_EVENTS.join(', ')}). Ends with the call.`,
+      summary: `What becomes of a call, as server-sent events (${CALL_EVENT_TYPES.join(', ')}). Ends with the call.`,
       headers: z.object({ 'last-event-id': lastEventIdSchema.optional() }),
       answers: {
         200: ['A stream of events', 'text/event-stream'],

@@ -65,7 +65,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
       summary: 'The shards of each tier, and how they stand.',
       answers: { 200: ['Shards', 'ShardList'] },
       async handle() {
-        return { status: 200, body: { shards: await pawl.shards() } };
+        return { status: 200, body: { shards: await pawl.shards.list() } };
       },
     }),
     route({
@@ -80,8 +80,8 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
         const tier = TIERS.find((each) => each === path['tier']);
         if (tier === undefined)
           throw new PawlError('NOT_FOUND', `There is no tier of that name; tiers are ${TIERS.join(', ')}.`);
-        await pawl.setShards(tier, body.shards, nameOf(caller));
-        return { status: 200, body: { shards: (await pawl.shards()).filter((shard) => shard.tier === tier) } };
+        await pawl.shards.set(tier, body.shards, nameOf(caller));
+        return { status: 200, body: { shards: (await pawl.shards.list()).filter((shard) => shard.tier === tier) } };
       },
     }),
     route({
@@ -93,7 +93,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
       answers: { 202: ['The worker was asked', 'Drain'] },
       async handle({ path, caller }) {
         const id = path['id'] ?? '';
-        await pawl.drainWorker(id, nameOf(caller));
+        await pawl.workers.drain(id, nameOf(caller));
         return { status: 202, body: { id, asked: 'drain' } };
       },
     }),

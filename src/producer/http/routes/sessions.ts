@@ -53,7 +53,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
       answers: { 200: ['Sessions', 'SessionList'] },
       async handle({ query, caller }) {
-        return { status: 200, body: { sessions: await pawl.sessions(query.limit, caller.tenantId) } };
+        return { status: 200, body: { sessions: await pawl.sessions.list(query.limit, caller.tenantId) } };
       },
     }),
     route({
@@ -90,7 +90,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       answers: { 200: ['The session', 'Session'] },
       async handle({ path, body, caller }) {
         const session = await sessionFor(pawl, caller, path['key'] ?? '');
-        return { status: 200, body: await pawl.setSessionState(session.key, body.state, nameOf(caller)) };
+        return { status: 200, body: await pawl.sessions.setState(session.key, body.state, nameOf(caller)) };
       },
     }),
     route({
@@ -102,7 +102,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       answers: { 204: 'Closed' },
       async handle({ path, caller }) {
         const session = await sessionFor(pawl, caller, path['key'] ?? '');
-        await pawl.closeSession(session.key, nameOf(caller));
+        await pawl.sessions.close(session.key, nameOf(caller));
         return { status: 204 };
       },
     }),
@@ -139,7 +139,7 @@ function workspaceRootFor(
   if (asked === undefined) return undefined;
   const root = requireAllowedRoot(asked, tenantId, pawl.settings);
   if (caller.role !== 'agent' || tenantId !== undefined) return root;
-  const allowed = pawl.workspaceRoot(undefined);
+  const allowed = pawl.sessions.workspaceRoot(undefined);
   const isNamed = pawl.settings.workspaceRoot !== undefined;
   if (isNamed ? liesIn(allowed, root) : root === allowed) return root;
   throw new PawlError(

@@ -37,6 +37,13 @@ export class SessionCache {
     return undefined;
   }
 
+  /** The session, if no caller of `get` would have to read it now. Reading it stays the task of the next caller of `get`. */
+  peek(sessionKey: string): SessionRecord | undefined {
+    const known = this.#known.get(sessionKey);
+    if (known === undefined || this.#doubted.has(sessionKey)) return undefined;
+    return this.#clock.monotonic() - known.readAtMs < FRESH_MS ? known.record : undefined;
+  }
+
   /** As it was known last, forgotten or not: what Redis has lost is still that session. */
   last(sessionKey: string): SessionRecord | undefined {
     return this.#known.get(sessionKey)?.record;

@@ -50,7 +50,7 @@ describe('a body of the HTTP API', () => {
       expect(asked).toMatchObject({ status: 400, body: { error: { code: -32_700 } } });
       expect(asked.body.error.message).toContain('not UTF-8');
     }
-    expect((await rig.pawl.calls()).length).toBe(0);
+    expect((await rig.pawl.calls.list()).length).toBe(0);
   });
 
   test.each(['9007199254740993', '-9007199254740993', '1152921504606846977', '12345678901234567890123', '1e999'])(

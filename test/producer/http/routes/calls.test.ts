@@ -136,7 +136,7 @@ describe('POST /v1/calls', () => {
     await within(started.promise, 30_000, 'the tool');
     gone.abort();
     await expect(waiting).rejects.toThrow();
-    const [record] = await pawl.calls();
+    const [record] = await pawl.calls.list();
     expect(record?.state).toBe('inflight');
     release.fire();
     expect((await call(body)).body).toMatchObject({ status: 'success', output: { content: 'held' } });
@@ -163,7 +163,7 @@ describe('POST /v1/calls', () => {
       'idempotencyKey',
     ]);
     expect(await faults([])).toEqual(['']);
-    expect(await pawl.calls()).toEqual([]);
+    expect(await pawl.calls.list()).toEqual([]);
   });
 
   test('takes null for what is optional, as models send it, and the call is that without it', async () => {

@@ -177,7 +177,7 @@ describe('/v1/calls/{callId}/events', () => {
     release.fire();
     await Promise.all(streams.map(({ ended }) => ended));
     for (const { events } of streams) expect(types(events)).toEqual(['queued', 'attempt', 'settled']);
-    expect(await pawl.backlog()).toBe(0);
+    expect(await pawl.calls.backlog()).toBe(0);
   });
 });
 

@@ -107,7 +107,7 @@ test('two servers in one process count apart, and a worker counts its attempts',
   expect((await read(other)).samples.get(calls)).toBeUndefined();
 
   const worker = new WorkerMetrics(tools);
-  const [record] = await one.pawl.calls();
+  const [record] = await one.pawl.calls.list();
   const envelope = record?.request.envelope;
   const outcome = record?.outcome;
   if (envelope === undefined || outcome === undefined) throw new Error('no call');

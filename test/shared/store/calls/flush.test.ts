@@ -57,10 +57,10 @@ describe('what is forgotten', () => {
     };
     await call('a');
     await call('b');
-    expect(await pawl.flush({ callId })).toEqual({ flushed: 1, inflight: 0, unresolved: 0 });
+    expect(await pawl.calls.flush({ callId })).toEqual({ flushed: 1, inflight: 0, unresolved: 0 });
     expect(audited).toContainEqual(expect.objectContaining({ type: 'override', what: 'flush', callId }));
     expect([(await call('a')).fromCache, (await call('b')).fromCache]).toEqual([false, true]);
-    await expect(pawl.flush({ callId: claimOf('c').callId })).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
+    await expect(pawl.calls.flush({ callId: claimOf('c').callId })).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
   });
 });
 
@@ -81,9 +81,9 @@ describe('how long calls can be found', () => {
     const { ledger, shards } = pawl.backend;
     const laterMs = (await ledger.now()) + 60_000;
     await Promise.all(shards.partitions().map((partition) => ledger.index.prune(partition, laterMs)));
-    expect(await pawl.calls({ limit: 10 })).toHaveLength(1);
+    expect(await pawl.calls.list({ limit: 10 })).toHaveLength(1);
     expect((await call()).fromCache).toBe(true);
-    expect(await pawl.flush()).toMatchObject({ flushed: 1 });
+    expect(await pawl.calls.flush()).toMatchObject({ flushed: 1 });
     expect((await call()).fromCache).toBe(false);
   });
 });

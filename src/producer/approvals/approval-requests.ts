@@ -1,0 +1,142 @@
+/** The requests to people about calls: what a person is shown, and who is asked. */
+import { type ApprovalRequest, type ApprovalRoute, approvalId, retryRequest } from '../../shared/approvals/approval.ts';
+import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
+import { compensated } from '../../shared/calls/compensation.ts';
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { denied } from '../../shared/policy/policy.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
+import { taintOf } from '../../shared/policy/taint.ts';
+import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
+import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import type { ApprovalRecords } from '../../shared/store/ports.ts';
+import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
+
+/** A call that a person has to decide on, and why. */
+export interface AskedApproval {
+  readonly envelope: ToolCallEnvelope;
+  readonly tool: ResolvedTool;
+  readonly session: SessionRecord;
+  readonly policyResult: PolicyResult;
+  readonly callId: string;
+  readonly generation: string;
+  readonly submittedBy?: string | undefined;
+}
+
+export interface ApprovalRequestsDeps {
+  readonly settings: Settings;
+  readonly approvals: Pick<ApprovalRecords, 'read' | 'idOfCall'>;
+  readonly catalogue: Pick<ToolCatalogue, 'peek'>;
+  readonly hooks: ApprovalHooks;
+  routeOf(session: SessionRecord): Promise<ApprovalRoute | undefined>;
+  /** Redis' clock. */
+  now(): Promise<number>;
+}
+
+export class ApprovalRequests {
+  readonly #deps: ApprovalRequestsDeps;
+
+  constructor(deps: ApprovalRequestsDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * The request to a person about a call. Throws `PERMISSION_DENIED` when the session reaches no person, or a hook denies the call first,
+   * and `HOOK_FAILED`.
+   */
+  async create(asked: AskedApproval): Promise<ApprovalRequest> {
+    const { envelope, tool, session, policyResult } = asked;
+    const { routeOf, now, settings } = this.#deps;
+    const route = await routeOf(session);
+    if (route === undefined)
+      throw denied(
+        tool,
+        `${policyResult.reason}, and neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`,
+        policyResult.rule,
+      );
+    const request = requestFor(asked, route, await now(), settings.policy.approvalLimitMs);
+    await this.#runHooks(request, envelope.requestId);
+    return request;
+  }
+
+  /**
+   * The request to a person about a call that shall run again. Throws `CALL_NOT_RESOLVABLE` when the earlier request has expired, and the
+   * error of a hook.
+   */
+  async createAgain({ callId, request, attempts, readAtMs }: CallRecord, approvalId: string): Promise<ApprovalRequest> {
+    const { approvals, catalogue, hooks, settings } = this.#deps;
+    const before = (await approvals.read(approvalId))?.request;
+    if (before === undefined || before.callId !== callId)
+      throw new PawlError(
+        'CALL_NOT_RESOLVABLE',
+        `Call ${callId} cannot run again: the approval that it ran under is not there any more. Resolve it as succeeded or failed.`,
+      );
+    const tool = catalogue.peek(before.tool.namespace, before.tool.name);
+    const again = retryRequest(before, {
+      generation: String(readAtMs),
+      tool: tool === undefined ? before.tool : toolOf(tool),
+      attempts: attempts.length,
+      createdAtMs: readAtMs,
+      expiresAtMs: readAtMs + settings.policy.approvalLimitMs,
+    });
+    if (hooks.hasHooks) await hooks.requested(again, request.envelope.requestId);
+    return again;
+  }
+
+  /** A call that exists already asks no person again. */
+  async #runHooks(request: ApprovalRequest, requestId: string): Promise<void> {
+    const { hooks, approvals } = this.#deps;
+    if (hooks.hasHooks && (await approvals.idOfCall(request.callId)) === undefined)
+      await hooks.requested(request, requestId);
+  }
+}
+
+function requestFor(asked: AskedApproval, route: ApprovalRoute, createdAtMs: number, limitMs: number): ApprovalRequest {
+  const { envelope, tool, session, policyResult, callId, generation, submittedBy } = asked;
+  const { params } = envelope.payload;
+  const { actorId } = envelope.target;
+  const { justification } = params;
+  const paramsDigest = digest(canonicalJson(params));
+  const undone = compensated(envelope);
+  return {
+    id: approvalId(callId, generation),
+    callId,
+    generation,
+    tool: toolOf(tool),
+    params,
+    paramsDigest,
+    session: {
+      key: session.sessionKey,
+      kind: session.kind,
+      workspaceRoot: session.workspaceRoot,
+      actorId: session.actorId,
+    },
+    ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
+    actorId,
+    ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
+    ...(submittedBy === undefined ? {} : { submittedBy }),
+    ...(typeof justification === 'string' ? { justification } : {}),
+    taint: taintOf(envelope.control.requestTags, session),
+    rule: policyResult.rule,
+    reason: undone === undefined ? policyResult.reason : `it undoes the call ${undone}, and ${policyResult.reason}`,
+    // Approving a compensation does not approve the call itself.
+    ...(undone === undefined ? { amendment: policyResult.amendment ?? { kind: 'same-parameters', paramsDigest } } : {}),
+    route,
+    createdAtMs,
+    expiresAtMs: createdAtMs + limitMs,
+  };
+}
+
+function toolOf({
+  name,
+  namespace,
+  version,
+  definition,
+  tier,
+  effects,
+  annotations,
+}: ResolvedTool): ApprovalRequest['tool'] {
+  return { name, namespace, version, definition, tier, effects, annotations };
+}

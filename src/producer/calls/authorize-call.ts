@@ -1,0 +1,109 @@
+/**
+ * The step that decides whether a session may make a call: it finds the session and the tool, asks policy, and checks the parameters.
+ */
+import { checkCompensationKey } from '../../shared/calls/compensation.ts';
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { toolPolicy } from '../../shared/config/tool-settings.ts';
+import { requirePermission } from '../../shared/policy/policy.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
+import { taintOf } from '../../shared/policy/taint.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import type { ApprovalService } from '../approvals/approvals.ts';
+import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
+import type { AuthorizedCall } from './checked-call.ts';
+import { checkParams } from './params.ts';
+
+/** The sessions that envelopes name. */
+export interface SessionLookup {
+  /** Returns a session that is known here without a question to Redis. Throws `SESSION_CLOSED`. */
+  peekOf(envelope: ToolCallEnvelope): SessionRecord | undefined;
+  /** Finds the session, and opens one that is not there, as it was `opened` before. Throws `SESSION_CLOSED`. */
+  of(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<SessionRecord>;
+}
+
+export interface AuthorizeDeps {
+  readonly settings: Settings;
+  readonly catalogue: Pick<ToolCatalogue, 'peek' | 'find'> & Partial<Pick<ToolCatalogue, 'toolPolicyFor'>>;
+  readonly sessions: SessionLookup;
+  /** Without it, no session reaches a person. */
+  readonly approvals?: Pick<ApprovalService, 'routeOf'>;
+}
+
+export class CallAuthorizer {
+  readonly #deps: AuthorizeDeps;
+
+  constructor(deps: AuthorizeDeps) {
+    this.#deps = deps;
+  }
+
+  /** Throws `UNKNOWN_TOOL`, `SESSION_CLOSED`, `PERMISSION_DENIED`, `DEDUPE_REQUIRED`, `INVALID_PARAMS` and `CONTRACT_INVALID`. */
+  async authorize(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<AuthorizedCall> {
+    checkCompensationKey(envelope);
+    const { catalogue, sessions } = this.#deps;
+    const session = await sessions.of(envelope, opened);
+    const tool =
+      catalogue.peek(envelope.toolNamespace, envelope.toolName) ??
+      (await catalogue.find(envelope.toolNamespace, envelope.toolName));
+    return this.#authorized(envelope, session, tool, await this.#channelOf(session));
+  }
+
+  /** The same, from what is known here. Returns undefined when Redis has to be asked, and when the call is refused. */
+  authorizeNow(envelope: ToolCallEnvelope, tool: ResolvedTool): AuthorizedCall | undefined {
+    if (hasChannelLayer(this.#deps.settings)) return undefined;
+    try {
+      checkCompensationKey(envelope);
+      const session = this.#deps.sessions.peekOf(envelope);
+      return session === undefined ? undefined : this.#authorized(envelope, session, tool, undefined);
+    } catch {
+      return undefined;
+    }
+  }
+
+  #authorized(
+    asked: ToolCallEnvelope,
+    session: SessionRecord,
+    tool: ResolvedTool,
+    channel: string | undefined,
+  ): AuthorizedCall {
+    // Policy comes before the schema: a session that may not call the tool learns nothing about its parameters.
+    const onAsked = this.#requirePermission(asked, tool, session, channel);
+    const envelope = checkParams(asked, tool);
+    // Policy may look at parameters; it decides on those that run.
+    const policyResult = envelope === asked ? onAsked : this.#requirePermission(envelope, tool, session, channel);
+    return { envelope, tool, session, policyResult, channel };
+  }
+
+  #requirePermission(
+    envelope: ToolCallEnvelope,
+    tool: ResolvedTool,
+    session: SessionRecord,
+    channel: string | undefined,
+  ): PolicyResult {
+    const { settings, catalogue } = this.#deps;
+    return requirePermission({
+      tool,
+      session,
+      toolPolicy: toolPolicy(settings, tool),
+      policy: settings.policy,
+      registry: catalogue.toolPolicyFor?.(tool),
+      channel,
+      params: envelope.payload.params,
+      taint: taintOf(envelope.control.requestTags, session),
+      sandbox: settings.sandbox,
+      unconfined: tool.unconfined === true,
+      dedupeMode: envelope.transport.dedupeMode,
+    });
+  }
+
+  /** The lookup is needed only where policy has a layer for channels. */
+  async #channelOf(session: SessionRecord): Promise<string | undefined> {
+    const { settings, approvals } = this.#deps;
+    if (approvals === undefined || !hasChannelLayer(settings)) return undefined;
+    return (await approvals.routeOf(session))?.channel.kind ?? 'none';
+  }
+}
+
+function hasChannelLayer({ policy }: Settings): boolean {
+  return Object.keys(policy.channels).length > 0;
+}

@@ -1,0 +1,202 @@
+/**
+ * The step that writes a call, once. The claim's answer says whether this call is new, joins another one, has ended before, or was
+ * refused; each of these is a value, and `submit` decides what follows.
+ */
+import { partitionFor } from '../../shared/calls/call-id.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { budgetExhausted } from '../../shared/limits/budget.ts';
+import { overloaded } from '../../shared/queues/priority.ts';
+import type { Claim, ClaimAnswer } from '../../shared/store/calls/claim.ts';
+import type { FinishedCall } from '../../shared/store/calls/finished-call.ts';
+import type { CallLedger } from '../../shared/store/ports.ts';
+import type { Shards } from '../../shared/store/queues/shards.ts';
+import type { ApprovalService } from '../approvals/approvals.ts';
+import type { AskedRecord, CallAudit } from './audit.ts';
+import type { ClaimBuilder } from './build-claim.ts';
+import type { IdentifiedCall } from './checked-call.ts';
+import type { CallRefusals } from './refusals.ts';
+import type { Results, ResultWait } from './result-waiters.ts';
+import type { DispatchEvent, SubmitOptions } from './submission.ts';
+
+export interface ClaimDeps {
+  readonly ledger: Pick<CallLedger, 'claim' | 'ended'>;
+  readonly results: Results;
+  readonly builder: ClaimBuilder;
+  readonly refusals: CallRefusals;
+  readonly audit?: Pick<CallAudit, 'asked'>;
+  readonly approvals?: Pick<ApprovalService, 'requested'>;
+  readonly shards?: Pick<Shards, 'layout'>;
+  onEvent(event: DispatchEvent): void;
+}
+
+export type ClaimedCall =
+  | AwaitedCall
+  /** Redis has the call's outcome. */
+  | FinishedCall
+  /** The call was not accepted; `callId` names the call that is in its way, if there is one. */
+  | { readonly kind: 'refused'; readonly error: unknown; readonly callId?: string }
+  /** The key was used before with other parameters. */
+  | { readonly kind: 'conflict'; readonly callId: string };
+
+/** The call is queued, or runs. */
+export interface AwaitedCall {
+  readonly kind: 'awaited';
+  readonly callId: string;
+  readonly waiting: ResultWait;
+  /** The age of another caller's call that this one joined. */
+  readonly joinedAgeMs?: number;
+}
+
+type Claimed = Extract<ClaimAnswer, { kind: 'claimed' }>;
+type Rejected = Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' | 'loop' }>;
+type Inflight = Extract<ClaimAnswer, { kind: 'inflight' }>;
+
+export class CallClaimer {
+  readonly #deps: ClaimDeps;
+
+  constructor(deps: ClaimDeps) {
+    this.#deps = deps;
+  }
+
+  /** Rejects when Redis is unavailable. */
+  async claim(call: IdentifiedCall, options: SubmitOptions): Promise<ClaimedCall> {
+    const { envelope, tool, identity, paramsDigest, sessionActorId } = call;
+    const { submittedBy } = options;
+    const { audit, results, builder } = this.#deps;
+    const record = audit?.asked(envelope, tool, { paramsDigest, submittedBy, sessionActorId });
+    const finished = await this.#readFinished(call, record, options);
+    if (finished !== undefined) return finished;
+    let claim: Claim;
+    try {
+      claim = await builder.build(call, options, record?.claimed(identity.callId));
+    } catch (error) {
+      return { kind: 'refused', error };
+    }
+    // The waiter exists before the claim is sent: the result may overtake the claim's own reply.
+    const waiting = results.wait(identity.callId, options.onProgress);
+    const answer = await this.#write(claim, call, waiting);
+    if (answer.kind === 'overloaded' || answer.kind === 'spent' || answer.kind === 'loop') {
+      waiting.stop();
+      return { kind: 'refused', error: this.#errorOf(answer, call) };
+    }
+    record?.answered(answer, envelope.transport.dedupeMode);
+    this.#deps.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
+    if (answer.kind === 'claimed') return this.#claimed(call, claim, answer, { waiting, options });
+    if (answer.kind === 'inflight') return this.#joined(call, answer, { waiting, options });
+    waiting.stop();
+    if (answer.kind === 'ended') options.onAccepted?.(answer.callId);
+    return answer;
+  }
+
+  /** A call whose end this process has seen is answered from its record, where that still exists; nothing else is sent. */
+  async #readFinished(
+    { envelope, identity: { callId }, paramsDigest }: IdentifiedCall,
+    record: AskedRecord | undefined,
+    options: SubmitOptions,
+  ): Promise<FinishedCall | undefined> {
+    const { results, ledger, refusals, onEvent } = this.#deps;
+    if (!results.hasFinished(callId)) return undefined;
+    const mode = envelope.transport.dedupeMode;
+    let finished: FinishedCall | undefined;
+    try {
+      finished = await ledger.ended?.({ callId, paramsDigest, mode });
+    } catch (error) {
+      refusals.reportUnanswered(error, envelope);
+      throw error;
+    }
+    if (finished === undefined) return undefined;
+    record?.answered(finished, mode);
+    onEvent({ type: 'accepted', envelope, callId, answer: finished.kind });
+    options.onAccepted?.(callId);
+    return finished;
+  }
+
+  async #write(claim: Claim, { envelope }: IdentifiedCall, waiting: ResultWait): Promise<ClaimAnswer> {
+    try {
+      return await this.#deps.ledger.claim(claim);
+    } catch (error) {
+      waiting.stop();
+      this.#deps.refusals.reportUnanswered(error, envelope);
+      throw error;
+    }
+  }
+
+  #errorOf(answer: Rejected, call: IdentifiedCall): PawlError {
+    const { envelope, tool, admission } = call;
+    if (answer.kind === 'overloaded') {
+      const shards = this.#deps.shards?.layout[tool.tier].current ?? 1;
+      const partition = { ...partitionFor(call.identity.callId), shards };
+      return overloaded(partition, admission.importance, answer.inflight);
+    }
+    if (answer.kind === 'spent') {
+      const { account, unit, spent, leftMs } = answer;
+      const asked = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
+      return budgetExhausted(account, unit, { spent, asked, leftMs });
+    }
+    const { callId, repetitions, retryAfterMs } = answer;
+    this.#deps.onEvent({ type: 'loop', envelope, callId, action: 'refused', repetitions });
+    return loopDetected(tool.name, repetitions, retryAfterMs);
+  }
+
+  async #claimed(
+    call: IdentifiedCall,
+    { approval }: Claim,
+    answer: Claimed,
+    { waiting, options }: { readonly waiting: ResultWait; readonly options: SubmitOptions },
+  ): Promise<AwaitedCall> {
+    const { callId, again, duplicateOf } = answer;
+    this.#reportRepetitions(call, answer);
+    const requested = again ? undefined : approval;
+    // The audit trail has the request before the program receives it, even if the process dies in between.
+    if (requested !== undefined) await this.#deps.approvals?.requested(requested);
+    options.onAccepted?.(callId);
+    if (requested !== undefined) options.onApproval?.(requested);
+    if (duplicateOf !== undefined) {
+      const kind = duplicateOf === 'conflict' ? 'refused' : 'merged';
+      this.#deps.onEvent({ type: 'shadow', envelope: call.envelope, callId, kind, detail: duplicateOf });
+    }
+    waiting.claimed();
+    return { kind: 'awaited', callId, waiting };
+  }
+
+  /** Another caller's call with the same identity is queued, or runs. */
+  #joined(
+    { envelope, identity }: IdentifiedCall,
+    { callId, phase, ageMs }: Inflight,
+    { waiting, options }: { readonly waiting: ResultWait; readonly options: SubmitOptions },
+  ): ClaimedCall {
+    options.onAccepted?.(callId);
+    waiting.claimed();
+    if (envelope.transport.dedupeMode !== 'enforced') {
+      waiting.stop();
+      const message = `A call with this key is ${phase} since ${ageMs} ms (call ${callId}).`;
+      return { kind: 'refused', error: new PawlError('IN_FLIGHT', message), callId };
+    }
+    // The first waiter stays when it has the right ID: it may have the result already.
+    if (callId === identity.callId) return { kind: 'awaited', callId, waiting, joinedAgeMs: ageMs };
+    waiting.stop();
+    return {
+      kind: 'awaited',
+      callId,
+      waiting: this.#deps.results.wait(callId, options.onProgress, true),
+      joinedAgeMs: ageMs,
+    };
+  }
+
+  #reportRepetitions({ envelope, loop, circuit }: IdentifiedCall, { callId, repetitions }: Claimed): void {
+    if (loop === undefined || repetitions === undefined) return;
+    const { onEvent } = this.#deps;
+    if (repetitions === loop.guard.warnAt) onEvent({ type: 'loop', envelope, callId, action: 'warned', repetitions });
+    if (circuit.modes.circuits === 'shadow' && repetitions >= loop.guard.refuseAt)
+      onEvent({ type: 'shadow', envelope, callId, kind: 'refused', detail: 'LOOP_DETECTED' });
+  }
+}
+
+function loopDetected(tool: string, repetitions: number, retryAfterMs: number): PawlError {
+  return new PawlError(
+    'LOOP_DETECTED',
+    `${tool} was called ${repetitions} times with the same parameters within a few minutes; it did not run again. ` +
+      'Use the earlier results, change the parameters or try another way; if the repetition is meant, give each call an idempotencyKey of its own.',
+    { details: { retryAfterMs } },
+  );
+}

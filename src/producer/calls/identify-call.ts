@@ -1,0 +1,120 @@
+/** The step that gives a call its identity, its share of budgets, and the question to a person where policy asks for one. */
+import { type Identity, type IdentityRules, identify, paramsDigest, partitionFor } from '../../shared/calls/call-id.ts';
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import type { ReliabilityModes } from '../../shared/config/switches.ts';
+import { scopeOf, toolPolicy } from '../../shared/config/tool-settings.ts';
+import { denied } from '../../shared/policy/policy.ts';
+import type { Shards } from '../../shared/store/queues/shards.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { type Clock, uuidv7 } from '../../shared/util/time.ts';
+import type { ApprovalService } from '../approvals/approvals.ts';
+import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
+import { admissionOf } from './budgets.ts';
+import type { AuthorizedCall, IdentifiedCall, LoopGuard, PassedCall } from './checked-call.ts';
+
+export interface IdentifyDeps {
+  readonly settings: Settings;
+  readonly catalogue: Partial<Pick<ToolCatalogue, 'toolPolicyFor'>>;
+  /** Without it, a call that a person must approve is denied. */
+  readonly approvals?: Pick<ApprovalService, 'isGranted'>;
+  /** Default: one shard of each tier. */
+  readonly shards?: Pick<Shards, 'layout'>;
+  readonly clock: Clock;
+}
+
+type CallRules = Pick<IdentityRules, 'shard' | 'independent' | 'apart'> & { readonly asks: boolean };
+
+export class CallIdentifier {
+  readonly #deps: IdentifyDeps;
+
+  constructor(deps: IdentifyDeps) {
+    this.#deps = deps;
+  }
+
+  /** Throws `PERMISSION_DENIED`, `BUDGET_EXHAUSTED` and `CONTRACT_INVALID`. */
+  async identify(call: PassedCall): Promise<IdentifiedCall> {
+    const { envelope, tool, circuit, session, policyResult, channel } = call;
+    const { modes } = circuit;
+    const digest = paramsDigest(envelope.payload.params, tool.inputSchema);
+    const asks = policyResult.decision === 'ask' && (await this.#mustAsk(call));
+    const rules = { shard: session.shards?.[tool.tier] ?? 0, asks };
+    const known = this.#identityOf(envelope, tool, digest, rules);
+    const identity =
+      modes.dedupe === 'on'
+        ? known
+        : this.#identityOf(envelope, tool, digest, { ...rules, apart: uuidv7(this.#deps.clock) });
+    const admission = this.#admissionOf(call);
+    return {
+      envelope: admission.envelope,
+      tool,
+      paramsDigest: digest,
+      identity,
+      circuit,
+      admission,
+      channel,
+      sessionActorId: session.actorId === envelope.target.actorId ? undefined : session.actorId,
+      asks: asks ? { policyResult, session } : undefined,
+      ...this.#loopGuard(tool, identity, modes),
+      ...(modes.dedupe === 'shadow'
+        ? { shadow: { slotId: known.mergeId ?? known.callId, derived: known.mergeId !== undefined } }
+        : {}),
+    };
+  }
+
+  /** The same call as one of its own, beside the call that has used its key with other parameters. */
+  makeIndependent(call: IdentifiedCall): IdentifiedCall {
+    const { envelope, tool, paramsDigest: digest, asks } = call;
+    const { shard } = partitionFor(call.identity.callId);
+    const rules = { shard, asks: asks !== undefined, independent: true };
+    return { ...call, identity: this.#identityOf(envelope, tool, digest, rules) };
+  }
+
+  #admissionOf({ envelope, tool, session, channel }: PassedCall) {
+    const { settings, catalogue, shards, clock } = this.#deps;
+    return admissionOf(envelope, tool, session, {
+      settings,
+      registry: catalogue.toolPolicyFor?.(tool),
+      channel,
+      shards: shards?.layout[tool.tier].current ?? 1,
+      nowMs: clock.now(),
+    });
+  }
+
+  /** Whether a person has to decide on this very call. Throws `PERMISSION_DENIED` where approvals do not exist. */
+  async #mustAsk({ envelope, tool, session, policyResult }: AuthorizedCall): Promise<boolean> {
+    const { approvals } = this.#deps;
+    if (approvals === undefined)
+      throw denied(tool, `${policyResult.reason}, and no person can be asked here`, policyResult.rule);
+    return !(await approvals.isGranted(session, tool, envelope, policyResult));
+  }
+
+  /** The kill switch counts no repetitions. */
+  #loopGuard(tool: ResolvedTool, { loopId }: Identity, modes: ReliabilityModes): Pick<IdentifiedCall, 'loop'> {
+    if (loopId === undefined || !modes.enabled) return {};
+    const { settings } = this.#deps;
+    const own = defined<Partial<LoopGuard>>(toolPolicy(settings, tool).loopGuard ?? {});
+    return { loop: { loopId, guard: { ...settings.reliability.loopGuard, ...own } } };
+  }
+
+  #identityOf(
+    envelope: ToolCallEnvelope,
+    tool: ResolvedTool,
+    digest: string,
+    { shard, asks, ...rules }: CallRules,
+  ): Identity {
+    const { settings } = this.#deps;
+    const { reliability } = settings;
+    // A person decides on one session's call, and may edit its parameters: other sessions do not share it.
+    const isGlobal = scopeOf(settings, tool) === 'global' && !asks;
+    return identify(envelope, digest, {
+      tier: tool.tier,
+      // Every session looks for a shared call in the first shard.
+      shard: isGlobal ? 0 : shard,
+      scope: isGlobal ? 'global' : 'session',
+      derive: reliability.deriveKeys === 'on',
+      derivedReplay: reliability.derivedReplay,
+      ...rules,
+    });
+  }
+}

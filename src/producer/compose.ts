@@ -1,0 +1,360 @@
+/** Composes a producer: one function for each concept, each of which takes what the ones before it have made. */
+
+import { ApprovalHooks } from '../shared/approvals/approval-hooks.ts';
+import type { RecordAudit } from '../shared/audit/audit-event.ts';
+import type { Hook } from '../shared/calls/define-hook.ts';
+import { Hooks } from '../shared/calls/hooks.ts';
+import type { Settings } from '../shared/config/config.ts';
+import { SwitchCache } from '../shared/config/switches.ts';
+import { PawlError } from '../shared/errors/failure.ts';
+import type { Backend } from '../shared/store/backend.ts';
+import { verifiedEvent } from '../shared/store/calls/records/signed-records.ts';
+import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
+import { InboxReader } from '../shared/store/queues/result-inbox.ts';
+import { BroadcastListener, publishBroadcast } from '../shared/store/redis/broadcasts.ts';
+import { homePartition } from '../shared/store/redis/keys.ts';
+import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
+import type { Logger } from '../shared/telemetry/log.ts';
+import type { Tracing } from '../shared/telemetry/tracing.ts';
+import { TIERS } from '../shared/tools/tool.ts';
+import type { Toolset } from '../shared/tools/toolset.ts';
+import { defined } from '../shared/util/json/omit-undefined.ts';
+import type { Clock } from '../shared/util/time.ts';
+import { backgroundSchedule, uuidv7 } from '../shared/util/time.ts';
+import { ApprovalService } from './approvals/approvals.ts';
+import { QuestionService } from './approvals/questions.ts';
+import { CallAudit, overrideRecorder } from './calls/audit.ts';
+import { CallSubscriptions } from './calls/call-events.ts';
+import { composeSubmitter } from './calls/compose-submitter.ts';
+import { Results } from './calls/result-waiters.ts';
+import type { DispatchEvent } from './calls/submission.ts';
+import type { CallSubmitter } from './calls/submit-call.ts';
+import type { CallTraces } from './calls/traces.ts';
+import { CircuitAdmin } from './circuits/circuit-admin.ts';
+import { CircuitView } from './circuits/circuit-cache.ts';
+import { eventObserver } from './event-observer.ts';
+import { FleetUpdates } from './fleet-updates.ts';
+import { CallService } from './operations/call-service.ts';
+import { CircuitService } from './operations/circuit-service.ts';
+import { ShardService, WorkerService } from './operations/fleet-services.ts';
+import { ProducerMetrics } from './operations/metrics.ts';
+import { ReliabilityService } from './operations/reliability-service.ts';
+import { logListenerFailure } from './sessions/listeners.ts';
+import { ListeningSessions } from './sessions/listening-sessions.ts';
+import type { Session } from './sessions/session.ts';
+import { ProducerSessions } from './sessions/session-cache.ts';
+import { SessionService, workspaceRootOf } from './sessions/session-service.ts';
+import { Skills } from './sessions/skills.ts';
+import { SubAgentService } from './sessions/sub-agents.ts';
+import { Registry } from './tools/registry.ts';
+import { SessionTools } from './tools/session-tools.ts';
+import { ToolCatalogue } from './tools/tool-catalogue.ts';
+import { ToolClients } from './tools/tool-clients.ts';
+
+export interface PawlOptions {
+  readonly settings: Settings;
+  readonly log: Logger;
+  /** Receives decisions and refused attempts, beside the log. */
+  readonly audit?: RecordAudit;
+  /** The operator whom overrides are attributed to when a call of this client names none. Default: `library`. */
+  readonly operator?: string;
+  /** The workspace root of sessions that a call opens by naming them, when `workspaceRoot` is not configured. */
+  readonly defaultWorkspaceRoot: string;
+  readonly clock?: Clock;
+  readonly hooks?: readonly Hook[];
+  /** Chooses among the tools that sessions may call. Default: all of them. */
+  readonly toolsets?: readonly Toolset<PublishedTool>[];
+  readonly onEvent?: (event: DispatchEvent) => void;
+  readonly tracing?: Tracing<CallTraces>;
+}
+
+/** Whether the client was closed: then it takes no more calls, and the end of its connections is no error. */
+export class OpenState {
+  #isOpen = true;
+
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
+  close(): void {
+    this.#isOpen = false;
+  }
+
+  /** Throws `BACKEND_UNAVAILABLE` once the client was closed. */
+  check(): void {
+    if (!this.#isOpen) throw new PawlError('BACKEND_UNAVAILABLE', 'This client is closed.');
+  }
+}
+
+type Core = ReturnType<typeof composeCore>;
+
+/** The parts that all concepts share: the clock, the copies of the fleet's state, counts and records. */
+function composeCore(options: PawlOptions, backend: Backend) {
+  const { settings, log } = options;
+  const clock = options.clock ?? backend.clock;
+  const state = new OpenState();
+  const onError = (error: Error) => {
+    if (state.isOpen) log.debug({ error: error.message }, 'Redis connection');
+  };
+  const now = () => backend.ledger.now();
+  // The dot keeps the inbox in one slot of a cluster: see `result-inbox.ts`.
+  const inboxId = (backend.clustered ? '.' : '') + uuidv7(clock).slice(-12) + Math.random().toString(36).slice(2, 8);
+  const sessionCache = new ProducerSessions({
+    sessions: backend.sessions,
+    clock: backend.clock,
+    workspaceRoot: (tenantId) => workspaceRootOf(options, tenantId),
+    now,
+  });
+  // Redis may come back without the sessions: from then on, each is read again.
+  backend.redis.on('close', () => sessionCache.clear());
+  const catalogue = new ToolCatalogue(backend.catalogue, backend.specs, onError);
+  return {
+    options,
+    settings,
+    backend,
+    clock,
+    state,
+    onError,
+    now,
+    inboxId,
+    sessionCache,
+    catalogue,
+    results: new Results(backend.ledger, inboxId, onError),
+    view: new CircuitView(clock),
+    switches: new SwitchCache(settings.reliability),
+    metrics: new ProducerMetrics(settings),
+    traces: options.tracing?.traces,
+    hooks: new Hooks(options.hooks ?? [], {
+      schedule: backgroundSchedule,
+      onFailure: (hook, kind, message) =>
+        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
+    }),
+    audit: new CallAudit({
+      record: backend.audit,
+      writer: backend.records,
+      ...defined({ listener: options.audit }),
+      publishedTool: (namespace, name) => catalogue.peek(namespace, name),
+    }),
+    recordOverride: overrideRecorder(backend.audit, options.operator ?? 'library'),
+    listenerFailed: (name: string, error: unknown) => logListenerFailure(log, name, error),
+  };
+}
+
+function observerOf(core: Core): (event: DispatchEvent) => void {
+  return eventObserver({
+    ...core,
+    switches: core.backend.switches,
+    sessions: core.sessionCache,
+    onEvent: core.options.onEvent,
+    onListenerFailed: (error) => core.listenerFailed('onEvent', error),
+  });
+}
+
+function composeApprovals({ settings, backend, catalogue, hooks, sessionCache, now }: Core) {
+  const requestIdOf = async (callId: string) => (await backend.ledger.glance(callId))?.request.envelope.requestId;
+  return {
+    approvals: new ApprovalService({
+      settings,
+      approvals: backend.approvals,
+      standingApprovals: backend.standingApprovals,
+      catalogue,
+      partitions: (tier) => backend.shards.partitions(tier),
+      audit: backend.audit,
+      hooks: new ApprovalHooks(hooks, requestIdOf),
+      sessionOf: (key) => sessionCache.find(key),
+      now,
+    }),
+    questions: new QuestionService(backend.questions, backend.audit),
+  };
+}
+
+function composeTools({ settings, options, backend, catalogue, now }: Core) {
+  const { audit } = backend;
+  const registry = new Registry({
+    specs: backend.specs,
+    copy: catalogue.specs,
+    audit,
+    now,
+    isCode: async (namespace, name) =>
+      (await catalogue.code()).some((tool) => tool.namespace === namespace && tool.name === name),
+  });
+  return {
+    registry,
+    toolClients: new ToolClients({ clientCalls: backend.clientCalls, registry, audit }),
+    sessionTools: new SessionTools({ settings, catalogue, ...defined({ toolsets: options.toolsets }) }),
+  };
+}
+
+function composeOperations(core: Core, approvals: ApprovalService, onEvent: (event: DispatchEvent) => void) {
+  const { backend, settings, catalogue, switches, recordOverride } = core;
+  const tools = async () => (await catalogue.all()).tools;
+  const admin = new CircuitAdmin(
+    { breakers: backend.breakers, ledger: backend.ledger, tools },
+    TIERS.map(homePartition),
+    (change) => onEvent({ type: 'tool_call_circuit_state', ...change }),
+  );
+  return {
+    calls: new CallService({ ...core, ttl: settings.ttl, approvals }),
+    circuits: new CircuitService({ ...core, admin }),
+    reliability: new ReliabilityService({ records: backend.switches, switches, catalogue, recordOverride }),
+    shards: new ShardService(backend, recordOverride),
+    workers: new WorkerService(backend, recordOverride),
+  };
+}
+
+function submitterOf(core: Core, approvals: ApprovalService, onEvent: (event: DispatchEvent) => void): CallSubmitter {
+  const { settings, backend, catalogue, view, hooks, switches, results, inboxId, clock, audit, sessionCache } = core;
+  return composeSubmitter({
+    settings,
+    approvals,
+    ledger: backend.ledger,
+    catalogue,
+    circuits: view,
+    hooks,
+    switches,
+    results,
+    inboxId,
+    clock,
+    shards: backend.shards,
+    audit,
+    ...defined({ traces: core.traces }),
+    sessions: sessionCache,
+    taint: (sessionKey, source) => sessionCache.taint(sessionKey, source),
+    onEvent,
+  });
+}
+
+function composeSessions(
+  core: Core,
+  submitter: CallSubmitter,
+  { calls, sessionTools }: { readonly calls: CallService; readonly sessionTools: SessionTools },
+) {
+  const { backend, options, settings, state, inboxId, now, onError } = core;
+  const listening = new ListeningSessions();
+  const agents: SubAgentService<Session> = new SubAgentService({
+    agents: backend.agents,
+    session: (key) => sessions.find(key),
+    closeSession: (key) => sessions.close(key),
+    onError,
+  });
+  const skills = new Skills({ records: backend.skills, folders: settings.skillFolders, audit: backend.audit, now });
+  const sessions = new SessionService({
+    ...core,
+    cache: core.sessionCache,
+    skills,
+    defaultWorkspaceRoot: options.defaultWorkspaceRoot,
+    cancel: (callId, by) => calls.cancel(callId, by),
+    host: {
+      refuseNow(envelope) {
+        state.check();
+        return submitter.refuseNow(envelope);
+      },
+      async submit(envelope, submitOptions) {
+        state.check();
+        return submitter.submit(envelope, submitOptions);
+      },
+      callOf: (callId) => calls.readAsItRan(callId),
+      agents,
+      repeatedCalls: backend.repeatedCalls,
+      listening,
+      listenerFailed: core.listenerFailed,
+      async emitInvalidParams(sessionKey, event) {
+        listening.emit(sessionKey, event);
+        const { redis, prefix } = backend;
+        await publishBroadcast(redis, prefix, { type: 'invalid-params', sessionKey, from: inboxId, event });
+      },
+      publishedFor: (session) => sessionTools.publishedFor(session),
+    },
+  });
+  return { agents, skills, sessions, listening };
+}
+
+/** Opens what this producer hears by: its inbox, and the broadcasts of the fleet. */
+function composeConnections(core: Core, updates: FleetUpdates) {
+  const { settings, backend, inboxId, metrics, results, onError } = core;
+  const { url, redis, shards, ledger, clock } = backend;
+  const { prefix } = settings;
+  const subscriptions = new CallSubscriptions({ ledger, results, inboxId, onError });
+  const heard = Promise.withResolvers<void>();
+  const inbox = InboxReader.open({
+    url,
+    redis,
+    prefix,
+    id: inboxId,
+    partitions: () => shards.partitions(),
+    onEvent: (event) => {
+      if (event.type === 'settled' && event.atMs !== undefined) metrics.heard(clock.now() - event.atMs);
+      results.deliver(verifiedEvent(backend.signatures, event));
+    },
+    onGap: () => {
+      void results.checkAll();
+      subscriptions.check();
+    },
+    onError,
+  });
+  shards.onChange(() => inbox.follow());
+  const broadcasts = BroadcastListener.open({
+    url,
+    redis,
+    prefix,
+    name: 'producer',
+    onBroadcast: (broadcast) => updates.apply(broadcast),
+    onSubscribed: () => void updates.catchUp().catch(onError).finally(heard.resolve),
+    onError,
+  });
+  return { subscriptions, inbox, broadcasts, heard: heard.promise };
+}
+
+function composeMetrics({ settings, backend, metrics, inboxId, onError }: Core) {
+  const fleetMetrics = new FleetMetrics(backend.redis, settings.prefix);
+  const publisher = new MetricsPublisher({
+    metrics: fleetMetrics,
+    processId: inboxId,
+    series: () => metrics.series(),
+    measure: async () => {
+      const askedAtMs = performance.now();
+      await backend.redis.ping();
+      metrics.roundTrip(performance.now() - askedAtMs);
+    },
+    onError,
+  });
+  return { fleetMetrics, publisher };
+}
+
+export type ProducerParts = ReturnType<typeof composeProducer>;
+
+export function composeProducer(options: PawlOptions, backend: Backend) {
+  const core = composeCore(options, backend);
+  const onEvent = observerOf(core);
+  const people = composeApprovals(core);
+  const tools = composeTools(core);
+  const operations = composeOperations(core, people.approvals, onEvent);
+  const submitter = submitterOf(core, people.approvals, onEvent);
+  const { sessions, agents, skills, listening } = composeSessions(core, submitter, {
+    calls: operations.calls,
+    sessionTools: tools.sessionTools,
+  });
+  const updates = new FleetUpdates({
+    ...core,
+    ...operations,
+    agents,
+    listening,
+    sessions: core.sessionCache,
+    toolClients: tools.toolClients,
+    shards: backend.shards,
+  });
+  const connections = composeConnections(core, updates);
+  return {
+    core,
+    submitter,
+    updates,
+    sessions,
+    agents,
+    skills,
+    ...people,
+    ...tools,
+    ...operations,
+    ...connections,
+    ...composeMetrics(core),
+  };
+}

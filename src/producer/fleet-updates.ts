@@ -1,0 +1,93 @@
+/** Broadcasts of other processes, by which this producer keeps its copies up to date. */
+import type { Backend } from '../shared/store/backend.ts';
+import type { Broadcast } from '../shared/store/redis/broadcasts.ts';
+import type { CircuitView } from './circuits/circuit-cache.ts';
+import type { CircuitService } from './operations/circuit-service.ts';
+import type { ReliabilityService } from './operations/reliability-service.ts';
+import type { ListeningSessions } from './sessions/listening-sessions.ts';
+import type { Session } from './sessions/session.ts';
+import type { ProducerSessions } from './sessions/session-cache.ts';
+import type { InvalidParams } from './sessions/session-events.ts';
+import type { SubAgentService } from './sessions/sub-agents.ts';
+import type { ToolCatalogue } from './tools/tool-catalogue.ts';
+import type { ToolClients } from './tools/tool-clients.ts';
+
+export interface FleetUpdatesDeps {
+  readonly inboxId: string;
+  readonly shards: Backend['shards'];
+  readonly view: CircuitView;
+  readonly circuits: Pick<CircuitService, 'catchUp'>;
+  readonly reliability: Pick<ReliabilityService, 'catchUp'>;
+  readonly catalogue: ToolCatalogue;
+  readonly sessions: ProducerSessions;
+  readonly agents: SubAgentService<Session>;
+  readonly toolClients: ToolClients;
+  readonly listening: ListeningSessions;
+}
+
+export class FleetUpdates {
+  readonly #deps: FleetUpdatesDeps;
+  readonly #catalogueListeners = new Set<() => void>();
+
+  constructor(deps: FleetUpdatesDeps) {
+    this.#deps = deps;
+  }
+
+  /** Calls a listener whenever tools or workers have come or gone. The returned function ends that. */
+  onCatalogueChange(listener: () => void): () => void {
+    this.#catalogueListeners.add(listener);
+    return () => void this.#catalogueListeners.delete(listener);
+  }
+
+  apply(broadcast: Broadcast): void {
+    const { inboxId, view, catalogue, agents, sessions, reliability, shards, toolClients, listening } = this.#deps;
+    switch (broadcast.type) {
+      case 'circuit':
+        view.learn(broadcast);
+        break;
+      case 'catalogue':
+        catalogue.refresh();
+        this.#emitCatalogueChange();
+        break;
+      case 'agent':
+        agents.hear(broadcast.sessionKey, broadcast.agentId);
+        break;
+      case 'session':
+      case 'taint':
+        sessions.forget(broadcast.sessionKey);
+        break;
+      case 'switches':
+        reliability.catchUp().catch(() => {});
+        break;
+      case 'shards':
+        shards.learn().catch(() => {});
+        break;
+      case 'specs':
+        catalogue.specs.catchUp().then(
+          () => this.#emitCatalogueChange(),
+          () => {},
+        );
+        break;
+      case 'offered':
+        toolClients.hear(broadcast.tool);
+        break;
+      case 'invalid-params':
+        if (broadcast.from !== inboxId) listening.emit(broadcast.sessionKey, broadcast.event as InvalidParams);
+        break;
+      default:
+        break;
+    }
+  }
+
+  /** Reads all copies again: broadcasts are lost while the connection is down. */
+  async catchUp(): Promise<void> {
+    const { circuits, reliability, catalogue, sessions, shards, agents } = this.#deps;
+    sessions.clear();
+    await Promise.all([reliability.catchUp(), circuits.catchUp(), catalogue.specs.catchUp(), shards.learn()]);
+    agents.catchUp();
+  }
+
+  #emitCatalogueChange(): void {
+    for (const listener of this.#catalogueListeners) listener();
+  }
+}

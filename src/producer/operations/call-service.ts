@@ -1,0 +1,210 @@
+/** `pawl.calls`: finds, follows and ends calls, and resolves those whose outcome is unknown. */
+import type { Readable } from 'node:stream';
+import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import type { Hooks } from '../../shared/calls/hooks.ts';
+import { envelopeOf, isUnresolved } from '../../shared/calls/outcome.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Backend } from '../../shared/store/backend.ts';
+import type { Flushed } from '../../shared/store/calls/call-index.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import type { ApprovalService } from '../approvals/approvals.ts';
+import type { OperatorAction, RecordOverride } from '../calls/audit.ts';
+import { afterCall, hookedTool } from '../calls/call-hooks.ts';
+import { type Cancellation, cancelCall, requestCancellation } from '../calls/cancel.ts';
+import { type CallFilter, findCalls } from '../calls/find-calls.ts';
+import { readOutput, streamOutput } from '../calls/outputs.ts';
+import { type Resolution, resolveAs } from '../calls/resolution.ts';
+import { type Results, withinMs } from '../calls/result-waiters.ts';
+import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
+
+/** One call, or those of a session, of a tool, or all. */
+export interface FlushSelection {
+  readonly callId?: string;
+  readonly sessionKey?: string;
+  readonly tool?: string;
+  readonly by?: string;
+}
+
+export interface CallServiceDeps {
+  readonly backend: Pick<Backend, 'ledger' | 'shards' | 'approvals'>;
+  /** How long the records of calls that have ended live. */
+  readonly ttl: Settings['ttl'];
+  readonly results: Results;
+  readonly inboxId: string;
+  readonly approvals: Pick<ApprovalService, 'cancelled' | 'requestAgain' | 'requested'>;
+  readonly hooks: Hooks;
+  readonly catalogue: Pick<ToolCatalogue, 'peek' | 'qualifiedNameOf'>;
+  readonly recordOverride: RecordOverride;
+}
+
+export class CallService {
+  readonly #deps: CallServiceDeps;
+
+  constructor(deps: CallServiceDeps) {
+    this.#deps = deps;
+  }
+
+  /** A call's record; undefined when there is none or it has expired. */
+  read(callId: string): Promise<CallRecord | undefined> {
+    return this.#deps.backend.ledger.read(callId);
+  }
+
+  /** A call's record with the parameters that ran, which a person may have edited. */
+  readAsItRan(callId: string): Promise<CallRecord | undefined> {
+    return this.#deps.backend.approvals.callAsItRan(callId);
+  }
+
+  /** Calls of all tiers, the newest first. Large outcomes, which are stored apart, are left out. */
+  async list(
+    options: CallFilter & { readonly limit?: number; readonly sessionKey?: string } = {},
+  ): Promise<CallRecord[]> {
+    const { ledger, shards } = this.#deps.backend;
+    const search = { ...options, limit: options.limit ?? 50, isSeen: () => true };
+    const { records } = await findCalls(shards.partitions(), ledger, search);
+    return [...records];
+  }
+
+  /** How many calls wait or run in the whole fleet. */
+  async backlog(): Promise<number> {
+    const { ledger, shards } = this.#deps.backend;
+    const counts = await Promise.all(shards.partitions().map((partition) => ledger.index.counts(partition)));
+    return counts.reduce((sum, { inflight }) => sum + inflight, 0);
+  }
+
+  /** The whole output of a call that succeeded. Throws `UNKNOWN_CALL` when there is none. */
+  output(callId: string): Promise<unknown> {
+    return readOutput(this.#deps.backend.ledger, callId);
+  }
+
+  /**
+   * The same as JSON text, part by part as it comes from Redis. Throws `UNKNOWN_CALL` when there is none, and `SIGNATURE_INVALID` for an
+   * output with a wrong signature; the stream may still break with either of them.
+   */
+  outputStream(callId: string): Promise<Readable> {
+    return streamOutput(this.#deps.backend.ledger, callId);
+  }
+
+  /**
+   * Waits for the end of a call, which may have been submitted before this process started. Undefined after `waitMs`. Throws
+   * `UNKNOWN_CALL`.
+   */
+  async result(
+    callId: string,
+    options: { readonly requestId?: string; readonly waitMs?: number } = {},
+  ): Promise<ToolResultEnvelope | undefined> {
+    const { results, backend, inboxId } = this.#deps;
+    const waiting = results.wait(callId);
+    try {
+      const record = await backend.ledger.read(callId, inboxId);
+      if (record === undefined) throw new PawlError('UNKNOWN_CALL');
+      const { requestId, toolName } = record.request.envelope;
+      const asked = { requestId: options.requestId ?? requestId, toolName, callId: record.callId };
+      if (record.outcome !== undefined && record.state !== 'inflight') return envelopeOf(record.outcome, asked);
+      const outcome = await withinMs(waiting.outcome, options.waitMs);
+      return outcome === undefined ? undefined : envelopeOf(outcome, asked);
+    } finally {
+      waiting.stop();
+    }
+  }
+
+  /** A result that was read under the call's ID, as `afterCall` hooks leave it. Throws `UNKNOWN_CALL`. */
+  async withHooks(result: ToolResultEnvelope): Promise<ToolResultEnvelope> {
+    const { hooks, catalogue } = this.#deps;
+    const { callId } = result;
+    if (callId === undefined || !hooks.has('afterCall')) return result;
+    const record = await this.read(callId);
+    if (record === undefined) throw new PawlError('UNKNOWN_CALL');
+    return afterCall(hooks, hookedTool(record, catalogue), record.request.envelope, result);
+  }
+
+  /** Cancels a call wherever it is. Throws `UNKNOWN_CALL`. */
+  async cancel(callId: string, by?: string): Promise<Cancellation> {
+    const { backend, ttl, results, inboxId, approvals, recordOverride } = this.#deps;
+    const { ledger } = backend;
+    const onCancelled = (ended: string) => approvals.cancelled(ended);
+    const ended = await cancelCall({ ledger, results, inboxId, ttl, onCancelled }, callId);
+    const about = aboutCall(callId, await ledger.glance(callId));
+    await recordOverride({ what: 'cancellation', action: ended.settlement, by, ...about });
+    return ended;
+  }
+
+  /** Asks for a call's end without waiting for it. Throws `UNKNOWN_CALL`. */
+  async requestCancel(callId: string, by?: string): Promise<void> {
+    const { backend, ttl, approvals, recordOverride } = this.#deps;
+    const record = await backend.ledger.read(callId);
+    if (record === undefined) throw new PawlError('UNKNOWN_CALL');
+    const answer = await requestCancellation({ ledger: backend.ledger, ttl }, record);
+    if (answer.kind === 'cancelled') await approvals.cancelled(callId);
+    await recordOverride({ what: 'cancellation', action: 'requested', by, ...aboutCall(callId, record) });
+  }
+
+  /** Gives a call with an unknown outcome a known one, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
+  async resolve(callId: string, resolution: Resolution, by?: string): Promise<CallRecord> {
+    const { backend, ttl, recordOverride } = this.#deps;
+    const { ledger } = backend;
+    const record = await ledger.read(callId);
+    if (record === undefined) throw unknownCall(callId);
+    const answer =
+      resolution.as === 'retry' ? await this.#retry(record) : await resolveAs({ ledger, ttl }, record, resolution);
+    if (answer === 'gone') throw new PawlError('UNKNOWN_CALL');
+    if (answer === 'refused') {
+      throw new PawlError(
+        'CALL_NOT_RESOLVABLE',
+        `Only a call in doubt can be resolved; ${callId} is ${record.state}${record.outcome?.error === undefined ? '' : ` (${record.outcome.error.code})`}.`,
+      );
+    }
+    await recordOverride({ what: 'resolution', action: resolution.as, by, ...aboutCall(callId, record) });
+    return (await ledger.read(callId)) ?? record;
+  }
+
+  /** Lets a call run again. A call that needed an approval needs another one first. */
+  async #retry(record: CallRecord): Promise<'queued' | 'refused' | 'gone'> {
+    const { backend, approvals } = this.#deps;
+    const { approvalId, readAtMs } = record;
+    const generation = String(readAtMs);
+    if (approvalId === undefined || !isUnresolved(record.outcome))
+      return backend.ledger.requeue(record, 'resolved', generation);
+    const asked = await approvals.requestAgain(record, approvalId);
+    const answer = await backend.ledger.requeue(record, 'resolved', generation, undefined, asked);
+    if (answer === 'queued') await approvals.requested(asked);
+    return answer;
+  }
+
+  /**
+   * Forgets calls that have ended, of a session, a tool or all: a call with the same key runs again. Calls in flight stay, and calls
+   * whose outcome is unknown, unless such a call was cancelled and is named by its ID. Throws `UNKNOWN_TOOL` and `UNKNOWN_CALL`.
+   */
+  async flush({ callId, sessionKey, tool, by }: FlushSelection = {}): Promise<Flushed> {
+    if (callId !== undefined) return this.#forget(callId, by);
+    const { backend, catalogue, recordOverride } = this.#deps;
+    const select = {
+      ...(sessionKey === undefined ? {} : { sessionKey }),
+      ...(tool === undefined ? {} : { tool: await catalogue.qualifiedNameOf(tool) }),
+    };
+    const { ledger, shards } = backend;
+    const all = await Promise.all(shards.partitions().map((partition) => ledger.index.flush(partition, select)));
+    const sum = (name: keyof Flushed) => all.reduce((total, counts) => total + counts[name], 0);
+    await recordOverride({ what: 'flush', action: `${sum('flushed')} forgotten`, by, ...select });
+    return { flushed: sum('flushed'), inflight: sum('inflight'), unresolved: sum('unresolved') };
+  }
+
+  async #forget(callId: string, by: string | undefined): Promise<Flushed> {
+    const forgotten = await this.#deps.backend.ledger.index.forget(callId);
+    if (forgotten === undefined) throw unknownCall(callId);
+    await this.#deps.recordOverride({ what: 'flush', action: `${forgotten.flushed} forgotten`, by, callId });
+    return forgotten;
+  }
+}
+
+function unknownCall(callId: string): PawlError {
+  return new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
+}
+
+/** The part of an audit record that is about a call. */
+function aboutCall(callId: string, record: CallRecord | undefined): Omit<OperatorAction, 'what' | 'action'> {
+  if (record === undefined) return { callId };
+  const { toolNamespace, toolName, target } = record.request.envelope;
+  const { sessionKey, tenantId } = target;
+  return { callId, tool: `${toolNamespace}.${toolName}`, sessionKey, tenantId };
+}

@@ -1,0 +1,78 @@
+/** `pawl.shards` and `pawl.workers`: how the fleet is laid out, and what operators change about it. */
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Backend } from '../../shared/store/backend.ts';
+import { readShardState } from '../../shared/store/queues/shard-state.ts';
+import { publishBroadcast } from '../../shared/store/redis/broadcasts.ts';
+import { slotOf } from '../../shared/store/redis/connection.ts';
+import { homePartition, PartitionKeys } from '../../shared/store/redis/keys.ts';
+import type { Tier } from '../../shared/tools/tool.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import type { RecordOverride } from '../calls/audit.ts';
+
+export interface ShardView {
+  readonly tier: Tier;
+  readonly shard: number;
+  /** Whether new sessions are put here. The sessions that are here already stay in any case. */
+  readonly takesSessions: boolean;
+  readonly waiting: number;
+  readonly running: number;
+  /** The number of calls that Redis remembers, those in flight included. */
+  readonly kept: number;
+  /** In a Redis Cluster: the hash slot of its keys, and the node that has it (`host:port`). */
+  readonly slot?: number;
+  readonly node?: string;
+}
+
+export class ShardService {
+  readonly #backend: Pick<Backend, 'redis' | 'prefix' | 'ledger' | 'shards' | 'breakers'>;
+  readonly #recordOverride: RecordOverride;
+
+  constructor(backend: Backend, recordOverride: RecordOverride) {
+    this.#backend = backend;
+    this.#recordOverride = recordOverride;
+  }
+
+  /** The state of all shards of all tiers. */
+  async list(): Promise<ShardView[]> {
+    const { redis, prefix, ledger, shards } = this.#backend;
+    const layout = await shards.learn();
+    return Promise.all(
+      shards.partitions().map(async (partition) => {
+        const [{ waiting, running }, { calls }] = await Promise.all([
+          readShardState(redis, prefix, partition),
+          ledger.index.counts(partition),
+        ]);
+        const where = slotOf(redis, new PartitionKeys(prefix, partition).calls);
+        const takesSessions = partition.shard < layout[partition.tier].current;
+        return { ...partition, takesSessions, waiting, running, kept: calls, ...where };
+      }),
+    );
+  }
+
+  /** Spreads new sessions among so many shards (1 to 64) of a tier. Existing sessions stay where they are. */
+  async set(tier: Tier, shards: number, by?: string): Promise<void> {
+    await this.#backend.shards.set(tier, shards);
+    await this.#backend.breakers.spread(homePartition(tier));
+    await this.#recordOverride({ what: 'shards', action: `${tier} ${shards}`, by });
+  }
+}
+
+export class WorkerService {
+  readonly #backend: Pick<Backend, 'redis' | 'prefix' | 'catalogue'>;
+  readonly #recordOverride: RecordOverride;
+
+  constructor(backend: Backend, recordOverride: RecordOverride) {
+    this.#backend = backend;
+    this.#recordOverride = recordOverride;
+  }
+
+  /** Asks a worker to finish what it runs, and end. Throws `NOT_FOUND`. */
+  async drain(workerId: string, by?: string): Promise<void> {
+    const { redis, prefix, catalogue } = this.#backend;
+    const { workers } = await catalogue.read();
+    if (!workers.some(({ id }) => id === workerId))
+      throw new PawlError('NOT_FOUND', `There is no worker ${JSON.stringify(startOf(workerId, 200))}.`);
+    await publishBroadcast(redis, prefix, { type: 'drain', workerId });
+    await this.#recordOverride({ what: 'worker', action: `drain ${workerId}`, by });
+  }
+}

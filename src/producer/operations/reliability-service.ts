@@ -1,0 +1,64 @@
+/** `pawl.reliability`: the kill switch of the reliability layer, for one tool or for all. */
+import type { ReliabilityModes, ReliabilitySwitches, SwitchCache } from '../../shared/config/switches.ts';
+import type { Backend } from '../../shared/store/backend.ts';
+import type { ShadowCount } from '../../shared/store/config/switches.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
+import type { RecordOverride } from '../calls/audit.ts';
+import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
+
+/** A switch: the tool it is about (default: all), the reason, and the operator. */
+export interface ReliabilityWord {
+  readonly tool?: string;
+  readonly reason?: string;
+  readonly by?: string;
+}
+
+export interface Reliability {
+  readonly enabled: boolean;
+  readonly words: ReliabilitySwitches;
+  readonly tools: readonly { readonly tool: string; readonly modes: ReliabilityModes }[];
+  readonly shadow: readonly ShadowCount[];
+}
+
+export interface ReliabilityServiceDeps {
+  /** The switches that operators have set for all processes. */
+  readonly records: Pick<Backend['switches'], 'read' | 'say' | 'shadows'>;
+  /** The same, as this process knows it. */
+  readonly switches: SwitchCache;
+  readonly catalogue: Pick<ToolCatalogue, 'all' | 'qualifiedNameOf'>;
+  readonly recordOverride: RecordOverride;
+}
+
+export class ReliabilityService {
+  readonly #deps: ReliabilityServiceDeps;
+
+  constructor(deps: ReliabilityServiceDeps) {
+    this.#deps = deps;
+  }
+
+  /** The switches, the modes of each tool here, and what shadow mode would have done. */
+  async read(): Promise<Reliability> {
+    const { catalogue, records, switches } = this.#deps;
+    const [{ tools }, shadow] = await Promise.all([catalogue.all(), records.shadows(), this.catchUp()]);
+    return {
+      enabled: switches.enabled,
+      words: switches.words,
+      tools: tools.map((tool) => ({ tool: qualifiedName(tool), modes: switches.modes(tool) })),
+      shadow,
+    };
+  }
+
+  /** SwitchCache the reliability layer off, or on again, in all processes. Throws `UNKNOWN_TOOL`. */
+  async set(enabled: boolean, { tool, reason, by }: ReliabilityWord = {}): Promise<void> {
+    const { catalogue, records, recordOverride } = this.#deps;
+    const about = tool === undefined ? {} : { tool: await catalogue.qualifiedNameOf(tool) };
+    await records.say(enabled, { ...about, ...(reason === undefined ? {} : { reason }) });
+    await recordOverride({ what: 'reliability', action: enabled ? 'enable' : 'disable', by, ...about, reason });
+    await this.catchUp();
+  }
+
+  /** Reads the switches of all processes: broadcasts may have been missed. */
+  async catchUp(): Promise<void> {
+    this.#deps.switches.update(await this.#deps.records.read());
+  }
+}

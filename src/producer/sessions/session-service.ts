@@ -1,0 +1,173 @@
+/** `pawl.sessions`: opens and finds sessions, changes their state and closes them. */
+import { resolve } from 'node:path';
+import type { Settings } from '../../shared/config/config.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { tenantRoot } from '../../shared/policy/workspace-root.ts';
+import {
+  newSession,
+  type OpenSession,
+  parseOpenSession,
+  parseSessionState,
+  SESSION_CAPABILITIES,
+  type SessionRecord,
+  sessionTaken,
+} from '../../shared/sessions/session.ts';
+import { skillRule } from '../../shared/sessions/skill-rule.ts';
+import type { Backend } from '../../shared/store/backend.ts';
+import { followAbove } from '../../shared/store/sessions/sessions.ts';
+import { type Clock, uuidv7 } from '../../shared/util/time.ts';
+import type { RecordOverride } from '../calls/audit.ts';
+import { closeSessions } from './close-sessions.ts';
+import { Session, type SessionHost } from './session.ts';
+import type { ProducerSessions } from './session-cache.ts';
+import { changeState } from './session-states.ts';
+import { checkRequired, type Skills } from './skills.ts';
+
+/** The parts of a session's host that other services provide. */
+export type SessionHostDeps = Omit<SessionHost, 'openSession' | 'closeSession' | 'setSessionState' | 'cancel'>;
+
+export interface SessionServiceDeps {
+  readonly backend: Pick<Backend, 'ledger' | 'sessions' | 'shards'>;
+  readonly settings: Settings;
+  readonly cache: ProducerSessions;
+  readonly skills: Skills;
+  readonly host: SessionHostDeps;
+  readonly clock: Clock;
+  readonly defaultWorkspaceRoot: string;
+  readonly recordOverride: RecordOverride;
+  cancel: (callId: string, by?: string) => ReturnType<SessionHost['cancel']>;
+}
+
+export class SessionService {
+  /** The producer, as session objects use it. */
+  readonly host: SessionHost;
+  readonly #deps: SessionServiceDeps;
+
+  constructor(deps: SessionServiceDeps) {
+    this.#deps = deps;
+    this.host = {
+      ...deps.host,
+      cancel: (callId) => deps.cancel(callId),
+      openSession: (open) => this.open(open),
+      closeSession: (sessionKey) => this.close(sessionKey),
+      setSessionState: (sessionKey, state) => this.setState(sessionKey, state),
+    };
+  }
+
+  /**
+   * Opens a session. Throws `CONTRACT_INVALID` for an invalid request, `UNKNOWN_SESSION` for an unknown parent, and `SESSION_CLOSED` for a
+   * closed one.
+   */
+  async open(request: OpenSession = {}): Promise<Session> {
+    const { backend, cache } = this.#deps;
+    const record = await this.#newRecord(parseOpenSession(request));
+    const { sessionKey, state } = request;
+    const opened = await backend.sessions.create(record, sessionKey === undefined ? 'fresh' : undefined);
+    if (opened === undefined) throw sessionTaken(record.sessionKey);
+    const placed = await followAbove(backend.sessions, opened, state === undefined);
+    cache.remember(placed);
+    return this.#objectFor(placed);
+  }
+
+  async #newRecord(asked: ReturnType<typeof parseOpenSession>): Promise<SessionRecord> {
+    const { backend, skills, host } = this.#deps;
+    const parent = asked.parent === undefined ? undefined : (await this.find(asked.parent)).record;
+    const named = await skills.named(asked.skills ?? []);
+    const channel = asked.channel ?? (await this.#defaultChannel(asked));
+    const tenantId = asked.tenantId ?? parent?.tenantId;
+    // A tenant's session below a session of another tenant, or of none, does not share that one's folder.
+    const hasOwnRoot = tenantId !== parent?.tenantId && asked.workspaceRoot === undefined;
+    const record = newSession(
+      {
+        ...asked,
+        ...(channel === undefined ? {} : { channel }),
+        ...(hasOwnRoot ? { workspaceRoot: this.workspaceRoot(tenantId) } : {}),
+      },
+      parent,
+      {
+        sessionKey: uuidv7(),
+        workspaceRoot: this.workspaceRoot(tenantId),
+        createdAtMs: await backend.ledger.now(),
+      },
+      skillRule(named),
+    );
+    if (named.some(({ requiredTools }) => requiredTools.length > 0))
+      checkRequired(named, await host.publishedFor(record));
+    return record;
+  }
+
+  /** A session below another one reaches people through that one; a worker session reaches none. */
+  async #defaultChannel({ parent, kind }: ReturnType<typeof parseOpenSession>): Promise<SessionRecord['channel']> {
+    const reachesPeople = parent === undefined && SESSION_CAPABILITIES[kind].includes('channel');
+    return reachesPeople ? this.#deps.backend.sessions.defaultChannel() : undefined;
+  }
+
+  #objectFor(record: SessionRecord): Session {
+    return new Session(this.host, record, this.#deps.clock);
+  }
+
+  /** A session by its key. Throws `UNKNOWN_SESSION`. */
+  async find(sessionKey: string): Promise<Session> {
+    const record = await this.#deps.cache.find(sessionKey);
+    if (record === undefined) throw unknownSession(sessionKey);
+    return this.#objectFor(record);
+  }
+
+  /** The records of all sessions, or of one tenant's, the newest first. */
+  list(limit = 100, tenantId?: string): Promise<SessionRecord[]> {
+    return this.#deps.backend.sessions.list(limit, tenantId);
+  }
+
+  /**
+   * Changes the state of a session and of all sessions below it; policy may bind tools to states. Accepted calls go on. Throws
+   * `UNKNOWN_SESSION`, `SESSION_CLOSED`, and `CONTRACT_INVALID` for a state that a session cannot have.
+   */
+  async setState(sessionKey: string, state: string, by?: string): Promise<SessionRecord> {
+    const { sessions } = this.#deps.backend;
+    const onChanged = (changed: SessionRecord) => this.#changed(changed, 'session-state', state, by);
+    return changeState({ sessions, onChanged }, sessionKey, parseSessionState(state));
+  }
+
+  /** Closes a session and those below it: new calls are refused, and running ones cancelled. Throws `UNKNOWN_SESSION`. */
+  async close(sessionKey: string, by?: string): Promise<void> {
+    const { backend, settings, cancel } = this.#deps;
+    if ((await backend.sessions.read(sessionKey)) === undefined) throw unknownSession(sessionKey);
+    const closing = {
+      backend,
+      outcomesKeptMs: settings.ttl.doneMs,
+      cancel: (callId: string) => cancel(callId, by),
+      onClosed: (closed: SessionRecord) => this.#changed(closed, 'session-closed', 'close', by),
+    };
+    await closeSessions(closing, sessionKey);
+  }
+
+  async #changed(
+    record: SessionRecord,
+    what: 'session-state' | 'session-closed',
+    action: string,
+    by: string | undefined,
+  ): Promise<void> {
+    const { cache, recordOverride } = this.#deps;
+    cache.remember(record);
+    const { sessionKey, tenantId } = record;
+    await recordOverride({ what, action, by, sessionKey, tenantId });
+  }
+
+  /** The folder of sessions that name none. A tenant has a folder of its own. */
+  workspaceRoot(tenantId: string | undefined): string {
+    return workspaceRootOf(this.#deps, tenantId);
+  }
+}
+
+export function workspaceRootOf(
+  { settings, defaultWorkspaceRoot }: Pick<SessionServiceDeps, 'settings' | 'defaultWorkspaceRoot'>,
+  tenantId: string | undefined,
+): string {
+  return tenantId === undefined
+    ? resolve(settings.workspaceRoot ?? defaultWorkspaceRoot)
+    : tenantRoot(settings, tenantId);
+}
+
+function unknownSession(sessionKey: string): PawlError {
+  return new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
+}
