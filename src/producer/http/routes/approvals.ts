@@ -22,63 +22,74 @@ const decisionSchema = z.strictObject({
   remember: z.boolean().optional(),
 });
 
-export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Route[] {
+type ApprovalRouteDeps = { readonly pawl: Pawl };
+
+export function approvalRoutes(deps: ApprovalRouteDeps): readonly Route[] {
+  return [listApprovals(deps), getApproval(deps), decideApproval(deps)];
+}
+
+function listApprovals({ pawl: { approvals } }: ApprovalRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/approvals',
+    operationId: 'listApprovals',
+    permission: 'decide',
+    summary: 'Approvals, the newest first; with `state`, those in that state. Of large parameters the beginning.',
+    query: z.strictObject({
+      state: z.enum(APPROVAL_STATES).optional(),
+      limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
+    }),
+    answers: { 200: ['Approvals', 'ApprovalList'] },
+    async handle({ query, caller }) {
+      const { state, limit } = query;
+      const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
+      const listed = await approvals.listBrief({ limit, isSeen, ...(state === undefined ? {} : { state }) });
+      return { status: 200, body: { approvals: listed.map(listedApprovalView) } };
+    },
+  });
+}
+
+function getApproval({ pawl }: ApprovalRouteDeps): Route {
   const { approvals } = pawl;
-  return [
-    route({
-      method: 'get',
-      path: '/v1/approvals',
-      operationId: 'listApprovals',
-      permission: 'decide',
-      summary: 'Approvals, the newest first; with `state`, those in that state. Of large parameters the beginning.',
-      query: z.strictObject({
-        state: z.enum(APPROVAL_STATES).optional(),
-        limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
-      }),
-      answers: { 200: ['Approvals', 'ApprovalList'] },
-      async handle({ query, caller }) {
-        const { state, limit } = query;
-        const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
-        const listed = await approvals.listBrief({ limit, isSeen, ...(state === undefined ? {} : { state }) });
-        return { status: 200, body: { approvals: listed.map(listedApprovalView) } };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/approvals/{id}',
-      operationId: 'getApproval',
-      permission: 'decide',
-      summary: 'One approval, with earlier decisions on the same tool.',
-      answers: { 200: ['The approval', 'ApprovalWithSimilar'] },
-      async handle({ path, caller }) {
-        const shown = await approvalFor(pawl, caller, path['id'] ?? '');
-        const similar = await approvals.similarTo(shown.record);
-        return { status: 200, body: { ...approvalView(shown), similar: similar.map(decisionView) } };
-      },
-    }),
-    route({
-      method: 'post',
-      path: '/v1/approvals/{id}',
-      operationId: 'decideApproval',
-      permission: 'decide',
-      summary: 'Approves or denies a call, once, exactly as it was shown.',
-      body: decisionSchema,
-      answers: { 200: ['The approval, decided', 'Approval'] },
-      async handle({ path, body, caller }) {
-        const { record } = await approvalFor(pawl, caller, path['id'] ?? '');
-        const { decision, digest, reason, params, remember } = body;
-        const decided = await approvals.decide(record.request.id, {
-          decision,
-          digest,
-          by: nameOf(caller),
-          ...(reason === undefined ? {} : { reason }),
-          ...(params === undefined ? {} : { params }),
-          ...(remember === undefined ? {} : { remember }),
-        });
-        return { status: 200, body: approvalView(decided) };
-      },
-    }),
-  ];
+  return route({
+    method: 'get',
+    path: '/v1/approvals/{id}',
+    operationId: 'getApproval',
+    permission: 'decide',
+    summary: 'One approval, with earlier decisions on the same tool.',
+    answers: { 200: ['The approval', 'ApprovalWithSimilar'] },
+    async handle({ path, caller }) {
+      const shown = await approvalFor(pawl, caller, path['id'] ?? '');
+      const similar = await approvals.similarTo(shown.record);
+      return { status: 200, body: { ...approvalView(shown), similar: similar.map(decisionView) } };
+    },
+  });
+}
+
+function decideApproval({ pawl }: ApprovalRouteDeps): Route {
+  const { approvals } = pawl;
+  return route({
+    method: 'post',
+    path: '/v1/approvals/{id}',
+    operationId: 'decideApproval',
+    permission: 'decide',
+    summary: 'Approves or denies a call, once, exactly as it was shown.',
+    body: decisionSchema,
+    answers: { 200: ['The approval, decided', 'Approval'] },
+    async handle({ path, body, caller }) {
+      const { record } = await approvalFor(pawl, caller, path['id'] ?? '');
+      const { decision, digest, reason, params, remember } = body;
+      const decided = await approvals.decide(record.request.id, {
+        decision,
+        digest,
+        by: nameOf(caller),
+        ...(reason === undefined ? {} : { reason }),
+        ...(params === undefined ? {} : { params }),
+        ...(remember === undefined ? {} : { remember }),
+      });
+      return { status: 200, body: approvalView(decided) };
+    },
+  });
 }
 
 /** How a caller is named in what they ask for and decide: by their token, where there are tokens. */

@@ -65,144 +65,169 @@ const resolutionSchema = z.discriminatedUnion('as', [
   z.strictObject({ as: z.literal('retry') }),
 ]);
 
-export function callRoutes({
-  pawl,
-  waits,
-  checkAccepting,
-}: Pick<ApiDeps, 'pawl' | 'waits' | 'checkAccepting'>): readonly Route[] {
+type CallRouteDeps = Pick<ApiDeps, 'pawl' | 'waits' | 'checkAccepting'>;
+
+export function callRoutes(deps: CallRouteDeps): readonly Route[] {
   return [
-    route({
-      method: 'post',
-      path: '/v1/calls',
-      operationId: 'createCall',
-      permission: 'use',
-      summary: 'Hands a call in, as an envelope or in the short form, and waits for its end.',
-      query: z.strictObject({
-        wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
-      }),
-      headers: z.object({ 'idempotency-key': keyHeaderSchema.optional(), traceparent: z.string().optional() }),
-      body: jsonObjectSchema,
-      bodySchema: {
-        oneOf: [z.toJSONSchema(shortCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
-      },
-      answers: {
-        200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
-        202: ['The call goes on: its ID, state and phase', 'CallUnderWay'],
-      },
-      async handle({ query, headers, body: sent, caller, onGone }) {
-        await checkAccepting();
-        const body = withTrace(withKey(sent, headers['idempotency-key']), headers.traceparent);
-        const submission = await submit(pawl, caller, body);
-        if (submission.kind === 'answered') return answered(pawl, submission, body);
-        const result = await waits.until(submission, query.wait, onGone);
-        return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/calls',
-      operationId: 'listCalls',
-      permission: 'use',
-      summary:
-        'Calls, the newest first; with `session`, `tool` or `state`, those alone; `truncated` when older ones were not looked at.',
-      query: z.strictObject({
-        session: z.string().min(1).max(256).optional(),
-        /** A part of `namespace.name`. */
-        tool: z.string().min(1).max(256).optional(),
-        /** `unresolved`: those in doubt. */
-        state: z.enum(SOUGHT_STATES).optional(),
-        limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
-      }),
-      answers: { 200: ['Calls, without their results', 'CallList'] },
-      handle: (asked) => list(pawl, asked),
-    }),
-    route({
-      method: 'get',
-      path: '/v1/calls/{callId}',
-      operationId: 'getCall',
-      permission: 'use',
-      summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
-      query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
-      answers: { 200: ['The call', 'Call'] },
-      async handle({ path, query, caller, onGone }) {
-        const record = await callFor(pawl, caller, path['callId'] ?? '');
-        const { callId } = record;
-        if (query.wait > 0 && record.state === 'inflight')
-          await waits.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onGone);
-        const now = query.wait > 0 ? await callFor(pawl, caller, callId) : record;
-        const progress =
-          now.phase === 'running' ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event : undefined;
-        return { status: 200, body: { ...callView(now), ...(progress === undefined ? {} : { progress }) } };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/calls/{callId}/output',
-      operationId: 'getCallOutput',
-      permission: 'use',
-      summary:
-        'The whole output of a call, where its result shows only a part (`output.metadata.whole`), as it comes from the store.',
-      answers: { 200: ['The output, as the tool returned it', 'WholeOutput'] },
-      async handle({ path, caller }) {
-        const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
-        const content = contentAround(await pawl.outputStream(callId));
-        return {
-          status: 200,
-          headers: { 'Content-Type': 'application/json; charset=utf-8' },
-          stream: (response) => sendParts(response, content),
-        };
-      },
-    }),
-    route({
-      method: 'delete',
-      path: '/v1/calls/{callId}',
-      operationId: 'cancelCall',
-      permission: 'use',
-      summary: 'Cancels a call wherever it is, and says how that ended.',
-      answers: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
-      async handle({ path, caller }) {
-        const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
-        return { status: 200, body: await pawl.cancel(callId, nameOf(caller)) };
-      },
-    }),
-    route({
-      method: 'post',
-      path: '/v1/calls/{callId}/compensation',
-      operationId: 'compensateCall',
-      permission: 'use',
-      summary:
-        'Undoes a call that succeeded, once, with its tool’s `compensate`: as a call of its own, waited for like one.',
-      query: z.strictObject({
-        wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
-      }),
-      answers: {
-        200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
-        202: ['The undoing goes on: its ID, state and phase', 'CallUnderWay'],
-      },
-      async handle({ path, query, caller, onGone }) {
-        await checkAccepting();
-        const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
-        const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
-        const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
-        if (submission.kind === 'answered') return answered(pawl, submission, {});
-        const result = await waits.until(submission, query.wait, onGone);
-        return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
-      },
-    }),
-    route({
-      method: 'post',
-      path: '/v1/calls/{callId}/resolution',
-      operationId: 'resolveCall',
-      permission: 'operate',
-      summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',
-      body: resolutionSchema,
-      answers: { 200: ['The call', 'Call'] },
-      async handle({ path, body, caller }) {
-        const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
-        return { status: 200, body: callView(await pawl.resolve(callId, body, nameOf(caller))) };
-      },
-    }),
+    createCall(deps),
+    listCalls(deps),
+    getCall(deps),
+    getCallOutput(deps),
+    cancelCall(deps),
+    compensateCall(deps),
+    resolveCall(deps),
   ];
+}
+
+function createCall({ pawl, waits, checkAccepting }: CallRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/calls',
+    operationId: 'createCall',
+    permission: 'use',
+    summary: 'Hands a call in, as an envelope or in the short form, and waits for its end.',
+    query: z.strictObject({
+      wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
+    }),
+    headers: z.object({ 'idempotency-key': keyHeaderSchema.optional(), traceparent: z.string().optional() }),
+    body: jsonObjectSchema,
+    bodySchema: {
+      oneOf: [z.toJSONSchema(shortCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
+    },
+    answers: {
+      200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
+      202: ['The call goes on: its ID, state and phase', 'CallUnderWay'],
+    },
+    async handle({ query, headers, body: sent, caller, onGone }) {
+      await checkAccepting();
+      const body = withTrace(withKey(sent, headers['idempotency-key']), headers.traceparent);
+      const submission = await submit(pawl, caller, body);
+      if (submission.kind === 'answered') return answered(pawl, submission, body);
+      const result = await waits.until(submission, query.wait, onGone);
+      return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
+    },
+  });
+}
+
+function listCalls({ pawl }: CallRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/calls',
+    operationId: 'listCalls',
+    permission: 'use',
+    summary:
+      'Calls, the newest first; with `session`, `tool` or `state`, those alone; `truncated` when older ones were not looked at.',
+    query: z.strictObject({
+      session: z.string().min(1).max(256).optional(),
+      /** A part of `namespace.name`. */
+      tool: z.string().min(1).max(256).optional(),
+      /** `unresolved`: those in doubt. */
+      state: z.enum(SOUGHT_STATES).optional(),
+      limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
+    }),
+    answers: { 200: ['Calls, without their results', 'CallList'] },
+    handle: (asked) => list(pawl, asked),
+  });
+}
+
+function getCall({ pawl, waits }: CallRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/calls/{callId}',
+    operationId: 'getCall',
+    permission: 'use',
+    summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
+    query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
+    answers: { 200: ['The call', 'Call'] },
+    async handle({ path, query, caller, onGone }) {
+      const record = await callFor(pawl, caller, path['callId'] ?? '');
+      const { callId } = record;
+      if (query.wait > 0 && record.state === 'inflight')
+        await waits.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onGone);
+      const now = query.wait > 0 ? await callFor(pawl, caller, callId) : record;
+      const progress = now.phase === 'running' ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event : undefined;
+      return { status: 200, body: { ...callView(now), ...(progress === undefined ? {} : { progress }) } };
+    },
+  });
+}
+
+function getCallOutput({ pawl }: CallRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/calls/{callId}/output',
+    operationId: 'getCallOutput',
+    permission: 'use',
+    summary:
+      'The whole output of a call, where its result shows only a part (`output.metadata.whole`), as it comes from the store.',
+    answers: { 200: ['The output, as the tool returned it', 'WholeOutput'] },
+    async handle({ path, caller }) {
+      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      const content = contentAround(await pawl.outputStream(callId));
+      return {
+        status: 200,
+        headers: { 'Content-Type': 'application/json; charset=utf-8' },
+        stream: (response) => sendParts(response, content),
+      };
+    },
+  });
+}
+
+function cancelCall({ pawl }: CallRouteDeps): Route {
+  return route({
+    method: 'delete',
+    path: '/v1/calls/{callId}',
+    operationId: 'cancelCall',
+    permission: 'use',
+    summary: 'Cancels a call wherever it is, and says how that ended.',
+    answers: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
+    async handle({ path, caller }) {
+      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      return { status: 200, body: await pawl.cancel(callId, nameOf(caller)) };
+    },
+  });
+}
+
+function compensateCall({ pawl, waits, checkAccepting }: CallRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/calls/{callId}/compensation',
+    operationId: 'compensateCall',
+    permission: 'use',
+    summary:
+      'Undoes a call that succeeded, once, with its tool’s `compensate`: as a call of its own, waited for like one.',
+    query: z.strictObject({
+      wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
+    }),
+    answers: {
+      200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
+      202: ['The undoing goes on: its ID, state and phase', 'CallUnderWay'],
+    },
+    async handle({ path, query, caller, onGone }) {
+      await checkAccepting();
+      const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
+      const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
+      if (submission.kind === 'answered') return answered(pawl, submission, {});
+      const result = await waits.until(submission, query.wait, onGone);
+      return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
+    },
+  });
+}
+
+function resolveCall({ pawl }: CallRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/calls/{callId}/resolution',
+    operationId: 'resolveCall',
+    permission: 'operate',
+    summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',
+    body: resolutionSchema,
+    answers: { 200: ['The call', 'Call'] },
+    async handle({ path, body, caller }) {
+      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      return { status: 200, body: callView(await pawl.resolve(callId, body, nameOf(caller))) };
+    },
+  });
 }
 
 /** The header's key in the place where the contract has it. Throws `CONTRACT_INVALID` when the body names another one. */

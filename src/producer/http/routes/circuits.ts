@@ -32,85 +32,93 @@ const actionSchema = z.strictObject({
 });
 
 export function circuitRoutes(pawl: Pawl): readonly Route[] {
-  return [
-    route({
-      method: 'get',
-      path: '/debug/tool-reliability',
-      operationId: 'getReliability',
-      permission: 'oversee',
-      summary: 'Circuits, ledger counts and switches.',
-      answers: { 200: ['The state of reliability', 'Reliability'] },
-      handle: async () => ({ status: 200, body: await reliability(pawl) }),
-    }),
-    route({
-      method: 'get',
-      path: '/v1/circuits/history',
-      operationId: 'listCircuitChanges',
-      permission: 'oversee',
-      summary: 'What became of circuits in the last week, the newest first.',
-      query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
-      answers: { 200: ['Changes', 'CircuitHistory'] },
-      handle: async ({ query }) => ({ status: 200, body: { changes: await pawl.circuitHistory(query.limit) } }),
-    }),
-    route({
-      method: 'post',
-      path: '/debug/tool-reliability',
-      operationId: 'changeReliability',
-      permission: 'oversee',
-      summary:
-        'Forces a circuit open, resets circuits to closed, forgets calls that have ended, or switches the reliability layer off and on for the fleet.',
-      body: actionSchema,
-      answers: { 200: ['The state of reliability, with the circuits that were changed', 'ReliabilityChange'] },
-      async handle({ body, caller }) {
-        const by = nameOf(caller);
-        const { action, tool, context, key, session, callId, reason } = body;
-        if (session !== undefined && action !== 'flush') throw invalid('session', `has no meaning with ${action}`);
-        if (callId !== undefined && (action !== 'flush' || session !== undefined || tool !== undefined))
-          throw invalid('callId', 'goes with flush alone, without a session and a tool');
-        if (action === 'flush') {
-          const meaningless = key !== undefined ? 'key' : context !== undefined ? 'context' : undefined;
-          if (meaningless !== undefined)
-            throw invalid(meaningless, 'has no meaning with flush; name a session or a tool');
-          const flushed = await pawl.flush(
-            defined<{ callId?: string; sessionKey?: string; tool?: string; by?: string }>({
-              callId,
-              sessionKey: session,
-              tool,
-              by,
-            }),
-          );
-          return { status: 200, body: { ...flushed, ...(await reliability(pawl)) } };
-        }
-        if (action === 'disable' || action === 'enable') {
-          if (key !== undefined || context !== undefined)
-            throw invalid(
-              key === undefined ? 'context' : 'key',
-              `has no meaning with ${action}; name a tool, or none for all`,
-            );
-          await pawl.setReliability(
-            action === 'enable',
-            defined<{ tool?: string; reason?: string; by?: string }>({ tool, reason, by }),
-          );
-          return { status: 200, body: await reliability(pawl) };
-        }
-        if (action === 'force_open' && tool === undefined && key === undefined)
-          throw invalid('tool', 'is required for force_open; or give the key of a circuit');
-        if (context !== undefined && tool === undefined) throw invalid('tool', 'is required with context');
-        const selected =
-          key ?? (tool === undefined || context === undefined ? undefined : await tenantCircuit(pawl, tool, context));
-        const changed = await pawl.setCircuit(
-          action,
-          {
-            ...(selected === undefined ? {} : { key: selected }),
-            ...(selected === undefined && tool !== undefined ? { tool } : {}),
-          },
-          reason,
-          by,
+  return [getReliability(pawl), listCircuitChanges(pawl), changeReliability(pawl)];
+}
+
+function getReliability(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/debug/tool-reliability',
+    operationId: 'getReliability',
+    permission: 'oversee',
+    summary: 'Circuits, ledger counts and switches.',
+    answers: { 200: ['The state of reliability', 'Reliability'] },
+    handle: async () => ({ status: 200, body: await reliability(pawl) }),
+  });
+}
+
+function listCircuitChanges(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/circuits/history',
+    operationId: 'listCircuitChanges',
+    permission: 'oversee',
+    summary: 'What became of circuits in the last week, the newest first.',
+    query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
+    answers: { 200: ['Changes', 'CircuitHistory'] },
+    handle: async ({ query }) => ({ status: 200, body: { changes: await pawl.circuitHistory(query.limit) } }),
+  });
+}
+
+function changeReliability(pawl: Pawl): Route {
+  return route({
+    method: 'post',
+    path: '/debug/tool-reliability',
+    operationId: 'changeReliability',
+    permission: 'oversee',
+    summary:
+      'Forces a circuit open, resets circuits to closed, forgets calls that have ended, or switches the reliability layer off and on for the fleet.',
+    body: actionSchema,
+    answers: { 200: ['The state of reliability, with the circuits that were changed', 'ReliabilityChange'] },
+    async handle({ body, caller }) {
+      const by = nameOf(caller);
+      const { action, tool, context, key, session, callId, reason } = body;
+      if (session !== undefined && action !== 'flush') throw invalid('session', `has no meaning with ${action}`);
+      if (callId !== undefined && (action !== 'flush' || session !== undefined || tool !== undefined))
+        throw invalid('callId', 'goes with flush alone, without a session and a tool');
+      if (action === 'flush') {
+        const meaningless = key !== undefined ? 'key' : context !== undefined ? 'context' : undefined;
+        if (meaningless !== undefined)
+          throw invalid(meaningless, 'has no meaning with flush; name a session or a tool');
+        const flushed = await pawl.flush(
+          defined<{ callId?: string; sessionKey?: string; tool?: string; by?: string }>({
+            callId,
+            sessionKey: session,
+            tool,
+            by,
+          }),
         );
-        return { status: 200, body: { changed: changed.map(circuitView), ...(await reliability(pawl)) } };
-      },
-    }),
-  ];
+        return { status: 200, body: { ...flushed, ...(await reliability(pawl)) } };
+      }
+      if (action === 'disable' || action === 'enable') {
+        if (key !== undefined || context !== undefined)
+          throw invalid(
+            key === undefined ? 'context' : 'key',
+            `has no meaning with ${action}; name a tool, or none for all`,
+          );
+        await pawl.setReliability(
+          action === 'enable',
+          defined<{ tool?: string; reason?: string; by?: string }>({ tool, reason, by }),
+        );
+        return { status: 200, body: await reliability(pawl) };
+      }
+      if (action === 'force_open' && tool === undefined && key === undefined)
+        throw invalid('tool', 'is required for force_open; or give the key of a circuit');
+      if (context !== undefined && tool === undefined) throw invalid('tool', 'is required with context');
+      const selected =
+        key ?? (tool === undefined || context === undefined ? undefined : await tenantCircuit(pawl, tool, context));
+      const changed = await pawl.setCircuit(
+        action,
+        {
+          ...(selected === undefined ? {} : { key: selected }),
+          ...(selected === undefined && tool !== undefined ? { tool } : {}),
+        },
+        reason,
+        by,
+      );
+      return { status: 200, body: { changed: changed.map(circuitView), ...(await reliability(pawl)) } };
+    },
+  });
 }
 
 function invalid(path: string, message: string): PawlError {

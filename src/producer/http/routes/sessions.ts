@@ -21,91 +21,115 @@ const MAX_LISTED = 1_000;
 
 export function sessionRoutes(pawl: Pawl): readonly Route[] {
   return [
-    route({
-      method: 'post',
-      path: '/v1/sessions',
-      operationId: 'openSession',
-      permission: 'use',
-      summary: 'Opens a session.',
-      body: openSessionSchema,
-      answers: { 201: ['The session', 'Session'] },
-      async handle({ body, caller }) {
-        if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
-        checkWebhook(caller, body.channel, pawl.settings.webhooks);
-        const parent = body.parent === undefined ? undefined : await sessionFor(pawl, caller, body.parent);
-        const tenantId = caller.tenantId ?? body.tenantId;
-        const workspaceRoot = workspaceRootFor(caller, body, pawl, tenantId ?? parent?.record.tenantId);
-        const session = await pawl.openSession({ ...body, ...defined({ tenantId, workspaceRoot }) } as typeof body);
-        return {
-          status: 201,
-          headers: { Location: `/v1/sessions/${encodeURIComponent(session.key)}` },
-          body: session.record,
-        };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/sessions',
-      operationId: 'listSessions',
-      permission: 'use',
-      summary: 'Sessions, the newest first.',
-      query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
-      answers: { 200: ['Sessions', 'SessionList'] },
-      async handle({ query, caller }) {
-        return { status: 200, body: { sessions: await pawl.sessions(query.limit, caller.tenantId) } };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/sessions/{key}',
-      operationId: 'getSession',
-      permission: 'use',
-      summary: 'One session.',
-      answers: { 200: ['The session', 'Session'] },
-      async handle({ path, caller }) {
-        const { record } = await sessionFor(pawl, caller, path['key'] ?? '');
-        return { status: 200, body: { ...record, ...(await spentBy(pawl, record)) } };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/sessions/{key}/messages',
-      operationId: 'listMessages',
-      permission: 'use',
-      summary: 'What tools said to the people of a session, whose channel is console or operator.',
-      answers: { 200: ['Messages, the oldest first', 'MessageList'] },
-      async handle({ path, caller }) {
-        const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
-        return { status: 200, body: { messages: await pawl.backend.messages.list(key) } };
-      },
-    }),
-    route({
-      method: 'patch',
-      path: '/v1/sessions/{key}',
-      operationId: 'changeSession',
-      permission: 'use',
-      summary: 'Says what a session and those below it are doing: policy may bind tools to states.',
-      body: changeSessionSchema,
-      answers: { 200: ['The session', 'Session'] },
-      async handle({ path, body, caller }) {
-        const session = await sessionFor(pawl, caller, path['key'] ?? '');
-        return { status: 200, body: await pawl.setSessionState(session.key, body.state, nameOf(caller)) };
-      },
-    }),
-    route({
-      method: 'delete',
-      path: '/v1/sessions/{key}',
-      operationId: 'closeSession',
-      permission: 'use',
-      summary: 'Closes a session and those below it, and cancels their calls.',
-      answers: { 204: 'Closed' },
-      async handle({ path, caller }) {
-        const session = await sessionFor(pawl, caller, path['key'] ?? '');
-        await pawl.closeSession(session.key, nameOf(caller));
-        return { status: 204 };
-      },
-    }),
+    openSession(pawl),
+    listSessions(pawl),
+    getSession(pawl),
+    listMessages(pawl),
+    changeSession(pawl),
+    closeSession(pawl),
   ];
+}
+
+function openSession(pawl: Pawl): Route {
+  return route({
+    method: 'post',
+    path: '/v1/sessions',
+    operationId: 'openSession',
+    permission: 'use',
+    summary: 'Opens a session.',
+    body: openSessionSchema,
+    answers: { 201: ['The session', 'Session'] },
+    async handle({ body, caller }) {
+      if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
+      checkWebhook(caller, body.channel, pawl.settings.webhooks);
+      const parent = body.parent === undefined ? undefined : await sessionFor(pawl, caller, body.parent);
+      const tenantId = caller.tenantId ?? body.tenantId;
+      const workspaceRoot = workspaceRootFor(caller, body, pawl, tenantId ?? parent?.record.tenantId);
+      const session = await pawl.openSession({ ...body, ...defined({ tenantId, workspaceRoot }) } as typeof body);
+      return {
+        status: 201,
+        headers: { Location: `/v1/sessions/${encodeURIComponent(session.key)}` },
+        body: session.record,
+      };
+    },
+  });
+}
+
+function listSessions(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/sessions',
+    operationId: 'listSessions',
+    permission: 'use',
+    summary: 'Sessions, the newest first.',
+    query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
+    answers: { 200: ['Sessions', 'SessionList'] },
+    async handle({ query, caller }) {
+      return { status: 200, body: { sessions: await pawl.sessions(query.limit, caller.tenantId) } };
+    },
+  });
+}
+
+function getSession(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/sessions/{key}',
+    operationId: 'getSession',
+    permission: 'use',
+    summary: 'One session.',
+    answers: { 200: ['The session', 'Session'] },
+    async handle({ path, caller }) {
+      const { record } = await sessionFor(pawl, caller, path['key'] ?? '');
+      return { status: 200, body: { ...record, ...(await spentBy(pawl, record)) } };
+    },
+  });
+}
+
+function listMessages(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/sessions/{key}/messages',
+    operationId: 'listMessages',
+    permission: 'use',
+    summary: 'What tools said to the people of a session, whose channel is console or operator.',
+    answers: { 200: ['Messages, the oldest first', 'MessageList'] },
+    async handle({ path, caller }) {
+      const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
+      return { status: 200, body: { messages: await pawl.backend.messages.list(key) } };
+    },
+  });
+}
+
+function changeSession(pawl: Pawl): Route {
+  return route({
+    method: 'patch',
+    path: '/v1/sessions/{key}',
+    operationId: 'changeSession',
+    permission: 'use',
+    summary: 'Says what a session and those below it are doing: policy may bind tools to states.',
+    body: changeSessionSchema,
+    answers: { 200: ['The session', 'Session'] },
+    async handle({ path, body, caller }) {
+      const session = await sessionFor(pawl, caller, path['key'] ?? '');
+      return { status: 200, body: await pawl.setSessionState(session.key, body.state, nameOf(caller)) };
+    },
+  });
+}
+
+function closeSession(pawl: Pawl): Route {
+  return route({
+    method: 'delete',
+    path: '/v1/sessions/{key}',
+    operationId: 'closeSession',
+    permission: 'use',
+    summary: 'Closes a session and those below it, and cancels their calls.',
+    answers: { 204: 'Closed' },
+    async handle({ path, caller }) {
+      const session = await sessionFor(pawl, caller, path['key'] ?? '');
+      await pawl.closeSession(session.key, nameOf(caller));
+      return { status: 204 };
+    },
+  });
 }
 
 /** Who gets an approval's buttons can decide: whoever asks for calls may not choose that. Throws `PERMISSION_DENIED`. */
