@@ -15,10 +15,10 @@ import type { McpServerDeps } from '../mcp/server.ts';
 import { FleetView } from '../operations/fleet-metrics.ts';
 import { authentication, checkBinding, checkPermission } from './core/access.ts';
 import { HttpError } from './core/errors.ts';
-import { Waits } from './core/long-poll.ts';
-import { Streams } from './core/open-streams.ts';
-import { Backlog, Limits, limited } from './core/rate-limit.ts';
+import { LongPolls } from './core/long-poll.ts';
+import { Backlog, limitRequests, RateLimiter } from './core/rate-limit.ts';
 import { callerOf, mountRoutes, permitted, refuse, refuseMethod } from './core/route.ts';
+import { OpenStreams } from './core/stream-response.ts';
 import { apiRoutes } from './route-table.ts';
 import { mountButtons } from './routes/approval-buttons.ts';
 import { mountHealth } from './routes/health.ts';
@@ -70,8 +70,8 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   const host = options.host ?? settings.httpHost;
   checkBinding(host, settings.apiTokens);
   const fleet = options.fleet ?? new FleetView(pawl);
-  const waits = new Waits();
-  const streams = new Streams();
+  const longPolls = new LongPolls();
+  const streams = new OpenStreams();
   let draining = false;
   const backlog = new Backlog(settings.http.maxBacklog, () => pawl.backlog());
   const checkAccepting = async () => {
@@ -86,7 +86,15 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     ...(options.extendMcp === undefined ? {} : { extend: options.extendMcp }),
   });
   const running = new Set<Response>();
-  const app = createApp(options, { waits, streams, mcp, fleet, running, checkAccepting, isDraining: () => draining });
+  const app = createApp(options, {
+    longPolls,
+    streams,
+    mcp,
+    fleet,
+    running,
+    checkAccepting,
+    isDraining: () => draining,
+  });
   const server = createServer({ requestTimeout: REQUEST_LIMIT_MS, headersTimeout: HEADERS_LIMIT_MS }, app);
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   await listen(server, host, options.port ?? settings.httpPort);
@@ -95,7 +103,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     draining = true;
     // Otherwise a client keeps its connection, and the server's end waits for it.
     for (const response of running) if (!response.headersSent) response.set('Connection', 'close');
-    waits.close();
+    longPolls.close();
     streams.close();
     void mcp.close();
   };
@@ -111,9 +119,9 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   };
 }
 
-interface Inside {
-  readonly waits: Waits;
-  readonly streams: Streams;
+interface AppDeps {
+  readonly longPolls: LongPolls;
+  readonly streams: OpenStreams;
   readonly mcp: McpEndpoint;
   readonly fleet: FleetView;
   /** Responses that are not finished. */
@@ -123,14 +131,14 @@ interface Inside {
   isDraining(): boolean;
 }
 
-function createApp(options: HttpServerOptions, inside: Inside): Express {
+function createApp(options: HttpServerOptions, deps: AppDeps): Express {
   const { pawl, settings, log, board, version = '0.0.0' } = options;
-  const { waits, streams, mcp, fleet, checkAccepting, isDraining } = inside;
+  const { longPolls, streams, mcp, fleet, checkAccepting, isDraining } = deps;
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
   app.set('query parser', 'simple');
-  app.use(plainHeaders(inside));
+  app.use(plainHeaders(deps));
   mountHealth(app, {
     redis: pawl.backend.redis,
     prefix: pawl.settings.prefix,
@@ -146,7 +154,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
     response.locals['caller'] = authenticate(request, { browser });
     next();
   });
-  app.use(limited(new Limits(settings.http)));
+  app.use(limitRequests(new RateLimiter(settings.http)));
   const toMcp = [permitted('use'), ...mcp.steps];
   app
     .route('/mcp')
@@ -154,7 +162,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
     .post(toMcp)
     .delete(toMcp)
     .all(refuseMethod(['POST', 'GET', 'DELETE']));
-  mountRoutes(app, apiRoutes({ pawl, waits, streams, fleet, version, checkAccepting }));
+  mountRoutes(app, apiRoutes({ pawl, longPolls, streams, fleet, version, checkAccepting }));
   if (board !== undefined) app.use(BOARD_PATH, readOnlyPages(), board);
   app.use((request) => {
     throw new HttpError('NOT_FOUND', `There is nothing at ${request.method} ${startOf(request.path, 200)}.`);
@@ -164,7 +172,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
 }
 
 /** Answers are data for programs: never framed, sniffed, cached or read by other origins. */
-function plainHeaders({ running, isDraining }: Inside): RequestHandler {
+function plainHeaders({ running, isDraining }: AppDeps): RequestHandler {
   return (_request, response, next) => {
     response.set({
       'X-Content-Type-Options': 'nosniff',

@@ -65,7 +65,7 @@ export interface ErrorBody {
   };
 }
 
-export interface Refusal {
+export interface HttpRefusal {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: ErrorBody;
@@ -100,7 +100,7 @@ export class HttpError extends Error {
 }
 
 /** What a thrown value is answered with; `defect` when it is ours to mend and to log. */
-export function refusalOf(thrown: unknown): Refusal & { readonly defect: boolean } {
+export function toHttpRefusal(thrown: unknown): HttpRefusal & { readonly defect: boolean } {
   const error = translated(thrown);
   const status = STATUSES[error.code] ?? 500;
   if (status === 500) {

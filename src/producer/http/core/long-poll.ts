@@ -9,7 +9,7 @@ type Pending = Extract<Submission, { readonly kind: 'pending' }>;
 /** Calls whose end is still listened for, for the metrics' sake, after nobody waits any more. */
 const MAX_FOLLOWED = 2_000;
 
-export class Waits {
+export class LongPolls {
   readonly #ends = new Set<() => void>();
   readonly #followed = new Set<Pending>();
   #closed = false;

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { contractSchemas } from '../../../shared/calls/envelope.ts';
 import { STATUSES } from './errors.ts';
-import { answerSchemas } from './response-schemas.ts';
+import { responseSchemas } from './response-schemas.ts';
 import { type Route, route } from './route.ts';
 
 export function openApiRoute(described: () => readonly Route[], version: string): Route {
@@ -13,7 +13,7 @@ export function openApiRoute(described: () => readonly Route[], version: string)
     operationId: 'getDescription',
     permission: 'read',
     summary: 'This description.',
-    answers: { 200: ['An OpenAPI document', 'Description'] },
+    responses: { 200: ['An OpenAPI document', 'Description'] },
     handle: () => {
       made ??= openApi(described(), version);
       return { status: 200, body: made };
@@ -41,7 +41,7 @@ function openApi(routes: readonly Route[], version: string): object {
       schemas: {
         ToolResultEnvelope: contractSchemas().toolResultEnvelope,
         // As what is taken, so that further fields may come.
-        ...Object.fromEntries(Object.entries(answerSchemas).map(([name, schema]) => [name, component(schema)])),
+        ...Object.fromEntries(Object.entries(responseSchemas).map(([name, schema]) => [name, component(schema)])),
         Error: ERROR_SCHEMA,
       },
     },
@@ -100,7 +100,9 @@ function operation(each: Route): object {
           },
         }),
     responses: {
-      ...Object.fromEntries(Object.entries(each.answers).map(([status, answer]) => [status, answerOf(answer)])),
+      ...Object.fromEntries(
+        Object.entries(each.responses).map(([status, answer]) => [status, describeResponse(answer)]),
+      ),
       default: {
         description: 'A refusal',
         headers: {
@@ -112,7 +114,7 @@ function operation(each: Route): object {
   };
 }
 
-function answerOf(answer: Route['answers'][number]): object {
+function describeResponse(answer: Route['responses'][number]): object {
   if (typeof answer === 'string') return { description: answer };
   const [description, shape] = answer;
   if (shape.startsWith('text/')) return { description, content: { [shape]: { schema: { type: 'string' } } } };

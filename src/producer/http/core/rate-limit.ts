@@ -20,7 +20,7 @@ interface Budget {
   filledAtMs: number;
 }
 
-export class Limits {
+export class RateLimiter {
   readonly #settings: Settings['http'];
   readonly #clock: Pick<Clock, 'monotonic'>;
   readonly #budgets = new Map<string, Budget>();
@@ -65,7 +65,7 @@ export class Limits {
 }
 
 /** Holds every request against its token's limits. */
-export function limited(limits: Limits): RequestHandler {
+export function limitRequests(limits: RateLimiter): RequestHandler {
   return (_request, response, next) => {
     const leave: (() => void)[] = [];
     const enter = () => void leave.push(limits.enter(callerOf(response).id));

@@ -299,7 +299,7 @@ const agentOrder = z.object({
   sessionKey: text.describe('Of the agent: its calls go through it.'),
 });
 
-export const answerSchemas = {
+export const responseSchemas = {
   CallUnderWay: z.object({ callId: text, requestId: text, ...standing }),
   CallList: z.object({ calls: z.array(callSummary), truncated: flag.optional() }),
   Call: callSummary.extend({
@@ -384,4 +384,4 @@ export const answerSchemas = {
   Description: z.looseObject({ openapi: text }),
 } satisfies Readonly<Record<string, z.ZodType>>;
 
-export type AnswerName = keyof typeof answerSchemas | 'ToolResultEnvelope';
+export type ResponseName = keyof typeof responseSchemas | 'ToolResultEnvelope';

@@ -10,8 +10,8 @@ import type { Logger } from '../../../shared/telemetry/log.ts';
 import { readExactJson } from '../../../shared/util/json/exact-json.ts';
 import { isLong } from '../../../shared/util/json/json-stream.ts';
 import { type Caller, checkPermission, type Permission } from './access.ts';
-import { HttpError, invalidBody, refusalOf } from './errors.ts';
-import type { AnswerName } from './response-schemas.ts';
+import { HttpError, invalidBody, toHttpRefusal } from './errors.ts';
+import type { ResponseName } from './response-schemas.ts';
 import { longJson, sendParts } from './stream-response.ts';
 
 /** Parameters may have 4 MiB; the rest is for the envelope around them. */
@@ -22,7 +22,7 @@ const MAX_DEPTH = 140;
 export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
 
 /** A request whose query, headers and body have been checked. */
-export interface Asked<Query = unknown, Body = unknown, Headers = unknown> {
+export interface RouteRequest<Query = unknown, Body = unknown, Headers = unknown> {
   /** Named parts of the path, decoded. */
   readonly path: Readonly<Record<string, string>>;
   readonly query: Query;
@@ -34,7 +34,7 @@ export interface Asked<Query = unknown, Body = unknown, Headers = unknown> {
   onGone(listener: () => void): void;
 }
 
-export interface Answer {
+export interface RouteResponse {
   readonly status: number;
   /** An object is written as JSON, text as it is; absent for 204. */
   readonly body?: object | string;
@@ -44,8 +44,8 @@ export interface Answer {
 }
 
 /** Status and meaning of the answers, refusals aside, and the name of their shape where they are JSON, or the type of their text. */
-export type Answers = Readonly<
-  Record<number, string | readonly [meaning: string, shape: AnswerName | `text/${string}`]>
+export type RouteResponses = Readonly<
+  Record<number, string | readonly [meaning: string, shape: ResponseName | `text/${string}`]>
 >;
 
 /** A route, with the types of its query and body forgotten. */
@@ -63,8 +63,8 @@ export interface Route {
   readonly body: z.ZodType | undefined;
   /** What the body is described as, when its check is not a schema's. */
   readonly bodySchema?: object;
-  readonly answers: Answers;
-  handle(asked: Asked): Promise<Answer> | Answer;
+  readonly responses: RouteResponses;
+  handle(asked: RouteRequest): Promise<RouteResponse> | RouteResponse;
 }
 
 const NO_QUERY = z.strictObject({});
@@ -85,8 +85,10 @@ export function route<
   readonly headers?: Headers;
   readonly body?: Body;
   readonly bodySchema?: object;
-  readonly answers: Answers;
-  handle(asked: Asked<z.output<Query>, z.output<Body>, z.output<Headers>>): Promise<Answer> | Answer;
+  readonly responses: RouteResponses;
+  handle(
+    asked: RouteRequest<z.output<Query>, z.output<Body>, z.output<Headers>>,
+  ): Promise<RouteResponse> | RouteResponse;
 }): Route {
   return {
     ...spec,
@@ -178,7 +180,7 @@ export function jsonBody(limit: number | string): RequestHandler[] {
 
 function answering(each: Route): RequestHandler {
   return async (request, response) => {
-    const asked: Asked = {
+    const asked: RouteRequest = {
       path: request.params as Record<string, string>,
       query: checked(each.query, request.query, 'query'),
       headers: checked(each.headers, request.headers, 'headers'),
@@ -223,7 +225,7 @@ function checked(schema: z.ZodType, value: unknown, what: 'query' | 'headers' | 
   });
 }
 
-function write(response: Response, { status, body, headers = {}, stream }: Answer): void {
+function write(response: Response, { status, body, headers = {}, stream }: RouteResponse): void {
   if (response.closed || response.headersSent) return;
   response.status(status).set(headers);
   if (stream !== undefined) stream(response);
@@ -235,7 +237,7 @@ function write(response: Response, { status, body, headers = {}, stream }: Answe
 /** Turns whatever a route or the body parser threw into the one kind of refusal; logs what is ours to mend. */
 export function refuse(log: Logger) {
   return (thrown: unknown, request: Request, response: Response, _next: NextFunction): void => {
-    const { status, headers, body, defect } = refusalOf(thrown);
+    const { status, headers, body, defect } = toHttpRefusal(thrown);
     if (defect) {
       const stack = thrown instanceof Error ? thrown.stack : String(thrown);
       log.error({ event: 'http_defect', method: request.method, path: request.path, stack }, 'a request failed');

@@ -10,13 +10,13 @@ import { sessionFor } from './sessions.ts';
 const MAX_WAIT_MS = 300_000;
 const MAX_OUTPUT_LENGTH = 1_000_000;
 
-type AgentRouteDeps = Pick<ApiDeps, 'pawl' | 'waits'>;
+type AgentRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls'>;
 
 export function agentRoutes(deps: AgentRouteDeps): readonly Route[] {
   return [nextAgentOrder(deps), replyAsAgent(deps)];
 }
 
-function nextAgentOrder({ pawl, waits }: AgentRouteDeps): Route {
+function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
   return route({
     method: 'post',
     path: '/v1/sessions/{key}/agents/next',
@@ -25,7 +25,7 @@ function nextAgentOrder({ pawl, waits }: AgentRouteDeps): Route {
     summary:
       'What a sub-agent of the session is told next, waited for up to `?wait=MS`. Each message is handed out once.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
-    answers: { 200: ['A message, or none', 'AgentNews'] },
+    responses: { 200: ['A message, or none', 'AgentNews'] },
     async handle({ path, query, caller, onGone }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
       // Whoever asks again and again would never learn that there is nothing to come.
@@ -39,7 +39,7 @@ function nextAgentOrder({ pawl, waits }: AgentRouteDeps): Route {
       };
       session.events.on('agent', listen);
       try {
-        await waits.within(heard.promise, query.wait, onGone);
+        await longPolls.within(heard.promise, query.wait, onGone);
         // What waits already is told however short the wait is.
         if (event === undefined) await pawl.agents.looked(session.key);
       } finally {
@@ -65,7 +65,7 @@ function replyAsAgent({ pawl }: AgentRouteDeps): Route {
       state: z.enum(AGENT_ENDINGS),
       output: z.string().max(MAX_OUTPUT_LENGTH).optional(),
     }),
-    answers: { 200: ['Whether it was taken', 'AgentReplied'] },
+    responses: { 200: ['Whether it was taken', 'AgentReplied'] },
     async handle({ path, body: { turn, state, output }, caller }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
       const reply = { state, ...(output === undefined ? {} : { output }) };

@@ -39,7 +39,7 @@ function listApprovals({ pawl: { approvals } }: ApprovalRouteDeps): Route {
       state: z.enum(APPROVAL_STATES).optional(),
       limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
     }),
-    answers: { 200: ['Approvals', 'ApprovalList'] },
+    responses: { 200: ['Approvals', 'ApprovalList'] },
     async handle({ query, caller }) {
       const { state, limit } = query;
       const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
@@ -57,7 +57,7 @@ function getApproval({ pawl }: ApprovalRouteDeps): Route {
     operationId: 'getApproval',
     permission: 'decide',
     summary: 'One approval, with earlier decisions on the same tool.',
-    answers: { 200: ['The approval', 'ApprovalWithSimilar'] },
+    responses: { 200: ['The approval', 'ApprovalWithSimilar'] },
     async handle({ path, caller }) {
       const shown = await approvalFor(pawl, caller, path['id'] ?? '');
       const similar = await approvals.similarTo(shown.record);
@@ -75,7 +75,7 @@ function decideApproval({ pawl }: ApprovalRouteDeps): Route {
     permission: 'decide',
     summary: 'Approves or denies a call, once, exactly as it was shown.',
     body: decisionSchema,
-    answers: { 200: ['The approval, decided', 'Approval'] },
+    responses: { 200: ['The approval, decided', 'Approval'] },
     async handle({ path, body, caller }) {
       const { record } = await approvalFor(pawl, caller, path['id'] ?? '');
       const { decision, digest, reason, params, remember } = body;

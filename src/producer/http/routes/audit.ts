@@ -26,7 +26,7 @@ export function auditRoutes(pawl: Pawl): readonly Route[] {
         since: sinceSchema.optional(),
         limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'records' }),
       }),
-      answers: { 200: ['Records', 'AuditRecords'] },
+      responses: { 200: ['Records', 'AuditRecords'] },
       async handle({ query, caller }) {
         const { session, tool, call, type, since, limit } = query;
         const found = await pawl.audit({

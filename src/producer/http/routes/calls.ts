@@ -23,7 +23,7 @@ import type { Pawl } from '../../client.ts';
 import { type Caller, checkTenant, seesTenant } from '../core/access.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
 import { type ErrorCode, HttpError, invalidBody } from '../core/errors.ts';
-import { type Answer, type Asked, queryNumber, type Route, route } from '../core/route.ts';
+import { queryNumber, type Route, type RouteRequest, type RouteResponse, route } from '../core/route.ts';
 import { contentAround, sendParts } from '../core/stream-response.ts';
 import { callSummary, callView, phaseOf } from '../core/views.ts';
 import { nameOf, submitterOf } from './approvals.ts';
@@ -65,7 +65,7 @@ const resolutionSchema = z.discriminatedUnion('as', [
   z.strictObject({ as: z.literal('retry') }),
 ]);
 
-type CallRouteDeps = Pick<ApiDeps, 'pawl' | 'waits' | 'checkAccepting'>;
+type CallRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls' | 'checkAccepting'>;
 
 export function callRoutes(deps: CallRouteDeps): readonly Route[] {
   return [
@@ -79,7 +79,7 @@ export function callRoutes(deps: CallRouteDeps): readonly Route[] {
   ];
 }
 
-function createCall({ pawl, waits, checkAccepting }: CallRouteDeps): Route {
+function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
   return route({
     method: 'post',
     path: '/v1/calls',
@@ -94,7 +94,7 @@ function createCall({ pawl, waits, checkAccepting }: CallRouteDeps): Route {
     bodySchema: {
       oneOf: [z.toJSONSchema(shortCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
     },
-    answers: {
+    responses: {
       200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
       202: ['The call goes on: its ID, state and phase', 'CallUnderWay'],
     },
@@ -103,7 +103,7 @@ function createCall({ pawl, waits, checkAccepting }: CallRouteDeps): Route {
       const body = withTrace(withKey(sent, headers['idempotency-key']), headers.traceparent);
       const submission = await submit(pawl, caller, body);
       if (submission.kind === 'answered') return answered(pawl, submission, body);
-      const result = await waits.until(submission, query.wait, onGone);
+      const result = await longPolls.until(submission, query.wait, onGone);
       return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
     },
   });
@@ -125,12 +125,12 @@ function listCalls({ pawl }: CallRouteDeps): Route {
       state: z.enum(SOUGHT_STATES).optional(),
       limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
     }),
-    answers: { 200: ['Calls, without their results', 'CallList'] },
+    responses: { 200: ['Calls, without their results', 'CallList'] },
     handle: (asked) => list(pawl, asked),
   });
 }
 
-function getCall({ pawl, waits }: CallRouteDeps): Route {
+function getCall({ pawl, longPolls }: CallRouteDeps): Route {
   return route({
     method: 'get',
     path: '/v1/calls/{callId}',
@@ -138,12 +138,12 @@ function getCall({ pawl, waits }: CallRouteDeps): Route {
     permission: 'use',
     summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
-    answers: { 200: ['The call', 'Call'] },
+    responses: { 200: ['The call', 'Call'] },
     async handle({ path, query, caller, onGone }) {
       const record = await callFor(pawl, caller, path['callId'] ?? '');
       const { callId } = record;
       if (query.wait > 0 && record.state === 'inflight')
-        await waits.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onGone);
+        await longPolls.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onGone);
       const now = query.wait > 0 ? await callFor(pawl, caller, callId) : record;
       const progress = now.phase === 'running' ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event : undefined;
       return { status: 200, body: { ...callView(now), ...(progress === undefined ? {} : { progress }) } };
@@ -159,7 +159,7 @@ function getCallOutput({ pawl }: CallRouteDeps): Route {
     permission: 'use',
     summary:
       'The whole output of a call, where its result shows only a part (`output.metadata.whole`), as it comes from the store.',
-    answers: { 200: ['The output, as the tool returned it', 'WholeOutput'] },
+    responses: { 200: ['The output, as the tool returned it', 'WholeOutput'] },
     async handle({ path, caller }) {
       const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
       const content = contentAround(await pawl.outputStream(callId));
@@ -179,7 +179,7 @@ function cancelCall({ pawl }: CallRouteDeps): Route {
     operationId: 'cancelCall',
     permission: 'use',
     summary: 'Cancels a call wherever it is, and says how that ended.',
-    answers: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
+    responses: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
     async handle({ path, caller }) {
       const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
       return { status: 200, body: await pawl.cancel(callId, nameOf(caller)) };
@@ -187,7 +187,7 @@ function cancelCall({ pawl }: CallRouteDeps): Route {
   });
 }
 
-function compensateCall({ pawl, waits, checkAccepting }: CallRouteDeps): Route {
+function compensateCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
   return route({
     method: 'post',
     path: '/v1/calls/{callId}/compensation',
@@ -198,7 +198,7 @@ function compensateCall({ pawl, waits, checkAccepting }: CallRouteDeps): Route {
     query: z.strictObject({
       wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
     }),
-    answers: {
+    responses: {
       200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
       202: ['The undoing goes on: its ID, state and phase', 'CallUnderWay'],
     },
@@ -208,7 +208,7 @@ function compensateCall({ pawl, waits, checkAccepting }: CallRouteDeps): Route {
       const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
       const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
       if (submission.kind === 'answered') return answered(pawl, submission, {});
-      const result = await waits.until(submission, query.wait, onGone);
+      const result = await longPolls.until(submission, query.wait, onGone);
       return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
     },
   });
@@ -222,7 +222,7 @@ function resolveCall({ pawl }: CallRouteDeps): Route {
     permission: 'operate',
     summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',
     body: resolutionSchema,
-    answers: { 200: ['The call', 'Call'] },
+    responses: { 200: ['The call', 'Call'] },
     async handle({ path, body, caller }) {
       const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
       return { status: 200, body: callView(await pawl.resolve(callId, body, nameOf(caller))) };
@@ -312,7 +312,7 @@ async function answered(
   pawl: Pawl,
   { callId, result }: Extract<Submission, { readonly kind: 'answered' }>,
   body: Readonly<Record<string, unknown>>,
-): Promise<Answer> {
+): Promise<RouteResponse> {
   if (!isRefusal(result, callId)) return { status: 200, body: result };
   const { code, message, issues, retryAfterMs } = result.error;
   throw new HttpError(code as ErrorCode, message, {
@@ -339,7 +339,10 @@ async function suggestionsFor(pawl: Pawl, tool: string): Promise<readonly string
 }
 
 /** The waiting is over, the call is not. */
-async function underWay(pawl: Pawl, { callId, requestId }: Extract<Submission, { kind: 'pending' }>): Promise<Answer> {
+async function underWay(
+  pawl: Pawl,
+  { callId, requestId }: Extract<Submission, { kind: 'pending' }>,
+): Promise<RouteResponse> {
   const record = (await pawl.read(callId)) ?? { state: 'inflight' as const };
   return {
     status: 202,
@@ -371,8 +374,8 @@ export async function callFor(
 
 async function list(
   pawl: Pawl,
-  { query, caller }: Asked<{ readonly session?: string | undefined; readonly limit: number } & CallFilter>,
-): Promise<Answer> {
+  { query, caller }: RouteRequest<{ readonly session?: string | undefined; readonly limit: number } & CallFilter>,
+): Promise<RouteResponse> {
   const { session, tool, state, limit } = query;
   if (session !== undefined) await sessionFor(pawl, caller, session);
   const { records, complete } = await findCalls(pawl.backend.shards.partitions(), pawl.backend.ledger, {

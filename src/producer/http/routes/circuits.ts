@@ -42,7 +42,7 @@ function getReliability(pawl: Pawl): Route {
     operationId: 'getReliability',
     permission: 'oversee',
     summary: 'Circuits, ledger counts and switches.',
-    answers: { 200: ['The state of reliability', 'Reliability'] },
+    responses: { 200: ['The state of reliability', 'Reliability'] },
     handle: async () => ({ status: 200, body: await reliability(pawl) }),
   });
 }
@@ -55,7 +55,7 @@ function listCircuitChanges(pawl: Pawl): Route {
     permission: 'oversee',
     summary: 'What became of circuits in the last week, the newest first.',
     query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
-    answers: { 200: ['Changes', 'CircuitHistory'] },
+    responses: { 200: ['Changes', 'CircuitHistory'] },
     handle: async ({ query }) => ({ status: 200, body: { changes: await pawl.circuitHistory(query.limit) } }),
   });
 }
@@ -69,7 +69,7 @@ function changeReliability(pawl: Pawl): Route {
     summary:
       'Forces a circuit open, resets circuits to closed, forgets calls that have ended, or switches the reliability layer off and on for the fleet.',
     body: actionSchema,
-    answers: { 200: ['The state of reliability, with the circuits that were changed', 'ReliabilityChange'] },
+    responses: { 200: ['The state of reliability, with the circuits that were changed', 'ReliabilityChange'] },
     async handle({ body, caller }) {
       const by = nameOf(caller);
       const { action, tool, context, key, session, callId, reason } = body;

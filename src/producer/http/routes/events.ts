@@ -12,9 +12,8 @@ import {
 } from '../../calls/timeline.ts';
 import type { Pawl } from '../../client.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
-import type { Streams } from '../core/open-streams.ts';
 import { type Route, route } from '../core/route.ts';
-import { longJson } from '../core/stream-response.ts';
+import { longJson, type OpenStreams } from '../core/stream-response.ts';
 import { callFor } from './calls.ts';
 
 /** Keeps what stands between from closing a silent connection. */
@@ -37,7 +36,7 @@ export function eventRoutes({ pawl, streams }: Pick<ApiDeps, 'pawl' | 'streams'>
       permission: 'use',
       summary: `What becomes of a call, as server-sent events (${CALL_EVENTS.join(', ')}). Ends with the call.`,
       headers: z.object({ 'last-event-id': lastEventIdSchema.optional() }),
-      answers: {
+      responses: {
         200: ['A stream of events', 'text/event-stream'],
         204: 'The last event was the call’s end: nothing follows',
       },
@@ -56,7 +55,7 @@ export function eventRoutes({ pawl, streams }: Pick<ApiDeps, 'pawl' | 'streams'>
   ];
 }
 
-function send(pawl: Pawl, streams: Streams, response: Response, callId: string, after: Position | undefined): void {
+function send(pawl: Pawl, streams: OpenStreams, response: Response, callId: string, after: Position | undefined): void {
   if (response.req.method === 'HEAD') {
     response.end();
     return;

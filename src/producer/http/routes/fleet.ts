@@ -20,7 +20,7 @@ function getCaller(pawl: Pawl): Route {
     operationId: 'getCaller',
     permission: 'read',
     summary: 'Who asks: the role of the token, and what it may do.',
-    answers: { 200: ['The role, the tenant if the token has one, and the permissions', 'Caller'] },
+    responses: { 200: ['The role, the tenant if the token has one, and the permissions', 'Caller'] },
     handle({ caller }) {
       const { role, tenantId } = caller;
       const { traceUrl } = pawl.settings;
@@ -44,7 +44,7 @@ function getFleet(pawl: Pawl): Route {
     operationId: 'getFleet',
     permission: 'oversee',
     summary: 'Workers that live, and how much each tier has to do.',
-    answers: { 200: ['Workers and tiers', 'Fleet'] },
+    responses: { 200: ['Workers and tiers', 'Fleet'] },
     async handle() {
       const { backend } = pawl;
       const [{ workers }, states] = await Promise.all([
@@ -72,7 +72,7 @@ function listShards(pawl: Pawl): Route {
     operationId: 'listShards',
     permission: 'oversee',
     summary: 'The shards of each tier, and how they stand.',
-    answers: { 200: ['Shards', 'ShardList'] },
+    responses: { 200: ['Shards', 'ShardList'] },
     async handle() {
       return { status: 200, body: { shards: await pawl.shards() } };
     },
@@ -87,7 +87,7 @@ function setShards(pawl: Pawl): Route {
     permission: 'administer',
     summary: 'Spreads the sessions that are opened from now on among so many shards; all others stay where they are.',
     body: z.strictObject({ shards: shardCountSchema }),
-    answers: { 200: ['The shards of the tier', 'ShardList'] },
+    responses: { 200: ['The shards of the tier', 'ShardList'] },
     async handle({ path, body, caller }) {
       const tier = TIERS.find((each) => each === path['tier']);
       if (tier === undefined)
@@ -105,7 +105,7 @@ function drainWorker(pawl: Pawl): Route {
     operationId: 'drainWorker',
     permission: 'oversee',
     summary: 'Asks a worker to take no further calls, finish those that it runs, and end.',
-    answers: { 202: ['The worker was asked', 'Drain'] },
+    responses: { 202: ['The worker was asked', 'Drain'] },
     async handle({ path, caller }) {
       const id = path['id'] ?? '';
       await pawl.drainWorker(id, nameOf(caller));

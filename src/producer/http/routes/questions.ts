@@ -28,7 +28,7 @@ function listQuestions({ pawl: { questions } }: QuestionRouteDeps): Route {
     permission: 'decide',
     summary: 'Questions of tools that wait for a person, the most urgent first.',
     query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'questions' }) }),
-    answers: { 200: ['Questions', 'QuestionList'] },
+    responses: { 200: ['Questions', 'QuestionList'] },
     async handle({ query, caller }) {
       const listed = await questions.list(query.limit, ({ tenantId }) => seesTenant(caller, tenantId));
       return { status: 200, body: { questions: listed } };
@@ -45,7 +45,7 @@ function answerQuestion({ pawl }: QuestionRouteDeps): Route {
     permission: 'decide',
     summary: 'Answers a question, once, or dismisses it.',
     body: replySchema,
-    answers: { 200: ['The question, with its answer', 'AnsweredQuestion'] },
+    responses: { 200: ['The question, with its answer', 'AnsweredQuestion'] },
     async handle({ path, body, caller }) {
       const record = await questionFor(pawl, caller, path['id'] ?? '');
       const by = nameOf(caller);

@@ -13,7 +13,7 @@ import { requireTrustedKeysFor } from '../../operations/signing-check.ts';
 import type { ChangeOptions } from '../../tools/registry.ts';
 import type { Caller } from '../core/access.ts';
 import { checkPermission, permissionsOf } from '../core/access.ts';
-import { type Answer, type Route, route } from '../core/route.ts';
+import { type Route, type RouteResponse, route } from '../core/route.ts';
 import { toolView } from '../core/views.ts';
 
 const conditions = z.object({ 'if-match': z.string().optional(), 'if-none-match': z.string().optional() });
@@ -40,7 +40,7 @@ function getTool(pawl: Pawl): Route {
     operationId: 'getTool',
     permission: 'use',
     summary: `One tool; for an admin with its declaration. ${DESCRIBED}`,
-    answers: { 200: ['The tool', 'ToolStanding'] },
+    responses: { 200: ['The tool', 'ToolStanding'] },
     async handle({ path, caller }) {
       const name = path['name'] ?? '';
       const { tools } = await pawl.catalogue();
@@ -73,7 +73,7 @@ function declareTool(pawl: Pawl): Route {
     headers: conditions,
     body: z.looseObject({}),
     bodySchema: z.toJSONSchema(declaredToolSchema, { io: 'input' }),
-    answers: { 200: ['Replaced', 'RegistryRecord'], 201: ['Declared', 'RegistryRecord'] },
+    responses: { 200: ['Replaced', 'RegistryRecord'], 201: ['Declared', 'RegistryRecord'] },
     async handle({ path, headers, body, caller }) {
       const { name, namespace, ...given } = body;
       checkName(path['name'] ?? '', name, namespace);
@@ -100,7 +100,7 @@ function switchTool(pawl: Pawl): Route {
     body: z
       .strictObject({ enabled: z.boolean().optional(), mutable: z.boolean().optional() })
       .refine(({ enabled, mutable }) => enabled !== undefined || mutable !== undefined, 'needs enabled or mutable'),
-    answers: { 200: ['The record', 'RegistryRecord'] },
+    responses: { 200: ['The record', 'RegistryRecord'] },
     async handle({ path, headers, body: { enabled, mutable }, caller }) {
       await requireTrustedKeysFor(pawl);
       const switches = {
@@ -121,7 +121,7 @@ function removeTool(pawl: Pawl): Route {
     permission: 'administer',
     summary: `Removes a declaration. ${DESCRIBED}`,
     headers: conditions,
-    answers: { 204: 'Removed' },
+    responses: { 204: 'Removed' },
     async handle({ path, headers, caller }) {
       await requireTrustedKeysFor(pawl);
       await registry.remove(path['name'] ?? '', optionsOf(headers, caller));
@@ -137,7 +137,7 @@ function listToolRevisions({ registry }: Pawl): Route {
     operationId: 'listToolRevisions',
     permission: 'administer',
     summary: `Its revisions, the newest first. ${DESCRIBED}`,
-    answers: { 200: ['Revisions', 'RevisionList'] },
+    responses: { 200: ['Revisions', 'RevisionList'] },
     async handle({ path }) {
       return { status: 200, body: { revisions: await registry.history(path['name'] ?? '') } };
     },
@@ -154,7 +154,7 @@ function rollBackTool(pawl: Pawl): Route {
     summary: `Makes an earlier revision the newest again. ${DESCRIBED}`,
     headers: conditions,
     body: z.strictObject({ revision: z.number().int().min(1) }),
-    answers: { 200: ['The record', 'RegistryRecord'] },
+    responses: { 200: ['The record', 'RegistryRecord'] },
     async handle({ path, headers, body, caller }) {
       await requireTrustedKeysFor(pawl);
       return answer(200, await registry.rollback(path['name'] ?? '', body.revision, optionsOf(headers, caller)));
@@ -162,7 +162,7 @@ function rollBackTool(pawl: Pawl): Route {
   });
 }
 
-function answer(status: number, record: RegistryRecord, more: object = {}): Answer {
+function answer(status: number, record: RegistryRecord, more: object = {}): RouteResponse {
   return { status, headers: tagOf(record), body: { ...record, ...more } };
 }
 

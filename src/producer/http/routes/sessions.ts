@@ -38,7 +38,7 @@ function openSession(pawl: Pawl): Route {
     permission: 'use',
     summary: 'Opens a session.',
     body: openSessionSchema,
-    answers: { 201: ['The session', 'Session'] },
+    responses: { 201: ['The session', 'Session'] },
     async handle({ body, caller }) {
       if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
       checkWebhook(caller, body.channel, pawl.settings.webhooks);
@@ -63,7 +63,7 @@ function listSessions(pawl: Pawl): Route {
     permission: 'use',
     summary: 'Sessions, the newest first.',
     query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
-    answers: { 200: ['Sessions', 'SessionList'] },
+    responses: { 200: ['Sessions', 'SessionList'] },
     async handle({ query, caller }) {
       return { status: 200, body: { sessions: await pawl.sessions(query.limit, caller.tenantId) } };
     },
@@ -77,7 +77,7 @@ function getSession(pawl: Pawl): Route {
     operationId: 'getSession',
     permission: 'use',
     summary: 'One session.',
-    answers: { 200: ['The session', 'Session'] },
+    responses: { 200: ['The session', 'Session'] },
     async handle({ path, caller }) {
       const { record } = await sessionFor(pawl, caller, path['key'] ?? '');
       return { status: 200, body: { ...record, ...(await spentBy(pawl, record)) } };
@@ -92,7 +92,7 @@ function listMessages(pawl: Pawl): Route {
     operationId: 'listMessages',
     permission: 'use',
     summary: 'What tools said to the people of a session, whose channel is console or operator.',
-    answers: { 200: ['Messages, the oldest first', 'MessageList'] },
+    responses: { 200: ['Messages, the oldest first', 'MessageList'] },
     async handle({ path, caller }) {
       const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
       return { status: 200, body: { messages: await pawl.backend.messages.list(key) } };
@@ -108,7 +108,7 @@ function changeSession(pawl: Pawl): Route {
     permission: 'use',
     summary: 'Says what a session and those below it are doing: policy may bind tools to states.',
     body: changeSessionSchema,
-    answers: { 200: ['The session', 'Session'] },
+    responses: { 200: ['The session', 'Session'] },
     async handle({ path, body, caller }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
       return { status: 200, body: await pawl.setSessionState(session.key, body.state, nameOf(caller)) };
@@ -123,7 +123,7 @@ function closeSession(pawl: Pawl): Route {
     operationId: 'closeSession',
     permission: 'use',
     summary: 'Closes a session and those below it, and cancels their calls.',
-    answers: { 204: 'Closed' },
+    responses: { 204: 'Closed' },
     async handle({ path, caller }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
       await pawl.closeSession(session.key, nameOf(caller));

@@ -16,7 +16,7 @@ function listSkills({ skills }: Pawl): Route {
     permission: 'use',
     summary: 'Skills, the highest priority first; with `?task=` those that its words call for.',
     query: z.strictObject({ task: z.string().min(1).max(20_000).optional() }),
-    answers: { 200: ['Skills', 'SkillList'] },
+    responses: { 200: ['Skills', 'SkillList'] },
     handle: async ({ query: { task } }) => ({
       status: 200,
       body: { skills: await (task === undefined ? skills.list() : skills.triggeredBy(task)) },
@@ -31,7 +31,7 @@ function getSkill({ skills }: Pawl): Route {
     operationId: 'getSkill',
     permission: 'use',
     summary: 'One skill.',
-    answers: { 200: ['The skill', 'Skill'] },
+    responses: { 200: ['The skill', 'Skill'] },
     handle: async ({ path }) => ({ status: 200, body: await skills.show(path['name'] ?? '') }),
   });
 }
@@ -44,7 +44,7 @@ function writeSkill({ skills }: Pawl): Route {
     permission: 'administer',
     summary: 'Writes the record of a skill. Sessions that are open keep what they have of it.',
     body: skillSchema,
-    answers: { 200: ['The skill', 'Skill'] },
+    responses: { 200: ['The skill', 'Skill'] },
     handle: async ({ path, body, caller }) => ({
       status: 200,
       body: await skills.put(path['name'] ?? '', body, caller.id),
@@ -59,7 +59,7 @@ function removeSkill({ skills }: Pawl): Route {
     operationId: 'removeSkill',
     permission: 'administer',
     summary: 'Removes the record of a skill.',
-    answers: { 204: 'Removed' },
+    responses: { 204: 'Removed' },
     async handle({ path, caller }) {
       await skills.remove(path['name'] ?? '', caller.id);
       return { status: 204 };

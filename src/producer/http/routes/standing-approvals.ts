@@ -16,7 +16,7 @@ function listRememberedApprovals(pawl: Pawl): Route {
     operationId: 'listRememberedApprovals',
     permission: 'decide',
     summary: 'What people allowed for the rest of a session, the newest first.',
-    answers: { 200: ['Remembered approvals', 'RememberedApprovalList'] },
+    responses: { 200: ['Remembered approvals', 'RememberedApprovalList'] },
     async handle({ path, caller }) {
       const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
       const remembered = await pawl.approvals.remembered(key);
@@ -32,7 +32,7 @@ function forgetRememberedApproval(pawl: Pawl): Route {
     operationId: 'forgetRememberedApproval',
     permission: 'decide',
     summary: 'Takes back what was remembered with an approval: the next call like it is asked about again.',
-    answers: { 204: 'Taken back' },
+    responses: { 204: 'Taken back' },
     async handle({ path, caller }) {
       const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
       await pawl.approvals.forget(key, path['id'] ?? '', nameOf(caller));

@@ -9,7 +9,7 @@ const MAX_RUNNING = 10_000;
 
 const runningSchema = z.array(z.string().regex(/^[\w.:-]{1,256}$/, 'must be call IDs')).max(MAX_RUNNING);
 
-type ToolClientRouteDeps = Pick<ApiDeps, 'pawl' | 'waits'>;
+type ToolClientRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls'>;
 
 export function toolClientRoutes(deps: ToolClientRouteDeps): readonly Route[] {
   return [
@@ -33,7 +33,7 @@ function registerToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Rou
       tools: z.array(z.string().min(1).max(256)).min(1).max(MAX_CLIENT_TOOLS),
       leaseMs: z.number().default(CLIENT_LEASE.defaultMs),
     }),
-    answers: { 201: ['The client, with the ID that makes it this client', 'ToolClient'] },
+    responses: { 201: ['The client, with the ID that makes it this client', 'ToolClient'] },
     handle: async ({ body, caller }) => ({
       status: 201,
       body: await toolClients.join(body.tools, { leaseMs: body.leaseMs, by: caller.id }),
@@ -41,7 +41,7 @@ function registerToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Rou
   });
 }
 
-function nextToolClientCall({ pawl: { toolClients }, waits }: ToolClientRouteDeps): Route {
+function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRouteDeps): Route {
   return route({
     method: 'post',
     path: '/v1/tool-clients/{clientId}/next',
@@ -50,7 +50,7 @@ function nextToolClientCall({ pawl: { toolClients }, waits }: ToolClientRouteDep
     summary: 'The next call for the client, waited for up to `?wait=MS`; renews its lease.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
     body: z.strictObject({ running: runningSchema }),
-    answers: { 200: ['A call, or none; and calls to stop', 'ToolClientNews'] },
+    responses: { 200: ['A call, or none; and calls to stop', 'ToolClientNews'] },
     async handle({ path, query, body, onGone }) {
       const ended = new AbortController();
       const broadcast = toolClients.next(path['clientId'] ?? '', {
@@ -59,7 +59,7 @@ function nextToolClientCall({ pawl: { toolClients }, waits }: ToolClientRouteDep
         signal: ended.signal,
       });
       // A server that closes ends the waiting, and says what there is.
-      await waits.within(broadcast, query.wait, onGone).finally(() => ended.abort());
+      await longPolls.within(broadcast, query.wait, onGone).finally(() => ended.abort());
       return { status: 200, body: await broadcast };
     },
   });
@@ -73,7 +73,7 @@ function renewToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route 
     permission: 'oversee',
     summary: 'Renews the lease of the client, and says which of its calls to stop.',
     body: z.strictObject({ running: runningSchema }),
-    answers: { 200: ['Calls to stop', 'ToolClientNews'] },
+    responses: { 200: ['Calls to stop', 'ToolClientNews'] },
     handle: async ({ path, body }) => ({
       status: 200,
       body: await toolClients.heartbeat(path['clientId'] ?? '', body.running),
@@ -94,7 +94,7 @@ function reportToolClientProgress({ pawl: { toolClients } }: ToolClientRouteDeps
       total: z.number().optional(),
       message: z.string().max(2_000).optional(),
     }),
-    answers: { 200: ['Whether somebody still waits for the call', 'ProgressWanted'] },
+    responses: { 200: ['Whether somebody still waits for the call', 'ProgressWanted'] },
     async handle({ path, body: { fence, progress, total, message } }) {
       const report = {
         progress,
@@ -116,7 +116,7 @@ function reportToolClientResult({ pawl: { toolClients } }: ToolClientRouteDeps):
     summary:
       'What came of a call, once: `output`, `contentItems` with `success`, or `error`. 409 when it came too late.',
     body: clientAnswerSchema,
-    answers: { 204: 'Taken' },
+    responses: { 204: 'Taken' },
     async handle({ path, body }) {
       await toolClients.answer(path['clientId'] ?? '', path['callId'] ?? '', body);
       return { status: 204 };
@@ -131,7 +131,7 @@ function removeToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route
     operationId: 'removeToolClient',
     permission: 'oversee',
     summary: 'The client leaves; what it runs ends at once.',
-    answers: { 204: 'Left' },
+    responses: { 204: 'Left' },
     async handle({ path, caller }) {
       await toolClients.leave(path['clientId'] ?? '', caller.id);
       return { status: 204 };

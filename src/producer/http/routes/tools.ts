@@ -21,7 +21,7 @@ export function toolRoutes(pawl: Pawl): readonly Route[] {
         provider: z.enum(PROVIDERS).optional(),
         strict: z.enum(['true', 'false']).optional().meta({ type: 'boolean', enum: undefined }),
       }),
-      answers: { 200: ['Tools', 'ToolList'] },
+      responses: { 200: ['Tools', 'ToolList'] },
       async handle({ query, caller }) {
         if (query.session !== undefined) await sessionFor(pawl, caller, query.session);
         if (query.provider !== undefined) {
