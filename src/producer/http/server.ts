@@ -24,12 +24,12 @@ import { mountButtons } from './routes/approval-buttons.ts';
 import { mountHealth } from './routes/health.ts';
 import { mountPage } from './static-page.ts';
 
-/** Where the board of `operator/board.ts` stands. */
+/** The path of Bull Board. */
 export const BOARD_PATH = '/queues';
-/** How long a closing server waits for answers that are on their way. */
+/** A closing server waits this long for responses that are being written. */
 const CLOSE_LIMIT_MS = 5_000;
 const HEADERS_LIMIT_MS = 15_000;
-/** For receiving a request; waiting for a call's end is not limited by it. */
+/** The limit for receiving a request. Waiting for a call's end has limits of its own. */
 const REQUEST_LIMIT_MS = 60_000;
 const KEEP_ALIVE_MS = 65_000;
 
@@ -41,9 +41,9 @@ export interface HttpServerOptions {
   readonly port?: number;
   /** Default: `settings.httpHost`. */
   readonly host?: string;
-  /** Bull Board, mounted read-only at `/queues`. Whoever opened it closes it. */
+  /** Bull Board, mounted read-only at `/queues`. The caller that opened it closes it. */
   readonly board?: RequestHandler;
-  /** What `/metrics` shows. */
+  /** The source of `/metrics`. Default: one for this producer. */
   readonly fleet?: FleetView;
   /** Shown in the OpenAPI document. */
   readonly version?: string;
@@ -56,9 +56,9 @@ export interface HttpServerOptions {
 export interface HttpServer {
   /** `http://host:port`, without a slash at the end. */
   readonly url: string;
-  /** Not ready from now on: no further call is taken, whoever waits is told where the call stands. Still answers. */
+  /** Stops accepting calls, and answers waiting requests with the state of their calls. Other requests are still served. */
   drain(): void;
-  /** Drains, lets running answers out, and ends every connection within a few seconds. The calls go on. */
+  /** Drains, finishes running responses, and ends every connection within a few seconds. The calls go on. */
   close(): Promise<void>;
 }
 
@@ -101,7 +101,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   server.on('error', (error) => log.error({ event: 'http_server', error: error.message }, 'the HTTP server failed'));
   const drain = () => {
     draining = true;
-    // Otherwise a client keeps its connection, and the server's end waits for it.
+    // A connection that is kept alive would delay the server's end.
     for (const response of running) if (!response.headersSent) response.set('Connection', 'close');
     longPolls.close();
     streams.close();
@@ -171,7 +171,7 @@ function createApp(options: HttpServerOptions, deps: AppDeps): Express {
   return app;
 }
 
-/** Answers are data for programs: never framed, sniffed, cached or read by other origins. */
+/** Responses are data for programs: browsers must not frame, sniff, cache or share them with other origins. */
 function plainHeaders({ running, isDraining }: AppDeps): RequestHandler {
   return (_request, response, next) => {
     response.set({
@@ -189,7 +189,7 @@ function plainHeaders({ running, isDraining }: AppDeps): RequestHandler {
   };
 }
 
-/** The board is for looking: its own files, its own data, no way to change anything. */
+/** Bull Board is read-only here: other methods than GET and HEAD are refused. */
 function readOnlyPages(): RequestHandler {
   const refuseWriting = refuseMethod(['GET', 'HEAD']);
   return (request, response, next) => {

@@ -6,8 +6,9 @@ import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/s
 import express from 'express';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { oldestOfMost, sendOnceThere } from '../../../src/producer/mcp/http.ts';
+import { oldestOfMost } from '../../../src/producer/mcp/legacy-sessions.ts';
 import { createMcpServer } from '../../../src/producer/mcp/server.ts';
+import { sendOnceThere } from '../../../src/producer/mcp/web-response.ts';
 import { acceptedForm, callerAnswers, elicit } from '../../../src/shared/calls/elicitation.ts';
 import type { Hook } from '../../../src/shared/calls/hooks.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';

@@ -3,7 +3,7 @@ import type { FleetView } from '../../operations/fleet-metrics.ts';
 import type { LongPolls } from './long-poll.ts';
 import type { OpenStreams } from './stream-response.ts';
 
-/** The parts that routes are made of. */
+/** The dependencies of the routes. */
 export interface ApiDeps {
   readonly pawl: Pawl;
   readonly longPolls: LongPolls;
@@ -11,6 +11,6 @@ export interface ApiDeps {
   /** Shown in the OpenAPI document. */
   readonly version: string;
   readonly streams: OpenStreams;
-  /** Throws `BACKEND_UNAVAILABLE` or `RATE_LIMITED` while no further call may be handed in. */
+  /** Throws `BACKEND_UNAVAILABLE` or `RATE_LIMITED` while the server accepts no calls. */
   checkAccepting(): Promise<void>;
 }

@@ -40,7 +40,7 @@ function openApi(routes: readonly Route[], version: string): object {
       securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
       schemas: {
         ToolResultEnvelope: contractSchemas().toolResultEnvelope,
-        // As what is taken, so that further fields may come.
+        // Responses are described by their input schemas, so that further fields may be added.
         ...Object.fromEntries(Object.entries(responseSchemas).map(([name, schema]) => [name, component(schema)])),
         Error: ERROR_SCHEMA,
       },
@@ -48,7 +48,7 @@ function openApi(routes: readonly Route[], version: string): object {
   };
 }
 
-/** What a schema takes. What is read-only in TypeScript is not so for OpenAPI: there, nobody may send it. */
+/** The JSON Schema of a schema's input. `readOnly` is removed: in OpenAPI it means that a client must not send the field. */
 function component(schema: z.ZodType) {
   const { $schema: _, ...described } = z.toJSONSchema(schema, {
     io: 'input',
@@ -133,11 +133,11 @@ function pathParameters(path: string): object[] {
   }));
 }
 
-function parameters(schema: z.ZodType, place: 'query' | 'header'): object[] {
+function parameters(schema: z.ZodType, location: 'query' | 'header'): object[] {
   const { properties = {}, required = [] } = component(schema);
   return Object.entries(properties).map(([name, described]) => ({
     name,
-    in: place,
+    in: location,
     required: required.includes(name),
     schema: described,
   }));

@@ -1,4 +1,4 @@
-/** `/v1/sessions/{key}/agents`: programs of any language that run the sub-agents of a session (C18). */
+/** `/v1/sessions/{key}/agents`: programs of any language that run the sub-agents of a session. */
 import { z } from 'zod';
 import { sessionClosed } from '../../../shared/sessions/session.ts';
 import { AGENT_ENDINGS } from '../../../shared/tools/sub-agent.ts';
@@ -23,24 +23,24 @@ function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
     operationId: 'nextAgentOrder',
     permission: 'use',
     summary:
-      'What a sub-agent of the session is told next, waited for up to `?wait=MS`. Each message is handed out once.',
+      'The next message to a sub-agent of the session, waited for up to `?wait=MS`. Each message is delivered once.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
     responses: { 200: ['A message, or none', 'AgentNews'] },
     async handle({ path, query, caller, onGone }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
-      // Whoever asks again and again would never learn that there is nothing to come.
+      // A client that polls a closed session would otherwise never learn that no message will come.
       if (session.record.state === 'closed') throw sessionClosed(session.key);
       const heard = Promise.withResolvers<void>();
       let event: AgentEvent | undefined;
-      const listen = (told: AgentEvent) => {
+      const listen = (received: AgentEvent) => {
         session.events.off('agent', listen);
-        event = told;
+        event = received;
         heard.resolve();
       };
       session.events.on('agent', listen);
       try {
         await longPolls.within(heard.promise, query.wait, onGone);
-        // What waits already is told however short the wait is.
+        // A message that is already there is delivered however short the wait is.
         if (event === undefined) await pawl.agents.looked(session.key);
       } finally {
         session.events.off('agent', listen);
@@ -59,7 +59,7 @@ function replyAsAgent({ pawl }: AgentRouteDeps): Route {
     operationId: 'replyAsAgent',
     permission: 'use',
     summary:
-      'What a sub-agent answers to the message of this `turn`; not taken when it has been told more, is closed, or has answered otherwise before.',
+      'The answer of a sub-agent to the message of this `turn`; not taken when the agent has got a newer message, is closed, or has answered differently before.',
     body: z.strictObject({
       turn: z.number().int().min(1),
       state: z.enum(AGENT_ENDINGS),
@@ -70,7 +70,7 @@ function replyAsAgent({ pawl }: AgentRouteDeps): Route {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
       const reply = { state, ...(output === undefined ? {} : { output }) };
       const agentId = path['agentId'] ?? '';
-      // Of the order that is answered, only whose and which it is matters.
+      // The session needs only the agent and the turn of the order; its type has no effect here.
       const replied = await session.reply({ agentId, turn, type: 'input' }, reply);
       return { status: 200, body: { replied } };
     },

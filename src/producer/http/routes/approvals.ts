@@ -1,4 +1,4 @@
-/** `/v1/approvals`: what waits for a person, and their decisions. */
+/** `/v1/approvals`: calls that wait for a person, and decisions on them. */
 import { z } from 'zod';
 import { APPROVAL_STATES } from '../../../shared/approvals/approval.ts';
 import { jsonObjectSchema } from '../../../shared/calls/envelope.ts';
@@ -13,12 +13,12 @@ const MAX_LISTED = 200;
 
 const decisionSchema = z.strictObject({
   decision: z.enum(['approve', 'deny']),
-  /** Of the approval as it was shown. */
+  /** The digest of the approval as it was shown. */
   digest: z.string().min(1).max(128),
   reason: z.string().max(2_000).optional(),
-  /** In place of the call's own parameters. */
+  /** Parameters that replace the call's own. */
   params: jsonObjectSchema.optional(),
-  /** Approves later calls like this one, in this session, too. */
+  /** Creates a standing approval: later calls of this kind in this session run, too. */
   remember: z.boolean().optional(),
 });
 
@@ -92,17 +92,17 @@ function decideApproval({ pawl }: ApprovalRouteDeps): Route {
   });
 }
 
-/** How a caller is named in what they ask for and decide: by their token, where there are tokens. */
+/** The name under which a caller's calls and decisions are recorded: the role and ID of the token, where there are tokens. */
 export function nameOf({ id, role }: Caller): string {
   return id === 'local' ? 'local operator' : `${role}:${id}`;
 }
 
-/** For what they hand in: without tokens, everybody on this machine is one. */
+/** The submitter of a caller's calls. Without tokens all callers of this machine count as one, and no submitter is recorded. */
 export function submitterOf(caller: Caller): { readonly submittedBy?: string } {
   return caller.id === 'local' ? {} : { submittedBy: nameOf(caller) };
 }
 
-/** An approval that this caller may know of. Throws `UNKNOWN_APPROVAL`, also for another tenant's. */
+/** An approval that this caller may see. Throws `UNKNOWN_APPROVAL`, also for another tenant's. */
 async function approvalFor(pawl: Pawl, caller: Caller, id: string) {
   const shown = await pawl.approvals.show(id);
   if (!seesTenant(caller, shown.record.request.tenantId)) throw new PawlError('UNKNOWN_APPROVAL');

@@ -1,4 +1,4 @@
-/** `/v1/audit`: the newest records of the audit trail (I4). */
+/** `/v1/audit`: the newest records of the audit trail. */
 import { z } from 'zod';
 import { AUDIT_TYPES } from '../../../shared/audit/audit-event.ts';
 import { sinceSchema } from '../../calls/audit.ts';

@@ -1,4 +1,4 @@
-/** `/v1/calls`: handing calls in, waiting for them, reading, cancelling and resolving them. */
+/** `/v1/calls`: submit, await, read, cancel and resolve calls. */
 import { z } from 'zod';
 import { SOUGHT_STATES } from '../../../shared/calls/call-state.ts';
 import {
@@ -33,7 +33,7 @@ const DEFAULT_WAIT_MS = 30_000;
 const MAX_WAIT_MS = 5 * 60_000;
 const MAX_LISTED = 1_000;
 
-/** The short form of a call; what it leaves out comes from the session. */
+/** The short form of a call. The session fills in the other fields. */
 const shortCallSchema = z.strictObject({
   /** `name` or `namespace.name`. */
   tool: z.string().min(1).max(256),
@@ -85,7 +85,7 @@ function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
     path: '/v1/calls',
     operationId: 'createCall',
     permission: 'use',
-    summary: 'Hands a call in, as an envelope or in the short form, and waits for its end.',
+    summary: 'Submits a call, as an envelope or in the short form, and waits for its end.',
     query: z.strictObject({
       wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
     }),
@@ -230,7 +230,7 @@ function resolveCall({ pawl }: CallRouteDeps): Route {
   });
 }
 
-/** The header's key in the place where the contract has it. Throws `CONTRACT_INVALID` when the body names another one. */
+/** Moves the header's key into the field that the contract has for it. Throws `CONTRACT_INVALID` when the body names another key. */
 function withKey(body: Readonly<Record<string, unknown>>, key: string | undefined): Readonly<Record<string, unknown>> {
   if (key === undefined) return body;
   const payload = isShort(body) ? body : (body['payload'] as Readonly<Record<string, unknown>> | undefined);
@@ -243,7 +243,7 @@ function withKey(body: Readonly<Record<string, unknown>>, key: string | undefine
   return isShort(body) ? { ...body, idempotencyKey: key } : { ...body, payload: { ...payload, idempotencyKey: key } };
 }
 
-/** The caller's place in its trace, unless the body names one. */
+/** Adds the `traceparent` header to the body, unless the body has one. */
 function withTrace(
   body: Readonly<Record<string, unknown>>,
   header: string | undefined,
@@ -257,7 +257,7 @@ function withTrace(
 
 async function submit(pawl: Pawl, caller: Caller, body: Readonly<Record<string, unknown>>): Promise<Submission> {
   if (isShort(body)) return submitShort(pawl, caller, body);
-  // Who has no tenant of their own may speak for any: the engine checks the rest.
+  // A caller without a tenant may submit for any tenant; the producer checks the rest.
   if (caller.tenantId === undefined) return pawl.submitUnchecked(body, submitterOf(caller));
   const parsed = toolCallEnvelopeSchema.safeParse(body);
   if (!parsed.success) return pawl.submitUnchecked(body);
@@ -307,7 +307,7 @@ export function splitName(tool: string): { readonly namespace: string; readonly 
     : { namespace: tool.slice(0, dot), name: tool.slice(dot + 1) };
 }
 
-/** A finished answer is 200, an open circuit's included; what was refused before a call existed is an error. */
+/** The result of a call is 200, that of an open circuit included. A refusal before the call existed is an error status. */
 async function answered(
   pawl: Pawl,
   { callId, result }: Extract<Submission, { readonly kind: 'answered' }>,
@@ -338,7 +338,7 @@ async function suggestionsFor(pawl: Pawl, tool: string): Promise<readonly string
   return nearest(startOf(tool, 256), [...new Set(names)]);
 }
 
-/** The waiting is over, the call is not. */
+/** The response when the waiting has ended before the call. */
 async function underWay(
   pawl: Pawl,
   { callId, requestId }: Extract<Submission, { kind: 'pending' }>,
@@ -356,7 +356,10 @@ async function underWay(
   };
 }
 
-/** A call that this caller may know of, with `glance` without what is large of it. Throws `UNKNOWN_CALL`, also for another tenant's: IDs tell nothing. */
+/**
+ * A call that this caller may see; `glance` leaves out its large fields. Throws `UNKNOWN_CALL`, also for another tenant's call, so that
+ * an ID reveals nothing.
+ */
 export async function callFor(
   pawl: Pawl,
   caller: Caller,

@@ -1,4 +1,4 @@
-/** `/v1/calls/{callId}/events`: what becomes of a call, as server-sent events. */
+/** `/v1/calls/{callId}/events`: the events of a call, as server-sent events. */
 import type { Response } from 'express';
 import { z } from 'zod';
 import { isLong } from '../../../shared/util/json/json-stream.ts';
@@ -16,9 +16,9 @@ import { type Route, route } from '../core/route.ts';
 import { longJson, type OpenStreams } from '../core/stream-response.ts';
 import { callFor } from './calls.ts';
 
-/** Keeps what stands between from closing a silent connection. */
+/** A comment is sent this often, so that no proxy closes a silent connection. */
 const KEEP_ALIVE_MS = 15_000;
-/** Who reads more slowly than this is cut off, and comes back for the rest. */
+/** A client with more unread data than this is disconnected, and reconnects for the rest. */
 const MAX_UNREAD_BYTES = 1_024 * 1_024;
 const RECONNECT_MS = 1_000;
 
@@ -61,8 +61,8 @@ function send(pawl: Pawl, streams: OpenStreams, response: Response, callId: stri
     return;
   }
   response.write(`retry: ${RECONNECT_MS}\n\n`);
-  // A long event is written in pieces: what comes meanwhile waits behind it. Nothing is written behind the end, which who reads slowly
-  // may take long to read: that would end this process.
+  // A long event is written in pieces, so later events wait behind it. Nothing may be written after the end of the response: a slow
+  // client can delay that end, and a later write would crash this process.
   let written = Promise.resolve();
   let ended = false;
   const write = (step: () => unknown) => {
@@ -76,7 +76,7 @@ function send(pawl: Pawl, streams: OpenStreams, response: Response, callId: stri
     callId,
     {
       onEvents(events) {
-        // Whatever the size of what comes now: of what came before, too much was not read.
+        // Only the unread rest of earlier events counts, not the size of these.
         if (response.writableLength > MAX_UNREAD_BYTES) response.destroy();
         write(() => writeEvents(response, events));
       },

@@ -1,4 +1,4 @@
-/** `/v1/me`, `/v1/workers` and `/v1/shards`: who asks, who runs the calls, and how these are spread. */
+/** `/v1/me`, `/v1/workers` and `/v1/shards`: the caller, the workers, and the shards of the tiers. */
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { shardCountSchema } from '../../../shared/queues/shards.ts';

@@ -1,4 +1,4 @@
-/** `/v1/questions`: what tools ask people, and their answers. */
+/** `/v1/questions`: questions of tools to people, and their answers. */
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import type { QuestionRecord } from '../../../shared/store/approvals/questions.ts';

@@ -1,4 +1,4 @@
-/** `/v1/tools/{name}`: declaring, switching and removing tools while the system runs (I2, I7). */
+/** `/v1/tools/{name}`: declaring, switching and removing tools while the system runs. */
 import { z } from 'zod';
 import {
   type DeclaredTool,
@@ -170,7 +170,7 @@ function tagOf(record: RegistryRecord | undefined): Record<string, string> {
   return record === undefined ? {} : { ETag: `"${record.revision}"` };
 }
 
-/** `If-Match: "3"`, or `*` for any that is there; `If-None-Match: *` for none. Throws `CONTRACT_INVALID`. */
+/** Reads `If-Match: "3"`, or `*` for any existing revision, and `If-None-Match: *` for none. Throws `CONTRACT_INVALID`. */
 function optionsOf({ 'if-match': match, 'if-none-match': noneMatch }: Conditions, caller: Caller): ChangeOptions {
   checkPermission(caller, 'administer');
   if (noneMatch !== undefined && noneMatch !== '*') throw badCondition('if-none-match', '*', noneMatch);
@@ -187,13 +187,13 @@ function badCondition(header: string, expected: string, came: string): PawlError
   return new PawlError('CONTRACT_INVALID', `The header ${header} ${message}.`, { issues: [{ path: header, message }] });
 }
 
-/** What was read may be written back: whose revision it was says `If-Match`. */
+/** A body that `GET` answered may be written back. Its revision is ignored: `If-Match` names the expected one. */
 function withoutRevision(given: Readonly<Record<string, unknown>>): object {
   const { revision: _revision, updatedAtMs: _at, updatedBy: _by, definition: _definition, ...spec } = given;
   return spec;
 }
 
-/** The body may repeat the name, as what `GET` answered does. Throws `CONTRACT_INVALID`. */
+/** The body may repeat the name of the address, as a body that `GET` answered does. Throws `CONTRACT_INVALID`. */
 function checkName(asked: string, name: unknown, namespace: unknown): void {
   const dot = asked.lastIndexOf('.');
   const differs =

@@ -1,4 +1,4 @@
-/** `/v1/sessions`: opening, finding and closing sessions. */
+/** `/v1/sessions`: open, find, change and close sessions. */
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { sessionAccount } from '../../../shared/limits/budget.ts';
@@ -132,7 +132,7 @@ function closeSession(pawl: Pawl): Route {
   });
 }
 
-/** Who gets an approval's buttons can decide: whoever asks for calls may not choose that. Throws `PERMISSION_DENIED`. */
+/** A webhook receives the approval's buttons, so an agent may only name an address of the settings. Throws `PERMISSION_DENIED`. */
 function checkWebhook(
   caller: Caller,
   channel: { readonly kind: string; readonly [name: string]: unknown } | undefined,
@@ -143,15 +143,15 @@ function checkWebhook(
   throw new PawlError('PERMISSION_DENIED', 'The url of the webhook channel is not one of the setting `webhooks`.');
 }
 
-/** What the session and those below it took from its own budget. */
+/** The part of its own budget that the session and those below it have spent. */
 export async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord): Promise<object> {
   if (budget === undefined) return {};
   return { spent: await pawl.backend.ledger.spent(sessionAccount(sessionKey, budget).name) };
 }
 
 /**
- * Agents open their workspaces inside the one that the operator has named, and where none is named in no other than the server's. A
- * tenant's lie in that tenant's own folder, whoever opens them. Throws `PERMISSION_DENIED`.
+ * An agent's workspace must lie inside PAWL_WORKSPACE_ROOT; without that setting it must be the server's folder. A tenant's workspace
+ * lies in the tenant's own folder for every caller. Throws `PERMISSION_DENIED`.
  */
 function workspaceRootFor(
   caller: Caller,
@@ -180,7 +180,7 @@ export async function sessionFor(pawl: Pawl, caller: Caller, sessionKey: string)
   return session;
 }
 
-/** The same, opened as a main session of the caller's tenant when there is none. */
+/** The session of this key, opened as a main session of the caller's tenant when there is none. */
 export async function sessionOrNew(
   pawl: Pawl,
   caller: Caller,
@@ -207,7 +207,7 @@ export async function sessionOrNew(
     });
   } catch (error) {
     if (!(error instanceof PawlError && error.code === 'CONTRACT_INVALID')) throw error;
-    // Somebody else opened it in between; or no session can have this key.
+    // Either another request opened it in between, or the key is not a valid one.
     return sessionFor(pawl, caller, sessionKey).catch((missing: PawlError) => {
       throw missing.code === 'UNKNOWN_SESSION' ? error : missing;
     });

@@ -1,4 +1,4 @@
-/** `/v1/skills`: instructions for planners, and the tools that go with them (I5, I6). */
+/** `/v1/skills`: instructions for planners, and the tools that go with them. */
 import { z } from 'zod';
 import { skillSchema } from '../../../shared/sessions/skill.ts';
 import type { Pawl } from '../../client.ts';

@@ -1,4 +1,4 @@
-/** `/v1/sessions/{key}/remembered`: what people allowed for the rest of a session, and taking it back. */
+/** `/v1/sessions/{key}/remembered`: list and revoke the standing approvals of a session. */
 import type { Pawl } from '../../client.ts';
 import { type Route, route } from '../core/route.ts';
 import { standingApprovalView } from '../core/views.ts';

@@ -1,4 +1,4 @@
-/** `/v1/tool-clients`: programs of any language that run tools themselves (C21). */
+/** `/v1/tool-clients`: programs of any language that run tools themselves. */
 import { z } from 'zod';
 import { CLIENT_LEASE, clientAnswerSchema, MAX_CLIENT_TOOLS } from '../../../shared/connectors/client-tool.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
@@ -58,7 +58,7 @@ function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRout
         waitMs: query.wait,
         signal: ended.signal,
       });
-      // A server that closes ends the waiting, and says what there is.
+      // A closing server ends the waiting and answers with the current state.
       await longPolls.within(broadcast, query.wait, onGone).finally(() => ended.abort());
       return { status: 200, body: await broadcast };
     },
@@ -94,7 +94,7 @@ function reportToolClientProgress({ pawl: { toolClients } }: ToolClientRouteDeps
       total: z.number().optional(),
       message: z.string().max(2_000).optional(),
     }),
-    responses: { 200: ['Whether somebody still waits for the call', 'ProgressWanted'] },
+    responses: { 200: ['Whether a caller still waits for the call', 'ProgressWanted'] },
     async handle({ path, body: { fence, progress, total, message } }) {
       const report = {
         progress,
@@ -114,7 +114,7 @@ function reportToolClientResult({ pawl: { toolClients } }: ToolClientRouteDeps):
     operationId: 'reportToolClientResult',
     permission: 'oversee',
     summary:
-      'What came of a call, once: `output`, `contentItems` with `success`, or `error`. 409 when it came too late.',
+      'The result of a call, once: `output`, `contentItems` with `success`, or `error`. 409 when it is too late.',
     body: clientAnswerSchema,
     responses: { 204: 'Taken' },
     async handle({ path, body }) {

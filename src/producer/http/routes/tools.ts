@@ -1,4 +1,4 @@
-/** `/v1/tools`: what the fleet offers, or what one session may use of it. */
+/** `/v1/tools`: the tools of the fleet, or those that one session may call. */
 import { z } from 'zod';
 import { PROVIDERS, toolsFor } from '../../../shared/model-tools/tools-for.ts';
 import type { Pawl } from '../../client.ts';
