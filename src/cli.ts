@@ -3,22 +3,20 @@
  */
 import './node-version.ts';
 import { Command, CommanderError } from 'commander';
+import { approvalCommands, policyCommands, questionCommands } from './cli/command-groups/approvals.ts';
+import { callCommands } from './cli/command-groups/calls.ts';
 import {
-  approvalCommands,
   auditCommands,
-  callCommands,
-  catalogueCommands,
   circuitCommands,
   doctorCommand,
-  type End,
-  fleetCommands,
-  policyCommands,
-  questionCommands,
   reliabilityCommands,
-  sessionCommands,
   shardCommands,
   workerCommands,
-} from './cli/commands.ts';
+} from './cli/command-groups/operations.ts';
+import { sessionCommands } from './cli/command-groups/sessions.ts';
+import { startCommands } from './cli/command-groups/start.ts';
+import { toolCommands } from './cli/command-groups/tools.ts';
+import type { End } from './cli/command-options.ts';
 import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
 import { contextOf, endWhenNobodyReads, outputTaken } from './cli/process-context.ts';
@@ -111,9 +109,9 @@ export function createProgram(context: CliContext, end: End): Command {
       `\nExit codes:\n${exitCodeLines()}\n\nExample:\n  pawl up\n  pawl call read --params '{"path":"README.md"}'`,
     );
 
-  fleetCommands(program, context, end);
+  startCommands(program, context, end);
   callCommands(program, context, end);
-  catalogueCommands(program, context, end);
+  toolCommands(program, context, end);
   sessionCommands(program, context, end);
   workerCommands(program, context, end);
   circuitCommands(program, context, end);

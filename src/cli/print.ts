@@ -51,7 +51,7 @@ export function moment(atMs: number): string {
   return new Date(atMs).toISOString();
 }
 
-export function json(value: unknown): string {
+export function prettyJson(value: unknown): string {
   return escapeJson(JSON.stringify(value, null, 2));
 }
 
@@ -61,6 +61,6 @@ export function jsonLine(value: unknown): string {
 }
 
 /** `1 worker`, `2 workers`. */
-export function count(number: number, noun: string, plural = `${noun}s`): string {
+export function plural(number: number, noun: string, plural = `${noun}s`): string {
   return `${number} ${number === 1 ? noun : plural}`;
 }

@@ -16,7 +16,7 @@ import { type CliContext, operatorName, print, say, withPawl } from '../context.
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
-import { block, type Column, duration, fieldLines, json, moment, table } from '../print.ts';
+import { block, type Column, duration, fieldLines, moment, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'ID', text: ({ record }) => record.request.id },
@@ -34,7 +34,7 @@ export async function listApprovals(
   return withPawl(context, async (pawl) => {
     const { limit, state = 'pending' } = options;
     const approvals = await pawl.approvals.listBrief({ limit, ...(state === 'all' ? {} : { state }) });
-    if (options.json === true) print(context, json({ approvals: approvals.map(listedApprovalView) }));
+    if (options.json === true) print(context, prettyJson({ approvals: approvals.map(listedApprovalView) }));
     else if (approvals.length > 0) print(context, table(approvals, COLUMNS));
     else say(context, state === 'all' ? 'there are no approvals' : `no approval is ${state}`);
     return EXIT_CODES.success.code;
@@ -45,7 +45,7 @@ export async function showApproval(context: CliContext, id: string, options: { j
   return withPawl(context, async (pawl) => {
     const shown = await pawl.approvals.show(id);
     const similar = (await pawl.approvals.similarTo(shown.record)).map(decisionView);
-    if (options.json === true) print(context, json({ ...approvalView(shown), similar }));
+    if (options.json === true) print(context, prettyJson({ ...approvalView(shown), similar }));
     else {
       print(context, describe(shown));
       for (const { state, decidedBy = '', summary, reason = '' } of similar)
@@ -82,7 +82,7 @@ export async function decideApproval(
       ...(params === undefined ? {} : { params }),
       ...(remember === undefined ? {} : { remember }),
     });
-    if (options.json === true) print(context, json(approvalView(decided)));
+    if (options.json === true) print(context, prettyJson(approvalView(decided)));
     else print(context, `${decided.record.request.id} is ${decided.record.state}`);
     return EXIT_CODES.success.code;
   });
@@ -104,7 +104,7 @@ export async function listStandingApprovals(
   return withPawl(context, async (pawl) => {
     const { key } = await pawl.session(sessionKey);
     const remembered = await pawl.approvals.remembered(key);
-    if (options.json === true) print(context, json({ remembered: remembered.map(standingApprovalView) }));
+    if (options.json === true) print(context, prettyJson({ remembered: remembered.map(standingApprovalView) }));
     else if (remembered.length > 0) print(context, table(remembered, REMEMBERED_COLUMNS));
     else say(context, 'nothing is remembered');
     return EXIT_CODES.success.code;
@@ -120,7 +120,7 @@ export async function revokeStandingApproval(
   return withPawl(context, async (pawl) => {
     const { key } = await pawl.session(sessionKey);
     const forgotten = await pawl.approvals.forget(key, approvalId, operatorName());
-    if (options.json === true) print(context, json(standingApprovalView(forgotten)));
+    if (options.json === true) print(context, prettyJson(standingApprovalView(forgotten)));
     else
       print(
         context,
@@ -185,7 +185,7 @@ function askedBy({ requestedBy, actorId }: { readonly requestedBy: string; reado
 const LOOK_EVERY_MS = 1_000;
 const QUESTION = 'Approve this call? y, or n and a reason: ';
 
-export interface ElicitationState {
+export interface ConsoleQuestion {
   /** Aborted when the call has ended: there is nothing to decide any more. */
   readonly signal: AbortSignal;
   /** Told of Ctrl-C, which is no signal while the terminal is asked. */
@@ -200,7 +200,7 @@ export async function askAtConsole(
   context: CliContext,
   pawl: Pick<Pawl, 'approvals'>,
   approvalId: string,
-  { signal, interrupt }: ElicitationState,
+  { signal, interrupt }: ConsoleQuestion,
 ): Promise<void> {
   const shown = await pawl.approvals.show(approvalId);
   const { request } = shown.record;

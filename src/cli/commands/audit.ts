@@ -9,7 +9,7 @@ import type { AuditEntry } from '../../shared/store/audit/audit-trail.ts';
 import { auditFolder } from '../../shared/store/audit-service.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, count, json, moment, table } from '../print.ts';
+import { type Column, moment, plural, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<AuditEntry>[] = [
   { title: 'NUMBER', align: 'right', text: ({ seq }) => (seq === undefined ? '' : String(seq)) },
@@ -36,7 +36,7 @@ export async function listAudit(context: CliContext, options: ListAuditOptions):
   const sinceMs = options.since === undefined ? undefined : readSince(options.since);
   return withPawl(context, async (pawl) => {
     const found = await pawl.audit({ sessionKey: session, tool, callId: call, type, sinceMs, limit });
-    if (options.json === true) print(context, json({ records: found.map(auditView) }));
+    if (options.json === true) print(context, prettyJson({ records: found.map(auditView) }));
     else if (found.length === 0) say(context, 'no such records');
     else print(context, table([...found].reverse(), COLUMNS));
     return EXIT_CODES.success.code;
@@ -59,7 +59,7 @@ export async function verifyAudit(context: CliContext, options: VerifyAuditOptio
       throw isOfFiles(error) ? usageError(`The files in ${folder} cannot be read: ${error.message}.`) : error;
     });
     const intact = trails.every(({ faults }) => faults.length === 0);
-    if (options.json === true) print(context, json({ intact, trails }));
+    if (options.json === true) print(context, prettyJson({ intact, trails }));
     else for (const trail of trails) tell(context, trail);
     if (trails.length === 0) say(context, `nothing was recorded yet (no files in ${folder}, no trail in Redis)`);
     return intact ? EXIT_CODES.success.code : EXIT_CODES.failed.code;
@@ -125,8 +125,8 @@ async function verifyTrail(
 const SHOWN_FAULTS = 50;
 
 function tell(context: CliContext, { trail, files, current, records, first, last, faults }: CheckedTrail): void {
-  const where = files === 0 ? 'in Redis' : `in ${count(files, 'file')}${current ? ' and Redis' : ''}`;
-  const which = records === 0 ? 'no records' : `${count(records, 'record')}, ${first} to ${last}`;
+  const where = files === 0 ? 'in Redis' : `in ${plural(files, 'file')}${current ? ' and Redis' : ''}`;
+  const which = records === 0 ? 'no records' : `${plural(records, 'record')}, ${first} to ${last}`;
   print(context, `trail ${trail}: ${which}, ${where}: ${faults.length === 0 ? 'intact' : 'NOT INTACT'}`);
   for (const fault of faults.slice(0, SHOWN_FAULTS)) print(context, `  ${faultText(fault)}`);
   if (faults.length > SHOWN_FAULTS) print(context, `  and ${faults.length - SHOWN_FAULTS} more`);

@@ -5,7 +5,7 @@ import { isUnresolved, type Outcome } from '../../shared/calls/outcome.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
-import { duration, json, moment } from '../print.ts';
+import { duration, moment, prettyJson } from '../print.ts';
 
 const MAX_PARAMS_LENGTH = 400;
 const MAX_OUTPUT_LENGTH = 2_000;
@@ -105,7 +105,9 @@ function outcomeLines({ error, output }: Outcome, callId: string): string[] {
   }
   const display = output?.metadata?.['display'];
   const text =
-    typeof display === 'string' ? escapeInvisible(display.replaceAll('\r\n', '\n')) : json(output?.content ?? null);
+    typeof display === 'string'
+      ? escapeInvisible(display.replaceAll('\r\n', '\n'))
+      : prettyJson(output?.content ?? null);
   return clip(text, MAX_OUTPUT_LENGTH)
     .split('\n')
     .map((line) => `  ${line}`);

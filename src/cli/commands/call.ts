@@ -14,7 +14,7 @@ import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, userName, withPawl } from '../context.ts';
 import { EXIT_CODES, exitCodeOfResult } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
-import { count, duration, json } from '../print.ts';
+import { duration, plural, prettyJson } from '../print.ts';
 import { askAtConsole } from './approvals.ts';
 import { howToResolve } from './call-story.ts';
 
@@ -222,7 +222,7 @@ export const SETTLEMENT_SENTENCES = {
 } as const satisfies Record<Cancellation['settlement'], string>;
 
 function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean): void {
-  if (asJson) print(context, json(result));
+  if (asJson) print(context, prettyJson(result));
   else if (result.status === 'success') context.out.write(`${readable(context, result.output)}\n`);
   if (result.status === 'success') {
     if (result.cache !== undefined && context.err.isTTY)
@@ -237,7 +237,7 @@ function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean):
   if (issues.length === 0 && retryAfterMs !== undefined) say(context, `try again in ${duration(retryAfterMs)}`);
   if (code === 'SIGNATURE_INVALID') say(context, `'pawl doctor' says which processes hold other signing keys`);
   if (code === 'LOOP_DETECTED') say(context, 'or name a call that is meant with --key');
-  if (result.attempts > 1) say(context, `after ${count(result.attempts, 'attempt')}`);
+  if (result.attempts > 1) say(context, `after ${plural(result.attempts, 'attempt')}`);
   if (callId !== undefined) for (const line of howToResolve(result.error, callId)) say(context, line);
 }
 
@@ -246,7 +246,7 @@ function readable(
   { content, metadata }: Extract<ToolResultEnvelope, { status: 'success' }>['output'],
 ): string {
   const display = metadata?.['display'];
-  if (typeof display !== 'string') return json(content);
+  if (typeof display !== 'string') return prettyJson(content);
   // A file or a program behind a pipe gets what the tool returned, to the letter.
   return context.out.isTTY ? escapeInvisible(display.replaceAll('\r\n', '\n')) : display;
 }

@@ -8,7 +8,7 @@ import { type CapturedCall, captureOf } from '../../shared/sessions/capture.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, json, jsonLine } from '../print.ts';
+import { jsonLine, plural, prettyJson } from '../print.ts';
 
 export interface CaptureOptions {
   readonly name?: string;
@@ -35,13 +35,13 @@ export async function captureSession(context: CliContext, key: string, options: 
     const folder = resolve(context.cwd, out, name);
     const files = { skill: join(folder, 'SKILL.md'), plan: join(folder, 'plan.json') };
     await mkdir(folder, { recursive: true });
-    await writeNew(files.plan, `${json(plan)}\n`);
+    await writeNew(files.plan, `${prettyJson(plan)}\n`);
     await writeNew(files.skill, skill);
-    if (options.json === true) print(context, json({ ...files, steps, leftOut }));
+    if (options.json === true) print(context, prettyJson({ ...files, steps, leftOut }));
     else {
       print(context, `${files.skill}\n${files.plan}`);
-      say(context, `${count(steps, 'step')} for you to review: the skill is off until you set enabled: true in it`);
-      if (leftOut > 0) say(context, `${count(leftOut, 'call')} that did not succeed left out`);
+      say(context, `${plural(steps, 'step')} for you to review: the skill is off until you set enabled: true in it`);
+      if (leftOut > 0) say(context, `${plural(leftOut, 'call')} that did not succeed left out`);
     }
     return EXIT_CODES.success.code;
   });

@@ -4,7 +4,7 @@ import { circuitView } from '../../producer/http/core/views.ts';
 import { nearest } from '../../shared/schema/schema.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, json, moment, table } from '../print.ts';
+import { type Column, moment, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<EnforcedCircuit>[] = [
   { title: 'CIRCUIT', text: ({ key }) => key },
@@ -56,6 +56,6 @@ function isCircuitKey(text: string): boolean {
 }
 
 function show(context: CliContext, circuits: readonly EnforcedCircuit[], asJson: boolean): void {
-  if (asJson) print(context, json({ circuits: circuits.map(circuitView) }));
+  if (asJson) print(context, prettyJson({ circuits: circuits.map(circuitView) }));
   else if (circuits.length > 0) print(context, table(circuits, COLUMNS));
 }

@@ -24,11 +24,11 @@ import type { McpConnections } from '../../workers/connectors/mcp/tools.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { json, table } from '../print.ts';
+import { prettyJson, table } from '../print.ts';
 
 const LOOK_TIMEOUT_MS = 60_000;
 
-export interface ImportRequest {
+export interface McpImportRequest {
   readonly registry: Registry;
   readonly connections: McpConnections;
   readonly server: string;
@@ -56,7 +56,7 @@ export interface ImportOutcome {
 }
 
 /** Looks at a server and declares its tools; once some are declared, only with `accept` if anything differs. */
-export async function importServer(request: ImportRequest): Promise<ImportOutcome> {
+export async function importServer(request: McpImportRequest): Promise<ImportOutcome> {
   const { registry, connections, server, policy } = request;
   const known = (await registry.list()).filter(
     (record): record is DeclaredToolOf<'mcp'> =>
@@ -189,7 +189,7 @@ export async function importMcp(
         hintAtRelative(context, command);
         throw error;
       });
-      print(context, options.json === true ? json(outcome) : told(outcome));
+      print(context, options.json === true ? prettyJson(outcome) : told(outcome));
       for (const { tool, why } of outcome.refused) say(context, `${tool} was left out: ${why}`);
       if (outcome.state === 'declared') return EXIT_CODES.success.code;
       say(

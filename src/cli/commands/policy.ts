@@ -9,7 +9,7 @@ import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
-import { json, table } from '../print.ts';
+import { prettyJson, table } from '../print.ts';
 import { namedTool } from './call.ts';
 
 export interface ExplainOptions {
@@ -24,7 +24,7 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
   const params = options.params === undefined ? undefined : await readParams(context, options.params);
   return withPawl(context, async (pawl) => {
     const { result, channel } = await verdictOn(pawl, tool, params, options);
-    if (options.json === true) print(context, json({ tool, ...result, channel }));
+    if (options.json === true) print(context, prettyJson({ tool, ...result, channel }));
     else {
       print(context, shownLine(`${result.decision}: ${result.reason} (${result.rule})`));
       print(

@@ -9,7 +9,7 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, print, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, json, table } from '../print.ts';
+import { plural, prettyJson, table } from '../print.ts';
 
 const byMe = () => ({ by: operatorName() });
 
@@ -56,7 +56,7 @@ export async function removeTool(context: CliContext, name: string, options: { j
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     await pawl.registry.remove(name, byMe());
-    if (options.json === true) print(context, json({ removed: name }));
+    if (options.json === true) print(context, prettyJson({ removed: name }));
     else say(context, `${name} was removed`);
     return EXIT_CODES.success.code;
   });
@@ -71,7 +71,7 @@ export async function switchTool(
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const record = await pawl.registry.patch(name, { enabled }, byMe());
-    if (options.json === true) print(context, json(record));
+    if (options.json === true) print(context, prettyJson(record));
     else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
     return EXIT_CODES.success.code;
   });
@@ -106,7 +106,7 @@ export async function importOpenApiFile(
   if (imported.tools.length === 0) throw usageError(`${file}: no operation was selected that can be imported.`);
   if (dryRun === true) {
     const tools = imported.tools.map(({ name, spec }) => ({ name, ...spec }));
-    if (asJson === true) print(context, json({ tools, skipped: imported.skipped }));
+    if (asJson === true) print(context, prettyJson({ tools, skipped: imported.skipped }));
     else
       print(
         context,
@@ -122,9 +122,9 @@ export async function importOpenApiFile(
     const records: RegistryRecord[] = [];
     for (const { name, spec } of imported.tools)
       records.push((await pawl.registry.put(name, spec, { ...byMe(), imported: true })).record);
-    if (asJson === true) print(context, json({ tools: records, skipped: imported.skipped }));
+    if (asJson === true) print(context, prettyJson({ tools: records, skipped: imported.skipped }));
     else show(context, records);
-    say(context, `${count(records.length, 'tool')} in the namespace ${imported.namespace}`);
+    say(context, `${plural(records.length, 'tool')} in the namespace ${imported.namespace}`);
     return EXIT_CODES.success.code;
   });
 }
@@ -159,7 +159,7 @@ async function readDocument(context: CliContext, file: string): Promise<unknown>
 }
 
 function show(context: CliContext, records: readonly RegistryRecord[], asJson = false): void {
-  if (asJson) print(context, json({ tools: records }));
+  if (asJson) print(context, prettyJson({ tools: records }));
   else
     print(
       context,

@@ -4,8 +4,8 @@ import { loadSettings } from '../../main.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
 import { type CliContext, print, say } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, jsonLine } from '../print.ts';
-import { openFrontDoor } from '../processes/api-process.ts';
+import { jsonLine, plural } from '../print.ts';
+import { type ApiProcess, openApiProcess } from '../processes/api-process.ts';
 import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
 import { FileWatcher } from '../processes/watch-files.ts';
 import { WorkerProcesses } from '../processes/worker-processes.ts';
@@ -47,32 +47,32 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
     // Ready means that calls are accepted: not before the workers have published their tools.
     let starting = true;
     const files = await loadToolFiles(options.tools ?? [], context.cwd);
-    const door = await openFrontDoor(settings, {
+    const api = await openApiProcess(settings, {
       isStarting: () => starting,
       isDefaultChannel: true,
       hooks: files.hooks,
       toolsets: await toolsetsOf(files),
     });
-    workers.onStopping = door.stopping;
+    workers.onStopping = api.stopping;
     try {
       const started = workers.start().then(() => {
         starting = false;
-        return door.ready();
+        return api.ready();
       });
       const first = await Promise.race([started, asked.promise]);
       // What still starts ends with the workers.
       if (first === 'asked') started.catch(() => {});
       else {
-        tellAddresses(context, options, workers, door);
+        tellAddresses(context, options, workers, api);
         const watcher = options.watch === true ? watchTools(context, options.tools ?? [], workers) : undefined;
         await asked.promise.finally(() => watcher?.close());
       }
-      say(context, `draining: ${count(workers.ready.length, 'worker')}; once more ends at once`);
-      door.drain();
+      say(context, `draining: ${plural(workers.ready.length, 'worker')}; once more ends at once`);
+      api.drain();
     } finally {
       // Workers first: until they have ended, the server tells what becomes of their calls.
       await workers.drain();
-      await door.close();
+      await api.close();
     }
     return EXIT_CODES.success.code;
   } finally {
@@ -95,21 +95,16 @@ function watchTools(context: CliContext, files: readonly string[], workers: Work
   return watcher;
 }
 
-function tellAddresses(
-  context: CliContext,
-  options: UpOptions,
-  workers: WorkerProcesses,
-  door: Awaited<ReturnType<typeof openFrontDoor>>,
-): void {
+function tellAddresses(context: CliContext, options: UpOptions, workers: WorkerProcesses, api: ApiProcess): void {
   const { ready } = workers;
   if (options.json === true) {
-    print(context, jsonLine({ event: 'ready', pid: process.pid, ...door.addresses, workers: ready }));
+    print(context, jsonLine({ event: 'ready', pid: process.pid, ...api.addresses, workers: ready }));
     return;
   }
   const pids = ready.map(({ pid }) => pid).join(', ');
   const tools = new Set(ready.flatMap((worker) => worker.tools));
-  print(context, door.describe());
-  print(context, `  workers  ${count(ready.length, 'process', 'processes')} (pid ${pids}) for ${TIERS.join(', ')}`);
+  print(context, api.describe());
+  print(context, `  workers  ${plural(ready.length, 'process', 'processes')} (pid ${pids}) for ${TIERS.join(', ')}`);
   print(context, `  tools    ${[...tools].join(', ')}`);
   print(context, `Ctrl-C drains and ends. In another terminal: pawl call read --params '{"path":"README.md"}'`);
 }

@@ -7,7 +7,7 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, jsonLine, moment, table } from '../print.ts';
+import { jsonLine, moment, plural, table } from '../print.ts';
 import { CALL_COLUMNS, callStatus } from './calls.ts';
 
 export interface WatchCallsOptions {
@@ -70,7 +70,7 @@ function liveTable(context: CliContext): (calls: readonly CallRecord[]) => void 
     const lines = table(calls, CALL_COLUMNS).split('\n');
     const shown = lines.slice(0, Math.max(1, rows - 2)).map((line) => startOf(line, columns - 1));
     const running = calls.filter(({ state }) => state === 'inflight').length;
-    shown.push(`${count(calls.length, 'call')}, ${running} in flight; Ctrl-C ends`);
+    shown.push(`${plural(calls.length, 'call')}, ${running} in flight; Ctrl-C ends`);
     const up = drawn === 0 ? '' : `\u001b[${drawn}A\r`;
     context.out.write(`${up}${CLEAR_BELOW}${shown.join('\n')}\n`);
     drawn = shown.length;
@@ -135,6 +135,6 @@ function lineOf(call: CallRecord): string {
   const { request, callId, attempts, updatedAtMs } = call;
   const { toolName, target } = request.envelope;
   return shownLine(
-    `${moment(updatedAtMs)} ${callId} ${toolName} ${callStatus(call)} (${count(attempts.length, 'attempt')}) ${target.sessionKey}`,
+    `${moment(updatedAtMs)} ${callId} ${toolName} ${callStatus(call)} (${plural(attempts.length, 'attempt')}) ${target.sessionKey}`,
   );
 }

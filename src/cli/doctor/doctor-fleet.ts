@@ -12,7 +12,7 @@ import { Shards } from '../../shared/store/queues/shards.ts';
 import type { Redis } from '../../shared/store/redis/connection.ts';
 import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
 import { FollowedClock } from '../../shared/util/time.ts';
-import { count } from '../print.ts';
+import { plural } from '../print.ts';
 import type { Finding } from './finding.ts';
 
 type Worker = CatalogueContent['workers'][number];
@@ -60,7 +60,7 @@ export function workersFinding(
   const stuck = without.filter(({ waiting }) => waiting > 0);
   if (stuck.length === 0)
     return { check, state: 'warn', message: `${message}: calls of a tier without a worker wait`, fix };
-  const waits = stuck.map(({ tier, waiting }) => `${count(waiting, 'call')} of the tier ${tier}`).join(', ');
+  const waits = stuck.map(({ tier, waiting }) => `${plural(waiting, 'call')} of the tier ${tier}`).join(', ');
   return { check, state: 'fail', message: `${waits} wait, and no worker serves them (${message})`, fix };
 }
 
@@ -71,12 +71,12 @@ export function callsFindings(states: readonly Pick<ShardState, 'inDoubt' | 'sta
   const troubles = [
     {
       calls: inDoubt,
-      message: `of ${count(inDoubt, 'call')} it is not known whether the effect happened`,
+      message: `of ${plural(inDoubt, 'call')} it is not known whether the effect happened`,
       fix: `'pawl calls ls --state unresolved' lists them; find out, then 'pawl calls resolve'`,
     },
     {
       calls: stale,
-      message: `${count(stale, 'call')} lost the worker that ran ${stale === 1 ? 'it' : 'them'}, and none has taken over yet`,
+      message: `${plural(stale, 'call')} lost the worker that ran ${stale === 1 ? 'it' : 'them'}, and none has taken over yet`,
       fix: `'pawl calls ls --state running' lists what runs, 'pawl workers' who is left`,
     },
   ];

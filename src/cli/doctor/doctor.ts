@@ -28,7 +28,7 @@ import { detectIsolation } from '../../workers/context/processes.ts';
 import { baseTools } from '../../workers/tools/index.ts';
 import { type CliContext, print, withoutPassword } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, json } from '../print.ts';
+import { plural, prettyJson } from '../print.ts';
 import { checkFleet } from './doctor-fleet.ts';
 import type { Finding } from './finding.ts';
 
@@ -53,8 +53,8 @@ export async function runDoctor(context: CliContext, options: { json?: boolean }
   }
   add(await checkSandbox());
   const failed = findings.filter(({ state }) => state === 'fail');
-  if (options.json === true) print(context, json({ usable: failed.length === 0, checks: findings }));
-  else print(context, failed.length === 0 ? '\nPawl can work here.' : `\n${count(failed.length, 'thing')} to mend.`);
+  if (options.json === true) print(context, prettyJson({ usable: failed.length === 0, checks: findings }));
+  else print(context, failed.length === 0 ? '\nPawl can work here.' : `\n${plural(failed.length, 'thing')} to mend.`);
   if (failed.length === 0) return EXIT_CODES.success.code;
   return outOfReach ? EXIT_CODES.redisOutOfReach.code : EXIT_CODES.usage.code;
 }
@@ -133,7 +133,7 @@ async function checkRedis(
     await checkRights(redis, settings.prefix, true);
     const found =
       embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
-    const nodes = isClustered(redis) ? `, a cluster with ${count(serversOf(redis).length, 'master')}` : '';
+    const nodes = isClustered(redis) ? `, a cluster with ${plural(serversOf(redis).length, 'master')}` : '';
     add({ check, state: 'ok', message: `version ${server.version} (${found}${nodes})` });
     const faults = serverFaults(server, baseTools, settings);
     add(evictionFinding(server, faults), persistenceFinding(server, faults, settings));

@@ -8,7 +8,7 @@ import { baseTools } from '../../workers/tools/index.ts';
 import type { ToolWorker } from '../../workers/worker.ts';
 import { type CliContext, print, say, usageError, withRedisHint } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, jsonLine } from '../print.ts';
+import { jsonLine, plural } from '../print.ts';
 import { openProcessEndpoint, type ProcessEndpoint } from './health-endpoint.ts';
 import { keepCode } from './kept-code.ts';
 import { loadToolFiles, refuseUnknownCode, toolsOf } from './tool-files.ts';
@@ -120,7 +120,7 @@ function sayWhatIsLeftOut(context: CliContext, tools: readonly AnyTool[], tiers:
 }
 
 function readyLine({ pid, tiers, tools }: WorkerReady): string {
-  return `ready: pid ${pid}, tiers ${tiers.join(', ')}, ${count(tools.length, 'tool')}: ${tools.join(', ')}`;
+  return `ready: pid ${pid}, tiers ${tiers.join(', ')}, ${plural(tools.length, 'tool')}: ${tools.join(', ')}`;
 }
 
 /** Signals and the end of `pawl up` may come before the worker has started: it then ends as soon as it has. */

@@ -165,7 +165,7 @@ test('a closed terminal drains up, serve and a worker', { tags: 'slow' }, async 
   await allGone(ready.workers.map(({ pid }) => pid));
 });
 
-test('a front door names for people where its page, MCP and Bull Board answer', async () => {
+test('a front api names for people where its page, MCP and Bull Board answer', async () => {
   const serve = place.start(['serve', '--port', '0']);
   await serve.line('MCP');
   const said = serve.stdout();
