@@ -1,4 +1,7 @@
-/** The commands that look after a fleet: `workers`, `circuits`, `shards`, `reliability`, `audit` and `doctor`. Each loads the module of its work when it runs. */
+/**
+ * The commands that look after a fleet: `workers`, `circuits`, `shards`, `reliability`, `audit` and `doctor`. Each loads the module of
+ * its work when it runs.
+ */
 import { type Command, Option } from 'commander';
 import { AUDIT_TYPES } from '../../shared/audit/audit-event.ts';
 import { command, commandGroup, type End, jsonOption, limitOption, positiveInteger } from '../command-options.ts';

@@ -8,7 +8,6 @@ import {
   standingApprovalView,
 } from '../../producer/http/core/views.ts';
 import type { ApprovalState, StandingApprovalRequest } from '../../shared/approvals/approval.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
 import type { StandingApproval } from '../../shared/store/approvals/standing-approvals.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
 import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
@@ -16,7 +15,7 @@ import { type CliContext, operatorName, print, say, withPawl } from '../context.
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
-import { block, type Column, duration, fieldLines, moment, prettyJson, table } from '../print.ts';
+import { block, type Column, fieldLines, moment, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'ID', text: ({ record }) => record.request.id },
@@ -134,7 +133,7 @@ function amendmentText(amendment: StandingApprovalRequest): string {
   return amendment.kind === 'command-prefix' ? amendment.prefix.join(' ') : amendment.kind;
 }
 
-function decide(
+export function decide(
   pawl: Pick<Pawl, 'approvals'>,
   { record }: ApprovalListing,
   options: Omit<DecideOptions, 'by'>,
@@ -179,82 +178,4 @@ function whatOf({ preview, shown }: Pick<ReturnType<typeof approvalView>, 'previ
 /** The session's actor, and whom the call names in its place. */
 function askedBy({ requestedBy, actorId }: { readonly requestedBy: string; readonly actorId: string }): string {
   return requestedBy === actorId ? requestedBy : `${requestedBy}, in the name of ${actorId}`;
-}
-
-/** The approval may be decided elsewhere: it is looked at this often while somebody is asked. */
-const LOOK_EVERY_MS = 1_000;
-const QUESTION = 'Approve this call? y, or n and a reason: ';
-
-export interface ConsoleQuestion {
-  /** Aborted when the call has ended: there is nothing to decide any more. */
-  readonly signal: AbortSignal;
-  /** Told of Ctrl-C, which is no signal while the terminal is asked. */
-  interrupt(): void;
-}
-
-/**
- * The console channel: whoever sits at the terminal of `pawl call` is shown the request, and asked where they can answer. Answers
- * once it is decided, here or elsewhere, or the call has ended.
- */
-export async function askAtConsole(
-  context: CliContext,
-  pawl: Pick<Pawl, 'approvals'>,
-  approvalId: string,
-  { signal, interrupt }: ConsoleQuestion,
-): Promise<void> {
-  const shown = await pawl.approvals.show(approvalId);
-  const { request } = shown.record;
-  const howTo = `pawl approvals show ${approvalId}; then approve or deny it`;
-  if (!context.input.isTTY) {
-    const limit = duration(request.expiresAtMs - request.createdAtMs);
-    say(context, `waits for a person, at most ${limit}: ${howTo}`);
-    return;
-  }
-  const { createInterface } = await import('node:readline/promises');
-  if (signal.aborted) return;
-  context.err.write(`${describe(shown)}\n`);
-  const asking = createInterface({ input: context.input, output: context.err });
-  const over = new AbortController();
-  let isAsking = true;
-  const stopAsking = () => {
-    // What is said next begins a line of its own.
-    if (isAsking) context.err.write('\n');
-    isAsking = false;
-    over.abort();
-  };
-  signal.addEventListener('abort', stopAsking);
-  asking.on('SIGINT', () => {
-    stopAsking();
-    interrupt();
-  });
-  const look = setInterval(async () => {
-    // Without Redis nothing is known of it.
-    const found = await pawl.approvals.show(approvalId).catch(() => undefined);
-    if (found === undefined || found.record.state === 'pending' || !isAsking) return;
-    stopAsking();
-    const { state, decidedBy } = approvalView(found);
-    say(context, `decided elsewhere: ${state}${decidedBy === undefined ? '' : ` by ${decidedBy}`}`);
-  }, LOOK_EVERY_MS);
-  try {
-    const answer = (await asking.question(QUESTION, { signal: over.signal })).trim();
-    isAsking = false;
-    const yes = /^y(?:es)?$/i.test(answer);
-    const reason = answer.replace(/^no?\b\s*/i, '');
-    await decide(pawl, shown, {
-      decision: yes ? 'approve' : 'deny',
-      digest: shown.digest,
-      ...(yes || reason === '' ? {} : { reason }),
-    });
-  } catch (error) {
-    if (error instanceof PawlError) say(context, error.message);
-    else if (!(error instanceof Error) || error.name !== 'AbortError') throw error;
-    else if (isAsking) {
-      // Ctrl-D.
-      stopAsking();
-      say(context, `not decided: ${howTo}`);
-    }
-  } finally {
-    clearInterval(look);
-    asking.close();
-  }
 }

@@ -15,7 +15,7 @@ import { type CliContext, print, say, userName, withPawl } from '../context.ts';
 import { EXIT_CODES, exitCodeOfResult } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
 import { duration, plural, prettyJson } from '../print.ts';
-import { askAtConsole } from './approvals.ts';
+import { askAtConsole } from './ask-at-console.ts';
 import { howToResolve } from './call-story.ts';
 
 export interface CallCommandOptions {

@@ -1,6 +1,7 @@
-/** `pawl up`: the whole stack on this machine. Redis unless `REDIS_URL` names one, worker processes, the HTTP API and Bull Board. */
+/** `pawl up`: the whole stack on this machine: worker processes, the HTTP API, Bull Board, and Redis unless `REDIS_URL` names one. */
 import { relative, resolve } from 'node:path';
 import { loadSettings } from '../../main.ts';
+import type { Settings } from '../../shared/config/config.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
 import { type CliContext, print, say } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
@@ -21,30 +22,12 @@ export interface UpOptions {
 
 export async function runUp(context: CliContext, options: UpOptions): Promise<number> {
   const settings = await loadSettings(options.port === undefined ? {} : { httpPort: options.port });
-  const workers = new WorkerProcesses(context, {
-    count: options.workers,
-    args: options.tools === undefined ? [] : ['--tools', ...options.tools],
-    drainMs: settings.drainMs,
-    leaseMs: settings.lockDurationMs,
-    metricsPort:
-      settings.metricsPort === undefined || settings.metricsPort === 0
-        ? settings.metricsPort
-        : settings.metricsPort + 1,
-  });
+  const workers = workerProcesses(context, options, settings);
   const asked = Promise.withResolvers<'asked'>();
-  const hear = (times: number) => {
-    if (times === 1) {
-      asked.resolve('asked');
-      return;
-    }
-    if (times > 2) workers.kill();
-    if (times > 2) context.endNow(EXIT_CODES.failed.code);
-    say(context, 'ending now; once more kills');
-    void workers.hurry().finally(() => context.endNow(EXIT_CODES.failed.code));
-  };
-  const ignore = context.onInterrupt(hear, { hangUp: true });
+  const onInterrupt = (times: number) => (times === 1 ? asked.resolve('asked') : endSoon(context, workers, times));
+  const ignore = context.onInterrupt(onInterrupt, { hangUp: true });
   try {
-    // Ready means that calls are accepted: not before the workers have published their tools.
+    // The process is ready when calls are accepted, which is after the workers have published their tools.
     let starting = true;
     const files = await loadToolFiles(options.tools ?? [], context.cwd);
     const api = await openApiProcess(settings, {
@@ -60,17 +43,17 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
         return api.ready();
       });
       const first = await Promise.race([started, asked.promise]);
-      // What still starts ends with the workers.
+      // A start that is still in progress fails when the workers end.
       if (first === 'asked') started.catch(() => {});
       else {
-        tellAddresses(context, options, workers, api);
+        printAddresses(context, options, workers, api);
         const watcher = options.watch === true ? watchTools(context, options.tools ?? [], workers) : undefined;
         await asked.promise.finally(() => watcher?.close());
       }
       say(context, `draining: ${plural(workers.ready.length, 'worker')}; once more ends at once`);
       api.drain();
     } finally {
-      // Workers first: until they have ended, the server tells what becomes of their calls.
+      // The workers end first, so that the server can answer requests for their calls until then.
       await workers.drain();
       await api.close();
     }
@@ -80,7 +63,31 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
   }
 }
 
-/** Follows the tools files and all that they import, as the workers last loaded it. */
+function workerProcesses(
+  context: CliContext,
+  { workers, tools }: UpOptions,
+  { drainMs, lockDurationMs, metricsPort }: Settings,
+): WorkerProcesses {
+  return new WorkerProcesses(context, {
+    count: workers,
+    args: tools === undefined ? [] : ['--tools', ...tools],
+    drainMs,
+    leaseMs: lockDurationMs,
+    metricsPort: metricsPort === undefined || metricsPort === 0 ? metricsPort : metricsPort + 1,
+  });
+}
+
+/** The second interrupt interrupts the running calls, the third one kills the workers. */
+function endSoon(context: CliContext, workers: WorkerProcesses, times: number): void {
+  if (times > 2) {
+    workers.kill();
+    context.endNow(EXIT_CODES.failed.code);
+  }
+  say(context, 'ending now; once more kills');
+  void workers.hurry().finally(() => context.endNow(EXIT_CODES.failed.code));
+}
+
+/** Watches the tools files and all that they import, as the workers last loaded them. */
 function watchTools(context: CliContext, files: readonly string[], workers: WorkerProcesses): FileWatcher {
   const watcher = new FileWatcher((path) => {
     say(context, `${relative(context.cwd, path)} was edited: workers start again with it`);
@@ -95,7 +102,7 @@ function watchTools(context: CliContext, files: readonly string[], workers: Work
   return watcher;
 }
 
-function tellAddresses(context: CliContext, options: UpOptions, workers: WorkerProcesses, api: ApiProcess): void {
+function printAddresses(context: CliContext, options: UpOptions, workers: WorkerProcesses, api: ApiProcess): void {
   const { ready } = workers;
   if (options.json === true) {
     print(context, jsonLine({ event: 'ready', pid: process.pid, ...api.addresses, workers: ready }));

@@ -36,7 +36,16 @@ const CIRCUIT_COOLDOWN_MS = 1_500;
 export type DemoTools = ReturnType<typeof demoTools>;
 
 export function demoTools(shop: Shop) {
-  const fetchPrice = defineTool({
+  return {
+    fetchPrice: fetchPriceTool(shop),
+    checkStock: checkStockTool(shop),
+    syncIndex: syncIndexTool(shop),
+    sendInvoice: sendInvoiceTool(shop),
+  };
+}
+
+function fetchPriceTool(shop: Shop) {
+  return defineTool({
     name: 'fetch_price',
     version: '1.0.0',
     description: 'Asks the price service for the price of an item.',
@@ -49,8 +58,10 @@ export function demoTools(shop: Shop) {
       return { output: { item, price }, display: `${item} costs ${price}` };
     },
   });
+}
 
-  const checkStock = defineTool({
+function checkStockTool(shop: Shop) {
+  return defineTool({
     name: 'check_stock',
     version: '1.0.0',
     description: 'Asks the stock service how many of an item there are.',
@@ -65,8 +76,10 @@ export function demoTools(shop: Shop) {
       return { output: { item, stock }, display: `${stock} of ${item}` };
     },
   });
+}
 
-  const syncIndex = defineTool({
+function syncIndexTool(shop: Shop) {
+  return defineTool({
     name: 'sync_index',
     version: '1.0.0',
     description: 'Puts documents into the search index, each under its own name.',
@@ -85,8 +98,10 @@ export function demoTools(shop: Shop) {
       return { output: { indexed: documents.length }, display: `${documents.length} documents indexed` };
     },
   });
+}
 
-  const sendInvoice = defineTool({
+function sendInvoiceTool(shop: Shop) {
+  return defineTool({
     name: 'send_invoice',
     version: '1.0.0',
     description: 'Sends an invoice to a customer and waits for the receipt.',
@@ -105,8 +120,6 @@ export function demoTools(shop: Shop) {
       return { output: { invoice, receipt }, display: `${invoice} sent, receipt ${receipt}` };
     },
   });
-
-  return { fetchPrice, checkStock, syncIndex, sendInvoice };
 }
 
 export function listOf(tools: DemoTools): readonly AnyTool[] {

@@ -78,13 +78,8 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     if (draining) throw new HttpError('BACKEND_UNAVAILABLE', 'This server is closing.');
     await backlog.check();
   };
-  const mcp = mcpEndpoint({
-    pawl,
-    log,
-    checkAccepting,
-    version: options.version ?? '0.0.0',
-    ...(options.extendMcp === undefined ? {} : { extend: options.extendMcp }),
-  });
+  const { version = '0.0.0', extendMcp: extend } = options;
+  const mcp = mcpEndpoint({ pawl, log, checkAccepting, version, ...(extend === undefined ? {} : { extend }) });
   const running = new Set<Response>();
   const app = createApp(options, {
     longPolls,

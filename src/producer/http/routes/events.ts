@@ -10,10 +10,9 @@ import {
   type Position,
   parsePosition,
 } from '../../calls/timeline.ts';
-import type { Pawl } from '../../client.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
 import { type Route, route } from '../core/route.ts';
-import { longJson, type OpenStreams } from '../core/stream-response.ts';
+import { longJson } from '../core/stream-response.ts';
 import { callFor } from './calls.ts';
 
 /** A comment is sent this often, so that no proxy closes a silent connection. */
@@ -27,7 +26,9 @@ const lastEventIdSchema = z
   .refine((text) => parsePosition(text) !== undefined, { error: 'must be the ID of an event of this call' })
   .transform(parsePosition);
 
-export function eventRoutes({ pawl, streams }: Pick<ApiDeps, 'pawl' | 'streams'>): readonly Route[] {
+type EventRouteDeps = Pick<ApiDeps, 'pawl' | 'streams'>;
+
+export function eventRoutes(deps: EventRouteDeps): readonly Route[] {
   return [
     route({
       method: 'get',
@@ -41,21 +42,26 @@ export function eventRoutes({ pawl, streams }: Pick<ApiDeps, 'pawl' | 'streams'>
         204: 'The last event was the call’s end: nothing follows',
       },
       async handle({ path, headers, caller }) {
-        const record = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+        const record = await callFor(deps.pawl, caller, path['callId'] ?? '', 'glance');
         const after = headers['last-event-id'];
         const hasAll = after !== undefined && compare(after, [record.fence, 3, record.version]) >= 0;
         if (record.state !== 'inflight' && hasAll) return { status: 204 };
         return {
           status: 200,
           headers: { 'Content-Type': 'text/event-stream; charset=utf-8', 'X-Accel-Buffering': 'no' },
-          stream: (response) => send(pawl, streams, response, record.callId, after),
+          stream: (response) => send(deps, response, record.callId, after),
         };
       },
     }),
   ];
 }
 
-function send(pawl: Pawl, streams: OpenStreams, response: Response, callId: string, after: Position | undefined): void {
+function send(
+  { pawl, streams }: EventRouteDeps,
+  response: Response,
+  callId: string,
+  after: Position | undefined,
+): void {
   if (response.req.method === 'HEAD') {
     response.end();
     return;
