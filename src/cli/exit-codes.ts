@@ -1,4 +1,4 @@
-/** What a command's exit code says. The one table: commands, their help and their tests read it. */
+/** The exit codes and their meanings. Commands, their help and their tests read this table. */
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { FAILURES, type FailureCode, type PawlError } from '../shared/errors/failure.ts';
 
@@ -14,7 +14,7 @@ export const EXIT_CODES = {
 } as const satisfies Record<string, { readonly code: number; readonly meaning: string }>;
 export type ExitName = keyof typeof EXIT_CODES;
 
-/** Failures that mean the same wherever they come from. */
+/** The exit codes of failures that mean the same for every command. */
 const BY_FAILURE: Partial<Readonly<Record<FailureCode, ExitName>>> = {
   CIRCUIT_OPEN: 'circuitOpen',
   TIMEOUT: 'timeout',
@@ -25,13 +25,13 @@ const BY_FAILURE: Partial<Readonly<Record<FailureCode, ExitName>>> = {
   BACKEND_UNAVAILABLE: 'redisOutOfReach',
 };
 
-/** For a command that could not do what it was asked. What was asked is wrong unless the failure says something else. */
+/** The exit code of a command that failed. Usage is the cause, unless the failure says otherwise. */
 export function exitCodeOfError(error: PawlError): number {
   const name = BY_FAILURE[error.code] ?? (FAILURES[error.code].class === 'request' ? 'usage' : 'failed');
   return EXIT_CODES[name].code;
 }
 
-/** For a call that ended. */
+/** The exit code of a call that ended. */
 export function exitCodeOfResult(result: ToolResultEnvelope): number {
   return EXIT_CODES[exitNameOf(result)].code;
 }
@@ -43,11 +43,11 @@ function exitNameOf(result: ToolResultEnvelope): ExitName {
   if (byFailure !== undefined && byFailure !== 'timeout') return byFailure;
   if (result.status === 'timeout') return 'timeout';
   if (result.status === 'circuit_open') return 'circuitOpen';
-  // Refused before anything ran: the caller asked for what does not exist or is malformed.
+  // The call was refused before anything ran, because it is malformed or names something that does not exist.
   return code !== undefined && FAILURES[code].class === 'request' && result.attempts === 0 ? 'usage' : 'failed';
 }
 
-/** For the help texts. */
+/** The table of exit codes for help texts. */
 export function exitCodeLines(): string {
   return Object.values(EXIT_CODES)
     .map(({ code, meaning }) => `  ${code}  ${meaning}`)

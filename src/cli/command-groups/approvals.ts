@@ -24,7 +24,7 @@ export function approvalCommands(program: Command, context: CliContext, end: End
       command(approvals, name, description, examples)
         .argument('<id>', 'of the approval, or of its call')
         .option('--digest <digest>', 'decide only if it is still what was shown (default: what it is now)')
-        .option('--reason <text>', 'told to whoever asked'),
+        .option('--reason <text>', 'shown to the caller'),
     ).action(async (id: string, options) =>
       end(await (await import('../commands/approvals.ts')).decideApproval(context, name, id, options)),
     );
@@ -64,7 +64,7 @@ export function questionCommands(program: Command, context: CliContext, end: End
     end(await (await import('../commands/questions.ts')).replyToQuestion(context, id, { answer }, options)),
   );
   jsonOption(
-    command(questions, 'dismiss', 'tell the tool that nobody will answer', ['pawl questions dismiss e0.…']).argument(
+    command(questions, 'dismiss', 'tell the tool that no answer will come', ['pawl questions dismiss e0.…']).argument(
       '<id>',
       'of the question',
     ),

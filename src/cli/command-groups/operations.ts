@@ -32,7 +32,7 @@ export function circuitCommands(program: Command, context: CliContext, end: End)
     'pawl circuits force-open shell --reason "maintenance"',
   ])
     .argument('<key>', 'a circuit, or the name of a tool')
-    .option('--reason <text>', 'shown to whoever is refused');
+    .option('--reason <text>', 'shown to callers that are refused');
   jsonOption(forceOpen).action(async (key: string, options) =>
     end(await (await import('../commands/circuits.ts')).setCircuit(context, 'force_open', key, options)),
   );
@@ -79,7 +79,7 @@ export function reliabilityCommands(program: Command, context: CliContext, end: 
       `pawl reliability ${name} --tool shell`,
     ])
       .option('--tool <name>', 'only for this tool (default: for all)')
-      .option('--reason <text>', 'shown to whoever looks');
+      .option('--reason <text>', 'shown with the switch');
     jsonOption(change).action(async (options) =>
       end(await (await import('../commands/reliability.ts')).setReliability(context, name === 'enable', options)),
     );
@@ -98,7 +98,7 @@ export function reliabilityCommands(program: Command, context: CliContext, end: 
 }
 
 export function auditCommands(program: Command, context: CliContext, end: End): void {
-  const audit = commandGroup(program, 'audit', 'list the audit trail, and check that nobody changed it', [
+  const audit = commandGroup(program, 'audit', 'list the audit trail, and check that it is unchanged', [
     'pawl audit --tool shell',
     'pawl audit verify',
   ]);

@@ -55,7 +55,7 @@ function openCommand(sessions: Command, context: CliContext, end: End): void {
     .option('--agent <id>', 'which agent acts')
     .option('--agent-name <name>', 'the agent’s name, for people and tools')
     .option('--model <name>', 'the model of the agent')
-    .option('--tenant <id>', 'whose it is (default: of the session above it, or nobody’s)')
+    .option('--tenant <id>', 'the tenant that it belongs to (default: that of the session above it, if any)')
     .addOption(new Option('--importance <class>', 'of its calls').choices([...IMPORTANCES]))
     .option('--workspace <folder>', 'root of the files that its tools may touch (default: this folder)')
     .addOption(new Option('--channel <kind>', 'where it reaches people').choices([...CHANNEL_KINDS]))

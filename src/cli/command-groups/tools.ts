@@ -31,7 +31,7 @@ export function toolCommands(program: Command, context: CliContext, end: End): v
     .option('--tier <tier>', 'of its tools (default: system)')
     .option('--read-only <tool...>', 'tools, as the server calls them, that only read')
     .option('--only <tool...>', 'import these alone')
-    .option('--trust-annotations', 'believe what it says of tools that only read or may be repeated')
+    .option('--trust-annotations', 'trust its annotations of tools that only read or may be repeated')
     .option('--accept', 'accept what has changed since it was imported');
   jsonOption(importMcp).action(async (name: string, words: string[], options) =>
     end(await (await import('../commands/import-mcp.ts')).importMcp(context, name, words, options)),

@@ -1,4 +1,4 @@
-/** `pawl approvals`: calls that wait for a person, and deciding on them. */
+/** `pawl approvals`: calls that wait for a person, and decisions on them. */
 import type { ApprovalListing, DecideOptions } from '../../producer/approvals/approvals.ts';
 import type { Pawl } from '../../producer/client.ts';
 import {
@@ -90,7 +90,7 @@ export async function decideApproval(
 const REMEMBERED_COLUMNS: readonly Column<StandingApproval>[] = [
   { title: 'ID', text: ({ approvalId }) => approvalId },
   { title: 'TOOL', text: ({ tool }) => tool.name },
-  { title: 'WHAT', text: ({ amendment }) => amendmentText(amendment) },
+  { title: 'WHAT', text: ({ amendment }) => scopeText(amendment) },
   { title: 'BY', text: ({ by }) => by },
   { title: 'UNTIL', text: ({ validUntilMs }) => moment(validUntilMs) },
 ];
@@ -120,17 +120,17 @@ export async function revokeStandingApproval(
     const { key } = await pawl.session(sessionKey);
     const forgotten = await pawl.approvals.forget(key, approvalId, operatorName());
     if (options.json === true) print(context, prettyJson(standingApprovalView(forgotten)));
-    else
-      print(
-        context,
-        shownLine(`${forgotten.tool.name}, ${amendmentText(forgotten.amendment)}: calls like it are asked about again`),
-      );
+    else {
+      const covered = `${forgotten.tool.name}, ${scopeText(forgotten.amendment)}`;
+      print(context, shownLine(`${covered}: calls like it are asked about again`));
+    }
     return EXIT_CODES.success.code;
   });
 }
 
-function amendmentText(amendment: StandingApprovalRequest): string {
-  return amendment.kind === 'command-prefix' ? amendment.prefix.join(' ') : amendment.kind;
+/** The calls that a standing approval covers. */
+function scopeText(scope: StandingApprovalRequest): string {
+  return scope.kind === 'command-prefix' ? scope.prefix.join(' ') : scope.kind;
 }
 
 export function decide(
@@ -141,7 +141,7 @@ export function decide(
   return pawl.approvals.decide(record.request.id, { ...options, by: operatorName() });
 }
 
-/** All that a person should know before they decide. */
+/** The facts that a person needs before a decision. */
 export function describe(listing: ApprovalListing): string {
   const view = approvalView(listing);
   const { annotations, justification = '', taint, preview, amendment } = view;
@@ -156,7 +156,7 @@ export function describe(listing: ApprovalListing): string {
     ['why', justification],
     ['rule', `${view.rule}: ${view.reason}`],
     ['taint', taint.join(', ')],
-    ['remember', amendment === undefined ? '' : amendmentText(amendment)],
+    ['remember', amendment === undefined ? '' : scopeText(amendment)],
     ['expires', moment(view.expiresAtMs)],
     ['digest', view.digest],
     ['what', preview.summary],
@@ -165,17 +165,17 @@ export function describe(listing: ApprovalListing): string {
   return escapeInvisible([...fieldLines(lines), ...details, 'parameters', view.shown].join('\n'));
 }
 
-/** Characters of the parameters that stand in a list where the tool does not say what the call would do, and by which that is known. */
+/** The length of parameters in a list, and of the beginning by which details are recognised as mere parameters. */
 const MAX_LISTED = 400;
 
-/** What a call would do, in one line: in its tool's words, or its parameters where the tool has none. */
+/** The effect of a call in one line: the tool's summary, with the parameters if the tool gives no preview of its own. */
 function whatOf({ preview, shown }: Pick<ReturnType<typeof approvalView>, 'preview' | 'shown'>): string {
   const { summary, details = '' } = preview;
   const isPlain = details.slice(0, MAX_LISTED) === shown.slice(0, MAX_LISTED);
   return isPlain ? `${summary} ${truncateText(shown.replace(/\n\s*/g, ' '), MAX_LISTED)}` : summary;
 }
 
-/** The session's actor, and whom the call names in its place. */
+/** The session's actor, and the actor that the call names instead, if any. */
 function askedBy({ requestedBy, actorId }: { readonly requestedBy: string; readonly actorId: string }): string {
   return requestedBy === actorId ? requestedBy : `${requestedBy}, in the name of ${actorId}`;
 }

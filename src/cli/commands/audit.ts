@@ -1,4 +1,4 @@
-/** `pawl audit`: who asked for what, what became of it, and whether somebody changed the record of it (I4). */
+/** `pawl audit`: lists the audit trail, and verifies that its records are unchanged. */
 
 import { sinceSchema } from '../../producer/calls/audit.ts';
 import type { Pawl } from '../../producer/client.ts';
@@ -45,12 +45,12 @@ export async function listAudit(context: CliContext, options: ListAuditOptions):
 
 export interface VerifyAuditOptions {
   readonly folder?: string;
-  /** Records before this one were put away. */
+  /** The first record that must be there; earlier ones were archived. */
   readonly from?: number;
   readonly json?: boolean;
 }
 
-/** Checks the files of the trail, and what Redis has of it. Exit code 1 when something is not as it was written. */
+/** Verifies the files of the trail and its records in Redis. Exit code 1 when a record is not as it was written. */
 export async function verifyAudit(context: CliContext, options: VerifyAuditOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
     const folder = options.folder ?? auditFolder(pawl.settings);
@@ -66,7 +66,7 @@ export async function verifyAudit(context: CliContext, options: VerifyAuditOptio
   });
 }
 
-/** A folder that is none, or whose files are another user's. */
+/** Whether the folder cannot be read: it is not a folder, or belongs to another user. */
 function isOfFiles(error: unknown): error is NodeJS.ErrnoException {
   return error instanceof Error && 'syscall' in error && 'path' in error;
 }
@@ -74,20 +74,20 @@ function isOfFiles(error: unknown): error is NodeJS.ErrnoException {
 interface CheckedTrail extends Verification {
   readonly trail: string;
   readonly files: number;
-  /** Redis still goes on with it, so that its end is known. */
+  /** Redis holds the head of this trail, so its end is known. */
   readonly current: boolean;
 }
 
 interface Looked {
   readonly folder: string;
-  /** By whoever asks, so that it should have files. */
+  /** The operator named the folder, so it must have files. */
   readonly named: boolean;
   readonly from: number | undefined;
 }
 
 async function verifyAll(pawl: Pawl, { folder, named, from }: Looked): Promise<readonly CheckedTrail[]> {
   const inFiles = await trailFiles(folder);
-  // Else a name with a typing error is found intact for ever: Redis alone would be looked at.
+  // Otherwise a misspelt folder would count as intact, because Redis alone would be checked.
   if (named && inFiles.length === 0) throw usageError(`--folder ${folder} holds no files of an audit trail.`);
   const head = await pawl.backend.trail.head();
   const known = head === undefined || inFiles.some(({ trail }) => trail === head.trail);
@@ -104,14 +104,14 @@ async function verifyTrail(
   from?: number,
 ): Promise<CheckedTrail> {
   const { backend } = pawl;
-  const told = (await backend.trail.positions()).get(sinkName(folder));
-  // Without files, only the newest records can be checked: those that Redis keeps.
+  const position = (await backend.trail.positions()).get(sinkName(folder));
+  // Without files, only the newest records can be checked, because Redis keeps no others.
   const oldest = files.length > 0 ? undefined : (await backend.trail.sealed(trail, 0))[0]?.seq;
   const first = from ?? oldest ?? 1;
   const check = new ChainCheck(backend.signatures, { seq: first - 1, seal: first === 1 ? trail : undefined });
   for await (const line of linesOf(files)) check.addLine(line);
-  if (told?.trail === trail) check.reaches(told.seq);
-  // Asked for last: files grow while they are read, and never beyond the head.
+  if (position?.trail === trail) check.reaches(position.seq);
+  // The head is read last: files grow while they are read, and never beyond the head.
   const head = await backend.trail.head();
   const current = head?.trail === trail;
   while (current && check.last < head.seq) {
@@ -139,7 +139,7 @@ function readSince(text: string): number {
   throw usageError(`--since ${parsed.error.issues[0]?.message ?? 'is not a moment'}; got ${JSON.stringify(text)}.`);
 }
 
-/** The session's actor as well, where a call named another one. */
+/** The actor of a record, and the session's actor as well if the call names another one. */
 function whoOf({ by, actorId, sessionActorId, worker }: AuditEntry['record']): string {
   const who = textOf(by ?? actorId ?? worker);
   const known = textOf(sessionActorId);
@@ -150,7 +150,7 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
 
-/** What an override was about, beside a tool and a session, and why. */
+/** The circuits or the call that an override changed, and its reason. */
 function overriddenBy({ type, circuits, callId, reason }: AuditEntry['record']): readonly unknown[] {
   if (type !== 'override') return [];
   return [...(Array.isArray(circuits) ? circuits : []), callId, ...(typeof reason === 'string' ? [`(${reason})`] : [])];

@@ -12,7 +12,7 @@ import { jsonLine, plural, prettyJson } from '../print.ts';
 
 export interface CaptureOptions {
   readonly name?: string;
-  /** The skill's own folder is made in it. Default: the present one. */
+  /** The folder in which the skill's own folder is made. Default: the current one. */
   readonly out?: string;
   readonly limit: number;
   readonly json?: boolean;
@@ -47,10 +47,10 @@ export async function captureSession(context: CliContext, key: string, options: 
   });
 }
 
-/** The oldest first, whole. */
+/** The calls of a session with their parameters, the oldest first. */
 async function callsOf(pawl: Pawl, sessionKey: string, limit: number): Promise<readonly CapturedCall[]> {
   const listed = await pawl.calls({ sessionKey, limit });
-  // With the parameters that ran: an approver may have edited them. Where those are not kept, the call cannot be captured.
+  // The parameters must be those that ran, because an approver may have edited them. Without them a call cannot be captured.
   const read = await Promise.all(listed.map(({ callId }) => pawl.callOf(callId).catch(unlessNotKept)));
   return read
     .filter((record) => record !== undefined)
@@ -67,7 +67,7 @@ function captured({ callId, request, outcome }: CallRecord): CapturedCall {
   return { tool: { namespace, name, tier: partitionFor(callId).tier }, params: payload.params, outcome };
 }
 
-/** A file of the user's stays as it is. */
+/** Writes a file, and fails rather than replace an existing one. */
 async function writeNew(path: string, text: string): Promise<void> {
   try {
     await writeFile(path, text, { flag: 'wx' });

@@ -1,4 +1,4 @@
-/** `pawl circuits`: the fleet's breakers. */
+/** `pawl circuits`: the fleet's circuit breakers. */
 import type { EnforcedCircuit } from '../../producer/circuits/circuit-effects.ts';
 import { circuitView } from '../../producer/http/core/views.ts';
 import { nearest } from '../../shared/schema/schema.ts';
@@ -50,7 +50,7 @@ export async function setCircuit(
   });
 }
 
-/** A circuit's own key; anything else names a tool. */
+/** Whether a text is the key of a circuit. Any other text names a tool. */
 function isCircuitKey(text: string): boolean {
   return /^(?:tool:|dependency:|global(?:@|$))/.test(text);
 }

@@ -1,4 +1,4 @@
-/** `pawl policy explain`: what policy says about a call, and which rule decided. */
+/** `pawl policy explain`: the policy's decision on a call, and the rule that made it. */
 import type { Pawl } from '../../producer/client.ts';
 import { toolPolicy } from '../../shared/config/config.ts';
 import { ruleOf } from '../../shared/connectors/declared-tool.ts';
@@ -36,7 +36,7 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
           { title: 'REASON', text: ({ reason }) => reason },
         ]),
       );
-      if (result.decision === 'ask' && channel === 'none') say(context, nobodyAsked(options.session));
+      if (result.decision === 'ask' && channel === 'none') say(context, explainNoChannel(options.session));
     }
     return EXIT_CODES.success.code;
   });
@@ -70,8 +70,8 @@ async function verdictOn(
   return { result, channel };
 }
 
-function nobodyAsked(session: string | undefined): string {
+function explainNoChannel(session: string | undefined): string {
   return session === undefined
-    ? `that is for a session with a channel: without one nobody can be asked, and the call is denied; ${GIVE_A_CHANNEL}`
-    : `nobody can be asked: neither this session nor one above it has a channel to a person, so the call is denied; ${GIVE_A_CHANNEL}`;
+    ? `that is for a session with a channel: without one no person can be asked, and the call is denied; ${GIVE_A_CHANNEL}`
+    : `no person can be asked: neither this session nor one above it has a channel to a person, so the call is denied; ${GIVE_A_CHANNEL}`;
 }

@@ -1,4 +1,4 @@
-/** `pawl questions`: what tools ask people, and answering. */
+/** `pawl questions`: questions of tools to people, and their answers. */
 import type { Reply } from '../../producer/approvals/questions.ts';
 import type { QuestionRecord } from '../../shared/store/approvals/questions.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';

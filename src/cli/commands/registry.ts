@@ -13,7 +13,7 @@ import { plural, prettyJson, table } from '../print.ts';
 
 const byMe = () => ({ by: operatorName() });
 
-/** A file of one declaration, or a list of them, each with its `name`; or what `import-openapi --dry-run --json` prints. */
+/** Declares the tools of a file: one declaration, a list of named ones, or the output of `import-openapi --dry-run --json`. */
 export async function addTools(
   context: CliContext,
   file: string,
@@ -39,7 +39,7 @@ function declarationsIn(content: unknown): readonly unknown[] {
   return Array.isArray(content) ? content : [content];
 }
 
-/** Looked at before the first one is declared: of a file, all are or none. */
+/** Checks a declaration. All are checked before the first one is written, so that a file is declared wholly or not at all. */
 function declarationOf(entry: unknown, where: string, name: string | undefined): { named: string; spec: DeclaredTool } {
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
     throw usageError(`${where} must be an object, a tool's declaration; got ${JSON.stringify(entry) ?? 'nothing'}.`);

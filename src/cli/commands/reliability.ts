@@ -1,4 +1,4 @@
-/** `pawl reliability`: the switches of deduplication, retries and circuits (R33). */
+/** `pawl reliability`: the switches of deduplication, retries and circuits. */
 import type { Pawl } from '../../producer/client.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';

@@ -9,7 +9,7 @@ import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
 export interface ServeCommandOptions {
   readonly port?: number;
   readonly host?: string;
-  /** Their hooks run around the calls that come in here, their toolsets say what sessions see; their tools are the workers'. */
+  /** Tools files: their hooks run around the calls of this process, and their toolsets limit what sessions see. */
   readonly tools?: readonly string[];
   readonly json?: boolean;
 }

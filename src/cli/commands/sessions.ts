@@ -1,4 +1,4 @@
-/** `pawl sessions`: who calls. */
+/** `pawl sessions`: opens, lists, shows and closes sessions. */
 
 import { callSummary } from '../../producer/http/core/views.ts';
 import { spentBy } from '../../producer/http/routes/sessions.ts';
@@ -38,7 +38,7 @@ export interface OpenSessionOptions {
   readonly channel?: 'console' | 'operator' | 'webhook';
   readonly webhook?: string;
   readonly skill?: readonly string[];
-  /** As `openSession` checks it. */
+  /** Unchecked; `openSession` validates it. */
   readonly budget?: Budget;
   readonly json?: boolean;
 }

@@ -1,4 +1,4 @@
-/** `pawl shards`: among how many shards the calls of each tier are spread, and how these stand. */
+/** `pawl shards`: the number of shards of each tier, and their state. */
 import type { ShardView } from '../../producer/operations/shards.ts';
 import { MAX_SHARDS, shardCountSchema } from '../../shared/queues/shards.ts';
 import { TIERS } from '../../shared/tools/tool.ts';

@@ -1,4 +1,4 @@
-/** `pawl tools`: what the fleet's workers offer. */
+/** `pawl tools`: the tools of the fleet's workers. */
 
 import { switchedToolView } from '../../producer/http/core/views.ts';
 import { type SwitchedTool, switchedTools } from '../../producer/tools/switched-tools.ts';
@@ -25,7 +25,7 @@ const HOW_TO_SWITCH_ON = {
   configuration: (name: string) => `tools.${name}.enabled is false in pawl.config`,
 } as const;
 
-/** As `pawl call` takes it when the namespace is the usual one. */
+/** The name that `pawl call` takes: without the namespace if that is the default one. */
 function shortName(tool: SwitchedTool): string {
   return tool.namespace === DEFAULT_NAMESPACE ? tool.name : qualifiedName(tool);
 }

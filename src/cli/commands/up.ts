@@ -15,7 +15,7 @@ export interface UpOptions {
   readonly port?: number;
   readonly workers: number;
   readonly tools?: readonly string[];
-  /** Start the workers again whenever a tools file is edited. */
+  /** Restarts the workers whenever a tools file is edited. */
   readonly watch?: boolean;
   readonly json?: boolean;
 }

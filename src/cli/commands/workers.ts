@@ -1,4 +1,4 @@
-/** `pawl workers`: the worker processes of the fleet, and asking one of them to end. */
+/** `pawl workers`: lists the worker processes of the fleet, and asks one of them to end. */
 import { nearest } from '../../shared/schema/schema.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';

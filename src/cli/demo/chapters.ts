@@ -352,7 +352,7 @@ function sentTimes(stage: Stage, invoice: string): number {
 
 /** A program with children, cancelled. */
 async function aCancelledCall(stage: Stage): Promise<void> {
-  // In the command line of the program and of all that it starts.
+  // This word is in the command lines of the program and of its children, which are found by it.
   const word = `import-${randomBytes(6).toString('hex')}.log`;
   const queued = Promise.withResolvers<string>();
   const settlement = Promise.withResolvers<string>();

@@ -107,7 +107,7 @@ function tell(ending: Ending, table: Table, seconds: number): void {
       table.line('The demo did not end as it should.');
       table.line(`  expected  ${ending.expected}`);
       table.line(`  came      ${ending.came}`);
-      if (ending.log !== '') table.line(`The workers’ last words:\n${ending.log}`);
+      if (ending.log !== '') table.line(`The workers’ last errors:\n${ending.log}`);
       return;
     case 'as expected': {
       const { calls, effects, duplicatesPrevented, retries, workerKills } = ending.summary;

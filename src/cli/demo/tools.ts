@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { defineTool } from '../../shared/tools/define-tool.ts';
 import type { AnyTool, ToolContext } from '../../shared/tools/tool.ts';
 
-/** What lies outside of Pawl, where the tools have their effects. */
+/** The world outside of Pawl, in which the tools have their effects. */
 export interface Shop {
   /** Such as `http://127.0.0.1:41234`. */
   readonly serviceUrl: string;
@@ -32,7 +32,7 @@ export interface InvoiceLine {
 export const CIRCUIT_FAILURES = 3;
 const CIRCUIT_COOLDOWN_MS = 1_500;
 
-/** The types that callers name; the shop is a worker's business. */
+/** The tools, whose types callers use. Only workers have a shop. */
 export type DemoTools = ReturnType<typeof demoTools>;
 
 export function demoTools(shop: Shop) {
@@ -67,7 +67,7 @@ function checkStockTool(shop: Shop) {
     description: 'Asks the stock service how many of an item there are.',
     tier: 'read-only',
     needs: ['network'],
-    // Small numbers, so that nobody has to wait: read-only tools open after 8 failures, for 20 s, unless told otherwise.
+    // The numbers are small so that the demo is fast. By default, circuits of read-only tools open after 8 failures, for 20 s.
     circuit: { consecutiveFailures: CIRCUIT_FAILURES, cooldownMs: CIRCUIT_COOLDOWN_MS },
     input: z.object({ item: z.string() }),
     output: z.object({ item: z.string(), stock: z.number() }),

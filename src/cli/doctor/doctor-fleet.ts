@@ -1,4 +1,4 @@
-/** What `pawl doctor` finds out about the fleet: whether somebody serves each tier, holds the same keys, and knows the time. */
+/** The checks of `pawl doctor` on the fleet: workers for each tier, the same signing keys everywhere, and correct clocks. */
 import { sharesKeys } from '../../producer/operations/signing-check.ts';
 import { type Settings, toolPolicy } from '../../shared/config/config.ts';
 import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
@@ -17,7 +17,7 @@ import type { Finding } from './finding.ts';
 
 type Worker = CatalogueContent['workers'][number];
 
-/** More than the network and a busy process explain. */
+/** A larger difference cannot come from the network or a busy process. */
 const CLOCK_TOLERANCE_MS = 1_000;
 
 export async function checkFleet(redis: Redis, settings: Settings): Promise<readonly Finding[]> {
@@ -64,7 +64,7 @@ export function workersFinding(
   return { check, state: 'fail', message: `${waits} wait, and no worker serves them (${message})`, fix };
 }
 
-/** Calls that somebody has to see to. */
+/** Calls that an operator has to look at. */
 export function callsFindings(states: readonly Pick<ShardState, 'inDoubt' | 'stale'>[]): readonly Finding[] {
   const sum = (name: 'inDoubt' | 'stale') => states.reduce((total, state) => total + state[name], 0);
   const [inDoubt, stale] = [sum('inDoubt'), sum('stale')];
@@ -85,7 +85,7 @@ export function callsFindings(states: readonly Pick<ShardState, 'inDoubt' | 'sta
     .map(({ message, fix }) => ({ check: 'calls', state: 'warn', message, fix }));
 }
 
-/** What is configured holds only until somebody has said something else. */
+/** The layout of the shards. A change by an operator overrides the configuration. */
 export function shardsFindings(layout: ShardLayout, configured: Settings['shards']): readonly Finding[] {
   const check = 'shards';
   const message = TIERS.filter((tier) => layout[tier].made > 1)
@@ -106,7 +106,7 @@ export function shardsFindings(layout: ShardLayout, configured: Settings['shards
   return message === '' ? [] : [{ check, state: 'ok', message }];
 }
 
-/** How the configured limits stand; one of a tool that nobody offers may be misspelt. */
+/** The state of the configured limits. A limit of a tool that no worker has may be misspelt. */
 async function limitFindings(
   limits: Limits,
   settings: Settings,
@@ -155,7 +155,7 @@ export function signatureFinding(
   if (signingKeys.length === 0 && redisUrl === undefined)
     return { check, state: 'ok', message: 'calls are signed with a key of the data folder' };
   const own = keyFingerprints(signingKeys);
-  // Workers of an earlier version do not say what keys they hold.
+  // Workers of an earlier version do not publish their keys.
   const untrusting = workers.filter(({ signing }) => signing !== undefined && !sharesKeys(own, signing));
   if (untrusting.length > 0)
     return {
@@ -174,7 +174,7 @@ export function signatureFinding(
   };
 }
 
-/** Two keys of one name are told apart by their fingerprints. */
+/** The names of keys, with their fingerprints if two keys have the same name. */
 function named(fingerprints: readonly string[]): string {
   return fingerprints.length === 0 ? 'none' : fingerprints.join(', ');
 }

@@ -1,4 +1,4 @@
-/** `pawl doctor`: whether Pawl can work here, what it found, and how to mend what it cannot use. */
+/** `pawl doctor`: checks whether Pawl can work here, and says how to mend what it cannot use. */
 import { access, constants, mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
@@ -111,7 +111,7 @@ async function checkDataDir({ dataDir, redisUrl }: Settings, cwd: string): Promi
   }
 }
 
-/** True when Redis cannot be used as things stand; a wrong address, or a server that never will do, is a matter of configuration. */
+/** Checks Redis. True when it is out of reach; a wrong address or an unsuitable server counts as wrong configuration. */
 async function checkRedis(
   context: CliContext,
   settings: Settings,
@@ -138,7 +138,7 @@ async function checkRedis(
     const faults = serverFaults(server, baseTools, settings);
     add(evictionFinding(server, faults), persistenceFinding(server, faults, settings));
     add(...(await checkFleet(redis, settings)));
-    // One that answers may still take nothing: out of memory, its disk full, its replicas gone.
+    // A reachable Redis may still refuse writes, when its memory or disk is full or its replicas are gone.
     await redis.set(new FleetKeys(settings.prefix).trial, '1', 'PX', 1_000);
     return false;
   } catch (error) {
@@ -165,11 +165,11 @@ async function checkRedis(
   }
 }
 
-/** The last word of a server that has too many clients gets lost with the connection. */
+/** A server with too many clients closes the connection, and its error message may get lost. */
 const CLOSES_AT_ONCE =
   'if that Redis has as many clients as maxclients allows, raise it; if it speaks TLS alone, use rediss://';
 
-/** By what Redis says, or is said of it. */
+/** The fix for an error message of Redis, or about it. */
 function fixOf(message: string, prefix: string): string {
   const fixes = {
     'is too old': 'use a newer Redis, or unset REDIS_URL to use the embedded one',
@@ -216,7 +216,7 @@ function persistenceFinding(
   return { check, state: 'warn', message, fix: 'CONFIG SET appendonly yes, and appendfsync everysec or always' };
 }
 
-/** As `pawl serve` and `pawl up` would refuse to start. */
+/** The reason for which `pawl serve` and `pawl up` would refuse to start, if any. */
 function bindingFault({ httpHost, apiTokens }: Settings): Finding | undefined {
   try {
     checkBinding(httpHost, apiTokens);
@@ -227,7 +227,7 @@ function bindingFault({ httpHost, apiTokens }: Settings): Finding | undefined {
   }
 }
 
-/** A port that a Pawl holds already is no fault: `pawl up` is running. */
+/** Checks that the port is free, or that a running Pawl holds it. */
 export async function checkPort(host: string, port: number): Promise<Finding> {
   const check = 'port';
   if (port === 0) return { check, state: 'ok', message: 'any free port will be taken' };

@@ -1,4 +1,4 @@
-/** Whether the fleet believes what a command signs. */
+/** Checks that the fleet trusts the keys with which a command signs. */
 
 import type { Pawl } from '../../producer/client.ts';
 import { countUntrusting } from '../../producer/operations/signing-check.ts';
@@ -6,8 +6,8 @@ import { type CliContext, say, usageError } from '../context.ts';
 import { plural } from '../print.ts';
 
 /**
- * Before a command says what must be signed: without the fleet's keys it would report as done what every worker refuses. Throws
- * `CONFIGURATION` when no worker would believe it, and says so when some would not.
+ * Called before a command writes a signed record. Without the fleet's keys it would report success, although every worker refuses the
+ * record. Throws `CONFIGURATION` when no worker trusts the keys, and warns when some do not.
  */
 export async function requireTrustedKeys(context: CliContext, pawl: Pawl): Promise<void> {
   const { workers, untrusting } = await countUntrusting(pawl);
