@@ -88,10 +88,10 @@ function askForToken(refused) {
 }
 
 /**
- * Polls while the page is visible, and at once when it becomes visible again; less often while requests fail. `tell` gets the response,
+ * Polls while the page is visible, and at once when it becomes visible again; less often while requests fail. `onData` gets the response,
  * `fail` the error. Returns `now()` and `stop()`.
  */
-export function watch(path, everyMs, tell, fail) {
+export function watch(path, everyMs, onData, fail) {
   let timer;
   let stopped = false;
   let round = 0;
@@ -105,7 +105,7 @@ export function watch(path, everyMs, tell, fail) {
     try {
       const answer = await ask(typeof path === 'function' ? path() : path);
       failures = 0;
-      if (isNewest()) tell(answer);
+      if (isNewest()) onData(answer);
     } catch (error) {
       failures += 1;
       if (isNewest()) fail(error);

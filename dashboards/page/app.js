@@ -55,7 +55,7 @@ const page = {
   has: (method, path) => paths[path]?.[method] !== undefined,
   traceUrl: () => me.traceUrl,
   /** `watch`, which also shows the state of the connection. `miss` gets the message when the server does not find the thing. */
-  follow(path, everyMs, tell, miss) {
+  follow(path, everyMs, onData, miss) {
     const own = {};
     const answered = () => {
       failing.delete(own);
@@ -66,7 +66,7 @@ const page = {
       everyMs,
       (answer) => {
         answered();
-        tell(answer);
+        onData(answer);
       },
       (error) => {
         if (miss !== undefined && (error.status === 403 || error.status === 404)) {

@@ -76,7 +76,7 @@ function openSession(root, page, key) {
     if (version !== before) draw();
     return version;
   };
-  const follow = (asked, tell) => page.follow(asked, LOOK_EVERY_MS, tell, miss);
+  const follow = (asked, onData) => page.follow(asked, LOOK_EVERY_MS, onData, miss);
   const looking = [
     follow(path, (session) => {
       drawn = once(drawn, session, () => top.replaceChildren(...about(session)));

@@ -34,11 +34,11 @@ export interface CliContext {
 }
 
 /** `drain`: end when the running calls have · `hurry`: interrupt them · `gone`: the supervisor itself has ended. */
-export type SupervisorWord = 'drain' | 'hurry' | 'gone';
+export type SupervisorOrder = 'drain' | 'hurry' | 'gone';
 
 export interface Supervisor {
-  tell(message: object): void;
-  onWord(listener: (word: SupervisorWord) => void): void;
+  send(message: object): void;
+  onOrder(listener: (order: SupervisorOrder) => void): void;
 }
 
 /** An error of the command line or the configuration. It ends the command with exit code 2 and this message. */

@@ -77,8 +77,8 @@ function supervisor(): CliContext['supervisor'] {
   if (process.send === undefined) return undefined;
   return {
     // The supervisor may have ended meanwhile; then `disconnect` reports it.
-    tell: (message) => process.send?.(message, () => {}),
-    onWord: (listener) => {
+    send: (message) => process.send?.(message, () => {}),
+    onOrder: (listener) => {
       process.on('message', (message) => {
         if (message === 'drain' || message === 'hurry') listener(message);
       });

@@ -60,7 +60,7 @@ export async function verifyAudit(context: CliContext, options: VerifyAuditOptio
     });
     const intact = trails.every(({ faults }) => faults.length === 0);
     if (options.json === true) print(context, prettyJson({ intact, trails }));
-    else for (const trail of trails) tell(context, trail);
+    else for (const trail of trails) printTrail(context, trail);
     if (trails.length === 0) say(context, `nothing was recorded yet (no files in ${folder}, no trail in Redis)`);
     return intact ? EXIT_CODES.success.code : EXIT_CODES.failed.code;
   });
@@ -124,7 +124,7 @@ async function verifyTrail(
 
 const SHOWN_FAULTS = 50;
 
-function tell(context: CliContext, { trail, files, current, records, first, last, faults }: CheckedTrail): void {
+function printTrail(context: CliContext, { trail, files, current, records, first, last, faults }: CheckedTrail): void {
   const where = files === 0 ? 'in Redis' : `in ${plural(files, 'file')}${current ? ' and Redis' : ''}`;
   const which = records === 0 ? 'no records' : `${plural(records, 'record')}, ${first} to ${last}`;
   print(context, `trail ${trail}: ${which}, ${where}: ${faults.length === 0 ? 'intact' : 'NOT INTACT'}`);

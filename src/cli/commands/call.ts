@@ -114,8 +114,8 @@ function sayWhenAlone(context: CliContext, pawl: Pawl, tool: NamedTool): () => v
 
 async function whoPublishes(pawl: Pawl, { namespace, name }: NamedTool) {
   const { tools, workers } = await pawl.catalogue();
-  const offers = tools.filter((tool) => tool.name === name && tool.namespace === namespace);
-  return { isPublished: offers.some((tool) => tool.workers > 0), tier: offers[0]?.tier, workers };
+  const published = tools.filter((tool) => tool.name === name && tool.namespace === namespace);
+  return { isPublished: published.some((tool) => tool.workers > 0), tier: published[0]?.tier, workers };
 }
 
 function howToStart(tier: Tier): string {

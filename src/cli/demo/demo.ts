@@ -53,7 +53,7 @@ export async function runDemo(options: DemoOptions): Promise<number> {
   }
   table.close();
   if (options.json) table.object(summaryLine(ending));
-  else tell(ending, table, (performance.now() - startedAtMs) / 1_000);
+  else show(ending, table, (performance.now() - startedAtMs) / 1_000);
   return EXIT_CODES[ending.kind];
 }
 
@@ -97,7 +97,7 @@ function summaryLine(ending: Ending): object {
   };
 }
 
-function tell(ending: Ending, table: Table, seconds: number): void {
+function show(ending: Ending, table: Table, seconds: number): void {
   table.line();
   switch (ending.kind) {
     case 'interrupted':

@@ -73,8 +73,8 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
       metrics: async () => worker.metrics(),
     });
     const ready = readyMessage(worker, tiers, files.sources, endpoint);
-    context.supervisor?.tell(ready);
-    beat = setInterval(() => context.supervisor?.tell({ event: 'beat' }), beatMs / 2);
+    context.supervisor?.send(ready);
+    beat = setInterval(() => context.supervisor?.send({ event: 'beat' }), beatMs / 2);
     watchdog ??= startWatchdog(settings.lockDurationMs);
     watchdog.begin();
     print(context, options.json === true ? jsonLine(ready) : readyLine(ready));
@@ -175,16 +175,16 @@ function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
     else context.endNow(EXIT_CODES.failed.code);
   };
   const ignore = context.onInterrupt((times, signal) => (times === 1 ? drain(signal) : again()), { hangUp: true });
-  context.supervisor?.onWord((word) => {
-    if (word === 'hurry') again();
-    else drain(word === 'gone' ? 'the process that started this worker is gone' : 'its supervisor ends');
+  context.supervisor?.onOrder((order) => {
+    if (order === 'hurry') again();
+    else drain(order === 'gone' ? 'the process that started this worker is gone' : 'its supervisor ends');
   });
   return {
     code: promise,
     drain,
-    started(begun: ToolWorker) {
-      worker = begun;
-      if (asked !== undefined) begin(begun, asked);
+    started(starting: ToolWorker) {
+      worker = starting;
+      if (asked !== undefined) begin(starting, asked);
     },
     stop() {
       clearTimeout(late);

@@ -8,7 +8,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import type { Pawl } from '../../producer/client.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
-import { type CliContext, type SupervisorWord, say } from '../context.ts';
+import { type CliContext, type SupervisorOrder, say } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { duration } from '../print.ts';
 import type { WorkerReady } from './run-worker.ts';
@@ -152,7 +152,7 @@ export class WorkerProcesses {
   reload(): void {
     this.#failures = 0;
     for (const seat of this.#seats) this.#outdated.add(seat);
-    this.#say('drain');
+    this.#send('drain');
     // Workers whose restart was delayed, because the file was broken before, restart now.
     for (const timer of this.#restarts) clearTimeout(timer);
     for (const _ of this.#restarts) this.#openAgain();
@@ -196,13 +196,13 @@ export class WorkerProcesses {
     for (const timer of this.#restarts) clearTimeout(timer);
     this.#restarts.clear();
     this.onStopping(this.ready.map(({ worker }) => worker));
-    this.#say('drain');
+    this.#send('drain');
     if (!(await this.#gone(this.#options.drainMs + DRAIN_MARGIN_MS))) this.kill();
   }
 
   /** Interrupts the running calls, and kills the workers that do not end then. */
   async hurry(): Promise<void> {
-    this.#say('hurry');
+    this.#send('hurry');
     if (!(await this.#gone(HURRY_MS))) this.kill();
   }
 
@@ -213,8 +213,8 @@ export class WorkerProcesses {
   }
 
   /** Sends over the channel, not by a signal: two quick signals may arrive as one, and a starting process would die of one. */
-  #say(word: Exclude<SupervisorWord, 'gone'>): void {
-    for (const { child } of this.#seats) if (child.connected) child.send(word, () => {});
+  #send(order: Exclude<SupervisorOrder, 'gone'>): void {
+    for (const { child } of this.#seats) if (child.connected) child.send(order, () => {});
   }
 
   async #gone(limitMs: number): Promise<boolean> {

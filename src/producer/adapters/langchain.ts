@@ -58,7 +58,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
         const toolCallId = toolCall?.id;
         const running = tools.run({ kind: 'function', name, arguments: input }, sourceOf(toolCall, rest));
         let next = await running.next();
-        for (; next.done !== true; next = await running.next()) tell(next.value, runManager);
+        for (; next.done !== true; next = await running.next()) notify(next.value, runManager);
         return answered(next.value, toolCallId);
       },
     });
@@ -82,7 +82,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
   });
 }
 
-function tell(notice: CallNotice, runManager: CallbackManagerForToolRun | undefined): void {
+function notify(notice: CallNotice, runManager: CallbackManagerForToolRun | undefined): void {
   runManager?.handleCustomEvent('pawl', notice, runManager.runId).catch(() => {});
 }
 

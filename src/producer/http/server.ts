@@ -17,7 +17,7 @@ import { authentication, checkBinding, checkPermission } from './core/access.ts'
 import { HttpError } from './core/errors.ts';
 import { LongPolls } from './core/long-poll.ts';
 import { Backlog, limitRequests, RateLimiter } from './core/rate-limit.ts';
-import { callerOf, mountRoutes, permitted, refuse, refuseMethod } from './core/route.ts';
+import { callerOf, errorHandler, mountRoutes, permitted, refuseMethod } from './core/route.ts';
 import { OpenStreams } from './core/stream-response.ts';
 import { apiRoutes } from './route-table.ts';
 import { mountButtons } from './routes/approval-buttons.ts';
@@ -162,7 +162,7 @@ function createApp(options: HttpServerOptions, deps: AppDeps): Express {
   app.use((request) => {
     throw new HttpError('NOT_FOUND', `There is nothing at ${request.method} ${startOf(request.path, 200)}.`);
   });
-  app.use(refuse(log));
+  app.use(errorHandler(log));
   return app;
 }
 

@@ -20,7 +20,7 @@ import { splitName } from '../http/routes/calls.ts';
 import { headerMismatch } from './headers.ts';
 import { LegacySessions } from './legacy-sessions.ts';
 import { createMcpServer, type McpServerDeps } from './server.ts';
-import { type RpcRefusal, refuse, send, sendOnceThere, webRequest } from './web-response.ts';
+import { type RpcRefusal, send, sendOnceThere, sendRpcError, webRequest } from './web-response.ts';
 
 export interface McpEndpoint {
   /** The handlers of the route, in order. */
@@ -78,7 +78,7 @@ async function handle(deps: EndpointDeps, request: HttpRequest, response: HttpRe
   const web = webRequest(request, gone.signal);
   if (request.method !== 'POST') return dispatch(deps, web, undefined, response);
   const body = readBody(request, web);
-  if (body.kind === 'refused') return refuse(response, body);
+  if (body.kind === 'refused') return sendRpcError(response, body);
   // An older client may send a batch: each message after the first counts as a further request.
   if (Array.isArray(body.value)) for (const _message of body.value.slice(1)) enterAgain(response);
   return dispatch(deps, web, body.value, response);
@@ -117,7 +117,7 @@ async function dispatch(
     if (sessionId !== null) {
       const session = sessions.find(sessionId, caller);
       if (session === undefined)
-        return refuse(response, { status: 404, code: SESSION_NOT_FOUND, message: 'Session not found' });
+        return sendRpcError(response, { status: 404, code: SESSION_NOT_FOUND, message: 'Session not found' });
       return send(response, await session.transport.handleRequest(web, options));
     }
     if (isInitializeRequest(body))
@@ -127,7 +127,7 @@ async function dispatch(
     const wrong = await headerMismatch(route.message, web.headers, (tool) => schemaOf(pawl, tool));
     const message = `Headers and body disagree: ${wrong}.`;
     if (wrong !== undefined)
-      return refuse(response, { status: 400, code: HEADER_MISMATCH, message, id: route.message.id });
+      return sendRpcError(response, { status: 400, code: HEADER_MISMATCH, message, id: route.message.id });
   }
   return sendOnceThere(response, modern.fetch(web, options));
 }

@@ -66,6 +66,6 @@ export interface RpcRefusal {
   readonly id?: string | number | null;
 }
 
-export function refuse(response: HttpResponse, { status, code, message, id = null }: RpcRefusal): void {
+export function sendRpcError(response: HttpResponse, { status, code, message, id = null }: RpcRefusal): void {
   response.status(status).json({ jsonrpc: '2.0', id, error: { code, message } });
 }

@@ -64,7 +64,7 @@ export interface Route {
   /** The body's JSON Schema, where it cannot be derived from `body`. */
   readonly bodySchema?: object;
   readonly responses: RouteResponses;
-  handle(asked: RouteRequest): Promise<RouteResponse> | RouteResponse;
+  handle(request: RouteRequest): Promise<RouteResponse> | RouteResponse;
 }
 
 const NO_QUERY = z.strictObject({});
@@ -87,7 +87,7 @@ export function route<
   readonly bodySchema?: object;
   readonly responses: RouteResponses;
   handle(
-    asked: RouteRequest<z.output<Query>, z.output<Body>, z.output<Headers>>,
+    request: RouteRequest<z.output<Query>, z.output<Body>, z.output<Headers>>,
   ): Promise<RouteResponse> | RouteResponse;
 }): Route {
   return {
@@ -95,7 +95,7 @@ export function route<
     query: spec.query ?? NO_QUERY,
     headers: spec.headers ?? NO_HEADERS,
     body: spec.body,
-    handle: (asked) => spec.handle(asked as never),
+    handle: (request) => spec.handle(request as never),
   };
 }
 
@@ -180,7 +180,7 @@ export function jsonBody(limit: number | string): RequestHandler[] {
 
 function answering(each: Route): RequestHandler {
   return async (request, response) => {
-    const asked: RouteRequest = {
+    const checkedRequest: RouteRequest = {
       path: request.params as Record<string, string>,
       query: checked(each.query, request.query, 'query'),
       headers: checked(each.headers, request.headers, 'headers'),
@@ -188,7 +188,7 @@ function answering(each: Route): RequestHandler {
       caller: callerOf(response),
       onGone: (listener) => void response.once('close', listener),
     };
-    write(response, await each.handle(asked));
+    write(response, await each.handle(checkedRequest));
   };
 }
 
@@ -235,7 +235,7 @@ function write(response: Response, { status, body, headers = {}, stream }: Route
 }
 
 /** Turns an error of a route or of the body parser into a refusal, and logs defects. */
-export function refuse(log: Logger) {
+export function errorHandler(log: Logger) {
   return (thrown: unknown, request: Request, response: Response, _next: NextFunction): void => {
     const { status, headers, body, defect } = toHttpRefusal(thrown);
     if (defect) {

@@ -102,7 +102,7 @@ function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
       await checkAccepting();
       const body = withTrace(withKey(sent, headers['idempotency-key']), headers.traceparent);
       const submission = await submit(pawl, caller, body);
-      if (submission.kind === 'answered') return answered(pawl, submission, body);
+      if (submission.kind === 'answered') return replyTo(pawl, submission, body);
       const result = await longPolls.until(submission, query.wait, onGone);
       return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
     },
@@ -126,7 +126,7 @@ function listCalls({ pawl }: CallRouteDeps): Route {
       limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
     }),
     responses: { 200: ['Calls, without their results', 'CallList'] },
-    handle: (asked) => list(pawl, asked),
+    handle: (request) => list(pawl, request),
   });
 }
 
@@ -207,7 +207,7 @@ function compensateCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Rou
       const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
       const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
       const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
-      if (submission.kind === 'answered') return answered(pawl, submission, {});
+      if (submission.kind === 'answered') return replyTo(pawl, submission, {});
       const result = await longPolls.until(submission, query.wait, onGone);
       return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
     },
@@ -308,7 +308,7 @@ export function splitName(tool: string): { readonly namespace: string; readonly 
 }
 
 /** The result of a call is 200, that of an open circuit included. A refusal before the call existed is an error status. */
-async function answered(
+async function replyTo(
   pawl: Pawl,
   { callId, result }: Extract<Submission, { readonly kind: 'answered' }>,
   body: Readonly<Record<string, unknown>>,

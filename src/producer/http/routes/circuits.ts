@@ -76,16 +76,16 @@ function changeReliability(pawl: Pawl): Route {
 
 type Action = z.output<typeof actionSchema>;
 
-async function change(pawl: Pawl, asked: Action, by: string): Promise<object> {
-  checkFields(asked);
-  switch (asked.action) {
+async function change(pawl: Pawl, request: Action, by: string): Promise<object> {
+  checkFields(request);
+  switch (request.action) {
     case 'flush':
-      return flush(pawl, asked, by);
+      return flush(pawl, request, by);
     case 'disable':
     case 'enable':
-      return setLayer(pawl, asked, by);
+      return setLayer(pawl, request, by);
     default:
-      return setCircuit(pawl, asked, asked.action, by);
+      return setCircuit(pawl, request, request.action, by);
   }
 }
 
