@@ -3,22 +3,20 @@
  */
 import './node-version.ts';
 import { Command, CommanderError } from 'commander';
+import { approvalCommands, policyCommands, questionCommands } from './cli/command-groups/approvals.ts';
+import { callCommands } from './cli/command-groups/calls.ts';
 import {
-  approvalCommands,
   auditCommands,
-  callCommands,
-  catalogueCommands,
   circuitCommands,
   doctorCommand,
-  type End,
-  fleetCommands,
-  policyCommands,
-  questionCommands,
   reliabilityCommands,
-  sessionCommands,
   shardCommands,
   workerCommands,
-} from './cli/commands.ts';
+} from './cli/command-groups/operations.ts';
+import { sessionCommands } from './cli/command-groups/sessions.ts';
+import { startCommands } from './cli/command-groups/start.ts';
+import { toolCommands } from './cli/command-groups/tools.ts';
+import type { End } from './cli/command-options.ts';
 import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
 import { contextOf, endWhenNobodyReads, outputTaken } from './cli/process-context.ts';
@@ -26,11 +24,11 @@ import { PawlError, ToolError } from './shared/errors/failure.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import { escapeInvisible } from './shared/util/text/visible-text.ts';
 
-/** Read here as well as in `main.ts`, which is loaded by the commands that need what stands behind it. */
+/** The version is read here as well as in `main.ts`, because help and usage errors do not load that module. */
 const version = ownVersion(new URL('../package.json', import.meta.url));
-/** A tools file may leave timers or connections behind: a command that is done does not wait for them longer than this. */
+/** A finished command waits this long at most for timers and connections that a tools file has left open. */
 const LINGER_MS = 500;
-/** Groups of commands in which the first one is meant when none is named. */
+/** Groups of commands whose default is `ls`. */
 const GROUPS: readonly string[] = [
   'calls',
   'tools',
@@ -56,7 +54,7 @@ export async function main(argv: string[]): Promise<number> {
   return code;
 }
 
-/** One command, whatever surrounds it. */
+/** Runs one command and resolves with its exit code. */
 export async function runCommand(context: CliContext, argv: readonly string[]): Promise<number> {
   let code: number = EXIT_CODES.success.code;
   const program = createProgram(context, (result) => {
@@ -81,7 +79,7 @@ export async function runCommand(context: CliContext, argv: readonly string[]): 
   }
 }
 
-/** An error that Redis answered with, as ioredis throws it. Its class is not loaded for a command that needs no Redis. */
+/** Whether Redis answered with an error. The check is by name, so that commands without Redis need not load ioredis. */
 function isReply(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError';
 }
@@ -93,7 +91,7 @@ function withDefaultCommand(argv: readonly string[]): string[] {
   return GROUPS.includes(group) && !named ? [group, 'ls', ...argv.slice(1)] : [...argv];
 }
 
-/** All commands; the one that runs tells `end` its exit code. */
+/** All commands. The one that runs calls `end` with its exit code. */
 export function createProgram(context: CliContext, end: End): Command {
   const program = new Command('pawl')
     .description("Runs an AI agent's tool calls on a fleet of workers, each call once.")
@@ -111,9 +109,9 @@ export function createProgram(context: CliContext, end: End): Command {
       `\nExit codes:\n${exitCodeLines()}\n\nExample:\n  pawl up\n  pawl call read --params '{"path":"README.md"}'`,
     );
 
-  fleetCommands(program, context, end);
+  startCommands(program, context, end);
   callCommands(program, context, end);
-  catalogueCommands(program, context, end);
+  toolCommands(program, context, end);
   sessionCommands(program, context, end);
   workerCommands(program, context, end);
   circuitCommands(program, context, end);

@@ -1,10 +1,10 @@
-/** The HTTP API, as the page asks it. The token, where the server wants one, lives as long as the tab. */
+/** The client of the HTTP API. The token, if the server needs one, is kept as long as the tab is open. */
 
 const TOKEN = 'pawl-token';
 const LONGEST_PAUSE_MS = 10_000;
-/** Longer than a server waits for its Redis: one that says nothing by then stands still, or the way to it is cut. */
+/** A server waits less than this for its Redis, so a server that is silent for longer is blocked or out of reach. */
 const SILENCE_MS = 15_000;
-/** One look lists so many at most: there may be more. */
+/** A request lists so many items at most. */
 export const LISTED = 100;
 
 export class ApiError extends Error {
@@ -15,10 +15,10 @@ export class ApiError extends Error {
   }
 }
 
-/** The answer's JSON. Throws `ApiError` for refusals, and for a server that is out of reach or does not answer a question. */
+/** The JSON of the response. Throws `ApiError` for refusals, and for a server that is out of reach or does not answer a GET. */
 export async function ask(path, { method = 'GET', body } = {}) {
   const token = sessionStorage.getItem(TOKEN);
-  // No header can carry it: the browser would not even ask, as if the server were away.
+  // No header can carry such a token, and the error of the browser would look as if the server were away.
   if (token !== null && /[^\x20-\xff]/.test(token)) {
     await askForToken(token);
     throw new ApiError(401, { code: 'UNAUTHENTICATED', message: 'The token cannot be right.' });
@@ -27,7 +27,7 @@ export async function ask(path, { method = 'GET', body } = {}) {
     ...(token === null ? {} : { authorization: `Bearer ${token}` }),
     ...(body === undefined ? {} : { 'content-type': 'application/json' }),
   };
-  // What changes something may take longer, and must not look undone.
+  // A change may take longer, and a timeout would look as if it had not happened.
   const signal = method === 'GET' ? AbortSignal.timeout(SILENCE_MS) : null;
   let response;
   try {
@@ -88,10 +88,10 @@ function askForToken(refused) {
 }
 
 /**
- * Asks again and again while the page is seen, and at once when it is seen again; less and less often while it fails. `tell` gets
- * the answer, `fail` the error. The answer of `watch` has `now()` and `stop()`.
+ * Polls while the page is visible, and at once when it becomes visible again; less often while requests fail. `onData` gets the response,
+ * `fail` the error. Returns `now()` and `stop()`.
  */
-export function watch(path, everyMs, tell, fail) {
+export function watch(path, everyMs, onData, fail) {
   let timer;
   let stopped = false;
   let round = 0;
@@ -100,12 +100,12 @@ export function watch(path, everyMs, tell, fail) {
     clearTimeout(timer);
     round += 1;
     const own = round;
-    // A later look may have been faster.
+    // A later request may have been answered first.
     const isNewest = () => !stopped && own === round;
     try {
       const answer = await ask(typeof path === 'function' ? path() : path);
       failures = 0;
-      if (isNewest()) tell(answer);
+      if (isNewest()) onData(answer);
     } catch (error) {
       failures += 1;
       if (isNewest()) fail(error);

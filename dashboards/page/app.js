@@ -1,6 +1,6 @@
 /**
- * The operator's page. Each section is a module with `id`, `title`, `permission` and `open(root, page)`, which fills `root` and answers
- * a function that ends what it started. To add one, write its module and name it here.
+ * The operator's page. Each section is a module with `id`, `title`, `permission` and `open(root, page)`, which fills `root` and returns
+ * a function that ends the section. To add a section, write its module and import it here.
  */
 import { ApiError, ask, isSignedIn, LISTED, signOut, watch } from './api.js';
 import * as approvals from './approvals.js';
@@ -25,12 +25,12 @@ let paths = {};
 let me = { role: '', permissions: [] };
 let close = () => {};
 const waiting = new Map();
-/** What is asked in vain: some answers need no Redis, and do not make live what does. */
+/** The requests that fail. A success of another one does not count as recovery, because some need no Redis. */
 const failing = new Set();
 let quiet;
 
 const page = {
-  /** One line at the bottom: what was done, or what went wrong. */
+  /** Shows a message at the bottom of the page. */
   say(text) {
     status.textContent = text;
     clearTimeout(quiet);
@@ -38,7 +38,7 @@ const page = {
       status.textContent = '';
     }, 8_000);
   },
-  /** Beside a section's name: how much there is to do, of each kind. */
+  /** Shows a number beside a section's name: how much there is to do, of each kind. */
   badge(id, kind, number) {
     waiting.set(`${id} ${kind}`, number);
     const sum = (of) => {
@@ -54,8 +54,8 @@ const page = {
   /** Whether the server has a route. */
   has: (method, path) => paths[path]?.[method] !== undefined,
   traceUrl: () => me.traceUrl,
-  /** `watch`, which also tells how the connection is. `miss` gets what the server says of a thing that this token does not find. */
-  follow(path, everyMs, tell, miss) {
+  /** `watch`, which also shows the state of the connection. `miss` gets the message when the server does not find the thing. */
+  follow(path, everyMs, onData, miss) {
     const own = {};
     const answered = () => {
       failing.delete(own);
@@ -66,7 +66,7 @@ const page = {
       everyMs,
       (answer) => {
         answered();
-        tell(answer);
+        onData(answer);
       },
       (error) => {
         if (miss !== undefined && (error.status === 403 || error.status === 404)) {
@@ -95,7 +95,7 @@ function connection(tone, text) {
   live.dataset.tone = tone;
 }
 
-/** Who asks, and what the server can do: waits for a server that is away, and for a token. */
+/** Reads the caller's permissions and the server's routes. Waits for a server that is away, and for a token. */
 async function learn() {
   for (;;) {
     try {
@@ -124,7 +124,7 @@ function show() {
   else close = section.open(main, page, section.id === id && detail ? unescaped(detail) : undefined);
 }
 
-/** What an address names. One that was typed or cut off may not be escaped as it should be: then it is taken as it stands. */
+/** The name in an address. An address that was typed or cut off may be badly escaped, and is then taken unchanged. */
 function unescaped(text) {
   try {
     return decodeURIComponent(text);
@@ -133,7 +133,7 @@ function unescaped(text) {
   }
 }
 
-/** What waits for a person, whatever section is open. */
+/** Counts the approvals and questions that wait for a person, in every section. */
 function countWhatWaits() {
   if (!page.may('decide')) return;
   page.follow('/v1/approvals?state=pending', COUNT_EVERY_MS, (answer) =>
@@ -156,7 +156,7 @@ const leave = document.getElementById('sign-out');
 leave.hidden = !isSignedIn();
 leave.addEventListener('click', signOut);
 addEventListener('hashchange', show);
-// Its address would name a section that is none, and leave the one that is open.
+// Following the link would change the address, and so leave the open section.
 document.querySelector('.skip').addEventListener('click', (event) => {
   event.preventDefault();
   main.focus();

@@ -1,4 +1,4 @@
-/** Calls that wait for a person: a list that follows the fleet, and all about the one that is chosen. */
+/** Calls that wait for a person: a live list, and the details of the chosen one. */
 import { ApiError, ask, LISTED, part } from './api.js';
 import { count, element, shownText, timeLeft } from './dom.js';
 import { facts, heading, intent, link } from './parts.js';
@@ -9,7 +9,7 @@ export const title = 'Approvals';
 export const permission = 'decide';
 
 const LOOK_EVERY_MS = 250;
-/** Characters of the parameters in a list. */
+/** The characters of parameters that a list shows. */
 const MAX_LISTED = 400;
 const KEYS = 'j and k choose, a approves, d denies, e edits the parameters, Esc leaves a field';
 
@@ -18,10 +18,10 @@ export function open(root, page, wanted) {
   let listed = [];
   let chosen = wanted;
   let shown;
-  /** What this page decides now, and has decided: nothing else makes room for the next one by itself. */
+  /** The approvals that this page is deciding or has decided. Only these give way to the next one without a choice. */
   let sending;
   const decided = new Set();
-  /** The chosen one, when it waits no more. */
+  /** The chosen approval, if it is no longer pending. */
   let ended;
   let isAsking = false;
   const hand = intent();
@@ -102,11 +102,11 @@ export function open(root, page, wanted) {
   function drawDetail() {
     const approval = listed.find((each) => each.id === chosen);
     if (approval === undefined && chosen !== undefined) return;
-    // What is being read, or typed into, stays as it is until it has changed.
+    // The details are redrawn only when they have changed, so that a reader is not disturbed.
     const version = approval === undefined ? '' : versionOf(approval);
     if (shown === version) return;
     shown = version;
-    // A list has the beginning of what is large: nobody decides before the whole is there to be read.
+    // A list truncates large parameters. The buttons come only with the whole request.
     if (approval?.shortened)
       detail.replaceChildren(element('p', { class: 'hint' }, `Loading ${count(approval.paramsBytes, 'byte')}.`));
     else detail.replaceChildren(...(approval === undefined ? [] : contents(approval)));
@@ -114,8 +114,8 @@ export function open(root, page, wanted) {
   }
 
   /**
-   * What an address names, or what somebody else decided: it stays with what became of it until another one is chosen, because the
-   * hands that read it and type into it must not land on the next call.
+   * Draws an approval that an address names or that another person decided. It stays until another one is chosen, because a click or
+   * a text that was meant for it must not reach the next call.
    */
   async function drawUnlisted(approvalId) {
     if (isAsking) return;
@@ -124,7 +124,7 @@ export function open(root, page, wanted) {
     isAsking = false;
     if (chosen !== approvalId || approvalId === sending || decided.has(approvalId)) return;
     const isUnknown = answer instanceof ApiError && answer.status === 404;
-    // The next look tries again.
+    // The next request tries again.
     if (answer instanceof Error && !isUnknown) return;
     // An address may name the call instead.
     if (!isUnknown) chosen = answer.id;
@@ -137,7 +137,7 @@ export function open(root, page, wanted) {
       drawTimes();
       if (!isUnknown) drawSimilar(answer.similar);
     }
-    // The list has the newest only.
+    // The list has only the newest approvals.
     if (answer.state === 'pending') return;
     ended = chosen;
     for (const button of detail.querySelectorAll('.actions button')) button.disabled = true;
@@ -152,7 +152,7 @@ export function open(root, page, wanted) {
     const whole = await ask(`/v1/approvals/${part(approval.id)}`).catch(() => undefined);
     if (shown !== version || ended === approval.id) return;
     if (whole === undefined) {
-      // The next look tries again.
+      // The next request tries again.
       if (approval.shortened) shown = undefined;
       return;
     }
@@ -302,7 +302,7 @@ function versionOf({ id: approvalId, digest, preview }) {
   return `${approvalId} ${digest} ${preview.summary}`;
 }
 
-/** What became of one that waits no more. */
+/** The end of an approval that is no longer pending. */
 function endOf({ state, decidedBy, decisionReason }) {
   if (state === 'expired') return 'It expired: nobody decided in time.';
   const by = decidedBy === undefined ? '' : ` by ${decidedBy}`;
@@ -317,12 +317,12 @@ function diffLines(text) {
   });
 }
 
-/** Its tool does not say what the call would do: its parameters have to. */
+/** Whether the tool gives no preview of its own, so that the parameters are shown instead. */
 function saysNothing({ preview, shown }) {
   return preview.details?.slice(0, MAX_LISTED) === shown.slice(0, MAX_LISTED);
 }
 
-/** The session's actor, and whom the call names in its place. */
+/** The session's actor, and the actor that the call names instead, if any. */
 function askedBy({ requestedBy, actorId }) {
   return actorId === requestedBy ? requestedBy : `${requestedBy}, in the name of ${actorId}`;
 }

@@ -1,4 +1,4 @@
-/** The audit trail: who did what, searched. */
+/** The audit trail, with a search. */
 import { part } from './api.js';
 import { count, element, moment, shownText } from './dom.js';
 import { heading, link, liveTable } from './parts.js';
@@ -6,7 +6,7 @@ import { heading, link, liveTable } from './parts.js';
 export const id = 'audit';
 export const title = 'Audit';
 export const permission = 'operate';
-/** Shown where the server has it. */
+/** The section is shown if the server has this route. */
 export const path = '/v1/audit';
 
 const LOOK_EVERY_MS = 1_000;
@@ -15,7 +15,7 @@ const BRIEF = 90;
 const FIRST = ['what', 'action', 'answer', 'state', 'status', 'code', 'reason', 'change', 'attempt', 'fence', 'worker'];
 const FIELDS = { session: 'Session', tool: 'Tool', since: 'Since, as 2026-11-22T10:00Z' };
 const filter = { session: '', tool: '', since: '' };
-/** Shown in columns of their own, or of no use to people. */
+/** Fields with a column of their own, and fields that are of no use to people. */
 const ELSEWHERE = [
   'id',
   'seq',
@@ -89,7 +89,7 @@ function text(value) {
   return typeof value === 'object' && value !== null ? (value.name ?? '') : (value ?? '');
 }
 
-/** What tells most comes first; the rest is under the pointer, and in `pawl audit ls --json`. */
+/** The most telling fields come first. The others are in the tooltip, and in `pawl audit ls --json`. */
 function more(record) {
   const rank = ([name]) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
   const told = Object.entries(record)

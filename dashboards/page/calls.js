@@ -1,7 +1,8 @@
-/** Calls: those of now, filtered, and the whole story of one. */
+/** Calls: the newest ones, filtered, and the whole story of one. */
 import { part } from './api.js';
-import { ago, count, duration, element } from './dom.js';
-import { heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';
+import { CALL_COLUMNS } from './call-columns.js';
+import { count, element } from './dom.js';
+import { heading, isTyping, liveTable, moveInRows } from './parts.js';
 import { openStory } from './story.js';
 
 export const id = 'calls';
@@ -22,40 +23,12 @@ const STATES = {
   cancelled: 'Cancelled',
   unresolved: 'Outcome unknown',
 };
-/** What was looked for stays when one comes back from a call. */
+/** The filter stays when the operator comes back from a call. */
 const filter = { tool: '', session: '', state: '' };
 
 export function open(root, page, callId) {
   return callId === undefined ? openList(root, page) : openStory(root, page, callId);
 }
-
-/** Where a call stands, in one word: the phase while it is in flight. */
-export function standingOf({ state, phase, unresolved, cancelRequested }) {
-  if (unresolved === true) return 'outcome unknown';
-  if (state !== 'inflight') return state;
-  return cancelRequested ? 'cancelling' : (phase ?? state);
-}
-
-export const CALL_COLUMNS = [
-  {
-    title: 'Call',
-    cell: ({ callId, namespace, tool }) => link('calls', callId, namespace === 'tools' ? tool : `${namespace}.${tool}`),
-  },
-  { title: 'State', cell: (call) => pill(standingOf(call)) },
-  { title: 'Session', kind: 'long', cell: ({ session }) => session },
-  {
-    title: 'Attempts',
-    kind: 'number',
-    cell: ({ attempts, lostAttempts, phase }) => String(attempts.length + lostAttempts + (phase === 'running' ? 1 : 0)),
-  },
-  {
-    title: 'Took',
-    kind: 'number',
-    cell: ({ state, createdAtMs, updatedAtMs }) => (state === 'inflight' ? '' : duration(updatedAtMs - createdAtMs)),
-  },
-  { title: 'Handed in', kind: 'number', cell: ({ createdAtMs }) => ago(createdAtMs) },
-  { title: 'What went wrong', kind: 'long', cell: ({ errorCode }) => errorCode ?? '' },
-];
 
 function openList(root, page) {
   const table = liveTable({

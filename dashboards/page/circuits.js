@@ -1,4 +1,4 @@
-/** Circuits: how they stand, what became of them, and an operator's hand on them (R25). */
+/** Circuits: their state, their history, and the operator's changes to them. */
 import { ask } from './api.js';
 import { ago, element, timeLeft } from './dom.js';
 import { button, confirm, heading, liveTable, pill } from './parts.js';

@@ -1,4 +1,4 @@
-/** Elements from values, and values as people read them. Texts are only ever set as texts: nothing that a call carries becomes markup. */
+/** Makes elements of values, and formats values for people. Texts are only set as text, so that data of calls never becomes markup. */
 
 /** `element('p', { class: 'note' }, 'text', child)`; names that start with `on` are listeners. */
 export function element(name, attributes = {}, ...children) {
@@ -14,7 +14,7 @@ export function element(name, attributes = {}, ...children) {
 
 const DECEPTIVE = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
 
-/** Writes out what would hide, or turn the reading direction around. */
+/** Escapes invisible characters and those that change the reading direction. */
 export function shownText(text) {
   return String(text).replace(DECEPTIVE, (found) => `\\u{${found.codePointAt(0).toString(16).toUpperCase()}}`);
 }
@@ -38,7 +38,7 @@ export function duration(ms) {
   return ms < 172_800_000 ? `${Math.floor(ms / 3_600_000)} h` : `${Math.floor(ms / 86_400_000)} d`;
 }
 
-/** How long ago, without the tenths that would flicker. */
+/** The time since a moment, without tenths, which would flicker. */
 export function ago(atMs) {
   const ms = Date.now() - atMs;
   return ms < 1_000 ? 'now' : `${ms < 60_000 ? `${Math.floor(ms / 1_000)} s` : duration(ms)} ago`;

@@ -1,4 +1,4 @@
-/** The fleet: tiers and how much they have to do, and the workers that serve them. */
+/** The fleet: the tiers with their load, and the workers that serve them. */
 import { ask, part } from './api.js';
 import { ago, count, duration, element } from './dom.js';
 import { button, confirm, heading, liveTable, pill } from './parts.js';
@@ -68,7 +68,7 @@ export function open(root, page) {
   });
 
   function drain(workerId) {
-    // The button stays as it was made; what the worker runs does not.
+    // The button is drawn once, so the worker's state is read again when it is pressed.
     const worker = living.find(({ id: each }) => each === workerId);
     if (worker === undefined) return undefined;
     return confirm({
@@ -87,7 +87,7 @@ export function open(root, page) {
   return () => looking.stop();
 }
 
-/** `3 of 32`, and how full that is. */
+/** `3 of 32`, with a bar of the load. */
 function load(used, of) {
   return element(
     'span',

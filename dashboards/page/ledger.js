@@ -1,6 +1,6 @@
-/** The ledger: calls in doubt and what becomes of them, what is remembered, and the switches of the reliability layer. */
+/** The ledger: unresolved calls, the counts of the ledger, and the switches of the reliability layer. */
 import { ask } from './api.js';
-import { CALL_COLUMNS } from './calls.js';
+import { CALL_COLUMNS } from './call-columns.js';
 import { count, element } from './dom.js';
 import { button, confirm, facts, heading, liveTable, pill } from './parts.js';
 import { resolveCall } from './story.js';
@@ -19,7 +19,7 @@ export function open(root, page) {
     key: ({ callId }) => callId,
     empty: 'No call is in doubt: every one that began has its outcome.',
     columns: [
-      ...CALL_COLUMNS.filter((column) => ['Call', 'Session', 'Handed in', 'What went wrong'].includes(column.title)),
+      ...CALL_COLUMNS.filter((column) => ['Call', 'Session', 'Submitted', 'What went wrong'].includes(column.title)),
       { title: '', kind: 'deed', cell: (call) => button('Resolve', () => resolve(call), 'quiet') },
     ],
   });
@@ -49,7 +49,7 @@ export function open(root, page) {
   };
 }
 
-/** What concerns the whole fleet. Answers what ends it. */
+/** The counts and switches of the whole fleet. Returns the function that ends the section. */
 function remembered(root, page) {
   const counts = liveTable({
     label: 'Calls remembered, by tier',

@@ -1,4 +1,4 @@
-/** The parts that sections are made of: states with a colour and a word, tables that follow, facts, and questions before deeds. */
+/** The elements of sections: states with a colour and a word, live tables, facts, and confirmations. */
 import { ApiError } from './api.js';
 import { element, shownText } from './dom.js';
 
@@ -10,7 +10,7 @@ const TONES = {
 };
 const TONE_OF = new Map(Object.entries(TONES).flatMap(([tone, words]) => words.map((word) => [word, tone])));
 
-/** A state: never a colour alone. */
+/** A state, always with a word beside its colour. */
 export function pill(state, tone = TONE_OF.get(state) ?? 'dim') {
   return element(
     'span',
@@ -19,7 +19,7 @@ export function pill(state, tone = TONE_OF.get(state) ?? 'dim') {
   );
 }
 
-/** The title of a section, what it is about, and what can be done there. */
+/** The title of a section, a hint, and its actions. */
 export function heading(title, hint, ...actions) {
   return element(
     'div',
@@ -45,7 +45,7 @@ export function link(section, id, text = id) {
   return element('a', { href: `#${section}/${encodeURIComponent(id)}` }, shownText(text));
 }
 
-/** Above one of its things: to the whole section. */
+/** The link from one thing back to its section. */
 export function back(section, title) {
   return element('p', { class: 'back' }, element('a', { href: `#${section}` }, title));
 }
@@ -55,8 +55,8 @@ export function button(text, onclick, kind = '') {
 }
 
 /**
- * A table that follows its rows. A column is `{ title, cell(row), kind? }`, where a cell is text or an element; what has not
- * changed stays as it is, so that focus and selection do. The first cell's link opens the row.
+ * A live table. A column is `{ title, cell(row), kind? }`, where a cell is text or an element. Unchanged rows are not redrawn, so that
+ * focus and selection stay. The first cell's link opens the row.
  */
 export function liveTable({ label, columns, key, empty }) {
   const body = element('tbody');
@@ -106,7 +106,7 @@ function fill(place, content) {
   place.replaceChildren(next);
 }
 
-/** The keys j and k, or the arrows, go from row to row; Enter opens the focused link. Answers whether the key was one of these. */
+/** The keys j and k, or the arrows, go from row to row; Enter opens the focused link. Returns whether the key was one of these. */
 export function moveInRows(event, root) {
   const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
   if (step === undefined) return false;
@@ -117,12 +117,12 @@ export function moveInRows(event, root) {
   return true;
 }
 
-/** Until whoever was about to click has seen what came into its place; longer than a double click takes. */
+/** An element that has moved under the pointer is ignored for this long, which is more than a double click takes. */
 const SEEN_AFTER_MS = 700;
 
 /**
- * A click is meant for what its hand saw: not for what has just `moved` there because another thing was done with or went away. The
- * keyboard's focus does not move along.
+ * Guards against clicks on an element that has just `moved` under the pointer because another one went away. Keys are not affected,
+ * because the focus does not move along.
  */
 export function intent() {
   let movedAtMs = Number.NEGATIVE_INFINITY;
@@ -139,8 +139,8 @@ export function isTyping({ target }) {
 }
 
 /**
- * Asks before something is done, with fields when `fields` names some (`{ name, label, options?, optional?, value? }`), and does it:
- * `run` gets their values. What goes wrong is said in the dialog, which stays. Resolves with the answer, or undefined.
+ * Asks for confirmation, with the inputs that `fields` names (`{ name, label, options?, optional?, value? }`), and calls `run` with their
+ * values. Errors are shown in the dialog, which stays open. Resolves with the result, or undefined when it was cancelled.
  */
 export function confirm({ title, text, action, danger = false, fields = [], run }) {
   const dialog = document.getElementById('confirm');
@@ -183,7 +183,7 @@ export function confirm({ title, text, action, danger = false, fields = [], run 
     dialog.replaceChildren(form);
     dialog.addEventListener('close', () => resolve(answer), { once: true });
     dialog.showModal();
-    // What changes things is not where Enter lands by accident.
+    // The focus is not on the confirming button, so that Enter does not confirm by accident.
     (inputs[0]?.input ?? form.querySelector('button')).focus();
   });
 }

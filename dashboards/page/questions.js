@@ -1,11 +1,11 @@
-/** What tools ask people: each question with its options or a field, until somebody answers. */
+/** Questions of tools to people: each with its options or a field, until it is answered. */
 import { ApiError, ask, part } from './api.js';
 import { element, shownText, timeLeft } from './dom.js';
 import { intent, link } from './parts.js';
 
 const LOOK_EVERY_MS = 400;
 
-/** Answers what ends it. */
+/** Returns the function that ends it. */
 export function openQuestions(root, page) {
   const list = element('ul', { class: 'questions', 'aria-label': 'Questions of tools' });
   const title = element('h3', { hidden: true }, 'Questions');
@@ -19,7 +19,7 @@ export function openQuestions(root, page) {
     const ids = new Set(questions.map(({ id }) => id));
     for (const [id, item] of known) {
       if (ids.has(id) || sending.has(id)) continue;
-      // The rest of an answer that is being typed must not become keys of the page, which decide on calls.
+      // An answer that is being typed must stay, or its further letters would become keys of the page, which decide on calls.
       if (!answered.has(id) && item.querySelector('input:focus') !== null) {
         for (const button of item.querySelectorAll('button')) button.disabled = true;
         const problem = item.querySelector('.problem');
@@ -31,7 +31,7 @@ export function openQuestions(root, page) {
       known.delete(id);
       hand.moved();
     }
-    // What somebody types into stays as it is.
+    // A question with a typed answer is not redrawn.
     for (const question of questions) {
       if (known.has(question.id)) continue;
       const item = itemOf(question);
@@ -64,7 +64,7 @@ export function openQuestions(root, page) {
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         problem.textContent = error.message;
-        // The question itself may be gone in a moment.
+        // The message is shown apart, because the question may disappear.
         page.say(error.message);
       } finally {
         sending.delete(id);

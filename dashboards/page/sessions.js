@@ -1,6 +1,6 @@
-/** Sessions: who works here, and what tools said to the people of one. */
+/** Sessions, and the messages of tools to the people of one. */
 import { ask, part } from './api.js';
-import { CALL_COLUMNS } from './calls.js';
+import { CALL_COLUMNS } from './call-columns.js';
 import { ago, element, moment, shownText } from './dom.js';
 import { back, button, confirm, facts, heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';
 
@@ -76,7 +76,7 @@ function openSession(root, page, key) {
     if (version !== before) draw();
     return version;
   };
-  const follow = (asked, tell) => page.follow(asked, LOOK_EVERY_MS, tell, miss);
+  const follow = (asked, onData) => page.follow(asked, LOOK_EVERY_MS, onData, miss);
   const looking = [
     follow(path, (session) => {
       drawn = once(drawn, session, () => top.replaceChildren(...about(session)));

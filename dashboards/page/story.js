@@ -1,6 +1,6 @@
-/** A call's whole story: who asked for what, each attempt, fence and wait, how it ended, and what can be done about it. */
+/** A call's whole story: the request, each attempt, fence and wait, the outcome, and the actions that are possible. */
 import { ask, part } from './api.js';
-import { standingOf } from './calls.js';
+import { callStatus } from './call-columns.js';
 import { duration, element, moment, shownJson, shownText } from './dom.js';
 import { back, button, confirm, facts, heading, link, pill } from './parts.js';
 
@@ -17,14 +17,14 @@ export function openStory(root, page, callId) {
     return page.follow(path, everyMs, draw, miss);
   }
 
-  /** What was read of a call stays when its record has expired. */
+  /** The shown call stays when its record has expired. */
   function miss(text) {
     if (shown === undefined)
       root.replaceChildren(back('calls', 'Calls'), element('p', { class: 'empty' }, shownText(text)));
   }
 
   function draw(call) {
-    // What is being read stays as it is until it has changed.
+    // The page is redrawn only when the call has changed, so that a reader is not disturbed.
     const version = JSON.stringify(call);
     if (version === shown) return;
     shown = version;
@@ -43,11 +43,11 @@ export function openStory(root, page, callId) {
   let resting;
 
   function contents(call) {
-    const standing = standingOf(call);
+    const standing = callStatus(call);
     const name = call.namespace === 'tools' ? call.tool : `${call.namespace}.${call.tool}`;
     return [
       back('calls', 'Calls'),
-      heading(`${shownText(name)} ${call.toolVersion}`, undefined, pill(standing), ...deeds(call, standing)),
+      heading(`${shownText(name)} ${call.toolVersion}`, undefined, pill(standing), ...actions(call, standing)),
       element(
         'div',
         { class: 'columns story' },
@@ -55,7 +55,7 @@ export function openStory(root, page, callId) {
           'section',
           { 'aria-label': 'What happened' },
           element('h3', {}, 'What happened'),
-          element('ol', { class: 'timeline' }, ...happenings(call, page)),
+          element('ol', { class: 'timeline' }, ...callEvents(call, page)),
         ),
         element('section', { 'aria-label': 'The call' }, element('h3', {}, 'The call'), details(call)),
       ),
@@ -65,7 +65,7 @@ export function openStory(root, page, callId) {
     ];
   }
 
-  function deeds(call, standing) {
+  function actions(call, standing) {
     const made = [];
     if (standing === 'outcome unknown' && page.may('operate'))
       made.push(button('Resolve', () => resolve(call), 'main'));
@@ -106,7 +106,7 @@ export function openStory(root, page, callId) {
     return facts([
       ['Session', link('sessions', call.session)],
       ['Actor', call.actorId],
-      ['Handed in', moment(call.createdAtMs)],
+      ['Submitted', moment(call.createdAtMs)],
       ['Deadline', deadlineAtMs === undefined ? undefined : moment(deadlineAtMs)],
       ['Worker', worker],
       ['Newest fence', fence === 0 ? undefined : String(fence)],
@@ -126,7 +126,7 @@ export function openStory(root, page, callId) {
   };
 }
 
-/** Gives a call with an unknown outcome a known one. Undefined when nothing was done. */
+/** Asks for the outcome of an unresolved call and writes it. Undefined when the dialog was cancelled. */
 export function resolveCall(call, page) {
   const say = { succeeded: 'It succeeded', failed: 'It did not happen', retry: 'Run it again' };
   return confirm({
@@ -143,15 +143,15 @@ export function resolveCall(call, page) {
   });
 }
 
-/** What a failed attempt says of another one. */
-function worthOf({ inDoubt, retriable }, { effects, unresolved }) {
+/** The meaning of a failed attempt for further ones. */
+function retryMeaning({ inDoubt, retriable }, { effects, unresolved }) {
   if (inDoubt === true && effects !== 'none' && effects !== 'idempotent') return 'may have had its effect';
-  // What a call in doubt must not do is tried again, whatever this attempt proved.
+  // An unresolved call is not tried again, even if this attempt was retriable.
   return retriable && unresolved !== true ? 'worth another try' : 'final';
 }
 
-/** What became of a call, in order, with the time since it was handed in. */
-function happenings(call, page) {
+/** The events of a call, in order, with the time since its submission. */
+function callEvents(call, page) {
   const { createdAtMs, attempts, phase, state, lostAttempts, progress } = call;
   const lines = [];
   const add = (atMs, tone, title, note) =>
@@ -168,7 +168,7 @@ function happenings(call, page) {
         ),
       ),
     );
-  add(createdAtMs, 'dim', 'Handed in', 'recorded and queued in one step');
+  add(createdAtMs, 'dim', 'Submitted', 'recorded and queued in one step');
   let waitedFrom = createdAtMs;
   const began = (number, { startedAtMs, fence, worker = 'a worker' }) =>
     add(
@@ -184,7 +184,7 @@ function happenings(call, page) {
     else if (each.status === 'lost')
       add(each.finishedAtMs, 'bad', `Attempt ${each.attempt} was lost`, 'its worker died or was cut off');
     else {
-      const worth = worthOf(each, call);
+      const worth = retryMeaning(each, call);
       add(
         each.finishedAtMs,
         'bad',
@@ -210,12 +210,13 @@ function happenings(call, page) {
   if (state === 'inflight' && phase === 'running') {
     began(attempts.length + 1, call);
     const { progress: done, total, message } = progress ?? {};
-    const told = [message, total === undefined ? undefined : `${done} of ${total}`].filter(
+    const parts = [message, total === undefined ? undefined : `${done} of ${total}`].filter(
       (text) => text !== undefined,
     );
-    add(undefined, 'busy', 'Runs now', told.length === 0 ? undefined : told.join(', '));
+    add(undefined, 'busy', 'Runs now', parts.length === 0 ? undefined : parts.join(', '));
   }
-  if (call.cancelRequested && state === 'inflight') add(undefined, 'warn', 'Asked to cancel', 'the attempt is told');
+  if (call.cancelRequested && state === 'inflight')
+    add(undefined, 'warn', 'Asked to cancel', 'the attempt is notified');
   if (state === 'inflight') return lines;
   const { errorCode, settlement, updatedAtMs, status } = call;
   const tone = state === 'done' ? 'good' : state === 'cancelled' ? 'warn' : 'bad';

@@ -1,4 +1,4 @@
-/** The registry: what the fleet offers, and switching tools off and on. */
+/** The registry: the tools of the fleet, and their switches. */
 import { ask, part } from './api.js';
 import { count, duration, element, shownJson, shownText } from './dom.js';
 import { back, button, confirm, facts, heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';

@@ -1,7 +1,8 @@
-/**
- * What the declarations of commands are made of.
- */
+/** Helpers for the declarations of commands. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
+
+/** Takes the exit code of the command that ran. */
+export type End = (code: number) => void;
 
 export function command(parent: Command, name: string, description: string, examples: readonly string[]): Command {
   return parent
@@ -14,15 +15,15 @@ export function command(parent: Command, name: string, description: string, exam
 }
 
 /** A command that only holds others. */
-export function group(parent: Command, name: string, description: string, examples: readonly string[]): Command {
+export function commandGroup(parent: Command, name: string, description: string, examples: readonly string[]): Command {
   return command(parent, name, description, examples).usage('[ls|…]');
 }
 
-export function json(target: Command, description = 'print JSON'): Command {
+export function jsonOption(target: Command, description = 'print JSON'): Command {
   return target.option('--json', description);
 }
 
-export function limit(target: Command): Command {
+export function limitOption(target: Command): Command {
   return target.option('--limit <n>', 'how many at most', positiveInteger, 50);
 }
 

@@ -1,6 +1,6 @@
 /**
- * What a command gets from its composition root (`src/cli.ts`): streams, environment, signals. Commands take nothing from
- * the process by themselves.
+ * The process as commands see it: streams, environment, signals. `src/cli.ts` passes it in, and commands use nothing else of
+ * the process.
  */
 import { userInfo } from 'node:os';
 import type { Pawl } from '../producer/client.ts';
@@ -18,50 +18,50 @@ export interface CliContext {
   /** The file that starts `pawl` in a further process. */
   readonly launcher: string;
   /**
-   * Hears SIGINT and SIGTERM, counted from 1, until the answer is called; without a listener they end the process. So does
-   * a terminal that is closed (SIGHUP), unless `hangUp` is true: then it is heard as the first of them, and never as a further one.
+   * Listens to SIGINT and SIGTERM, counted from 1, until the returned function is called. Without a listener they end the process.
+   * So does SIGHUP, unless `hangUp` is true: then a closed terminal counts as the first signal, and never as a further one.
    */
   onInterrupt(
     listener: (count: number, signal: NodeJS.Signals) => void,
     options?: { readonly hangUp?: boolean },
   ): () => void;
-  /** The process that started this one and wants to hear of it (`pawl up`); undefined without one. */
+  /** The process that started this one with a channel (`pawl up`), if any. */
   readonly supervisor: Supervisor | undefined;
-  /** No error that nobody catches ends the process until the answer is called. */
+  /** Uncaught errors do not end the process until the returned function is called. */
   outliveErrors(): () => void;
   /** Ends the process now, whatever is still open. */
   endNow(code: number): never;
 }
 
-/** `drain`: end when what runs has ended · `hurry`: interrupt that · `gone`: the supervisor itself has ended. */
-export type SupervisorWord = 'drain' | 'hurry' | 'gone';
+/** `drain`: end when the running calls have · `hurry`: interrupt them · `gone`: the supervisor itself has ended. */
+export type SupervisorOrder = 'drain' | 'hurry' | 'gone';
 
 export interface Supervisor {
-  tell(message: object): void;
-  onWord(listener: (word: SupervisorWord) => void): void;
+  send(message: object): void;
+  onOrder(listener: (order: SupervisorOrder) => void): void;
 }
 
-/** What a command could not do because of what it was asked; ends it with exit code 2 and this one message. */
+/** An error of the command line or the configuration. It ends the command with exit code 2 and this message. */
 export function usageError(message: string): PawlError {
   return new PawlError('CONFIGURATION', message);
 }
 
-/** Lines of data. What callers, models and tools wrote in them moves no cursor and hides nothing. */
+/** Prints lines of data. Control characters in texts of callers, models and tools are escaped. */
 export function print(context: CliContext, lines: string): void {
   context.out.write(`${escapeInvisible(lines)}\n`);
 }
 
-/** A plain line beside the data; it stays one line. */
+/** Prints a message on standard error, as one line. */
 export function say(context: CliContext, line: string): void {
   context.err.write(`pawl: ${shownLine(line)}\n`);
 }
 
-/** What takes longer than this is explained. */
+/** A start that takes longer than this is explained. */
 const SLOW_START_MS = 1_500;
 
 /**
- * Log lines for people: the steps of an embedded Redis once its start turns out to be slow, and warnings as they come later.
- * What this Redis does not promise is for those who run it, and told by `pawl up`, `worker`, `serve` and `doctor`.
+ * Log lines for people: the steps of an embedded Redis if its start is slow, and warnings after the start. Warnings about the
+ * durability of that Redis concern its operator: `pawl up`, `worker`, `serve` and `doctor` print them.
  */
 function plainLogger(context: CliContext): { readonly log: Logger; started(): void } {
   const held: string[] = [];
@@ -85,7 +85,7 @@ function plainLogger(context: CliContext): { readonly log: Logger; started(): vo
         if (!started) return;
         const isRefused = 'event' in fields && fields.event === 'audit_refused';
         if (!isRefused) return say(context, message);
-        // A list of many records would say the same of each.
+        // A list may hold many such records; the hint is printed once.
         if (!refusalTold) say(context, `${message}: 'pawl doctor' compares signing keys`);
         refusalTold = true;
       },
@@ -98,13 +98,13 @@ function plainLogger(context: CliContext): { readonly log: Logger; started(): vo
   };
 }
 
-/** Runs a command's work with a producer of its own, and closes that whatever happens. */
+/** Runs a command's work with a producer of its own, and closes the producer in any case. */
 export async function withPawl<T>(
   context: CliContext,
   work: (pawl: Pawl) => Promise<T>,
   options: Partial<SettingsInput> = {},
 ): Promise<T> {
-  // Help and usage errors need none of the libraries behind this.
+  // The import is dynamic so that help and usage errors stay fast.
   const { connect, loadSettings } = await import('../main.ts');
   const { log, started } = plainLogger(context);
   let pawl: Pawl;
@@ -122,22 +122,22 @@ export async function withPawl<T>(
   }
 }
 
-/** Who sits at this terminal, as the system has it: what the environment says may be missing, or anybody's name. */
+/** The user of this process by the system's user database. An environment variable could be missing or hold another name. */
 export function userName(): string | undefined {
   try {
     return userInfo().username || undefined;
   } catch {
-    // A user ID without an entry in the user database, as in containers.
+    // In containers, the user database may have no entry for the user ID.
     return undefined;
   }
 }
 
-/** Who it is that decides, changes and overrides, for the audit trail. */
+/** The name under which this user's decisions and changes are recorded in the audit trail. */
 export function operatorName(): string {
   return `cli:${userName() ?? 'unknown'}`;
 }
 
-/** Says which Redis could not be reached, and where to look. */
+/** Adds the address of the Redis that could not be reached, and a hint where to look. */
 export function withRedisHint(error: unknown, { redisUrl }: { readonly redisUrl?: string | undefined }): unknown {
   if (!isRedisAway(error)) return error;
   const which = redisUrl === undefined ? 'the embedded Redis' : withoutPassword(redisUrl);
@@ -149,7 +149,7 @@ function isRedisAway(error: unknown): error is PawlError {
   return error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE';
 }
 
-/** Up to the last @: who forgot to escape one in a password, or a slash, does not see the rest of it. Nor what stands behind a ?. */
+/** Hides the password of an address: all up to the last @, because an @ or a slash in it may be unescaped, and `password=`. */
 export function withoutPassword(url: string): string {
   return url.replace(/\/\/.*@/gs, '//***@').replace(/(?<=password=)[^&]*/gi, '***');
 }

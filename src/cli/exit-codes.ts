@@ -1,4 +1,5 @@
-/** The exit codes of commands. The commands, their help and their tests read this table. */
+/** The exit codes and their meanings. Commands, their help and their tests read this table. */
+
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import type { PawlError } from '../shared/errors/failure.ts';
 import type { FailureCode } from '../shared/errors/failure-codes.ts';
@@ -37,7 +38,8 @@ function exitNameOf(result: ToolResultEnvelope): ExitName {
   return exit === 'usage' && result.attempts === 0 ? 'usage' : 'failed';
 }
 
-/** Lines for the help texts. */
+/** The table of exit codes for help texts. */
+
 export function exitCodeLines(): string {
   return Object.values(EXIT_CODES)
     .map(({ code, meaning }) => `  ${code}  ${meaning}`)

@@ -6,7 +6,7 @@ import { readExactJson } from '../shared/util/json/exact-json.ts';
 import { startOf } from '../shared/util/text/text-cut.ts';
 import { type CliContext, usageError } from './context.ts';
 
-/** JSON as it stands, from `@FILE`, or from standard input with `-`. */
+/** Reads literal JSON, or JSON from `@FILE`, or from standard input with `-`. */
 export async function readParams(context: CliContext, given: string): Promise<Readonly<Record<string, unknown>>> {
   const source = given === '-' ? 'standard input' : given.startsWith('@') ? given.slice(1) : '--params';
   const read = async (): Promise<Uint8Array | string> => {

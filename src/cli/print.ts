@@ -1,4 +1,4 @@
-/** How commands show data to people: tables, times, JSON. */
+/** Formats data for people: tables, times, JSON. */
 import { escapeJson, shownLine } from '../shared/util/text/visible-text.ts';
 
 export interface Column<Row> {
@@ -27,12 +27,12 @@ export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]
     .join('\n');
 }
 
-/** Named fields, one on each line, whatever stands in them; those without a text are left out. */
+/** Named fields, one on each line. Line breaks in them are escaped, and empty fields are left out. */
 export function fieldLines(fields: readonly (readonly [string, string])[]): string[] {
   return fields.filter(([, text]) => text !== '').map(([name, text]) => `${name.padEnd(14)} ${shownLine(text)}`);
 }
 
-/** Text of several lines below something else: nothing in it passes for a line of ours. */
+/** A text of several lines, prefixed so that none of them looks like a line of the command itself. */
 export function block(text: string): string {
   return text.replace(/^/gm, '  | ');
 }
@@ -51,7 +51,7 @@ export function moment(atMs: number): string {
   return new Date(atMs).toISOString();
 }
 
-export function json(value: unknown): string {
+export function prettyJson(value: unknown): string {
   return escapeJson(JSON.stringify(value, null, 2));
 }
 
@@ -61,6 +61,6 @@ export function jsonLine(value: unknown): string {
 }
 
 /** `1 worker`, `2 workers`. */
-export function count(number: number, noun: string, plural = `${noun}s`): string {
+export function plural(number: number, noun: string, plural = `${noun}s`): string {
   return `${number} ${number === 1 ? noun : plural}`;
 }

@@ -1,5 +1,5 @@
 /**
- * What commands get from the process.
+ * The context of commands, made of this process.
  */
 import { realpathSync, writeSync } from 'node:fs';
 import { delimiter, isAbsolute, resolve } from 'node:path';
@@ -11,8 +11,8 @@ import { EXIT_CODES } from './exit-codes.ts';
 const LAUNCHER = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
 
 /**
- * What Pawl starts for itself is looked up through the PATH: not in the folder that a command is run in, where calls may write, nor in
- * one whose name depends on it. `npm run` puts such folders first.
+ * Removes folders from the PATH through which Pawl finds the programs that it starts: relative ones, and those inside the current
+ * folder or the workspace, where calls may write. `npm run` puts such folders first.
  */
 export function leaveOutOwnFolder(environment: NodeJS.ProcessEnv, cwd: string): void {
   const workspaces = [
@@ -51,7 +51,7 @@ export function contextOf(): CliContext {
 const onInterrupt: CliContext['onInterrupt'] = (listener, { hangUp = false } = {}) => {
   let times = 0;
   const hear = (signal: NodeJS.Signals) => {
-    // Terminal and launcher both tell of a terminal that is closed, which is no sign of impatience.
+    // A closed terminal may send SIGHUP twice, through the launcher as well; the second one is not a second request.
     if (signal === 'SIGHUP' && times > 0) return;
     times += 1;
     listener(times, signal);
@@ -72,17 +72,17 @@ function outliveErrors(): () => void {
   };
 }
 
-/** A process that is started with a channel has somebody at its other end. */
+/** The supervisor is the process at the other end of the channel, if this process was started with one. */
 function supervisor(): CliContext['supervisor'] {
   if (process.send === undefined) return undefined;
   return {
-    // It may have gone meanwhile; then `disconnect` says so.
-    tell: (message) => process.send?.(message, () => {}),
-    onWord: (listener) => {
+    // The supervisor may have ended meanwhile; then `disconnect` reports it.
+    send: (message) => process.send?.(message, () => {}),
+    onOrder: (listener) => {
       process.on('message', (message) => {
         if (message === 'drain' || message === 'hurry') listener(message);
       });
-      // Listening would keep the process alive as long as the channel.
+      // The channel must not keep the process alive.
       process.channel?.unref();
       if (process.connected) process.once('disconnect', () => listener('gone'));
       else listener('gone');
@@ -90,7 +90,7 @@ function supervisor(): CliContext['supervisor'] {
   };
 }
 
-/** Resolves when the readers have taken all that was written, however slow they are. */
+/** Resolves when the readers have taken all output, however slow they are. */
 export async function outputTaken({ out, err }: CliContext): Promise<void> {
   const taken = (stream: NodeJS.WriteStream) => new Promise<void>((resolve) => stream.write('', () => resolve()));
   await Promise.all([taken(out), taken(err)]);
@@ -103,11 +103,11 @@ export function endWhenNobodyReads(context: CliContext): void {
     tryToSay(`The output cannot be written: ${error.message}.`);
     process.exit(EXIT_CODES.failed.code);
   });
-  // What is said beside the data may get lost: the same Ctrl-C ends the `tee` behind `2>&1`, and the calls are still drained.
+  // Messages may get lost: the same Ctrl-C ends a `tee` behind `2>&1`, and the calls must still be drained.
   context.err.on('error', () => {});
 }
 
-/** At once, because the process ends; where standard error takes nothing either, the exit code has to do. */
+/** Writes synchronously, because the process ends. If standard error fails as well, the exit code has to do. */
 function tryToSay(line: string): void {
   try {
     writeSync(process.stderr.fd, `pawl: ${line}\n`);

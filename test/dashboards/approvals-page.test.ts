@@ -177,7 +177,7 @@ describe.skipIf(!hasBrowser)('approvals on the operator’s page in Chromium', (
     await page.getByText('Nothing waits for a decision.').waitFor();
   });
 
-  test('whoever decides second is told who was first', async () => {
+  test('the second to decide learns who was first', async () => {
     const { server, call, ask } = await rig();
     const page = await openPage(server.url);
     await call({ service: 'shop', replicas: 1 });

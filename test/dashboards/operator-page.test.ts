@@ -225,7 +225,7 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     expect((await ask('/v1/questions')).body.questions).toMatchObject([{ text: 'Delete the backup?' }]);
   });
 
-  test('a question that somebody else answers stays while one types an answer, and says so', async () => {
+  test('a question that another person answers stays while one types an answer, and says so', async () => {
     const { server, call, ask } = await rig();
     const page = await openPage(server.url);
     await call('request_user_input', { question: 'Which index?' }, 0);

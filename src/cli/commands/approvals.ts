@@ -1,4 +1,4 @@
-/** `pawl approvals`: calls that wait for a person, and deciding on them. */
+/** `pawl approvals`: calls that wait for a person, and decisions on them. */
 import type { ApprovalListing, DecideOptions } from '../../producer/approvals/approvals.ts';
 import type { Pawl } from '../../producer/client.ts';
 import {
@@ -8,7 +8,6 @@ import {
   standingApprovalView,
 } from '../../producer/http/core/views.ts';
 import type { ApprovalState, StandingApprovalRequest } from '../../shared/approvals/approval.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
 import type { StandingApproval } from '../../shared/store/approvals/standing-approvals.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
 import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
@@ -16,7 +15,7 @@ import { type CliContext, operatorName, print, say, withPawl } from '../context.
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
-import { block, type Column, duration, fieldLines, json, moment, table } from '../print.ts';
+import { block, type Column, fieldLines, moment, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'ID', text: ({ record }) => record.request.id },
@@ -34,7 +33,7 @@ export async function listApprovals(
   return withPawl(context, async (pawl) => {
     const { limit, state = 'pending' } = options;
     const approvals = await pawl.approvals.listBrief({ limit, ...(state === 'all' ? {} : { state }) });
-    if (options.json === true) print(context, json({ approvals: approvals.map(listedApprovalView) }));
+    if (options.json === true) print(context, prettyJson({ approvals: approvals.map(listedApprovalView) }));
     else if (approvals.length > 0) print(context, table(approvals, COLUMNS));
     else say(context, state === 'all' ? 'there are no approvals' : `no approval is ${state}`);
     return EXIT_CODES.success.code;
@@ -45,7 +44,7 @@ export async function showApproval(context: CliContext, id: string, options: { j
   return withPawl(context, async (pawl) => {
     const shown = await pawl.approvals.show(id);
     const similar = (await pawl.approvals.similarTo(shown.record)).map(decisionView);
-    if (options.json === true) print(context, json({ ...approvalView(shown), similar }));
+    if (options.json === true) print(context, prettyJson({ ...approvalView(shown), similar }));
     else {
       print(context, describe(shown));
       for (const { state, decidedBy = '', summary, reason = '' } of similar)
@@ -82,7 +81,7 @@ export async function decideApproval(
       ...(params === undefined ? {} : { params }),
       ...(remember === undefined ? {} : { remember }),
     });
-    if (options.json === true) print(context, json(approvalView(decided)));
+    if (options.json === true) print(context, prettyJson(approvalView(decided)));
     else print(context, `${decided.record.request.id} is ${decided.record.state}`);
     return EXIT_CODES.success.code;
   });
@@ -91,7 +90,7 @@ export async function decideApproval(
 const REMEMBERED_COLUMNS: readonly Column<StandingApproval>[] = [
   { title: 'ID', text: ({ approvalId }) => approvalId },
   { title: 'TOOL', text: ({ tool }) => tool.name },
-  { title: 'WHAT', text: ({ amendment }) => amendmentText(amendment) },
+  { title: 'WHAT', text: ({ amendment }) => scopeText(amendment) },
   { title: 'BY', text: ({ by }) => by },
   { title: 'UNTIL', text: ({ validUntilMs }) => moment(validUntilMs) },
 ];
@@ -104,7 +103,7 @@ export async function listStandingApprovals(
   return withPawl(context, async (pawl) => {
     const { key } = await pawl.session(sessionKey);
     const remembered = await pawl.approvals.remembered(key);
-    if (options.json === true) print(context, json({ remembered: remembered.map(standingApprovalView) }));
+    if (options.json === true) print(context, prettyJson({ remembered: remembered.map(standingApprovalView) }));
     else if (remembered.length > 0) print(context, table(remembered, REMEMBERED_COLUMNS));
     else say(context, 'nothing is remembered');
     return EXIT_CODES.success.code;
@@ -120,21 +119,21 @@ export async function revokeStandingApproval(
   return withPawl(context, async (pawl) => {
     const { key } = await pawl.session(sessionKey);
     const forgotten = await pawl.approvals.forget(key, approvalId, operatorName());
-    if (options.json === true) print(context, json(standingApprovalView(forgotten)));
-    else
-      print(
-        context,
-        shownLine(`${forgotten.tool.name}, ${amendmentText(forgotten.amendment)}: calls like it are asked about again`),
-      );
+    if (options.json === true) print(context, prettyJson(standingApprovalView(forgotten)));
+    else {
+      const covered = `${forgotten.tool.name}, ${scopeText(forgotten.amendment)}`;
+      print(context, shownLine(`${covered}: calls like it are asked about again`));
+    }
     return EXIT_CODES.success.code;
   });
 }
 
-function amendmentText(amendment: StandingApprovalRequest): string {
-  return amendment.kind === 'command-prefix' ? amendment.prefix.join(' ') : amendment.kind;
+/** The calls that a standing approval covers. */
+function scopeText(scope: StandingApprovalRequest): string {
+  return scope.kind === 'command-prefix' ? scope.prefix.join(' ') : scope.kind;
 }
 
-function decide(
+export function decide(
   pawl: Pick<Pawl, 'approvals'>,
   { record }: ApprovalListing,
   options: Omit<DecideOptions, 'by'>,
@@ -142,7 +141,7 @@ function decide(
   return pawl.approvals.decide(record.request.id, { ...options, by: operatorName() });
 }
 
-/** All that a person should know before they decide. */
+/** The facts that a person needs before a decision. */
 export function describe(listing: ApprovalListing): string {
   const view = approvalView(listing);
   const { annotations, justification = '', taint, preview, amendment } = view;
@@ -157,7 +156,7 @@ export function describe(listing: ApprovalListing): string {
     ['why', justification],
     ['rule', `${view.rule}: ${view.reason}`],
     ['taint', taint.join(', ')],
-    ['remember', amendment === undefined ? '' : amendmentText(amendment)],
+    ['remember', amendment === undefined ? '' : scopeText(amendment)],
     ['expires', moment(view.expiresAtMs)],
     ['digest', view.digest],
     ['what', preview.summary],
@@ -166,95 +165,17 @@ export function describe(listing: ApprovalListing): string {
   return escapeInvisible([...fieldLines(lines), ...details, 'parameters', view.shown].join('\n'));
 }
 
-/** Characters of the parameters that stand in a list where the tool does not say what the call would do, and by which that is known. */
+/** The length of parameters in a list, and of the beginning by which details are recognised as mere parameters. */
 const MAX_LISTED = 400;
 
-/** What a call would do, in one line: in its tool's words, or its parameters where the tool has none. */
+/** The effect of a call in one line: the tool's summary, with the parameters if the tool gives no preview of its own. */
 function whatOf({ preview, shown }: Pick<ReturnType<typeof approvalView>, 'preview' | 'shown'>): string {
   const { summary, details = '' } = preview;
   const isPlain = details.slice(0, MAX_LISTED) === shown.slice(0, MAX_LISTED);
   return isPlain ? `${summary} ${truncateText(shown.replace(/\n\s*/g, ' '), MAX_LISTED)}` : summary;
 }
 
-/** The session's actor, and whom the call names in its place. */
+/** The session's actor, and the actor that the call names instead, if any. */
 function askedBy({ requestedBy, actorId }: { readonly requestedBy: string; readonly actorId: string }): string {
   return requestedBy === actorId ? requestedBy : `${requestedBy}, in the name of ${actorId}`;
-}
-
-/** The approval may be decided elsewhere: it is looked at this often while somebody is asked. */
-const LOOK_EVERY_MS = 1_000;
-const QUESTION = 'Approve this call? y, or n and a reason: ';
-
-export interface ElicitationState {
-  /** Aborted when the call has ended: there is nothing to decide any more. */
-  readonly signal: AbortSignal;
-  /** Told of Ctrl-C, which is no signal while the terminal is asked. */
-  interrupt(): void;
-}
-
-/**
- * The console channel: whoever sits at the terminal of `pawl call` is shown the request, and asked where they can answer. Answers
- * once it is decided, here or elsewhere, or the call has ended.
- */
-export async function askAtConsole(
-  context: CliContext,
-  pawl: Pick<Pawl, 'approvals'>,
-  approvalId: string,
-  { signal, interrupt }: ElicitationState,
-): Promise<void> {
-  const shown = await pawl.approvals.show(approvalId);
-  const { request } = shown.record;
-  const howTo = `pawl approvals show ${approvalId}; then approve or deny it`;
-  if (!context.input.isTTY) {
-    const limit = duration(request.expiresAtMs - request.createdAtMs);
-    say(context, `waits for a person, at most ${limit}: ${howTo}`);
-    return;
-  }
-  const { createInterface } = await import('node:readline/promises');
-  if (signal.aborted) return;
-  context.err.write(`${describe(shown)}\n`);
-  const asking = createInterface({ input: context.input, output: context.err });
-  const over = new AbortController();
-  let isAsking = true;
-  const stopAsking = () => {
-    // What is said next begins a line of its own.
-    if (isAsking) context.err.write('\n');
-    isAsking = false;
-    over.abort();
-  };
-  signal.addEventListener('abort', stopAsking);
-  asking.on('SIGINT', () => {
-    stopAsking();
-    interrupt();
-  });
-  const look = setInterval(async () => {
-    // Without Redis nothing is known of it.
-    const found = await pawl.approvals.show(approvalId).catch(() => undefined);
-    if (found === undefined || found.record.state === 'pending' || !isAsking) return;
-    stopAsking();
-    const { state, decidedBy } = approvalView(found);
-    say(context, `decided elsewhere: ${state}${decidedBy === undefined ? '' : ` by ${decidedBy}`}`);
-  }, LOOK_EVERY_MS);
-  try {
-    const answer = (await asking.question(QUESTION, { signal: over.signal })).trim();
-    isAsking = false;
-    const yes = /^y(?:es)?$/i.test(answer);
-    const reason = answer.replace(/^no?\b\s*/i, '');
-    await decide(pawl, shown, {
-      decision: yes ? 'approve' : 'deny',
-      digest: shown.digest,
-      ...(yes || reason === '' ? {} : { reason }),
-    });
-  } catch (error) {
-    if (error instanceof PawlError) say(context, error.message);
-    else if (!(error instanceof Error) || error.name !== 'AbortError') throw error;
-    else if (isAsking) {
-      // Ctrl-D.
-      stopAsking();
-      say(context, `not decided: ${howTo}`);
-    }
-  } finally {
-    clearInterval(look);
-    asking.close();
-  }
 }

@@ -1,4 +1,4 @@
-/** `pawl audit`: who asked for what, what became of it, and whether somebody changed the record of it (I4). */
+/** `pawl audit`: lists the audit trail, and verifies that its records are unchanged. */
 
 import { sinceSchema } from '../../producer/calls/audit.ts';
 import type { Pawl } from '../../producer/client.ts';
@@ -10,7 +10,7 @@ import { ChainSignatures } from '../../shared/store/audit/chain-signatures.ts';
 import { auditFolder } from '../../shared/store/audit-service.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, count, json, moment, table } from '../print.ts';
+import { type Column, moment, plural, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<AuditEntry>[] = [
   { title: 'NUMBER', align: 'right', text: ({ seq }) => (seq === undefined ? '' : String(seq)) },
@@ -37,7 +37,7 @@ export async function listAudit(context: CliContext, options: ListAuditOptions):
   const sinceMs = options.since === undefined ? undefined : readSince(options.since);
   return withPawl(context, async (pawl) => {
     const found = await pawl.audit({ sessionKey: session, tool, callId: call, type, sinceMs, limit });
-    if (options.json === true) print(context, json({ records: found.map(auditView) }));
+    if (options.json === true) print(context, prettyJson({ records: found.map(auditView) }));
     else if (found.length === 0) say(context, 'no such records');
     else print(context, table([...found].reverse(), COLUMNS));
     return EXIT_CODES.success.code;
@@ -46,12 +46,12 @@ export async function listAudit(context: CliContext, options: ListAuditOptions):
 
 export interface VerifyAuditOptions {
   readonly folder?: string;
-  /** Records before this one were put away. */
+  /** The first record that must be there; earlier ones were archived. */
   readonly from?: number;
   readonly json?: boolean;
 }
 
-/** Checks the files of the trail, and what Redis has of it. Exit code 1 when something is not as it was written. */
+/** Verifies the files of the trail and its records in Redis. Exit code 1 when a record is not as it was written. */
 export async function verifyAudit(context: CliContext, options: VerifyAuditOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
     const folder = options.folder ?? auditFolder(pawl.settings);
@@ -60,14 +60,14 @@ export async function verifyAudit(context: CliContext, options: VerifyAuditOptio
       throw isOfFiles(error) ? usageError(`The files in ${folder} cannot be read: ${error.message}.`) : error;
     });
     const intact = trails.every(({ faults }) => faults.length === 0);
-    if (options.json === true) print(context, json({ intact, trails }));
-    else for (const trail of trails) tell(context, trail);
+    if (options.json === true) print(context, prettyJson({ intact, trails }));
+    else for (const trail of trails) printTrail(context, trail);
     if (trails.length === 0) say(context, `nothing was recorded yet (no files in ${folder}, no trail in Redis)`);
     return intact ? EXIT_CODES.success.code : EXIT_CODES.failed.code;
   });
 }
 
-/** A folder that is none, or whose files are another user's. */
+/** Whether the folder cannot be read: it is not a folder, or belongs to another user. */
 function isOfFiles(error: unknown): error is NodeJS.ErrnoException {
   return error instanceof Error && 'syscall' in error && 'path' in error;
 }
@@ -75,20 +75,20 @@ function isOfFiles(error: unknown): error is NodeJS.ErrnoException {
 interface CheckedTrail extends Verification {
   readonly trail: string;
   readonly files: number;
-  /** Redis still goes on with it, so that its end is known. */
+  /** Redis holds the head of this trail, so its end is known. */
   readonly current: boolean;
 }
 
 interface Looked {
   readonly folder: string;
-  /** By whoever asks, so that it should have files. */
+  /** The operator named the folder, so it must have files. */
   readonly named: boolean;
   readonly from: number | undefined;
 }
 
 async function verifyAll(pawl: Pawl, { folder, named, from }: Looked): Promise<readonly CheckedTrail[]> {
   const inFiles = await trailFiles(folder);
-  // Else a name with a typing error is found intact for ever: Redis alone would be looked at.
+  // Otherwise a misspelt folder would count as intact, because Redis alone would be checked.
   if (named && inFiles.length === 0) throw usageError(`--folder ${folder} holds no files of an audit trail.`);
   const head = await pawl.backend.trail.head();
   const known = head === undefined || inFiles.some(({ trail }) => trail === head.trail);
@@ -105,8 +105,8 @@ async function verifyTrail(
   from?: number,
 ): Promise<CheckedTrail> {
   const { backend } = pawl;
-  const told = (await backend.trail.positions()).get(sinkName(folder));
-  // Without files, only the newest records can be checked: those that Redis keeps.
+  const position = (await backend.trail.positions()).get(sinkName(folder));
+  // Without files, only the newest records can be checked, because Redis keeps no others.
   const oldest = files.length > 0 ? undefined : (await backend.trail.sealed(trail, 0))[0]?.seq;
   const first = from ?? oldest ?? 1;
   const check = new ChainCheck(new ChainSignatures(backend.signatures), {
@@ -114,8 +114,8 @@ async function verifyTrail(
     seal: first === 1 ? trail : undefined,
   });
   for await (const line of linesOf(files)) check.addLine(line);
-  if (told?.trail === trail) check.reaches(told.seq);
-  // Asked for last: files grow while they are read, and never beyond the head.
+  if (position?.trail === trail) check.reaches(position.seq);
+  // The head is read last: files grow while they are read, and never beyond the head.
   const head = await backend.trail.head();
   const current = head?.trail === trail;
   while (current && check.last < head.seq) {
@@ -128,9 +128,9 @@ async function verifyTrail(
 
 const SHOWN_FAULTS = 50;
 
-function tell(context: CliContext, { trail, files, current, records, first, last, faults }: CheckedTrail): void {
-  const where = files === 0 ? 'in Redis' : `in ${count(files, 'file')}${current ? ' and Redis' : ''}`;
-  const which = records === 0 ? 'no records' : `${count(records, 'record')}, ${first} to ${last}`;
+function printTrail(context: CliContext, { trail, files, current, records, first, last, faults }: CheckedTrail): void {
+  const where = files === 0 ? 'in Redis' : `in ${plural(files, 'file')}${current ? ' and Redis' : ''}`;
+  const which = records === 0 ? 'no records' : `${plural(records, 'record')}, ${first} to ${last}`;
   print(context, `trail ${trail}: ${which}, ${where}: ${faults.length === 0 ? 'intact' : 'NOT INTACT'}`);
   for (const fault of faults.slice(0, SHOWN_FAULTS)) print(context, `  ${faultText(fault)}`);
   if (faults.length > SHOWN_FAULTS) print(context, `  and ${faults.length - SHOWN_FAULTS} more`);
@@ -143,7 +143,7 @@ function readSince(text: string): number {
   throw usageError(`--since ${parsed.error.issues[0]?.message ?? 'is not a moment'}; got ${JSON.stringify(text)}.`);
 }
 
-/** The session's actor as well, where a call named another one. */
+/** The actor of a record, and the session's actor as well if the call names another one. */
 function whoOf({ by, actorId, sessionActorId, worker }: AuditEntry['record']): string {
   const who = textOf(by ?? actorId ?? worker);
   const known = textOf(sessionActorId);
@@ -154,7 +154,7 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
 
-/** What an override was about, beside a tool and a session, and why. */
+/** The circuits or the call that an override changed, and its reason. */
 function overriddenBy({ type, circuits, callId, reason }: AuditEntry['record']): readonly unknown[] {
   if (type !== 'override') return [];
   return [...(Array.isArray(circuits) ? circuits : []), callId, ...(typeof reason === 'string' ? [`(${reason})`] : [])];

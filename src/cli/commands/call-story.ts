@@ -1,11 +1,11 @@
-/** A call's whole story, for people: who asked for what, each attempt and wait, and how it ended. */
+/** A call's whole story, for people: the request, each attempt and wait, and the outcome. */
 import { type AttemptRecord, isHarmless } from '../../shared/calls/call-state.ts';
 import type { ResultError } from '../../shared/calls/envelope.ts';
 import { isUnresolved, type Outcome } from '../../shared/calls/outcome.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
-import { duration, json, moment } from '../print.ts';
+import { duration, moment, prettyJson } from '../print.ts';
 
 const MAX_PARAMS_LENGTH = 400;
 const MAX_OUTPUT_LENGTH = 2_000;
@@ -35,18 +35,18 @@ function field(name: string, value: string): string {
 }
 
 function standing({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelRequested }: CallRecord): string {
-  if (state !== 'inflight') return `${state}, ${duration(updatedAtMs - createdAtMs)} after it was handed in`;
+  if (state !== 'inflight') return `${state}, ${duration(updatedAtMs - createdAtMs)} after it was submitted`;
   const asked = cancelRequested ? ', asked to cancel' : '';
   return `${phase ?? state} since ${duration(Math.max(0, readAtMs - updatedAtMs))}${asked}`;
 }
 
-/** One line for each thing that happened, with its time since the call was handed in. */
+/** One line for each event of the call, with its time since the submission. */
 function history(record: CallRecord): string[] {
   const { callId, createdAtMs, attempts, lostAttempts, approvalId } = record;
   const at = (ms: number) => `  +${duration(Math.max(0, ms - createdAtMs))}`.padEnd(12);
   const lines = [
     `  ${moment(createdAtMs)}`,
-    `${at(createdAtMs)}handed in${approvalId === undefined ? ' and queued' : ''}`,
+    `${at(createdAtMs)}submitted${approvalId === undefined ? ' and queued' : ''}`,
   ];
   if (approvalId !== undefined) {
     const waits = record.state === 'inflight' && record.phase === 'awaiting-approval';
@@ -78,7 +78,7 @@ function attemptEnding(attempt: AttemptRecord, { request, outcome }: CallRecord)
   const code = attempt.errorCode ?? 'an error';
   const failed = `failed with ${code} after ${duration(tookMs)}`;
   if (attempt.inDoubt === true && !isHarmless(request.tool.effects)) return `${failed}, and may have had its effect`;
-  // What a call in doubt must not do is tried again, whatever this attempt proved.
+  // An unresolved call is not tried again, even if this attempt was retriable.
   return `${failed}, ${attempt.retriable && !isUnresolved(outcome) ? 'worth another try' : 'final'}`;
 }
 
@@ -105,13 +105,15 @@ function outcomeLines({ error, output }: Outcome, callId: string): string[] {
   }
   const display = output?.metadata?.['display'];
   const text =
-    typeof display === 'string' ? escapeInvisible(display.replaceAll('\r\n', '\n')) : json(output?.content ?? null);
+    typeof display === 'string'
+      ? escapeInvisible(display.replaceAll('\r\n', '\n'))
+      : prettyJson(output?.content ?? null);
   return clip(text, MAX_OUTPUT_LENGTH)
     .split('\n')
     .map((line) => `  ${line}`);
 }
 
-/** What to do about a call that ended with that error, when it leaves open what happened. */
+/** Instructions for an error that leaves the effect of its call unknown. */
 export function howToResolve(error: ResultError, callId: string): readonly string[] {
   if (!isUnresolved({ error })) return [];
   return [`find out whether it happened, then: pawl calls resolve ${callId} --as succeeded|failed|retry`];

@@ -14,8 +14,8 @@ import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, userName, withPawl } from '../context.ts';
 import { EXIT_CODES, exitCodeOfResult } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
-import { count, duration, json } from '../print.ts';
-import { askAtConsole } from './approvals.ts';
+import { duration, plural, prettyJson } from '../print.ts';
+import { askAtConsole } from './ask-at-console.ts';
 import { howToResolve } from './call-story.ts';
 
 export interface CallCommandOptions {
@@ -30,12 +30,12 @@ export interface CallCommandOptions {
   readonly json?: boolean;
 }
 
-/** Without `--timeout`, a call that nobody can run waits this long for a worker. */
+/** Without `--timeout`, a call without a compatible worker waits this long for one. */
 const NO_WORKER_MS = 60_000;
-/** How often it is looked whether anybody is left who can run a call. */
+/** The command checks this often whether a worker is left that can run the call. */
 const LOOK_EVERY_MS = 5_000;
 const MAX_SESSION_KEY = 200;
-/** Who calls from a terminal is asked there; whoever else may decide finds the request in the list. */
+/** Approvals are asked for at this terminal. Other approvers find the request in the list. */
 const CONSOLE = { kind: 'console' } as const;
 
 export interface NamedTool {
@@ -43,7 +43,7 @@ export interface NamedTool {
   readonly name: string;
 }
 
-/** What `TOOL` and `--namespace` name. Throws `CONTRACT_INVALID`. */
+/** The tool that the argument and `--namespace` name. Throws `CONTRACT_INVALID`. */
 export function namedTool(tool: string, namespace: string | undefined): NamedTool {
   return namespace === undefined ? parseToolName(tool) : { namespace, name: tool };
 }
@@ -77,7 +77,7 @@ export async function runCall(context: CliContext, asked: string, options: CallC
   });
 }
 
-/** Says what to do when the tool is known but no worker runs it, or nothing is known at all. */
+/** Says how to start a worker if none runs the tool. Throws if the tool is unknown. */
 async function lookForWorker(
   context: CliContext,
   pawl: Pawl,
@@ -95,11 +95,11 @@ async function lookForWorker(
   return false;
 }
 
-/** Says it once when the last worker that has the tool goes away while its call waits. */
+/** Says once that the last worker with the tool has left while the call waits. */
 function sayWhenAlone(context: CliContext, pawl: Pawl, tool: NamedTool): () => void {
   let wasPublished = false;
   const timer = setInterval(async () => {
-    // Without Redis nothing is known of workers.
+    // While Redis is out of reach, the workers are not known.
     const found = await whoPublishes(pawl, tool).catch(() => undefined);
     if (found === undefined) return;
     if (wasPublished && !found.isPublished && found.tier !== undefined)
@@ -114,8 +114,8 @@ function sayWhenAlone(context: CliContext, pawl: Pawl, tool: NamedTool): () => v
 
 async function whoPublishes(pawl: Pawl, { namespace, name }: NamedTool) {
   const { tools, workers } = await pawl.catalogue();
-  const offers = tools.filter((tool) => tool.name === name && tool.namespace === namespace);
-  return { isPublished: offers.some((tool) => tool.workers > 0), tier: offers[0]?.tier, workers };
+  const published = tools.filter((tool) => tool.name === name && tool.namespace === namespace);
+  return { isPublished: published.some((tool) => tool.workers > 0), tier: published[0]?.tier, workers };
 }
 
 function howToStart(tier: Tier): string {
@@ -123,7 +123,7 @@ function howToStart(tier: Tier): string {
 }
 
 /**
- * The session that was asked for, opened where there is none. Without one, calls from this folder share a session, so that a
+ * The session of `--session`, opened if there is none. Without the option, calls from this folder share a session, so that a
  * `--key` means the same call next time.
  */
 async function openSession(context: CliContext, pawl: Pawl, asked: string | undefined): Promise<Session> {
@@ -137,7 +137,7 @@ async function openSession(context: CliContext, pawl: Pawl, asked: string | unde
   try {
     return await pawl.openSession({ kind: 'main', sessionKey, actorId: actorId(), workspaceRoot, channel: CONSOLE });
   } catch (error) {
-    // Another process opened it meanwhile.
+    // Another process has opened the session meanwhile.
     if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
     return pawl.session(sessionKey).catch(() => {
       throw error;
@@ -169,7 +169,7 @@ function showProgress(context: CliContext, session: Session): void {
   );
 }
 
-/** Waits for the call's end, and for a person where it needs one. The first Ctrl-C cancels the call, the second one leaves it. */
+/** Waits for the call's end, and asks for its approval if it needs one. The first Ctrl-C cancels the call, the second leaves it. */
 async function callAndListen(
   context: CliContext,
   pawl: Pawl,
@@ -184,7 +184,7 @@ async function callAndListen(
     say(context, `cancelling ${callId}; once more leaves it`);
     sayCancellation(context, await session.cancel(callId));
   };
-  // Counted here: one of them may come from the prompt, and is no signal.
+  // Interrupts are counted here, because the prompt reports Ctrl-C itself and not as a signal.
   let interrupts = 0;
   const interrupt = () => {
     interrupts += 1;
@@ -201,7 +201,7 @@ async function callAndListen(
     const ended = submit().then((submission) => submission.result);
     const result = await Promise.race([ended, left.promise]);
     if (result === 'left') say(context, `left; the call goes on: see 'pawl calls ls'`);
-    // The loser may still fail, when the connection is closed under it.
+    // The promise that lost the race may still fail when the connection closes.
     ended.catch(() => {});
     return result;
   } finally {
@@ -222,7 +222,7 @@ export const SETTLEMENT_SENTENCES = {
 } as const satisfies Record<Cancellation['settlement'], string>;
 
 function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean): void {
-  if (asJson) print(context, json(result));
+  if (asJson) print(context, prettyJson(result));
   else if (result.status === 'success') context.out.write(`${readable(context, result.output)}\n`);
   if (result.status === 'success') {
     if (result.cache !== undefined && context.err.isTTY)
@@ -233,11 +233,11 @@ function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean):
   const { callId } = result;
   const { code, message, issues = [], retryAfterMs } = result.error;
   say(context, `${result.toolName}: ${code}: ${message}`);
-  // A long list of issues stands in the message already.
+  // The message lists the issues already.
   if (issues.length === 0 && retryAfterMs !== undefined) say(context, `try again in ${duration(retryAfterMs)}`);
   if (code === 'SIGNATURE_INVALID') say(context, `'pawl doctor' says which processes hold other signing keys`);
   if (code === 'LOOP_DETECTED') say(context, 'or name a call that is meant with --key');
-  if (result.attempts > 1) say(context, `after ${count(result.attempts, 'attempt')}`);
+  if (result.attempts > 1) say(context, `after ${plural(result.attempts, 'attempt')}`);
   if (callId !== undefined) for (const line of howToResolve(result.error, callId)) say(context, line);
 }
 
@@ -246,7 +246,7 @@ function readable(
   { content, metadata }: Extract<ToolResultEnvelope, { status: 'success' }>['output'],
 ): string {
   const display = metadata?.['display'];
-  if (typeof display !== 'string') return json(content);
-  // A file or a program behind a pipe gets what the tool returned, to the letter.
+  if (typeof display !== 'string') return prettyJson(content);
+  // Without a terminal the output is the tool's own, unchanged.
   return context.out.isTTY ? escapeInvisible(display.replaceAll('\r\n', '\n')) : display;
 }

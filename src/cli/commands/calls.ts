@@ -7,7 +7,7 @@ import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, duration, json, table } from '../print.ts';
+import { type Column, duration, prettyJson, table } from '../print.ts';
 import { SETTLEMENT_SENTENCES } from './call.ts';
 import { howToResolve, storyOf } from './call-story.ts';
 
@@ -45,7 +45,7 @@ export async function listCalls(context: CliContext, options: ListCallsOptions):
       isSeen: () => true,
     });
     if (options.json === true)
-      print(context, json({ calls: calls.map(callSummary), ...(complete ? {} : { truncated: true }) }));
+      print(context, prettyJson({ calls: calls.map(callSummary), ...(complete ? {} : { truncated: true }) }));
     else if (calls.length === 0) say(context, isAll ? 'there are no calls' : 'there are no such calls');
     else print(context, table(calls, CALL_COLUMNS));
     if (!complete) say(context, 'older calls were not looked at');
@@ -57,17 +57,17 @@ export async function showCall(context: CliContext, callId: string, options: { j
   return withPawl(context, async (pawl) => {
     const record = await pawl.read(callId);
     if (record === undefined) throw unknownCall(callId);
-    print(context, options.json === true ? json(callView(record)) : storyOf(record));
+    print(context, options.json === true ? prettyJson(callView(record)) : storyOf(record));
     return EXIT_CODES.success.code;
   });
 }
 
 /** Exit code 6 when the effect of the cancelled call may have happened, 1 when the call had ended already. */
-export async function cancelCall(context: CliContext, callId: string, options: { json?: boolean }): Promise<number> {
+export async function runCancel(context: CliContext, callId: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { settlement, result } = await pawl.cancel(callId);
     if (options.json === true)
-      print(context, json({ callId, settlement, ...(result === undefined ? {} : { result }) }));
+      print(context, prettyJson({ callId, settlement, ...(result === undefined ? {} : { result }) }));
     else {
       print(context, `${callId} ${SETTLEMENT_SENTENCES[settlement]}`);
       if (settlement !== 'too-late' && result?.status === 'error')
@@ -89,7 +89,7 @@ export async function resolveCall(context: CliContext, callId: string, options: 
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const record = await pawl.resolve(callId, resolution);
-    print(context, options.json === true ? json(callView(record)) : `${callId} is now ${callStatus(record)}`);
+    print(context, options.json === true ? prettyJson(callView(record)) : `${callId} is now ${callStatus(record)}`);
     return EXIT_CODES.success.code;
   });
 }

@@ -8,11 +8,11 @@ import { type CapturedCall, captureCalls } from '../../shared/sessions/capture.t
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, json, jsonLine } from '../print.ts';
+import { jsonLine, plural, prettyJson } from '../print.ts';
 
 export interface CaptureOptions {
   readonly name?: string;
-  /** The skill's own folder is made in it. Default: the present one. */
+  /** The folder in which the skill's own folder is made. Default: the current one. */
   readonly out?: string;
   readonly limit: number;
   readonly json?: boolean;
@@ -35,22 +35,22 @@ export async function captureSession(context: CliContext, key: string, options: 
     const folder = resolve(context.cwd, out, name);
     const files = { skill: join(folder, 'SKILL.md'), plan: join(folder, 'plan.json') };
     await mkdir(folder, { recursive: true });
-    await writeNew(files.plan, `${json(plan)}\n`);
+    await writeNew(files.plan, `${prettyJson(plan)}\n`);
     await writeNew(files.skill, skill);
-    if (options.json === true) print(context, json({ ...files, steps, leftOut }));
+    if (options.json === true) print(context, prettyJson({ ...files, steps, leftOut }));
     else {
       print(context, `${files.skill}\n${files.plan}`);
-      say(context, `${count(steps, 'step')} for you to review: the skill is off until you set enabled: true in it`);
-      if (leftOut > 0) say(context, `${count(leftOut, 'call')} that did not succeed left out`);
+      say(context, `${plural(steps, 'step')} for you to review: the skill is off until you set enabled: true in it`);
+      if (leftOut > 0) say(context, `${plural(leftOut, 'call')} that did not succeed left out`);
     }
     return EXIT_CODES.success.code;
   });
 }
 
-/** The oldest first, whole. */
+/** The calls of a session with their parameters, the oldest first. */
 async function callsOf(pawl: Pawl, sessionKey: string, limit: number): Promise<readonly CapturedCall[]> {
   const listed = await pawl.calls.list({ sessionKey, limit });
-  // With the parameters that ran: an approver may have edited them. Where those are not kept, the call cannot be captured.
+  // The parameters must be those that ran, because an approver may have edited them. Without them a call cannot be captured.
   const read = await Promise.all(listed.map(({ callId }) => pawl.calls.readAsItRan(callId).catch(unlessNotKept)));
   return read
     .filter((record) => record !== undefined)
@@ -67,7 +67,7 @@ function captured({ callId, request, outcome }: CallRecord): CapturedCall {
   return { tool: { namespace, name, tier: partitionFor(callId).tier }, params: payload.params, outcome };
 }
 
-/** A file of the user's stays as it is. */
+/** Writes a file, and fails rather than replace an existing one. */
 async function writeNew(path: string, text: string): Promise<void> {
   try {
     await writeFile(path, text, { flag: 'wx' });

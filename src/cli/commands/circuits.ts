@@ -1,10 +1,10 @@
-/** `pawl circuits`: the fleet's breakers. */
+/** `pawl circuits`: the fleet's circuit breakers. */
 import type { EnforcedCircuit } from '../../producer/circuits/circuit-effects.ts';
 import { circuitView } from '../../producer/http/core/views.ts';
 import { nearest } from '../../shared/schema/schema.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, json, moment, table } from '../print.ts';
+import { type Column, moment, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<EnforcedCircuit>[] = [
   { title: 'CIRCUIT', text: ({ key }) => key },
@@ -50,12 +50,12 @@ export async function setCircuit(
   });
 }
 
-/** A circuit's own key; anything else names a tool. */
+/** Whether a text is the key of a circuit. Any other text names a tool. */
 function isCircuitKey(text: string): boolean {
   return /^(?:tool:|dependency:|global(?:@|$))/.test(text);
 }
 
 function show(context: CliContext, circuits: readonly EnforcedCircuit[], asJson: boolean): void {
-  if (asJson) print(context, json({ circuits: circuits.map(circuitView) }));
+  if (asJson) print(context, prettyJson({ circuits: circuits.map(circuitView) }));
   else if (circuits.length > 0) print(context, table(circuits, COLUMNS));
 }

@@ -1,4 +1,4 @@
-/** `pawl tools import-mcp`: an MCP server's tools, looked at from here, declared for the whole fleet (C20, C22). */
+/** `pawl tools import-mcp`: reads an MCP server's tools from this machine, and declares them for the whole fleet. */
 import { existsSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import type { Registry } from '../../producer/tools/registry.ts';
@@ -24,24 +24,24 @@ import type { McpConnections } from '../../workers/connectors/mcp/tools.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { json, table } from '../print.ts';
+import { prettyJson, table } from '../print.ts';
 
 const LOOK_TIMEOUT_MS = 60_000;
 
-export interface ImportRequest {
+export interface McpImportRequest {
   readonly registry: Registry;
   readonly connections: McpConnections;
   readonly server: string;
-  /** Default: as it was imported. */
+  /** Default: the connection of the previous import. */
   readonly connection?: McpConnectionOptions | undefined;
   readonly policy: ImportPolicy;
-  /** Somebody has looked at what changed. */
+  /** The operator accepts the changes of the server. */
   readonly accept: boolean;
 }
 
 export interface ImportOutcome {
   readonly server: string;
-  /** `drifted`: the server is not what was accepted, and nothing was changed. */
+  /** `drifted`: the server differs from what was accepted, and nothing was changed. */
   readonly state: 'declared' | 'drifted';
   readonly tools: readonly {
     readonly tool: string;
@@ -55,8 +55,8 @@ export interface ImportOutcome {
   readonly resources: boolean;
 }
 
-/** Looks at a server and declares its tools; once some are declared, only with `accept` if anything differs. */
-export async function importServer(request: ImportRequest): Promise<ImportOutcome> {
+/** Reads a server's tools and declares them. If declared tools differ, `accept` is required. */
+export async function importServer(request: McpImportRequest): Promise<ImportOutcome> {
   const { registry, connections, server, policy } = request;
   const known = (await registry.list()).filter(
     (record): record is DeclaredToolOf<'mcp'> =>
@@ -100,7 +100,7 @@ function connectionOf(known: readonly DeclaredToolOf<'mcp'>[]): McpConnectionOpt
   return routing !== undefined && 'connection' in routing ? routing.connection : undefined;
 }
 
-/** A tool that cannot be declared, such as one with an unusable schema, is left out and told of. */
+/** The reason for which a tool cannot be declared, such as an unusable schema. The import leaves it out and reports it. */
 function whyInvalid(tool: string, spec: DeclaredTool): string | undefined {
   try {
     declaredToolRecord(spec, { ...parseToolName(tool), revision: 1, updatedAtMs: 0, updatedBy: 'import-mcp' });
@@ -111,7 +111,7 @@ function whyInvalid(tool: string, spec: DeclaredTool): string | undefined {
   }
 }
 
-/** A tool whose name the workers' own tools have taken is left out, too. */
+/** Declares and removes tools. A tool whose name belongs to a worker's own tool is refused, and the others are declared. */
 async function declare(registry: Registry, plan: ImportPlan): Promise<ImportPlan['refused']> {
   const refused: { tool: string; why: string }[] = [];
   for (const { tool, spec, change } of plan.tools) {
@@ -127,7 +127,7 @@ async function declare(registry: Registry, plan: ImportPlan): Promise<ImportPlan
   return refused;
 }
 
-/** The tools for resources know all servers that have some. */
+/** Declares the tools for resources again, which name all servers that have resources. */
 async function declareResources(
   registry: Registry,
   server: string,
@@ -189,7 +189,7 @@ export async function importMcp(
         hintAtRelative(context, command);
         throw error;
       });
-      print(context, options.json === true ? json(outcome) : told(outcome));
+      print(context, options.json === true ? prettyJson(outcome) : summaryOf(outcome));
       for (const { tool, why } of outcome.refused) say(context, `${tool} was left out: ${why}`);
       if (outcome.state === 'declared') return EXIT_CODES.success.code;
       say(
@@ -203,7 +203,7 @@ export async function importMcp(
   });
 }
 
-/** The program is started in a folder of its own, on this machine or another: a path from here leads nowhere there. */
+/** Warns of relative paths: the program runs in a folder of its own, maybe on another machine, where they lead nowhere. */
 function hintAtRelative(context: CliContext, command: readonly string[]): void {
   const relative = command.find((part) => !isAbsolute(part) && existsSync(resolve(context.cwd, part)));
   if (relative === undefined) return;
@@ -248,7 +248,7 @@ function variable(text: string): [string, McpValue] {
   return at === -1 ? [text, { env: text }] : [text.slice(0, at), text.slice(at + 1)];
 }
 
-/** `Name: value`, or `Name: env:VARIABLE` for what stands in the worker's variable. */
+/** `Name: value`, or `Name: env:VARIABLE` for the value of the worker's variable. */
 function headerFrom(text: string): [string, McpValue] {
   const at = text.indexOf(':');
   if (at < 1) throw usageError(`A header is written as "Name: value"; got ${JSON.stringify(text)}.`);
@@ -261,7 +261,7 @@ function tierFrom(text: string | undefined): Tier | undefined {
   throw usageError(`--tier must be one of ${TIERS.join(', ')}; got ${JSON.stringify(text)}.`);
 }
 
-function told({ server, tools, gone, resources }: ImportOutcome): string {
+function summaryOf({ server, tools, gone, resources }: ImportOutcome): string {
   const rows = [
     ...tools.map(({ tool, tier, effects, change, differs }) => ({
       tool,

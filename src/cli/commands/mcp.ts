@@ -16,7 +16,7 @@ export interface McpOptions {
   readonly tools?: readonly string[];
 }
 
-/** Whoever starts the process may do what its user may. */
+/** The program that starts this process has the permissions of its user, so it counts as an admin. */
 const CALLER = { id: 'stdio', role: 'admin' } as const;
 
 export async function runMcp(context: CliContext, options: McpOptions): Promise<number> {
@@ -38,7 +38,7 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
     args: tools.length === 0 ? [] : ['--tools', ...tools],
     drainMs: settings.drainMs,
     leaseMs: settings.lockDurationMs,
-    // A client starts as many of these as it likes, and none knows of the others: any free port.
+    // A client may start several of these processes, which do not know each other, so each takes any free port.
     metricsPort: settings.metricsPort === undefined ? undefined : 0,
   });
   workers.onStopping = (workerIds) => markStopped(pawl.backend, workerIds);

@@ -1,4 +1,4 @@
-/** `pawl policy explain`: what policy says about a call, and which rule decided. */
+/** `pawl policy explain`: the policy's decision on a call, and the rule that made it. */
 import type { Pawl } from '../../producer/client.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { toolPolicyOf } from '../../shared/connectors/declared-tool.ts';
@@ -11,7 +11,7 @@ import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
-import { json, table } from '../print.ts';
+import { prettyJson, table } from '../print.ts';
 import { namedTool } from './call.ts';
 
 export interface ExplainOptions {
@@ -26,7 +26,7 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
   const params = options.params === undefined ? undefined : await readParams(context, options.params);
   return withPawl(context, async (pawl) => {
     const { result, channel } = await verdictOn(pawl, tool, params, options);
-    if (options.json === true) print(context, json({ tool, ...result, channel }));
+    if (options.json === true) print(context, prettyJson({ tool, ...result, channel }));
     else {
       print(context, shownLine(`${result.decision}: ${result.reason} (${result.rule})`));
       print(
@@ -38,7 +38,7 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
           { title: 'REASON', text: ({ reason }) => reason },
         ]),
       );
-      if (result.decision === 'ask' && channel === 'none') say(context, nobodyAsked(options.session));
+      if (result.decision === 'ask' && channel === 'none') say(context, explainNoChannel(options.session));
     }
     return EXIT_CODES.success.code;
   });
@@ -72,8 +72,8 @@ async function verdictOn(
   return { result, channel };
 }
 
-function nobodyAsked(session: string | undefined): string {
+function explainNoChannel(session: string | undefined): string {
   return session === undefined
-    ? `that is for a session with a channel: without one nobody can be asked, and the call is denied; ${GIVE_A_CHANNEL}`
-    : `nobody can be asked: neither this session nor one above it has a channel to a person, so the call is denied; ${GIVE_A_CHANNEL}`;
+    ? `that is for a session with a channel: without one no person can be asked, and the call is denied; ${GIVE_A_CHANNEL}`
+    : `no person can be asked: neither this session nor one above it has a channel to a person, so the call is denied; ${GIVE_A_CHANNEL}`;
 }

@@ -1,11 +1,11 @@
-/** `pawl questions`: what tools ask people, and answering. */
+/** `pawl questions`: questions of tools to people, and their answers. */
 import type { Reply } from '../../producer/approvals/questions.ts';
 import type { QuestionRecord } from '../../shared/store/approvals/questions.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, duration, json, table } from '../print.ts';
+import { type Column, duration, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<QuestionRecord>[] = [
   { title: 'ID', text: ({ id }) => id },
@@ -26,7 +26,7 @@ export async function listQuestions(
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     const questions = await pawl.questions.list(options.limit);
-    if (options.json === true) print(context, json({ questions }));
+    if (options.json === true) print(context, prettyJson({ questions }));
     else if (questions.length > 0) print(context, table(questions, COLUMNS));
     else say(context, 'nothing is asked');
     return EXIT_CODES.success.code;
@@ -43,7 +43,7 @@ export async function replyToQuestion(
     await requireTrustedKeys(context, pawl);
     const by = operatorName();
     await pawl.questions.reply(id, reply, by);
-    if (options.json === true) print(context, json({ id, ...reply, by }));
+    if (options.json === true) print(context, prettyJson({ id, ...reply, by }));
     else print(context, 'answer' in reply ? 'answered' : 'dismissed');
     return EXIT_CODES.success.code;
   });

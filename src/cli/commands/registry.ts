@@ -9,11 +9,11 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, print, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, json, table } from '../print.ts';
+import { plural, prettyJson, table } from '../print.ts';
 
 const byMe = () => ({ by: operatorName() });
 
-/** A file of one declaration, or a list of them, each with its `name`; or what `import-openapi --dry-run --json` prints. */
+/** Declares the tools of a file: one declaration, a list of named ones, or the output of `import-openapi --dry-run --json`. */
 export async function addTools(
   context: CliContext,
   file: string,
@@ -39,7 +39,7 @@ function declarationsIn(content: unknown): readonly unknown[] {
   return Array.isArray(content) ? content : [content];
 }
 
-/** Looked at before the first one is declared: of a file, all are or none. */
+/** Checks a declaration. All are checked before the first one is written, so that a file is declared wholly or not at all. */
 function declarationOf(entry: unknown, where: string, name: string | undefined): { named: string; spec: DeclaredTool } {
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
     throw usageError(`${where} must be an object, a tool's declaration; got ${JSON.stringify(entry) ?? 'nothing'}.`);
@@ -56,7 +56,7 @@ export async function removeTool(context: CliContext, name: string, options: { j
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     await pawl.registry.remove(name, byMe());
-    if (options.json === true) print(context, json({ removed: name }));
+    if (options.json === true) print(context, prettyJson({ removed: name }));
     else say(context, `${name} was removed`);
     return EXIT_CODES.success.code;
   });
@@ -71,7 +71,7 @@ export async function switchTool(
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const record = await pawl.registry.patch(name, { enabled }, byMe());
-    if (options.json === true) print(context, json(record));
+    if (options.json === true) print(context, prettyJson(record));
     else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
     return EXIT_CODES.success.code;
   });
@@ -110,7 +110,7 @@ export async function importOpenApiFile(
   if (imported.tools.length === 0) throw usageError(`${file}: no operation was selected that can be imported.`);
   if (dryRun === true) {
     const tools = imported.tools.map(({ name, spec }) => ({ name, ...spec }));
-    if (asJson === true) print(context, json({ tools, skipped: imported.skipped, changed }));
+    if (asJson === true) print(context, prettyJson({ tools, skipped: imported.skipped, changed }));
     else
       print(
         context,
@@ -126,9 +126,9 @@ export async function importOpenApiFile(
     const records: RegistryRecord[] = [];
     for (const { name, spec } of imported.tools)
       records.push((await pawl.registry.put(name, spec, { ...byMe(), imported: true })).record);
-    if (asJson === true) print(context, json({ tools: records, skipped: imported.skipped, changed }));
+    if (asJson === true) print(context, prettyJson({ tools: records, skipped: imported.skipped, changed }));
     else show(context, records);
-    say(context, `${count(records.length, 'tool')} in the namespace ${imported.namespace}`);
+    say(context, `${plural(records.length, 'tool')} in the namespace ${imported.namespace}`);
     return EXIT_CODES.success.code;
   });
 }
@@ -163,7 +163,7 @@ async function readDocument(context: CliContext, file: string): Promise<unknown>
 }
 
 function show(context: CliContext, records: readonly RegistryRecord[], asJson = false): void {
-  if (asJson) print(context, json({ tools: records }));
+  if (asJson) print(context, prettyJson({ tools: records }));
   else
     print(
       context,

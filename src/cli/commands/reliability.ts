@@ -1,9 +1,9 @@
-/** `pawl reliability`: the switches of deduplication, retries and circuits (R33). */
+/** `pawl reliability`: the switches of deduplication, retries and circuits. */
 import type { Pawl } from '../../producer/client.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, count, json, moment, table } from '../print.ts';
+import { type Column, moment, plural, prettyJson, table } from '../print.ts';
 
 interface ToolModes {
   readonly tool: string;
@@ -58,13 +58,13 @@ export async function flushCalls(
       ...(session === undefined ? {} : { sessionKey: session }),
       ...(tool === undefined ? {} : { tool }),
     });
-    if (asJson === true) print(context, json(flushed));
-    else print(context, `forgot ${count(flushed.flushed, 'call')}`);
-    if (flushed.inflight > 0) say(context, `${count(flushed.inflight, 'call')} in flight stayed`);
+    if (asJson === true) print(context, prettyJson(flushed));
+    else print(context, `forgot ${plural(flushed.flushed, 'call')}`);
+    if (flushed.inflight > 0) say(context, `${plural(flushed.inflight, 'call')} in flight stayed`);
     if (flushed.unresolved > 0)
       say(
         context,
-        `${count(flushed.unresolved, 'call')} with an unknown outcome stayed: 'pawl calls resolve' settles them; one that was cancelled is forgotten with --call`,
+        `${plural(flushed.unresolved, 'call')} with an unknown outcome stayed: 'pawl calls resolve' settles them; one that was cancelled is forgotten with --call`,
       );
     return EXIT_CODES.success.code;
   });
@@ -75,7 +75,7 @@ async function show(context: CliContext, pawl: Pawl, asJson: boolean): Promise<n
   if (asJson) {
     const { enabled, words, shadow } = state;
     const tools = state.tools.map(({ tool, modes }) => ({ tool, ...modes }));
-    print(context, json({ enabled, operator: words, tools, shadow }));
+    print(context, prettyJson({ enabled, operator: words, tools, shadow }));
     return EXIT_CODES.success.code;
   }
   print(context, table(state.tools, COLUMNS));

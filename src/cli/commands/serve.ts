@@ -3,18 +3,18 @@ import { loadSettings } from '../../main.ts';
 import { type CliContext, print } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { jsonLine } from '../print.ts';
-import { openFrontDoor } from '../processes/api-process.ts';
+import { openApiProcess } from '../processes/api-process.ts';
 import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
 
-export interface ServeOptions {
+export interface ServeCommandOptions {
   readonly port?: number;
   readonly host?: string;
-  /** Their hooks run around the calls that come in here, their toolsets say what sessions see; their tools are the workers'. */
+  /** Tools files: their hooks run around the calls of this process, and their toolsets limit what sessions see. */
   readonly tools?: readonly string[];
   readonly json?: boolean;
 }
 
-export async function runServe(context: CliContext, options: ServeOptions): Promise<number> {
+export async function runServe(context: CliContext, options: ServeCommandOptions): Promise<number> {
   const { port, host } = options;
   const settings = await loadSettings({
     ...(port === undefined ? {} : { httpPort: port }),
@@ -30,17 +30,17 @@ export async function runServe(context: CliContext, options: ServeOptions): Prom
   );
   try {
     const files = await loadToolFiles(options.tools ?? [], context.cwd);
-    const door = await openFrontDoor(settings, { hooks: files.hooks, toolsets: await toolsetsOf(files) });
+    const api = await openApiProcess(settings, { hooks: files.hooks, toolsets: await toolsetsOf(files) });
     try {
-      await Promise.race([door.ready(), asked.promise]);
-      const { addresses } = door;
+      await Promise.race([api.ready(), asked.promise]);
+      const { addresses } = api;
       print(
         context,
-        options.json === true ? jsonLine({ event: 'ready', pid: process.pid, ...addresses }) : door.describe(),
+        options.json === true ? jsonLine({ event: 'ready', pid: process.pid, ...addresses }) : api.describe(),
       );
       await asked.promise;
     } finally {
-      await door.close();
+      await api.close();
     }
     return EXIT_CODES.success.code;
   } finally {

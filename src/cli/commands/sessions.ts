@@ -1,4 +1,4 @@
-/** `pawl sessions`: who calls. */
+/** `pawl sessions`: opens, lists, shows and closes sessions. */
 
 import { callSummary } from '../../producer/http/core/views.ts';
 import { spentBy } from '../../producer/http/routes/sessions.ts';
@@ -10,7 +10,7 @@ import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, fieldLines, json, moment, table } from '../print.ts';
+import { type Column, fieldLines, moment, prettyJson, table } from '../print.ts';
 import { CALL_COLUMNS } from './calls.ts';
 
 const COLUMNS: readonly Column<SessionRecord>[] = [
@@ -38,7 +38,7 @@ export interface OpenSessionOptions {
   readonly channel?: 'console' | 'operator' | 'webhook';
   readonly webhook?: string;
   readonly skill?: readonly string[];
-  /** As `openSession` checks it. */
+  /** Unchecked; `openSession` validates it. */
   readonly budget?: Budget;
   readonly json?: boolean;
 }
@@ -66,7 +66,7 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...(skill === undefined ? {} : { skills: [...skill] }),
       ...(budget === undefined ? {} : { budget }),
     });
-    print(context, options.json === true ? json(record) : shownLine(record.sessionKey));
+    print(context, options.json === true ? prettyJson(record) : shownLine(record.sessionKey));
     return EXIT_CODES.success.code;
   });
 }
@@ -74,7 +74,7 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
 export async function listSessions(context: CliContext, options: { limit: number; json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
     const sessions = await pawl.sessions.list(options.limit);
-    if (options.json === true) print(context, json({ sessions }));
+    if (options.json === true) print(context, prettyJson({ sessions }));
     else if (sessions.length === 0) say(context, 'there are no sessions');
     else print(context, table(sessions, COLUMNS));
     return EXIT_CODES.success.code;
@@ -87,7 +87,7 @@ export async function showSession(context: CliContext, key: string, options: { j
     const described = { ...record, ...(await spentBy(pawl, record)) };
     const calls = await pawl.calls.list({ sessionKey: key, limit: CALLS_SHOWN });
     if (options.json === true) {
-      print(context, json({ ...described, calls: calls.map(callSummary) }));
+      print(context, prettyJson({ ...described, calls: calls.map(callSummary) }));
       return EXIT_CODES.success.code;
     }
     const fields = Object.entries({ ...described, createdAtMs: undefined, opened: moment(record.createdAtMs) });
@@ -109,7 +109,7 @@ export async function setSessionState(
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const record = await pawl.sessions.setState(key, state);
-    if (options.json === true) print(context, json(record));
+    if (options.json === true) print(context, prettyJson(record));
     else print(context, shownLine(`${key} is ${record.state}`));
     return EXIT_CODES.success.code;
   });
@@ -118,7 +118,7 @@ export async function setSessionState(
 export async function closeSession(context: CliContext, key: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
     await pawl.sessions.close(key);
-    if (options.json === true) print(context, json({ sessionKey: key, state: 'closed' }));
+    if (options.json === true) print(context, prettyJson({ sessionKey: key, state: 'closed' }));
     else print(context, `${shownLine(key)} is closed; its calls in flight were cancelled`);
     return EXIT_CODES.success.code;
   });

@@ -1,10 +1,10 @@
-/** `pawl shards`: among how many shards the calls of each tier are spread, and how these stand. */
+/** `pawl shards`: the number of shards of each tier, and their state. */
 import type { ShardView } from '../../producer/operations/fleet-services.ts';
 import { MAX_SHARDS, shardCountSchema } from '../../shared/queues/shards.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, json, table } from '../print.ts';
+import { type Column, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<ShardView>[] = [
   { title: 'TIER', text: ({ tier }) => tier },
@@ -52,5 +52,5 @@ export async function setShards(
 function show(context: CliContext, shards: readonly ShardView[], asJson: boolean): void {
   const inCluster = shards.some(({ slot }) => slot !== undefined);
   const columns = inCluster ? [...COLUMNS, ...CLUSTER_COLUMNS] : COLUMNS;
-  print(context, asJson ? json({ shards }) : table(shards, columns));
+  print(context, asJson ? prettyJson({ shards }) : table(shards, columns));
 }

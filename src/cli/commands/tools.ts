@@ -1,4 +1,4 @@
-/** `pawl tools`: what the fleet's workers offer. */
+/** `pawl tools`: the tools of the fleet's workers. */
 
 import { switchedToolView } from '../../producer/http/core/views.ts';
 import { type SwitchedTool, switchedTools } from '../../producer/tools/switched-tools.ts';
@@ -8,7 +8,7 @@ import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { block, type Column, json, table } from '../print.ts';
+import { block, type Column, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<SwitchedTool>[] = [
   { title: 'TOOL', text: shortName },
@@ -25,7 +25,7 @@ const HOW_TO_SWITCH_ON = {
   configuration: (name: string) => `tools.${name}.enabled is false in pawl.config`,
 } as const;
 
-/** As `pawl call` takes it when the namespace is the usual one. */
+/** The name that `pawl call` takes: without the namespace if that is the default one. */
 function shortName(tool: SwitchedTool): string {
   return tool.namespace === DEFAULT_NAMESPACE ? tool.name : qualifiedName(tool);
 }
@@ -40,7 +40,7 @@ export async function listTools(context: CliContext, options: { session?: string
   return withPawl(context, async (pawl) => {
     const tools = await switchedTools(pawl, options.session);
     const sorted = [...tools].sort((a, b) => (qualifiedName(a) < qualifiedName(b) ? -1 : 1));
-    if (options.json === true) print(context, json({ tools: sorted.map(switchedToolView) }));
+    if (options.json === true) print(context, prettyJson({ tools: sorted.map(switchedToolView) }));
     else if (sorted.length === 0)
       say(context, `no worker has published a tool: start one with 'pawl up' or 'pawl worker'`);
     else print(context, table(sorted, COLUMNS));
@@ -55,7 +55,7 @@ export async function showTool(context: CliContext, name: string, options: { jso
     if (found.length === 0) throw unknownTool(name, tools);
     const [newest] = found.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
     if (newest === undefined) throw unknownTool(name, tools);
-    print(context, options.json === true ? json(switchedToolView(newest)) : description(newest));
+    print(context, options.json === true ? prettyJson(switchedToolView(newest)) : description(newest));
     return EXIT_CODES.success.code;
   });
 }
@@ -83,7 +83,7 @@ function description(tool: SwitchedTool): string {
     ...(tool.off === undefined ? [] : [`  switch    off: ${HOW_TO_SWITCH_ON[tool.off](shortName(tool))}`]),
     ...(hints.length === 0 ? [] : [`  hints     ${hints.map(([hint]) => hint).join(', ')}`]),
     'parameters',
-    json(tool.inputSchema),
-    ...(tool.outputSchema === undefined ? [] : ['output', json(tool.outputSchema)]),
+    prettyJson(tool.inputSchema),
+    ...(tool.outputSchema === undefined ? [] : ['output', prettyJson(tool.outputSchema)]),
   ].join('\n');
 }

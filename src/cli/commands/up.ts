@@ -1,11 +1,12 @@
-/** `pawl up`: the whole stack on this machine. Redis unless `REDIS_URL` names one, worker processes, the HTTP API and Bull Board. */
+/** `pawl up`: the whole stack on this machine: worker processes, the HTTP API, Bull Board, and Redis unless `REDIS_URL` names one. */
 import { relative, resolve } from 'node:path';
 import { loadSettings } from '../../main.ts';
+import type { Settings } from '../../shared/config/config.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
 import { type CliContext, print, say } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, jsonLine } from '../print.ts';
-import { openFrontDoor } from '../processes/api-process.ts';
+import { jsonLine, plural } from '../print.ts';
+import { type ApiProcess, openApiProcess } from '../processes/api-process.ts';
 import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
 import { FileWatcher } from '../processes/watch-files.ts';
 import { WorkerProcesses } from '../processes/worker-processes.ts';
@@ -14,65 +15,47 @@ export interface UpOptions {
   readonly port?: number;
   readonly workers: number;
   readonly tools?: readonly string[];
-  /** Start the workers again whenever a tools file is edited. */
+  /** Restarts the workers whenever a tools file is edited. */
   readonly watch?: boolean;
   readonly json?: boolean;
 }
 
 export async function runUp(context: CliContext, options: UpOptions): Promise<number> {
   const settings = await loadSettings(options.port === undefined ? {} : { httpPort: options.port });
-  const workers = new WorkerProcesses(context, {
-    count: options.workers,
-    args: options.tools === undefined ? [] : ['--tools', ...options.tools],
-    drainMs: settings.drainMs,
-    leaseMs: settings.lockDurationMs,
-    metricsPort:
-      settings.metricsPort === undefined || settings.metricsPort === 0
-        ? settings.metricsPort
-        : settings.metricsPort + 1,
-  });
+  const workers = workerProcesses(context, options, settings);
   const asked = Promise.withResolvers<'asked'>();
-  const hear = (times: number) => {
-    if (times === 1) {
-      asked.resolve('asked');
-      return;
-    }
-    if (times > 2) workers.kill();
-    if (times > 2) context.endNow(EXIT_CODES.failed.code);
-    say(context, 'ending now; once more kills');
-    void workers.hurry().finally(() => context.endNow(EXIT_CODES.failed.code));
-  };
-  const ignore = context.onInterrupt(hear, { hangUp: true });
+  const onInterrupt = (times: number) => (times === 1 ? asked.resolve('asked') : endSoon(context, workers, times));
+  const ignore = context.onInterrupt(onInterrupt, { hangUp: true });
   try {
-    // Ready means that calls are accepted: not before the workers have published their tools.
+    // The process is ready when calls are accepted, which is after the workers have published their tools.
     let starting = true;
     const files = await loadToolFiles(options.tools ?? [], context.cwd);
-    const door = await openFrontDoor(settings, {
+    const api = await openApiProcess(settings, {
       isStarting: () => starting,
       isDefaultChannel: true,
       hooks: files.hooks,
       toolsets: await toolsetsOf(files),
     });
-    workers.onStopping = door.stopping;
+    workers.onStopping = api.stopping;
     try {
       const started = workers.start().then(() => {
         starting = false;
-        return door.ready();
+        return api.ready();
       });
       const first = await Promise.race([started, asked.promise]);
-      // What still starts ends with the workers.
+      // A start that is still in progress fails when the workers end.
       if (first === 'asked') started.catch(() => {});
       else {
-        tellAddresses(context, options, workers, door);
+        printAddresses(context, options, workers, api);
         const watcher = options.watch === true ? watchTools(context, options.tools ?? [], workers) : undefined;
         await asked.promise.finally(() => watcher?.close());
       }
-      say(context, `draining: ${count(workers.ready.length, 'worker')}; once more ends at once`);
-      door.drain();
+      say(context, `draining: ${plural(workers.ready.length, 'worker')}; once more ends at once`);
+      api.drain();
     } finally {
-      // Workers first: until they have ended, the server tells what becomes of their calls.
+      // The workers end first, so that the server can answer requests for their calls until then.
       await workers.drain();
-      await door.close();
+      await api.close();
     }
     return EXIT_CODES.success.code;
   } finally {
@@ -80,7 +63,31 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
   }
 }
 
-/** Follows the tools files and all that they import, as the workers last loaded it. */
+function workerProcesses(
+  context: CliContext,
+  { workers, tools }: UpOptions,
+  { drainMs, lockDurationMs, metricsPort }: Settings,
+): WorkerProcesses {
+  return new WorkerProcesses(context, {
+    count: workers,
+    args: tools === undefined ? [] : ['--tools', ...tools],
+    drainMs,
+    leaseMs: lockDurationMs,
+    metricsPort: metricsPort === undefined || metricsPort === 0 ? metricsPort : metricsPort + 1,
+  });
+}
+
+/** The second interrupt interrupts the running calls, the third one kills the workers. */
+function endSoon(context: CliContext, workers: WorkerProcesses, times: number): void {
+  if (times > 2) {
+    workers.kill();
+    context.endNow(EXIT_CODES.failed.code);
+  }
+  say(context, 'ending now; once more kills');
+  void workers.hurry().finally(() => context.endNow(EXIT_CODES.failed.code));
+}
+
+/** Watches the tools files and all that they import, as the workers last loaded them. */
 function watchTools(context: CliContext, files: readonly string[], workers: WorkerProcesses): FileWatcher {
   const watcher = new FileWatcher((path) => {
     say(context, `${relative(context.cwd, path)} was edited: workers start again with it`);
@@ -95,21 +102,16 @@ function watchTools(context: CliContext, files: readonly string[], workers: Work
   return watcher;
 }
 
-function tellAddresses(
-  context: CliContext,
-  options: UpOptions,
-  workers: WorkerProcesses,
-  door: Awaited<ReturnType<typeof openFrontDoor>>,
-): void {
+function printAddresses(context: CliContext, options: UpOptions, workers: WorkerProcesses, api: ApiProcess): void {
   const { ready } = workers;
   if (options.json === true) {
-    print(context, jsonLine({ event: 'ready', pid: process.pid, ...door.addresses, workers: ready }));
+    print(context, jsonLine({ event: 'ready', pid: process.pid, ...api.addresses, workers: ready }));
     return;
   }
   const pids = ready.map(({ pid }) => pid).join(', ');
   const tools = new Set(ready.flatMap((worker) => worker.tools));
-  print(context, door.describe());
-  print(context, `  workers  ${count(ready.length, 'process', 'processes')} (pid ${pids}) for ${TIERS.join(', ')}`);
+  print(context, api.describe());
+  print(context, `  workers  ${plural(ready.length, 'process', 'processes')} (pid ${pids}) for ${TIERS.join(', ')}`);
   print(context, `  tools    ${[...tools].join(', ')}`);
   print(context, `Ctrl-C drains and ends. In another terminal: pawl call read --params '{"path":"README.md"}'`);
 }

@@ -7,7 +7,7 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, jsonLine, moment, table } from '../print.ts';
+import { jsonLine, moment, plural, table } from '../print.ts';
 import { CALL_COLUMNS, callStatus } from './calls.ts';
 
 export interface WatchCallsOptions {
@@ -40,11 +40,11 @@ export async function watchCalls(context: CliContext, options: WatchCallsOptions
           away = false;
           show(calls);
         } catch (error) {
-          // Whoever watches an incident wants to see its end.
+          // The command keeps watching while Redis is away, so that the operator sees the end of an incident.
           if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
           if (!away) say(context, `${error.message.replace(/\.$/, '')}; looking again and again`);
           away = true;
-          // Its next table stands below these lines.
+          // The next table is drawn below this message.
           if (live) show = liveTable(context);
         }
       };
@@ -62,7 +62,7 @@ export async function watchCalls(context: CliContext, options: WatchCallsOptions
   return EXIT_CODES.success.code;
 }
 
-/** Draws the table over the last one. */
+/** Draws each table over the previous one. */
 function liveTable(context: CliContext): (calls: readonly CallRecord[]) => void {
   let drawn = 0;
   return (calls) => {
@@ -70,7 +70,7 @@ function liveTable(context: CliContext): (calls: readonly CallRecord[]) => void 
     const lines = table(calls, CALL_COLUMNS).split('\n');
     const shown = lines.slice(0, Math.max(1, rows - 2)).map((line) => startOf(line, columns - 1));
     const running = calls.filter(({ state }) => state === 'inflight').length;
-    shown.push(`${count(calls.length, 'call')}, ${running} in flight; Ctrl-C ends`);
+    shown.push(`${plural(calls.length, 'call')}, ${running} in flight; Ctrl-C ends`);
     const up = drawn === 0 ? '' : `\u001b[${drawn}A\r`;
     context.out.write(`${up}${CLEAR_BELOW}${shown.join('\n')}\n`);
     drawn = shown.length;
@@ -83,17 +83,17 @@ function lines(context: CliContext, asJson: boolean): (calls: readonly CallRecor
   };
 }
 
-/** Of those that have left the list of the newest, so many are looked at each time, in turn. */
+/** So many of the open calls that are no longer among the newest are read each time, in rotation. */
 const FOLLOWED_AT_ONCE = 500;
 const MAX_NEW = 5_000;
 
-/** The calls that are new or have changed since the last look, however many newer ones there are. */
+/** Finds the calls that are new or have changed since the last look, however many newer ones there are. */
 export class Changes {
   readonly #newest: (limit: number) => Promise<readonly CallRecord[]>;
   readonly #read: (callId: string) => Promise<CallRecord | undefined>;
   readonly #limit: number;
-  /** As they were told last: the newest, and those that have not ended. */
-  #told: Map<string, CallRecord> | undefined;
+  /** The calls as they were reported last: the newest, and those that have not ended. */
+  #reported: Map<string, CallRecord> | undefined;
 
   constructor(
     newest: (limit: number) => Promise<readonly CallRecord[]>,
@@ -105,27 +105,27 @@ export class Changes {
     this.#limit = limit;
   }
 
-  /** The oldest first. */
+  /** The new and changed calls, the oldest first. */
   async look(): Promise<readonly CallRecord[]> {
-    const told = this.#told ?? new Map<string, CallRecord>();
-    const newest = this.#told === undefined ? await this.#newest(this.#limit) : await this.#sinceLast(told);
+    const reported = this.#reported ?? new Map<string, CallRecord>();
+    const newest = this.#reported === undefined ? await this.#newest(this.#limit) : await this.#sinceLast(reported);
     const listed = new Set(newest.map(({ callId }) => callId));
-    const left = [...told.values()].filter(({ callId, state }) => state === 'inflight' && !listed.has(callId));
+    const left = [...reported.values()].filter(({ callId, state }) => state === 'inflight' && !listed.has(callId));
     const [looked, waiting] = [left.slice(0, FOLLOWED_AT_ONCE), left.slice(FOLLOWED_AT_ONCE)];
     const read = await Promise.all(looked.map(({ callId }) => this.#read(callId)));
     const seen = [...read.filter((call) => call !== undefined), ...newest.toReversed()];
-    this.#told = new Map([...waiting, ...seen].map((call) => [call.callId, call]));
+    this.#reported = new Map([...waiting, ...seen].map((call) => [call.callId, call]));
     return seen.filter((call) => {
-      const before = told.get(call.callId);
+      const before = reported.get(call.callId);
       return before === undefined || before.version !== call.version || before.phase !== call.phase;
     });
   }
 
-  /** The newest, back to one that is known. */
-  async #sinceLast(told: ReadonlyMap<string, CallRecord>): Promise<readonly CallRecord[]> {
+  /** The newest calls, back to one that was reported before. */
+  async #sinceLast(reported: ReadonlyMap<string, CallRecord>): Promise<readonly CallRecord[]> {
     for (let limit = this.#limit; ; limit = Math.min(4 * limit, MAX_NEW)) {
       const calls = await this.#newest(limit);
-      const isWhole = calls.length < limit || calls.some(({ callId }) => told.has(callId));
+      const isWhole = calls.length < limit || calls.some(({ callId }) => reported.has(callId));
       if (isWhole || limit >= MAX_NEW) return calls;
     }
   }
@@ -135,6 +135,6 @@ function lineOf(call: CallRecord): string {
   const { request, callId, attempts, updatedAtMs } = call;
   const { toolName, target } = request.envelope;
   return shownLine(
-    `${moment(updatedAtMs)} ${callId} ${toolName} ${callStatus(call)} (${count(attempts.length, 'attempt')}) ${target.sessionKey}`,
+    `${moment(updatedAtMs)} ${callId} ${toolName} ${callStatus(call)} (${plural(attempts.length, 'attempt')}) ${target.sessionKey}`,
   );
 }

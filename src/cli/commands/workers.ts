@@ -1,9 +1,9 @@
-/** `pawl workers`: the worker processes of the fleet, and asking one of them to end. */
+/** `pawl workers`: lists the worker processes of the fleet, and asks one of them to end. */
 import { nearest } from '../../shared/schema/schema.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, duration, json, moment, table } from '../print.ts';
+import { type Column, duration, moment, prettyJson, table } from '../print.ts';
 
 type Worker = CatalogueContent['workers'][number];
 
@@ -24,7 +24,7 @@ export async function listWorkers(context: CliContext, options: { json?: boolean
   return withPawl(context, async (pawl) => {
     const { workers } = await pawl.backend.catalogue.read();
     const sorted = [...workers].sort((a, b) => (a.id < b.id ? -1 : 1));
-    if (options.json === true) print(context, json({ workers: sorted }));
+    if (options.json === true) print(context, prettyJson({ workers: sorted }));
     else if (sorted.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
     else print(context, table(sorted, columns(pawl.backend.clock.now())));
     return EXIT_CODES.success.code;
@@ -43,7 +43,7 @@ export async function drainWorker(context: CliContext, id: string, options: { js
       throw usageError(`There is no worker ${JSON.stringify(id)}. ${hint}`);
     }
     await pawl.workers.drain(id);
-    if (options.json === true) print(context, json({ id, asked: 'drain' }));
+    if (options.json === true) print(context, prettyJson({ id, asked: 'drain' }));
     else print(context, `${id} was asked to take no further calls, and to end when those that it runs have`);
     return EXIT_CODES.success.code;
   });

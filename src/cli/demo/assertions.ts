@@ -1,4 +1,4 @@
-/** The demo's assertions: a wrong end says what was expected and what came. */
+/** The demo's assertions. A failed one says what was expected and what came. */
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 
 export class Mismatch extends Error {

@@ -79,7 +79,7 @@ async function mendABug(stage: Stage): Promise<void> {
   });
 }
 
-/** Two processes' worth of callers, one key. */
+/** Two callers in two clients use one key. */
 async function twoCallersOneKey(stage: Stage): Promise<void> {
   const { sendInvoice } = stage.tools;
   const invoice = 'INV-1001';
@@ -117,7 +117,17 @@ async function twoCallersOneKey(stage: Stage): Promise<void> {
     },
   });
   await Promise.all([first, second]);
+  await theSameKeyLater(stage, params, options);
+}
 
+/** The same key again after the call's end, with the same and with other parameters. */
+async function theSameKeyLater(
+  stage: Stage,
+  params: { readonly invoice: string; readonly amount: number },
+  options: { readonly idempotencyKey: string },
+): Promise<void> {
+  const { sendInvoice } = stage.tools;
+  const { invoice } = params;
   await stage.call({
     tool: sendInvoice,
     params,
@@ -166,67 +176,79 @@ async function aFlakyService(stage: Stage): Promise<void> {
   });
 }
 
+const LAMP = { item: 'lamp' };
+const ASK_FOR_LAMPS = 'ask for the stock of lamps';
+
 /** A service that is down, its circuit, and its return. */
 async function aCircuit(stage: Stage): Promise<void> {
-  const { service, pawl } = stage;
-  const { checkStock } = stage.tools;
-  const params = { item: 'lamp' };
-  const doing = 'ask for the stock of lamps';
-  const state = async () => {
-    const circuits = await pawl.circuits.list();
-    return circuits.find(({ key }) => key.includes('check_stock'))?.circuit.state;
-  };
-  let retryAfterMs = 0;
+  stage.service.setStockDown(true);
+  const retryAfterMs = await theCircuitOpens(stage);
+  stage.service.setStockDown(false);
+  const seconds = (retryAfterMs / 1_000).toFixed(1);
+  stage.table.note(`the service is back; the circuit lets no call through for another ${seconds} s`);
+  await sleep(retryAfterMs + MARGIN_MS);
+  await theCircuitCloses(stage);
+}
 
-  service.setStockDown(true);
+async function stockCircuit(stage: Stage): Promise<string | undefined> {
+  const circuits = await stage.pawl.circuits.list();
+  return circuits.find(({ key }) => key.includes('check_stock'))?.circuit.state;
+}
+
+/** Calls until the circuit is open and refuses them. Returns the time until its first probe. */
+async function theCircuitOpens(stage: Stage): Promise<number> {
+  const { checkStock } = stage.tools;
+  let retryAfterMs = 0;
   await stage.call({
     tool: checkStock,
-    params,
-    doing,
+    params: LAMP,
+    doing: ASK_FOR_LAMPS,
     ended: async (result) => {
       expectEqual('status', result.status, 'retriable_error');
-      expectEqual('the circuit', await state(), 'OPEN');
+      expectEqual('the circuit', await stockCircuit(stage), 'OPEN');
       return `503 three times in a row: the circuit opens (here after ${CIRCUIT_FAILURES} failures), no more tries`;
     },
   });
   for (const why of ['the circuit is open: refused at once', 'refused again; a service that is down gets no load']) {
     await stage.call({
       tool: checkStock,
-      params,
-      doing,
+      params: LAMP,
+      doing: ASK_FOR_LAMPS,
       ended: (result) => {
         expectEqual('status', result.status, 'circuit_open');
         retryAfterMs = expectError(result, 'CIRCUIT_OPEN').retryAfterMs ?? 0;
-        expectEqual('requests that reached the service', service.count('/stock/'), CIRCUIT_FAILURES);
+        expectEqual('requests that reached the service', stage.service.count('/stock/'), CIRCUIT_FAILURES);
         return `${why} (still ${CIRCUIT_FAILURES} requests)`;
       },
     });
   }
-  service.setStockDown(false);
-  stage.table.note(
-    `the service is back; the circuit lets nobody through for another ${(retryAfterMs / 1_000).toFixed(1)} s`,
-  );
-  await sleep(retryAfterMs + MARGIN_MS);
-  await stage.call({
-    tool: checkStock,
-    params,
-    doing: `${doing}, as the probe`,
-    ended: async (result) => {
-      expectSuccess(result);
-      expectEqual('the circuit', await state(), 'HALF_OPEN');
-      return 'after the pause one call goes through as a probe, alone: it succeeds';
+  return retryAfterMs;
+}
+
+async function theCircuitCloses(stage: Stage): Promise<void> {
+  const probes = [
+    {
+      doing: 'as the probe',
+      state: 'HALF_OPEN',
+      why: 'after the pause one call goes through as a probe, alone: it succeeds',
     },
-  });
-  await stage.call({
-    tool: checkStock,
-    params,
-    doing: `${doing}, as the second probe`,
-    ended: async (result) => {
-      expectSuccess(result);
-      expectEqual('the circuit', await state(), 'CLOSED');
-      return 'a second probe succeeds too: the circuit is closed, and all calls pass again';
+    {
+      doing: 'as the second probe',
+      state: 'CLOSED',
+      why: 'a second probe succeeds too: the circuit is closed, and all calls pass again',
     },
-  });
+  ];
+  for (const { doing, state, why } of probes)
+    await stage.call({
+      tool: stage.tools.checkStock,
+      params: LAMP,
+      doing: `${ASK_FOR_LAMPS}, ${doing}`,
+      ended: async (result) => {
+        expectSuccess(result);
+        expectEqual('the circuit', await stockCircuit(stage), state);
+        return why;
+      },
+    });
 }
 
 /** kill -9 in the middle of a call whose second run does no harm. */
@@ -264,7 +286,6 @@ async function aKilledWorkerStops(stage: Stage): Promise<void> {
   const invoice = 'INV-1002';
   const params = { invoice, amount: 80 };
   const options = { idempotencyKey: `invoice:${invoice}` };
-  const sent = () => stage.invoices().filter((line) => line.invoice === invoice).length;
   const receipt = stage.service.hold(`/receipts/${invoice}`);
 
   const call = stage.call({
@@ -274,7 +295,7 @@ async function aKilledWorkerStops(stage: Stage): Promise<void> {
     doing: `send ${invoice}`,
     ended: (result) => {
       expectError(result, 'OUTCOME_UNKNOWN');
-      expectEqual('invoices in the ledger', sent(), 1);
+      expectEqual('invoices in the ledger', sentTimes(stage, invoice), 1);
       return 'did the invoice go out? Pawl cannot know and does not guess: OUTCOME_UNKNOWN, no second run';
     },
   });
@@ -284,7 +305,18 @@ async function aKilledWorkerStops(stage: Stage): Promise<void> {
   await stage.killAndReplace(began.pid);
   receipt.release();
   const { callId = '' } = await call;
+  await theOutcomeIsResolved(stage, callId, params);
+}
 
+/** The call is made again before and after an operator resolves its outcome. */
+async function theOutcomeIsResolved(
+  stage: Stage,
+  callId: string,
+  params: { readonly invoice: string; readonly amount: number },
+): Promise<void> {
+  const { sendInvoice } = stage.tools;
+  const { invoice } = params;
+  const options = { idempotencyKey: `invoice:${invoice}` };
   await stage.call({
     tool: sendInvoice,
     params,
@@ -293,7 +325,7 @@ async function aKilledWorkerStops(stage: Stage): Promise<void> {
     word: 'unknown',
     ended: (result) => {
       expectError(result, 'OUTCOME_UNKNOWN');
-      expectEqual('invoices in the ledger', sent(), 1);
+      expectEqual('invoices in the ledger', sentTimes(stage, invoice), 1);
       return 'asked again: the same answer, still no second run';
     },
   });
@@ -308,15 +340,19 @@ async function aKilledWorkerStops(stage: Stage): Promise<void> {
     ended: (result) => {
       expectEqual('the answer', expectSuccess(result).output.content, { invoice, receipt: 'found in the ledger' });
       expectEqual('fromCache', result.fromCache, true);
-      expectEqual('invoices in the ledger', sent(), 1);
+      expectEqual('invoices in the ledger', sentTimes(stage, invoice), 1);
       return 'asked again: succeeded, as resolved. The ledger still holds the invoice once';
     },
   });
 }
 
+function sentTimes(stage: Stage, invoice: string): number {
+  return stage.invoices().filter((line) => line.invoice === invoice).length;
+}
+
 /** A program with children, cancelled. */
 async function aCancelledCall(stage: Stage): Promise<void> {
-  // In the command line of the program and of all that it starts.
+  // This word is in the command lines of the program and of its children, which are found by it.
   const word = `import-${randomBytes(6).toString('hex')}.log`;
   const queued = Promise.withResolvers<string>();
   const settlement = Promise.withResolvers<string>();

@@ -53,7 +53,7 @@ export async function runDemo(options: DemoOptions): Promise<number> {
   }
   table.close();
   if (options.json) table.object(summaryLine(ending));
-  else tell(ending, table, (performance.now() - startedAtMs) / 1_000);
+  else show(ending, table, (performance.now() - startedAtMs) / 1_000);
   return EXIT_CODES[ending.kind];
 }
 
@@ -97,7 +97,7 @@ function summaryLine(ending: Ending): object {
   };
 }
 
-function tell(ending: Ending, table: Table, seconds: number): void {
+function show(ending: Ending, table: Table, seconds: number): void {
   table.line();
   switch (ending.kind) {
     case 'interrupted':
@@ -107,7 +107,7 @@ function tell(ending: Ending, table: Table, seconds: number): void {
       table.line('The demo did not end as it should.');
       table.line(`  expected  ${ending.expected}`);
       table.line(`  came      ${ending.came}`);
-      if (ending.log !== '') table.line(`The workers’ last words:\n${ending.log}`);
+      if (ending.log !== '') table.line(`The workers’ last errors:\n${ending.log}`);
       return;
     case 'as expected': {
       const { calls, effects, duplicatesPrevented, retries, workerKills } = ending.summary;

@@ -99,7 +99,7 @@ export class Fleet {
     }
   }
 
-  /** Ends all workers; whoever does not end by itself is killed. */
+  /** Ends all workers, and kills those that do not end by themselves. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const all = [...this.#running.values()];

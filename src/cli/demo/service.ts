@@ -5,7 +5,7 @@
 import { createServer, type Server } from 'node:http';
 
 export interface Hold {
-  /** Resolves when a request has come and waits for its answer. */
+  /** Resolves when a request waits for its response. */
   readonly arrived: Promise<void>;
   /** Lets that request, and all later ones, be answered. */
   release(): void;
@@ -60,12 +60,12 @@ export class Service {
     return `http://${this.host}`;
   }
 
-  /** What the search index holds, sorted. */
+  /** The documents of the search index, sorted. */
   get indexed(): readonly string[] {
     return [...this.#index].sort();
   }
 
-  /** How many requests came for paths that begin so. */
+  /** The number of requests whose paths begin with this prefix. */
   count(prefix: string): number {
     return this.#requests.filter((path) => path.startsWith(prefix)).length;
   }
@@ -78,7 +78,7 @@ export class Service {
     this.#stockIsDown = isDown;
   }
 
-  /** Holds the answers to a path back. */
+  /** Delays the responses of a path until they are released. */
   hold(path: string): Hold {
     const arrived = Promise.withResolvers<void>();
     const open = Promise.withResolvers<void>();

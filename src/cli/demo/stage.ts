@@ -21,9 +21,9 @@ import type { Table } from './table.ts';
 import { type DemoTools, demoTools, type EffectLine, type InvoiceLine, type Shop } from './tools.ts';
 import { DEADLINE_MS, until, within } from './wait.ts';
 
-/** Of the user's environment, what programs need to work at all. `REDIS_URL` and Pawl's own settings are not for the demo. */
+/** The variables of the user's environment that programs need. `REDIS_URL` and Pawl's own settings must not reach the demo. */
 const PASSED_ON = /^(PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_.*|TZ|TMPDIR|TEMP|TMP|SYSTEMROOT|XDG_CACHE_HOME)$/i;
-/** A killed worker is noticed after this long: more than a busy machine keeps one waiting for its turn. */
+/** A killed worker is noticed after this long. A busy machine delays a live worker by less. */
 const LOCK_MS = 3_000;
 const STALLED_MS = 500;
 const WORKERS = 3;
@@ -37,18 +37,18 @@ export interface Part<T extends AnyTool> {
   readonly options?: CallOptions;
   /** Shown while the call runs. */
   readonly doing: string;
-  /** Told as soon as the call has its ID. */
+  /** Called as soon as the call has its ID. */
   readonly onQueued?: (callId: string) => void;
-  /** In one word how the call ended, when that is not the usual one. */
+  /** The end of the call in one word, if it is not the usual one. */
   readonly word?: string;
-  /** Checks the ending, throwing a `Mismatch` if it is wrong, and says in plain words what happened and why. */
+  /** Checks the result, throws a `Mismatch` if it is wrong, and says in plain words what happened and why. */
   ended(result: ToolResultEnvelope<OutputOf<T>>, tookMs: number): string | Promise<string>;
 }
 
 export interface Summary {
   readonly calls: number;
   readonly effects: { readonly filesChanged: number; readonly invoicesSent: number; readonly documentsIndexed: number };
-  /** Calls that were answered from another one's run, or refused as its contradiction. */
+  /** Calls that got another call's result, or were refused because they contradict it. */
   readonly duplicatesPrevented: number;
   readonly retries: number;
   readonly workerKills: number;
@@ -72,7 +72,7 @@ export class Stage {
   static async open(table: Table, environment: NodeJS.ProcessEnv): Promise<Stage> {
     const folder = await realpath(await mkdtemp(join(tmpdir(), 'pawl-demo-')));
     const service = await Service.open();
-    // The demo's own two programs are known; what is not needed for them, its workers are told.
+    // The demo runs two known programs, so its workers may do without a sandbox if this machine has none.
     const isOff = await lacksSandbox('preferred');
     if (isOff)
       table.line('  no sandbox works here (pawl doctor): the demo runs its own programs with PAWL_SANDBOX=off');
@@ -135,7 +135,7 @@ export class Stage {
     this.#main = await pawl.openSession({ kind: 'main', actorId: 'demo', workspaceRoot: this.workspace });
   }
 
-  /** One more process's way in: a client with connections of its own. */
+  /** A further client with connections of its own, as another process would have. */
   async client(): Promise<Pawl> {
     const pawl = await Pawl.open({
       settings: this.#settings,
@@ -173,7 +173,7 @@ export class Stage {
     return linesOf<InvoiceLine>(this.#shop.ledgerFile);
   }
 
-  /** What tools with effects really did. */
+  /** The recorded side effects of a tool. */
   effects(tool: string, event: EffectLine['event']): readonly EffectLine[] {
     return linesOf<EffectLine>(this.#shop.effectsFile).filter((line) => line.tool === tool && line.event === event);
   }
@@ -217,7 +217,7 @@ export class Stage {
   }
 
   #count({ retriedBy = [], output }: ToolResultEnvelope): void {
-    // What a killed worker left behind is taken over, not tried again.
+    // A call of a killed worker is recovered, which is not a retry.
     this.#counts.retries += retriedBy.filter(({ reasonCode }) => reasonCode !== 'LEASE_LOST').length;
     const artifacts = output?.metadata?.['artifacts'];
     this.#counts.filesChanged += Array.isArray(artifacts) ? artifacts.length : 0;
@@ -275,7 +275,7 @@ export class Stage {
     await this.#fleet.close();
     await Promise.all(this.#clients.map((client) => client.close()));
     await this.#service.close();
-    // The server's keeper removes this file last of all: until then it still writes in the folder.
+    // The supervisor of Redis removes this file last. Until then it still writes into the folder.
     const endpoint = join(this.#settings.dataDir, 'redis', 'endpoint.json');
     await until('the private Redis to end', () => !existsSync(endpoint));
     await rm(this.folder, { recursive: true, force: true, maxRetries: 3 });

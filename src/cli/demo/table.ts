@@ -1,5 +1,5 @@
 /**
- * What the demo shows: a table with one row per call. On a terminal the rows of running calls are live; in a pipe each row is
+ * The output of the demo: a table with one row per call. On a terminal the rows of running calls are live; in a pipe each row is
  * one plain line, written when its call has ended; with `json` each call is one line of JSON.
  */
 export interface RowEnd {
@@ -7,18 +7,18 @@ export interface RowEnd {
   readonly word: string;
   /** False for an error; the error may be just what was expected. */
   readonly isSuccess: boolean;
-  /** Numbers of the workers that ran it, in order; empty when nothing ran. */
+  /** The numbers of the workers that ran the call, in order; empty when nothing ran. */
   readonly workers: readonly (number | undefined)[];
   readonly attempts: number;
   readonly durationMs: number;
-  /** What happened and why, in plain words. */
+  /** The explanation of the result, in plain words. */
   readonly text: string;
   /** For `json` only. */
   readonly facts: Readonly<Record<string, unknown>>;
 }
 
 export interface Row {
-  /** What is known while the call runs. */
+  /** Shows a text while the call runs. */
   update(text: string): void;
   end(end: RowEnd): void;
   /** The call did not end as it should. */

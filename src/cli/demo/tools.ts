@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { defineTool } from '../../shared/tools/define-tool.ts';
 import type { AnyTool, ToolContext } from '../../shared/tools/tool.ts';
 
-/** What lies outside of Pawl, where the tools have their effects. */
+/** The world outside of Pawl, in which the tools have their effects. */
 export interface Shop {
   /** Such as `http://127.0.0.1:41234`. */
   readonly serviceUrl: string;
@@ -32,11 +32,20 @@ export interface InvoiceLine {
 export const CIRCUIT_FAILURES = 3;
 const CIRCUIT_COOLDOWN_MS = 1_500;
 
-/** The types that callers name; the shop is a worker's business. */
+/** The tools, whose types callers use. Only workers have a shop. */
 export type DemoTools = ReturnType<typeof demoTools>;
 
 export function demoTools(shop: Shop) {
-  const fetchPrice = defineTool({
+  return {
+    fetchPrice: fetchPriceTool(shop),
+    checkStock: checkStockTool(shop),
+    syncIndex: syncIndexTool(shop),
+    sendInvoice: sendInvoiceTool(shop),
+  };
+}
+
+function fetchPriceTool(shop: Shop) {
+  return defineTool({
     name: 'fetch_price',
     version: '1.0.0',
     description: 'Asks the price service for the price of an item.',
@@ -49,14 +58,16 @@ export function demoTools(shop: Shop) {
       return { output: { item, price }, display: `${item} costs ${price}` };
     },
   });
+}
 
-  const checkStock = defineTool({
+function checkStockTool(shop: Shop) {
+  return defineTool({
     name: 'check_stock',
     version: '1.0.0',
     description: 'Asks the stock service how many of an item there are.',
     tier: 'read-only',
     needs: ['network'],
-    // Small numbers, so that nobody has to wait: read-only tools open after 8 failures, for 20 s, unless told otherwise.
+    // The numbers are small so that the demo is fast. By default, circuits of read-only tools open after 8 failures, for 20 s.
     circuit: { consecutiveFailures: CIRCUIT_FAILURES, cooldownMs: CIRCUIT_COOLDOWN_MS },
     input: z.object({ item: z.string() }),
     output: z.object({ item: z.string(), stock: z.number() }),
@@ -65,8 +76,10 @@ export function demoTools(shop: Shop) {
       return { output: { item, stock }, display: `${stock} of ${item}` };
     },
   });
+}
 
-  const syncIndex = defineTool({
+function syncIndexTool(shop: Shop) {
+  return defineTool({
     name: 'sync_index',
     version: '1.0.0',
     description: 'Puts documents into the search index, each under its own name.',
@@ -85,8 +98,10 @@ export function demoTools(shop: Shop) {
       return { output: { indexed: documents.length }, display: `${documents.length} documents indexed` };
     },
   });
+}
 
-  const sendInvoice = defineTool({
+function sendInvoiceTool(shop: Shop) {
+  return defineTool({
     name: 'send_invoice',
     version: '1.0.0',
     description: 'Sends an invoice to a customer and waits for the receipt.',
@@ -105,8 +120,6 @@ export function demoTools(shop: Shop) {
       return { output: { invoice, receipt }, display: `${invoice} sent, receipt ${receipt}` };
     },
   });
-
-  return { fetchPrice, checkStock, syncIndex, sendInvoice };
 }
 
 export function listOf(tools: DemoTools): readonly AnyTool[] {

@@ -1,4 +1,4 @@
-/** What `pawl doctor` finds out about the fleet: whether somebody serves each tier, holds the same keys, and knows the time. */
+/** The checks of `pawl doctor` on the fleet: workers for each tier, the same signing keys everywhere, and correct clocks. */
 import { sharesKeys } from '../../producer/operations/signing-check.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
@@ -13,12 +13,12 @@ import { Shards } from '../../shared/store/queues/shards.ts';
 import type { Redis } from '../../shared/store/redis/connection.ts';
 import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
 import { FollowedClock } from '../../shared/util/time.ts';
-import { count } from '../print.ts';
+import { plural } from '../print.ts';
 import type { Finding } from './finding.ts';
 
 type Worker = CatalogueContent['workers'][number];
 
-/** More than the network and a busy process explain. */
+/** A larger difference cannot come from the network or a busy process. */
 const CLOCK_TOLERANCE_MS = 1_000;
 
 export async function checkFleet(redis: Redis, settings: Settings): Promise<readonly Finding[]> {
@@ -61,23 +61,23 @@ export function workersFinding(
   const stuck = without.filter(({ waiting }) => waiting > 0);
   if (stuck.length === 0)
     return { check, state: 'warn', message: `${message}: calls of a tier without a worker wait`, fix };
-  const waits = stuck.map(({ tier, waiting }) => `${count(waiting, 'call')} of the tier ${tier}`).join(', ');
+  const waits = stuck.map(({ tier, waiting }) => `${plural(waiting, 'call')} of the tier ${tier}`).join(', ');
   return { check, state: 'fail', message: `${waits} wait, and no worker serves them (${message})`, fix };
 }
 
-/** Calls that somebody has to see to. */
+/** Calls that an operator has to look at. */
 export function callsFindings(states: readonly Pick<ShardState, 'inDoubt' | 'stale'>[]): readonly Finding[] {
   const sum = (name: 'inDoubt' | 'stale') => states.reduce((total, state) => total + state[name], 0);
   const [inDoubt, stale] = [sum('inDoubt'), sum('stale')];
   const troubles = [
     {
       calls: inDoubt,
-      message: `of ${count(inDoubt, 'call')} it is not known whether the effect happened`,
+      message: `of ${plural(inDoubt, 'call')} it is not known whether the effect happened`,
       fix: `'pawl calls ls --state unresolved' lists them; find out, then 'pawl calls resolve'`,
     },
     {
       calls: stale,
-      message: `${count(stale, 'call')} lost the worker that ran ${stale === 1 ? 'it' : 'them'}, and none has taken over yet`,
+      message: `${plural(stale, 'call')} lost the worker that ran ${stale === 1 ? 'it' : 'them'}, and none has taken over yet`,
       fix: `'pawl calls ls --state running' lists what runs, 'pawl workers' who is left`,
     },
   ];
@@ -86,7 +86,7 @@ export function callsFindings(states: readonly Pick<ShardState, 'inDoubt' | 'sta
     .map(({ message, fix }) => ({ check: 'calls', state: 'warn', message, fix }));
 }
 
-/** What is configured holds only until somebody has said something else. */
+/** The layout of the shards. A change by an operator overrides the configuration. */
 export function shardsFindings(layout: ShardLayout, configured: Settings['shards']): readonly Finding[] {
   const check = 'shards';
   const message = TIERS.filter((tier) => layout[tier].made > 1)
@@ -107,7 +107,7 @@ export function shardsFindings(layout: ShardLayout, configured: Settings['shards
   return message === '' ? [] : [{ check, state: 'ok', message }];
 }
 
-/** How the configured limits stand; one of a tool that nobody offers may be misspelt. */
+/** The state of the configured limits. A limit of a tool that no worker has may be misspelt. */
 async function limitFindings(
   limits: Limits,
   settings: Settings,
@@ -156,7 +156,7 @@ export function signatureFinding(
   if (signingKeys.length === 0 && redisUrl === undefined)
     return { check, state: 'ok', message: 'calls are signed with a key of the data folder' };
   const own = keyFingerprints(signingKeys);
-  // Workers of an earlier version do not say what keys they hold.
+  // Workers of an earlier version do not publish their keys.
   const untrusting = workers.filter(({ signing }) => signing !== undefined && !sharesKeys(own, signing));
   if (untrusting.length > 0)
     return {
@@ -175,7 +175,7 @@ export function signatureFinding(
   };
 }
 
-/** Two keys of one name are told apart by their fingerprints. */
+/** The names of keys, with their fingerprints if two keys have the same name. */
 function named(fingerprints: readonly string[]): string {
   return fingerprints.length === 0 ? 'none' : fingerprints.join(', ');
 }

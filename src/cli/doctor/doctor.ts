@@ -1,4 +1,4 @@
-/** `pawl doctor`: whether Pawl can work here, what it found, and how to mend what it cannot use. */
+/** `pawl doctor`: checks whether Pawl can work here, and says how to mend what it cannot use. */
 import { access, constants, mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
@@ -25,7 +25,7 @@ import { detectIsolation } from '../../workers/context/processes.ts';
 import { baseTools } from '../../workers/tools/index.ts';
 import { type CliContext, print, withoutPassword } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, json } from '../print.ts';
+import { plural, prettyJson } from '../print.ts';
 import { checkFleet } from './doctor-fleet.ts';
 import type { Finding } from './finding.ts';
 
@@ -50,8 +50,8 @@ export async function runDoctor(context: CliContext, options: { json?: boolean }
   }
   add(await checkSandbox());
   const failed = findings.filter(({ state }) => state === 'fail');
-  if (options.json === true) print(context, json({ usable: failed.length === 0, checks: findings }));
-  else print(context, failed.length === 0 ? '\nPawl can work here.' : `\n${count(failed.length, 'thing')} to mend.`);
+  if (options.json === true) print(context, prettyJson({ usable: failed.length === 0, checks: findings }));
+  else print(context, failed.length === 0 ? '\nPawl can work here.' : `\n${plural(failed.length, 'thing')} to mend.`);
   if (failed.length === 0) return EXIT_CODES.success.code;
   return outOfReach ? EXIT_CODES.redisOutOfReach.code : EXIT_CODES.usage.code;
 }
@@ -108,7 +108,7 @@ async function checkDataDir({ dataDir, redisUrl }: Settings, cwd: string): Promi
   }
 }
 
-/** True when Redis cannot be used as things stand; a wrong address, or a server that never will do, is a matter of configuration. */
+/** Checks Redis. True when it is out of reach; a wrong address or an unsuitable server counts as wrong configuration. */
 async function checkRedis(
   context: CliContext,
   settings: Settings,
@@ -130,12 +130,12 @@ async function checkRedis(
     await checkRights(redis, settings.prefix, true);
     const found =
       embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
-    const nodes = isClustered(redis) ? `, a cluster with ${count(serversOf(redis).length, 'master')}` : '';
+    const nodes = isClustered(redis) ? `, a cluster with ${plural(serversOf(redis).length, 'master')}` : '';
     add({ check, state: 'ok', message: `version ${server.version} (${found}${nodes})` });
     const faults = serverFaults(server, baseTools, settings);
     add(evictionFinding(server, faults), persistenceFinding(server, faults, settings));
     add(...(await checkFleet(redis, settings)));
-    // One that answers may still take nothing: out of memory, its disk full, its replicas gone.
+    // A reachable Redis may still refuse writes, when its memory or disk is full or its replicas are gone.
     await redis.set(new FleetKeys(settings.prefix).trial, '1', 'PX', 1_000);
     return false;
   } catch (error) {
@@ -162,11 +162,11 @@ async function checkRedis(
   }
 }
 
-/** The last word of a server that has too many clients gets lost with the connection. */
+/** A server with too many clients closes the connection, and its error message may get lost. */
 const CLOSES_AT_ONCE =
   'if that Redis has as many clients as maxclients allows, raise it; if it speaks TLS alone, use rediss://';
 
-/** By what Redis says, or is said of it. */
+/** The fix for an error message of Redis, or about it. */
 function fixOf(message: string, prefix: string): string {
   const fixes = {
     'is too old': 'use a newer Redis, or unset REDIS_URL to use the embedded one',
@@ -213,7 +213,7 @@ function persistenceFinding(
   return { check, state: 'warn', message, fix: 'CONFIG SET appendonly yes, and appendfsync everysec or always' };
 }
 
-/** As `pawl serve` and `pawl up` would refuse to start. */
+/** The reason for which `pawl serve` and `pawl up` would refuse to start, if any. */
 function bindingFault({ httpHost, apiTokens }: Settings): Finding | undefined {
   try {
     checkBinding(httpHost, apiTokens);
@@ -224,7 +224,7 @@ function bindingFault({ httpHost, apiTokens }: Settings): Finding | undefined {
   }
 }
 
-/** A port that a Pawl holds already is no fault: `pawl up` is running. */
+/** Checks that the port is free, or that a running Pawl holds it. */
 export async function checkPort(host: string, port: number): Promise<Finding> {
   const check = 'port';
   if (port === 0) return { check, state: 'ok', message: 'any free port will be taken' };

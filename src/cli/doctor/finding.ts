@@ -1,9 +1,9 @@
-/** One thing that was looked at. */
+/** The result of one check. */
 export interface Finding {
   readonly check: string;
-  /** `warn`: usable, and worth knowing. */
+  /** `warn`: usable, but worth knowing. */
   readonly state: 'ok' | 'warn' | 'fail';
   readonly message: string;
-  /** How to mend it. */
+  /** The instruction to mend it. */
   readonly fix?: string;
 }

@@ -1,19 +1,19 @@
-/** Whether the fleet believes what a command signs. */
+/** Checks that the fleet trusts the keys with which a command signs. */
 
 import type { Pawl } from '../../producer/client.ts';
 import { countUntrusting } from '../../producer/operations/signing-check.ts';
 import { type CliContext, say, usageError } from '../context.ts';
-import { count } from '../print.ts';
+import { plural } from '../print.ts';
 
 /**
- * Before a command says what must be signed: without the fleet's keys it would report as done what every worker refuses. Throws
- * `CONFIGURATION` when no worker would believe it, and says so when some would not.
+ * Called before a command writes a signed record. Without the fleet's keys it would report success, although every worker refuses the
+ * record. Throws `CONFIGURATION` when no worker trusts the keys, and warns when some do not.
  */
 export async function requireTrustedKeys(context: CliContext, pawl: Pawl): Promise<void> {
   const { workers, untrusting } = await countUntrusting(pawl);
   if (untrusting === 0) return;
   const all = untrusting === workers;
-  const who = all ? 'the workers of this fleet' : `${untrusting} of ${count(workers, 'worker')}`;
+  const who = all ? 'the workers of this fleet' : `${untrusting} of ${plural(workers, 'worker')}`;
   const message = `The signing keys here are not those of ${who}, who would refuse what this command says. Set PAWL_SIGNING_KEYS as they have it; 'pawl doctor' tells the keys apart.`;
   if (all) throw usageError(message);
   say(context, message);

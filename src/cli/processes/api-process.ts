@@ -1,4 +1,4 @@
-/** What `pawl up` and `pawl serve` share: a producer with the HTTP API and Bull Board before it. */
+/** The API process of `pawl up` and `pawl serve`: a producer with the HTTP API and Bull Board in front of it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, createLogger, PAWL_VERSION } from '../../main.ts';
 import type { DispatchEvent } from '../../producer/calls/submission.ts';
@@ -16,76 +16,69 @@ import { producerLine, writeLogLine } from '../../shared/telemetry/log-events.ts
 import type { Toolset } from '../../shared/tools/toolset.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { withoutPassword, withRedisHint } from '../context.ts';
-import { openBoard } from './bull-board.ts';
+import { type Board, openBoard } from './bull-board.ts';
 import { openProcessEndpoint } from './health-endpoint.ts';
 import { markStopped } from './worker-processes.ts';
 
-export interface FrontDoor {
+export interface ApiProcess {
   readonly addresses: { readonly url: string; readonly queuesUrl: string; readonly redis: string };
   /** Resolves once calls can be accepted. Throws `BACKEND_UNAVAILABLE` when that takes too long. */
   ready(): Promise<void>;
   /** The addresses, for people. */
   describe(): string;
-  /** Says that these workers are stopped: the calls that they still run are not to blame for their end. */
+  /** Marks these workers as stopped on purpose, so that their calls are not counted as having crashed them. */
   stopping(workerIds: readonly string[]): void;
-  /** Not ready any more; still answers whoever asks what became of a call. */
+  /** Stops accepting calls; requests for the state of calls are still answered. */
   drain(): void;
   close(): Promise<void>;
 }
 
-export interface FrontDoorOptions {
-  /** Not ready before it says so. Default: ready at once. */
+export interface ApiProcessOptions {
+  /** True while parts are starting; `/readyz` answers 503 until then. Default: ready at once. */
   readonly isStarting?: () => boolean;
-  /** Around the calls that come in here. */
+  /** The hooks that run around the calls of this process. */
   readonly hooks?: readonly Hook[];
-  /** Its operator's page is the channel of sessions that name none. */
+  /** The operator's page becomes the channel of sessions that name none. */
   readonly isDefaultChannel?: boolean;
-  /** What sessions see of the tools that are called here; without any, all that they may call. */
+  /** The toolsets that limit the tools that sessions see here. Default: all tools that a session may call. */
   readonly toolsets?: readonly Toolset<PublishedTool>[] | undefined;
 }
 
 const READY_TIMEOUT_MS = 15_000;
-/** One that is killed offers its page no longer than this. */
+/** The offer of the page ends this long after the process was killed. */
 const PAGE_OFFERED_MS = 60_000;
 const ASK_EVERY_MS = 50;
 
 /** Opens the producer and the server. Throws `CONFIGURATION` for an address that cannot be used, `BACKEND_UNAVAILABLE`. */
-export async function openFrontDoor(
-  settings: Settings,
-  { isStarting = () => false, isDefaultChannel = false, hooks = [], toolsets }: FrontDoorOptions = {},
-): Promise<FrontDoor> {
+export async function openApiProcess(settings: Settings, options: ApiProcessOptions = {}): Promise<ApiProcess> {
+  const { isStarting = () => false, isDefaultChannel = false } = options;
   const log = createLogger(settings);
   const endpoint = await openProcessEndpoint(settings);
-  const pawl = await openProducer(settings, log, { hooks, toolsets }).catch(async (error: unknown) => {
+  const pawl = await openProducer(settings, log, options).catch(async (error: unknown) => {
     await endpoint?.close();
     throw error;
   });
   const fleet = new FleetView(pawl);
-  const board = openBoard({
-    settings,
-    redisUrl: boardUrl(settings.boardRedisUrl, pawl.backend),
-    redis: pawl.backend.redis,
-    basePath: BOARD_PATH,
-    shards: pawl.backend.shards,
-    log,
-  });
-  let server: HttpServer;
-  try {
-    const parts = { pawl, settings, log, fleet, board: board.router, version: PAWL_VERSION, isStarting };
-    server = await startHttpServer(parts);
-  } catch (error) {
+  const board = openPawlBoard(pawl, settings, log);
+  const closeInner = async () => {
     await endpoint?.close();
     await board.close();
+  };
+  const server = await startHttpServer({
+    ...{ pawl, settings, log, fleet, isStarting },
+    board: board.router,
+    version: PAWL_VERSION,
+  }).catch(async (error: unknown) => {
+    await closeInner();
     await pawl.close();
     throw error;
-  }
-  const keeper = AuditService.open(pawl.backend, settings, {
+  });
+  const audit = AuditService.open(pawl.backend, settings, {
     files: true,
     log,
     failures: pawl.metrics.auditWriteFailures,
   });
-  const withdraw = isDefaultChannel ? await offerPage(pawl, log) : async () => {};
-  const { url } = server;
+  const withdrawPage = isDefaultChannel ? await offerPage(pawl, log) : async () => {};
   let draining = false;
   endpoint?.watch({
     redis: pawl.backend.redis,
@@ -94,20 +87,11 @@ export async function openFrontDoor(
     isStarting,
     metrics: () => fleet.text('own'),
   });
-  const redis =
-    settings.redisUrl === undefined ? `embedded, data in ${settings.dataDir}` : withoutPassword(settings.redisUrl);
+  const addresses = addressesOf(server, settings);
   return {
-    addresses: { url, queuesUrl: `${url}${BOARD_PATH}`, redis },
-    ready: () => untilReady(url),
-    describe: () =>
-      [
-        `Pawl ${PAWL_VERSION} is up`,
-        `  API      ${url} (described at ${url}/openapi.json)`,
-        `  page     ${url}/ (the operator's)`,
-        `  queues   ${url}${BOARD_PATH}`,
-        `  MCP      ${url}/mcp`,
-        `  Redis    ${redis}`,
-      ].join('\n'),
+    addresses,
+    ready: () => untilReady(server.url),
+    describe: () => describeAddresses(addresses),
     stopping: (workerIds) => markStopped(pawl.backend, workerIds),
     drain: () => {
       draining = true;
@@ -116,16 +100,42 @@ export async function openFrontDoor(
     close: async () => {
       draining = true;
       await server.close();
-      await withdraw();
-      await endpoint?.close();
-      await board.close();
-      await keeper.close();
+      await withdrawPage();
+      await closeInner();
+      await audit.close();
       await pawl.close();
     },
   };
 }
 
-/** Who looks at one node of a cluster looks at the cluster. */
+function addressesOf({ url }: HttpServer, { redisUrl, dataDir }: Settings): ApiProcess['addresses'] {
+  const redis = redisUrl === undefined ? `embedded, data in ${dataDir}` : withoutPassword(redisUrl);
+  return { url, queuesUrl: `${url}${BOARD_PATH}`, redis };
+}
+
+function describeAddresses({ url, queuesUrl, redis }: ApiProcess['addresses']): string {
+  return [
+    `Pawl ${PAWL_VERSION} is up`,
+    `  API      ${url} (described at ${url}/openapi.json)`,
+    `  page     ${url}/ (the operator's)`,
+    `  queues   ${queuesUrl}`,
+    `  MCP      ${url}/mcp`,
+    `  Redis    ${redis}`,
+  ].join('\n');
+}
+
+function openPawlBoard({ backend }: Pawl, settings: Settings, log: Logger): Board {
+  return openBoard({
+    settings,
+    redisUrl: boardUrl(settings.boardRedisUrl, backend),
+    redis: backend.redis,
+    basePath: BOARD_PATH,
+    shards: backend.shards,
+    log,
+  });
+}
+
+/** The Redis address of the board. For a cluster, one node's address stands for the whole cluster. */
 function boardUrl(own: string | undefined, { url, clustered }: Pawl['backend']): string {
   if (own === undefined) return url;
   return clustered ? clusterUrl(own) : own;
@@ -134,7 +144,7 @@ function boardUrl(own: string | undefined, { url, clustered }: Pawl['backend']):
 async function openProducer(
   settings: Settings,
   log: Logger,
-  { hooks = [], toolsets }: Pick<FrontDoorOptions, 'hooks' | 'toolsets'>,
+  { hooks = [], toolsets }: Pick<ApiProcessOptions, 'hooks' | 'toolsets'>,
 ): Promise<Pawl> {
   try {
     const onEvent = (event: DispatchEvent) => writeLogLine(log, producerLine(event));
@@ -161,16 +171,16 @@ async function untilReady(url: string): Promise<void> {
   throw new PawlError('BACKEND_UNAVAILABLE', `The server was not ready within ${READY_TIMEOUT_MS} ms (${last}).`);
 }
 
-/** Makes the operator's page the channel of sessions that name none, until the answer is called. */
+/** Makes the operator's page the channel of sessions that name none, until the returned function is called. */
 async function offerPage(pawl: Pawl, log: Logger): Promise<() => Promise<void>> {
   const { sessions } = pawl.backend;
   const failed = (error: unknown) => log.warn({ error }, 'the operator’s page could not be offered as a channel');
-  const published = (forMs: number) => sessions.offerChannel('operator', forMs).catch(failed);
-  await published(PAGE_OFFERED_MS);
-  const timer = setInterval(() => void published(PAGE_OFFERED_MS), PAGE_OFFERED_MS / 3);
+  const offer = (forMs: number) => sessions.offerChannel('operator', forMs).catch(failed);
+  await offer(PAGE_OFFERED_MS);
+  const timer = setInterval(() => void offer(PAGE_OFFERED_MS), PAGE_OFFERED_MS / 3);
   timer.unref();
   return () => {
     clearInterval(timer);
-    return published(0);
+    return offer(0);
   };
 }

@@ -1,5 +1,5 @@
 /**
- * Bull Board, for looking only: the queues as they are. Nothing on it can change a job, so nothing clicked here can run,
+ * Bull Board, read-only. It shows the queues and cannot change a job, so nothing clicked here can run,
  * repeat or approve a call.
  */
 import { createBullBoard } from '@bull-board/api';
@@ -19,20 +19,20 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 
 export interface BoardOptions {
   readonly settings: Pick<Settings, 'prefix'>;
-  /** Of Redis: `pawl.backend.url`. */
+  /** The address of Redis: `pawl.backend.url`. */
   readonly redisUrl: string;
-  /** Knows, in a cluster, which node has what. */
+  /** The producer's connection, which knows the nodes of a cluster. */
   readonly redis: Redis;
-  /** Where the router will be mounted. */
+  /** The path at which the router will be mounted. */
   readonly basePath: string;
   readonly log: Logger;
-  /** Queues are of places; more may come. */
+  /** The partitions, each of which has a queue. More may be added later. */
   readonly shards: Pick<Shards, 'partitions' | 'onChange'>;
 }
 
 export interface Board {
   readonly router: Express;
-  /** Ends its connections. */
+  /** Closes the board's connections. */
   close(): Promise<void>;
 }
 
@@ -66,7 +66,7 @@ export function openBoard(options: BoardOptions): Board {
   const stop = shards.onChange(() => {
     for (const queue of opened()) board.addQueue(queue);
   });
-  // The board's own handler would send the error's text, which may name hosts.
+  // The board's own handler would send the error's message, which may name hosts.
   adapter.setErrorHandler((error) => {
     options.log.warn({ event: 'board_error', error: error.message }, 'the board could not be shown');
     const isAway = backendError(error) !== error;
@@ -82,7 +82,7 @@ export function openBoard(options: BoardOptions): Board {
     router,
     close: async () => {
       stop();
-      // `disconnect` would wait for the end of a connection that is away, which nobody tells of.
+      // `disconnect` would wait for ever for a connection that is already lost.
       await Promise.all([...queues.values()].map((queue) => queue.backend.close(true).catch(() => {})));
     },
   };
@@ -93,7 +93,7 @@ function openQueue(keys: PartitionKeys, { settings, redis, redisUrl, log }: Boar
   const queue = new Queue(keys.queue, {
     connection: nodeOptions(about, () => slotOf(redis, keys.calls)?.node) as ConnectionOptions,
     prefix: keys.base,
-    // A queue that only looks must not set the length of the event stream anew.
+    // A read-only queue must not change the length of the event stream.
     skipMetasUpdate: true,
   });
   queue.on('error', (error) => log.debug({ error: error.message }, 'board'));
@@ -107,13 +107,13 @@ function readOnly(queue: Queue): BullMQAdapter {
   return adapter;
 }
 
-/** Of a job, what the engine itself put there; whatever else a foreign job carries stays unseen. */
+/** Picks the named fields, which Pawl itself wrote. Other fields of a foreign job are not shown. */
 function pick(value: unknown, names: readonly string[]): object {
   if (typeof value !== 'object' || value === null) return {};
   return Object.fromEntries(Object.entries(value).filter(([name]) => names.includes(name)));
 }
 
-/** A failure's code without its text, which may quote what the tool was given; no stacks. */
+/** A failure's code without its message, which may quote parameters. Stacks are removed. */
 function redacted(value: unknown): unknown {
   if (typeof value === 'string') return redact(value);
   if (Array.isArray(value)) return value.map(redacted);

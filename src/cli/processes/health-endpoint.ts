@@ -1,6 +1,6 @@
 /**
- * `PAWL_METRICS_PORT`: what one process says of itself to whoever watches it: `/metrics`, `/healthz`, `/readyz`. Needs no token,
- * so it listens on loopback unless `PAWL_METRICS_HOST` says otherwise.
+ * `PAWL_METRICS_PORT`: the endpoint of one process for its supervisor: `/metrics`, `/healthz`, `/readyz`. It needs no token, so it
+ * listens on loopback unless `PAWL_METRICS_HOST` says otherwise.
  */
 import type { AddressInfo } from 'node:net';
 import type { HealthOptions } from '../../producer/http/routes/health.ts';
@@ -10,7 +10,7 @@ import type { Watchdog } from './watchdog.ts';
 
 export interface ProcessEndpoint {
   readonly port: number;
-  /** Answers for this process from now on; until then it is starting (503). */
+  /** Reports the state of this process from now on. Until then `/readyz` answers 503: starting. */
   watch(watched: WatchedProcess): void;
   close(): Promise<void>;
 }
@@ -20,15 +20,15 @@ export interface WatchedProcess extends HealthOptions {
 }
 
 /**
- * Nothing without a port in the settings. Throws `CONFIGURATION` when the port cannot be had: to be asked for before the process takes
- * what it could not finish. A `watchdog` answers in the place of a process that stands still.
+ * Opens the endpoint; undefined without a port in the settings. Throws `CONFIGURATION` when the port is taken, so it is called before the
+ * process takes calls. A `watchdog` answers for a process whose event loop is blocked.
  */
 export async function openProcessEndpoint(
   { metricsPort, metricsHost }: Pick<Settings, 'metricsPort' | 'metricsHost'>,
   watchdog?: Pick<Watchdog, 'listen'>,
 ): Promise<ProcessEndpoint | undefined> {
   if (metricsPort === undefined) return undefined;
-  // Without a port, the process starts sooner without them.
+  // Without a port, these libraries are not loaded, so that the process starts sooner.
   const { default: express } = await import('express');
   const { collectDefaultMetrics, Registry } = await import('prom-client');
   const { mountHealth } = await import('../../producer/http/routes/health.ts');
@@ -38,7 +38,7 @@ export async function openProcessEndpoint(
     if (isWatched) next();
     else response.status(503).set('Retry-After', '1').json({ status: 'not ready', reason: 'starting' });
   });
-  // Beside what Pawl counts, how the process itself is: event loop, memory, processor, descriptors.
+  // Metrics of the process itself: event loop, memory, processor, descriptors.
   const ofNode = new Registry();
   collectDefaultMetrics({ register: ofNode });
   const { promise: listening, resolve, reject } = Promise.withResolvers<void>();

@@ -1,4 +1,4 @@
-/** Keeps what tools files consist of from the calls that workers run: `workers/protected-paths.ts` enforces it. */
+/** Protects the code of tools files from the calls that workers run: `workers/workspace/protected-paths.ts` enforces it. */
 import { lstatSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Settings } from '../../shared/config/config.ts';
@@ -8,8 +8,8 @@ import { protectCode, realName } from '../../workers/workspace/protected-paths.t
 import { usageError } from '../context.ts';
 
 /**
- * `files` as they were named, `sources` as they were loaded. Throws `CONFIGURATION` for a name that passes through a link which calls
- * could replace: nothing can be mounted over a link.
+ * Protects `files` by the paths that the operator named, and `sources` by the paths that were loaded. Throws `CONFIGURATION` for a path
+ * through a link that calls could replace, because nothing can be mounted over a link.
  */
 export function keepCode(
   files: readonly string[],
@@ -29,7 +29,7 @@ export function keepCode(
   for (const name of codeNames([...named, ...sources])) protectCode(name);
 }
 
-/** By their real folders. */
+/** The links on a path, each with the real path of its folder. */
 function linksOnTheWay(path: string): readonly string[] {
   const above = dirname(path);
   if (above === path) return [];

@@ -9,10 +9,10 @@ import { baseTools } from '../../workers/tools/index.ts';
 import type { ToolWorker } from '../../workers/worker.ts';
 import { type CliContext, print, say, usageError, withRedisHint } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { count, jsonLine } from '../print.ts';
+import { jsonLine, plural } from '../print.ts';
 import { openProcessEndpoint, type ProcessEndpoint } from './health-endpoint.ts';
 import { keepCode } from './kept-code.ts';
-import { loadToolFiles, refuseUnknownCode, toolsOf } from './tool-files.ts';
+import { loadToolFiles, refuseUnknownCode, type ToolFiles, toolsOf } from './tool-files.ts';
 import { silenceOf, startWatchdog } from './watchdog.ts';
 
 export interface WorkerCommandOptions {
@@ -22,7 +22,7 @@ export interface WorkerCommandOptions {
   readonly json?: boolean;
 }
 
-/** What a worker says once it takes calls: on standard output with `--json`, and to `pawl up` if that started it. */
+/** The message of a worker that takes calls: on standard output with `--json`, and to `pawl up` if that started it. */
 export interface WorkerReady {
   readonly event: 'ready';
   readonly worker: string;
@@ -30,13 +30,13 @@ export interface WorkerReady {
   readonly tiers: readonly Tier[];
   /** `namespace.name@version`. */
   readonly tools: readonly string[];
-  /** What the tools files consist of: the files and what they import. */
+  /** The tools files and all files that they import. */
   readonly sources: readonly string[];
-  /** Where this process answers `/metrics`, `/healthz` and `/readyz`. */
+  /** The port on which this process serves `/metrics`, `/healthz` and `/readyz`. */
   readonly metricsPort?: number;
 }
 
-/** A tool that is told to stop has 2 s to clean up, and its outcome must still be written. */
+/** An interrupted tool has 2 s to clean up, and its outcome must still be written. */
 const HURRY_MS = 3_000;
 
 export async function runWorker(context: CliContext, options: WorkerCommandOptions): Promise<number> {
@@ -46,18 +46,13 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   const log = createLogger(settings);
   const end = watchForTheEnd(context, log, settings.drainMs);
   const { beatMs } = silenceOf(settings.lockDurationMs);
-  // A thread takes its time to start: without an address to answer at, the calls come first.
+  // A thread takes time to start, so without an endpoint the watchdog starts after the worker.
   let watchdog = settings.metricsPort === undefined ? undefined : startWatchdog(settings.lockDurationMs);
   let beat: NodeJS.Timeout | undefined;
   let endpoint: ProcessEndpoint | undefined;
   let stopOutliving: (() => void) | undefined;
   try {
-    const files = await loadToolFiles(options.tools ?? [], context.cwd);
-    const fileTools = await toolsOf(files);
-    keepCode(options.tools ?? [], [...files.sources, ...(files.guessed ?? [])], settings, context.cwd);
-    if (options.tools !== undefined) refuseUnknownCode(settings.workspaceRoot ?? context.cwd);
-    sayWhatIsLeftOut(context, fileTools, tiers);
-    const tools = [...baseTools, ...fileTools];
+    const { files, tools } = await loadTools(context, options, settings, tiers);
     endpoint = await openProcessEndpoint(settings, watchdog);
     const worker = await start(settings, {
       tools,
@@ -68,7 +63,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
       onEvent: (event) => writeLogLine(log, workerLine(event)),
       onDrainAsked: () => end.drain('an operator asked'),
     });
-    // Of what tools began elsewhere than in a call: the worker logs them, and its calls go on.
+    // Tools may fail outside of a call. The worker logs such errors, and its calls go on.
     stopOutliving = context.outliveErrors();
     end.started(worker);
     endpoint?.watch({
@@ -78,17 +73,9 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
       isStarting: () => false,
       metrics: async () => worker.metrics(),
     });
-    const ready: WorkerReady = {
-      event: 'ready',
-      worker: worker.id,
-      pid: process.pid,
-      tiers,
-      tools: worker.tools,
-      sources: files.sources,
-      ...(endpoint === undefined ? {} : { metricsPort: endpoint.port }),
-    };
-    context.supervisor?.tell(ready);
-    beat = setInterval(() => context.supervisor?.tell({ event: 'beat' }), beatMs / 2);
+    const ready = readyMessage(worker, tiers, files.sources, endpoint);
+    context.supervisor?.send(ready);
+    beat = setInterval(() => context.supervisor?.send({ event: 'beat' }), beatMs / 2);
     watchdog ??= startWatchdog(settings.lockDurationMs);
     watchdog.begin();
     print(context, options.json === true ? jsonLine(ready) : readyLine(ready));
@@ -100,6 +87,38 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
     await endpoint?.close();
     await watchdog?.stop();
   }
+}
+
+/** The base tools and those of the tools files. */
+async function loadTools(
+  context: CliContext,
+  { tools: paths }: WorkerCommandOptions,
+  settings: Settings,
+  tiers: readonly Tier[],
+): Promise<{ readonly files: ToolFiles; readonly tools: readonly AnyTool[] }> {
+  const files = await loadToolFiles(paths ?? [], context.cwd);
+  const fileTools = await toolsOf(files);
+  keepCode(paths ?? [], [...files.sources, ...(files.guessed ?? [])], settings, context.cwd);
+  if (paths !== undefined) refuseUnknownCode(settings.workspaceRoot ?? context.cwd);
+  sayWhatIsLeftOut(context, fileTools, tiers);
+  return { files, tools: [...baseTools, ...fileTools] };
+}
+
+function readyMessage(
+  worker: ToolWorker,
+  tiers: readonly Tier[],
+  sources: readonly string[],
+  endpoint: ProcessEndpoint | undefined,
+): WorkerReady {
+  return {
+    event: 'ready',
+    worker: worker.id,
+    pid: process.pid,
+    tiers,
+    tools: worker.tools,
+    sources,
+    ...(endpoint === undefined ? {} : { metricsPort: endpoint.port }),
+  };
 }
 
 async function start(settings: Settings, options: StartWorkerOptions): Promise<ToolWorker> {
@@ -121,10 +140,10 @@ function sayWhatIsLeftOut(context: CliContext, tools: readonly AnyTool[], tiers:
 }
 
 function readyLine({ pid, tiers, tools }: WorkerReady): string {
-  return `ready: pid ${pid}, tiers ${tiers.join(', ')}, ${count(tools.length, 'tool')}: ${tools.join(', ')}`;
+  return `ready: pid ${pid}, tiers ${tiers.join(', ')}, ${plural(tools.length, 'tool')}: ${tools.join(', ')}`;
 }
 
-/** Signals and the end of `pawl up` may come before the worker has started: it then ends as soon as it has. */
+/** Ends the worker on a signal, or when `pawl up` ends. Either may come before the worker has started; it then ends right after. */
 function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
   let worker: ToolWorker | undefined;
@@ -157,16 +176,16 @@ function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
     else context.endNow(EXIT_CODES.failed.code);
   };
   const ignore = context.onInterrupt((times, signal) => (times === 1 ? drain(signal) : again()), { hangUp: true });
-  context.supervisor?.onWord((word) => {
-    if (word === 'hurry') again();
-    else drain(word === 'gone' ? 'the process that started this worker is gone' : 'its supervisor ends');
+  context.supervisor?.onOrder((order) => {
+    if (order === 'hurry') again();
+    else drain(order === 'gone' ? 'the process that started this worker is gone' : 'its supervisor ends');
   });
   return {
     code: promise,
     drain,
-    started(begun: ToolWorker) {
-      worker = begun;
-      if (asked !== undefined) begin(begun, asked);
+    started(starting: ToolWorker) {
+      worker = starting;
+      if (asked !== undefined) begin(starting, asked);
     },
     stop() {
       clearTimeout(late);

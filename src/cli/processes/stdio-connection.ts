@@ -1,6 +1,6 @@
 /**
- * Standard input and output as an MCP server's connection. The SDK's own leaves what is under way unanswered when the input ends;
- * whoever pipes a few messages in still wants to read what came of them.
+ * Standard input and output as an MCP server's connection. The SDK's own connection drops running requests when the input ends. This
+ * one answers them, for a program that pipes a few messages in and waits for the results.
  */
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { backgroundSchedule } from '../../shared/util/time.ts';
@@ -10,7 +10,7 @@ type Message = Parameters<StdioServerTransport['send']>[0];
 export interface StdioConnectionOptions {
   readonly input: NodeJS.ReadStream;
   readonly output: NodeJS.WriteStream;
-  /** How long it stays open for answers after the end of the input. */
+  /** The connection stays open for this long after the end of the input, so that requests can be answered. */
   readonly patienceMs: number;
   readonly onEnd: () => void;
 }

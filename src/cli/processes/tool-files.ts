@@ -1,6 +1,6 @@
 /**
- * `--tools FILE…`: files of the user's, `.ts` or `.js`, run as they are. Wherever such a file lies, `import 'pawl'` in it
- * means the Pawl that runs it, and libraries that are missing there are taken from Pawl's own (`zod`, to begin with).
+ * `--tools FILE…`: the user's own files, `.ts` or `.js`, which run without a build. Wherever such a file lies, `import 'pawl'` in it
+ * means the Pawl that runs it, and libraries that are missing there, such as `zod`, are taken from Pawl's own.
  */
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { createRequire, registerHooks } from 'node:module';
@@ -20,21 +20,21 @@ import { usageError } from '../context.ts';
 
 const MAX_NAMES = 20;
 
-/** What tools files export, in order. */
+/** The exports of tools files, in order. */
 export interface ToolFiles {
   readonly tools: readonly AnyTool[];
   readonly toolsets: readonly Toolset<AnyTool>[];
-  /** Of every kind: a worker runs those around attempts, a producer those around calls. */
+  /** Hooks of every kind. A worker runs those around attempts, a producer those around calls. */
   readonly hooks: readonly Hook[];
-  /** The files, and what they import that belongs to no package. */
+  /** The files and their imports, except packages. */
   readonly sources: readonly string[];
-  /** What imports asked for without saying which file it is, by absolute paths. */
+  /** The absolute paths of imports that name no exact file. */
   readonly guessed?: readonly string[];
 }
 
 /**
- * Throws `CONFIGURATION` for a file that is absent, does not run or exports nothing of use, with one message that says where and
- * why.
+ * Loads the files. Throws `CONFIGURATION` for a file that is missing, does not run or exports nothing usable; the message says where
+ * and why.
  */
 export async function loadToolFiles(files: readonly string[], cwd: string): Promise<ToolFiles> {
   if (files.length === 0) return { tools: [], toolsets: [], hooks: [], sources: [], guessed: [] };
@@ -71,8 +71,8 @@ export async function toolsOf({ tools, toolsets }: ToolFiles): Promise<readonly 
 }
 
 /**
- * What the toolsets of the files show a session (D10): of the tools that workers have from them, those that they find for it; all that
- * others run stays as it is. Throws `CONFIGURATION`.
+ * The toolsets of the files, as far as they limit what a session sees: each hides those of its tools that it does not offer the session.
+ * Other tools are not affected. Throws `CONFIGURATION`.
  */
 export async function toolsetsOf({
   toolsets: sets,
@@ -135,8 +135,8 @@ async function importFile(
 }
 
 /**
- * From here on no file of the workspace is loaded that was not there to be protected at the start: a call may have made it. Imports that
- * are written out are found beforehand.
+ * From now on, files of the workspace that were not protected at the start are not loaded, because a call may have made them. Static
+ * imports were found before.
  */
 export function refuseUnknownCode(workspace: string): void {
   knownIn = realpathSync(workspace);
@@ -158,7 +158,7 @@ function refuseUnknown(url: string): void {
 const OWN_FOLDER = fileURLToPath(new URL('../..', import.meta.url));
 const OWN_PLACE = import.meta.url;
 const requireHere = createRequire(OWN_PLACE);
-/** What `import` and `require` call it. */
+/** The codes of `import` and `require` for a missing module. */
 const NOT_FOUND: readonly (string | undefined)[] = ['ERR_MODULE_NOT_FOUND', 'MODULE_NOT_FOUND'];
 
 interface Installed {
@@ -169,8 +169,8 @@ interface Installed {
 let installed: Installed | undefined;
 
 /**
- * From here on, in this process, `pawl` is this Pawl: a second copy of it beside a tools file would throw errors that this
- * one does not know. Other libraries are looked for where the file lies, and then beside Pawl.
+ * From now on, `pawl` resolves to this Pawl in this process: a second copy beside a tools file would throw errors of classes that this
+ * one does not know. Other libraries are looked up beside the file, and then beside Pawl.
  */
 function lendOwnLibraries(): Installed {
   if (installed !== undefined) return installed;
@@ -178,9 +178,9 @@ function lendOwnLibraries(): Installed {
   const guessed = new Set<string>();
   registerHooks({
     resolve(specifier, context, nextResolve) {
-      // Asked by `requireHere`.
+      // The lookup comes from `requireHere`.
       if (context.parentURL === OWN_PLACE) return nextResolve(specifier, context);
-      // `require` looks beside the file that says it, whatever parent it is told.
+      // `require` resolves beside the requiring file, whatever parent it is given.
       const own = () =>
         context.conditions.includes('require')
           ? nextResolve(requireHere.resolve(specifier), context)
@@ -211,7 +211,7 @@ function lendOwnLibraries(): Installed {
   return installed;
 }
 
-/** The path that a specifier of a file names, as it is written. */
+/** The path that a specifier names, without resolving it. */
 function askedFor(specifier: string, parentUrl: string | undefined): string | undefined {
   if (isBare(specifier) || parentUrl?.startsWith('file:') !== true || parentUrl.includes('/node_modules/'))
     return undefined;

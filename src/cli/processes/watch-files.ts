@@ -1,4 +1,4 @@
-/** Tells when files are edited, for development. */
+/** Watches files for edits, for development. */
 import { type FSWatcher, watch } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
@@ -15,7 +15,7 @@ export class FileWatcher {
     this.#onChange = onChange;
   }
 
-  /** `path` is absolute. */
+  /** Watches a file; `path` is absolute. */
   add(path: string): void {
     const folder = dirname(path);
     const names = this.#folders.get(folder)?.names ?? this.#open(folder);
@@ -27,7 +27,7 @@ export class FileWatcher {
     const watcher = watch(folder, (_event, name) => {
       if (name !== null && names.has(name)) this.#changed(join(folder, name));
     });
-    // A folder that is removed is watched no longer; the workers keep the tools that they have.
+    // A removed folder is no longer watched; the workers keep their tools.
     watcher.on('error', () => watcher.close());
     this.#folders.set(folder, { watcher, names });
     return names;

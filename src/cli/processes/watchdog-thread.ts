@@ -1,6 +1,6 @@
 /**
- * The thread of a worker process that watches its main thread (`watchdog.ts`): it sees whether that one's event loop turns, ends
- * the process when it has stood still for too long, and answers for it meanwhile. Imports nothing but Node, to stay small.
+ * The thread of a worker process that watches its main thread (`watchdog.ts`). It checks that the main event loop turns, ends the process
+ * when the loop was blocked for too long, and answers health requests meanwhile. It imports only Node's modules, to stay small.
  */
 import { writeSync } from 'node:fs';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
@@ -10,15 +10,15 @@ import { isMainThread, parentPort, workerData } from 'node:worker_threads';
 export const WATCHDOG_THREAD = new URL(import.meta.url);
 
 export interface WatchdogData {
-  /** The main thread adds to the first number whenever its event loop turns. The second is 1 once it is to be watched. */
+  /** The main thread increments the first number whenever its event loop turns. The second number is 1 while it is watched. */
   readonly beats: SharedArrayBuffer;
   readonly everyMs: number;
-  /** `/healthz` fails from then on. */
+  /** `/healthz` fails after so much silence. */
   readonly stalledAfterMs: number;
   readonly killedAfterMs: number;
 }
 
-/** Where `/healthz` is answered, and who answers everything else. */
+/** The address at which this thread answers `/healthz`, and the main thread's port for everything else. */
 export interface WatchdogListen {
   readonly host: string;
   readonly port: number;
@@ -27,7 +27,7 @@ export interface WatchdogListen {
 
 export type WatchdogListens = { readonly port: number } | { readonly error: string };
 
-/** The main thread answers what is passed on within that time, or does not. */
+/** The main thread must answer a forwarded request within this time. */
 const ANSWER_LIMIT_MS = 5_000;
 
 const ALIVE = JSON.stringify({ status: 'ok' });
@@ -38,7 +38,7 @@ function watch({ beats, everyMs, stalledAfterMs, killedAfterMs }: WatchdogData):
   const numbers = new Int32Array(beats);
   let last = 0;
   let silentMs = 0;
-  // Counted in looks: a machine that sleeps, or a process that is stopped, is not silent.
+  // Silence is counted in checks, so that a sleeping machine or a stopped process does not count as silent.
   setInterval(() => {
     const beat = Atomics.load(numbers, 0);
     const isSilent = beat === last && Atomics.load(numbers, 1) === 1;
@@ -62,7 +62,7 @@ function watch({ beats, everyMs, stalledAfterMs, killedAfterMs }: WatchdogData):
   });
 }
 
-/** A tool that holds the event loop for a moment is no reason to end its process. */
+/** Only `/healthz` is answered here. A tool may block the event loop for a moment without ending its process. */
 function isLiveness({ method, url }: IncomingMessage): boolean {
   return (method === 'GET' || method === 'HEAD') && url?.split('?')[0] === '/healthz';
 }
@@ -83,13 +83,13 @@ function refuse(response: ServerResponse, reason: string): void {
   response.end(JSON.stringify({ status: 'stalled', reason }));
 }
 
-/** The first process of a container cannot be killed from inside: there, `/healthz` has to tell whoever started it. */
+/** Kills this process. The first process of a container cannot be killed from inside; there, `/healthz` reports the failure. */
 function kill(silentMs: number): void {
   const message = `a tool has held the event loop for ${Math.round(silentMs / 1_000)} s: this worker ends`;
   try {
     writeSync(2, `${JSON.stringify({ level: 50, event: 'worker_stalled', pid: process.pid, msg: message })}\n`);
   } catch {
-    // Nobody reads it.
+    // Standard error may be closed.
   }
   process.kill(process.pid, 'SIGKILL');
 }

@@ -1,29 +1,29 @@
 /**
- * Ends a worker process whose event loop stands still: a tool that never gives it back (an endless loop, a catastrophic pattern, a
- * synchronous program) takes all calls of the process with it, and no timer of the process can tell.
+ * Ends a worker process whose event loop is blocked. A tool that blocks it (an endless loop, a catastrophic pattern, a synchronous
+ * program) stops all calls of the process, and no timer of the process can detect it.
  */
 import { once } from 'node:events';
 import { url as inspectorUrl } from 'node:inspector';
 import { Worker } from 'node:worker_threads';
 import { WATCHDOG_THREAD, type WatchdogData, type WatchdogListen, type WatchdogListens } from './watchdog-thread.ts';
 
-/** After so many leases without a sign of life, other workers have taken over all that the process ran. */
+/** After so many leases without a heartbeat, other workers have recovered all calls of the process. */
 const SILENT_LEASES = 2;
-/** A busy machine can keep a process waiting for so long. */
+/** A busy machine may delay a process for this long. */
 const SHORTEST_SILENCE_MS = 5_000;
-/** So many signs of life are expected within a silence that ends a process. */
+/** So many heartbeats are expected within a silence that ends the process. */
 const BEATS = 10;
 
-/** How long a worker process may be silent before it is killed, and how often it gives a sign of life. */
+/** The silence after which a worker process is killed, and the interval of its heartbeats. */
 export function silenceOf(leaseMs: number): { readonly limitMs: number; readonly beatMs: number } {
   const limitMs = Math.max(SILENT_LEASES * leaseMs, SHORTEST_SILENCE_MS);
   return { limitMs, beatMs: limitMs / BEATS };
 }
 
 export interface Watchdog {
-  /** Answers `/healthz` at that address from its own thread, and has the rest answered at `mainPort`. Throws why it cannot. */
+  /** Answers `/healthz` at this address from the watchdog's thread, and forwards the rest to `mainPort`. Throws if it cannot listen. */
   listen(listen: WatchdogListen): Promise<number>;
-  /** From now on a process that stands still is ended. Where a debugger may halt it, it is not. */
+  /** Starts to watch the process. A process that a debugger may halt is not watched. */
   begin(): void;
   stop(): Promise<void>;
 }

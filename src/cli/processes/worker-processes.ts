@@ -1,14 +1,14 @@
 /**
  * The workers of `pawl up`, each a process of its own that starts again when it dies.
  *
- * Each child has its own process group, so that Ctrl-C in a terminal reaches `pawl up` alone, which then decides; and a
- * channel to this process, whose end tells the child to drain when `pawl up` itself is gone, however it went.
+ * Each child has its own process group, so that Ctrl-C in a terminal reaches `pawl up` alone, which then decides. Each child also has
+ * a channel to this process. When `pawl up` ends for any reason, the channel closes, and the child drains.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Pawl } from '../../producer/client.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
-import { type CliContext, type SupervisorWord, say } from '../context.ts';
+import { type CliContext, type SupervisorOrder, say } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { duration } from '../print.ts';
 import type { WorkerReady } from './run-worker.ts';
@@ -16,22 +16,22 @@ import { silenceOf } from './watchdog.ts';
 
 const FIRST_DELAY_MS = 250;
 const LONGEST_DELAY_MS = 10_000;
-/** A worker that lived so long died of something new. */
+/** A worker that lived for this long died of a new cause, so it restarts without a delay. */
 const HEALTHY_AFTER_MS = 30_000;
-/** Beyond the grace period that the workers keep themselves. */
+/** The time beyond the workers' own grace period. */
 const DRAIN_MARGIN_MS = 8_000;
-/** A worker that is told twice needs this long to end what runs. */
+/** An interrupted worker needs this long to end its running calls. */
 const HURRY_MS = 4_000;
 
 export interface WorkerProcessesOptions {
   readonly count: number;
-  /** After `pawl worker`. */
+  /** The arguments after `pawl worker`. */
   readonly args: readonly string[];
-  /** How long a worker waits for its running calls when it is told to end. */
+  /** A draining worker waits this long for its running calls. */
   readonly drainMs: number;
-  /** Of the workers' attempts: a worker that is silent for some leases is killed, and replaced. */
+  /** The lease of the workers' attempts. A worker that is silent for some leases is killed and replaced. */
   readonly leaseMs: number;
-  /** Of the first worker's own `/metrics`; the others follow. 0: any free port for each. Undefined: as the environment says. */
+  /** The port of the first worker's `/metrics`; the others follow. 0: any free port for each. Undefined: as the environment says. */
   readonly metricsPort: number | undefined;
 }
 
@@ -40,7 +40,7 @@ interface Seat {
   readonly child: ChildProcess;
   readonly startedAtMs: number;
   ready: WorkerReady | undefined;
-  /** For how long nothing came from it, once it was ready. */
+  /** The time since its last message, once it was ready. */
   silentMs: number;
 }
 
@@ -51,11 +51,11 @@ export class WorkerProcesses {
   readonly #options: WorkerProcessesOptions;
   readonly #seats = new Set<Seat>();
   readonly #restarts = new Set<NodeJS.Timeout>();
-  /** Told to end because their tools changed. */
+  /** Workers that were asked to end because their tools changed. */
   readonly #outdated = new Set<Seat>();
   /** Called whenever a worker has loaded its tools. */
   onReady: () => void = () => {};
-  /** Called with the IDs of the workers that are about to be stopped: one that does not hear it is killed in the end. */
+  /** Called with the IDs of the workers that are about to be stopped. A worker that does not drain is killed in the end. */
   onStopping: (workerIds: readonly string[]) => void = () => {};
   readonly #watch: NodeJS.Timeout;
   #failures = 0;
@@ -69,7 +69,7 @@ export class WorkerProcesses {
     this.#watch.unref();
   }
 
-  /** Counted in looks: where this process did not run either, no worker was silent. */
+  /** Silence is counted in checks, so that a pause of this process itself does not count as a worker's silence. */
   #killSilent(limitMs: number, beatMs: number): void {
     for (const seat of this.#seats) {
       if (seat.ready === undefined) continue;
@@ -81,8 +81,8 @@ export class WorkerProcesses {
   }
 
   /**
-   * Resolves when all are ready. The first one starts alone: when it cannot use its tools or its configuration, it has said
-   * so, and the others need not. Throws `CONFIGURATION` or `BACKEND_UNAVAILABLE` then.
+   * Resolves when all are ready. The first one starts alone, so that an unusable tools file or configuration is reported once. Throws
+   * `CONFIGURATION` or `BACKEND_UNAVAILABLE` then.
    */
   async start(): Promise<void> {
     await this.#first();
@@ -94,7 +94,7 @@ export class WorkerProcesses {
     return [...this.#seats].flatMap(({ ready }) => (ready === undefined ? [] : [ready]));
   }
 
-  /** A worker that must become ready; later ones are replaced when they die. */
+  /** Starts the first worker, which must become ready. Later ones are replaced when they die. */
   #first(): Promise<void> {
     if (this.#ending) return Promise.resolve();
     return new Promise((resolve, reject) => {
@@ -133,7 +133,7 @@ export class WorkerProcesses {
     child.on('exit', ended);
   }
 
-  /** A worker that takes another's place is watched at the same port. */
+  /** The lowest free number, so that a replacement has the port of the worker that it replaces. */
   #freeNumber(): number {
     const taken = new Set([...this.#seats].map(({ number }) => number));
     let number = 0;
@@ -141,19 +141,19 @@ export class WorkerProcesses {
     return number;
   }
 
-  /** Several processes cannot listen on one port. 0 lets the system choose for each. */
+  /** The port of a worker's metrics: each has its own, because two processes cannot share one. 0 lets the system choose. */
   #metricsOf(number: number): { readonly PAWL_METRICS_PORT?: string } {
     const { metricsPort } = this.#options;
     if (metricsPort === undefined) return {};
     return { PAWL_METRICS_PORT: String(metricsPort === 0 ? 0 : metricsPort + number) };
   }
 
-  /** Lets each worker finish what it runs and starts another one in its place, which loads the tools anew. */
+  /** Drains each worker and starts another one in its place, which loads the tools again. */
   reload(): void {
     this.#failures = 0;
     for (const seat of this.#seats) this.#outdated.add(seat);
-    this.#say('drain');
-    // Those that wait to start again, because the file was broken before, need not wait any longer.
+    this.#send('drain');
+    // Workers whose restart was delayed, because the file was broken before, restart now.
     for (const timer of this.#restarts) clearTimeout(timer);
     for (const _ of this.#restarts) this.#openAgain();
     this.#restarts.clear();
@@ -189,20 +189,20 @@ export class WorkerProcesses {
     say(this.#context, `workers are complete again: pids ${pids}`);
   }
 
-  /** Tells all to end when their running calls have, and waits for that. */
+  /** Drains all workers, and waits for their end. */
   async drain(): Promise<void> {
     this.#ending = true;
     clearInterval(this.#watch);
     for (const timer of this.#restarts) clearTimeout(timer);
     this.#restarts.clear();
     this.onStopping(this.ready.map(({ worker }) => worker));
-    this.#say('drain');
+    this.#send('drain');
     if (!(await this.#gone(this.#options.drainMs + DRAIN_MARGIN_MS))) this.kill();
   }
 
-  /** Asked a second time: interrupts what runs, and kills what does not end then. */
+  /** Interrupts the running calls, and kills the workers that do not end then. */
   async hurry(): Promise<void> {
-    this.#say('hurry');
+    this.#send('hurry');
     if (!(await this.#gone(HURRY_MS))) this.kill();
   }
 
@@ -212,9 +212,9 @@ export class WorkerProcesses {
     for (const { child } of this.#seats) child.kill('SIGKILL');
   }
 
-  /** Over the channel: two signals in quick succession may arrive as one, and one that still starts would die of it. */
-  #say(word: Exclude<SupervisorWord, 'gone'>): void {
-    for (const { child } of this.#seats) if (child.connected) child.send(word, () => {});
+  /** Sends over the channel, not by a signal: two quick signals may arrive as one, and a starting process would die of one. */
+  #send(order: Exclude<SupervisorOrder, 'gone'>): void {
+    for (const { child } of this.#seats) if (child.connected) child.send(order, () => {});
   }
 
   async #gone(limitMs: number): Promise<boolean> {
@@ -229,7 +229,7 @@ export class WorkerProcesses {
   }
 }
 
-/** Says which workers are stopped. A Redis that cannot be told keeps no process from ending. */
+/** Marks workers as stopped on purpose. A Redis that is out of reach keeps no process from ending. */
 export function markStopped({ ledger, shards }: Pawl['backend'], workerIds: readonly string[]): void {
   const partitions = shards.partitions(TIERS);
   for (const id of workerIds) ledger.markStopped(partitions, id).catch(() => {});
@@ -246,7 +246,7 @@ function isReady(message: unknown): message is WorkerReady {
   return typeof message === 'object' && message !== null && 'event' in message && message.event === 'ready';
 }
 
-/** The worker has said on standard error what was wrong. */
+/** The error of a worker that did not start; it has written the cause to standard error. */
 function couldNotStart(code: number | null, signal: NodeJS.Signals | null): PawlError {
   if (code === EXIT_CODES.redisOutOfReach.code)
     return new PawlError('BACKEND_UNAVAILABLE', 'The workers cannot reach Redis; nothing was started.');

@@ -18,14 +18,14 @@ export type { AdapterOptions, CallNotice, ModelContent } from './model-tools.ts'
 
 type Execute = NonNullable<Parameters<typeof dynamicTool>[0]['execute']>;
 
-/** What a call gives while it runs (preliminary results), and at its end. */
+/** The outputs of a call: preliminary results while it runs, and the result at its end. */
 export type AiToolOutput =
   | CallNotice
   | {
       readonly type: 'result';
       readonly text: string;
       readonly isError: boolean;
-      /** Where the result has images: all of it, in order. */
+      /** The whole result in order, if it has images. */
       readonly content?: readonly ModelContent[];
     };
 
@@ -57,7 +57,7 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
         ),
         execute: options.preliminary === false ? atOnce : meanwhile,
         toModelOutput: (given) => {
-          // Mastra hands in the output itself.
+          // Mastra passes the output itself.
           const result = ('output' in given ? given.output : given) as AiToolOutput;
           if (result.type !== 'result') return { type: 'text', value: '' };
           if (result.content !== undefined) return { type: 'content', value: result.content.map(partOf) };
@@ -72,13 +72,13 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
 const names = new WeakMap<object, string | undefined>();
 
 function sourceOf({ toolCallId, abortSignal, messages }: Parameters<Execute>[1]): CallSource {
-  return { toolCallId, signal: abortSignal, answerName: answerNameOf(messages) };
+  return { toolCallId, signal: abortSignal, responseName: responseNameOf(messages) };
 }
 
-/** An answer follows the messages before it: no other of the conversation follows the same. Mastra may give none. */
-function answerNameOf(messages: Parameters<Execute>[1]['messages'] | undefined): string | undefined {
+/** The name of a model's response: a digest of the messages before it, which differ for each response. Mastra may give none. */
+function responseNameOf(messages: Parameters<Execute>[1]['messages'] | undefined): string | undefined {
   if (!Array.isArray(messages) || messages.length === 0) return undefined;
-  // The calls of one answer are given the same list.
+  // All calls of one response are given the same list.
   if (!names.has(messages)) names.set(messages, digestOf(messages));
   return names.get(messages);
 }

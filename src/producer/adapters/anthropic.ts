@@ -69,9 +69,9 @@ export async function messagesTools(session: Session, options?: AdapterOptions):
   return {
     tools: [...tools.exported.tools] as object[] as MessagesTool[],
     run(content, given = {}) {
-      const answer = tools.beginAnswer();
+      const response = tools.beginResponse();
       const calls = content.filter(({ type }) => type === 'tool_use');
-      return Promise.all(calls.map((block) => runOne(block, { ...given, answer })));
+      return Promise.all(calls.map((block) => runOne(block, { ...given, response })));
     },
   };
 }

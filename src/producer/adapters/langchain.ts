@@ -31,7 +31,7 @@ function sourceOf(call: { readonly id?: string } | undefined, { signal, configur
   return {
     toolCallId: call?.id,
     held: call,
-    answerName: typeof task === 'string' && task !== '' ? digest(task) : undefined,
+    responseName: typeof task === 'string' && task !== '' ? digest(task) : undefined,
     signal,
   };
 }
@@ -58,7 +58,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
         const toolCallId = toolCall?.id;
         const running = tools.run({ kind: 'function', name, arguments: input }, sourceOf(toolCall, rest));
         let next = await running.next();
-        for (; next.done !== true; next = await running.next()) tell(next.value, runManager);
+        for (; next.done !== true; next = await running.next()) notify(next.value, runManager);
         return answered(next.value, toolCallId);
       },
     });
@@ -71,7 +71,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
         if (!(error instanceof ToolInputParsingException)) throw error;
         const call = input as { readonly id?: string; readonly args?: Record<string, unknown> };
         const given = call.args ?? (input as Record<string, unknown>);
-        // What LangChain refuses may run here, such as a null for what is optional: as this call, once.
+        // Pawl may accept parameters that LangChain refuses, such as null for an optional one. The call then runs, once.
         return answered(
           await tools.answer({ kind: 'function', name, arguments: given }, sourceOf(call, config)),
           call.id,
@@ -82,8 +82,8 @@ export async function langchainTools(session: Session, options: AdapterOptions =
   });
 }
 
-function tell(broadcast: CallNotice, runManager: CallbackManagerForToolRun | undefined): void {
-  runManager?.handleCustomEvent('pawl', broadcast, runManager.runId).catch(() => {});
+function notify(notice: CallNotice, runManager: CallbackManagerForToolRun | undefined): void {
+  runManager?.handleCustomEvent('pawl', notice, runManager.runId).catch(() => {});
 }
 
 /** The form of an image that LangChain's models of all providers take. */

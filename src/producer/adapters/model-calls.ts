@@ -1,25 +1,24 @@
 /**
- * Names the calls of a model. An ID names a call within one answer: many model servers number the calls of each answer from the start.
- * A call of a later answer must run, and the same answer run again must find its own calls.
+ * Names the calls of a model. An ID names a call within one response, because many model servers number the calls of each response from
+ * the start. A call of a later response must run; the same response, run again, must find its own calls.
  *
- * What tells the two apart is, in this order: the object that holds the call, the turn, what the library says of the answer. Without
- * any of them, an ID that comes again to the same adapter is a later answer's; an ID that comes to a new adapter may be that of an answer
- * which another process began, so it names the newest call.
+ * These distinguish two responses, in this order: the object that holds the call, the turn, and the library's name of the response.
+ * Without any of these, an ID that comes to the same adapter again belongs to a later response. An ID that comes to a new adapter may
+ * belong to a response that another process began, so it names the newest call.
  */
-
 import { identifierSchema, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { Session } from '../sessions/session.ts';
 
-/** A model that repeats an ID does so soon. */
+/** So many recent IDs are remembered: a model that repeats an ID does so soon. */
 const MAX_SEEN = 10_000;
 
-/** One answer of a model, whose calls came together. */
-export interface Answer {
-  /** The adapter had another one before: this one cannot be what a restart runs again. */
+/** One response of a model, whose calls came together. */
+export interface ModelResponse {
+  /** The adapter had another response before, so this one cannot be a response that a restart runs again. */
   readonly isLater: boolean;
-  /** Names of calls that came with the same ID and parameters. */
+  /** The names of the calls, by their ID and parameters. */
   readonly names: Map<string, Promise<string>>;
 }
 
@@ -29,38 +28,38 @@ export interface GivenCall {
   readonly name: string;
   readonly params: Readonly<Record<string, unknown>>;
   readonly turnId?: string | undefined;
-  /** The turn, or the ID, is that of one answer alone. */
+  /** The turn or the ID belongs to this response alone. */
   readonly isNamed: boolean;
   /** The object that holds the call, as the model gave it. */
   readonly held?: object | undefined;
-  readonly answer?: Answer | undefined;
+  readonly response?: ModelResponse | undefined;
 }
 
 export class ModelCalls {
   readonly #session: Session;
   readonly #held = new WeakMap<object, Promise<string>>();
-  /** Calls that came to their end here; the oldest are forgotten. */
+  /** Calls that ended here; the oldest are dropped. */
   readonly #seen = new Set<string>();
-  #answers = 0;
+  #responses = 0;
 
   constructor(session: Session) {
     this.#session = session;
   }
 
-  begin(): Answer {
-    const isLater = this.#answers > 0;
-    this.#answers += 1;
+  begin(): ModelResponse {
+    const isLater = this.#responses > 0;
+    this.#responses += 1;
     return { isLater, names: new Map() };
   }
 
   /**
-   * Runs a call under its name, once more under another one where the first proves to be a call of an earlier answer. `run` takes the
-   * `toolCallId` to hand in.
+   * Runs a call under its name. If that name proves to belong to a call of an earlier response, the call runs under another one. `run`
+   * takes the `toolCallId` to submit.
    */
-  async *run<Broadcast>(
+  async *run<Notice>(
     given: GivenCall,
-    run: (toolCallId: string) => AsyncGenerator<Broadcast, ToolResultEnvelope>,
-  ): AsyncGenerator<Broadcast, ToolResultEnvelope> {
+    run: (toolCallId: string) => AsyncGenerator<Notice, ToolResultEnvelope>,
+  ): AsyncGenerator<Notice, ToolResultEnvelope> {
     if (given.isNamed) return yield* run(given.toolCallId);
     const key = this.#keyOf(given);
     const known = this.#known(key, given);
@@ -75,17 +74,17 @@ export class ModelCalls {
     }
   }
 
-  #known(key: string, { held, answer }: GivenCall): Promise<string> | undefined {
-    return (held && this.#held.get(held)) ?? answer?.names.get(key);
+  #known(key: string, { held, response }: GivenCall): Promise<string> | undefined {
+    return (held && this.#held.get(held)) ?? response?.names.get(key);
   }
 
-  #keep(key: string, { held, answer }: GivenCall, name: Promise<string>): Promise<string> {
+  #keep(key: string, { held, response }: GivenCall, name: Promise<string>): Promise<string> {
     if (held !== undefined) this.#held.set(held, name);
-    answer?.names.set(key, name);
-    // While Redis is out of reach there is no name: the next try asks anew.
+    response?.names.set(key, name);
+    // A failure, such as Redis being out of reach, must not stay: the next try asks again.
     name.catch(() => {
       if (held !== undefined) this.#held.delete(held);
-      answer?.names.delete(key);
+      response?.names.delete(key);
     });
     return name;
   }
@@ -94,9 +93,9 @@ export class ModelCalls {
     return this.#seen.has(key) ? this.#another(key, given) : given.toolCallId;
   }
 
-  /** The ID has a call that ended before. */
+  /** The name of a call whose ID belongs to a call that ended before. */
   async #second(key: string, given: GivenCall): Promise<string> {
-    if (given.answer?.isLater === true) return this.#another(key, given);
+    if (given.response?.isLater === true) return this.#another(key, given);
     return (await this.#session.repeatedCalls?.latest(key)) ?? given.toolCallId;
   }
 
@@ -118,12 +117,12 @@ export class ModelCalls {
   }
 }
 
-/** A model's ID with what tells its answer apart, as an identifier. */
+/** An identifier of a model's ID and the mark of its response. */
 export function markedId(toolCallId: string, mark: string): string {
   return identifierOf(`${toolCallId}#${mark}`);
 }
 
-/** Gateways write more into a call's ID than an identifier holds, such as the signature of a thought. */
+/** The ID as an identifier. Some gateways write more into it than an identifier may hold, such as the signature of a thought. */
 export function identifierOf(toolCallId: string): string {
   return identifierSchema.safeParse(toolCallId).success ? toolCallId : digest(toolCallId);
 }

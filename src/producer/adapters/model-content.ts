@@ -1,4 +1,4 @@
-/** What a model reads of a success: the output as text, and the content that stands beside it, as far as models take it. */
+/** The content that a model reads of a success: the output as text, and the tool's content blocks, as far as models accept them. */
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { ContentBlock } from '../../shared/tools/tool-result.ts';
 import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
@@ -11,18 +11,18 @@ export type ModelContent =
 
 type Success = Extract<ToolResultEnvelope, { readonly status: 'success' }>;
 
-/** What all providers take. Anything else would fail the whole request, and each one after it. */
+/** The types that all providers accept. Another type would fail the whole request, and each later one of the conversation. */
 const IMAGE_TYPES: readonly string[] = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 const MAX_IMAGE_CHARACTERS = 5_000_000;
 const MAX_ADDRESS_CHARACTERS = 2_048;
-/** The mark of a cut says where programs read the whole; a model can only ask. */
+/** The instruction for a model, which cannot read the whole output as a program can. */
 const WHEN_CUT = '[This is not all of it: call again for a smaller part to see more.]';
-/** Of the texts of one result. */
+/** The size of all texts of one result together. */
 const DEFAULT_OUTPUT_BYTES = 65_536;
 
 /**
- * In the order in which the tool gave it; what a model cannot be shown is told. Providers refuse an empty text beside others. The texts
- * have `maxBytes` together, and a mark where they are cut.
+ * The content in the tool's order. A text describes each block that a model cannot be shown. Empty texts beside others are left out,
+ * because providers refuse them. All texts together have `maxBytes`, and a mark where they are cut.
  */
 export function modelContent(
   { output, callId = '' }: Success,
@@ -33,7 +33,7 @@ export function modelContent(
   const text = typeof content === 'string' ? content : JSON.stringify(content);
   const blocks = (metadata['content'] ?? []) as readonly ContentBlock[];
   const beside = blocks.flatMap(partsOf);
-  // An output that was cut is not shown in full by another way.
+  // The content blocks must not show what was cut from the output.
   const more = beside.filter((part) => part.type === 'image' || !(whole !== undefined || isSaid(part.text, content)));
   const said = [{ type: 'text', text } as const, ...more];
   const parts = textOf(beside) === text ? beside : capped(said, maxBytes, whole !== undefined, callId);
@@ -41,27 +41,28 @@ export function modelContent(
   return wellFormed(shown.length === 0 ? [{ type: 'text', text }] : shown);
 }
 
-/** The output, the first of the parts, has its size: what stands beside it has the room behind. */
+/** The output is the first part and has been cut already. The other parts share the bytes that it leaves. */
 function capped(
   parts: readonly ModelContent[],
   maxBytes: number,
   isOutputCut: boolean,
   callId: string,
 ): ModelContent[] {
-  let room = maxBytes;
+  let leftBytes = maxBytes;
   let isCut = isOutputCut;
   const shown = parts.flatMap<ModelContent>((part, index) => {
     if (part.type === 'image') return [part];
     if (index > 0 && isCut) return [];
-    const { content, whole } = index === 0 ? { content: part.text } : capOutput(part.text, Math.max(0, room), callId);
-    room -= Buffer.byteLength(part.text);
+    const { content, whole } =
+      index === 0 ? { content: part.text } : capOutput(part.text, Math.max(0, leftBytes), callId);
+    leftBytes -= Buffer.byteLength(part.text);
     isCut ||= whole !== undefined;
     return [{ type: 'text', text: String(content) }];
   });
   return isCut ? [...shown, { type: 'text', text: WHEN_CUT }] : shown;
 }
 
-/** The texts alone, for a provider's form that takes no images there. */
+/** The texts without the images, for a provider's form that accepts no images. */
 export function textOf(content: readonly ModelContent[]): string {
   return content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
 }
@@ -95,12 +96,12 @@ function media(data: string, mimeType: string, name = ''): ModelContent {
   return { type: 'image', data, mimeType };
 }
 
-/** What holds its data itself is told by its beginning. */
+/** The address, truncated if it is long, as `data:` addresses are. */
 function addressOf(uri: string): string {
   return uri.length <= MAX_ADDRESS_CHARACTERS ? uri : `${startOf(uri, MAX_ADDRESS_CHARACTERS)}…`;
 }
 
-/** Whether a text stands in the output already, as that of a resource does. */
+/** Whether the output contains a text already, as it often does for the text of a resource. */
 function isSaid(text: string, output: unknown): boolean {
   if (typeof output === 'string') return output.includes(text);
   if (typeof output !== 'object' || output === null) return false;

@@ -1,8 +1,7 @@
 /**
- * What all adapters share: a session's tools in a provider's form, and one way from a model's call to the answer that the model
- * reads. A wrong call is explained to the model, at most twice in a row for a tool (A15); then the session's owner is told.
+ * The common part of all adapters: a session's tools in a provider's form, and one path from a model's call to the answer that the
+ * model reads. A wrong call is explained to the model at most twice in a row for a tool. Then the session's owner is notified.
  */
-
 import type { ResultError, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
@@ -13,27 +12,27 @@ import { uuidv7 } from '../../shared/util/time.ts';
 import type { CallOptions } from '../calls/call-envelope.ts';
 import { listed } from '../calls/params.ts';
 import type { Session, SessionEvents } from '../sessions/session.ts';
-import { type Answer, identifierOf, ModelCalls, markedId } from './model-calls.ts';
+import { identifierOf, ModelCalls, type ModelResponse, markedId } from './model-calls.ts';
 import { type ModelContent, modelContent, textOf } from './model-content.ts';
 
 export type { ModelContent } from './model-content.ts';
 
-/** A model may correct a call this often before somebody else has to look. */
+/** A model may correct a call this often before the adapter gives up. */
 const MAX_REASKS = 2;
 
 const SAID_NOTHING = 'The tool answered that it failed, and gave no reason.';
 
 export interface AdapterOptions extends ExportOptions {
-  /** What becomes of calls while they run. */
+  /** Receives the events of calls while they run. */
   readonly onEvent?: (event: CallNotice) => void;
   /** The model got a tool's parameters wrong three times in a row. */
   readonly onGivenUp?: (tool: string, message: string) => void;
   /**
-   * The turn that calls belong to, for `perTurn` budgets and `ctx.turnId`; a function is asked at each call. What a function says, as what
-   * `run` is given, is the turn of one answer: there an ID names one call. A text stands for all answers of the adapter.
+   * The turn that calls belong to, for `perTurn` budgets and `ctx.turnId`. A function is asked at each call; its turn, like one that is
+   * given to `run`, covers one response of the model, in which an ID names one call. A text covers all responses of the adapter.
    */
   readonly turnId?: string | (() => string | undefined);
-  /** A result's text comes to the model up to this size, with a mark where it is cut; the call's own result stays whole. Default 65536. */
+  /** The text of a result is truncated to this size for the model, and marked; the call's own result stays whole. Default 65536. */
   readonly maxOutputBytes?: number;
 }
 
@@ -43,34 +42,34 @@ export type CallNotice =
   | ({ readonly type: 'approval-requested' } & SessionEvents['approval-requested'][0]);
 
 export interface ModelAnswer {
-  /** For the model: at least one part. Errors are text alone. */
+  /** The content for the model, at least one part. Errors consist of text. */
   readonly content: readonly ModelContent[];
   /** The texts of the content, without its images. */
   readonly text: string;
   readonly isError: boolean;
-  /** Absent when the call was wrong before it was one. */
+  /** Absent when the call could not be decoded, so that none was made. */
   readonly result?: ToolResultEnvelope;
 }
 
 type Refusal = Pick<ResultError, 'code' | 'message'> & { readonly issues?: readonly Issue[] | undefined };
 
 export interface ModelCallOptions {
-  /** The model's ID of the call: the same answer of a model, run again, gives the same result. */
+  /** The model's ID of the call: the same response of a model, run again, gives the same results. */
   readonly toolCallId?: string | undefined;
-  /** Goes before the adapter's own `turnId`. */
+  /** Overrides the adapter's own `turnId`. */
   readonly turnId?: string | undefined;
   /** Aborting cancels the call. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What an adapter knows of a call beside what its caller says. */
+/** The origin of a call, as far as the adapter knows it. */
 export interface CallSource extends ModelCallOptions {
-  /** The object that holds the call, as the model gave it: the same object again is the same call. */
+  /** The object that holds the call, as the model gave it. The same object is the same call. */
   readonly held?: object | undefined;
-  /** What the library says of the answer: the same for all runs of one answer, another for every other. */
-  readonly answerName?: string | undefined;
-  /** Of calls that come together. */
-  readonly answer?: Answer | undefined;
+  /** The library's name of the model's response: the same whenever that response is run, and different for every other one. */
+  readonly responseName?: string | undefined;
+  /** The response of the model that holds the call. */
+  readonly response?: ModelResponse | undefined;
 }
 
 export class ModelTools {
@@ -93,8 +92,8 @@ export class ModelTools {
     this.#calls = new ModelCalls(session);
   }
 
-  /** Begins an answer of the model whose calls come together. */
-  beginAnswer(): Answer {
+  /** Begins a response of the model, whose calls come together. */
+  beginResponse(): ModelResponse {
     return this.#calls.begin();
   }
 
@@ -107,43 +106,43 @@ export class ModelTools {
     }
   }
 
-  /** The same, with its news on the way. Rejects only when Redis is out of reach. */
+  /** Runs a model's call and yields its events meanwhile. Rejects only when Redis is out of reach. */
   async *run(call: ProviderCall, given: CallSource = {}): AsyncGenerator<CallNotice, ModelAnswer> {
     const turnId = given.turnId ?? this.#turn();
     const { signal } = given;
     const shown = 'name' in call ? call.name : call.kind;
     const corrected = this.#wrong.get(shown) ?? 0;
-    const explained = (error: Refusal, ended?: ToolResultEnvelope) => this.#explained(shown, error, corrected, ended);
+    const explain = (error: Refusal, ended?: ToolResultEnvelope) => this.#explain(shown, error, corrected, ended);
     let result: ToolResultEnvelope;
     try {
       const { namespace, name, params } = await this.#session.decode(this.exported, call);
       const options = defined<CallOptions>({ namespace, turnId, signal });
       const run = (toolCallId?: string) => this.#follow(name, params, defined<CallOptions>({ ...options, toolCallId }));
-      // Small servers leave the ID empty.
+      // Some model servers leave the ID empty.
       if (given.toolCallId === undefined || given.toolCallId === '') result = yield* run();
       else result = yield* this.#calls.run({ namespace, name, params, turnId, ...this.#source(given) }, run);
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
-      return failed(await explained(error));
+      return failed(await explain(error));
     }
     if (result.status === 'success') {
       this.#wrong.delete(shown);
       const content = modelContent(result, this.#options.maxOutputBytes);
-      // The tool did its work, and the answer is no.
+      // The tool ran, and reports that it did not succeed.
       const isError = result.output.metadata?.['success'] === false;
       const text = textOf(content);
-      // Anthropic refuses a request with an error that says nothing.
+      // Anthropic refuses a request with an empty error.
       if (isError && text.trim() === '' && content.every(({ type }) => type === 'text'))
         return { ...failed(String(result.output.metadata?.['display'] ?? SAID_NOTHING)), result };
       return { content, text, isError, result };
     }
-    return { ...failed(await explained(result.error, result)), result };
+    return { ...failed(await explain(result.error, result)), result };
   }
 
-  #source({ toolCallId = '', turnId, answerName, held, answer }: CallSource) {
-    const isNamed = answerName !== undefined || turnId !== undefined || typeof this.#options.turnId === 'function';
-    const id = answerName === undefined ? identifierOf(toolCallId) : markedId(toolCallId, answerName);
-    return { toolCallId: id, isNamed, held, answer };
+  #source({ toolCallId = '', turnId, responseName, held, response }: CallSource) {
+    const isNamed = responseName !== undefined || turnId !== undefined || typeof this.#options.turnId === 'function';
+    const id = responseName === undefined ? identifierOf(toolCallId) : markedId(toolCallId, responseName);
+    return { toolCallId: id, isNamed, held, response };
   }
 
   #turn(): string | undefined {
@@ -157,17 +156,17 @@ export class ModelTools {
     options: CallOptions,
   ): AsyncGenerator<CallNotice, ToolResultEnvelope> {
     const { events } = this.#session;
-    const heard: CallNotice[] = [];
-    let wake = () => {};
-    const hear = (broadcast: CallNotice) => {
-      heard.push(broadcast);
-      wake();
+    const notices: CallNotice[] = [];
+    let resume = () => {};
+    const onNotice = (notice: CallNotice) => {
+      notices.push(notice);
+      resume();
     };
     const listeners = {
-      progress: (event: SessionEvents['progress'][0]) => hear({ type: 'progress', ...event }),
-      retrying: (event: SessionEvents['retrying'][0]) => hear({ type: 'retrying', ...event }),
+      progress: (event: SessionEvents['progress'][0]) => onNotice({ type: 'progress', ...event }),
+      retrying: (event: SessionEvents['retrying'][0]) => onNotice({ type: 'retrying', ...event }),
       'approval-requested': (event: SessionEvents['approval-requested'][0]) =>
-        hear({ type: 'approval-requested', ...event }),
+        onNotice({ type: 'approval-requested', ...event }),
     } as const;
     events.on('progress', listeners.progress).on('retrying', listeners.retrying);
     events.on('approval-requested', listeners['approval-requested']);
@@ -177,17 +176,17 @@ export class ModelTools {
       let result: ToolResultEnvelope | undefined;
       const ended = submission.result.then((envelope) => {
         result = envelope;
-        wake();
+        resume();
       });
-      ended.catch(() => wake());
+      ended.catch(() => resume());
       for (;;) {
-        for (const broadcast of heard.splice(0)) {
-          if (broadcast.callId !== submission.callId) continue;
-          this.#session.inform('onEvent', this.#options.onEvent, broadcast);
-          yield broadcast;
+        for (const notice of notices.splice(0)) {
+          if (notice.callId !== submission.callId) continue;
+          this.#session.inform('onEvent', this.#options.onEvent, notice);
+          yield notice;
         }
         if (result !== undefined) return result;
-        if (heard.length === 0) await Promise.race([ended, new Promise<void>((resolve) => (wake = resolve))]);
+        if (notices.length === 0) await Promise.race([ended, new Promise<void>((resolve) => (resume = resolve))]);
       }
     } finally {
       events.off('progress', listeners.progress).off('retrying', listeners.retrying);
@@ -195,17 +194,17 @@ export class ModelTools {
     }
   }
 
-  /** The refusal as the model reads it; with the schema, as long as it may try again. `corrected`: how often it had been told before. */
-  async #explained(
+  /** The refusal as the model reads it, with the schema as long as it may try again. `corrected`: how often it was explained before. */
+  async #explain(
     shown: string,
     { code, message, issues = [] }: Refusal,
     corrected: number,
     result: ToolResultEnvelope | undefined,
   ): Promise<string> {
     const text = `${code}: ${listed({ message, issues })}`;
-    // What follows the schema and is refused all the same, such as a binary file to `read`, says in words what is wrong.
+    // Parameters that follow the schema can be refused as well, such as a binary file to `read`. Then the message explains it alone.
     if (code !== 'INVALID_PARAMS' || issues.length === 0) return text;
-    // Calls of one answer are wrong together: the model has not read yet what is wrong with the first.
+    // Wrong calls of one response count once: the model had not read the first explanation when it made the others.
     const wrong = corrected + 1;
     const isNew = wrong > (this.#wrong.get(shown) ?? 0);
     if (isNew) this.#wrong.set(shown, wrong);
@@ -214,14 +213,14 @@ export class ModelTools {
       if (isNew) await this.#giveUp(shown, message, result ?? refusal({ code, message, issues }, asked));
       return `${text}\nDo not call ${shown} again: its parameters were wrong ${wrong} times in a row.`;
     }
-    // The fleet may have been rolled since the export: what refused the parameters is what the tool takes now.
+    // The fleet may run a newer version than the exported one, so the schema is read again.
     const { tools } = await this.#session.toolsFor(this.#provider, this.#options);
     const tool = [...tools, ...this.exported.tools].find((each) => each['name'] === shown) ?? {};
     const schema = tool['parameters'] ?? tool['input_schema'] ?? tool['inputSchema'];
     return `${text}\nCall ${shown} again with parameters that follow this schema: ${JSON.stringify(schema)}`;
   }
 
-  /** The program is told, and the session above, as by `callWithReask`. */
+  /** Notifies the program and the session above, as `callWithReask` does. */
   async #giveUp(shown: string, message: string, result: ToolResultEnvelope): Promise<void> {
     const { onGivenUp } = this.#options;
     this.#session.inform('onGivenUp', onGivenUp && ((tool: string) => onGivenUp(tool, message)), shown);

@@ -1,8 +1,7 @@
 /**
  * `pawl/openai`: a session's tools for the Responses API, for Chat Completions and for the Agents SDK. The first two need nothing of
- * OpenAI's packages; for the third, hand in the SDK's own `tool`.
+ * OpenAI's packages; the third takes the SDK's own `tool`.
  */
-
 import '../../node-version.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
 import type { Session } from '../sessions/session.ts';
@@ -81,11 +80,11 @@ export async function responsesTools(session: Session, options?: AdapterOptions)
   return {
     tools: [...tools.exported.tools] as object[] as ResponsesTool[],
     run(output, given = {}) {
-      const answer = tools.beginAnswer();
+      const response = tools.beginResponse();
       return Promise.all(
         output.flatMap((item) => {
           const call = callOf(item);
-          return call === undefined ? [] : [runOne(item, call, { ...given, answer })];
+          return call === undefined ? [] : [runOne(item, call, { ...given, response })];
         }),
       );
     },
@@ -168,8 +167,8 @@ export async function chatTools(session: Session, options?: AdapterOptions): Pro
   return {
     tools: tools.exported.tools.map(({ type: _, ...shown }) => ({ type: 'function', function: shown }) as ChatTool),
     run(calls, given = {}) {
-      const answer = tools.beginAnswer();
-      return Promise.all((calls ?? []).map((call) => runOne(call, { ...given, answer })));
+      const response = tools.beginResponse();
+      return Promise.all((calls ?? []).map((call) => runOne(call, { ...given, response })));
     },
   };
 }
@@ -179,7 +178,7 @@ function lineOf(part: ModelContent): string {
   return `[${part.mimeType}, ${Buffer.byteLength(part.data, 'base64')} bytes: cannot be shown to you]`;
 }
 
-/** What the Agents SDK's `tool` takes. */
+/** The argument of the Agents SDK's `tool`. */
 export interface AgentToolDefinition {
   readonly name: string;
   readonly description: string;

@@ -18,19 +18,19 @@ import { standingApprovalRoutes } from './routes/standing-approvals.ts';
 import { toolClientRoutes } from './routes/tool-clients.ts';
 import { toolRoutes } from './routes/tools.ts';
 
-export function apiRoutes(parts: ApiDeps): readonly Route[] {
-  const { pawl, fleet, version } = parts;
+export function apiRoutes(deps: ApiDeps): readonly Route[] {
+  const { pawl, fleet, version } = deps;
   const routes: readonly Route[] = [
     ...sessionRoutes(pawl),
-    ...agentRoutes(parts),
-    ...callRoutes(parts),
-    ...eventRoutes(parts),
-    ...approvalRoutes(parts),
+    ...agentRoutes(deps),
+    ...callRoutes(deps),
+    ...eventRoutes(deps),
+    ...approvalRoutes(deps),
     ...standingApprovalRoutes(pawl),
-    ...questionRoutes(parts),
+    ...questionRoutes(deps),
     ...toolRoutes(pawl),
     ...registryRoutes(pawl),
-    ...toolClientRoutes(parts),
+    ...toolClientRoutes(deps),
     ...skillRoutes(pawl),
     ...circuitRoutes(pawl),
     ...fleetRoutes(pawl),

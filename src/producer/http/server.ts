@@ -15,21 +15,21 @@ import type { McpServerDeps } from '../mcp/server.ts';
 import { FleetView } from '../operations/fleet-metrics.ts';
 import { authentication, checkBinding, checkPermission } from './core/access.ts';
 import { HttpError } from './core/errors.ts';
-import { Waits } from './core/long-poll.ts';
-import { Streams } from './core/open-streams.ts';
-import { Backlog, Limits, limited } from './core/rate-limit.ts';
-import { callerOf, mountRoutes, permitted, refuse, refuseMethod } from './core/route.ts';
+import { LongPolls } from './core/long-poll.ts';
+import { Backlog, limitRequests, RateLimiter } from './core/rate-limit.ts';
+import { callerOf, errorHandler, mountRoutes, permitted, refuseMethod } from './core/route.ts';
+import { OpenStreams } from './core/stream-response.ts';
 import { apiRoutes } from './route-table.ts';
 import { mountButtons } from './routes/approval-buttons.ts';
 import { mountHealth } from './routes/health.ts';
 import { mountPage } from './static-page.ts';
 
-/** Where the board of `operator/board.ts` stands. */
+/** The path of Bull Board. */
 export const BOARD_PATH = '/queues';
-/** How long a closing server waits for answers that are on their way. */
+/** A closing server waits this long for responses that are being written. */
 const CLOSE_LIMIT_MS = 5_000;
 const HEADERS_LIMIT_MS = 15_000;
-/** For receiving a request; waiting for a call's end is not limited by it. */
+/** The limit for receiving a request. Waiting for a call's end has limits of its own. */
 const REQUEST_LIMIT_MS = 60_000;
 const KEEP_ALIVE_MS = 65_000;
 
@@ -41,9 +41,9 @@ export interface HttpServerOptions {
   readonly port?: number;
   /** Default: `settings.httpHost`. */
   readonly host?: string;
-  /** Bull Board, mounted read-only at `/queues`. Whoever opened it closes it. */
+  /** Bull Board, mounted read-only at `/queues`. The caller that opened it closes it. */
   readonly board?: RequestHandler;
-  /** What `/metrics` shows. */
+  /** The source of `/metrics`. Default: one for this producer. */
   readonly fleet?: FleetView;
   /** Shown in the OpenAPI document. */
   readonly version?: string;
@@ -56,9 +56,9 @@ export interface HttpServerOptions {
 export interface HttpServer {
   /** `http://host:port`, without a slash at the end. */
   readonly url: string;
-  /** Not ready from now on: no further call is taken, whoever waits is told where the call stands. Still answers. */
+  /** Stops accepting calls, and answers waiting requests with the state of their calls. Other requests are still served. */
   drain(): void;
-  /** Drains, lets running answers out, and ends every connection within a few seconds. The calls go on. */
+  /** Drains, finishes running responses, and ends every connection within a few seconds. The calls go on. */
   close(): Promise<void>;
 }
 
@@ -70,32 +70,35 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   const host = options.host ?? settings.httpHost;
   checkBinding(host, settings.apiTokens);
   const fleet = options.fleet ?? new FleetView(pawl);
-  const waits = new Waits();
-  const streams = new Streams();
+  const longPolls = new LongPolls();
+  const streams = new OpenStreams();
   let draining = false;
   const backlog = new Backlog(settings.http.maxBacklog, () => pawl.calls.backlog());
   const checkAccepting = async () => {
     if (draining) throw new HttpError('BACKEND_UNAVAILABLE', 'This server is closing.');
     await backlog.check();
   };
-  const mcp = mcpEndpoint({
-    pawl,
-    log,
-    checkAccepting,
-    version: options.version ?? '0.0.0',
-    ...(options.extendMcp === undefined ? {} : { extend: options.extendMcp }),
-  });
+  const { version = '0.0.0', extendMcp: extend } = options;
+  const mcp = mcpEndpoint({ pawl, log, checkAccepting, version, ...(extend === undefined ? {} : { extend }) });
   const running = new Set<Response>();
-  const app = createApp(options, { waits, streams, mcp, fleet, running, checkAccepting, isDraining: () => draining });
+  const app = createApp(options, {
+    longPolls,
+    streams,
+    mcp,
+    fleet,
+    running,
+    checkAccepting,
+    isDraining: () => draining,
+  });
   const server = createServer({ requestTimeout: REQUEST_LIMIT_MS, headersTimeout: HEADERS_LIMIT_MS }, app);
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   await listen(server, host, options.port ?? settings.httpPort);
   server.on('error', (error) => log.error({ event: 'http_server', error: error.message }, 'the HTTP server failed'));
   const drain = () => {
     draining = true;
-    // Otherwise a client keeps its connection, and the server's end waits for it.
+    // A connection that is kept alive would delay the server's end.
     for (const response of running) if (!response.headersSent) response.set('Connection', 'close');
-    waits.close();
+    longPolls.close();
     streams.close();
     void mcp.close();
   };
@@ -111,9 +114,9 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   };
 }
 
-interface Inside {
-  readonly waits: Waits;
-  readonly streams: Streams;
+interface AppDeps {
+  readonly longPolls: LongPolls;
+  readonly streams: OpenStreams;
   readonly mcp: McpEndpoint;
   readonly fleet: FleetView;
   /** Responses that are not finished. */
@@ -123,14 +126,14 @@ interface Inside {
   isDraining(): boolean;
 }
 
-function createApp(options: HttpServerOptions, inside: Inside): Express {
+function createApp(options: HttpServerOptions, deps: AppDeps): Express {
   const { pawl, settings, log, board, version = '0.0.0' } = options;
-  const { waits, streams, mcp, fleet, checkAccepting, isDraining } = inside;
+  const { longPolls, streams, mcp, fleet, checkAccepting, isDraining } = deps;
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
   app.set('query parser', 'simple');
-  app.use(plainHeaders(inside));
+  app.use(plainHeaders(deps));
   mountHealth(app, {
     redis: pawl.backend.redis,
     prefix: pawl.settings.prefix,
@@ -146,7 +149,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
     response.locals['caller'] = authenticate(request, { browser });
     next();
   });
-  app.use(limited(new Limits(settings.http)));
+  app.use(limitRequests(new RateLimiter(settings.http)));
   const toMcp = [permitted('use'), ...mcp.steps];
   app
     .route('/mcp')
@@ -154,17 +157,17 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
     .post(toMcp)
     .delete(toMcp)
     .all(refuseMethod(['POST', 'GET', 'DELETE']));
-  mountRoutes(app, apiRoutes({ pawl, waits, streams, fleet, version, checkAccepting }));
+  mountRoutes(app, apiRoutes({ pawl, longPolls, streams, fleet, version, checkAccepting }));
   if (board !== undefined) app.use(BOARD_PATH, readOnlyPages(), board);
   app.use((request) => {
     throw new HttpError('NOT_FOUND', `There is nothing at ${request.method} ${startOf(request.path, 200)}.`);
   });
-  app.use(refuse(log));
+  app.use(errorHandler(log));
   return app;
 }
 
-/** Answers are data for programs: never framed, sniffed, cached or read by other origins. */
-function plainHeaders({ running, isDraining }: Inside): RequestHandler {
+/** Responses are data for programs: browsers must not frame, sniff, cache or share them with other origins. */
+function plainHeaders({ running, isDraining }: AppDeps): RequestHandler {
   return (_request, response, next) => {
     response.set({
       'X-Content-Type-Options': 'nosniff',
@@ -181,7 +184,7 @@ function plainHeaders({ running, isDraining }: Inside): RequestHandler {
   };
 }
 
-/** The board is for looking: its own files, its own data, no way to change anything. */
+/** Bull Board is read-only here: other methods than GET and HEAD are refused. */
 function readOnlyPages(): RequestHandler {
   const refuseWriting = refuseMethod(['GET', 'HEAD']);
   return (request, response, next) => {

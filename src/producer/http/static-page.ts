@@ -1,6 +1,6 @@
 /**
- * The operator's page at `/`: plain files of `dashboards/page`, read once. They hold no data, so they need no token; what they show
- * comes from the API, which does.
+ * The operator's page at `/`: plain files of `dashboards/page`, read once. The files hold no data, so they need no token. Their data
+ * comes from the API, which needs one.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname } from 'node:path';
@@ -12,7 +12,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.css': 'text/css; charset=utf-8',
   '.js': 'text/javascript; charset=utf-8',
 };
-/** Nothing but its own files and this server. */
+/** The page loads only its own files, and talks only to this server. */
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; " +
   "form-action 'none'; frame-ancestors 'none'";

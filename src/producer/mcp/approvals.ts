@@ -1,6 +1,6 @@
 /**
- * A call that waits for a person's approval (A4). The request is on the operator's page. On this machine, without tokens, the person
- * at the client may decide as well, and is asked; whoever holds a token cannot approve what they asked for themselves.
+ * A call that waits for a person's approval. The operator's page shows the request. Without tokens, the client asks the person at this
+ * machine as well. A client with a token cannot approve its own calls.
  */
 import type { Result, ServerContext } from '@modelcontextprotocol/server';
 import { formatForDisplay, shownLine } from '../../shared/util/text/visible-text.ts';
@@ -13,29 +13,24 @@ const STATE = /^approval\|([^|]+)\|(.+)$/s;
 const QUESTION = 'approval';
 const BY = 'local operator';
 
-/** Calls back once the call turns out to wait for approval. The answer ends the looking. */
-export function whenAsked(pawl: Pawl, callId: string, then: () => void): () => void {
+/** Calls back once the call waits for approval. The returned function ends the subscription. */
+export function onApprovalRequested(pawl: Pawl, callId: string, then: () => void): () => void {
   return pawl.follow(callId, {
     onEvents(events) {
       const has = (wanted: CallEvent['type']) => events.some(({ type }) => type === wanted);
-      // One that was decided on has gone on: to the queue, or to its end.
+      // A call that was decided on has been queued or settled since.
       if (has('approval-requested') && !has('queued') && !has('settled')) then();
     },
     onEnd() {},
   });
 }
 
-/** What the client gets in place of a result: the question, or that it has to wait. */
-export async function approvalAnswer(
-  pawl: Pawl,
-  client: McpClient,
-  callId: string,
-  published: McpTool,
-): Promise<Result> {
-  if (!client.canAsk.includes('elicitation') || !client.isLocal) return pendingResult(callId, published);
+/** The reply in place of a result: the question whether to approve the call, or a text that says to wait. */
+export async function approvalAnswer(pawl: Pawl, client: McpClient, callId: string, tool: McpTool): Promise<Result> {
+  if (!client.canAsk.includes('elicitation') || !client.isLocal) return pendingResult(callId, tool);
   const { record, digest } = await pawl.approvals.show(callId);
   const { request, preview } = record;
-  const message = `Approve ${published.mcpName}? ${shownLine(preview?.summary ?? request.reason)}\n${formatForDisplay(request.params)}`;
+  const message = `Approve ${tool.mcpName}? ${shownLine(preview?.summary ?? request.reason)}\n${formatForDisplay(request.params)}`;
   const decision = { type: 'string', enum: ['approve', 'deny'], description: 'It runs only if you approve it.' };
   const requestedSchema = { type: 'object', properties: { decision }, required: ['decision'] };
   return {
@@ -47,12 +42,16 @@ export async function approvalAnswer(
 
 interface Decided {
   readonly callId: string;
-  /** The person closed the question without an answer, and it is still for others to decide. */
+  /** The person closed the question without an answer, so the approval is still pending. */
   readonly isOpen: boolean;
 }
 
-/** Carries out the decision that a repeated request brings, if it is one. */
-export async function decided(pawl: Pawl, client: McpClient, { mcpReq }: ServerContext): Promise<Decided | undefined> {
+/** Applies the decision that a repeated request carries; undefined for any other request. */
+export async function applyDecision(
+  pawl: Pawl,
+  client: McpClient,
+  { mcpReq }: ServerContext,
+): Promise<Decided | undefined> {
   const state = mcpReq.requestState<unknown>();
   const [, callId, digest] = (typeof state === 'string' && STATE.exec(state)) || [];
   if (callId === undefined || digest === undefined) return undefined;
@@ -69,7 +68,7 @@ export async function decided(pawl: Pawl, client: McpClient, { mcpReq }: ServerC
   return { callId, isOpen: false };
 }
 
-/** What a client gets whose call is for others to approve. */
+/** The reply to a client that cannot approve its call itself. */
 export function pendingResult(callId: string, { mcpName }: McpTool): Result {
   const text =
     `${mcpName} needs a person's approval and has not run yet. The request is with the session's approvers (call ${callId}). ` +

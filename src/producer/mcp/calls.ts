@@ -1,6 +1,6 @@
 /**
- * `tools/call`: an MCP request becomes one call of a session. The answer is the call's result, a question of the tool, or, for
- * clients that know tasks, a task that stands for the call that goes on.
+ * `tools/call`: an MCP request becomes one call of a session. The reply is the call's result, a question of the tool, or, for clients
+ * that support tasks, a task for the call that goes on.
  */
 import {
   type InputRequiredResult,
@@ -13,15 +13,16 @@ import {
 import { type InputRequired, isInputRequired } from '../../shared/calls/elicitation.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
+import type { Submission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
-import { approvalAnswer, decided, pendingResult, whenAsked } from './approvals.ts';
-import { keyed, type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts';
+import { applyDecision, approvalAnswer, onApprovalRequested, pendingResult } from './approvals.ts';
+import { clientSession, type McpClient, TASKS_EXTENSION, takeKeyArgument } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
 import { createTask } from './tasks.ts';
 import { type McpTool, publishedToolFor } from './tools.ts';
 
-/** A call that takes longer becomes a task, where the client takes one. */
+/** A call that takes longer becomes a task, if the client supports tasks. */
 const TASK_AFTER_MS = 500;
 
 export interface CallToolParams {
@@ -29,61 +30,85 @@ export interface CallToolParams {
   readonly arguments?: Readonly<Record<string, unknown>> | undefined;
 }
 
+/** The request of a call: the SDK's context of it, and whether this server ends. */
+interface CallRequest {
+  readonly ctx: ServerContext;
+  isClosing(): boolean;
+}
+
 export async function callTool(
   pawl: Pawl,
   client: McpClient,
   params: CallToolParams,
-  ctx: ServerContext,
-  isClosing: () => boolean,
+  request: CallRequest,
 ): Promise<Result> {
-  const session = await sessionFor(pawl, client);
-  const published = await publishedToolFor(pawl, session.key, params.name);
-  const taskSupport = published.annotations.taskSupport ?? 'optional';
-  if (taskSupport === 'required' && !client.takesTasks && ctx.mcpReq.envelope !== undefined)
+  const { ctx } = request;
+  const session = await clientSession(pawl, client);
+  const tool = await publishedToolFor(pawl, session.key, params.name);
+  if (tool.annotations.taskSupport === 'required' && !client.takesTasks && ctx.mcpReq.envelope !== undefined)
     throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
-  const decision = await decided(pawl, client, ctx);
-  if (decision?.isOpen) return pendingResult(decision.callId, published);
-  if (decision !== undefined) return resultOf(pawl, published, decision.callId, ctx.mcpReq.signal, isClosing);
-  const asked = Promise.withResolvers<void>();
-  const { given, idempotencyKey } = keyed(client, published, params.arguments ?? {});
-  const submission = await submitCall(pawl, { ...client, idempotencyKey }, published, given, {
+  const decision = await applyDecision(pawl, client, ctx);
+  if (decision?.isOpen) return pendingResult(decision.callId, tool);
+  if (decision !== undefined) return resultOf(pawl, tool, decision.callId, request);
+  const approvalRequested = Promise.withResolvers<void>();
+  const { given, idempotencyKey } = takeKeyArgument(client, tool, params.arguments ?? {});
+  const submission = await submitCall(pawl, { ...client, idempotencyKey }, tool, {
+    params: given,
     responses: ctx.mcpReq.inputResponses ?? {},
     state: await stateOf(pawl, client, params, ctx),
-    onProgress: (event) => report(event, published, ctx),
-    onApproval: asked.resolve,
+    onProgress: (event) => report(event, tool, ctx),
+    onApproval: approvalRequested.resolve,
   });
-  const answer = (result: ToolResultEnvelope) => answerOf(pawl, published, result);
-  if (submission.kind === 'answered') return answer(submission.result);
+  if (submission.kind === 'answered') return replyOf(pawl, tool, submission.result);
+  const pending = { submission, tool, params: given, name: params.name, approvalRequested };
+  return firstReply(pawl, client, pending, request);
+}
+
+interface PendingCall {
+  readonly submission: Extract<Submission, { readonly kind: 'pending' }>;
+  readonly tool: McpTool;
+  readonly params: Readonly<Record<string, unknown>>;
+  /** The tool's name in the request. */
+  readonly name: string;
+  readonly approvalRequested: PromiseWithResolvers<void>;
+}
+
+/** The reply to a call that goes on: its result, a task, or the question of an approval, whichever comes first. */
+async function firstReply(pawl: Pawl, client: McpClient, pending: PendingCall, request: CallRequest): Promise<Result> {
+  const { submission, tool, params, name, approvalRequested } = pending;
   const { callId } = submission;
-  // Who joined another request's call leaves it to that.
+  const { taskSupport = 'optional' } = tool.annotations;
+  // A request that joined another one's call does not cancel it.
   const joined = submission.merged === true;
-  const stopListening = joined ? () => {} : cancelWhenGone(pawl, callId, ctx.mcpReq.signal, isClosing);
-  const mayBeTask = client.takesTasks && taskSupport !== 'forbidden';
-  const stopped = Promise.withResolvers<Result>();
-  const stopWaiting = [
-    ...(mayBeTask ? [within(taskSupport === 'required' ? 0 : TASK_AFTER_MS, () => stopped.resolve(newTask()))] : []),
-    // Policy may have a call of any tier wait for a person, and who joins it hears no more that it does.
-    ...(published.tier === 'elevated' || joined ? [whenAsked(pawl, callId, asked.resolve)] : []),
-  ];
-  const newTask = async () => {
+  const stopListening = joined ? () => {} : cancelWhenGone(pawl, callId, request);
+  const task = Promise.withResolvers<Result>();
+  const startTask = () => {
     stopListening();
-    return createTask(pawl, client, { tool: params.name, params: given, callId });
+    task.resolve(createTask(pawl, client, { tool: name, params, callId }));
   };
-  const waiting = asked.promise.then(() => {
+  const cleanups = [
+    stopListening,
+    ...(client.takesTasks && taskSupport !== 'forbidden'
+      ? [after(taskSupport === 'required' ? 0 : TASK_AFTER_MS, startTask)]
+      : []),
+    // Policy may ask for approval in every tier, and a request that joined a call is not notified of it.
+    ...(tool.tier === 'elevated' || joined ? [onApprovalRequested(pawl, callId, approvalRequested.resolve)] : []),
+  ];
+  const approval = approvalRequested.promise.then(() => {
     stopListening();
-    return approvalAnswer(pawl, client, callId, published);
+    return approvalAnswer(pawl, client, callId, tool);
   });
+  const result = submission.result.then((envelope) => replyOf(pawl, tool, envelope));
   try {
-    return await Promise.race([submission.result.then(answer), stopped.promise, waiting]);
+    return await Promise.race([result, task.promise, approval]);
   } finally {
-    for (const stop of stopWaiting) stop();
-    stopListening();
+    for (const cleanUp of cleanups) cleanUp();
   }
 }
 
 /**
- * The state that a tool left with its question. The client carries only the call's ID; what it names must be this session's
- * question about the same tool, so that there is nothing to forge.
+ * The state that a tool left with its question. The client carries only the call's ID, and that call must be a question of the same tool
+ * in this session, so that the client can forge nothing.
  */
 async function stateOf(pawl: Pawl, client: McpClient, { name }: CallToolParams, ctx: ServerContext): Promise<unknown> {
   const callId = ctx.mcpReq.requestState<unknown>();
@@ -99,27 +124,21 @@ async function stateOf(pawl: Pawl, client: McpClient, { name }: CallToolParams, 
   return asked.requestState;
 }
 
-/** The end of a call that a person has decided on. */
-async function resultOf(
-  pawl: Pawl,
-  published: McpTool,
-  callId: string,
-  signal: AbortSignal,
-  isClosing: () => boolean,
-): Promise<Result> {
-  const stopListening = cancelWhenGone(pawl, callId, signal, isClosing);
+/** The reply to a call that a person has decided on. */
+async function resultOf(pawl: Pawl, tool: McpTool, callId: string, request: CallRequest): Promise<Result> {
+  const stopListening = cancelWhenGone(pawl, callId, request);
   try {
     const result = await pawl.result(callId);
     if (result === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The call has expired.');
-    return await answerOf(pawl, published, await pawl.calls.withHooks(result));
+    return await replyOf(pawl, tool, await pawl.calls.withHooks(result));
   } finally {
     stopListening();
   }
 }
 
-async function answerOf(pawl: Pawl, published: McpTool, result: ToolResultEnvelope): Promise<Result> {
+async function replyOf(pawl: Pawl, tool: McpTool, result: ToolResultEnvelope): Promise<Result> {
   const output = result.status === 'success' ? result.output.content : undefined;
-  return isInputRequired(output) ? inputRequiredResult(output, result.callId) : callToolResult(pawl, result, published);
+  return isInputRequired(output) ? inputRequiredResult(output, result.callId) : callToolResult(pawl, result, tool);
 }
 
 function inputRequiredResult({ inputRequests, requestState }: InputRequired, callId: string | undefined): Result {
@@ -130,8 +149,8 @@ function inputRequiredResult({ inputRequests, requestState }: InputRequired, cal
   };
 }
 
-/** A report of progress goes out as that, and its words as a log line, for clients that asked for either. */
-function report(event: ProgressEvent, published: McpTool, { mcpReq }: ServerContext): void {
+/** Sends progress as a notification, and its message as a log line, to clients that asked for either. */
+function report(event: ProgressEvent, tool: McpTool, { mcpReq }: ServerContext): void {
   if (event.type !== 'progress') return;
   const progressToken = mcpReq._meta?.progressToken;
   const { progress, total, message } = event;
@@ -148,11 +167,12 @@ function report(event: ProgressEvent, published: McpTool, { mcpReq }: ServerCont
         },
       })
       .catch(ignore);
-  if (message !== undefined) mcpReq.log('info', message, published.mcpName).catch(ignore);
+  if (message !== undefined) mcpReq.log('info', message, tool.mcpName).catch(ignore);
 }
 
-/** The client took its request back, or closed the stream, which means the same. */
-function cancelWhenGone(pawl: Pawl, callId: string, signal: AbortSignal, isClosing: () => boolean): () => void {
+/** Cancels the call when the client cancels its request or closes the stream, unless this server is what ends. */
+function cancelWhenGone(pawl: Pawl, callId: string, { ctx, isClosing }: CallRequest): () => void {
+  const { signal } = ctx.mcpReq;
   const cancel = () => {
     if (!isClosing()) pawl.cancel(callId).catch(() => {});
   };
@@ -161,7 +181,7 @@ function cancelWhenGone(pawl: Pawl, callId: string, signal: AbortSignal, isClosi
   return () => signal.removeEventListener('abort', cancel);
 }
 
-function within(delayMs: number, then: () => void): () => void {
+function after(delayMs: number, then: () => void): () => void {
   const timer = setTimeout(then, delayMs);
   return () => clearTimeout(timer);
 }

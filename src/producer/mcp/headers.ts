@@ -1,9 +1,9 @@
 /**
- * Headers that repeat what stands in the body, so that whatever routes need not read it (SEP-2243): they must agree. The SDK checks
- * those of the core methods; tasks and a tool's own parameters (`x-mcp-header`) are checked here.
+ * Headers that repeat values of the body, so that routers need not read the body (SEP-2243). Both must agree. The SDK checks the headers
+ * of the core methods; this module checks those of tasks and of a tool's own parameters (`x-mcp-header`).
  */
 
-/** Others of that name are unknown methods, which is said first. */
+/** Other methods of this prefix are unknown, and are refused before headers are compared. */
 const TASK_METHODS = ['tasks/get', 'tasks/update', 'tasks/cancel'];
 
 interface Request {
@@ -11,7 +11,7 @@ interface Request {
   readonly params?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** What disagrees; undefined when nothing does. `schemaOf` finds the input schema of a tool. */
+/** Describes the first header that disagrees with the body; undefined when all agree. `schemaOf` finds the input schema of a tool. */
 export async function headerMismatch(
   { method, params = {} }: Request,
   headers: Headers,
@@ -49,7 +49,7 @@ function mismatch(header: string, given: unknown, headers: Headers): string | un
   return same ? undefined : `${header} and the body have different values`;
 }
 
-/** `=?base64?…?=` holds what a header cannot; everything else stands for itself. */
+/** Decodes `=?base64?…?=`, which carries values that a header cannot. Other values are taken as they are. */
 function decode(value: string): string | undefined {
   const encoded = /^=\?base64\?(.*)\?=$/s.exec(value)?.[1];
   if (encoded === undefined) return value;

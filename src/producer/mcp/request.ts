@@ -1,4 +1,4 @@
-/** What one MCP request says beside its parameters: who asks, in which session, under which key, and what the client can do. */
+/** The client of one MCP request: its caller, session, idempotency key and capabilities. */
 import {
   CLIENT_CAPABILITIES_META_KEY,
   type ClientCapabilities,
@@ -15,11 +15,11 @@ import type { Session } from '../sessions/session.ts';
 import type { McpTool } from './tools.ts';
 
 export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
-/** Either in `_meta`, or as a header of the same name in its usual spelling, or, the key alone, as an argument. */
+/** The idempotency key comes in `_meta`, in the header `Idempotency-Key`, or as an argument of the tool. */
 const KEY_META = 'pawl/idempotencyKey';
 const KEY_ARGUMENT = 'idempotency_key';
 const SESSION_META = 'pawl/session';
-/** The client's place in its trace, as the protocol has it. */
+/** The client's trace context, under the protocol's name. */
 const TRACE_META = 'traceparent';
 /** The model's turn that makes the call. */
 const TURN_META = 'pawl/turn';
@@ -29,14 +29,14 @@ export interface McpClient {
   readonly caller: Caller;
   readonly capabilities: ClientCapabilities;
   readonly sessionKey: string;
-  /** Of the client's own, or undefined. */
+  /** The client's own key, if it sent one. */
   readonly idempotencyKey: string | undefined;
   readonly turnId: string | undefined;
   readonly traceparent: string | undefined;
   readonly canAsk: readonly (typeof ASKABLE)[number][];
-  /** On this machine, where nobody has a token. */
+  /** The client is on this machine, and the server runs without tokens. */
   readonly isLocal: boolean;
-  /** It takes a task in place of a result. */
+  /** The client accepts a task in place of a result. */
   readonly takesTasks: boolean;
 }
 
@@ -67,7 +67,7 @@ export function clientOf(
   };
 }
 
-/** Throws -32602 for one that no tag holds. */
+/** Throws -32602 for a turn that is too long for a tag. */
 function checkedTurn(turnId: string | undefined): string | undefined {
   if ((turnId ?? '').length > MAX_TURN_ID)
     throw new ProtocolError(
@@ -77,7 +77,7 @@ function checkedTurn(turnId: string | undefined): string | undefined {
   return turnId;
 }
 
-/** Throws -32602 for one that is no text. */
+/** Throws -32602 for a key that is not a text. */
 function keyOf(given: unknown, header: string | undefined): string | undefined {
   if (given !== undefined && typeof given !== 'string')
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, `_meta["${KEY_META}"] must be a text.`);
@@ -86,10 +86,10 @@ function keyOf(given: unknown, header: string | undefined): string | undefined {
 }
 
 /**
- * The caller's key, for clients that can set neither `_meta` nor a header, as an argument: of a tool that has no parameter of that
- * name, and not a part of what the tool gets. Throws -32602 for two different keys, and for one that is no text.
+ * Takes the idempotency key out of the arguments, for clients that can set neither `_meta` nor a header. A tool that has a parameter of
+ * that name keeps it. Throws -32602 for two different keys, and for a key that is not a text.
  */
-export function keyed(
+export function takeKeyArgument(
   { idempotencyKey }: Pick<McpClient, 'idempotencyKey'>,
   { inputSchema }: Pick<McpTool, 'inputSchema'>,
   { [KEY_ARGUMENT]: argument, ...others }: Readonly<Record<string, unknown>>,
@@ -106,8 +106,8 @@ export function keyed(
   return { given: others, idempotencyKey: argument };
 }
 
-/** The session of a client's calls. People are reached on the operator's page. */
-export function sessionFor(
+/** The session of a client's calls. Its channel to people is the operator's page. */
+export function clientSession(
   pawl: Pawl,
   { caller, sessionKey }: Pick<McpClient, 'caller' | 'sessionKey'>,
 ): Promise<Session> {

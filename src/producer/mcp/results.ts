@@ -1,6 +1,6 @@
 /**
- * A call's ending in MCP's terms. What the model can react to (wrong parameters, a refusal, a failed tool) is a result with
- * `isError`; what is wrong with the server is an error of the protocol.
+ * A call's outcome in MCP's terms. Failures that a model can react to (wrong parameters, a refusal, a failed tool) are results with
+ * `isError`. Failures of the server are errors of the protocol.
  */
 import {
   type CallToolResult,
@@ -25,21 +25,21 @@ function isProtocolError(code: string): boolean {
 }
 
 /**
- * Of an output that is shown in part, the text is that part; where the tool declares its output, the structured content is the whole,
- * because clients hold it against the schema. Without an offer, its tool is gone. Throws `ProtocolError` for a defect.
+ * The result of a call. The text of a truncated output is its shown part. If the tool declares its output, the structured content is
+ * the whole output, because clients validate it. `tool` is undefined if it has left the fleet. Throws `ProtocolError` for a defect.
  */
 export async function callToolResult(
   pawl: Pick<Pawl, 'output' | 'calls'>,
   envelope: ToolResultEnvelope,
-  published: McpTool | undefined,
+  tool: McpTool | undefined,
 ): Promise<CallToolResult> {
-  return wellFormed(await resultFor(pawl, envelope, published));
+  return wellFormed(await resultFor(pawl, envelope, tool));
 }
 
 async function resultFor(
   pawl: Pick<Pawl, 'output' | 'calls'>,
   envelope: ToolResultEnvelope,
-  published: McpTool | undefined,
+  tool: McpTool | undefined,
 ): Promise<CallToolResult> {
   const { callId, status, fromCache, attempts } = envelope;
   const _meta = defined({
@@ -59,9 +59,9 @@ async function resultFor(
     };
   }
   const { content, metadata } = envelope.output;
-  // The tool did its work, and the answer is no.
+  // The tool ran, and reports that it did not succeed.
   const soft = metadata?.['success'] === false ? { isError: true } : {};
-  const declaresOutput = () => published !== undefined && declaredOutput(published) !== undefined;
+  const declaresOutput = () => tool !== undefined && declaredOutput(tool) !== undefined;
   if (isMcpResult(content))
     return {
       ...content,
@@ -70,9 +70,9 @@ async function resultFor(
       _meta: { ...content._meta, ..._meta },
     };
   const isWhole = metadata?.['whole'] === undefined || callId === undefined || !declaresOutput();
-  // The record holds what the tool returned: hooks that have seen a part of it have not seen the rest.
+  // The record holds the output as the tool returned it, so hooks must see the rest of it, too.
   const whole = isWhole ? envelope : await pawl.calls.withHooks(wholeOf(envelope, await pawl.output(callId)));
-  if (whole.status !== 'success') return resultFor(pawl, whole, published);
+  if (whole.status !== 'success') return resultFor(pawl, whole, tool);
   const structured = whole.output.content;
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };
   return {
@@ -87,14 +87,14 @@ function wholeOf(envelope: Extract<ToolResultEnvelope, { status: 'success' }>, c
   return { ...envelope, output: { ...envelope.output, content } };
 }
 
-/** A tool that speaks MCP itself returns what a client is to get, content blocks and all. */
+/** Whether a tool returned a complete MCP result, content blocks included. */
 function isMcpResult(value: unknown): value is CallToolResult {
   return isObject(value) && Array.isArray(value['content']) && value['content'].length > 0 && isCallToolResult(value);
 }
 
 /**
- * The blocks that a tool returned beside its output, in MCP's shape: a resource stands in a member of its own, and one without contents
- * is a link.
+ * The content blocks that a tool returned beside its output, in MCP's shape: a resource is nested in a member of its own, and a resource
+ * without contents is a link.
  */
 function blocksOf(value: unknown): ContentBlock[] {
   if (!Array.isArray(value)) return [];

@@ -1,6 +1,6 @@
 /**
- * One MCP server for one request (2026-07-28) or one connection (2025-11-25): the same handlers serve both eras. All that lasts is
- * in the ledger, so that servers come and go.
+ * One MCP server for one request (2026-07-28) or one connection (2025-11-25), with the same handlers for both versions. Servers keep no
+ * state of their own: calls and tasks are in the ledger.
  */
 import {
   type CallToolResult,
@@ -18,22 +18,22 @@ import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import { HttpError } from '../http/core/errors.ts';
 import { callTool } from './calls.ts';
-import { clientOf, type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts';
+import { clientOf, clientSession, type McpClient, TASKS_EXTENSION } from './request.ts';
 import { cancelTask, getTask, updateTask } from './tasks.ts';
-import { publishedToolsFor, toolView } from './tools.ts';
+import { publishedToolsFor, toMcpTool } from './tools.ts';
 
 export interface McpServerDeps {
   readonly pawl: Pawl;
   readonly version: string;
-  /** Adds what is not a tool: resources, prompts. Called for every server that is made. */
+  /** Adds resources and prompts. Called for every server that is made. */
   readonly extend?: (server: Server) => void;
-  /** Throws `HttpError` while no further call is taken. */
+  /** Throws `HttpError` while the server accepts no calls. */
   readonly checkAccepting?: () => Promise<void>;
-  /** While it answers true, requests end because this server does: their calls go on. */
+  /** True while this server closes: requests that end then do not cancel their calls. */
   readonly isClosing?: () => boolean;
 }
 
-/** Of JSON-RPC. */
+/** Codes of JSON-RPC. */
 const INVALID_PARAMS = -32_602;
 const INTERNAL_ERROR = -32_603;
 
@@ -44,11 +44,8 @@ const updateSchema = z.looseObject({
 });
 
 /** A server that speaks for one caller; without a session of the client's own, its calls belong to `sessionKey`. */
-export function createMcpServer(
-  { pawl, version, extend, checkAccepting, isClosing = () => false }: McpServerDeps,
-  caller: Caller,
-  sessionKey: string,
-): Server {
+export function createMcpServer(deps: McpServerDeps, caller: Caller, sessionKey: string): Server {
+  const { pawl, version, extend } = deps;
   const server = new Server(
     { name: 'pawl', version },
     {
@@ -58,78 +55,90 @@ export function createMcpServer(
         'Idempotency-Key or the argument idempotency_key) to get the same result. Elevated tools wait for a person.',
     },
   );
-  /** The client as it shows itself in this request, and one place that turns failures into errors of the protocol. */
-  const serve =
-    <Asked, Answer>(handle: (client: McpClient, asked: Asked, ctx: ServerContext) => Promise<Answer>) =>
-    async (asked: Asked, ctx: ServerContext): Promise<Answer> => {
-      try {
-        return await handle(clientOf(ctx, caller, sessionKey, initialized(server)), asked, ctx);
-      } catch (error) {
-        throw protocolError(error);
-      }
-    };
-  server.setRequestHandler(
-    'tools/list',
-    serve(async (client, _asked, ctx) => {
-      const session = await sessionFor(pawl, client);
-      // The schemas are JSON Schema of any shape, checked when the tool was defined: the protocol's type knows some shapes only.
-      return {
-        tools: (await publishedToolsFor(pawl, session.key)).map((published) =>
-          toolView(published, ctx.mcpReq.envelope !== undefined),
-        ) as readonly object[] as Tool[],
-      };
-    }),
-  );
-  server.setRequestHandler(
-    'tools/call',
-    // A task or a question may stand in place of a result, which the method's type does not know.
-    serve(async (client, { params }, ctx) => {
-      await checkAccepting?.();
-      return (await callTool(pawl, client, params, ctx, isClosing)) as CallToolResult;
-    }),
-  );
-  const task = <Asked extends { readonly taskId: string }>(
-    handle: (client: McpClient, asked: Asked) => Promise<object>,
-  ) =>
-    serve(async (client, asked: Asked) => {
-      if (!client.takesTasks)
-        throw new MissingRequiredClientCapabilityError({
-          requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } },
-        });
-      return (await handle(client, asked)) as Record<string, unknown>;
-    });
-  server.setRequestHandler(
-    'tasks/get',
-    { params: taskSchema },
-    task((client, { taskId }) => getTask(pawl, client, taskId)),
-  );
-  server.setRequestHandler('tasks/update', { params: updateSchema }, (asked, ctx) =>
-    // The responses are lifted out of the parameters, as those of every method that takes some.
-    task((client) =>
-      updateTask(pawl, client, {
-        taskId: asked.taskId,
-        inputResponses: { ...asked.inputResponses, ...ctx.mcpReq.inputResponses },
-      }),
-    )(asked, ctx),
-  );
-  server.setRequestHandler(
-    'tasks/cancel',
-    { params: taskSchema },
-    task((client, { taskId }) => cancelTask(pawl, client, taskId)),
-  );
-  // Over HTTP it is the endpoint that tells all its clients.
+  const handler: MakeHandler = (handle) => async (params, ctx) => {
+    try {
+      return await handle(clientOf(ctx, caller, sessionKey, initialized(server)), params, ctx);
+    } catch (error) {
+      throw protocolError(error);
+    }
+  };
+  serveTools(server, deps, handler);
+  serveTasks(server, pawl, handler);
+  // The HTTP endpoint notifies its clients itself.
   if (caller.id === 'stdio')
     server.onclose = pawl.onCatalogueChange(() => void server.sendToolListChanged().catch(() => {}));
   extend?.(server);
   return server;
 }
 
-/** Of a client of 2025-11-25, from its handshake; others say it with each request. */
+/** Makes a handler of the SDK: it describes the client of a request, and turns every failure into an error of the protocol. */
+type MakeHandler = <Params, Reply>(
+  handle: (client: McpClient, params: Params, ctx: ServerContext) => Promise<Reply>,
+) => (params: Params, ctx: ServerContext) => Promise<Reply>;
+
+function serveTools(
+  server: Server,
+  { pawl, checkAccepting, isClosing = () => false }: McpServerDeps,
+  handler: MakeHandler,
+): void {
+  server.setRequestHandler(
+    'tools/list',
+    handler(async (client, _request, ctx) => {
+      const session = await clientSession(pawl, client);
+      const tools = await publishedToolsFor(pawl, session.key);
+      const shown = tools.map((tool) => toMcpTool(tool, ctx.mcpReq.envelope !== undefined));
+      // The SDK's type allows some shapes of schema only. The schemas were checked when the tools were defined.
+      return { tools: shown as readonly object[] as Tool[] };
+    }),
+  );
+  server.setRequestHandler(
+    'tools/call',
+    handler(async (client, { params }, ctx) => {
+      await checkAccepting?.();
+      // A task or a question may replace the result, which the SDK's type does not know.
+      return (await callTool(pawl, client, params, { ctx, isClosing })) as CallToolResult;
+    }),
+  );
+}
+
+function serveTasks(server: Server, pawl: Pawl, handler: MakeHandler): void {
+  const task = <Params extends { readonly taskId: string }>(
+    handle: (client: McpClient, params: Params) => Promise<object>,
+  ) =>
+    handler(async (client, params: Params) => {
+      if (!client.takesTasks)
+        throw new MissingRequiredClientCapabilityError({
+          requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } },
+        });
+      return (await handle(client, params)) as Record<string, unknown>;
+    });
+  server.setRequestHandler(
+    'tasks/get',
+    { params: taskSchema },
+    task((client, { taskId }) => getTask(pawl, client, taskId)),
+  );
+  server.setRequestHandler('tasks/update', { params: updateSchema }, (params, ctx) =>
+    // The SDK lifts the responses out of the parameters, as for every method that takes some.
+    task((client) =>
+      updateTask(pawl, client, {
+        taskId: params.taskId,
+        inputResponses: { ...params.inputResponses, ...ctx.mcpReq.inputResponses },
+      }),
+    )(params, ctx),
+  );
+  server.setRequestHandler(
+    'tasks/cancel',
+    { params: taskSchema },
+    task((client, { taskId }) => cancelTask(pawl, client, taskId)),
+  );
+}
+
+/** The capabilities that a client of 2025-11-25 declared in its handshake. Newer clients declare them with each request. */
 function initialized(server: Server): ClientCapabilities | undefined {
   return server.getClientCapabilities();
 }
 
-/** What the client may hear: a typed refusal as it is, a defect as no more than that. */
+/** A typed refusal is passed on as it is; a defect is reported without its message. */
 function protocolError(thrown: unknown): unknown {
   if (thrown instanceof ProtocolError) return thrown;
   if (thrown instanceof HttpError) return new ProtocolError(INTERNAL_ERROR, thrown.message, { code: thrown.code });

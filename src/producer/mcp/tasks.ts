@@ -1,6 +1,6 @@
 /**
- * The Tasks extension (`io.modelcontextprotocol/tasks`): a task is a name for a call that goes on. The call is in the ledger and the
- * task in its record before the client hears of it, so that neither a server's nor a worker's end loses one.
+ * The Tasks extension (`io.modelcontextprotocol/tasks`): a task is a name for a call that goes on. The call and the task are in Redis
+ * before the client learns of the task, so that the end of a server or of a worker loses neither.
  */
 import { randomBytes } from 'node:crypto';
 import { ProtocolError, ProtocolErrorCode, type Result } from '@modelcontextprotocol/server';
@@ -59,10 +59,10 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
   const envelope = await pawl.calls.withHooks(
     envelopeOf(record.outcome, { requestId, toolName, callId: record.callId }),
   );
-  // Its tool may be gone by now.
-  const published = await publishedToolFor(pawl, task.sessionKey, task.tool).catch(() => undefined);
+  // The tool may have left the fleet by now.
+  const tool = await publishedToolFor(pawl, task.sessionKey, task.tool).catch(() => undefined);
   try {
-    const result = await callToolResult(pawl, envelope, published);
+    const result = await callToolResult(pawl, envelope, tool);
     return view('completed', { result: { ...result, resultType: 'complete' } });
   } catch (error) {
     if (!(error instanceof ProtocolError)) throw error;
@@ -94,7 +94,7 @@ export async function updateTask(
   return { resultType: 'complete' };
 }
 
-/** Cooperative: says only that the wish was heard. What became of the call is in the task. */
+/** Requests the cancellation and does not wait for it. The task shows how the call ended. */
 export async function cancelTask(pawl: Pawl, client: McpClient, taskId: string): Promise<Result> {
   const task = await taskOf(pawl, client.caller, taskId);
   await pawl.backend.tasks.cancel(taskId);
@@ -103,23 +103,23 @@ export async function cancelTask(pawl: Pawl, client: McpClient, taskId: string):
   return { resultType: 'complete' };
 }
 
-/** Calls the tool again with the answers. Its key is the task's and the round's: two servers that do this make one call. */
+/** Calls the tool again with the answers. The key names the task and the round, so two servers that do this make one call. */
 async function goOn(pawl: Pawl, client: McpClient, task: TaskRecord, state: unknown): Promise<void> {
   const asker = { ...client, sessionKey: task.sessionKey };
-  const published = await publishedToolFor(pawl, task.sessionKey, task.tool);
+  const tool = await publishedToolFor(pawl, task.sessionKey, task.tool);
   const responses = Object.fromEntries(
     Object.entries(task.answers).map(([name, text]) => [name, JSON.parse(text) as unknown]),
   );
   const params = JSON.parse(task.params) as Record<string, unknown>;
   const key = `task:${task.taskId}:${task.callIds.length}`;
-  const submission = await submitCall(pawl, asker, published, params, { responses, state, key });
+  const submission = await submitCall(pawl, asker, tool, { params, responses, state, key });
   const { callId } = submission;
   if (callId === undefined)
     throw new ProtocolError(ProtocolErrorCode.InternalError, 'The task cannot go on.', { code: 'TOOL_UNAVAILABLE' });
   await pawl.backend.tasks.goOn(task, callId);
 }
 
-/** Throws -32602, also for what is another's: an ID tells nothing. */
+/** Throws -32602, also for another owner's task, so that an ID reveals nothing. */
 async function taskOf(pawl: Pawl, caller: Caller, taskId: string): Promise<TaskRecord> {
   const task = await pawl.backend.tasks.read(taskId);
   if (task === undefined || task.owner !== ownerOf(caller))

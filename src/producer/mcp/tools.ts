@@ -1,5 +1,4 @@
-/** The fleet's tools as MCP shows them (A2, A22): name, schemas and annotations come from the one definition that workers run. */
-
+/** The fleet's tools as MCP shows them. Name, schemas and annotations come from the definition that workers run. */
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { answersParameter } from '../../shared/calls/elicitation.ts';
 import type { FailureCode } from '../../shared/errors/failure-codes.ts';
@@ -13,7 +12,7 @@ import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../client.ts';
 
 export interface McpTool {
-  /** As clients call it. */
+  /** The name by which clients call it. */
   readonly mcpName: string;
   readonly name: string;
   readonly namespace: string;
@@ -26,65 +25,65 @@ export interface McpTool {
   readonly answersName: string | undefined;
 }
 
-/** What a session may call, by name, so that the same tools always read the same. */
+/** The tools that a session may call, sorted by name, so that the same tools always give the same list. */
 export async function publishedToolsFor(pawl: Pawl, sessionKey: string): Promise<readonly McpTool[]> {
   const { tools } = await pawl.catalogue(sessionKey);
   const newest = new Map<string, McpTool>();
   for (const { name, namespace } of tools) {
-    const published = pawl.published(namespace, name);
-    if (published === undefined) continue;
+    const tool = pawl.published(namespace, name);
+    if (tool === undefined) continue;
     const mcpName = namespace === DEFAULT_NAMESPACE ? name : `${namespace}.${name}`;
-    newest.set(mcpName, { ...published, mcpName, answersName: answersParameter(published.inputSchema) });
+    newest.set(mcpName, { ...tool, mcpName, answersName: answersParameter(tool.inputSchema) });
   }
   return [...newest.values()].sort((a, b) => (a.mcpName < b.mcpName ? -1 : 1));
 }
 
-/** Throws -32602: a tool that this session does not have is unknown to it. */
+/** A tool that the session may call. Throws -32602 for any other. */
 export async function publishedToolFor(pawl: Pawl, sessionKey: string, mcpName: string): Promise<McpTool> {
   const catalogue = await publishedToolsFor(pawl, sessionKey);
   const named = (name: string | undefined) => catalogue.find((each) => each.mcpName === name);
-  const published = named(mcpName) ?? named(ownName(DEFAULT_NAMESPACE, mcpName));
-  if (published !== undefined) return published;
+  const tool = named(mcpName) ?? named(ownName(DEFAULT_NAMESPACE, mcpName));
+  if (tool !== undefined) return tool;
   throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${startOf(mcpName, 256)}`, {
     code: 'UNKNOWN_TOOL' satisfies FailureCode,
   });
 }
 
-export function toolView(published: McpTool, knowsTasks: boolean) {
-  const { title, taskSupport, readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = published.annotations;
+export function toMcpTool(tool: McpTool, knowsTasks: boolean) {
+  const { title, taskSupport, readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = tool.annotations;
   return wellFormed(
     defined({
-      name: published.mcpName,
+      name: tool.mcpName,
       title,
-      description: published.description,
-      inputSchema: objectRoot(withoutAnswers(published)),
-      outputSchema: declaredOutput(published),
+      description: tool.description,
+      inputSchema: objectRoot(withoutAnswers(tool)),
+      outputSchema: declaredOutput(tool),
       annotations: defined({
         title,
-        readOnlyHint: readOnlyHint ?? published.tier === 'read-only',
-        destructiveHint: destructiveHint ?? published.tier !== 'read-only',
+        readOnlyHint: readOnlyHint ?? tool.tier === 'read-only',
+        destructiveHint: destructiveHint ?? tool.tier !== 'read-only',
         idempotentHint,
         openWorldHint,
       }),
       execution: taskSupport === undefined || !knowsTasks ? undefined : { taskSupport },
-      _meta: { 'pawl/tier': published.tier },
+      _meta: { 'pawl/tier': tool.tier },
     }),
   );
 }
 
-/** MCP takes no parameters but those of an object, and that with all that JSON Schema says of it. */
+/** The input schema with an object at its root, as MCP requires. */
 function objectRoot(schema: JsonSchema): JsonSchema {
   const root = withoutReference(schema, schema);
   return root['type'] === 'object' ? root : flatRoot(schema).schema;
 }
 
-/** Clients hold a result against it, as structured content; that is an object, or there is none. */
+/** The output schema, if it describes an object: clients validate the structured content against it. */
 export function declaredOutput({ outputSchema }: McpTool): JsonSchema | undefined {
   const root = outputSchema && withoutReference(outputSchema, outputSchema);
   return root?.['type'] === 'object' && isForAllClients(root) ? root : undefined;
 }
 
-/** Official clients compile all output schemas at once, with ECMAScript's `u`: one that they cannot compile takes the whole list. */
+/** Official clients compile all output schemas with ECMAScript's `u` flag, and reject the whole list if one does not compile. */
 function isForAllClients(schema: unknown): boolean {
   if (typeof schema !== 'object' || schema === null) return true;
   const { pattern, patternProperties } = schema as { readonly pattern?: unknown; readonly patternProperties?: unknown };

@@ -131,7 +131,7 @@ test('Ctrl-D at the prompt decides nothing', async () => {
   expect(await call.ended).toBe(0);
 });
 
-test('the prompt is closed when somebody decides elsewhere', async () => {
+test('the prompt is closed when the approval is decided elsewhere', async () => {
   const call = atTerminal();
   await call.says('Approve this call?');
   const { id } = await pendingOne();

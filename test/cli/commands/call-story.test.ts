@@ -38,7 +38,7 @@ test('a call that waits for a person says where its approval is; one that waited
   expect(waits).toContain('waits for a person: pawl approvals show w0.1');
   expect(waits).not.toContain('queued');
   expect(storyOf({ ...asked, state: 'done' })).toContain('a person was asked: pawl approvals show w0.1.7');
-  expect(storyOf({ ...call, state: 'inflight', phase: 'queued' })).toContain('handed in and queued');
+  expect(storyOf({ ...call, state: 'inflight', phase: 'queued' })).toContain('submitted and queued');
 });
 
 const RESOLVE = 'pawl calls resolve w0.1 --as succeeded|failed|retry';

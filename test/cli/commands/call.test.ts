@@ -245,7 +245,7 @@ describe('pawl calls, tools and sessions', () => {
     });
   });
 
-  test('a tool that somebody switched off is listed and described as off', async () => {
+  test('a tool that was switched off is listed and described as off', async () => {
     const enabledOf = async () => {
       const { tools } = JSON.parse((await place.run(['tools', '--json'])).stdout) as {
         tools: { name: string; enabled: boolean }[];

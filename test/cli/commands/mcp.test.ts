@@ -60,7 +60,7 @@ export default defineHook({ name: 'guard', beforeCall: () => ({ deny: 'not today
     expect(await pawl.ended).toEqual({ code: 0, signal: null });
   });
 
-  test('without workers of its own is refused: nobody would run them', async () => {
+  test('without workers of its own is refused: no worker would run them', async () => {
     const refused = await place.run(['mcp', '--tools', 'tools.ts']);
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('--tools needs --workers') });
   });

@@ -154,7 +154,7 @@ test('pawl policy explain says what the registry says of a tool (I3, I7)', async
   expect(await run('tools', 'add', 'order.json')).toMatchObject({ code: 0 });
   const asked = await run('policy', 'explain', 'order');
   expect(asked.stdout).toContain('ask: it costs money (registry.tools.order)');
-  expect(asked.stderr).toContain('without one nobody can be asked, and the call is denied');
+  expect(asked.stderr).toContain('without one no person can be asked, and the call is denied');
   for (const [key, ...channel] of [['mute'], ['heard', '--channel', 'operator']] as const) {
     await run('sessions', 'open', '--key', key, ...channel);
     const { stderr } = await run('policy', 'explain', 'order', '--session', key);

@@ -133,7 +133,7 @@ test('a log that cannot be written, because the disk is full, neither ends a ser
   await allGone([]);
 });
 
-test('up drains also when nobody can hear it say so', { tags: 'slow' }, async () => {
+test('up drains also when its output is closed', { tags: 'slow' }, async () => {
   const process = unheard(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'tools.ts']);
   const { url } = JSON.parse(await process.line('"event":"ready"')) as Ready;
   const gate = join(place.folder, 'the unheard call may end');
@@ -165,7 +165,7 @@ test('a closed terminal drains up, serve and a worker', { tags: 'slow' }, async 
   await allGone(ready.workers.map(({ pid }) => pid));
 });
 
-test('a front door names for people where its page, MCP and Bull Board answer', async () => {
+test('an API process prints the addresses of its page, MCP and Bull Board', async () => {
   const serve = place.start(['serve', '--port', '0']);
   await serve.line('MCP');
   const said = serve.stdout();
@@ -199,7 +199,7 @@ test('up says which port is taken, and doctor how to mend it', async () => {
   }
 });
 
-test('tools that cannot be used are told once, and nothing stays', async () => {
+test('unusable tools are reported once, and no process stays', async () => {
   const { code, stdout, stderr } = await place.run(['up', '--port', '0', '--workers', '2', '--tools', 'nowhere.ts']);
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
   expect(stderr.match(/There is no tools file nowhere\.ts/g)).toHaveLength(1);

@@ -42,7 +42,7 @@ test('an embedded fleet signs with the key of its data folder', () => {
   expect(signatureFinding({ redisUrl: undefined, signingKeys: [] }, [worker(OLD)]).state).toBe('ok');
 });
 
-test('clocks: more than a second is told, with who and how much', () => {
+test('clocks: a difference above a second is reported, with the worker and the difference', () => {
   const at = (clockAheadMs: number) => ({ host: 'w', pid: 7, clockAheadMs });
   expect(clockFinding([at(900), { host: 'old', pid: 1 }], -900).state).toBe('ok');
   const wrong = clockFinding([at(-61_000)], 2_500);
@@ -62,7 +62,7 @@ test('tiers without a worker: worth knowing, and something to mend once calls wa
   });
 });
 
-test('calls: those in doubt, and those whose worker is gone, are told with the command that lists them', () => {
+test('calls: those in doubt, and those whose worker is gone, are reported with the command that lists them', () => {
   const [quiet, busy] = [
     { inDoubt: 0, stale: 0 },
     { inDoubt: 2, stale: 1 },
@@ -78,7 +78,7 @@ test('calls: those in doubt, and those whose worker is gone, are told with the c
   ]);
 });
 
-test('limits: how many run and wait under each, and one of a tool that nobody offers', async () => {
+test('limits: how many run and wait under each, and one of a tool that no worker has', async () => {
   const { redis, world } = await openBooks();
   const tool = defineTool({
     name: 'search',
@@ -112,7 +112,7 @@ test('limits: how many run and wait under each, and one of a tool that nobody of
   ]);
 });
 
-test('shards: a layout that somebody has set is told, and told as a fault where another one is configured', () => {
+test('shards: a layout that an operator has set is reported, as a fault if another one is configured', () => {
   const set = (current: number, made: number) => ({ ...ONE_SHARD_EACH, system: { current, made, isSet: true } });
   expect(shardsFindings(ONE_SHARD_EACH, { system: 4 })).toEqual([]);
   expect(shardsFindings(set(2, 4), { system: 2 })).toEqual([{ check: 'shards', state: 'ok', message: 'system 2' }]);

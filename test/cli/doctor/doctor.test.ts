@@ -56,7 +56,7 @@ test('doctor finds everything usable, says what the persistence promises and tha
 test.each([
   ['a Redis that does not answer', { REDIS_URL: 'redis://:hidden@127.0.0.1:1' }, 7, 'redis', 'ECONNREFUSED'],
   ['an address that is none', { REDIS_URL: 'http://somewhere' }, 2, 'redis', 'must be redis://'],
-  ['a front door that would not open', { PAWL_HTTP_HOST: '0.0.0.0' }, 2, 'port', 'PAWL_API_TOKENS'],
+  ['an API process that would not start', { PAWL_HTTP_HOST: '0.0.0.0' }, 2, 'port', 'PAWL_API_TOKENS'],
   ['a wrong setting', { PAWL_LOCK_DURATION_MS: 'soon' }, 2, 'configuration', 'PAWL_LOCK_DURATION_MS'],
 ])('doctor names %s and how to mend it', async (_case, env, exitCode, check, message) => {
   const { code, stdout } = await place.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0', ...env } });

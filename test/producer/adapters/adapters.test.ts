@@ -233,7 +233,7 @@ test('pawl/anthropic runs the tool_use blocks of a message, sent over HTTP by a 
   ]);
 });
 
-test('a fault of parameters is told once', async () => {
+test('a fault of parameters is reported once', async () => {
   const { tool } = weather();
   const { session } = await startFleet({ tools: [tool] });
   const tools = await messagesTools(session);
@@ -467,7 +467,7 @@ test('the session above hears of a tool whose arguments a model could not mend, 
   expect(heard).toMatchObject([{ sessionKey: branch.key, toolName: 'weather', reasks: 2, result }]);
 });
 
-test('a call of a model is told as settled, and a listener that throws does not keep its answer from the model', async () => {
+test('a call of a model is reported as settled, and a listener that throws does not keep its answer from the model', async () => {
   const { tool } = weather();
   const { session } = await startFleet({ tools: [tool] });
   const settled: string[] = [];
@@ -575,7 +575,7 @@ test('pawl/ai-sdk: the SDK’s own loop streams progress and ends with the model
   expect(JSON.stringify(prompts[1])).toContain('\\"degrees\\":21');
 });
 
-test('pawl/ai-sdk: without preliminary results a call has one, in the form that Mastra hands back as well', async () => {
+test('pawl/ai-sdk: without preliminary results a call has one, in the form that Mastra returns as well', async () => {
   const { tool } = weather();
   const { session } = await startFleet({ tools: [tool] });
   const { weather: made } = await aiSdkTools(session, { preliminary: false });

@@ -172,7 +172,7 @@ describe('what stands beside an output', () => {
     expect(await shown([IMAGE], '')).toMatchObject([{ type: 'image' }]);
   });
 
-  test('is told once: the text of a resource that the output has is not repeated, another one is added', async () => {
+  test('is shown once: the text of a resource that the output has is not repeated, another one is added', async () => {
     const note = { type: 'resource', uri: 'file:///note', text: 'Buy\n"milk".' } as const;
     expect(await shown([note], { contents: [{ uri: note.uri, text: note.text }] })).toBe(
       JSON.stringify({ contents: [{ uri: note.uri, text: note.text }] }),

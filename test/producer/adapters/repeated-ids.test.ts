@@ -203,7 +203,7 @@ test('sessions share no ID of a call, also where they share a tool’s calls', a
   }
 });
 
-test('the AI SDK’s own loop runs each step’s call, though the server counts anew in each', async () => {
+test('the AI SDK’s own loop runs each step’s call, though the server numbers calls from the start in each', async () => {
   const { tool, runs } = counter();
   const { session } = await startFleet({ tools: [tool] });
   const usage = {

@@ -2,7 +2,7 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import type { ApiDeps } from '../../../src/producer/http/core/api-deps.ts';
-import { answerSchemas } from '../../../src/producer/http/core/response-schemas.ts';
+import { responseSchemas } from '../../../src/producer/http/core/response-schemas.ts';
 import { apiRoutes } from '../../../src/producer/http/route-table.ts';
 import { contractSchemas } from '../../../src/shared/calls/envelope.ts';
 
@@ -11,16 +11,16 @@ const schemas = {
   ToolResultEnvelope: contractSchemas().toolResultEnvelope,
   ...Object.fromEntries(
     // As it is given: what is not described is refused.
-    Object.entries(answerSchemas).map(([name, schema]) => [name, z.toJSONSchema(schema, { io: 'output' })]),
+    Object.entries(responseSchemas).map(([name, schema]) => [name, z.toJSONSchema(schema, { io: 'output' })]),
   ),
 };
 ajv.addSchema({ $id: 'api', components: { schemas } });
 
 // They are only looked at.
-const routes = apiRoutes({ pawl: {}, fleet: {} } as ApiDeps).map(({ method, path, answers }) => ({
+const routes = apiRoutes({ pawl: {}, fleet: {} } as ApiDeps).map(({ method, path, responses }) => ({
   method: method.toUpperCase(),
   pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+').replaceAll('.', '\\.')}(?:\\?.*)?$`),
-  answers,
+  responses,
 }));
 
 const validators = new Map<string, ValidateFunction>();
@@ -38,7 +38,7 @@ export function checkShape(method: string, path: string, status: number, body: u
   // In the form of the service whose buttons these are.
   if (path === '/v1/approvals/actions') return;
   const asked = routes.find((route) => route.method === method && route.pattern.test(path));
-  const described = asked?.answers[status];
+  const described = asked?.responses[status];
   if (described === undefined || typeof described === 'string') return;
   const [, shape] = described;
   const validate = validatorOf(shape);

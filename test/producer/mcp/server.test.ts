@@ -6,8 +6,9 @@ import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/s
 import express from 'express';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { oldestOfMost, sendOnceThere } from '../../../src/producer/mcp/http.ts';
+import { oldestOfMost } from '../../../src/producer/mcp/legacy-sessions.ts';
 import { createMcpServer } from '../../../src/producer/mcp/server.ts';
+import { sendOnceThere } from '../../../src/producer/mcp/web-response.ts';
 import type { Hook } from '../../../src/shared/calls/define-hook.ts';
 import { acceptedForm, callerAnswers, elicit } from '../../../src/shared/calls/elicitation.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
@@ -336,8 +337,8 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
     await started.promise;
     const abort = new AbortController();
     const joined = client.callTool({ name: 'hold', arguments: {} }, { signal: abort.signal });
-    const told = async () => JSON.stringify(await rig.pawl.audit());
-    await eventually(async () => (await told()).includes('"merged"'), { what: 'the joining' });
+    const auditText = async () => JSON.stringify(await rig.pawl.audit());
+    await eventually(async () => (await auditText()).includes('"merged"'), { what: 'the joining' });
     abort.abort();
     await expect(joined).rejects.toThrow();
     await client.listTools();
@@ -392,7 +393,7 @@ describe('an elevated call', () => {
     expect(content).toEqual([{ type: 'text', text: 'hidden' }]);
   });
 
-  test('of a token is pending: said at once, with others to decide, and told when asked again', async () => {
+  test('of a token is pending: the client learns it at once and when it asks again, and others decide', async () => {
     const apiTokens = [{ token: 'an-operator', role: 'operator' as const }];
     const rig = await startRig({ tools: [danger], tiers: ['elevated'], settings: { apiTokens } });
     const ask = modern(rig);
@@ -406,7 +407,7 @@ describe('an elevated call', () => {
   });
 });
 
-test('a call of any tier that policy has a person decide on is told of at once, also when asked again', async () => {
+test('a call of any tier that policy has a person decide on is reported at once, also when asked again', async () => {
   const settings = {
     policy: { global: { tools: { echo: 'ask' as const } } },
     apiTokens: [{ token: 'an-operator', role: 'operator' as const }],
@@ -556,7 +557,7 @@ describe('/mcp', () => {
     expect((await status('completed')).result.content[0].text).toBe('Hi, Bo, kept');
   });
 
-  test('whoever can write to Redis without a key neither answers a task nor changes what it calls', async () => {
+  test('a writer to Redis without a key neither answers a task nor changes what it calls', async () => {
     const settings = { signingKeys: [{ kid: 'k', key: 'a key of this test alone' }] };
     const asks = signal();
     const rig = await startRig({ tools: [askingTool(asks.promise)], settings });
@@ -587,7 +588,7 @@ describe('/mcp', () => {
     expect(logged.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
-  test('too many sessions end those of whoever has the most, the one that was left alone for longest first', () => {
+  test('too many sessions end those of the caller with the most, the least recently used first', () => {
     const sessions = new Map(
       ['quiet', 'loud', 'loud', 'other', 'loud'].map((callerId, at) => [`s${at}`, { callerId }]),
     );
@@ -665,7 +666,7 @@ test('a call continues the trace of its client, which `_meta` or a header names;
   expect(await traceOf('c', 'anything', {})).toBeUndefined();
 });
 
-test('a full backlog is told to MCP clients as to all others', async () => {
+test('MCP clients are refused at a full backlog, as all others are', async () => {
   const { tools, started, release } = testTools();
   const rig = await startRig({ tools, settings: { http: { maxBacklog: 1 } } });
   const call = modern(rig);
@@ -711,22 +712,19 @@ test.each([
     { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 't', version: '1' } },
   ],
   [MODERN, 'subscriptions/listen', { notifications: { toolsListChanged: true }, _meta: MODERN_META }],
-])(
-  'a client on standard streams, in the era %s, is told when tools have come or gone',
-  async (_era, method, params) => {
-    const { pawl } = await startRig(testTools());
-    const [input, output] = [new PassThrough(), new PassThrough()];
-    const told: string[] = [];
-    output.on('data', (line) => void told.push(String(line)));
-    const create = () => createMcpServer({ pawl, version: '0.0.0' }, { id: 'stdio', role: 'admin' }, 'stdio-session');
-    const connection = serveStdio(create, { transport: new StdioServerTransport(input, output) });
-    onTestFinished(() => connection.close());
-    input.write(`${JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })}\n`);
-    await eventually(() => told.length > 0, { what: 'an answer' });
-    await pawl.registry.patch('echo', { enabled: false }, { by: 'test' });
-    await eventually(() => told.join('').includes('notifications/tools/list_changed'), { what: 'the news' });
-  },
-);
+])('a client on standard streams, in the era %s, is notified when tools come or go', async (_era, method, params) => {
+  const { pawl } = await startRig(testTools());
+  const [input, output] = [new PassThrough(), new PassThrough()];
+  const sent: string[] = [];
+  output.on('data', (line) => void sent.push(String(line)));
+  const create = () => createMcpServer({ pawl, version: '0.0.0' }, { id: 'stdio', role: 'admin' }, 'stdio-session');
+  const connection = serveStdio(create, { transport: new StdioServerTransport(input, output) });
+  onTestFinished(() => connection.close());
+  input.write(`${JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })}\n`);
+  await eventually(() => sent.length > 0, { what: 'an answer' });
+  await pawl.registry.patch('echo', { enabled: false }, { by: 'test' });
+  await eventually(() => sent.join('').includes('notifications/tools/list_changed'), { what: 'the news' });
+});
 
 test.each([
   ['one message', () => Response.json({ id: 1 }), 'event: message\ndata: {"id":1}\n\n'],

@@ -1,6 +1,6 @@
 /** Parameters whose schema begins with a reference are shown as whatever it leads to, wherever tools are shown. */
 import { describe, expect, test } from 'vitest';
-import { toolView } from '../../../src/producer/mcp/tools.ts';
+import { toMcpTool } from '../../../src/producer/mcp/tools.ts';
 import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
 import { PROVIDERS } from '../../../src/shared/model-tools/export-types.ts';
 import { toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
@@ -72,7 +72,7 @@ describe.each(Object.entries(ROOTS))('a root with %s', (_what, [root, names]) =>
   const declared = 'x' in root || 'definitions' in root ? [] : [['as it is defined', root] as const];
   test.each([...declared, ['as it is imported', sanitizeSchema(root).schema] as const])('%s', (_how, inputSchema) => {
     const tool = defineUntypedTool({ ...base, name: 'go', inputSchema });
-    const listed = toolView({ ...tool, mcpName: 'go', answersName: undefined }, false);
+    const listed = toMcpTool({ ...tool, mcpName: 'go', answersName: undefined }, false);
     const shown = [...PROVIDERS.map((provider) => toolsFor(provider, [tool]).tools[0]), listed];
     for (const each of shown as Readonly<Record<string, unknown>>[]) {
       const place = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'].find((name) => name in each);

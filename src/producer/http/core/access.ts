@@ -1,6 +1,6 @@
 /**
- * Who may ask for what. Without tokens the server is for this machine alone; with them each request names one, and a token's
- * role and tenant bound what it can do.
+ * Authentication and permissions. Without tokens the server accepts requests of this machine only. With tokens each request carries
+ * one, and the token's role and tenant limit what it may do.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
@@ -9,12 +9,12 @@ import type { ApiRole, ApiToken } from '../../../shared/config/config.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { HttpError } from './errors.ts';
 
-/** Whoever sent a request. */
+/** The sender of a request. */
 export interface Caller {
-  /** Stable for one token, and says nothing of it. */
+  /** Stable for one token; the token cannot be computed from it. */
   readonly id: string;
   readonly role: ApiRole;
-  /** When set, nothing of other tenants exists for this caller. */
+  /** A caller with a tenant sees nothing of other tenants. */
   readonly tenantId?: string;
 }
 
@@ -33,7 +33,7 @@ const ROLES: Readonly<Record<Permission, readonly ApiRole[]>> = {
   read: ['agent', 'approver', 'operator', 'admin'],
 };
 
-/** What a caller may do. */
+/** The permissions of a caller, by role and tenant. */
 export function permissionsOf({ role, tenantId }: Caller): Permission[] {
   const all = Object.keys(ROLES) as Permission[];
   return all.filter(
@@ -79,7 +79,7 @@ export function authentication(tokens: readonly ApiToken[]): Authenticate {
   return (request, { browser }) => {
     const digest = digestOf(credentials(request.headers.authorization, browser) ?? '');
     let caller: Caller | undefined;
-    // Every token is compared, in constant time: the answer's delay says nothing about how close a guess was.
+    // Every token is compared in constant time, so that the delay reveals nothing about a guess.
     for (const candidate of known) if (timingSafeEqual(candidate.digest, digest)) caller = candidate.caller;
     if (caller === undefined)
       throw new HttpError('UNAUTHENTICATED', 'A valid token is needed: Authorization: Bearer TOKEN.', {
@@ -89,7 +89,7 @@ export function authentication(tokens: readonly ApiToken[]): Authenticate {
   };
 }
 
-/** A browser cannot send `Bearer` by itself: for pages, the token may also come as the password of `Basic`. */
+/** A browser cannot send `Bearer` by itself, so pages also accept the token as the password of `Basic`. */
 function credentials(header: string | undefined, browser: boolean): string | undefined {
   const [, scheme = '', value = ''] = /^(\S+) +(\S+) *$/.exec(header ?? '') ?? [];
   if (scheme.toLowerCase() === 'bearer') return value;
@@ -103,8 +103,8 @@ function digestOf(token: string): Buffer {
 }
 
 /**
- * A page from elsewhere can make a browser on this machine send requests here, under a host name of its own that resolves to
- * 127.0.0.1 (DNS rebinding). Its requests carry that name, or its origin.
+ * Guards against DNS rebinding: a foreign page can make a browser on this machine send requests here, under a host name that resolves
+ * to 127.0.0.1. Such requests carry that name, or the page's origin.
  */
 function checkLocal(request: IncomingMessage): void {
   const { host, origin } = request.headers;

@@ -1,16 +1,16 @@
 import type { Pawl } from '../../client.ts';
 import type { FleetView } from '../../operations/fleet-metrics.ts';
-import type { Waits } from './long-poll.ts';
-import type { Streams } from './open-streams.ts';
+import type { LongPolls } from './long-poll.ts';
+import type { OpenStreams } from './stream-response.ts';
 
-/** The parts that routes are made of. */
+/** The dependencies of the routes. */
 export interface ApiDeps {
   readonly pawl: Pawl;
-  readonly waits: Waits;
+  readonly longPolls: LongPolls;
   readonly fleet: FleetView;
   /** Shown in the OpenAPI document. */
   readonly version: string;
-  readonly streams: Streams;
-  /** Throws `BACKEND_UNAVAILABLE` or `RATE_LIMITED` while no further call may be handed in. */
+  readonly streams: OpenStreams;
+  /** Throws `BACKEND_UNAVAILABLE` or `RATE_LIMITED` while the server accepts no calls. */
   checkAccepting(): Promise<void>;
 }

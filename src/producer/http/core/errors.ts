@@ -1,6 +1,5 @@
 /**
- * What the HTTP front door answers when it cannot do what was asked: one table of statuses, one body. No stack, no path and no
- * message of a defect ever leaves.
+ * HTTP refusals: one table of statuses, one shape of body. The stack, paths and message of a defect never leave the server.
  */
 
 import { type Issue, PawlError } from '../../../shared/errors/failure.ts';
@@ -9,7 +8,7 @@ import { FAILURE_RESPONSES } from '../../../shared/errors/failure-responses.ts';
 import { backendError } from '../../../shared/store/redis/backend-error.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
-/** Refusals that only HTTP knows. */
+/** Codes that exist only in HTTP responses. */
 type HttpCode =
   | 'UNAUTHENTICATED'
   | 'METHOD_NOT_ALLOWED'
@@ -46,20 +45,20 @@ export interface ErrorBody {
     readonly code: ErrorCode;
     readonly message: string;
     readonly issues?: readonly Issue[];
-    /** Names that may have been meant. */
+    /** Known names that are close to the unknown one. */
     readonly suggestions?: readonly string[];
-    /** The call that stands in the way. */
+    /** The call that conflicts with this request. */
     readonly callId?: string;
   };
 }
 
-export interface Refusal {
+export interface HttpRefusal {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: ErrorBody;
 }
 
-/** A refusal that a route decides on. */
+/** A refusal that a route throws. */
 export class HttpError extends Error {
   override readonly name = 'HttpError';
   readonly code: ErrorCode;
@@ -87,8 +86,8 @@ export class HttpError extends Error {
   }
 }
 
-/** What a thrown value is answered with; `defect` when it is ours to mend and to log. */
-export function refusalOf(thrown: unknown): Refusal & { readonly defect: boolean } {
+/** Turns a thrown value into a response. `defect`: the server is broken, and the caller of this function logs why. */
+export function toHttpRefusal(thrown: unknown): HttpRefusal & { readonly defect: boolean } {
   const error = translated(thrown);
   const status = STATUSES[error.code];
   if (status === 500) {
@@ -99,7 +98,7 @@ export function refusalOf(thrown: unknown): Refusal & { readonly defect: boolean
       defect: true,
     };
   }
-  // What Redis or the operating system said may name hosts and files.
+  // A message of Redis or of the operating system may name hosts and files, so it is replaced.
   const isOurs = thrown instanceof HttpError || error.code !== 'BACKEND_UNAVAILABLE';
   const lacking = isOurs ? undefined : whatRedisLacks(error);
   const message = isOurs
@@ -123,7 +122,7 @@ export function refusalOf(thrown: unknown): Refusal & { readonly defect: boolean
   };
 }
 
-/** What a Redis that answers says when it takes nothing, and what that means. */
+/** Errors of a reachable Redis that refuses writes, each with its meaning. */
 const LACKS: Readonly<Record<string, string>> = {
   OOM: 'redis is full (maxmemory)',
   MISCONF: 'redis cannot write to its disk',
@@ -134,7 +133,7 @@ const LACKS: Readonly<Record<string, string>> = {
   'max number of clients': 'redis has as many clients as maxclients allows',
 };
 
-/** Undefined for a Redis that is out of reach. */
+/** The reason for which Redis refuses writes; undefined for a Redis that is out of reach. */
 export function whatRedisLacks(error: unknown): string | undefined {
   const said = error instanceof Error ? error.message : String(error);
   return Object.entries(LACKS).find(([word]) => said.includes(word))?.[1];
@@ -153,7 +152,7 @@ function translated(thrown: unknown): HttpError {
   return unreadable(error) ?? new HttpError('INTERNAL', '');
 }
 
-/** What Express and its body parser say of a request that they cannot read. */
+/** Translates the errors of Express and its body parser about a request that they cannot read. */
 function unreadable(error: unknown): HttpError | undefined {
   if (typeof error !== 'object' || error === null) return undefined;
   const { type, status, limit, message } = error as {
@@ -171,7 +170,7 @@ function unreadable(error: unknown): HttpError | undefined {
     case 'encoding.unsupported':
       return new HttpError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON in UTF-8.');
     default:
-      // A broken escape in the address, a body that breaks off.
+      // Examples: a broken escape in the address, or a body that breaks off.
       return typeof status === 'number' && status >= 400 && status < 500
         ? new HttpError('CONTRACT_INVALID', 'The request cannot be read.', {
             issues: [{ path: '', message: 'cannot be read' }],

@@ -1,20 +1,20 @@
 /**
- * Requests that wait for a call's end. The waiting ends with the call, the request's own limit, the client's going or the
- * server's closing; the call ends only by itself.
+ * Long polling: requests that wait for a call's end. The waiting ends with the call, at the request's own limit, when the client
+ * disconnects or when the server closes. None of these ends the call.
  */
 import type { Submission } from '../../calls/submission.ts';
 
 type Pending = Extract<Submission, { readonly kind: 'pending' }>;
 
-/** Calls whose end is still listened for, for the metrics' sake, after nobody waits any more. */
+/** At most so many calls are followed for the metrics after their requests have ended. */
 const MAX_FOLLOWED = 2_000;
 
-export class Waits {
+export class LongPolls {
   readonly #ends = new Set<() => void>();
   readonly #followed = new Set<Pending>();
   #closed = false;
 
-  /** The call's result, or undefined when the waiting ended first. `leave` is given the way to end it early. */
+  /** The call's result, or undefined when the waiting ended first. `leave` receives a function that ends the waiting early. */
   async until(
     submission: Pending,
     waitMs: number,
@@ -25,9 +25,9 @@ export class Waits {
     return result;
   }
 
-  /** What a promise gives, or undefined when the waiting ended first. */
+  /** The promise's value, or undefined when the waiting ended first. */
   async within<T>(awaited: Promise<T>, waitMs: number, leave: (end: () => void) => void): Promise<T | undefined> {
-    // Nobody may be waiting when the connection to Redis ends: that is no defect.
+    // The promise may reject after the waiting has ended, when the connection to Redis closes. That is no defect.
     awaited.catch(() => {});
     if (waitMs === 0 || this.#closed) return undefined;
     const { promise, resolve, reject } = Promise.withResolvers<T | undefined>();
@@ -44,7 +44,7 @@ export class Waits {
     }
   }
 
-  /** Listens on, within bounds. */
+  /** Follows the call further; the oldest followed call gives way at the limit. */
   #follow(submission: Pending): void {
     if (this.#closed) {
       submission.stop();
@@ -64,7 +64,7 @@ export class Waits {
     return this.#ends.size;
   }
 
-  /** Ends all waiting, now and from now on. */
+  /** Ends all waiting. Later requests do not wait at all. */
   close(): void {
     this.#closed = true;
     for (const end of this.#ends) end();

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { contractSchemas } from '../../../shared/calls/envelope.ts';
 import { REQUEST_ERROR_CODES } from './errors.ts';
-import { answerSchemas } from './response-schemas.ts';
+import { responseSchemas } from './response-schemas.ts';
 import { type Route, route } from './route.ts';
 
 export function openApiRoute(described: () => readonly Route[], version: string): Route {
@@ -13,7 +13,7 @@ export function openApiRoute(described: () => readonly Route[], version: string)
     operationId: 'getDescription',
     permission: 'read',
     summary: 'This description.',
-    answers: { 200: ['An OpenAPI document', 'Description'] },
+    responses: { 200: ['An OpenAPI document', 'Description'] },
     handle: () => {
       made ??= openApi(described(), version);
       return { status: 200, body: made };
@@ -40,15 +40,15 @@ function openApi(routes: readonly Route[], version: string): object {
       securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
       schemas: {
         ToolResultEnvelope: contractSchemas().toolResultEnvelope,
-        // As what is taken, so that further fields may come.
-        ...Object.fromEntries(Object.entries(answerSchemas).map(([name, schema]) => [name, component(schema)])),
+        // Responses are described by their input schemas, so that further fields may be added.
+        ...Object.fromEntries(Object.entries(responseSchemas).map(([name, schema]) => [name, component(schema)])),
         Error: ERROR_SCHEMA,
       },
     },
   };
 }
 
-/** What a schema takes. What is read-only in TypeScript is not so for OpenAPI: there, nobody may send it. */
+/** The JSON Schema of a schema's input. `readOnly` is removed: in OpenAPI it means that a client must not send the field. */
 function component(schema: z.ZodType) {
   const { $schema: _, ...described } = z.toJSONSchema(schema, {
     io: 'input',
@@ -100,7 +100,9 @@ function operation(each: Route): object {
           },
         }),
     responses: {
-      ...Object.fromEntries(Object.entries(each.answers).map(([status, answer]) => [status, answerOf(answer)])),
+      ...Object.fromEntries(
+        Object.entries(each.responses).map(([status, answer]) => [status, describeResponse(answer)]),
+      ),
       default: {
         description: 'A refusal',
         headers: {
@@ -112,7 +114,7 @@ function operation(each: Route): object {
   };
 }
 
-function answerOf(answer: Route['answers'][number]): object {
+function describeResponse(answer: Route['responses'][number]): object {
   if (typeof answer === 'string') return { description: answer };
   const [description, shape] = answer;
   if (shape.startsWith('text/')) return { description, content: { [shape]: { schema: { type: 'string' } } } };
@@ -131,11 +133,11 @@ function pathParameters(path: string): object[] {
   }));
 }
 
-function parameters(schema: z.ZodType, place: 'query' | 'header'): object[] {
+function parameters(schema: z.ZodType, location: 'query' | 'header'): object[] {
   const { properties = {}, required = [] } = component(schema);
   return Object.entries(properties).map(([name, described]) => ({
     name,
-    in: place,
+    in: location,
     required: required.includes(name),
     schema: described,
   }));

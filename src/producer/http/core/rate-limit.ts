@@ -1,6 +1,6 @@
 /**
- * Back-pressure: what one token may ask for at a time and in a second, and how much the fleet may have before it. Beyond that the
- * answer is 429 and when to come back, so that a client's flood stays with the client.
+ * Back-pressure: how many requests one token may have at a time and per second, and how many calls the fleet may have before it. Above
+ * these limits the response is 429 with `Retry-After`, so that a client's flood stays with the client.
  */
 import type { RequestHandler, Response } from 'express';
 import type { Settings } from '../../../shared/config/config.ts';
@@ -8,19 +8,19 @@ import { type Clock, systemClock } from '../../../shared/util/time.ts';
 import { HttpError } from './errors.ts';
 import { callerOf } from './route.ts';
 
-/** A backlog that was counted serves the calls of this long. */
+/** A counted backlog is reused for this long. */
 const BACKLOG_AGE_MS = 500;
 const BACKLOG_RETRY_MS = 2_000;
 
 interface Budget {
-  /** Requests that are being answered, streams included. */
+  /** Requests in progress, streams included. */
   running: number;
-  /** Requests that may come at once. */
+  /** Requests that may start now. */
   tokens: number;
   filledAtMs: number;
 }
 
-export class Limits {
+export class RateLimiter {
   readonly #settings: Settings['http'];
   readonly #clock: Pick<Clock, 'monotonic'>;
   readonly #budgets = new Map<string, Budget>();
@@ -30,7 +30,7 @@ export class Limits {
     this.#clock = clock;
   }
 
-  /** Counts a request of a token until the answer is called. Throws `RATE_LIMITED`. */
+  /** Counts a request of a token until the returned function is called. Throws `RATE_LIMITED`. */
   enter(callerId: string): () => void {
     const { requestsPerSecond, maxRequests } = this.#settings;
     const budget = this.#budgetOf(callerId, requestsPerSecond);
@@ -64,8 +64,8 @@ export class Limits {
   }
 }
 
-/** Holds every request against its token's limits. */
-export function limited(limits: Limits): RequestHandler {
+/** Applies its token's limits to every request. */
+export function limitRequests(limits: RateLimiter): RequestHandler {
   return (_request, response, next) => {
     const leave: (() => void)[] = [];
     const enter = () => void leave.push(limits.enter(callerOf(response).id));
@@ -78,12 +78,12 @@ export function limited(limits: Limits): RequestHandler {
   };
 }
 
-/** For what is several requests in one. Throws `RATE_LIMITED`. */
+/** Counts one further request, for a batch that holds several. Throws `RATE_LIMITED`. */
 export function enterAgain(response: Response): void {
   (response.locals as { readonly enter: () => void }).enter();
 }
 
-/** Knows how many calls wait or run in the whole fleet, a moment ago. */
+/** The number of calls that wait or run in the whole fleet, as of a moment ago. */
 export class Backlog {
   readonly #count: () => Promise<number>;
   readonly #max: number;
@@ -97,7 +97,7 @@ export class Backlog {
     this.#clock = clock;
   }
 
-  /** Throws `RATE_LIMITED` while there is no room for a further call. */
+  /** Throws `RATE_LIMITED` while the fleet has no capacity for a further call. */
   async check(): Promise<void> {
     const nowMs = this.#clock.monotonic();
     if (nowMs - this.#countedAtMs > BACKLOG_AGE_MS) {

@@ -1,6 +1,6 @@
 /**
- * The shapes of the answers, for whoever makes a client from `/openapi.json`. Names are those of its components. Further fields may
- * come: a client leaves out what it does not know.
+ * The shapes of the responses, for clients that are generated from `/openapi.json`. The names are those of its components. Fields may
+ * be added: a client ignores those that it does not know.
  */
 import { z } from 'zod';
 import { APPROVAL_STATES } from '../../../shared/approvals/approval.ts';
@@ -18,7 +18,7 @@ const count = z.number().int().min(0);
 const atMs = z.number();
 const tier = z.enum(TIERS);
 const json = z.record(z.string(), z.unknown());
-/** A component that is made elsewhere. */
+/** A component that another module describes. */
 const resultEnvelope = z.unknown().meta({ $ref: '#/components/schemas/ToolResultEnvelope' });
 
 const attempt = z.object({
@@ -83,7 +83,7 @@ const session = z.object({
   agent: z
     .object({ id: text, name: text, model: text.optional(), permissions: json.optional() })
     .optional()
-    .describe('As whoever opened the session described it.'),
+    .describe('As the opener of the session described it.'),
   actorId: text,
   tenantId: text.optional(),
   workspaceRoot: text,
@@ -299,7 +299,7 @@ const agentOrder = z.object({
   sessionKey: text.describe('Of the agent: its calls go through it.'),
 });
 
-export const answerSchemas = {
+export const responseSchemas = {
   CallUnderWay: z.object({ callId: text, requestId: text, ...standing }),
   CallList: z.object({ calls: z.array(callSummary), truncated: flag.optional() }),
   Call: callSummary.extend({
@@ -384,4 +384,4 @@ export const answerSchemas = {
   Description: z.looseObject({ openapi: text }),
 } satisfies Readonly<Record<string, z.ZodType>>;
 
-export type AnswerName = keyof typeof answerSchemas | 'ToolResultEnvelope';
+export type ResponseName = keyof typeof responseSchemas | 'ToolResultEnvelope';

@@ -1,6 +1,6 @@
 /**
- * A route as a value: what it takes, who may ask, and one function from a checked request to an answer. Everything around that
- * function, from the token to the written response, stands here once.
+ * A route as a value: the schemas of its request, the permission it needs, and one function from a checked request to a response.
+ * Everything around that function, from the token to the written response, stands here once.
  */
 import express, { type Express, type NextFunction, type Request, type RequestHandler, type Response } from 'express';
 import { z } from 'zod';
@@ -10,11 +10,11 @@ import type { Logger } from '../../../shared/telemetry/log.ts';
 import { readExactJson } from '../../../shared/util/json/exact-json.ts';
 import { isLong } from '../../../shared/util/json/json-stream.ts';
 import { type Caller, checkPermission, type Permission } from './access.ts';
-import { HttpError, invalidBody, refusalOf } from './errors.ts';
-import type { AnswerName } from './response-schemas.ts';
+import { HttpError, invalidBody, toHttpRefusal } from './errors.ts';
+import type { ResponseName } from './response-schemas.ts';
 import { longJson, sendParts } from './stream-response.ts';
 
-/** Parameters may have 4 MiB; the rest is for the envelope around them. */
+/** Parameters may have 4 MiB; the other 64 KiB are for the envelope around them. */
 export const MAX_BODY_BYTES = 4 * 1_024 * 1_024 + 64 * 1_024;
 /** Deeper JSON is refused before anything recurses into it. */
 const MAX_DEPTH = 140;
@@ -22,55 +22,55 @@ const MAX_DEPTH = 140;
 export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
 
 /** A request whose query, headers and body have been checked. */
-export interface Asked<Query = unknown, Body = unknown, Headers = unknown> {
+export interface RouteRequest<Query = unknown, Body = unknown, Headers = unknown> {
   /** Named parts of the path, decoded. */
   readonly path: Readonly<Record<string, string>>;
   readonly query: Query;
-  /** Those that the route takes, by their names in lower case. */
+  /** The headers that the route declares, by their names in lower case. */
   readonly headers: Headers;
   readonly body: Body;
   readonly caller: Caller;
-  /** Calls back once when the client goes away before it has its answer. */
+  /** Calls back once if the client disconnects before it has its response. */
   onGone(listener: () => void): void;
 }
 
-export interface Answer {
+export interface RouteResponse {
   readonly status: number;
   /** An object is written as JSON, text as it is; absent for 204. */
   readonly body?: object | string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** In place of a body: writes the response bit by bit, and ends it. */
+  /** Replaces the body: writes the response piece by piece, and ends it. */
   readonly stream?: (response: Response) => void;
 }
 
-/** Status and meaning of the answers, refusals aside, and the name of their shape where they are JSON, or the type of their text. */
-export type Answers = Readonly<
-  Record<number, string | readonly [meaning: string, shape: AnswerName | `text/${string}`]>
+/** The responses of a route by status, refusals aside: their meaning, and the name of their JSON shape or the type of their text. */
+export type RouteResponses = Readonly<
+  Record<number, string | readonly [meaning: string, shape: ResponseName | `text/${string}`]>
 >;
 
-/** A route, with the types of its query and body forgotten. */
+/** A route without the types of its query and body. */
 export interface Route {
   readonly method: Method;
   /** With `{name}` for the parts that vary, as OpenAPI writes it. */
   readonly path: string;
-  /** What generated clients call it. */
+  /** The name of the operation in generated clients. */
   readonly operationId: string;
   readonly permission: Permission;
   readonly summary: string;
   readonly query: z.ZodType;
-  /** Of the headers that it takes, named in lower case; others pass. */
+  /** The schema of the headers that the route uses, named in lower case. Other headers are ignored. */
   readonly headers: z.ZodType;
   readonly body: z.ZodType | undefined;
-  /** What the body is described as, when its check is not a schema's. */
+  /** The body's JSON Schema, where it cannot be derived from `body`. */
   readonly bodySchema?: object;
-  readonly answers: Answers;
-  handle(asked: Asked): Promise<Answer> | Answer;
+  readonly responses: RouteResponses;
+  handle(request: RouteRequest): Promise<RouteResponse> | RouteResponse;
 }
 
 const NO_QUERY = z.strictObject({});
 const NO_HEADERS = z.object({});
 
-/** Types a route by its own schemas. */
+/** Makes a route whose handler is typed by the route's own schemas. */
 export function route<
   Query extends z.ZodType = typeof NO_QUERY,
   Body extends z.ZodType = z.ZodType,
@@ -85,15 +85,17 @@ export function route<
   readonly headers?: Headers;
   readonly body?: Body;
   readonly bodySchema?: object;
-  readonly answers: Answers;
-  handle(asked: Asked<z.output<Query>, z.output<Body>, z.output<Headers>>): Promise<Answer> | Answer;
+  readonly responses: RouteResponses;
+  handle(
+    request: RouteRequest<z.output<Query>, z.output<Body>, z.output<Headers>>,
+  ): Promise<RouteResponse> | RouteResponse;
 }): Route {
   return {
     ...spec,
     query: spec.query ?? NO_QUERY,
     headers: spec.headers ?? NO_HEADERS,
     body: spec.body,
-    handle: (asked) => spec.handle(asked as never),
+    handle: (request) => spec.handle(request as never),
   };
 }
 
@@ -103,7 +105,7 @@ export const queryNumber = (options: { readonly max: number; readonly fallback: 
     .regex(/^\d{1,12}$/, `must be a whole number of ${options.unit}`)
     .transform((text) => Math.min(Number(text), options.max))
     .default(options.fallback)
-    // As it reads, for whoever makes a client; it arrives as a text.
+    // Clients see an integer, although the query arrives as a text.
     .meta({
       type: 'integer',
       pattern: undefined,
@@ -134,7 +136,7 @@ export function permitted(permission: Permission): RequestHandler {
   };
 }
 
-/** Where the authentication leaves whom it found. */
+/** The caller that the authentication has found. */
 export function callerOf(response: Response): Caller {
   return (response.locals as { caller: Caller }).caller;
 }
@@ -150,7 +152,7 @@ export function refuseMethod(allowed: readonly string[]): RequestHandler {
 function bodyReader(): RequestHandler[] {
   const checkType: RequestHandler = (request, _response, next) => {
     const { 'content-length': length, 'transfer-encoding': encoding } = request.headers;
-    // A page of another origin can send text, but not JSON, without asking first.
+    // A page of another origin can send text, but not JSON, without a preflight request.
     if ((encoding !== undefined || (length !== undefined && length !== '0')) && !request.is('application/json'))
       throw new HttpError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON: Content-Type: application/json.');
     next();
@@ -158,7 +160,7 @@ function bodyReader(): RequestHandler[] {
   return [checkType, ...jsonBody(MAX_BODY_BYTES)];
 }
 
-/** Reads a JSON body as it was sent. */
+/** Reads a JSON body exactly as it was sent. */
 export function jsonBody(limit: number | string): RequestHandler[] {
   const type = 'application/json';
   const parse: RequestHandler = (request, _response, next) => {
@@ -166,7 +168,7 @@ export function jsonBody(limit: number | string): RequestHandler[] {
     if (!Buffer.isBuffer(body)) return next();
     const [, charset = 'utf-8'] = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
     if (!/^utf-?8$/i.test(charset)) throw new HttpError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON in UTF-8.');
-    // An empty one says as much as an empty object.
+    // An empty body counts as an empty object.
     const read = readExactJson(body.length === 0 ? '{}' : body);
     if (read.kind === 'problem') throw invalidBody(read.problem);
     if (typeof read.value !== 'object' || read.value === null) throw invalidBody('is no JSON object');
@@ -178,7 +180,7 @@ export function jsonBody(limit: number | string): RequestHandler[] {
 
 function answering(each: Route): RequestHandler {
   return async (request, response) => {
-    const asked: Asked = {
+    const checkedRequest: RouteRequest = {
       path: request.params as Record<string, string>,
       query: checked(each.query, request.query, 'query'),
       headers: checked(each.headers, request.headers, 'headers'),
@@ -186,7 +188,7 @@ function answering(each: Route): RequestHandler {
       caller: callerOf(response),
       onGone: (listener) => void response.once('close', listener),
     };
-    write(response, await each.handle(asked));
+    write(response, await each.handle(checkedRequest));
   };
 }
 
@@ -213,7 +215,7 @@ function isTooDeep(value: unknown): boolean {
 }
 
 function checked(schema: z.ZodType, value: unknown, what: 'query' | 'headers' | 'body'): unknown {
-  // Express' parsed query has no prototype, which zod does not take for an object.
+  // The query that Express parses has no prototype, and zod does not accept it as an object.
   const parsed = schema.safeParse(what === 'body' ? value : { ...(value as object) });
   if (parsed.success) return parsed.data;
   const issues = zodIssues(parsed.error);
@@ -223,7 +225,7 @@ function checked(schema: z.ZodType, value: unknown, what: 'query' | 'headers' | 
   });
 }
 
-function write(response: Response, { status, body, headers = {}, stream }: Answer): void {
+function write(response: Response, { status, body, headers = {}, stream }: RouteResponse): void {
   if (response.closed || response.headersSent) return;
   response.status(status).set(headers);
   if (stream !== undefined) stream(response);
@@ -232,10 +234,10 @@ function write(response: Response, { status, body, headers = {}, stream }: Answe
   else sendParts(response.type('json'), longJson(body));
 }
 
-/** Turns whatever a route or the body parser threw into the one kind of refusal; logs what is ours to mend. */
-export function refuse(log: Logger) {
+/** Turns an error of a route or of the body parser into a refusal, and logs defects. */
+export function errorHandler(log: Logger) {
   return (thrown: unknown, request: Request, response: Response, _next: NextFunction): void => {
-    const { status, headers, body, defect } = refusalOf(thrown);
+    const { status, headers, body, defect } = toHttpRefusal(thrown);
     if (defect) {
       const stack = thrown instanceof Error ? thrown.stack : String(thrown);
       log.error({ event: 'http_defect', method: request.method, path: request.path, stack }, 'a request failed');

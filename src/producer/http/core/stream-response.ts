@@ -1,11 +1,11 @@
-/** Answers that are written part by part: as fast as they are read, and with a turn of the event loop between the parts. */
+/** Responses that are written in parts: as fast as the client reads, and with a turn of the event loop between the parts. */
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Response } from 'express';
 import { jsonPieces } from '../../../shared/util/json/json-stream.ts';
 import { yieldToEventLoop } from '../../../shared/util/time.ts';
 
-/** Ends the response with the parts, or breaks its connection where they do: what is cut must not look whole. */
+/** Writes the parts and ends the response. If the parts fail, the connection is broken: a cut response must not look whole. */
 export function sendParts(response: Response, parts: Iterable<string> | AsyncIterable<string | Buffer>): void {
   if (response.req.method === 'HEAD') response.end();
   else pipeline(Readable.from(parts, { objectMode: false }), response).catch(() => {});
@@ -24,4 +24,21 @@ export async function* contentAround(json: AsyncIterable<Buffer>): AsyncGenerato
   yield '{"content":';
   yield* json;
   yield '}';
+}
+
+/** The open event streams. A closing server ends them; a client that reconnects continues where its stream ended. */
+export class OpenStreams {
+  readonly #ends = new Set<() => void>();
+  #closed = false;
+
+  add(end: () => void): () => void {
+    if (this.#closed) end();
+    else this.#ends.add(end);
+    return () => void this.#ends.delete(end);
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const end of [...this.#ends]) end();
+  }
 }

@@ -1,6 +1,6 @@
 /**
- * The shapes in which the API, and the commands, show calls, tools, circuits, approvals and audit records (INTERFACE, "Lists").
- * Commands load this without the HTTP server.
+ * Serializers: the shapes in which the API and the commands show calls, tools, circuits, approvals and audit records. Commands load
+ * this module without the HTTP server.
  */
 import { envelopeOf, isUnresolved } from '../../../shared/calls/outcome.ts';
 import { redactFields, secretsIn } from '../../../shared/errors/redaction.ts';
@@ -14,12 +14,12 @@ import type { ApprovalListing } from '../../approvals/approvals.ts';
 import type { EnforcedCircuit } from '../../circuits/circuit-effects.ts';
 import type { SwitchedTool } from '../../tools/switched-tools.ts';
 
-/** Where a call stands within its state; one that has ended stands at its end state. */
+/** The phase of a call within its state. The phase of a call that has ended is its state. */
 export function phaseOf({ state, phase }: Pick<CallRecord, 'state' | 'phase'>): string {
   return state === 'inflight' ? (phase ?? 'claimed') : state;
 }
 
-/** A call as lists show it: without its result, which may be large. */
+/** A call as lists show it, without its result, which may be large. */
 export function callSummary(record: CallRecord) {
   const { request, callId, outcome, state } = record;
   const { envelope, tool } = request;
@@ -113,7 +113,7 @@ export function circuitView({ key, partition, circuit, failures, enforcement }: 
   };
 }
 
-/** As lists, pages and channels show it. `shown` is for people's eyes, `params` for programs. */
+/** An approval as lists, pages and channels show it. `shown` is for people, `params` for programs. */
 export function approvalView({ record, digest }: ApprovalListing) {
   const { request, state, preview, decision, decidedAtMs } = record;
   const { tool, session, route: shownAt } = request;
@@ -158,7 +158,7 @@ export function approvalView({ record, digest }: ApprovalListing) {
   };
 }
 
-/** What a person allowed for the rest of a session, under the ID of the approval with which it was remembered. */
+/** A standing approval of a session, under the ID of the approval that created it. */
 export function standingApprovalView({
   approvalId,
   sessionKey,
@@ -182,13 +182,13 @@ export function standingApprovalView({
   };
 }
 
-/** As lists show it, and how large the parameters are of what is cut there. One by itself is whole. */
+/** An approval as lists show it. Large parameters are truncated there, and `paramsBytes` is their full size. */
 export function listedApprovalView({ record, digest }: ApprovalListing<BriefApproval>) {
   const { shortened, paramsBytes } = record;
   return { ...approvalView({ record, digest }), ...(shortened ? { shortened, paramsBytes } : {}) };
 }
 
-/** As one of earlier decisions. */
+/** An earlier decision on the same tool. */
 export function decisionView({ request, state, preview, decision, decidedAtMs }: ApprovalRecord) {
   return {
     id: request.id,
@@ -203,7 +203,7 @@ export function decisionView({ request, state, preview, decision, decidedAtMs }:
   };
 }
 
-/** A record as it is listed; `seq` and `seal` are absent while it waits to be sealed. */
+/** An audit record as lists show it. Its number and signature are absent until the record is chained. */
 export function auditView({ record, seq, seal }: AuditEntry): object {
   return { ...(seq === undefined ? {} : { seq }), ...record, ...(seal === undefined ? {} : { seal }) };
 }

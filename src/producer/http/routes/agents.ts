@@ -1,4 +1,4 @@
-/** `/v1/sessions/{key}/agents`: programs of any language that run the sub-agents of a session (C18). */
+/** `/v1/sessions/{key}/agents`: programs of any language that run the sub-agents of a session. */
 import { z } from 'zod';
 import { sessionClosed } from '../../../shared/sessions/session.ts';
 import { AGENT_ENDINGS } from '../../../shared/tools/sub-agent.ts';
@@ -10,62 +10,69 @@ import { sessionFor } from './sessions.ts';
 const MAX_WAIT_MS = 300_000;
 const MAX_OUTPUT_LENGTH = 1_000_000;
 
-export function agentRoutes({ pawl, waits }: Pick<ApiDeps, 'pawl' | 'waits'>): readonly Route[] {
-  return [
-    route({
-      method: 'post',
-      path: '/v1/sessions/{key}/agents/next',
-      operationId: 'nextAgentOrder',
-      permission: 'use',
-      summary:
-        'What a sub-agent of the session is told next, waited for up to `?wait=MS`. Each message is handed out once.',
-      query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
-      answers: { 200: ['A message, or none', 'AgentNews'] },
-      async handle({ path, query, caller, onGone }) {
-        const session = await sessionFor(pawl, caller, path['key'] ?? '');
-        // Whoever asks again and again would never learn that there is nothing to come.
-        if (session.record.state === 'closed') throw sessionClosed(session.key);
-        const heard = Promise.withResolvers<void>();
-        let event: AgentEvent | undefined;
-        const listen = (told: AgentEvent) => {
-          session.events.off('agent', listen);
-          event = told;
-          heard.resolve();
-        };
-        session.events.on('agent', listen);
-        try {
-          await waits.within(heard.promise, query.wait, onGone);
-          // What waits already is told however short the wait is.
-          if (event === undefined) await pawl.agents.looked(session.key);
-        } finally {
-          session.events.off('agent', listen);
-        }
-        if (event === undefined) return { status: 200, body: {} };
-        const { session: agent, ...order } = event;
-        return { status: 200, body: { order: { ...order, sessionKey: agent.key } } };
-      },
+type AgentRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls'>;
+
+export function agentRoutes(deps: AgentRouteDeps): readonly Route[] {
+  return [nextAgentOrder(deps), replyAsAgent(deps)];
+}
+
+function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/sessions/{key}/agents/next',
+    operationId: 'nextAgentOrder',
+    permission: 'use',
+    summary:
+      'The next message to a sub-agent of the session, waited for up to `?wait=MS`. Each message is delivered once.',
+    query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
+    responses: { 200: ['A message, or none', 'AgentNews'] },
+    async handle({ path, query, caller, onGone }) {
+      const session = await sessionFor(pawl, caller, path['key'] ?? '');
+      // A client that polls a closed session would otherwise never learn that no message will come.
+      if (session.record.state === 'closed') throw sessionClosed(session.key);
+      const heard = Promise.withResolvers<void>();
+      let event: AgentEvent | undefined;
+      const listen = (received: AgentEvent) => {
+        session.events.off('agent', listen);
+        event = received;
+        heard.resolve();
+      };
+      session.events.on('agent', listen);
+      try {
+        await longPolls.within(heard.promise, query.wait, onGone);
+        // A message that is already there is delivered however short the wait is.
+        if (event === undefined) await pawl.agents.looked(session.key);
+      } finally {
+        session.events.off('agent', listen);
+      }
+      if (event === undefined) return { status: 200, body: {} };
+      const { session: agent, ...order } = event;
+      return { status: 200, body: { order: { ...order, sessionKey: agent.key } } };
+    },
+  });
+}
+
+function replyAsAgent({ pawl }: AgentRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/sessions/{key}/agents/{agentId}/reply',
+    operationId: 'replyAsAgent',
+    permission: 'use',
+    summary:
+      'The answer of a sub-agent to the message of this `turn`; not taken when the agent has got a newer message, is closed, or has answered differently before.',
+    body: z.strictObject({
+      turn: z.number().int().min(1),
+      state: z.enum(AGENT_ENDINGS),
+      output: z.string().max(MAX_OUTPUT_LENGTH).optional(),
     }),
-    route({
-      method: 'post',
-      path: '/v1/sessions/{key}/agents/{agentId}/reply',
-      operationId: 'replyAsAgent',
-      permission: 'use',
-      summary:
-        'What a sub-agent answers to the message of this `turn`; not taken when it has been told more, is closed, or has answered otherwise before.',
-      body: z.strictObject({
-        turn: z.number().int().min(1),
-        state: z.enum(AGENT_ENDINGS),
-        output: z.string().max(MAX_OUTPUT_LENGTH).optional(),
-      }),
-      answers: { 200: ['Whether it was taken', 'AgentReplied'] },
-      async handle({ path, body: { turn, state, output }, caller }) {
-        const session = await sessionFor(pawl, caller, path['key'] ?? '');
-        const reply = { state, ...(output === undefined ? {} : { output }) };
-        const agentId = path['agentId'] ?? '';
-        // Of the order that is answered, only whose and which it is matters.
-        const replied = await session.reply({ agentId, turn, type: 'input' }, reply);
-        return { status: 200, body: { replied } };
-      },
-    }),
-  ];
+    responses: { 200: ['Whether it was taken', 'AgentReplied'] },
+    async handle({ path, body: { turn, state, output }, caller }) {
+      const session = await sessionFor(pawl, caller, path['key'] ?? '');
+      const reply = { state, ...(output === undefined ? {} : { output }) };
+      const agentId = path['agentId'] ?? '';
+      // The session needs only the agent and the turn of the order; its type has no effect here.
+      const replied = await session.reply({ agentId, turn, type: 'input' }, reply);
+      return { status: 200, body: { replied } };
+    },
+  });
 }

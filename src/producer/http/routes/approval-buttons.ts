@@ -1,6 +1,6 @@
 /**
- * `POST /v1/approvals/actions`: a button of a webhook channel was pressed. Takes Slack's interactive payload (a form with the field
- * `payload`) or `{value, by?}`. What the button carries is signed, so no token is asked for.
+ * `POST /v1/approvals/actions`: a person pressed a button of a webhook channel. The body is Slack's interactive payload (a form with
+ * the field `payload`) or `{value, by?}`. The button's value is signed, so the request needs no token.
  */
 import express, { type Express } from 'express';
 import { z } from 'zod';

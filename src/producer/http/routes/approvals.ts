@@ -1,4 +1,4 @@
-/** `/v1/approvals`: what waits for a person, and their decisions. */
+/** `/v1/approvals`: calls that wait for a person, and decisions on them. */
 import { z } from 'zod';
 import { APPROVAL_STATES } from '../../../shared/approvals/approval.ts';
 import { jsonObjectSchema } from '../../../shared/calls/envelope.ts';
@@ -13,85 +13,96 @@ const MAX_LISTED = 200;
 
 const decisionSchema = z.strictObject({
   decision: z.enum(['approve', 'deny']),
-  /** Of the approval as it was shown. */
+  /** The digest of the approval as it was shown. */
   digest: z.string().min(1).max(128),
   reason: z.string().max(2_000).optional(),
-  /** In place of the call's own parameters. */
+  /** Parameters that replace the call's own. */
   params: jsonObjectSchema.optional(),
-  /** Approves later calls like this one, in this session, too. */
+  /** Creates a standing approval: later calls of this kind in this session run, too. */
   remember: z.boolean().optional(),
 });
 
-export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Route[] {
-  const { approvals } = pawl;
-  return [
-    route({
-      method: 'get',
-      path: '/v1/approvals',
-      operationId: 'listApprovals',
-      permission: 'decide',
-      summary: 'Approvals, the newest first; with `state`, those in that state. Of large parameters the beginning.',
-      query: z.strictObject({
-        state: z.enum(APPROVAL_STATES).optional(),
-        limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
-      }),
-      answers: { 200: ['Approvals', 'ApprovalList'] },
-      async handle({ query, caller }) {
-        const { state, limit } = query;
-        const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
-        const listed = await approvals.listBrief({ limit, isSeen, ...(state === undefined ? {} : { state }) });
-        return { status: 200, body: { approvals: listed.map(listedApprovalView) } };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/approvals/{id}',
-      operationId: 'getApproval',
-      permission: 'decide',
-      summary: 'One approval, with earlier decisions on the same tool.',
-      answers: { 200: ['The approval', 'ApprovalWithSimilar'] },
-      async handle({ path, caller }) {
-        const shown = await approvalFor(pawl, caller, path['id'] ?? '');
-        const similar = await approvals.similarTo(shown.record);
-        return { status: 200, body: { ...approvalView(shown), similar: similar.map(decisionView) } };
-      },
-    }),
-    route({
-      method: 'post',
-      path: '/v1/approvals/{id}',
-      operationId: 'decideApproval',
-      permission: 'decide',
-      summary: 'Approves or denies a call, once, exactly as it was shown.',
-      body: decisionSchema,
-      answers: { 200: ['The approval, decided', 'Approval'] },
-      async handle({ path, body, caller }) {
-        const { record } = await approvalFor(pawl, caller, path['id'] ?? '');
-        const { decision, digest, reason, params, remember } = body;
-        const decided = await approvals.decide(record.request.id, {
-          decision,
-          digest,
-          by: nameOf(caller),
-          ...(reason === undefined ? {} : { reason }),
-          ...(params === undefined ? {} : { params }),
-          ...(remember === undefined ? {} : { remember }),
-        });
-        return { status: 200, body: approvalView(decided) };
-      },
-    }),
-  ];
+type ApprovalRouteDeps = { readonly pawl: Pawl };
+
+export function approvalRoutes(deps: ApprovalRouteDeps): readonly Route[] {
+  return [listApprovals(deps), getApproval(deps), decideApproval(deps)];
 }
 
-/** How a caller is named in what they ask for and decide: by their token, where there are tokens. */
+function listApprovals({ pawl: { approvals } }: ApprovalRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/approvals',
+    operationId: 'listApprovals',
+    permission: 'decide',
+    summary: 'Approvals, the newest first; with `state`, those in that state. Of large parameters the beginning.',
+    query: z.strictObject({
+      state: z.enum(APPROVAL_STATES).optional(),
+      limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
+    }),
+    responses: { 200: ['Approvals', 'ApprovalList'] },
+    async handle({ query, caller }) {
+      const { state, limit } = query;
+      const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
+      const listed = await approvals.listBrief({ limit, isSeen, ...(state === undefined ? {} : { state }) });
+      return { status: 200, body: { approvals: listed.map(listedApprovalView) } };
+    },
+  });
+}
+
+function getApproval({ pawl }: ApprovalRouteDeps): Route {
+  const { approvals } = pawl;
+  return route({
+    method: 'get',
+    path: '/v1/approvals/{id}',
+    operationId: 'getApproval',
+    permission: 'decide',
+    summary: 'One approval, with earlier decisions on the same tool.',
+    responses: { 200: ['The approval', 'ApprovalWithSimilar'] },
+    async handle({ path, caller }) {
+      const shown = await approvalFor(pawl, caller, path['id'] ?? '');
+      const similar = await approvals.similarTo(shown.record);
+      return { status: 200, body: { ...approvalView(shown), similar: similar.map(decisionView) } };
+    },
+  });
+}
+
+function decideApproval({ pawl }: ApprovalRouteDeps): Route {
+  const { approvals } = pawl;
+  return route({
+    method: 'post',
+    path: '/v1/approvals/{id}',
+    operationId: 'decideApproval',
+    permission: 'decide',
+    summary: 'Approves or denies a call, once, exactly as it was shown.',
+    body: decisionSchema,
+    responses: { 200: ['The approval, decided', 'Approval'] },
+    async handle({ path, body, caller }) {
+      const { record } = await approvalFor(pawl, caller, path['id'] ?? '');
+      const { decision, digest, reason, params, remember } = body;
+      const decided = await approvals.decide(record.request.id, {
+        decision,
+        digest,
+        by: nameOf(caller),
+        ...(reason === undefined ? {} : { reason }),
+        ...(params === undefined ? {} : { params }),
+        ...(remember === undefined ? {} : { remember }),
+      });
+      return { status: 200, body: approvalView(decided) };
+    },
+  });
+}
+
+/** The name under which a caller's calls and decisions are recorded: the role and ID of the token, where there are tokens. */
 export function nameOf({ id, role }: Caller): string {
   return id === 'local' ? 'local operator' : `${role}:${id}`;
 }
 
-/** For what they hand in: without tokens, everybody on this machine is one. */
+/** The submitter of a caller's calls. Without tokens all callers of this machine count as one, and no submitter is recorded. */
 export function submitterOf(caller: Caller): { readonly submittedBy?: string } {
   return caller.id === 'local' ? {} : { submittedBy: nameOf(caller) };
 }
 
-/** An approval that this caller may know of. Throws `UNKNOWN_APPROVAL`, also for another tenant's. */
+/** An approval that this caller may see. Throws `UNKNOWN_APPROVAL`, also for another tenant's. */
 async function approvalFor(pawl: Pawl, caller: Caller, id: string) {
   const shown = await pawl.approvals.show(id);
   if (!seesTenant(caller, shown.record.request.tenantId)) throw new PawlError('UNKNOWN_APPROVAL');

@@ -1,4 +1,4 @@
-/** `/v1/audit`: the newest records of the audit trail (I4). */
+/** `/v1/audit`: the newest records of the audit trail. */
 import { z } from 'zod';
 import { AUDIT_TYPES } from '../../../shared/audit/audit-event.ts';
 import { sinceSchema } from '../../calls/audit.ts';
@@ -26,7 +26,7 @@ export function auditRoutes(pawl: Pawl): readonly Route[] {
         since: sinceSchema.optional(),
         limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'records' }),
       }),
-      answers: { 200: ['Records', 'AuditRecords'] },
+      responses: { 200: ['Records', 'AuditRecords'] },
       async handle({ query, caller }) {
         const { session, tool, call, type, since, limit } = query;
         const found = await pawl.audit({

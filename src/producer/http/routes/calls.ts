@@ -1,4 +1,4 @@
-/** `/v1/calls`: handing calls in, waiting for them, reading, cancelling and resolving them. */
+/** `/v1/calls`: submit, await, read, cancel and resolve calls. */
 import { z } from 'zod';
 import { SOUGHT_STATES } from '../../../shared/calls/call-state.ts';
 import {
@@ -23,7 +23,7 @@ import type { Pawl } from '../../client.ts';
 import { type Caller, checkTenant, seesTenant } from '../core/access.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
 import { type ErrorCode, HttpError, invalidBody } from '../core/errors.ts';
-import { type Answer, type Asked, queryNumber, type Route, route } from '../core/route.ts';
+import { queryNumber, type Route, type RouteRequest, type RouteResponse, route } from '../core/route.ts';
 import { contentAround, sendParts } from '../core/stream-response.ts';
 import { callSummary, callView, phaseOf } from '../core/views.ts';
 import { nameOf, submitterOf } from './approvals.ts';
@@ -33,7 +33,7 @@ const DEFAULT_WAIT_MS = 30_000;
 const MAX_WAIT_MS = 5 * 60_000;
 const MAX_LISTED = 1_000;
 
-/** The short form of a call; what it leaves out comes from the session. */
+/** The short form of a call. The session fills in the other fields. */
 const shortCallSchema = z.strictObject({
   /** `name` or `namespace.name`. */
   tool: z.string().min(1).max(256),
@@ -65,147 +65,172 @@ const resolutionSchema = z.discriminatedUnion('as', [
   z.strictObject({ as: z.literal('retry') }),
 ]);
 
-export function callRoutes({
-  pawl,
-  waits,
-  checkAccepting,
-}: Pick<ApiDeps, 'pawl' | 'waits' | 'checkAccepting'>): readonly Route[] {
+type CallRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls' | 'checkAccepting'>;
+
+export function callRoutes(deps: CallRouteDeps): readonly Route[] {
   return [
-    route({
-      method: 'post',
-      path: '/v1/calls',
-      operationId: 'createCall',
-      permission: 'use',
-      summary: 'Hands a call in, as an envelope or in the short form, and waits for its end.',
-      query: z.strictObject({
-        wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
-      }),
-      headers: z.object({ 'idempotency-key': keyHeaderSchema.optional(), traceparent: z.string().optional() }),
-      body: jsonObjectSchema,
-      bodySchema: {
-        oneOf: [z.toJSONSchema(shortCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
-      },
-      answers: {
-        200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
-        202: ['The call goes on: its ID, state and phase', 'CallUnderWay'],
-      },
-      async handle({ query, headers, body: sent, caller, onGone }) {
-        await checkAccepting();
-        const body = withTrace(withKey(sent, headers['idempotency-key']), headers.traceparent);
-        const submission = await submit(pawl, caller, body);
-        if (submission.kind === 'answered') return answered(pawl, submission, body);
-        const result = await waits.until(submission, query.wait, onGone);
-        return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/calls',
-      operationId: 'listCalls',
-      permission: 'use',
-      summary:
-        'Calls, the newest first; with `session`, `tool` or `state`, those alone; `truncated` when older ones were not looked at.',
-      query: z.strictObject({
-        session: z.string().min(1).max(256).optional(),
-        /** A part of `namespace.name`. */
-        tool: z.string().min(1).max(256).optional(),
-        /** `unresolved`: those in doubt. */
-        state: z.enum(SOUGHT_STATES).optional(),
-        limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
-      }),
-      answers: { 200: ['Calls, without their results', 'CallList'] },
-      handle: (asked) => list(pawl, asked),
-    }),
-    route({
-      method: 'get',
-      path: '/v1/calls/{callId}',
-      operationId: 'getCall',
-      permission: 'use',
-      summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
-      query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
-      answers: { 200: ['The call', 'Call'] },
-      async handle({ path, query, caller, onGone }) {
-        const record = await callFor(pawl, caller, path['callId'] ?? '');
-        const { callId } = record;
-        if (query.wait > 0 && record.state === 'inflight')
-          await waits.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onGone);
-        const now = query.wait > 0 ? await callFor(pawl, caller, callId) : record;
-        const progress =
-          now.phase === 'running' ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event : undefined;
-        return { status: 200, body: { ...callView(now), ...(progress === undefined ? {} : { progress }) } };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/calls/{callId}/output',
-      operationId: 'getCallOutput',
-      permission: 'use',
-      summary:
-        'The whole output of a call, where its result shows only a part (`output.metadata.whole`), as it comes from the store.',
-      answers: { 200: ['The output, as the tool returned it', 'WholeOutput'] },
-      async handle({ path, caller }) {
-        const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
-        const content = contentAround(await pawl.outputStream(callId));
-        return {
-          status: 200,
-          headers: { 'Content-Type': 'application/json; charset=utf-8' },
-          stream: (response) => sendParts(response, content),
-        };
-      },
-    }),
-    route({
-      method: 'delete',
-      path: '/v1/calls/{callId}',
-      operationId: 'cancelCall',
-      permission: 'use',
-      summary: 'Cancels a call wherever it is, and says how that ended.',
-      answers: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
-      async handle({ path, caller }) {
-        const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
-        return { status: 200, body: await pawl.cancel(callId, nameOf(caller)) };
-      },
-    }),
-    route({
-      method: 'post',
-      path: '/v1/calls/{callId}/compensation',
-      operationId: 'compensateCall',
-      permission: 'use',
-      summary:
-        'Undoes a call that succeeded, once, with its tool’s `compensate`: as a call of its own, waited for like one.',
-      query: z.strictObject({
-        wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
-      }),
-      answers: {
-        200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
-        202: ['The undoing goes on: its ID, state and phase', 'CallUnderWay'],
-      },
-      async handle({ path, query, caller, onGone }) {
-        await checkAccepting();
-        const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
-        const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
-        const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
-        if (submission.kind === 'answered') return answered(pawl, submission, {});
-        const result = await waits.until(submission, query.wait, onGone);
-        return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
-      },
-    }),
-    route({
-      method: 'post',
-      path: '/v1/calls/{callId}/resolution',
-      operationId: 'resolveCall',
-      permission: 'operate',
-      summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',
-      body: resolutionSchema,
-      answers: { 200: ['The call', 'Call'] },
-      async handle({ path, body, caller }) {
-        const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
-        return { status: 200, body: callView(await pawl.resolve(callId, body, nameOf(caller))) };
-      },
-    }),
+    createCall(deps),
+    listCalls(deps),
+    getCall(deps),
+    getCallOutput(deps),
+    cancelCall(deps),
+    compensateCall(deps),
+    resolveCall(deps),
   ];
 }
 
-/** The header's key in the place where the contract has it. Throws `CONTRACT_INVALID` when the body names another one. */
+function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/calls',
+    operationId: 'createCall',
+    permission: 'use',
+    summary: 'Submits a call, as an envelope or in the short form, and waits for its end.',
+    query: z.strictObject({
+      wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
+    }),
+    headers: z.object({ 'idempotency-key': keyHeaderSchema.optional(), traceparent: z.string().optional() }),
+    body: jsonObjectSchema,
+    bodySchema: {
+      oneOf: [z.toJSONSchema(shortCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
+    },
+    responses: {
+      200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
+      202: ['The call goes on: its ID, state and phase', 'CallUnderWay'],
+    },
+    async handle({ query, headers, body: sent, caller, onGone }) {
+      await checkAccepting();
+      const body = withTrace(withKey(sent, headers['idempotency-key']), headers.traceparent);
+      const submission = await submit(pawl, caller, body);
+      if (submission.kind === 'answered') return replyTo(pawl, submission, body);
+      const result = await longPolls.until(submission, query.wait, onGone);
+      return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
+    },
+  });
+}
+
+function listCalls({ pawl }: CallRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/calls',
+    operationId: 'listCalls',
+    permission: 'use',
+    summary:
+      'Calls, the newest first; with `session`, `tool` or `state`, those alone; `truncated` when older ones were not looked at.',
+    query: z.strictObject({
+      session: z.string().min(1).max(256).optional(),
+      /** A part of `namespace.name`. */
+      tool: z.string().min(1).max(256).optional(),
+      /** `unresolved`: those in doubt. */
+      state: z.enum(SOUGHT_STATES).optional(),
+      limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
+    }),
+    responses: { 200: ['Calls, without their results', 'CallList'] },
+    handle: (request) => list(pawl, request),
+  });
+}
+
+function getCall({ pawl, longPolls }: CallRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/calls/{callId}',
+    operationId: 'getCall',
+    permission: 'use',
+    summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
+    query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
+    responses: { 200: ['The call', 'Call'] },
+    async handle({ path, query, caller, onGone }) {
+      const record = await callFor(pawl, caller, path['callId'] ?? '');
+      const { callId } = record;
+      if (query.wait > 0 && record.state === 'inflight')
+        await longPolls.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onGone);
+      const now = query.wait > 0 ? await callFor(pawl, caller, callId) : record;
+      const progress = now.phase === 'running' ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event : undefined;
+      return { status: 200, body: { ...callView(now), ...(progress === undefined ? {} : { progress }) } };
+    },
+  });
+}
+
+function getCallOutput({ pawl }: CallRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/calls/{callId}/output',
+    operationId: 'getCallOutput',
+    permission: 'use',
+    summary:
+      'The whole output of a call, where its result shows only a part (`output.metadata.whole`), as it comes from the store.',
+    responses: { 200: ['The output, as the tool returned it', 'WholeOutput'] },
+    async handle({ path, caller }) {
+      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      const content = contentAround(await pawl.outputStream(callId));
+      return {
+        status: 200,
+        headers: { 'Content-Type': 'application/json; charset=utf-8' },
+        stream: (response) => sendParts(response, content),
+      };
+    },
+  });
+}
+
+function cancelCall({ pawl }: CallRouteDeps): Route {
+  return route({
+    method: 'delete',
+    path: '/v1/calls/{callId}',
+    operationId: 'cancelCall',
+    permission: 'use',
+    summary: 'Cancels a call wherever it is, and says how that ended.',
+    responses: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
+    async handle({ path, caller }) {
+      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      return { status: 200, body: await pawl.cancel(callId, nameOf(caller)) };
+    },
+  });
+}
+
+function compensateCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/calls/{callId}/compensation',
+    operationId: 'compensateCall',
+    permission: 'use',
+    summary:
+      'Undoes a call that succeeded, once, with its tool’s `compensate`: as a call of its own, waited for like one.',
+    query: z.strictObject({
+      wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
+    }),
+    responses: {
+      200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
+      202: ['The undoing goes on: its ID, state and phase', 'CallUnderWay'],
+    },
+    async handle({ path, query, caller, onGone }) {
+      await checkAccepting();
+      const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
+      const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
+      if (submission.kind === 'answered') return replyTo(pawl, submission, {});
+      const result = await longPolls.until(submission, query.wait, onGone);
+      return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
+    },
+  });
+}
+
+function resolveCall({ pawl }: CallRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/calls/{callId}/resolution',
+    operationId: 'resolveCall',
+    permission: 'operate',
+    summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',
+    body: resolutionSchema,
+    responses: { 200: ['The call', 'Call'] },
+    async handle({ path, body, caller }) {
+      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      return { status: 200, body: callView(await pawl.resolve(callId, body, nameOf(caller))) };
+    },
+  });
+}
+
+/** Moves the header's key into the field that the contract has for it. Throws `CONTRACT_INVALID` when the body names another key. */
 function withKey(body: Readonly<Record<string, unknown>>, key: string | undefined): Readonly<Record<string, unknown>> {
   if (key === undefined) return body;
   const payload = isShort(body) ? body : (body['payload'] as Readonly<Record<string, unknown>> | undefined);
@@ -218,7 +243,7 @@ function withKey(body: Readonly<Record<string, unknown>>, key: string | undefine
   return isShort(body) ? { ...body, idempotencyKey: key } : { ...body, payload: { ...payload, idempotencyKey: key } };
 }
 
-/** The caller's place in its trace, unless the body names one. */
+/** Adds the `traceparent` header to the body, unless the body has one. */
 function withTrace(
   body: Readonly<Record<string, unknown>>,
   header: string | undefined,
@@ -232,7 +257,7 @@ function withTrace(
 
 async function submit(pawl: Pawl, caller: Caller, body: Readonly<Record<string, unknown>>): Promise<Submission> {
   if (isShort(body)) return submitShort(pawl, caller, body);
-  // Who has no tenant of their own may speak for any: the engine checks the rest.
+  // A caller without a tenant may submit for any tenant; the producer checks the rest.
   if (caller.tenantId === undefined) return pawl.submit(body, submitterOf(caller));
   const parsed = toolCallEnvelopeSchema.safeParse(body);
   if (!parsed.success) return pawl.submit(body);
@@ -282,12 +307,12 @@ export function splitName(tool: string): { readonly namespace: string; readonly 
     : { namespace: tool.slice(0, dot), name: tool.slice(dot + 1) };
 }
 
-/** A finished answer is 200, an open circuit's included; what was refused before a call existed is an error. */
-async function answered(
+/** The result of a call is 200, that of an open circuit included. A refusal before the call existed is an error status. */
+async function replyTo(
   pawl: Pawl,
   { callId, result }: Extract<Submission, { readonly kind: 'answered' }>,
   body: Readonly<Record<string, unknown>>,
-): Promise<Answer> {
+): Promise<RouteResponse> {
   if (!isRefusal(result, callId)) return { status: 200, body: result };
   const { code, message, issues, retryAfterMs } = result.error;
   throw new HttpError(code as ErrorCode, message, {
@@ -313,8 +338,11 @@ async function suggestionsFor(pawl: Pawl, tool: string): Promise<readonly string
   return nearest(startOf(tool, 256), [...new Set(names)]);
 }
 
-/** The waiting is over, the call is not. */
-async function underWay(pawl: Pawl, { callId, requestId }: Extract<Submission, { kind: 'pending' }>): Promise<Answer> {
+/** The response when the waiting has ended before the call. */
+async function underWay(
+  pawl: Pawl,
+  { callId, requestId }: Extract<Submission, { kind: 'pending' }>,
+): Promise<RouteResponse> {
   const record = (await pawl.read(callId)) ?? { state: 'inflight' as const };
   return {
     status: 202,
@@ -328,7 +356,10 @@ async function underWay(pawl: Pawl, { callId, requestId }: Extract<Submission, {
   };
 }
 
-/** A call that this caller may know of, with `glance` without what is large of it. Throws `UNKNOWN_CALL`, also for another tenant's: IDs tell nothing. */
+/**
+ * A call that this caller may see; `glance` leaves out its large fields. Throws `UNKNOWN_CALL`, also for another tenant's call, so that
+ * an ID reveals nothing.
+ */
 export async function callFor(
   pawl: Pawl,
   caller: Caller,
@@ -346,8 +377,8 @@ export async function callFor(
 
 async function list(
   pawl: Pawl,
-  { query, caller }: Asked<{ readonly session?: string | undefined; readonly limit: number } & CallFilter>,
-): Promise<Answer> {
+  { query, caller }: RouteRequest<{ readonly session?: string | undefined; readonly limit: number } & CallFilter>,
+): Promise<RouteResponse> {
   const { session, tool, state, limit } = query;
   if (session !== undefined) await sessionFor(pawl, caller, session);
   const { records, complete } = await findCalls(pawl.backend.shards.partitions(), pawl.backend.ledger, {

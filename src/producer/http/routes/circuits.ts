@@ -1,4 +1,4 @@
-/** `/debug/tool-reliability`: circuits, ledger counts and switches, and an operator's hand on them (R25, R33). */
+/** `/debug/tool-reliability`: circuits, ledger counts and switches, and the operator's changes to them. */
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { TIERS, toolNamed } from '../../../shared/tools/tool.ts';
@@ -32,85 +32,108 @@ const actionSchema = z.strictObject({
 });
 
 export function circuitRoutes(pawl: Pawl): readonly Route[] {
-  return [
-    route({
-      method: 'get',
-      path: '/debug/tool-reliability',
-      operationId: 'getReliability',
-      permission: 'oversee',
-      summary: 'Circuits, ledger counts and switches.',
-      answers: { 200: ['The state of reliability', 'Reliability'] },
-      handle: async () => ({ status: 200, body: await reliability(pawl) }),
+  return [getReliability(pawl), listCircuitChanges(pawl), changeReliability(pawl)];
+}
+
+function getReliability(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/debug/tool-reliability',
+    operationId: 'getReliability',
+    permission: 'oversee',
+    summary: 'Circuits, ledger counts and switches.',
+    responses: { 200: ['The state of reliability', 'Reliability'] },
+    handle: async () => ({ status: 200, body: await reliability(pawl) }),
+  });
+}
+
+function listCircuitChanges(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/circuits/history',
+    operationId: 'listCircuitChanges',
+    permission: 'oversee',
+    summary: 'What became of circuits in the last week, the newest first.',
+    query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
+    responses: { 200: ['Changes', 'CircuitHistory'] },
+    handle: async ({ query }) => ({ status: 200, body: { changes: await pawl.circuits.history(query.limit) } }),
+  });
+}
+
+function changeReliability(pawl: Pawl): Route {
+  return route({
+    method: 'post',
+    path: '/debug/tool-reliability',
+    operationId: 'changeReliability',
+    permission: 'oversee',
+    summary:
+      'Forces a circuit open, resets circuits to closed, forgets calls that have ended, or switches the reliability layer off and on for the fleet.',
+    body: actionSchema,
+    responses: { 200: ['The state of reliability, with the circuits that were changed', 'ReliabilityChange'] },
+    handle: async ({ body, caller }) => ({ status: 200, body: await change(pawl, body, nameOf(caller)) }),
+  });
+}
+
+type Action = z.output<typeof actionSchema>;
+
+async function change(pawl: Pawl, request: Action, by: string): Promise<object> {
+  checkFields(request);
+  switch (request.action) {
+    case 'flush':
+      return flush(pawl, request, by);
+    case 'disable':
+    case 'enable':
+      return setLayer(pawl, request, by);
+    default:
+      return setCircuit(pawl, request, request.action, by);
+  }
+}
+
+/** Refuses fields that have no meaning for the action. Throws `CONTRACT_INVALID`. */
+function checkFields({ action, tool, context, key, session, callId }: Action): void {
+  if (session !== undefined && action !== 'flush') throw invalid('session', `has no meaning with ${action}`);
+  if (callId !== undefined && (action !== 'flush' || session !== undefined || tool !== undefined))
+    throw invalid('callId', 'goes with flush alone, without a session and a tool');
+  if (action === 'force_open' || action === 'reset') {
+    if (action === 'force_open' && tool === undefined && key === undefined)
+      throw invalid('tool', 'is required for force_open; or give the key of a circuit');
+    if (context !== undefined && tool === undefined) throw invalid('tool', 'is required with context');
+    return;
+  }
+  const meaningless = key !== undefined ? 'key' : context !== undefined ? 'context' : undefined;
+  const instead = action === 'flush' ? 'name a session or a tool' : 'name a tool, or none for all';
+  if (meaningless !== undefined) throw invalid(meaningless, `has no meaning with ${action}; ${instead}`);
+}
+
+async function flush(pawl: Pawl, { callId, session, tool }: Action, by: string): Promise<object> {
+  const flushed = await pawl.calls.flush(
+    defined<{ callId?: string; sessionKey?: string; tool?: string; by?: string }>({
+      callId,
+      sessionKey: session,
+      tool,
+      by,
     }),
-    route({
-      method: 'get',
-      path: '/v1/circuits/history',
-      operationId: 'listCircuitChanges',
-      permission: 'oversee',
-      summary: 'What became of circuits in the last week, the newest first.',
-      query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
-      answers: { 200: ['Changes', 'CircuitHistory'] },
-      handle: async ({ query }) => ({ status: 200, body: { changes: await pawl.circuits.history(query.limit) } }),
-    }),
-    route({
-      method: 'post',
-      path: '/debug/tool-reliability',
-      operationId: 'changeReliability',
-      permission: 'oversee',
-      summary:
-        'Forces a circuit open, resets circuits to closed, forgets calls that have ended, or switches the reliability layer off and on for the fleet.',
-      body: actionSchema,
-      answers: { 200: ['The state of reliability, with the circuits that were changed', 'ReliabilityChange'] },
-      async handle({ body, caller }) {
-        const by = nameOf(caller);
-        const { action, tool, context, key, session, callId, reason } = body;
-        if (session !== undefined && action !== 'flush') throw invalid('session', `has no meaning with ${action}`);
-        if (callId !== undefined && (action !== 'flush' || session !== undefined || tool !== undefined))
-          throw invalid('callId', 'goes with flush alone, without a session and a tool');
-        if (action === 'flush') {
-          const meaningless = key !== undefined ? 'key' : context !== undefined ? 'context' : undefined;
-          if (meaningless !== undefined)
-            throw invalid(meaningless, 'has no meaning with flush; name a session or a tool');
-          const flushed = await pawl.calls.flush(
-            defined<{ callId?: string; sessionKey?: string; tool?: string; by?: string }>({
-              callId,
-              sessionKey: session,
-              tool,
-              by,
-            }),
-          );
-          return { status: 200, body: { ...flushed, ...(await reliability(pawl)) } };
-        }
-        if (action === 'disable' || action === 'enable') {
-          if (key !== undefined || context !== undefined)
-            throw invalid(
-              key === undefined ? 'context' : 'key',
-              `has no meaning with ${action}; name a tool, or none for all`,
-            );
-          await pawl.reliability.set(
-            action === 'enable',
-            defined<{ tool?: string; reason?: string; by?: string }>({ tool, reason, by }),
-          );
-          return { status: 200, body: await reliability(pawl) };
-        }
-        if (action === 'force_open' && tool === undefined && key === undefined)
-          throw invalid('tool', 'is required for force_open; or give the key of a circuit');
-        if (context !== undefined && tool === undefined) throw invalid('tool', 'is required with context');
-        const selected =
-          key ?? (tool === undefined || context === undefined ? undefined : await tenantCircuit(pawl, tool, context));
-        const changed = await pawl.circuits.set(
-          action,
-          {
-            ...(selected === undefined ? {} : { key: selected }),
-            ...(selected === undefined && tool !== undefined ? { tool } : {}),
-          },
-          reason,
-          by,
-        );
-        return { status: 200, body: { changed: changed.map(circuitView), ...(await reliability(pawl)) } };
-      },
-    }),
-  ];
+  );
+  return { ...flushed, ...(await reliability(pawl)) };
+}
+
+async function setLayer(pawl: Pawl, { action, tool, reason }: Action, by: string): Promise<object> {
+  const details = defined<{ tool?: string; reason?: string; by?: string }>({ tool, reason, by });
+  await pawl.reliability.set(action === 'enable', details);
+  return reliability(pawl);
+}
+
+async function setCircuit(
+  pawl: Pawl,
+  { tool, context, key, reason }: Action,
+  action: 'force_open' | 'reset',
+  by: string,
+): Promise<object> {
+  const selected =
+    key ?? (tool === undefined || context === undefined ? undefined : await tenantCircuit(pawl, tool, context));
+  const circuits = selected !== undefined ? { key: selected } : tool !== undefined ? { tool } : {};
+  const changed = await pawl.circuits.set(action, circuits, reason, by);
+  return { changed: changed.map(circuitView), ...(await reliability(pawl)) };
 }
 
 function invalid(path: string, message: string): PawlError {
@@ -141,7 +164,7 @@ async function reliability(pawl: Pawl): Promise<object> {
       tiers: Object.fromEntries(TIERS.map((tier, index) => [tier, counts[index]])),
     },
     switches: {
-      // What works now; `configured` is what this process was started with.
+      // The current state; `configured` is the setting that this process was started with.
       enabled: layer.enabled,
       configured: enabled,
       operator: layer.words,

@@ -1,4 +1,4 @@
-/** `/v1/calls/{callId}/events`: what becomes of a call, as server-sent events. */
+/** `/v1/calls/{callId}/events`: the events of a call, as server-sent events. */
 import type { Response } from 'express';
 import { z } from 'zod';
 import { isLong } from '../../../shared/util/json/json-stream.ts';
@@ -10,16 +10,14 @@ import {
   type Position,
   parsePosition,
 } from '../../calls/timeline.ts';
-import type { Pawl } from '../../client.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
-import type { Streams } from '../core/open-streams.ts';
 import { type Route, route } from '../core/route.ts';
 import { longJson } from '../core/stream-response.ts';
 import { callFor } from './calls.ts';
 
-/** Keeps what stands between from closing a silent connection. */
+/** A comment is sent this often, so that no proxy closes a silent connection. */
 const KEEP_ALIVE_MS = 15_000;
-/** Who reads more slowly than this is cut off, and comes back for the rest. */
+/** A client with more unread data than this is disconnected, and reconnects for the rest. */
 const MAX_UNREAD_BYTES = 1_024 * 1_024;
 const RECONNECT_MS = 1_000;
 
@@ -28,7 +26,9 @@ const lastEventIdSchema = z
   .refine((text) => parsePosition(text) !== undefined, { error: 'must be the ID of an event of this call' })
   .transform(parsePosition);
 
-export function eventRoutes({ pawl, streams }: Pick<ApiDeps, 'pawl' | 'streams'>): readonly Route[] {
+type EventRouteDeps = Pick<ApiDeps, 'pawl' | 'streams'>;
+
+export function eventRoutes(deps: EventRouteDeps): readonly Route[] {
   return [
     route({
       method: 'get',
@@ -37,33 +37,38 @@ export function eventRoutes({ pawl, streams }: Pick<ApiDeps, 'pawl' | 'streams'>
       permission: 'use',
       summary: `What becomes of a call, as server-sent events (${CALL_EVENT_TYPES.join(', ')}). Ends with the call.`,
       headers: z.object({ 'last-event-id': lastEventIdSchema.optional() }),
-      answers: {
+      responses: {
         200: ['A stream of events', 'text/event-stream'],
         204: 'The last event was the call’s end: nothing follows',
       },
       async handle({ path, headers, caller }) {
-        const record = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+        const record = await callFor(deps.pawl, caller, path['callId'] ?? '', 'glance');
         const after = headers['last-event-id'];
         const hasAll = after !== undefined && compare(after, [record.fence, 3, record.version]) >= 0;
         if (record.state !== 'inflight' && hasAll) return { status: 204 };
         return {
           status: 200,
           headers: { 'Content-Type': 'text/event-stream; charset=utf-8', 'X-Accel-Buffering': 'no' },
-          stream: (response) => send(pawl, streams, response, record.callId, after),
+          stream: (response) => send(deps, response, record.callId, after),
         };
       },
     }),
   ];
 }
 
-function send(pawl: Pawl, streams: Streams, response: Response, callId: string, after: Position | undefined): void {
+function send(
+  { pawl, streams }: EventRouteDeps,
+  response: Response,
+  callId: string,
+  after: Position | undefined,
+): void {
   if (response.req.method === 'HEAD') {
     response.end();
     return;
   }
   response.write(`retry: ${RECONNECT_MS}\n\n`);
-  // A long event is written in pieces: what comes meanwhile waits behind it. Nothing is written behind the end, which who reads slowly
-  // may take long to read: that would end this process.
+  // A long event is written in pieces, so later events wait behind it. Nothing may be written after the end of the response: a slow
+  // client can delay that end, and a later write would crash this process.
   let written = Promise.resolve();
   let ended = false;
   const write = (step: () => unknown) => {
@@ -77,7 +82,7 @@ function send(pawl: Pawl, streams: Streams, response: Response, callId: string, 
     callId,
     {
       onEvents(events) {
-        // Whatever the size of what comes now: of what came before, too much was not read.
+        // Only the unread rest of earlier events counts, not the size of these.
         if (response.writableLength > MAX_UNREAD_BYTES) response.destroy();
         write(() => writeEvents(response, events));
       },

@@ -1,20 +1,20 @@
-/** `/healthz`, `/readyz` and `/metrics`: for whoever watches this process. The first two need no token. */
+/** `/healthz` and `/readyz`, for the supervisor of this process. They need no token. */
 import type { Express } from 'express';
 import type { Redis } from '../../../shared/store/redis/connection.ts';
 import { FleetKeys } from '../../../shared/store/redis/keys.ts';
 import { whatRedisLacks } from '../core/errors.ts';
 import { refuseMethod } from '../core/route.ts';
 
-/** A Redis that answers later than this is out of reach for a caller. */
+/** A Redis that takes longer than this counts as out of reach. */
 const PING_LIMIT_MS = 1_000;
 const TRIAL_TTL_MS = 1_000;
 
 export interface HealthOptions {
   readonly redis: Pick<Redis, 'set' | 'status'>;
-  /** Of the fleet's keys. */
+  /** The prefix of the fleet's keys in Redis. */
   readonly prefix: string;
   isDraining(): boolean;
-  /** What belongs to this server, its workers say, is not there yet. */
+  /** Parts of this server, such as its workers, are still starting. */
   isStarting(): boolean;
 }
 
@@ -35,7 +35,7 @@ export function mountHealth(app: Express, { redis, prefix, isDraining, isStartin
 
 const OUT_OF_REACH = 'redis out of reach';
 
-/** A Redis that answers may still take nothing: then no call can be accepted either. */
+/** The reason for which Redis takes no calls. A reachable Redis may still refuse writes. */
 async function whyRedisIsOut(redis: HealthOptions['redis'], prefix: string): Promise<string | undefined> {
   if (redis.status !== 'ready') return OUT_OF_REACH;
   let timer: NodeJS.Timeout | undefined;

@@ -9,7 +9,7 @@ export function metricsRoute(fleet: FleetView): Route {
     operationId: 'getMetrics',
     permission: 'oversee',
     summary: "The whole fleet's metrics, at most 10 s old, in Prometheus' text format.",
-    answers: { 200: ['Metrics', 'text/plain'] },
+    responses: { 200: ['Metrics', 'text/plain'] },
     async handle() {
       const { contentType, text } = await fleet.text('fleet');
       return { status: 200, body: text, headers: { 'Content-Type': contentType } };

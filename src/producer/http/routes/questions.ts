@@ -1,4 +1,4 @@
-/** `/v1/questions`: what tools ask people, and their answers. */
+/** `/v1/questions`: questions of tools to people, and their answers. */
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import type { QuestionRecord } from '../../../shared/store/approvals/questions.ts';
@@ -14,38 +14,45 @@ const replySchema = z.union([
   z.strictObject({ dismiss: z.literal(true) }),
 ]);
 
-export function questionRoutes({ pawl }: { readonly pawl: Pawl }): readonly Route[] {
+type QuestionRouteDeps = { readonly pawl: Pawl };
+
+export function questionRoutes(deps: QuestionRouteDeps): readonly Route[] {
+  return [listQuestions(deps), answerQuestion(deps)];
+}
+
+function listQuestions({ pawl: { questions } }: QuestionRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/questions',
+    operationId: 'listQuestions',
+    permission: 'decide',
+    summary: 'Questions of tools that wait for a person, the most urgent first.',
+    query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'questions' }) }),
+    responses: { 200: ['Questions', 'QuestionList'] },
+    async handle({ query, caller }) {
+      const listed = await questions.list(query.limit, ({ tenantId }) => seesTenant(caller, tenantId));
+      return { status: 200, body: { questions: listed } };
+    },
+  });
+}
+
+function answerQuestion({ pawl }: QuestionRouteDeps): Route {
   const { questions } = pawl;
-  return [
-    route({
-      method: 'get',
-      path: '/v1/questions',
-      operationId: 'listQuestions',
-      permission: 'decide',
-      summary: 'Questions of tools that wait for a person, the most urgent first.',
-      query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'questions' }) }),
-      answers: { 200: ['Questions', 'QuestionList'] },
-      async handle({ query, caller }) {
-        const listed = await questions.list(query.limit, ({ tenantId }) => seesTenant(caller, tenantId));
-        return { status: 200, body: { questions: listed } };
-      },
-    }),
-    route({
-      method: 'post',
-      path: '/v1/questions/{id}',
-      operationId: 'answerQuestion',
-      permission: 'decide',
-      summary: 'Answers a question, once, or dismisses it.',
-      body: replySchema,
-      answers: { 200: ['The question, with its answer', 'AnsweredQuestion'] },
-      async handle({ path, body, caller }) {
-        const record = await questionFor(pawl, caller, path['id'] ?? '');
-        const by = nameOf(caller);
-        await questions.reply(record.id, body, by);
-        return { status: 200, body: { ...record, ...body, by } };
-      },
-    }),
-  ];
+  return route({
+    method: 'post',
+    path: '/v1/questions/{id}',
+    operationId: 'answerQuestion',
+    permission: 'decide',
+    summary: 'Answers a question, once, or dismisses it.',
+    body: replySchema,
+    responses: { 200: ['The question, with its answer', 'AnsweredQuestion'] },
+    async handle({ path, body, caller }) {
+      const record = await questionFor(pawl, caller, path['id'] ?? '');
+      const by = nameOf(caller);
+      await questions.reply(record.id, body, by);
+      return { status: 200, body: { ...record, ...body, by } };
+    },
+  });
 }
 
 async function questionFor(pawl: Pawl, caller: Caller, id: string): Promise<QuestionRecord> {

@@ -1,4 +1,4 @@
-/** `/v1/tools/{name}`: declaring, switching and removing tools while the system runs (I2, I7). */
+/** `/v1/tools/{name}`: declaring, switching and removing tools while the system runs. */
 import { z } from 'zod';
 import {
   type DeclaredTool,
@@ -13,7 +13,7 @@ import { requireTrustedKeysFor } from '../../operations/signing-check.ts';
 import type { ChangeOptions } from '../../tools/registry.ts';
 import type { Caller } from '../core/access.ts';
 import { checkPermission, permissionsOf } from '../core/access.ts';
-import { type Answer, type Route, route } from '../core/route.ts';
+import { type Route, type RouteResponse, route } from '../core/route.ts';
 import { toolView } from '../core/views.ts';
 
 const conditions = z.object({ 'if-match': z.string().optional(), 'if-none-match': z.string().optional() });
@@ -22,119 +22,147 @@ type Conditions = z.output<typeof conditions>;
 const DESCRIBED = '`{name}` is `name` or `namespace.name`.';
 
 export function registryRoutes(pawl: Pawl): readonly Route[] {
-  const { registry } = pawl;
   return [
-    route({
-      method: 'get',
-      path: '/v1/tools/{name}',
-      operationId: 'getTool',
-      permission: 'use',
-      summary: `One tool; for an admin with its declaration. ${DESCRIBED}`,
-      answers: { 200: ['The tool', 'ToolStanding'] },
-      async handle({ path, caller }) {
-        const name = path['name'] ?? '';
-        const { tools } = await pawl.catalogue();
-        const published = toolNamed(tools, name);
-        const spec = await registry.read(published === undefined ? name : `${published.namespace}.${published.name}`);
-        if (published === undefined && spec === undefined)
-          throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
-        return {
-          status: 200,
-          headers: tagOf(spec),
-          body: {
-            ...(published === undefined ? {} : toolView(published)),
-            enabled: spec?.enabled ?? true,
-            ...(spec === undefined ? {} : { revision: spec.revision, kind: spec.kind }),
-            ...(spec === undefined || !permissionsOf(caller).includes('administer') ? {} : { spec }),
-          },
-        };
-      },
-    }),
-    route({
-      method: 'put',
-      path: '/v1/tools/{name}',
-      operationId: 'declareTool',
-      permission: 'administer',
-      summary: `Declares a tool, or replaces its declaration (If-Match: its revision; If-None-Match: * for a new one). ${DESCRIBED}`,
-      headers: conditions,
-      body: z.looseObject({}),
-      bodySchema: z.toJSONSchema(declaredToolSchema, { io: 'input' }),
-      answers: { 200: ['Replaced', 'RegistryRecord'], 201: ['Declared', 'RegistryRecord'] },
-      async handle({ path, headers, body, caller }) {
-        const { name, namespace, ...given } = body;
-        checkName(path['name'] ?? '', name, namespace);
-        await requireTrustedKeysFor(pawl);
-        const put = await registry.put(
-          path['name'] ?? '',
-          withoutRevision(given) as DeclaredTool,
-          optionsOf(headers, caller),
-        );
-        return answer(put.created ? 201 : 200, put.record, { changes: put.changes });
-      },
-    }),
-    route({
-      method: 'patch',
-      path: '/v1/tools/{name}',
-      operationId: 'switchTool',
-      permission: 'administer',
-      summary: `Switches a tool off or on for the whole fleet, the workers' own tools included. ${DESCRIBED}`,
-      headers: conditions,
-      body: z
-        .strictObject({ enabled: z.boolean().optional(), mutable: z.boolean().optional() })
-        .refine(({ enabled, mutable }) => enabled !== undefined || mutable !== undefined, 'needs enabled or mutable'),
-      answers: { 200: ['The record', 'RegistryRecord'] },
-      async handle({ path, headers, body: { enabled, mutable }, caller }) {
-        await requireTrustedKeysFor(pawl);
-        const switches = {
-          ...(enabled === undefined ? {} : { enabled }),
-          ...(mutable === undefined ? {} : { mutable }),
-        };
-        return answer(200, await registry.patch(path['name'] ?? '', switches, optionsOf(headers, caller)));
-      },
-    }),
-    route({
-      method: 'delete',
-      path: '/v1/tools/{name}',
-      operationId: 'removeTool',
-      permission: 'administer',
-      summary: `Removes a declaration. ${DESCRIBED}`,
-      headers: conditions,
-      answers: { 204: 'Removed' },
-      async handle({ path, headers, caller }) {
-        await requireTrustedKeysFor(pawl);
-        await registry.remove(path['name'] ?? '', optionsOf(headers, caller));
-        return { status: 204 };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/tools/{name}/revisions',
-      operationId: 'listToolRevisions',
-      permission: 'administer',
-      summary: `Its revisions, the newest first. ${DESCRIBED}`,
-      answers: { 200: ['Revisions', 'RevisionList'] },
-      async handle({ path }) {
-        return { status: 200, body: { revisions: await registry.history(path['name'] ?? '') } };
-      },
-    }),
-    route({
-      method: 'post',
-      path: '/v1/tools/{name}/rollback',
-      operationId: 'rollBackTool',
-      permission: 'administer',
-      summary: `Makes an earlier revision the newest again. ${DESCRIBED}`,
-      headers: conditions,
-      body: z.strictObject({ revision: z.number().int().min(1) }),
-      answers: { 200: ['The record', 'RegistryRecord'] },
-      async handle({ path, headers, body, caller }) {
-        await requireTrustedKeysFor(pawl);
-        return answer(200, await registry.rollback(path['name'] ?? '', body.revision, optionsOf(headers, caller)));
-      },
-    }),
+    getTool(pawl),
+    declareTool(pawl),
+    switchTool(pawl),
+    removeTool(pawl),
+    listToolRevisions(pawl),
+    rollBackTool(pawl),
   ];
 }
 
-function answer(status: number, record: RegistryRecord, more: object = {}): Answer {
+function getTool(pawl: Pawl): Route {
+  const { registry } = pawl;
+  return route({
+    method: 'get',
+    path: '/v1/tools/{name}',
+    operationId: 'getTool',
+    permission: 'use',
+    summary: `One tool; for an admin with its declaration. ${DESCRIBED}`,
+    responses: { 200: ['The tool', 'ToolStanding'] },
+    async handle({ path, caller }) {
+      const name = path['name'] ?? '';
+      const { tools } = await pawl.catalogue();
+      const published = toolNamed(tools, name);
+      const spec = await registry.read(published === undefined ? name : `${published.namespace}.${published.name}`);
+      if (published === undefined && spec === undefined)
+        throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
+      return {
+        status: 200,
+        headers: tagOf(spec),
+        body: {
+          ...(published === undefined ? {} : toolView(published)),
+          enabled: spec?.enabled ?? true,
+          ...(spec === undefined ? {} : { revision: spec.revision, kind: spec.kind }),
+          ...(spec === undefined || !permissionsOf(caller).includes('administer') ? {} : { spec }),
+        },
+      };
+    },
+  });
+}
+
+function declareTool(pawl: Pawl): Route {
+  const { registry } = pawl;
+  return route({
+    method: 'put',
+    path: '/v1/tools/{name}',
+    operationId: 'declareTool',
+    permission: 'administer',
+    summary: `Declares a tool, or replaces its declaration (If-Match: its revision; If-None-Match: * for a new one). ${DESCRIBED}`,
+    headers: conditions,
+    body: z.looseObject({}),
+    bodySchema: z.toJSONSchema(declaredToolSchema, { io: 'input' }),
+    responses: { 200: ['Replaced', 'RegistryRecord'], 201: ['Declared', 'RegistryRecord'] },
+    async handle({ path, headers, body, caller }) {
+      const { name, namespace, ...given } = body;
+      checkName(path['name'] ?? '', name, namespace);
+      await requireTrustedKeysFor(pawl);
+      const put = await registry.put(
+        path['name'] ?? '',
+        withoutRevision(given) as DeclaredTool,
+        optionsOf(headers, caller),
+      );
+      return answer(put.created ? 201 : 200, put.record, { changes: put.changes });
+    },
+  });
+}
+
+function switchTool(pawl: Pawl): Route {
+  const { registry } = pawl;
+  return route({
+    method: 'patch',
+    path: '/v1/tools/{name}',
+    operationId: 'switchTool',
+    permission: 'administer',
+    summary: `Switches a tool off or on for the whole fleet, the workers' own tools included. ${DESCRIBED}`,
+    headers: conditions,
+    body: z
+      .strictObject({ enabled: z.boolean().optional(), mutable: z.boolean().optional() })
+      .refine(({ enabled, mutable }) => enabled !== undefined || mutable !== undefined, 'needs enabled or mutable'),
+    responses: { 200: ['The record', 'RegistryRecord'] },
+    async handle({ path, headers, body: { enabled, mutable }, caller }) {
+      await requireTrustedKeysFor(pawl);
+      const switches = {
+        ...(enabled === undefined ? {} : { enabled }),
+        ...(mutable === undefined ? {} : { mutable }),
+      };
+      return answer(200, await registry.patch(path['name'] ?? '', switches, optionsOf(headers, caller)));
+    },
+  });
+}
+
+function removeTool(pawl: Pawl): Route {
+  const { registry } = pawl;
+  return route({
+    method: 'delete',
+    path: '/v1/tools/{name}',
+    operationId: 'removeTool',
+    permission: 'administer',
+    summary: `Removes a declaration. ${DESCRIBED}`,
+    headers: conditions,
+    responses: { 204: 'Removed' },
+    async handle({ path, headers, caller }) {
+      await requireTrustedKeysFor(pawl);
+      await registry.remove(path['name'] ?? '', optionsOf(headers, caller));
+      return { status: 204 };
+    },
+  });
+}
+
+function listToolRevisions({ registry }: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/tools/{name}/revisions',
+    operationId: 'listToolRevisions',
+    permission: 'administer',
+    summary: `Its revisions, the newest first. ${DESCRIBED}`,
+    responses: { 200: ['Revisions', 'RevisionList'] },
+    async handle({ path }) {
+      return { status: 200, body: { revisions: await registry.history(path['name'] ?? '') } };
+    },
+  });
+}
+
+function rollBackTool(pawl: Pawl): Route {
+  const { registry } = pawl;
+  return route({
+    method: 'post',
+    path: '/v1/tools/{name}/rollback',
+    operationId: 'rollBackTool',
+    permission: 'administer',
+    summary: `Makes an earlier revision the newest again. ${DESCRIBED}`,
+    headers: conditions,
+    body: z.strictObject({ revision: z.number().int().min(1) }),
+    responses: { 200: ['The record', 'RegistryRecord'] },
+    async handle({ path, headers, body, caller }) {
+      await requireTrustedKeysFor(pawl);
+      return answer(200, await registry.rollback(path['name'] ?? '', body.revision, optionsOf(headers, caller)));
+    },
+  });
+}
+
+function answer(status: number, record: RegistryRecord, more: object = {}): RouteResponse {
   return { status, headers: tagOf(record), body: { ...record, ...more } };
 }
 
@@ -142,7 +170,7 @@ function tagOf(record: RegistryRecord | undefined): Record<string, string> {
   return record === undefined ? {} : { ETag: `"${record.revision}"` };
 }
 
-/** `If-Match: "3"`, or `*` for any that is there; `If-None-Match: *` for none. Throws `CONTRACT_INVALID`. */
+/** Reads `If-Match: "3"`, or `*` for any existing revision, and `If-None-Match: *` for none. Throws `CONTRACT_INVALID`. */
 function optionsOf({ 'if-match': match, 'if-none-match': noneMatch }: Conditions, caller: Caller): ChangeOptions {
   checkPermission(caller, 'administer');
   if (noneMatch !== undefined && noneMatch !== '*') throw badCondition('if-none-match', '*', noneMatch);
@@ -159,13 +187,13 @@ function badCondition(header: string, expected: string, came: string): PawlError
   return new PawlError('CONTRACT_INVALID', `The header ${header} ${message}.`, { issues: [{ path: header, message }] });
 }
 
-/** What was read may be written back: whose revision it was says `If-Match`. */
+/** A body that `GET` answered may be written back. Its revision is ignored: `If-Match` names the expected one. */
 function withoutRevision(given: Readonly<Record<string, unknown>>): object {
   const { revision: _revision, updatedAtMs: _at, updatedBy: _by, definition: _definition, ...spec } = given;
   return spec;
 }
 
-/** The body may repeat the name, as what `GET` answered does. Throws `CONTRACT_INVALID`. */
+/** The body may repeat the name of the address, as a body that `GET` answered does. Throws `CONTRACT_INVALID`. */
 function checkName(asked: string, name: unknown, namespace: unknown): void {
   const dot = asked.lastIndexOf('.');
   const differs =

@@ -1,4 +1,4 @@
-/** `/v1/sessions`: opening, finding and closing sessions. */
+/** `/v1/sessions`: open, find, change and close sessions. */
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { sessionAccount } from '../../../shared/limits/budget.ts';
@@ -22,94 +22,118 @@ const MAX_LISTED = 1_000;
 
 export function sessionRoutes(pawl: Pawl): readonly Route[] {
   return [
-    route({
-      method: 'post',
-      path: '/v1/sessions',
-      operationId: 'openSession',
-      permission: 'use',
-      summary: 'Opens a session.',
-      body: openSessionSchema,
-      answers: { 201: ['The session', 'Session'] },
-      async handle({ body, caller }) {
-        if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
-        checkWebhook(caller, body.channel, pawl.settings.webhooks);
-        const parent = body.parent === undefined ? undefined : await sessionFor(pawl, caller, body.parent);
-        const tenantId = caller.tenantId ?? body.tenantId;
-        const workspaceRoot = workspaceRootFor(caller, body, pawl, tenantId ?? parent?.record.tenantId);
-        const session = await pawl.openSession({ ...body, ...defined({ tenantId, workspaceRoot }) } as typeof body);
-        return {
-          status: 201,
-          headers: { Location: `/v1/sessions/${encodeURIComponent(session.key)}` },
-          body: session.record,
-        };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/sessions',
-      operationId: 'listSessions',
-      permission: 'use',
-      summary: 'Sessions, the newest first.',
-      query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
-      answers: { 200: ['Sessions', 'SessionList'] },
-      async handle({ query, caller }) {
-        return { status: 200, body: { sessions: await pawl.sessions.list(query.limit, caller.tenantId) } };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/sessions/{key}',
-      operationId: 'getSession',
-      permission: 'use',
-      summary: 'One session.',
-      answers: { 200: ['The session', 'Session'] },
-      async handle({ path, caller }) {
-        const { record } = await sessionFor(pawl, caller, path['key'] ?? '');
-        return { status: 200, body: { ...record, ...(await spentBy(pawl, record)) } };
-      },
-    }),
-    route({
-      method: 'get',
-      path: '/v1/sessions/{key}/messages',
-      operationId: 'listMessages',
-      permission: 'use',
-      summary: 'What tools said to the people of a session, whose channel is console or operator.',
-      answers: { 200: ['Messages, the oldest first', 'MessageList'] },
-      async handle({ path, caller }) {
-        const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
-        return { status: 200, body: { messages: await pawl.backend.messages.list(key) } };
-      },
-    }),
-    route({
-      method: 'patch',
-      path: '/v1/sessions/{key}',
-      operationId: 'changeSession',
-      permission: 'use',
-      summary: 'Says what a session and those below it are doing: policy may bind tools to states.',
-      body: changeSessionSchema,
-      answers: { 200: ['The session', 'Session'] },
-      async handle({ path, body, caller }) {
-        const session = await sessionFor(pawl, caller, path['key'] ?? '');
-        return { status: 200, body: await pawl.sessions.setState(session.key, body.state, nameOf(caller)) };
-      },
-    }),
-    route({
-      method: 'delete',
-      path: '/v1/sessions/{key}',
-      operationId: 'closeSession',
-      permission: 'use',
-      summary: 'Closes a session and those below it, and cancels their calls.',
-      answers: { 204: 'Closed' },
-      async handle({ path, caller }) {
-        const session = await sessionFor(pawl, caller, path['key'] ?? '');
-        await pawl.sessions.close(session.key, nameOf(caller));
-        return { status: 204 };
-      },
-    }),
+    openSession(pawl),
+    listSessions(pawl),
+    getSession(pawl),
+    listMessages(pawl),
+    changeSession(pawl),
+    closeSession(pawl),
   ];
 }
 
-/** Who gets an approval's buttons can decide: whoever asks for calls may not choose that. Throws `PERMISSION_DENIED`. */
+function openSession(pawl: Pawl): Route {
+  return route({
+    method: 'post',
+    path: '/v1/sessions',
+    operationId: 'openSession',
+    permission: 'use',
+    summary: 'Opens a session.',
+    body: openSessionSchema,
+    responses: { 201: ['The session', 'Session'] },
+    async handle({ body, caller }) {
+      if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
+      checkWebhook(caller, body.channel, pawl.settings.webhooks);
+      const parent = body.parent === undefined ? undefined : await sessionFor(pawl, caller, body.parent);
+      const tenantId = caller.tenantId ?? body.tenantId;
+      const workspaceRoot = workspaceRootFor(caller, body, pawl, tenantId ?? parent?.record.tenantId);
+      const session = await pawl.openSession({ ...body, ...defined({ tenantId, workspaceRoot }) } as typeof body);
+      return {
+        status: 201,
+        headers: { Location: `/v1/sessions/${encodeURIComponent(session.key)}` },
+        body: session.record,
+      };
+    },
+  });
+}
+
+function listSessions(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/sessions',
+    operationId: 'listSessions',
+    permission: 'use',
+    summary: 'Sessions, the newest first.',
+    query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
+    responses: { 200: ['Sessions', 'SessionList'] },
+    async handle({ query, caller }) {
+      return { status: 200, body: { sessions: await pawl.sessions.list(query.limit, caller.tenantId) } };
+    },
+  });
+}
+
+function getSession(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/sessions/{key}',
+    operationId: 'getSession',
+    permission: 'use',
+    summary: 'One session.',
+    responses: { 200: ['The session', 'Session'] },
+    async handle({ path, caller }) {
+      const { record } = await sessionFor(pawl, caller, path['key'] ?? '');
+      return { status: 200, body: { ...record, ...(await spentBy(pawl, record)) } };
+    },
+  });
+}
+
+function listMessages(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/sessions/{key}/messages',
+    operationId: 'listMessages',
+    permission: 'use',
+    summary: 'What tools said to the people of a session, whose channel is console or operator.',
+    responses: { 200: ['Messages, the oldest first', 'MessageList'] },
+    async handle({ path, caller }) {
+      const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
+      return { status: 200, body: { messages: await pawl.backend.messages.list(key) } };
+    },
+  });
+}
+
+function changeSession(pawl: Pawl): Route {
+  return route({
+    method: 'patch',
+    path: '/v1/sessions/{key}',
+    operationId: 'changeSession',
+    permission: 'use',
+    summary: 'Says what a session and those below it are doing: policy may bind tools to states.',
+    body: changeSessionSchema,
+    responses: { 200: ['The session', 'Session'] },
+    async handle({ path, body, caller }) {
+      const session = await sessionFor(pawl, caller, path['key'] ?? '');
+      return { status: 200, body: await pawl.sessions.setState(session.key, body.state, nameOf(caller)) };
+    },
+  });
+}
+
+function closeSession(pawl: Pawl): Route {
+  return route({
+    method: 'delete',
+    path: '/v1/sessions/{key}',
+    operationId: 'closeSession',
+    permission: 'use',
+    summary: 'Closes a session and those below it, and cancels their calls.',
+    responses: { 204: 'Closed' },
+    async handle({ path, caller }) {
+      const session = await sessionFor(pawl, caller, path['key'] ?? '');
+      await pawl.sessions.close(session.key, nameOf(caller));
+      return { status: 204 };
+    },
+  });
+}
+
+/** A webhook receives the approval's buttons, so an agent may only name an address of the settings. Throws `PERMISSION_DENIED`. */
 function checkWebhook(
   caller: Caller,
   channel: { readonly kind: string; readonly [name: string]: unknown } | undefined,
@@ -120,15 +144,15 @@ function checkWebhook(
   throw new PawlError('PERMISSION_DENIED', 'The url of the webhook channel is not one of the setting `webhooks`.');
 }
 
-/** What the session and those below it took from its own budget. */
+/** The part of its own budget that the session and those below it have spent. */
 export async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord): Promise<object> {
   if (budget === undefined) return {};
   return { spent: await spent(pawl.backend.ledger.access, sessionAccount(sessionKey, budget).name) };
 }
 
 /**
- * Agents open their workspaces inside the one that the operator has named, and where none is named in no other than the server's. A
- * tenant's lie in that tenant's own folder, whoever opens them. Throws `PERMISSION_DENIED`.
+ * An agent's workspace must lie inside PAWL_WORKSPACE_ROOT; without that setting it must be the server's folder. A tenant's workspace
+ * lies in the tenant's own folder for every caller. Throws `PERMISSION_DENIED`.
  */
 function workspaceRootFor(
   caller: Caller,
@@ -157,7 +181,7 @@ export async function sessionFor(pawl: Pawl, caller: Caller, sessionKey: string)
   return session;
 }
 
-/** The same, opened as a main session of the caller's tenant when there is none. */
+/** The session of this key, opened as a main session of the caller's tenant when there is none. */
 export async function sessionOrNew(
   pawl: Pawl,
   caller: Caller,
@@ -184,7 +208,7 @@ export async function sessionOrNew(
     });
   } catch (error) {
     if (!(error instanceof PawlError && error.code === 'CONTRACT_INVALID')) throw error;
-    // Somebody else opened it in between; or no session can have this key.
+    // Either another request opened it in between, or the key is not a valid one.
     return sessionFor(pawl, caller, sessionKey).catch((missing: PawlError) => {
       throw missing.code === 'UNKNOWN_SESSION' ? error : missing;
     });

@@ -1,58 +1,68 @@
-/** `/v1/skills`: instructions for planners, and the tools that go with them (I5, I6). */
+/** `/v1/skills`: instructions for planners, and the tools that go with them. */
 import { z } from 'zod';
 import { skillSchema } from '../../../shared/sessions/skill.ts';
 import type { Pawl } from '../../client.ts';
 import { type Route, route } from '../core/route.ts';
 
 export function skillRoutes(pawl: Pawl): readonly Route[] {
-  const { skills } = pawl;
-  return [
-    route({
-      method: 'get',
-      path: '/v1/skills',
-      operationId: 'listSkills',
-      permission: 'use',
-      summary: 'Skills, the highest priority first; with `?task=` those that its words call for.',
-      query: z.strictObject({ task: z.string().min(1).max(20_000).optional() }),
-      answers: { 200: ['Skills', 'SkillList'] },
-      handle: async ({ query: { task } }) => ({
-        status: 200,
-        body: { skills: await (task === undefined ? skills.list() : skills.triggeredBy(task)) },
-      }),
+  return [listSkills(pawl), getSkill(pawl), writeSkill(pawl), removeSkill(pawl)];
+}
+
+function listSkills({ skills }: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/skills',
+    operationId: 'listSkills',
+    permission: 'use',
+    summary: 'Skills, the highest priority first; with `?task=` those that its words call for.',
+    query: z.strictObject({ task: z.string().min(1).max(20_000).optional() }),
+    responses: { 200: ['Skills', 'SkillList'] },
+    handle: async ({ query: { task } }) => ({
+      status: 200,
+      body: { skills: await (task === undefined ? skills.list() : skills.triggeredBy(task)) },
     }),
-    route({
-      method: 'get',
-      path: '/v1/skills/{name}',
-      operationId: 'getSkill',
-      permission: 'use',
-      summary: 'One skill.',
-      answers: { 200: ['The skill', 'Skill'] },
-      handle: async ({ path }) => ({ status: 200, body: await skills.show(path['name'] ?? '') }),
+  });
+}
+
+function getSkill({ skills }: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/skills/{name}',
+    operationId: 'getSkill',
+    permission: 'use',
+    summary: 'One skill.',
+    responses: { 200: ['The skill', 'Skill'] },
+    handle: async ({ path }) => ({ status: 200, body: await skills.show(path['name'] ?? '') }),
+  });
+}
+
+function writeSkill({ skills }: Pawl): Route {
+  return route({
+    method: 'put',
+    path: '/v1/skills/{name}',
+    operationId: 'writeSkill',
+    permission: 'administer',
+    summary: 'Writes the record of a skill. Sessions that are open keep what they have of it.',
+    body: skillSchema,
+    responses: { 200: ['The skill', 'Skill'] },
+    handle: async ({ path, body, caller }) => ({
+      status: 200,
+      body: await skills.put(path['name'] ?? '', body, caller.id),
     }),
-    route({
-      method: 'put',
-      path: '/v1/skills/{name}',
-      operationId: 'writeSkill',
-      permission: 'administer',
-      summary: 'Writes the record of a skill. Sessions that are open keep what they have of it.',
-      body: skillSchema,
-      answers: { 200: ['The skill', 'Skill'] },
-      handle: async ({ path, body, caller }) => ({
-        status: 200,
-        body: await skills.put(path['name'] ?? '', body, caller.id),
-      }),
-    }),
-    route({
-      method: 'delete',
-      path: '/v1/skills/{name}',
-      operationId: 'removeSkill',
-      permission: 'administer',
-      summary: 'Removes the record of a skill.',
-      answers: { 204: 'Removed' },
-      async handle({ path, caller }) {
-        await skills.remove(path['name'] ?? '', caller.id);
-        return { status: 204 };
-      },
-    }),
-  ];
+  });
+}
+
+function removeSkill({ skills }: Pawl): Route {
+  return route({
+    method: 'delete',
+    path: '/v1/skills/{name}',
+    operationId: 'removeSkill',
+    permission: 'administer',
+    summary: 'Removes the record of a skill.',
+    responses: { 204: 'Removed' },
+    async handle({ path, caller }) {
+      await skills.remove(path['name'] ?? '', caller.id);
+      return { status: 204 };
+    },
+  });
 }

@@ -1,4 +1,4 @@
-/** `/v1/tool-clients`: programs of any language that run tools themselves (C21). */
+/** `/v1/tool-clients`: programs of any language that run tools themselves. */
 import { z } from 'zod';
 import { CLIENT_LEASE, clientAnswerSchema, MAX_CLIENT_TOOLS } from '../../../shared/connectors/client-tool.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
@@ -9,107 +9,132 @@ const MAX_RUNNING = 10_000;
 
 const runningSchema = z.array(z.string().regex(/^[\w.:-]{1,256}$/, 'must be call IDs')).max(MAX_RUNNING);
 
-export function toolClientRoutes({ pawl, waits }: Pick<ApiDeps, 'pawl' | 'waits'>): readonly Route[] {
-  const { toolClients } = pawl;
+type ToolClientRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls'>;
+
+export function toolClientRoutes(deps: ToolClientRouteDeps): readonly Route[] {
   return [
-    route({
-      method: 'post',
-      path: '/v1/tool-clients',
-      operationId: 'registerToolClient',
-      permission: 'oversee',
-      summary: 'Says that a client runs calls of declared dynamic tools, for as long as it is heard of.',
-      body: z.strictObject({
-        tools: z.array(z.string().min(1).max(256)).min(1).max(MAX_CLIENT_TOOLS),
-        leaseMs: z.number().default(CLIENT_LEASE.defaultMs),
-      }),
-      answers: { 201: ['The client, with the ID that makes it this client', 'ToolClient'] },
-      handle: async ({ body, caller }) => ({
-        status: 201,
-        body: await toolClients.join(body.tools, { leaseMs: body.leaseMs, by: caller.id }),
-      }),
-    }),
-    route({
-      method: 'post',
-      path: '/v1/tool-clients/{clientId}/next',
-      operationId: 'nextToolClientCall',
-      permission: 'oversee',
-      summary: 'The next call for the client, waited for up to `?wait=MS`; renews its lease.',
-      query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
-      body: z.strictObject({ running: runningSchema }),
-      answers: { 200: ['A call, or none; and calls to stop', 'ToolClientNews'] },
-      async handle({ path, query, body, onGone }) {
-        const ended = new AbortController();
-        const broadcast = toolClients.next(path['clientId'] ?? '', {
-          running: body.running,
-          waitMs: query.wait,
-          signal: ended.signal,
-        });
-        // A server that closes ends the waiting, and says what there is.
-        await waits.within(broadcast, query.wait, onGone).finally(() => ended.abort());
-        return { status: 200, body: await broadcast };
-      },
-    }),
-    route({
-      method: 'post',
-      path: '/v1/tool-clients/{clientId}/heartbeat',
-      operationId: 'renewToolClient',
-      permission: 'oversee',
-      summary: 'Renews the lease of the client, and says which of its calls to stop.',
-      body: z.strictObject({ running: runningSchema }),
-      answers: { 200: ['Calls to stop', 'ToolClientNews'] },
-      handle: async ({ path, body }) => ({
-        status: 200,
-        body: await toolClients.heartbeat(path['clientId'] ?? '', body.running),
-      }),
-    }),
-    route({
-      method: 'post',
-      path: '/v1/tool-clients/{clientId}/calls/{callId}/progress',
-      operationId: 'reportToolClientProgress',
-      permission: 'oversee',
-      summary: 'Says how far a call is.',
-      body: z.strictObject({
-        fence: z.number().int().min(1),
-        progress: z.number(),
-        total: z.number().optional(),
-        message: z.string().max(2_000).optional(),
-      }),
-      answers: { 200: ['Whether somebody still waits for the call', 'ProgressWanted'] },
-      async handle({ path, body: { fence, progress, total, message } }) {
-        const report = {
-          progress,
-          ...(total === undefined ? {} : { total }),
-          ...(message === undefined ? {} : { message }),
-        };
-        const wanted = await toolClients.progress(path['clientId'] ?? '', path['callId'] ?? '', fence, report);
-        return { status: 200, body: { wanted } };
-      },
-    }),
-    route({
-      method: 'post',
-      path: '/v1/tool-clients/{clientId}/calls/{callId}/result',
-      operationId: 'reportToolClientResult',
-      permission: 'oversee',
-      summary:
-        'What came of a call, once: `output`, `contentItems` with `success`, or `error`. 409 when it came too late.',
-      body: clientAnswerSchema,
-      answers: { 204: 'Taken' },
-      async handle({ path, body }) {
-        await toolClients.answer(path['clientId'] ?? '', path['callId'] ?? '', body);
-        return { status: 204 };
-      },
-    }),
-    route({
-      method: 'delete',
-      path: '/v1/tool-clients/{clientId}',
-      operationId: 'removeToolClient',
-      permission: 'oversee',
-      summary: 'The client leaves; what it runs ends at once.',
-      answers: { 204: 'Left' },
-      async handle({ path, caller }) {
-        await toolClients.leave(path['clientId'] ?? '', caller.id);
-        return { status: 204 };
-      },
-    }),
+    registerToolClient(deps),
+    nextToolClientCall(deps),
+    renewToolClient(deps),
+    reportToolClientProgress(deps),
+    reportToolClientResult(deps),
+    removeToolClient(deps),
   ];
+}
+
+function registerToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/tool-clients',
+    operationId: 'registerToolClient',
+    permission: 'oversee',
+    summary: 'Says that a client runs calls of declared dynamic tools, for as long as it is heard of.',
+    body: z.strictObject({
+      tools: z.array(z.string().min(1).max(256)).min(1).max(MAX_CLIENT_TOOLS),
+      leaseMs: z.number().default(CLIENT_LEASE.defaultMs),
+    }),
+    responses: { 201: ['The client, with the ID that makes it this client', 'ToolClient'] },
+    handle: async ({ body, caller }) => ({
+      status: 201,
+      body: await toolClients.join(body.tools, { leaseMs: body.leaseMs, by: caller.id }),
+    }),
+  });
+}
+
+function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/tool-clients/{clientId}/next',
+    operationId: 'nextToolClientCall',
+    permission: 'oversee',
+    summary: 'The next call for the client, waited for up to `?wait=MS`; renews its lease.',
+    query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
+    body: z.strictObject({ running: runningSchema }),
+    responses: { 200: ['A call, or none; and calls to stop', 'ToolClientNews'] },
+    async handle({ path, query, body, onGone }) {
+      const ended = new AbortController();
+      const broadcast = toolClients.next(path['clientId'] ?? '', {
+        running: body.running,
+        waitMs: query.wait,
+        signal: ended.signal,
+      });
+      // A closing server ends the waiting and answers with the current state.
+      await longPolls.within(broadcast, query.wait, onGone).finally(() => ended.abort());
+      return { status: 200, body: await broadcast };
+    },
+  });
+}
+
+function renewToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/tool-clients/{clientId}/heartbeat',
+    operationId: 'renewToolClient',
+    permission: 'oversee',
+    summary: 'Renews the lease of the client, and says which of its calls to stop.',
+    body: z.strictObject({ running: runningSchema }),
+    responses: { 200: ['Calls to stop', 'ToolClientNews'] },
+    handle: async ({ path, body }) => ({
+      status: 200,
+      body: await toolClients.heartbeat(path['clientId'] ?? '', body.running),
+    }),
+  });
+}
+
+function reportToolClientProgress({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/tool-clients/{clientId}/calls/{callId}/progress',
+    operationId: 'reportToolClientProgress',
+    permission: 'oversee',
+    summary: 'Says how far a call is.',
+    body: z.strictObject({
+      fence: z.number().int().min(1),
+      progress: z.number(),
+      total: z.number().optional(),
+      message: z.string().max(2_000).optional(),
+    }),
+    responses: { 200: ['Whether a caller still waits for the call', 'ProgressWanted'] },
+    async handle({ path, body: { fence, progress, total, message } }) {
+      const report = {
+        progress,
+        ...(total === undefined ? {} : { total }),
+        ...(message === undefined ? {} : { message }),
+      };
+      const wanted = await toolClients.progress(path['clientId'] ?? '', path['callId'] ?? '', fence, report);
+      return { status: 200, body: { wanted } };
+    },
+  });
+}
+
+function reportToolClientResult({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/tool-clients/{clientId}/calls/{callId}/result',
+    operationId: 'reportToolClientResult',
+    permission: 'oversee',
+    summary:
+      'The result of a call, once: `output`, `contentItems` with `success`, or `error`. 409 when it is too late.',
+    body: clientAnswerSchema,
+    responses: { 204: 'Taken' },
+    async handle({ path, body }) {
+      await toolClients.answer(path['clientId'] ?? '', path['callId'] ?? '', body);
+      return { status: 204 };
+    },
+  });
+}
+
+function removeToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
+  return route({
+    method: 'delete',
+    path: '/v1/tool-clients/{clientId}',
+    operationId: 'removeToolClient',
+    permission: 'oversee',
+    summary: 'The client leaves; what it runs ends at once.',
+    responses: { 204: 'Left' },
+    async handle({ path, caller }) {
+      await toolClients.leave(path['clientId'] ?? '', caller.id);
+      return { status: 204 };
+    },
+  });
 }

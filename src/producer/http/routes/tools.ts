@@ -1,4 +1,4 @@
-/** `/v1/tools`: what the fleet offers, or what one session may use of it. */
+/** `/v1/tools`: the tools of the fleet, or those that one session may call. */
 import { z } from 'zod';
 import { PROVIDERS } from '../../../shared/model-tools/export-types.ts';
 import { toolsFor } from '../../../shared/model-tools/tools-for.ts';
@@ -22,7 +22,7 @@ export function toolRoutes(pawl: Pawl): readonly Route[] {
         provider: z.enum(PROVIDERS).optional(),
         strict: z.enum(['true', 'false']).optional().meta({ type: 'boolean', enum: undefined }),
       }),
-      answers: { 200: ['Tools', 'ToolList'] },
+      responses: { 200: ['Tools', 'ToolList'] },
       async handle({ query, caller }) {
         if (query.session !== undefined) await sessionFor(pawl, caller, query.session);
         if (query.provider !== undefined) {

@@ -1,5 +1,5 @@
 /** The options of a connection: how ioredis behaves for Pawl. */
-import type { RedisOptions } from 'ioredis';
+import type { ClusterOptions, RedisOptions } from 'ioredis';
 import { addressOf, clusterAddressOf, isCluster, type NodeAddress } from './address.ts';
 import { DirectConnector } from './ioredis/direct-connector.ts';
 import './ioredis/ioredis-promises.ts';
@@ -71,7 +71,7 @@ const TRY_AGAIN_MS = 200;
 
 const TRIES = { 'fail-fast': 10, patient: Number.MAX_SAFE_INTEGER } as const;
 
-export function clusterOptions(options: ConnectionOptions) {
+export function clusterOptions(options: ConnectionOptions): ClusterOptions {
   const { host: _host, port: _port, retryStrategy: _retry, ...node } = redisOptions(options);
   return {
     redisOptions: node,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { Limits } from '../../../../src/producer/http/core/rate-limit.ts';
+import { RateLimiter } from '../../../../src/producer/http/core/rate-limit.ts';
 import { eventually } from '../../../helpers/signal.ts';
 import { startRig, testTools } from '../rig.ts';
 
@@ -66,7 +66,10 @@ describe('429', () => {
 
   test('a budget fills again with time, to a second’s worth at most', () => {
     let nowMs = 0;
-    const limits = new Limits({ requestsPerSecond: 2, maxRequests: 10, maxBacklog: 1 }, { monotonic: () => nowMs });
+    const limits = new RateLimiter(
+      { requestsPerSecond: 2, maxRequests: 10, maxBacklog: 1 },
+      { monotonic: () => nowMs },
+    );
     const enter = () => {
       try {
         limits.enter('one')();

@@ -13,7 +13,7 @@ async function startAgentRig() {
   return { ...rig, post, call };
 }
 
-test('over HTTP a program runs a session’s sub-agent: it is told, calls in its session, and replies (C18)', async () => {
+test('over HTTP a program runs a session’s sub-agent: it gets orders, calls in its session, and replies (C18)', async () => {
   const { ask, post, call } = await startAgentRig();
   const spawned = await call('spawn_agent', { message: 'count the files' }, 'spawn');
   const { id: agentId } = spawned.body.output.content;
@@ -50,7 +50,7 @@ test('who asks when there is nothing to tell gets none, and what comes later goe
   expect(told.toSorted()).toEqual(['a', 'b']);
 });
 
-test('an agent that is not there, and what is no reply, are told so', async () => {
+test('a missing agent and an invalid reply are refused with the reason', async () => {
   const { post } = await startAgentRig();
   await post('/v1/sessions', { sessionKey: 'lead' });
   expect((await post('/v1/sessions/unheard-of/agents/next?wait=0')).status).toBe(404);

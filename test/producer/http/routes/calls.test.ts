@@ -65,7 +65,7 @@ describe('POST /v1/calls', () => {
     expect(refused).toMatchObject({ status: 400, body: { error: { code: 'CONTRACT_INVALID' } } });
   });
 
-  test('replays a finished call to whoever uses its key again (TR-3)', async () => {
+  test('replays a finished call to a caller that uses its key again (TR-3)', async () => {
     const { tools, runs } = testTools();
     const { call } = await startRig({ tools });
     const body = { tool: 'echo', params: { text: 'once' }, session: 's', idempotencyKey: 'k' };

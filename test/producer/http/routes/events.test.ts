@@ -105,7 +105,7 @@ describe('/v1/calls/{callId}/events', () => {
     expect(wrong.status).toBe(400);
   });
 
-  test('progress that was reported before anybody followed is told too', async () => {
+  test('progress from before the subscription is sent, too', async () => {
     const { tool, steps } = stepTool();
     const { call, server, pawl } = await startRig({ tools: [tool] });
     const { callId } = (await call({ tool: 'step', session: 's' }, { wait: 0 })).body;

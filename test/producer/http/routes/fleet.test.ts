@@ -31,7 +31,7 @@ test('calls are found by tool and state; a call shows its parameters without sec
   expect((await ask(`/v1/calls/${failed.callId}`)).body).toMatchObject({ params: {}, attempts: [{ fence: 1 }] });
 });
 
-test('who asks is told its role and what it may do; the token of a tenant does not oversee', async () => {
+test('a caller learns its role and permissions; the token of a tenant may not oversee', async () => {
   const apiTokens = [
     { token: 'agent-secret', role: 'agent' as const },
     { token: 'tenant-secret', role: 'operator' as const, tenantId: 'acme' },

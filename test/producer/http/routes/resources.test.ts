@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { describe, expect, test } from 'vitest';
-import { REQUEST_ERROR_CODES, refusalOf, STATUSES } from '../../../../src/producer/http/core/errors.ts';
-import { PawlError } from '../../../../src/shared/errors/failure.ts';
+import { REQUEST_ERROR_CODES, STATUSES, toHttpRefusal } from '../../../../src/producer/http/core/errors.ts';
 import { FAILURES } from '../../../../src/shared/errors/failure-codes.ts';
+import { PawlError } from '../../../../src/shared/errors/failure.ts';
 import { eventually } from '../../../helpers/signal.ts';
 import { startRig, testTools } from '../rig.ts';
 
@@ -300,7 +300,7 @@ test('every error code is of the catalogue or of HTTP', () => {
 
 test('a defect is 500 and tells nothing but that it is one', () => {
   for (const thrown of [new Error('/etc/secret'), 'text', undefined, new PawlError('TIMEOUT', 'no code of this door')])
-    expect(refusalOf(thrown)).toEqual({
+    expect(toHttpRefusal(thrown)).toEqual({
       status: 500,
       headers: {},
       body: { error: { code: 'INTERNAL', message: 'Something in this server is broken; its log says what.' } },

@@ -90,7 +90,7 @@ test('only who may settle calls of all tenants may serve a tool (C21)', async ()
   );
 });
 
-test('a server that restarts loses no call and no client: whoever polled asks again', async () => {
+test('a server that restarts loses no call and no client: clients poll again', async () => {
   const { pawl, server, settings, post, submit, result } = await startDynamicRig();
   const { clientId } = (await post('/v1/tool-clients', { tools: ['editor.ask'], leaseMs: 600_000 })).body;
   const at = `/v1/tool-clients/${clientId}`;

@@ -1,0 +1,31 @@
+/** The status of a call in one word, and the columns of tables of calls. */
+import { ago, duration } from './dom.js';
+import { link, pill } from './parts.js';
+
+/** The status of a call in one word: its phase while it is in flight. */
+export function callStatus({ state, phase, unresolved, cancelRequested }) {
+  if (unresolved === true) return 'outcome unknown';
+  if (state !== 'inflight') return state;
+  return cancelRequested ? 'cancelling' : (phase ?? state);
+}
+
+export const CALL_COLUMNS = [
+  {
+    title: 'Call',
+    cell: ({ callId, namespace, tool }) => link('calls', callId, namespace === 'tools' ? tool : `${namespace}.${tool}`),
+  },
+  { title: 'State', cell: (call) => pill(callStatus(call)) },
+  { title: 'Session', kind: 'long', cell: ({ session }) => session },
+  {
+    title: 'Attempts',
+    kind: 'number',
+    cell: ({ attempts, lostAttempts, phase }) => String(attempts.length + lostAttempts + (phase === 'running' ? 1 : 0)),
+  },
+  {
+    title: 'Took',
+    kind: 'number',
+    cell: ({ state, createdAtMs, updatedAtMs }) => (state === 'inflight' ? '' : duration(updatedAtMs - createdAtMs)),
+  },
+  { title: 'Submitted', kind: 'number', cell: ({ createdAtMs }) => ago(createdAtMs) },
+  { title: 'What went wrong', kind: 'long', cell: ({ errorCode }) => errorCode ?? '' },
+];

@@ -1,0 +1,84 @@
+/** The commands `call` and `calls`. Each loads the module of its work when it runs. */
+import { type Command, Option } from 'commander';
+import { SOUGHT_STATES } from '../../shared/calls/call-state.ts';
+import { command, commandGroup, type End, jsonOption, limitOption, positiveInteger } from '../command-options.ts';
+import type { CliContext } from '../context.ts';
+import { exitCodeLines } from '../exit-codes.ts';
+
+export function callCommands(program: Command, context: CliContext, end: End): void {
+  callCommand(program, context, end);
+  const calls = commandGroup(program, 'calls', 'list, follow, cancel and resolve calls', [
+    'pawl calls',
+    'pawl calls watch',
+  ]);
+  readingCommands(calls, context, end);
+  endingCommands(calls, context, end);
+}
+
+function callCommand(program: Command, context: CliContext, end: End): void {
+  const call = command(program, 'call', 'call a tool and wait for its result', [
+    `pawl call shell --params '{"command":["ls","-l"]}' --timeout 5000`,
+    'pawl call write --params @note.json --key note-1',
+  ])
+    .argument('<tool>', 'name of the tool')
+    .option('--params <json>', 'parameters: JSON, @FILE, or - for standard input', '{}')
+    .option('--session <key>', 'session to call from, opened where there is none (default: one for this folder)')
+    .option('--key <key>', 'idempotency key: the same key gives the same call')
+    .option('--timeout <ms>', 'for the whole call, waiting included', positiveInteger)
+    .option('--namespace <name>', 'namespace of the tool (default: tools)')
+    .option('--turn <id>', 'the model’s turn that makes the call, for budgets per turn')
+    .option('--tag <tag...>', 'what the call says of itself: importance:background, taint:mail')
+    .addOption(
+      new Option('--dedupe <mode>', 'what happens to a call that is known already').choices([
+        'enforced',
+        'bestEffort',
+        'disabled',
+      ]),
+    );
+  jsonOption(call, 'print the result envelope')
+    .addHelpText('after', `\nExit codes:\n${exitCodeLines()}`)
+    .action(async (tool: string, options) =>
+      end(await (await import('../commands/call.ts')).runCall(context, tool, options)),
+    );
+}
+
+function readingCommands(calls: Command, context: CliContext, end: End): void {
+  const ls = command(calls, 'ls', 'list the newest calls', [
+    'pawl calls ls --session trip --limit 20',
+    'pawl calls ls --state unresolved',
+  ])
+    .option('--session <key>', 'only those of one session')
+    .option('--tool <name>', 'only those of tools with this in their name')
+    .addOption(new Option('--state <state>', 'only those in it; unresolved: those in doubt').choices(SOUGHT_STATES));
+  jsonOption(limitOption(ls)).action(async (options) =>
+    end(await (await import('../commands/calls.ts')).listCalls(context, options)),
+  );
+  const show = command(calls, 'show', 'tell a call’s whole story', ['pawl calls show r0.…']).argument('<id>');
+  jsonOption(show).action(async (id: string, options) =>
+    end(await (await import('../commands/calls.ts')).showCall(context, id, options)),
+  );
+  const watch = command(calls, 'watch', 'follow new and changing calls until Ctrl-C', ['pawl calls watch --json']);
+  jsonOption(
+    limitOption(watch).option('--session <key>', 'only those of one session'),
+    'one line of JSON for each change',
+  ).action(async (options) => end(await (await import('../commands/watch-calls.ts')).watchCalls(context, options)));
+}
+
+function endingCommands(calls: Command, context: CliContext, end: End): void {
+  const cancel = command(calls, 'cancel', 'cancel a call, waiting or running', ['pawl calls cancel r0.…']);
+  jsonOption(cancel.argument('<id>')).action(async (id: string, options) =>
+    end(await (await import('../commands/calls.ts')).runCancel(context, id, options)),
+  );
+  const resolve = command(calls, 'resolve', 'settle a call that is in doubt', [
+    `pawl calls resolve w0.… --as succeeded --output '{"sent":true}'`,
+    'pawl calls resolve w0.… --as retry',
+  ])
+    .argument('<id>')
+    .addOption(
+      new Option('--as <what>', 'what became of it').choices(['succeeded', 'failed', 'retry']).makeOptionMandatory(),
+    )
+    .option('--output <json>', 'the output, with --as succeeded');
+  jsonOption(resolve).action(async (id: string, options) =>
+    end(await (await import('../commands/calls.ts')).resolveCall(context, id, options)),
+  );
+}
