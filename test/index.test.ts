@@ -22,8 +22,9 @@ function loadedBy(specifier: string): readonly string[] {
 
 test('a file that imports Pawl to define a tool loads neither a client nor a worker, and no library of Redis', () => {
   const loaded = loadedBy('pawl');
-  expect(loaded.some((url) => url.endsWith('/src/shared/tool.ts'))).toBe(true);
-  const heavy = /\/(?:ioredis|bullmq)\/|\/src\/(?:producer\/client|workers\/worker|shared\/store\/redis)\.ts$/;
+  expect(loaded.some((url) => url.endsWith('/src/shared/tools/tool.ts'))).toBe(true);
+  const heavy =
+    /\/(?:ioredis|bullmq)\/|\/src\/(?:producer\/client|workers\/worker|shared\/store\/redis\/connection)\.ts$/;
   expect(loaded.filter((url) => heavy.test(url))).toEqual([]);
 });
 

@@ -29,22 +29,24 @@ function placeWith(
   const sessions = new Map(calls.map(({ session }, number) => [`r0.${number}`, session]));
   const inflight = new Set([...sessions.keys()].filter((_callId, number) => calls[number]?.state === undefined));
   const ledger = {
-    list: async (_place: unknown, select: { sessionKey: string; limit: number; offset: number }) =>
-      [...sessions]
-        .filter(([, session]) => session === select.sessionKey)
-        .map(([callId]) => callId)
-        .reverse()
-        .slice(select.offset, select.offset + select.limit),
     glance: (callId: string) => {
       const state = inflight.has(callId) ? 'inflight' : 'done';
       const envelope = { target: { sessionKey: sessions.get(callId) } };
       return looks.during({ callId, state, cancelRequested: false, request: { envelope } } as CallRecord);
     },
     now: async () => 1_000,
-    counts: async () => ({ inflight: inflight.size }),
-    // All were claimed at 500.
-    inflightBefore: async (_place: unknown, beforeMs: number, limit: number, passed = 0) =>
-      beforeMs < 500 ? [] : [...inflight].slice(passed, passed + limit),
+    index: {
+      list: async (_place: unknown, select: { sessionKey: string; limit: number; offset: number }) =>
+        [...sessions]
+          .filter(([, session]) => session === select.sessionKey)
+          .map(([callId]) => callId)
+          .reverse()
+          .slice(select.offset, select.offset + select.limit),
+      counts: async () => ({ inflight: inflight.size }),
+      // All were claimed at 500.
+      inflightBefore: async (_place: unknown, beforeMs: number, limit: number, passed = 0) =>
+        beforeMs < 500 ? [] : [...inflight].slice(passed, passed + limit),
+    },
   };
   const close = (cancelled: (callId: string) => void = () => {}) =>
     closeSessions(

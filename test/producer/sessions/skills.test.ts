@@ -148,7 +148,7 @@ test('a skill that is unknown, off, broken or lacks a tool that it requires open
   );
   expect(changes).toEqual(['declared off', 'declared lacking', 'declared fixed', 'declared fixed', 'removed off']);
   const other = await openProducer({ skillFolders: [folder] });
-  await expect(other.openSession({ skills: ['lacking'] })).rejects.toThrow('no SKILL.md');
+  await expect(other.openSession({ skills: ['lacking'] })).rejects.toThrow('is not a valid SKILL.md');
   expect((await other.openSession()).record.skillRules).toBeUndefined();
 });
 

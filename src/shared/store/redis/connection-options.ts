@@ -1,5 +1,5 @@
 /** The options of a connection: how ioredis behaves for Pawl. */
-import type { ClusterOptions, RedisOptions } from 'ioredis';
+import type { RedisOptions } from 'ioredis';
 import { addressOf, clusterAddressOf, isCluster, type NodeAddress } from './address.ts';
 import { DirectConnector } from './ioredis/direct-connector.ts';
 import './ioredis/ioredis-promises.ts';
@@ -71,8 +71,12 @@ const TRY_AGAIN_MS = 200;
 
 const TRIES = { 'fail-fast': 10, patient: Number.MAX_SAFE_INTEGER } as const;
 
-export function clusterOptions(options: ConnectionOptions): ClusterOptions {
-  const { host: _host, port: _port, retryStrategy: _retry, ...node } = redisOptions(options);
+/** A node's options without what the cluster's client decides. */
+type ClusterNodeOptions = Omit<RedisOptions & { replyMapping: 'legacy' }, 'host' | 'port' | 'retryStrategy'>;
+
+export function clusterOptions(options: ConnectionOptions) {
+  const { host: _host, port: _port, retryStrategy: _retry, ...rest } = redisOptions(options);
+  const node: ClusterNodeOptions = rest;
   return {
     redisOptions: node,
     // Looked up, names would become addresses, which no certificate is checked against.

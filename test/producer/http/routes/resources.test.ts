@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { describe, expect, test } from 'vitest';
 import { REQUEST_ERROR_CODES, STATUSES, toHttpRefusal } from '../../../../src/producer/http/core/errors.ts';
-import { FAILURES } from '../../../../src/shared/errors/failure-codes.ts';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
+import { FAILURES } from '../../../../src/shared/errors/failure-codes.ts';
 import { eventually } from '../../../helpers/signal.ts';
 import { startRig, testTools } from '../rig.ts';
 
