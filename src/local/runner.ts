@@ -163,6 +163,8 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       catalogue: {
         peek: (namespace, name) => catalogue.get(`${namespace}.${name}`),
         find: async (namespace, name) => {
+          const tool = catalogue.get(`${namespace}.${name}`);
+          if (tool !== undefined) return tool;
           throw unknownTool([...catalogue.values()], namespace, name);
         },
       },
