@@ -57,9 +57,13 @@ export class Consensus {
     return next !== undefined && queued.kind === 'released' ? next : queued;
   }
 
-  /** Counts the result as this worker's vote. A tool that needs no consensus agrees at once. */
+  /** Whether a result of the tool is a vote. */
+  isNeededFor(tool: AnyTool): boolean {
+    return this.#deps.isAlone !== true && needsConsensus(tool);
+  }
+
+  /** Counts the result as this worker's vote. */
   async vote(attempt: Attempt, result: ToolResult<unknown>): Promise<VoteResult> {
-    if (this.#deps.isAlone === true || !needsConsensus(attempt.tool)) return { kind: 'agreed' };
     let counted: CountedVote;
     try {
       counted = await countVote(attempt, result, this.#deps.schedule);

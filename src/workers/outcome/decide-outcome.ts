@@ -18,7 +18,7 @@ import type { CallSettler } from './settle-call.ts';
 export interface OutcomeResolverDeps {
   readonly ender: Pick<CallEnder, 'succeed' | 'fail'>;
   readonly failed: Pick<FailedAttempts, 'resolve'>;
-  readonly consensus: Pick<Consensus, 'vote'>;
+  readonly consensus: Pick<Consensus, 'isNeededFor' | 'vote'>;
   readonly parking: Pick<Parking, 'requeue'>;
   readonly settler: Pick<CallSettler, 'release'>;
 }
@@ -42,6 +42,8 @@ export class OutcomeResolver {
   }
 
   async #succeeded(attempt: Attempt, success: SerializedSuccess): Promise<JobOutcome> {
+    // The circuit counts the success without a wait: a failure that comes later would stand before it.
+    if (!this.#deps.consensus.isNeededFor(attempt.tool)) return this.#deps.ender.succeed(attempt, success);
     const voted = await this.#deps.consensus.vote(attempt, success.result);
     switch (voted.kind) {
       case 'agreed':

@@ -19,7 +19,7 @@ function attemptOf(tool: object, started: object = {}): Attempt {
   } as unknown as Attempt;
 }
 
-function resolverFor(voted: VoteResult = { kind: 'agreed' }) {
+function resolverFor(voted?: VoteResult) {
   const steps = {
     succeed: vi.fn(async () => DROPPED),
     fail: vi.fn(async () => DROPPED),
@@ -27,13 +27,16 @@ function resolverFor(voted: VoteResult = { kind: 'agreed' }) {
     requeue: vi.fn(async () => DROPPED),
     release: vi.fn(async () => {}),
   };
-  const consensus = { vote: async () => voted };
+  const consensus = {
+    isNeededFor: () => voted !== undefined,
+    vote: async () => voted ?? ({ kind: 'agreed' } as const),
+  };
   const resolver = new OutcomeResolver({ ender: steps, failed: steps, consensus, parking: steps, settler: steps });
   return { resolver, steps };
 }
 
 test('a result that the workers agree on ends its call', async () => {
-  const { resolver, steps } = resolverFor();
+  const { resolver, steps } = resolverFor({ kind: 'agreed' });
   const attempt = attemptOf({});
   await resolver.resolve(attempt, success);
   expect(steps.succeed).toHaveBeenCalledWith(attempt, success);
