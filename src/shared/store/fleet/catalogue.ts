@@ -256,17 +256,22 @@ export class Catalogue {
       known.set(line, this.#known.has(line) ? this.#known.get(line) : this.#opened(field, text));
     }
     this.#known = known;
-    return this.#withoutTakenNames([...known.values()].filter((published) => published !== undefined));
+    return this.#withoutTakenNames(newestOfEach([...known.values()].filter((published) => published !== undefined)));
   }
 
   /**
-   * The field of a published tool. Tiers with keys of their own have fields of their own, so that a worker cannot replace what another tier
-   * published.
+   * The field of a published tool. Each signing key has fields of its own: a worker with other keys, such as one of another tier or one
+   * that was set up wrongly, must not replace a tool that this fleet's workers publish.
    */
   #fieldOf(published: PublishedTool): string {
-    return this.#hasOwnKey(published.tier)
-      ? `${publishedToolId(published)} ${published.tier}`
-      : publishedToolId(published);
+    const [fingerprint] = this.#signaturesOf(published.tier).fingerprints;
+    return [this.#nameOf(published), ...(fingerprint === undefined ? [] : [fingerprint])].join(' ');
+  }
+
+  /** The part of the field that all keys share. */
+  #nameOf(published: PublishedTool): string {
+    const id = publishedToolId(published);
+    return this.#hasOwnKey(published.tier) ? `${id} ${published.tier}` : id;
   }
 
   #signed(field: string, published: PublishedTool): string {
@@ -282,7 +287,8 @@ export class Catalogue {
     const parsed = parsePublishedTool(text) as PublishedTool | undefined;
     if (parsed === undefined) return this.#refused(field, 'is not one', stored);
     if (!this.#tiers.includes(parsed.tier)) return undefined;
-    if (this.#fieldOf(parsed) !== field)
+    const name = this.#nameOf(parsed);
+    if (field !== name && !field.startsWith(`${name} `))
       return this.#refused(field, 'does not stand under its own name and keys', stored);
     if (!this.#signaturesOf(parsed.tier).matches('tool', field, text, signature))
       return this.#refused(field, `is not signed by a worker of the ${parsed.tier} tier`, text);
@@ -323,4 +329,15 @@ export class Catalogue {
       return false;
     });
   }
+}
+
+/** While keys are rotated, workers with the old one and with the new one publish the same tools. */
+function newestOfEach(offers: readonly PublishedTool[]): PublishedTool[] {
+  const newest = new Map<string, PublishedTool>();
+  for (const offer of offers) {
+    const id = `${publishedToolId(offer)} ${offer.tier}`;
+    const known = newest.get(id);
+    if (known === undefined || known.seenAtMs <= offer.seenAtMs) newest.set(id, offer);
+  }
+  return [...newest.values()];
 }
