@@ -556,7 +556,7 @@ describe('an approved call whose outcome is unknown', () => {
     const { record, digest, id } = await again();
     expect(id).not.toBe(first);
     expect(record.request).toMatchObject({ params: { to: 'bob', amount: 5 }, attemptsBefore: 1 });
-    expect(record.request.reason).toContain('wants it to run again');
+    expect(record.request.reason).toContain('it is to run again');
     const asked = fleet.audited.filter(({ type }) => type === 'approval-requested');
     expect(asked).toMatchObject([{ approvalId: first }, { approvalId: id }]);
     expect(await waiting(fleet)).toMatchObject([{ digest }]);
@@ -582,7 +582,7 @@ describe('an approved call whose outcome is unknown', () => {
     const { ledger, redis } = fleet.pawl.backend;
     expect(await redis.zscore(ledger.keys({ tier: 'elevated', shard: 0 }).inDoubt, callId)).not.toBeNull();
     const next = await again();
-    expect(next.record.request.reason.match(/wants it to run again/g)).toHaveLength(1);
+    expect(next.record.request.reason.match(/it is to run again/g)).toHaveLength(1);
     expect((await fleet.pawl.cancel(callId)).settlement).toBe('unsettled');
     expect((await fleet.pawl.approvals.show(next.id)).record.state).toBe('cancelled');
     expect(ran).toEqual([]);
