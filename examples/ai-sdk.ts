@@ -4,7 +4,7 @@ import { convertArrayToReadableStream, MockLanguageModelV4 } from 'ai/test';
 import { aiSdkTools } from 'pawl/ai-sdk';
 import { startWeather } from './models/weather.ts';
 
-// What a model might answer: a call, and words.
+// A possible answer of a model: a call, and words.
 const usage = {
   inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
   outputTokens: { total: 1, text: 1, reasoning: 0 },

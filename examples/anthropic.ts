@@ -4,7 +4,7 @@ import { messagesTools } from 'pawl/anthropic';
 import { scriptedApi } from './models/scripted.ts';
 import { startWeather } from './models/weather.ts';
 
-// What a model might answer: two calls, of which one is wrong, and words.
+// Possible answers of a model: two calls, of which one is wrong, and words.
 const use = (id: string, input: object) => ({ type: 'tool_use', id, name: 'get_weather', input });
 const api = await scriptedApi(
   [

@@ -21,7 +21,7 @@ const worker = await startWorker({ tools: [search], concurrency: 1 });
 const pawl = await connect();
 const session = await pawl.openSession({ actorId: 'ada' });
 
-// By ID, from any process: `submit` hands a call in without waiting for its end.
+// By ID, from any process: `submit` returns without waiting for the call’s end.
 const running = await session.submit(search, { text: 'needle' });
 await once(session.events, 'progress');
 const waiting = await session.submit(search, { text: 'haystack' }); // the worker is busy: this one stays in the queue

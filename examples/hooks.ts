@@ -28,8 +28,7 @@ const addressBook = defineHook({
 });
 const officeHours = defineHook({
   name: 'office-hours',
-  beforeCall: ({ params }) =>
-    String(params['to']).endsWith('@moon') ? { deny: 'nobody writes to the moon' } : undefined,
+  beforeCall: ({ params }) => (String(params['to']).endsWith('@moon') ? { deny: 'the moon has no mail' } : undefined),
 });
 let seen: string[] = [];
 const recorder = {
@@ -53,7 +52,7 @@ const denied = await session.call('send_mail', { to: 'armstrong@moon' });
 console.log(`denied: ${denied.error?.message}`);
 console.log(`recorder: ${seen.join(', ')}`);
 
-// A model's arguments are refused: it is told what is wrong, and asked again, at most twice.
+// A model's arguments are refused: it gets the reason, and is asked again, at most twice.
 let asked = 0;
 const result = await session.callWithReask(
   'send_mail',

@@ -4,7 +4,7 @@ import { fakeModel } from '@langchain/core/testing';
 import { langchainTools } from 'pawl/langchain';
 import { startWeather } from './models/weather.ts';
 
-// What a model might answer: two calls, of which one is wrong, and words.
+// Possible answers of a model: two calls, of which one is wrong, and words.
 const model = fakeModel()
   .respondWithTools([
     { id: 'x', name: 'get_weather', args: { city: 'Paris' } },

@@ -3,7 +3,7 @@ import { Agent, type AgentOutputItem, type Model, Runner, tool, Usage } from '@o
 import { agentTools } from 'pawl/openai';
 import { startWeather } from './models/weather.ts';
 
-// What a model might answer: a call with a parameter of the wrong name, the same put right, and words.
+// Possible answers of a model: a call with a parameter of the wrong name, the same put right, and words.
 const call = (callId: string, args: object): AgentOutputItem => ({
   type: 'function_call',
   callId,
@@ -24,7 +24,7 @@ const script: AgentOutputItem[] = [
 const model: Model = {
   getResponse: async () => ({ usage: new Usage(), output: script.splice(0, 1) }),
   getStreamedResponse: () => {
-    throw new Error('nobody streams here');
+    throw new Error('this example does not stream');
   },
 };
 

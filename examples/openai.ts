@@ -4,7 +4,7 @@ import { responsesTools } from 'pawl/openai';
 import { scriptedApi } from './models/scripted.ts';
 import { startWeather } from './models/weather.ts';
 
-// What a model might answer: a call with a parameter of the wrong name, the same put right, and words.
+// Possible answers of a model: a call with a parameter of the wrong name, the same put right, and words.
 const call = (id: string, args: object) => ({
   type: 'function_call',
   id: `fc_${id}`,

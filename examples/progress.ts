@@ -1,4 +1,4 @@
-/** What a session hears of its calls while they run. */
+/** The events of a session’s calls while they run. */
 import { connect, defineTool, startWorker } from 'pawl';
 import { z } from 'zod';
 

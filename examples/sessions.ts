@@ -18,7 +18,7 @@ console.log(`the worker session reads what it wrote: ${seen.status}`);
 const refused = await helper.call('write', { path: 'notes.txt', content: 'no\n' });
 console.log(`the worker session writes: ${refused.error?.code}`);
 const outside = await main.call('read', { path: '../outside.txt' });
-console.log(`nobody leaves the workspace: ${outside.error?.code}`);
+console.log(`outside of the workspace: ${outside.error?.code}`);
 
 await main.close(); // with all that is below
 const closed = await helper.call('read', { path: 'notes.txt' });

@@ -10,7 +10,7 @@ const worker = await startWorker({ tools: baseTools });
 const pawl = await connect();
 const session = await pawl.openSession({ workspaceRoot: folder });
 
-/** Stands in for a model: whatever it is told, it calls a tool through the agent's own session. */
+/** Stands in for a model: whatever the message says, it calls a tool through the agent's own session. */
 async function think({ message, session: own }: AgentEvent) {
   if (message === 'count the lines of notes.txt') {
     const found = await own.call('grep_files', { pattern: '.', path: 'notes.txt' });
@@ -23,7 +23,7 @@ async function think({ message, session: own }: AgentEvent) {
   return { state: 'failed', output: 'I may not write' } as const;
 }
 
-// What the model of the main session calls.
+// The main session’s model calls these tools.
 const spawned = agentOf(await session.call('spawn_agent', { message: 'count the lines of notes.txt' }));
 console.log(`spawned: ${spawned.state}`);
 

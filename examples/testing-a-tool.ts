@@ -5,7 +5,7 @@ import { defineTool } from 'pawl';
 import { createLocalRunner, fakeClock, runTool, testContext } from 'pawl/testing';
 import { z } from 'zod';
 
-/** What is out there fails this often before it answers. */
+/** The service fails this often before it answers. */
 let failuresLeft = 0;
 
 const note = defineTool({
@@ -31,7 +31,7 @@ assert.equal(result.status, 'success');
 assert.equal(result.attempts, 3);
 console.log(`one call: ${result.status} after ${result.attempts} attempts, ${result.output?.content.bytes} bytes`);
 
-// What it must refuse: parameters, and sessions that may not.
+// The tool must refuse wrong parameters, and sessions without its permission.
 const invalid = await runTool(note, { title: '', text: '' });
 console.log(`an empty title: ${invalid.error?.code} at ${invalid.error?.issues?.[0]?.path}`);
 const denied = await runTool(note, { title: 'milk', text: '' }, { kind: 'worker' });
@@ -41,7 +41,7 @@ console.log(`from a worker session: ${denied.error?.code}`);
 const ctx = testContext({ needs: note.needs });
 await note.run({ title: 'tea', text: 'Buy tea.' }, ctx);
 const written = readFileSync(`${ctx.workspaceRoot}/tea.md`, 'utf8');
-console.log(`the function alone: told of ${ctx.progressed[0]?.message}, wrote ${JSON.stringify(written)}`);
+console.log(`the function alone: reported ${ctx.progressed[0]?.message}, wrote ${JSON.stringify(written)}`);
 ctx.dispose();
 
 // Time in your hands: the waits of the retries, and a replay that ends after 24 hours.
@@ -53,7 +53,7 @@ failuresLeft = 3;
 const { durationMs } = await call();
 const replayed = await call();
 await clock.advance(24 * 60 * 60_000 + 1);
-const anew = await call();
-console.log(`with a fake clock: ${durationMs} ms, replayed ${replayed.fromCache}, a day later ${anew.fromCache}`);
+const again = await call();
+console.log(`with a fake clock: ${durationMs} ms, replayed ${replayed.fromCache}, a day later ${again.fromCache}`);
 await runner.close();
 workspace.dispose();

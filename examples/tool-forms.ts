@@ -33,7 +33,7 @@ const look = defineUntypedTool({
 const refused = await runTool(look, { id: '7' });
 console.log(`plain JSON Schema: ${refused.error?.code} at ${refused.error?.issues?.[0]?.path}`);
 
-// What a call would do, for the person who decides on it: here by hand, in a fleet by the worker.
+// The preview of a call, for the person who decides: made by hand here, by the worker in a fleet.
 const note = defineTool({
   ...base,
   name: 'take_note',

@@ -1,6 +1,6 @@
 /**
- * A worker dies in the middle of a call that must not run twice. Nobody knows whether the effect took place, so Pawl says just
- * that, and somebody who can look it up resolves the call.
+ * A worker dies in the middle of a call that must not run twice. Whether the effect took place is unknown, so the call ends in doubt,
+ * and a person who can look it up resolves the call.
  *
  * This file is both processes: `node unknown-outcome.ts worker FILE` is the worker.
  */
@@ -28,7 +28,7 @@ const letters = defineTool({
     return { output: { to } };
   },
 });
-/** A dead worker's calls are found after this long; 30 s unless told otherwise. */
+/** A dead worker's calls are found after this long; 30 s by default. */
 const recovery = { lockDurationMs: 1_000, stalledIntervalMs: 300 };
 
 async function demonstrate(): Promise<void> {

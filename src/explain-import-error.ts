@@ -1,4 +1,4 @@
-/** What is wrong with a file of the user's that does not run: its tools, its configuration. */
+/** Explains why a file of the user does not run: a tools file or a configuration. */
 import { execFile } from 'node:child_process';
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -28,7 +28,7 @@ export async function moduleFault(
   { path, file, cwd, loaded }: LoadedModule,
 ): Promise<string> {
   const message = (error instanceof Error ? error.message : String(error))
-    // What `require` does not find is told over several lines.
+    // `require` reports a missing module over several lines.
     .replace(/\nRequire stack:\n- (?<file>.+)[\s\S]*$/, ' imported from $<file>');
   const kind = error instanceof Error && error.name !== 'Error' && error.name !== 'PawlError' ? `${error.name}: ` : '';
   const where =

@@ -35,8 +35,8 @@ export type RunToolOptions = RunOptions & Omit<Partial<LocalRunnerOptions>, 'too
 
 /**
  * Calls a tool once and gives the envelope that its caller would get: parameters, permission, capabilities, time limit, retries and
- * result are checked as in a fleet. Does not wait between two attempts. Works in a new folder, removed afterwards, unless told
- * `workspaceRoot`.
+ * result are checked as in a fleet. Does not wait between two attempts. Without a `workspaceRoot`, works in a new folder and removes it
+ * afterwards.
  */
 export async function runTool<T extends AnyTool>(
   tool: T,

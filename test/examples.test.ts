@@ -50,7 +50,7 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'the branch writes: success',
     'the worker session reads what it wrote: success',
     'the worker session writes: PERMISSION_DENIED',
-    'nobody leaves the workspace: PERMISSION_DENIED',
+    'outside of the workspace: PERMISSION_DENIED',
     'after the main session was closed: SESSION_CLOSED',
   ],
   'sub-agents.ts': [
@@ -66,7 +66,7 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'one call: success after 3 attempts, 9 bytes',
     'an empty title: INVALID_PARAMS at title',
     'from a worker session: PERMISSION_DENIED',
-    'the function alone: told of tea, wrote "Buy tea."',
+    'the function alone: reported tea, wrote "Buy tea."',
     'with a fake clock: 700 ms, replayed true, a day later false',
   ],
   'tool-forms.ts': [
@@ -81,7 +81,7 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
   'hooks.ts': [
     'seen by the tool: ada@example.org from mail',
     'shown to the caller: 1 letter sent',
-    'denied: The hook office-hours denied the call: nobody writes to the moon.',
+    'denied: The hook office-hours denied the call: the moon has no mail.',
     'recorder: beforeCall, onShortCircuit refused, afterCall',
     'the model was asked 1 time: success',
   ],

@@ -262,7 +262,7 @@ describe('calls that a person must approve (A4)', () => {
     ]);
   });
 
-  test('are denied when it denies, with its reason, and where nobody decides', async () => {
+  test('are denied when it denies, with its reason, and where no function decides', async () => {
     const { tool, ran } = transfer();
     const approve = async () => ({ decision: 'deny', reason: 'more than 100' }) as const;
     const denied = await runTool(tool, { to: 'bob', amount: 500 }, { approve });

@@ -1,6 +1,6 @@
 /**
- * Decides in the place of a person on calls that need one (A4), where there is no fleet: whoever made the runner says so, before a call's
- * first attempt. As in a fleet, the decision holds for the call's retries.
+ * Approvals without a fleet. A function of the program decides in a person's place, before a call's first attempt. As in a fleet, the
+ * decision holds for the call's retries.
  */
 import type { ApprovalService } from '../producer/approvals/approvals.ts';
 import { denied } from '../shared/policy/policy.ts';
@@ -13,12 +13,12 @@ import { previewCall } from '../workers/approvals/preview.ts';
 import type { Attempt } from '../workers/attempt/attempt-state.ts';
 import type { JobOutcome } from '../workers/attempt/job-outcome.ts';
 
-/** What a person would be shown. */
+/** The call as an approver sees it. */
 export interface LocalApprovalRequest {
   readonly callId: string;
   readonly tool: { readonly namespace: string; readonly name: string; readonly version: string; readonly tier: Tier };
   readonly params: Readonly<Record<string, unknown>>;
-  /** What the tool says that the call would do. */
+  /** The tool's description of what the call would do. */
   readonly preview: ToolPreview;
   readonly sessionKey: string;
   readonly actorId: string;
@@ -47,7 +47,7 @@ export class LocalApprovals implements Service, Gate {
     this.#schedule = schedule;
   }
 
-  // Where calls are handed in, none is put aside: the decision comes before the attempt.
+  // The decision comes before the attempt, so a submitted call is never parked.
 
   async routeOf(): Promise<undefined> {}
 

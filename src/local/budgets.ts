@@ -1,4 +1,4 @@
-/** What the calls of one process take from budgets, with the fleet's rules (`budget.ts`). */
+/** The budgets of one process, with the fleet's rules (`budget.ts`). */
 import { UNITS } from '../shared/limits/budget.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
 

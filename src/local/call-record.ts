@@ -30,7 +30,7 @@ export function recordFor(claim: Claim, nowMs: number, retentionMs: number): Ded
   };
 }
 
-/** R12: `bestEffort` asks again after a failure that may pass. */
+/** `bestEffort` runs a call again after a failure that may pass. */
 export function mayRunAnew(record: DedupeRecord, { mode, paramsDigest }: Claim): boolean {
   const mayPass = record.state === 'failed' && record.error?.shouldRetriable === true;
   return mode === 'bestEffort' && mayPass && record.request.paramsDigest === paramsDigest;

@@ -28,17 +28,17 @@ import type { LocalCircuits } from './circuits.ts';
 import { SubscribedCalls } from './followed-calls.ts';
 import { LocalLoops } from './loops.ts';
 import { LocalRetryBudgets } from './retry-budgets.ts';
-import { ResourceLocks } from './turns.ts';
+import { LocalResourceLocks } from './turns.ts';
 
 export interface LocalLedgerDeps {
   readonly store: DedupeStore;
   readonly circuits: LocalCircuits;
   readonly schedule: Schedule;
-  /** How long a record in flight is kept when nobody comes back to it. */
+  /** How long a record in flight is kept after its process stopped renewing it. */
   readonly retentionMs: number;
   /** A call was claimed, or taken over: run it. */
   onJob(job: CallJob): void;
-  /** What callers that wait hear. */
+  /** Receives the events for the callers that wait. */
   onEvent(event: InboxEvent): void;
   /** A call that runs here must stop: cancelled, or no longer this process's. */
   onStop(callId: string, reason: PawlError): void;
@@ -53,7 +53,7 @@ interface OwnCall {
   readonly circuit: string;
   readonly paramsDigest: string;
   readonly mergeId: string | undefined;
-  /** The record as last written: whoever replaces it names its version. */
+  /** The record as last written; a replacement names its version. */
   record: DedupeRecord;
   phase: Phase;
   fence: number;
@@ -64,7 +64,7 @@ interface OwnCall {
   cancelRequested: boolean;
 }
 
-/** A call that so many processes were lost with is set aside: a program that runs it by itself runs nothing beside it. */
+/** A call is quarantined after this many processes were lost with it. */
 const MAX_LOST_PROCESSES = 3;
 
 /** Requests that were merged into another call, which is remembered for when they are repeated. */
@@ -79,7 +79,7 @@ export class LocalLedger implements CallLedger {
   readonly #retries = new LocalRetryBudgets();
   readonly #loops = new LocalLoops();
   readonly #budgets = new LocalBudgets();
-  readonly #locks = new ResourceLocks();
+  readonly #locks = new LocalResourceLocks();
   readonly #followed: SubscribedCalls;
 
   constructor(parts: LocalLedgerDeps) {
@@ -102,7 +102,7 @@ export class LocalLedger implements CallLedger {
   // Claims
 
   claim(claim: Claim): Promise<ClaimAnswer> {
-    // Nobody else may take from the same budgets between looking at them and taking.
+    // No other claim may take from the same budgets between the check and the withdrawal.
     const paid = () =>
       claim.spends === undefined ? this.#claim(claim) : this.#locks.take('budgets', () => this.#claim(claim));
     return this.#locks.take(`claim ${claim.mergeId ?? claim.callId}`, paid);
@@ -367,7 +367,7 @@ export class LocalLedger implements CallLedger {
     await this.#prolong(DEDUPE_DEFAULTS.lockMs);
   }
 
-  /** Leaves the calls that have not ended to whoever else shares the store, and tells those who wait here. */
+  /** Leaves the calls that have not ended to the other processes of the store, and ends the waits of this one. */
   async close(): Promise<void> {
     this.#followed.close();
     // Without the store, the leases end by themselves.
@@ -428,7 +428,7 @@ export class LocalLedger implements CallLedger {
     return true;
   }
 
-  /** Replaces a call's record. One that was deleted is made anew; one that another process took over is that process's. */
+  /** Replaces a call's record. A deleted record is written again; a record that another process took over belongs to that process. */
   async #write(call: OwnCall, next: DedupeRecord): Promise<boolean> {
     const { store } = this.#parts;
     const answer = await store.compareAndSet(call.callId, call.record.version, next);

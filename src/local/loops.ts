@@ -1,4 +1,4 @@
-/** How often the sessions of one process make the same call (R26). */
+/** Counts how often the sessions of one process make the same call. */
 import type { Claim } from '../shared/store/calls/claim.ts';
 
 interface Count {

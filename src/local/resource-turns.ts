@@ -1,4 +1,4 @@
-/** Turns at resources within one process (C3): what `store/turns.ts` does for a fleet, without leases. */
+/** Resource locks within one process, as `store/limits/resource-locks.ts` keeps them for a fleet, but without leases. */
 
 import type { ResourceLock } from '../shared/limits/resource-lock.ts';
 import type { ResourceLockResult } from '../shared/store/limits/resource-locks.ts';
@@ -12,7 +12,7 @@ interface Partition {
 
 export class LocalResourceLocks implements ResourceLockRecords {
   readonly #partitions = new Map<string, Partition>();
-  /** Of each resource, holders and those who wait, in the order in which they asked. */
+  /** The holders and waiters of each resource, in the order in which they asked. */
   readonly #queues = new Map<string, Set<Partition>>();
 
   async take(

@@ -35,20 +35,20 @@ export interface LocalRunnerOptions {
   /** Waits between two attempts. Default: on the clock. */
   readonly sleep?: (ms: number) => Promise<void>;
   readonly random?: Random;
-  /** Where sessions work that name no other folder. Default: the present one. */
+  /** The workspace of sessions that name no other folder. Default: the current folder. */
   readonly workspaceRoot?: string;
   /** As for the fleet; the environment and the configuration file are not read. */
   readonly settings?: Partial<SettingsInput>;
   readonly log?: Logger;
-  /** What programs started by tools may see a part of. Default: this process's environment. */
+  /** The environment of which programs started by tools see a part. Default: this process's environment. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** Of all kinds: both sides are here. */
+  /** Hooks of every kind, because the producer and the worker are one process. */
   readonly hooks?: readonly Hook[];
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   /** Decides in a person's place on calls that need one: of the tier `elevated`, or where policy asks. Default: they are denied. */
   readonly approve?: Approve;
-  /** Told what becomes of the calls (R27). */
+  /** Receives the events of all calls. */
   readonly onEvent?: (event: DispatchEvent | WorkerEvent) => void;
 }
 
@@ -93,7 +93,7 @@ function noTool(index: number, value: unknown): PawlError {
   );
 }
 
-/** What makes two executions the same one: the key, in its session and of its actor. */
+/** The identity of an execution: the key, in its session and of its actor. */
 export interface ToolIdempotencyKey {
   readonly tool: string;
   readonly idempotencyKey: string;
@@ -101,15 +101,15 @@ export interface ToolIdempotencyKey {
   readonly actorId: string;
   /** The same key with other parameters is a conflict. */
   readonly params?: Readonly<Record<string, unknown>>;
-  /** What a second execution would do. Default `once`. */
+  /** The effects of a second execution. Default `once`. */
   readonly effects?: Exclude<Effects, 'probe'>;
   /** How long the function may take; its signal aborts then. Default 30,000. */
   readonly timeoutMs?: number;
 }
 
 /**
- * The seed's helper (R38): executes a function once for each key of a store, whoever asks and however often. Who asks meanwhile
- * waits for the same outcome, who asks later gets it from the record. Resolves with an envelope for every ending.
+ * Executes a function once for each key of a store. A caller that asks meanwhile waits for the same outcome; a later one gets it from
+ * the record. Resolves with an envelope for every outcome.
  */
 export async function runWithToolIdempotency<Output>(
   store: DedupeStore,

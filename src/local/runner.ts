@@ -71,7 +71,7 @@ export interface RunnerDeps {
   readonly store: DedupeStore;
   readonly clock: Clock;
   readonly schedule: Schedule;
-  /** Of what the runner does by itself now and then; must keep no process alive. */
+  /** Schedules the runner's own periodic work; must keep no process alive. */
   readonly background: Schedule;
   /** Waits between two attempts. */
   readonly sleep: (ms: number) => Promise<void>;
@@ -101,7 +101,7 @@ const SWEEP_MS = 60_000;
 const INTERRUPT_MS = 5_000;
 
 export class LocalRunner implements SessionHost, AsyncDisposable {
-  /** What operators do with circuits: look, force open, reset. */
+  /** An operator's view of the circuits: list, force open, reset. */
   readonly circuits: CircuitAdmin;
   readonly store: DedupeStore;
   readonly listening = new ListeningSessions();
@@ -242,7 +242,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     return session.call(tool, params, call);
   }
 
-  // What sessions need
+  // The methods that sessions use.
 
   refuseNow(envelope: ToolCallEnvelope): Submission | undefined {
     this.#checkOpen();

@@ -45,7 +45,7 @@ export interface TestContextOptions {
   readonly agents?: Agents;
   /** `host` or `host:port` that `ctx.fetch` may reach although private, such as a test's own server. */
   readonly allowedHosts?: readonly string[];
-  /** What programs may see a part of. Default: this process's environment. */
+  /** The environment of which programs see a part. Default: this process's environment. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
 }
 

@@ -1,5 +1,5 @@
 /** One at a time for each name, in the order in which they asked. */
-export class ResourceLocks {
+export class LocalResourceLocks {
   readonly #last = new Map<string, Promise<unknown>>();
 
   take<T>(name: string, task: () => Promise<T>): Promise<T> {

@@ -17,7 +17,7 @@ import { toolsForAgent } from './context/agent-tools.ts';
 import { WorkerAgents } from './context/sub-agents.ts';
 import { AttemptLocks } from './execution/acquire-resource.ts';
 import { Executor } from './execution/execute-job.ts';
-import type { CallSurroundings, ExecutorDeps, FleetView, WorkerTools } from './execution/executor-deps.ts';
+import type { CallSurroundings, ExecutorDeps, FleetState, WorkerTools } from './execution/executor-deps.ts';
 import type { WorkerSessions } from './execution/session-cache.ts';
 import { lastPublished } from './execution/version-check.ts';
 import { settleWithJob } from './outcome/settle-port.ts';
@@ -111,7 +111,7 @@ function workerTools({ tools, declared }: Pick<WorkerExecutorDeps, 'tools' | 'de
   };
 }
 
-function fleetView(backend: Backend, heartbeat: WorkerHeartbeat): FleetView {
+function fleetView(backend: Backend, heartbeat: WorkerHeartbeat): FleetState {
   return {
     othersWith: (tool: AnyTool) => heartbeat.othersWith(publishedToolId(tool)),
     lastPublished: async (request) => lastPublished(request, await backend.catalogue.read()),

@@ -101,7 +101,7 @@ function composeState({ options, backend }: WorkerHost, { clock, workerId }: Ide
   };
 }
 
-/** What tools use, and what counts their calls. */
+/** Composes the services that tools use, and the metrics of their calls. */
 function composeServices(host: WorkerHost, { served, workerId, clock }: Identity, { sessions }: State) {
   const { options, backend, onError } = host;
   const { settings, log, environment } = options;
@@ -146,7 +146,7 @@ function composeServices(host: WorkerHost, { served, workerId, clock }: Identity
   };
 }
 
-/** Where jobs come from, and what runs them. */
+/** Composes the queues and the executor of their jobs. */
 function composeJobs(host: WorkerHost, parts: Identity & State & Services) {
   const { options, backend, unconfined } = host;
   const { running, limits, nodeCircuits, switches, tools, clock } = parts;

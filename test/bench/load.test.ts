@@ -64,7 +64,7 @@ test.each([0, 1, 200, 32_768])(
   },
 );
 
-test('filling a queue hands in so many calls', async () => {
+test('filling a queue submits so many calls', async () => {
   let handedIn = 0;
   await fill(1_000, async () => {
     handedIn += 1;
@@ -72,7 +72,7 @@ test('filling a queue hands in so many calls', async () => {
   expect(handedIn).toBe(1_000);
 });
 
-test('runs are told by number and counted within a span, its ends left out', () => {
+test('runs are counted within a span, without its ends', () => {
   const before = runCount();
   for (let number = 0; number < 3; number += 1) {
     // So that no two begin at the same moment.

@@ -91,7 +91,7 @@ test.each<[string, readonly Told[], readonly number[], readonly string[]]>([
   expect(breaches.map((breach) => breach.slice(0, 2))).toEqual(invariants);
 });
 
-test('the checker finds effects that nobody asked for, and bounds that do not hold', () => {
+test('the checker finds effects that no call asked for, and bounds that do not hold', () => {
   const { breaches } = judge([], effects(1), [{ invariant: 'I7', what: 'starts', value: 3, atMost: 2 }]);
   expect(breaches).toEqual(['I6: one ran and nobody had called it', 'I7: starts is 3, at most 2 allowed']);
 });

@@ -220,7 +220,7 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         expect(results.filter(({ fromCache }) => !fromCache)).toHaveLength(1);
       });
 
-      test('TR-2: a bestEffort caller is told that the call is in flight, and a disabled one runs by itself', async () => {
+      test('TR-2: a bestEffort caller gets the answer that the call is in flight, and a disabled one runs by itself', async () => {
         const { begun, open } = held('busy');
         const key = { idempotencyKey: 'busy' };
         const first = session.call(look, { label: 'busy' }, key);
@@ -480,7 +480,7 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         });
       });
 
-      test('ruling 11: a time-out of a once tool is the last word, and a deadline ends the rest', async () => {
+      test('ruling 11: a time-out of a once tool is final, and a deadline ends the rest', async () => {
         held('slow');
         expect(await session.call(once, { label: 'slow' }, { timeoutMs: 500 })).toMatchObject({
           status: 'timeout',
@@ -546,7 +546,7 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         expect(timesRun('opening')).toBe(3);
       });
 
-      test('R22: a success between failures starts the count anew', async () => {
+      test('R22: a success between failures starts the count again', async () => {
         for (let round = 0; round < 3; round += 1) {
           await fail(mixed, 'mixed', 2);
           scripts.delete('mixed');

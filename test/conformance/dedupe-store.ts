@@ -177,7 +177,7 @@ export function describeDedupeStore(name: string, openRig: () => Promise<StoreRi
       });
     });
 
-    test('an expired key can be claimed anew, and starts with version 1', async () => {
+    test('an expired key can be claimed again, and starts with version 1', async () => {
       const rig = await openRig();
       const store = rig.open();
       const first = await claim(store, 'again', { ttlMs: SHORT_MS });

@@ -38,7 +38,7 @@ export function turnsBehave(open: (names: readonly string[]) => Promise<TurnRig>
       expect(await leave('2')).toEqual(['3']);
     });
 
-    test('readers go together until somebody who changes it asks, and nobody overtakes', async () => {
+    test('readers go together until a writer asks, and no call overtakes another', async () => {
       const { take, leave } = await rigFor('1', '2', '3', '4', '5');
       expect(await take('1', 'shared')).toBe('granted');
       expect(await take('2', 'shared')).toBe('granted');
@@ -50,7 +50,7 @@ export function turnsBehave(open: (names: readonly string[]) => Promise<TurnRig>
       expect(await leave('3')).toEqual(['4', '5']);
     });
 
-    test('other resources are nobody’s concern', async () => {
+    test('a lock concerns no other resource', async () => {
       const { take } = await rigFor('1', '2');
       expect(await take('1', 'exclusive', 'a')).toBe('granted');
       expect(await take('2', 'exclusive', 'b')).toBe('granted');
@@ -67,7 +67,7 @@ export function turnsBehave(open: (names: readonly string[]) => Promise<TurnRig>
       expect(await leave('2')).toEqual(['3']);
     });
 
-    test('whoever gives up waiting lets those behind it forward', async () => {
+    test('a call that gives up waiting lets those behind it forward', async () => {
       const { take, leave } = await rigFor('1', '2', '3');
       await take('1', 'shared');
       expect(await take('2', 'exclusive')).toBe('waiting');

@@ -100,7 +100,7 @@ describe.skipIf(!here)('docker compose', () => {
     compose('up', '-d', '--wait', '--no-recreate', '--scale', 'worker-read-only=3');
   });
 
-  test('an elevated call runs once somebody approved it; its use and the audit trail are kept in volumes', async () => {
+  test('an elevated call runs once a person approved it; its use and the audit trail are kept in volumes', async () => {
     const channel = { kind: 'operator' };
     const { sessionKey } = await request<{ sessionKey: string }>('/v1/sessions', { kind: 'main', channel });
     const asked = request<Call>('/v1/calls?wait=60000', {

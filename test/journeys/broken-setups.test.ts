@@ -145,7 +145,7 @@ test('processes with different signing keys: doctor names the process, and the s
   expect(await greet(partition, mine)).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') });
 });
 
-test('a signing key in the data folder that is empty, as a crash leaves one, or cannot be read is told and signs nothing', async () => {
+test('a signing key in the data folder that is empty, as a crash leaves one, or cannot be read is reported and signs nothing', async () => {
   const partition = await newPartition();
   const dataDir = mkdtempSync(join(tmpdir(), 'pawl-keyless-'));
   const server = await startEmbeddedRedis({ dataDir, log: () => {} });
@@ -164,7 +164,7 @@ test('a signing key in the data folder that is empty, as a crash leaves one, or 
   expect((await calls()).code).toBe(0);
 });
 
-test('doctor points to the log of an embedded Redis that does not start, and asks nobody to install one that is there', async () => {
+test('doctor points to the log of an embedded Redis that does not start, and does not ask to install one that is there', async () => {
   const partition = await newPartition();
   const dataDir = join(partition.folder, 'damaged');
   mkdirSync(join(dataDir, 'redis'), { recursive: true });

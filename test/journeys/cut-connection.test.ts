@@ -64,7 +64,7 @@ test('a call whose answer gets lost with the wire is the same call when it is as
   expect(fleet.effects()).toHaveLength(2);
 });
 
-test('half-open connections, on which nothing comes and nobody says so, are noticed and replaced', {
+test('half-open connections, on which nothing comes, without an error, are noticed and replaced', {
   timeout: 60_000,
 }, async () => {
   const fleet = await startFleet();

@@ -91,7 +91,7 @@ test('a worker that drains finishes what it runs, longer than its lock, and take
   expect(await queued.result).toMatchObject({ status: 'success', attempts: 1 });
 });
 
-test('past the grace period an idempotent attempt goes back unspent, and a once attempt is of unknown outcome', {
+test('past the grace period an idempotent attempt is released without consuming an attempt, and a once attempt is of unknown outcome', {
   timeout: 30_000,
 }, async () => {
   const fleet = await startFleet({ env: { PAWL_DRAIN_MS: '200' } });

@@ -42,7 +42,7 @@ test('a call that kills its workers is quarantined after 3 starts, the last one 
   for (const { output } of runners) expect(living.map(({ pid }) => pid)).toContain(output?.content);
 });
 
-test('calls that only shared a worker with a poisonous one are not set aside with it', {
+test('calls that only shared a worker with a poisonous one are not quarantined with it', {
   timeout: 40_000,
 }, async () => {
   const { session, effects, workers, addWorker } = await startFleet({

@@ -25,7 +25,7 @@ async function waited(session: Session, ids: readonly string[], timeoutMs = 10_0
   return result.output?.content as { readonly agents: readonly Agent[]; readonly timed_out: boolean };
 }
 
-test('agents are told in order, by one of several listeners, and waited for on whichever worker', {
+test('agents get messages in order, by one of several listeners, and waited for on whichever worker', {
   timeout: 40_000,
 }, async () => {
   const fleet = await startFleet({ workers: 2, script: './base-worker.ts' });
@@ -96,7 +96,7 @@ test('a session has sixteen agents and no more', async () => {
   expect(error?.message).not.toContain(closed);
 });
 
-test('whoever waits holds no worker: one with a single place goes on, and the answer wakes them', async () => {
+test('a call that waits holds no worker: one with a single slot goes on, and the answer resumes the call', async () => {
   const fleet = await startFleet({ workers: 1, concurrency: 1, script: './base-worker.ts' });
   const { session } = fleet;
   const heard = signal<AgentEvent>();

@@ -56,7 +56,7 @@ test('C3: calls that change one account take turns over three workers and two ti
   expect(new Set(fleet.effects().map(({ pid }) => pid)).size).toBeGreaterThan(1);
 });
 
-test('C3: what a killed worker held is free after its lease, and nobody spends an attempt on waiting', {
+test('C3: what a killed worker held is free after its lease, and waiting consumes no attempt', {
   timeout: 40_000,
 }, async () => {
   const fleet = await startFleet({ workers: 2, concurrency: 6, lockDurationMs: SHORT_LOCK_MS });

@@ -67,7 +67,7 @@ describe('what a worker offers', () => {
     await eventually(async () => (await fleet.world.connections()).every((name) => !name.includes('worker')));
   });
 
-  test('a call for a tool that this worker lacks waits for one that has it, unspent', async () => {
+  test('a call for a tool that this worker lacks waits for one that has it, without consuming an attempt', async () => {
     const { tool } = scripted('note', ({ attempt }) => ({ output: attempt }));
     const other = scripted('other', () => ({ output: null })).tool;
     const fleet = await startFleet({ tools: [tool], workers: 0 });
@@ -191,7 +191,7 @@ describe('jobs', () => {
   });
 });
 
-test('a worker has as many attempts at a time as it was told, for each tier', async () => {
+test('a worker has as many attempts at a time as its options say, for each tier', async () => {
   const gate = gated();
   const fleet = await startFleet({ tools: [gate.tool, echo], workers: 0 });
   const worker = await fleet.startWorker({ concurrency: 2 });

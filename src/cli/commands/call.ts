@@ -38,13 +38,13 @@ const MAX_SESSION_KEY = 200;
 /** Approvals are asked for at this terminal. Other approvers find the request in the list. */
 const CONSOLE = { kind: 'console' } as const;
 
-export interface NamedTool {
+export interface ToolReference {
   readonly namespace: string;
   readonly name: string;
 }
 
 /** The tool that the argument and `--namespace` name. Throws `CONTRACT_INVALID`. */
-export function namedTool(tool: string, namespace: string | undefined): NamedTool {
+export function namedTool(tool: string, namespace: string | undefined): ToolReference {
   return namespace === undefined ? parseToolName(tool) : { namespace, name: tool };
 }
 
@@ -81,7 +81,7 @@ export async function runCall(context: CliContext, asked: string, options: CallC
 async function lookForWorker(
   context: CliContext,
   pawl: Pawl,
-  tool: NamedTool,
+  tool: ToolReference,
   { timeout }: CallCommandOptions,
 ): Promise<boolean> {
   const { isPublished, tier, workers } = await whoPublishes(pawl, tool);
@@ -96,7 +96,7 @@ async function lookForWorker(
 }
 
 /** Says once that the last worker with the tool has left while the call waits. */
-function sayWhenAlone(context: CliContext, pawl: Pawl, tool: NamedTool): () => void {
+function sayWhenAlone(context: CliContext, pawl: Pawl, tool: ToolReference): () => void {
   let wasPublished = false;
   const timer = setInterval(async () => {
     // While Redis is out of reach, the workers are not known.
@@ -112,7 +112,7 @@ function sayWhenAlone(context: CliContext, pawl: Pawl, tool: NamedTool): () => v
   return () => clearInterval(timer);
 }
 
-async function whoPublishes(pawl: Pawl, { namespace, name }: NamedTool) {
+async function whoPublishes(pawl: Pawl, { namespace, name }: ToolReference) {
   const { tools, workers } = await pawl.catalogue();
   const published = tools.filter((tool) => tool.name === name && tool.namespace === namespace);
   return { isPublished: published.some((tool) => tool.workers > 0), tier: published[0]?.tier, workers };

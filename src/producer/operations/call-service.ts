@@ -19,7 +19,7 @@ import { type Results, withinMs } from '../calls/result-waiters.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 
 /** One call, or those of a session, of a tool, or all. */
-export interface FlushSelection {
+export interface CallSelection {
   readonly callId?: string;
   readonly sessionKey?: string;
   readonly tool?: string;
@@ -175,7 +175,7 @@ export class CallService {
    * Forgets calls that have ended, of a session, a tool or all: a call with the same key runs again. Calls in flight stay, and calls
    * whose outcome is unknown, unless such a call was cancelled and is named by its ID. Throws `UNKNOWN_TOOL` and `UNKNOWN_CALL`.
    */
-  async flush({ callId, sessionKey, tool, by }: FlushSelection = {}): Promise<Flushed> {
+  async flush({ callId, sessionKey, tool, by }: CallSelection = {}): Promise<Flushed> {
     if (callId !== undefined) return this.#forget(callId, by);
     const { backend, catalogue, recordOverride } = this.#deps;
     const select = {

@@ -4,7 +4,7 @@
  */
 
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { Agents } from '../../shared/store/sessions/sub-agents.ts';
+import type { SubAgentRecords } from '../../shared/store/sessions/sub-agents.ts';
 import { type AgentOrder, type AgentReply, hasAnswered } from '../../shared/tools/sub-agent.ts';
 import type { AgentEventOf } from './session-events.ts';
 
@@ -15,7 +15,7 @@ export interface AgentListener<Own> {
 }
 
 export interface SubAgentServiceDeps<Own> {
-  readonly agents: Pick<Agents, 'list' | 'take' | 'putBack' | 'read' | 'reply'>;
+  readonly agents: Pick<SubAgentRecords, 'list' | 'take' | 'putBack' | 'read' | 'reply'>;
   session(sessionKey: string): Promise<Own>;
   closeSession(sessionKey: string): Promise<void>;
   onError(error: Error): void;

@@ -38,7 +38,7 @@ import { Tasks } from './sessions/mcp-tasks.ts';
 import { Messages } from './sessions/messages.ts';
 import { Sessions } from './sessions/sessions.ts';
 import { SkillRecords } from './sessions/skills.ts';
-import { Agents } from './sessions/sub-agents.ts';
+import { SubAgentRecords } from './sessions/sub-agents.ts';
 import { refusedEvent } from './signing/refused-records.ts';
 
 /** A producer's user waits for it; a worker may be started together with its Redis. */
@@ -58,7 +58,7 @@ export interface Backend {
   readonly shards: Shards;
   readonly approvals: Approvals;
   readonly standingApprovals: StandingApprovals;
-  readonly agents: Agents;
+  readonly agents: SubAgentRecords;
   readonly repeatedCalls: RepeatedCalls;
   readonly messages: Messages;
   readonly questions: Questions;
@@ -199,7 +199,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
     approvals: new Approvals(redis, ledger, signatures, settings),
     standingApprovals: new StandingApprovals(redis, prefix, signatures),
     repeatedCalls: new RepeatedCalls(redis, prefix, ttl.doneMs),
-    agents: new Agents(redis, prefix, signatures),
+    agents: new SubAgentRecords(redis, prefix, signatures),
     messages: new Messages(redis, prefix),
     questions: new Questions(redis, prefix, signatures),
     trail: new AuditTrail(redis, prefix, writer),

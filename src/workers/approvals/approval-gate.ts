@@ -102,7 +102,7 @@ export class ApprovalGate {
   }
 
   #reportEarly(callId: string, what: string): void {
-    const reason = `the call ${what}: somebody promoted, retried or copied it, or its worker died. Nothing ran`;
+    const reason = `the call ${what}: its job was promoted, retried or copied by hand, or its worker died. Nothing ran`;
     void this.#parts.audit({ type: 'refused', what: 'job', callId, reason });
   }
 
@@ -155,13 +155,13 @@ export class ApprovalGate {
   // Before the effect
 
   /**
-   * The parameters that may run: the call's own, or what the approver made of them. Throws `PERMISSION_DENIED` when there is no
+   * The parameters that may run: the call's own, or those that the approver edited. Throws `PERMISSION_DENIED` when there is no
    * approval, `APPROVAL_INVALID` when there is one that does not cover this.
    */
   async pass(
     attempt: Attempt,
     session: SessionRecord,
-    verdict: PolicyResult,
+    policy: PolicyResult,
   ): Promise<Readonly<Record<string, unknown>>> {
     const { callId, envelope, started, registered, running, workerId } = attempt;
     const { tool } = registered;
@@ -169,7 +169,7 @@ export class ApprovalGate {
     const about = this.#aboutToRun(attempt, session);
     const { approvalId, resolution = '' } = started;
     const { sessionKey } = session;
-    const { askedForTaint, unconfined } = verdict;
+    const { askedForTaint, unconfined } = policy;
     const search = { sessionKey, tool: about.tool, envelope, askedForTaint, unconfined, nowMs: about.nowMs };
     const granted = approvalId === undefined ? await this.#parts.standingApprovals.find(search) : undefined;
     const used = {
@@ -185,11 +185,11 @@ export class ApprovalGate {
       return params;
     }
     if (approvalId === undefined)
-      throw denied(tool, `${verdict.reason}, and nobody has approved this call`, verdict.rule);
+      throw denied(tool, `${policy.reason}, and no person has approved this call`, policy.rule);
     const record = await this.#parts.approvals.read(approvalId);
     const decision = record?.decision;
     if (record === undefined || decision === undefined || record.state !== 'approved')
-      throw this.#refused(callId, 'there is no decision that anybody with a key has written');
+      throw this.#refused(callId, 'no decision with a valid signature is stored');
     const why = decisionMismatch(record.request, decision, about);
     if (why !== undefined) throw this.#refused(callId, why);
     const again = await this.#parts.used.begin(`${approvalId} ${resolution}`, {
@@ -198,16 +198,16 @@ export class ApprovalGate {
       mayRepeat: started.recovered || tool.effects !== 'once',
     });
     if (again !== undefined) throw this.#refused(callId, again);
-    // Awaited: what cannot be written down must not happen.
+    // The audit record comes first: an effect that cannot be recorded must not happen.
     await this.#parts.audit({ type: 'approval-used', approvalId, by: decision.by, ...used });
     return decision.params ?? params;
   }
 
-  /** An attempt under an approval is over. What it came to is written by now: it stands, also where this cannot be noted. */
-  async leave({ callId, started, running }: Attempt, verdict: JobOutcome): Promise<void> {
+  /** Records that an attempt under an approval is over. Its outcome is written by now, and stands when this record fails. */
+  async leave({ callId, started, running }: Attempt, outcome: JobOutcome): Promise<void> {
     const { approvalId, resolution = '', fence } = started;
-    if (approvalId === undefined || verdict.kind === 'abandoned') return;
-    const ended = verdict.kind === 'finished' || verdict.kind === 'dropped';
+    if (approvalId === undefined || outcome.kind === 'abandoned') return;
+    const ended = outcome.kind === 'finished' || outcome.kind === 'dropped';
     const { used, log } = this.#parts;
     try {
       await used.end(`${approvalId} ${resolution}`, { fence, token: running.token, ended });

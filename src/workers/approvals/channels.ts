@@ -1,6 +1,6 @@
 /**
- * The channels of a worker (A19): what a session's tools say to people, through the nearest session that has a channel, as far as
- * the channel's policy lets this session send. And the announcement of approvals, which takes the same way.
+ * The channels of a worker. They deliver the messages of a session's tools to people, through the nearest session with a channel, when
+ * the channel's policy lets this session send. They announce approvals in the same way.
  */
 
 import { type ApprovalRoute, digestOf } from '../../shared/approvals/approval.ts';
@@ -38,7 +38,7 @@ export interface WorkerChannelsDeps {
 const POST_TIMEOUT_MS = 5_000;
 /** Characters of one section of a message: Slack refuses longer ones. */
 const MAX_SECTION = 3_000;
-/** Of what stands around the parameters in it, and of one text of a caller. */
+/** The limits of the text around the parameters, and of one text of a caller. */
 const MAX_NOTE = 200;
 const MAX_LINE = 300;
 
@@ -161,12 +161,12 @@ export class WorkerChannels implements Channels {
   }
 }
 
-/** Nobody is asked in the middle of a call. What all tools of a layer, or of a tier, must be asked for, its call has been asked for. */
+/** No approval is requested in the middle of a call. What holds for all tools of a layer or a tier was decided before the call. */
 function refuses({ decision, rule }: Ruling): boolean {
   return decision === 'deny' || (decision === 'ask' && rule.includes('.tools.channel.'));
 }
 
-/** What people read of an approval. Where it is not all of the parameters, it says so: what is not shown is decided on as well. */
+/** The text of an approval for people. It says when it leaves out a part of the parameters, because the decision covers that part as well. */
 function announcement({ request, preview }: ApprovalRecord): string {
   const { tool, actorId, session, reason, justification } = request;
   const named = actorId === session.actorId ? '' : `, in the name of ${line(actorId)},`;
@@ -188,7 +188,7 @@ function line(text: string): string {
   return whole.length <= MAX_LINE ? whole : `${startOf(whole, MAX_LINE)}…`;
 }
 
-/** As Slack shows it, it is no link, mentions nobody, and does not end the block that it stands in. */
+/** The text as Slack shows it: without links and mentions, and unable to end the block around it. */
 function inert(text: string): string {
   const entities: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' };
   return escapeInvisible(text)

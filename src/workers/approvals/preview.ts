@@ -1,4 +1,4 @@
-/** What a call would do, asked of its tool before anybody decides on it (D4). Looks, and changes nothing. */
+/** The preview of a call: its tool describes the effect before a person decides. A preview reads, and changes nothing. */
 import { clip, PawlError } from '../../shared/errors/failure.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { AnyTool, PreviewContext, ToolPreview } from '../../shared/tools/tool.ts';

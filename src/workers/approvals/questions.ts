@@ -11,7 +11,7 @@ const MAX_TIMEOUT_MS = 7 * 24 * 3_600_000;
 
 export class ElicitationState {
   readonly #questions: Questions;
-  /** Who waits for news of a question. */
+  /** The waits for the answers of questions. */
   readonly #waiting = new Map<string, () => void>();
 
   readonly #audit: RecordAudit;

@@ -1,6 +1,6 @@
 /**
- * Which approvals were used, written down outside of Redis: whoever can put Redis back to an earlier state, or copy an approved call's
- * record, gets no second run out of one approval. One file for each, in the data folder that the workers of a machine share.
+ * Used approvals, recorded outside of Redis. So an attacker who restores an earlier state of Redis, or copies an approved call's record,
+ * gets no second run out of one approval. One file for each, in the data folder that the workers of a machine share.
  */
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, readdir, readFile, rename, stat, unlink, writeFile } from 'node:fs/promises';
@@ -46,8 +46,8 @@ export interface PastUse {
 }
 
 /**
- * What is to be written down of an attempt that is over; undefined for nothing. One that ended before it used the approval frees
- * nothing: what stands there is another attempt's.
+ * The record that an attempt leaves when it is over; undefined for none. An attempt that ended before it used the approval frees
+ * nothing, because the stored record belongs to another attempt.
  */
 export function leftBy({ fence, token, ended }: PastUse, before: Use | undefined): Use | undefined {
   if (ended) return { state: 'ended', fence, token };
@@ -88,7 +88,7 @@ export class UsedApprovals {
 
   async #noted<T>(note: () => Promise<T>): Promise<T> {
     try {
-      // Each time: somebody may tidy up, or make room, while the worker runs.
+      // The folder is created each time, because a person may remove it while the worker runs.
       await mkdir(this.#folder, { recursive: true, mode: 0o700 });
       this.#forgotten ??= this.#forget().catch(() => {});
       await this.#forgotten;
@@ -130,11 +130,11 @@ async function useIn(file: string): Promise<Use | undefined> {
   } catch {
     // As below.
   }
-  // A power failure or a full disk has left it: whose it was, and what became of that, nobody knows.
+  // A power failure or a full disk left it, so its attempt and that attempt's outcome are unknown.
   return { state: 'running', fence: 0, token: '' };
 }
 
-/** Written aside, and linked or moved into place, so that nobody ever reads half of it. */
+/** Writes a file beside its place. It is linked or moved there whole, so that no process reads a half of it. */
 async function writeAside(file: string, use: Use): Promise<string> {
   const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
   try {

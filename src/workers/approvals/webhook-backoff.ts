@@ -1,18 +1,18 @@
 /**
- * Webhooks that did not take what was last announced to them. Whoever waits for such a one's answer holds a worker, and every approval
- * that it should be told of comes by every two seconds: after each failure it is left alone for longer, and then asked by one at a time.
+ * The backoff of webhooks that failed. A wait for such a webhook holds a worker, and each approval is announced again every two seconds.
+ * So after each failure the pause is longer, and then one announcement at a time tries it.
  */
 import { type Clock, systemClock } from '../../shared/util/time.ts';
 
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 30_000;
-/** Of those that never came back, the ones that failed first are forgotten. */
+/** The limit of remembered webhooks: those that failed first are forgotten. */
 const MAX_DOWN = 1_000;
 
 interface Down {
   failures: number;
   untilMs: number;
-  /** Somebody has asked it since it failed last. */
+  /** An announcement has tried it since the last failure. */
   asked: boolean;
 }
 
@@ -24,7 +24,7 @@ export class WebhookPauses {
     this.#clock = clock;
   }
 
-  /** Whether it may be asked now. Whoever asks one that was down is the only one for `limitMs`, or until it is known how that ended. */
+  /** Whether it may be tried now. The first announcement after a pause is the only one for `limitMs`, or until its end is known. */
   mayAsk(url: string, limitMs: number): boolean {
     const down = this.#down.get(url);
     if (down === undefined) return true;

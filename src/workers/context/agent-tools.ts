@@ -1,4 +1,4 @@
-/** What an agent's session may call, as a worker knows it from the catalogue, the registry and its own policy. */
+/** The tools that an agent's session may call, as a worker knows them from the catalogue, the registry and its own policy. */
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { isOutOfReach } from '../../shared/policy/policy.ts';

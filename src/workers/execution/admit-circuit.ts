@@ -38,7 +38,7 @@ export interface CircuitAdmissionDeps {
   onEvent(event: WorkerEvent): void;
 }
 
-export class CircuitAdmission {
+export class CircuitAdmitter {
   readonly #deps: CircuitAdmissionDeps;
 
   constructor(deps: CircuitAdmissionDeps) {

@@ -15,7 +15,7 @@ import type { CircuitHold } from '../attempt/circuit-hold.ts';
 import type { JobOutcome, Step } from '../attempt/job-outcome.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import type { CallSettler } from '../outcome/settle-call.ts';
-import type { CircuitAdmission, OpenCircuit } from './admit-circuit.ts';
+import type { CircuitAdmitter, OpenCircuit } from './admit-circuit.ts';
 import type { WorkerTools } from './executor-deps.ts';
 import type { AttemptFactory } from './new-attempt.ts';
 import type { Suspects } from './run-alone.ts';
@@ -29,7 +29,7 @@ export interface AttemptStarterDeps {
   readonly tools: Pick<WorkerTools, 'toolNamed' | 'toolOf'>;
   readonly switches: Pick<SwitchCache, 'modes'>;
   readonly suspects: Suspects;
-  readonly circuits: CircuitAdmission;
+  readonly circuits: CircuitAdmitter;
   readonly incompatible: IncompatibleCalls;
   readonly attempts: AttemptFactory;
   readonly settler: Pick<CallSettler, 'refuse'>;

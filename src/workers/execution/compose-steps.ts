@@ -10,7 +10,7 @@ import { CallEnder } from '../outcome/end-call.ts';
 import { Parking } from '../outcome/park-call.ts';
 import { FailedAttempts } from '../outcome/retry-call.ts';
 import { CallSettler } from '../outcome/settle-call.ts';
-import { CircuitAdmission } from './admit-circuit.ts';
+import { CircuitAdmitter } from './admit-circuit.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
 import { AttemptAudit } from './audit.ts';
 import { AttemptStarter } from './begin-attempt.ts';
@@ -105,7 +105,7 @@ function composeStarter(deps: ExecutorDeps, { writes, circuits, settler }: Endin
     tools: deps,
     switches: deps.switches,
     suspects: new Suspects(deps.solitude),
-    circuits: new CircuitAdmission({ settings, workerId, circuits, settler, onEvent }),
+    circuits: new CircuitAdmitter({ settings, workerId, circuits, settler, onEvent }),
     incompatible: new IncompatibleCalls({
       ledger,
       toolWaitMs: settings.toolWaitMs,

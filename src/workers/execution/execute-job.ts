@@ -29,7 +29,7 @@ import { serializeResult } from '../outcome/serialize-result.ts';
 import { type AttemptSteps, composeSteps } from './compose-steps.ts';
 import type { ExecutorDeps } from './executor-deps.ts';
 import { refusalFailure } from './prepare-call.ts';
-import { type AttemptOptions, askReady, runTool } from './run-tool.ts';
+import { type AttemptOptions, askReady, runAttempt } from './run-tool.ts';
 import { ELSEWHERE_MS } from './skip-worker.ts';
 
 export class Executor {
@@ -172,7 +172,7 @@ export class Executor {
     const waited = number === 1 && tool.ready === undefined ? { waitedMs: waitedMs(attempt) } : {};
     const event = { callId, envelope, attempt: number, fence: started.fence };
     this.#deps.onEvent({ type: 'tool_call_start', ...event, ...waited });
-    const run = () => (trace === undefined ? runTool(options) : trace.run(() => runTool(options)));
+    const run = () => (trace === undefined ? runAttempt(options) : trace.run(() => runAttempt(options)));
     // A failing target says nothing about this node, and a bypassed circuit counts nothing.
     if (circuit.bypassed || isOfTarget(circuit.key)) return run();
     return this.#deps.nodeCircuits.run(qualifiedName(tool), circuit.policy, async () => {

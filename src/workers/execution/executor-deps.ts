@@ -59,7 +59,7 @@ export interface ToolServices {
 }
 
 /** The other workers of the fleet. */
-export interface FleetView {
+export interface FleetState {
   /** IDs of other living workers that have the tool. */
   othersWith?(tool: AnyTool): readonly string[];
   /** When the fleet could last run a call like this one. */
@@ -86,7 +86,7 @@ export interface AttemptGuards {
   readonly onDisk?: (callId: string) => Promise<void>;
 }
 
-export interface ExecutorDeps extends WorkerTools, CallSurroundings, ToolServices, FleetView, AttemptGuards {
+export interface ExecutorDeps extends WorkerTools, CallSurroundings, ToolServices, FleetState, AttemptGuards {
   readonly settings: Settings;
   readonly backend: { readonly ledger: CallLedger; readonly breakers: CircuitRecords; readonly clustered?: boolean };
   readonly workerId: string;

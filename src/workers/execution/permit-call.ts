@@ -15,7 +15,7 @@ import type { RuleFound } from '../connectors/declared-tools.ts';
 
 type Params = Readonly<Record<string, unknown>>;
 
-export interface Permission {
+export interface CallPermission {
   readonly params: Params;
   /** A person decided on exactly these parameters. */
   readonly decided: boolean;
@@ -44,7 +44,7 @@ export class CallPermits {
   }
 
   /** Throws `PERMISSION_DENIED`, and `APPROVAL_INVALID` for an approval that does not cover the call. */
-  async permit(attempt: Attempt, session: SessionRecord): Promise<Permission> {
+  async permit(attempt: Attempt, session: SessionRecord): Promise<CallPermission> {
     const { envelope, tool } = attempt;
     const { params } = envelope.payload;
     const request = await this.#request(attempt, session);

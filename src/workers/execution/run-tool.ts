@@ -41,7 +41,7 @@ export interface AttemptOptions {
   readonly schedule?: Schedule;
 }
 
-export async function runTool(options: AttemptOptions): Promise<AttemptResult> {
+export async function runAttempt(options: AttemptOptions): Promise<AttemptResult> {
   return conclude(
     options,
     () => options.tool.run(options.params, options.context),

@@ -176,7 +176,7 @@ describe('what went wrong elsewhere', () => {
     await fleet.startWorker({ tools: [lax], settings: { policy: { global: { tools: { wire: 'ask' } } } } });
     expect((await result).error).toMatchObject({
       code: 'PERMISSION_DENIED',
-      message: expect.stringContaining('nobody has approved'),
+      message: expect.stringContaining('no person has approved'),
     });
     expect(ran).toEqual([]);
   });

@@ -58,7 +58,7 @@ describe('an attempt that is over', () => {
 });
 
 test.each(['', '{"state":"free","fen', 'null', '{"state":"open","fence":1,"token":"x"}'])(
-  'a note that nobody can read (%j) is one of an attempt that left no record',
+  'an unreadable note (%j) is one of an attempt that left no record',
   async (text) => {
     const { used, spoil } = open();
     await used.begin(NAME, first);

@@ -94,7 +94,7 @@ interface Asked {
 }
 
 /** Claims calls and queues their jobs. Calls of one partition that are submitted at the same time share one step. */
-export class CallClaimer {
+export class ClaimWriter {
   readonly #access: LedgerAccess;
   readonly #batches = new PartitionBatches<Asked, unknown[]>(MAX_CLAIMS, (keys, asked) => this.#claim(keys, asked));
 

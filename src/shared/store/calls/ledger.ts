@@ -18,7 +18,7 @@ import { type BeginAttempt, type BeginResult, beginAttempt } from './begin-attem
 import { CallIndex } from './call-index.ts';
 import { type CallRecord, formatAttempts, type KeptProgress, type StoredRequest } from './call-record.ts';
 import { type CancelAnswer, type CancelOutcomes, writeCancellation } from './cancel-call.ts';
-import { CallClaimer, type Claim, type ClaimAnswer } from './claim.ts';
+import { type Claim, type ClaimAnswer, ClaimWriter } from './claim.ts';
 import { type FinishedCall, FinishedCalls, type ReplayedCall } from './finished-call.ts';
 import { LedgerAccess } from './ledger-context.ts';
 import { readCall, readOutcome, readOutputParts, readProgress } from './records/read-call.ts';
@@ -35,14 +35,14 @@ const STOPPED_KEPT_MS = 3_600_000;
 export class Ledger {
   readonly access: LedgerAccess;
   readonly index: CallIndex;
-  readonly #claimer: CallClaimer;
+  readonly #claimer: ClaimWriter;
   readonly #finishedCalls: FinishedCalls;
 
   /** `records` of the audit trail are written with the calls that they are about. */
   constructor(redis: Redis, prefix: string, retentionMs: number, signatures = new Signatures(), records?: AuditWriter) {
     this.access = new LedgerAccess(redis, prefix, retentionMs, signatures, records);
     this.index = new CallIndex(this.access);
-    this.#claimer = new CallClaimer(this.access);
+    this.#claimer = new ClaimWriter(this.access);
     this.#finishedCalls = new FinishedCalls(this.access);
   }
 

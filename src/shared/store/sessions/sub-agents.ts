@@ -22,7 +22,7 @@ const KEPT_MS = 7 * 24 * 3_600_000;
 /** A call that waits says so again, more often than that. */
 const AWAITED_MS = 600_000;
 
-export class Agents {
+export class SubAgentRecords {
   readonly #redis: Redis;
   readonly #prefix: string;
   readonly #keys: FleetKeys;

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from 'vitest';
 import { Signatures } from '../../../../src/shared/signing/signatures.ts';
-import { CallClaimer } from '../../../../src/shared/store/calls/claim.ts';
+import { ClaimWriter } from '../../../../src/shared/store/calls/claim.ts';
 import { LedgerAccess } from '../../../../src/shared/store/calls/ledger-context.ts';
 import { type Books, claimOf, envelopeFor, failureOutcome, openBooks, PLACE, settle, started } from '../calls.ts';
 
@@ -112,7 +112,7 @@ describe('large parameters', () => {
       return reference;
     });
     const claim = largeClaim('a');
-    await expect(new CallClaimer(access).claim(claim)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+    await expect(new ClaimWriter(access).claim(claim)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
     expect(await books.ledger.read(claim.callId)).toBeUndefined();
     expect((await world.keys()).filter((key) => key.includes(claim.callId))).toEqual([]);
   });

@@ -1,12 +1,12 @@
 /** What an agent is told reaches whoever takes it, also when Redis' answer gets lost. */
 import { expect, test, vi } from 'vitest';
 import { Signatures } from '../../../../src/shared/signing/signatures.ts';
-import { Agents } from '../../../../src/shared/store/sessions/sub-agents.ts';
+import { SubAgentRecords } from '../../../../src/shared/store/sessions/sub-agents.ts';
 import { openBooks } from '../calls.ts';
 
 async function openMailbox() {
   const { redis, world } = await openBooks();
-  const agents = new Agents(redis, world.prefix, new Signatures());
+  const agents = new SubAgentRecords(redis, world.prefix, new Signatures());
   await agents.spawn('one', 'parent', { type: 'spawned', message: 'look' }, 16);
   await agents.tell('one', 'parent', 'm', { type: 'input', message: 'and there' });
   const evaluate = redis.eval.bind(redis) as (...args: unknown[]) => Promise<unknown>;

@@ -55,7 +55,7 @@ export async function openDataFolder(dataDir: string): Promise<DataFolder> {
   };
 }
 
-export function digestOf(folder: DataFolder): string {
+export function folderDigest(folder: DataFolder): string {
   const owner = process.getuid?.() ?? 0;
   return createHash('sha256').update(`${owner}\n${folder.dataDir}`).digest('hex').slice(0, 16);
 }

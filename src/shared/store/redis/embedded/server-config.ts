@@ -7,9 +7,9 @@ import { join, resolve } from 'node:path';
 import type { RedisBinary } from '../redis-binary.ts';
 import {
   type DataFolder,
-  digestOf,
   EmbeddedRedisError,
   type EmbeddedRedisOptions,
+  folderDigest,
   writePrivately,
 } from './data-folder.ts';
 
@@ -62,7 +62,7 @@ async function dockerCommand(
   runDir: string,
   port: number,
 ): Promise<readonly string[]> {
-  const name = `pawl-redis-${digestOf(folder)}`;
+  const name = `pawl-redis-${folderDigest(folder)}`;
   const user = `${process.getuid?.() ?? 0}:${process.getgid?.() ?? 0}`;
   const server = image.startsWith('valkey') ? 'valkey-server' : 'redis-server';
   const script =
@@ -82,7 +82,7 @@ async function freePort(): Promise<number> {
 
 /** In the temp folder, because a socket's path must be short. Each server has its own: what an earlier one removes late is its own. */
 export async function makeRunDir(folder: DataFolder): Promise<string> {
-  const name = `pawl-${digestOf(folder)}-`;
+  const name = `pawl-${folderDigest(folder)}-`;
   const temporary = resolve(tmpdir());
   const longest = Buffer.byteLength(socketPathIn(join(temporary, `${name}XXXXXX`)));
   return mkdtemp(join(longest <= LONGEST_SOCKET_PATH ? temporary : '/tmp', name));
