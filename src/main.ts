@@ -84,12 +84,15 @@ const OWN_CODE =
   `bin src dist scripts schemas dashboards docker package.json package-lock.json .npmrc tsconfig.json tsconfig.build.json
   vitest.config.ts biome.json .ci docker-compose.yml Dockerfile`.split(/\s+/);
 
-/** The files that this process, and the next one that is started in this folder, executes and loads. */
-async function ownCode(cwd: string): Promise<readonly string[]> {
-  const { codeNames, lookedUpFor } = await import('./workers/workspace/code-files.ts');
+/** Protects the files that this process, and the next one that is started in this folder, executes and loads. */
+export async function protectOwnCode(cwd: string): Promise<void> {
+  const [{ codeNames, lookedUpFor }, { protectCode }] = await Promise.all([
+    import('./workers/workspace/code-files.ts'),
+    import('./workers/workspace/protected-paths.ts'),
+  ]);
   const configs = CONFIG_MODULES.map((name) => join(cwd, name)).filter((file) => existsSync(file));
   const isInstalled = OWN_FOLDER.includes('/node_modules/');
-  return [
+  const names = [
     ...(isInstalled ? [OWN_FOLDER] : OWN_CODE.map((name) => join(OWN_FOLDER, name)).filter((path) => existsSync(path))),
     ...lookedUpFor(join(OWN_FOLDER, 'package.json')),
     ...lookedUpFor(join(cwd, 'package.json')).filter((path) => basename(path) === 'node_modules'),
@@ -97,6 +100,7 @@ async function ownCode(cwd: string): Promise<readonly string[]> {
     process.execPath,
     realpathSync(process.execPath),
   ];
+  for (const name of names) protectCode(name);
 }
 
 /** The file that Node was started with, and those that it loads before. */
@@ -282,7 +286,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   for (const name of [CONFIG_JSON, ...CONFIG_MODULES]) protectFile(join(process.cwd(), name));
   for (const file of secretFiles(process.env)) protectFile(file);
   for (const folder of settings.skillFolders) protectCode(folder);
-  for (const name of await ownCode(process.cwd())) protectCode(name);
+  await protectOwnCode(process.cwd());
   protectOwnerFiles(readOnlyPathsOf(settings.readOnlyPaths));
   protectFolder(tenantsFolder(settings));
   if (settings.workspaceRoot !== undefined) putWorkspacesIn(settings.workspaceRoot);

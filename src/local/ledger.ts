@@ -26,9 +26,9 @@ import { LocalBudgets } from './budgets.ts';
 import { errorOf, executionOf, leased, lostAttempt, mayRunAnew, recordFor } from './call-record.ts';
 import type { LocalCircuits } from './circuits.ts';
 import { SubscribedCalls } from './followed-calls.ts';
+import { KeyedQueue } from './keyed-queue.ts';
 import { LocalLoops } from './loops.ts';
 import { LocalRetryBudgets } from './retry-budgets.ts';
-import { LocalResourceLocks } from './turns.ts';
 
 export interface LocalLedgerDeps {
   readonly store: DedupeStore;
@@ -79,7 +79,7 @@ export class LocalLedger implements CallLedger {
   readonly #retries = new LocalRetryBudgets();
   readonly #loops = new LocalLoops();
   readonly #budgets = new LocalBudgets();
-  readonly #locks = new LocalResourceLocks();
+  readonly #locks = new KeyedQueue();
   readonly #followed: SubscribedCalls;
 
   constructor(parts: LocalLedgerDeps) {

@@ -63,7 +63,7 @@ import { Executor } from '../workers/execution/execute-job.ts';
 import { type Approve, LocalApprovals } from './approvals.ts';
 import { LocalCircuits } from './circuits.ts';
 import { LocalLedger } from './ledger.ts';
-import { LocalResourceLocks } from './resource-turns.ts';
+import { LocalResourceLocks } from './resource-locks.ts';
 
 export interface RunnerDeps {
   readonly tools: readonly AnyTool[];

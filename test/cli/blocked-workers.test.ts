@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { eventually, isGone } from '../helpers/signal.ts';
-import { openPlace, type Partition } from './pawl.ts';
+import { type CliFixture, openPlace } from './pawl.ts';
 
 const SHORT = { PAWL_LOCK_DURATION_MS: '1500', PAWL_STALLED_INTERVAL_MS: '500' };
 const WAYS = ['loop', 'pattern', 'program'] as const;
 
-let place: Partition;
+let place: CliFixture;
 beforeAll(async () => {
   place = await openPlace();
   const tools = fileURLToPath(new URL('./fixtures/blocking-tools.ts', import.meta.url));

@@ -3,11 +3,11 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { TestProcess } from '../helpers/process.ts';
 import { eventually } from '../helpers/signal.ts';
-import { openPlace, type Partition } from './pawl.ts';
+import { type CliFixture, openPlace } from './pawl.ts';
 
 const FORGING_TOOLS = fileURLToPath(new URL('./fixtures/forging-tools.ts', import.meta.url));
 
-let place: Partition;
+let place: CliFixture;
 let worker: TestProcess;
 beforeAll(async () => {
   place = await openPlace();

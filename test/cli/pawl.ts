@@ -19,7 +19,7 @@ export interface Finished {
   readonly stderr: string;
 }
 
-export interface Partition extends AsyncDisposable {
+export interface CliFixture extends AsyncDisposable {
   readonly world: World;
   /** Holds `tools.ts`, copied from the fixtures. */
   readonly folder: string;
@@ -35,13 +35,13 @@ export interface Partition extends AsyncDisposable {
 }
 
 /** Dispose of it when the tests are over. */
-export async function openPlace(): Promise<Partition> {
+export async function openPlace(): Promise<CliFixture> {
   const world = await createWorld();
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'pawl-cli-')));
   for (const name of ['tools.ts', 'greeting.ts']) cpSync(join(FIXTURES, name), join(folder, name));
   const base = { REDIS_URL: world.redisUrl, PAWL_PREFIX: world.prefix, LOG_LEVEL: undefined, NODE_ENV: undefined };
   const hosts = new Map<string, CommandHost>();
-  const start: Partition['start'] = (args, env = {}) => startPawl(args, { cwd: folder, env: { ...base, ...env } });
+  const start: CliFixture['start'] = (args, env = {}) => startPawl(args, { cwd: folder, env: { ...base, ...env } });
   const hostOf = (env: NonNullable<ProcessOptions['env']>) => {
     const name = JSON.stringify(env);
     const host =

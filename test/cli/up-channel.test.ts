@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connect } from '../../src/main.ts';
 import { eventually } from '../helpers/signal.ts';
-import { openPlace, type Partition } from './pawl.ts';
+import { type CliFixture, openPlace } from './pawl.ts';
 
-let place: Partition;
+let place: CliFixture;
 beforeAll(async () => {
   place = await openPlace();
 });

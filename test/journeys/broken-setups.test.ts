@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test } from 'vitest';
 import { startEmbeddedRedis } from '../../src/shared/store/redis/embedded-redis.ts';
-import { openPlace, type Partition } from '../cli/pawl.ts';
+import { type CliFixture, openPlace } from '../cli/pawl.ts';
 import { eventually } from '../helpers/signal.ts';
 
 interface Check {
@@ -21,14 +21,14 @@ interface Check {
 
 type Environment = Readonly<Record<string, string>>;
 
-async function newPartition(): Promise<Partition> {
+async function newPartition(): Promise<CliFixture> {
   const partition = await openPlace();
   onTestFinished(() => partition[Symbol.asyncDispose]());
   return partition;
 }
 
 /** What `pawl doctor` says is to be mended. */
-async function failures(partition: Partition, env: Environment = {}): Promise<readonly Check[]> {
+async function failures(partition: CliFixture, env: Environment = {}): Promise<readonly Check[]> {
   const { code, stdout } = await partition.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0', ...env } });
   const { usable, checks } = JSON.parse(stdout) as { readonly usable: boolean; readonly checks: readonly Check[] };
   expect(code === 0).toBe(usable);
@@ -48,7 +48,7 @@ function commandsOf(entry: string): readonly string[] {
   );
 }
 
-const greet = (partition: Partition, env: Environment = {}) =>
+const greet = (partition: CliFixture, env: Environment = {}) =>
   partition.run(['call', 'greet', '--params', '{"name":"Ada"}', '--timeout', '10000'], { env });
 
 test('a Redis that evicts: workers refuse to start, doctor names the setting, and the runbook’s commands mend it', {

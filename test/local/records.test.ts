@@ -2,8 +2,8 @@
 import { describe, expect, test } from 'vitest';
 import { LocalCircuits } from '../../src/local/circuits.ts';
 import { fakeClock } from '../../src/local/fake-clock.ts';
+import { KeyedQueue } from '../../src/local/keyed-queue.ts';
 import { LocalLedger } from '../../src/local/ledger.ts';
-import { LocalResourceLocks } from '../../src/local/turns.ts';
 import type { Outcome } from '../../src/shared/calls/outcome.ts';
 import { type Circuit, CLOSED_CIRCUIT } from '../../src/shared/circuits/circuit-breaker.ts';
 import type { PawlError } from '../../src/shared/errors/failure.ts';
@@ -162,7 +162,7 @@ describe('attempts of one process', () => {
 });
 
 test('turns are taken in order, one at a time for each name, also after one that failed', async () => {
-  const locks = new LocalResourceLocks();
+  const locks = new KeyedQueue();
   const gate = signal();
   const order: string[] = [];
   const first = locks.take('a', async () => {

@@ -1,5 +1,5 @@
 /** `pawl worker`: one worker process. The first signal drains it, the second one or the grace period ends it. */
-import { createLogger, loadSettings, type StartWorkerOptions, startWorker } from '../../main.ts';
+import { createLogger, loadSettings, protectOwnCode, type StartWorkerOptions, startWorker } from '../../main.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { parseTiers } from '../../shared/config/variables.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
@@ -99,6 +99,8 @@ async function loadTools(
   const files = await loadToolFiles(paths ?? [], context.cwd);
   const fileTools = await toolsOf(files);
   keepCode(paths ?? [], [...files.sources, ...(files.guessed ?? [])], settings, context.cwd);
+  // In a checkout, Pawl itself lies in the workspace.
+  await protectOwnCode(context.cwd);
   if (paths !== undefined) refuseUnknownCode(settings.workspaceRoot ?? context.cwd);
   sayWhatIsLeftOut(context, fileTools, tiers);
   return { files, tools: [...baseTools, ...fileTools] };

@@ -147,8 +147,7 @@ let knownIn: string | undefined;
 function refuseUnknown(url: string): void {
   if (knownIn === undefined || !url.startsWith('file:')) return;
   const path = fileURLToPath(url);
-  // In a checkout, Pawl itself lies in the workspace, and `startWorker` protects it before the first call.
-  if (liesIn(knownIn, path) && !isProtectedCode(path) && !liesIn(realpathSync(OWN_FOLDER), path))
+  if (liesIn(knownIn, path) && !isProtectedCode(path))
     throw new PawlError(
       'CONFIGURATION',
       `${path} was not loaded: it lies in the workspace, where calls can write, and nothing told of it when the worker started. Import it with a specifier that is written out, or keep it outside of the workspace.`,

@@ -128,8 +128,8 @@ async function skillFiles(folders: readonly string[]): Promise<readonly SkillRec
     const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
     // A link is resolved when its file is read.
     const below = entries.filter((entry) => entry.isDirectory() || entry.isSymbolicLink()).map(({ name }) => name);
-    for (const partition of ['', ...below.sort()]) {
-      const skill = await skillFile(join(folder, partition, 'SKILL.md'));
+    for (const subfolder of ['', ...below.sort()]) {
+      const skill = await skillFile(join(folder, subfolder, 'SKILL.md'));
       if (skill !== undefined) skills.push(skill);
     }
   }

@@ -3,9 +3,9 @@ import { spawn } from '@lydell/node-pty';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import type { TestProcess } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { openPlace, type Partition } from '../pawl.ts';
+import { type CliFixture, openPlace } from '../pawl.ts';
 
-let place: Partition;
+let place: CliFixture;
 let worker: TestProcess;
 beforeAll(async () => {
   place = await openPlace();

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { TestProcess } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { openPlace, type Partition } from '../pawl.ts';
+import { type CliFixture, openPlace } from '../pawl.ts';
 
 const KEYS = { PAWL_SIGNING_KEYS: 'one:a key of this test only' };
 
-let place: Partition;
+let place: CliFixture;
 let up: TestProcess;
 beforeAll(async () => {
   place = await openPlace();

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestProcess } from '../../helpers/process.ts';
 import { startWire } from '../../helpers/proxy.ts';
-import { openPlace, type Partition } from '../pawl.ts';
+import { type CliFixture, openPlace } from '../pawl.ts';
 
-let place: Partition;
+let place: CliFixture;
 let worker: TestProcess;
 
 beforeAll(async () => {

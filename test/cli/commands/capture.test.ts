@@ -5,9 +5,9 @@ import { parse } from 'yaml';
 import { captureCalls } from '../../../src/shared/sessions/capture.ts';
 import { skillFileParts, skillOfFile } from '../../../src/shared/sessions/skill.ts';
 import type { TestProcess } from '../../helpers/process.ts';
-import { openPlace, type Partition } from '../pawl.ts';
+import { type CliFixture, openPlace } from '../pawl.ts';
 
-let place: Partition;
+let place: CliFixture;
 let worker: TestProcess;
 beforeAll(async () => {
   place = await openPlace();

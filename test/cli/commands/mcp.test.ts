@@ -3,9 +3,9 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { TestProcess } from '../../helpers/process.ts';
-import { openPlace, type Partition } from '../pawl.ts';
+import { type CliFixture, openPlace } from '../pawl.ts';
 
-let place: Partition;
+let place: CliFixture;
 let worker: TestProcess;
 beforeAll(async () => {
   place = await openPlace();

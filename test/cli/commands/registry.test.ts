@@ -6,9 +6,9 @@ import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { startRig } from '../../producer/http/rig.ts';
 import { sendJson, startTestService } from '../../workers/connectors/service.ts';
-import { openPlace, type Partition } from '../pawl.ts';
+import { type CliFixture, openPlace } from '../pawl.ts';
 
-let place: Partition;
+let place: CliFixture;
 beforeAll(async () => {
   place = await openPlace();
 });

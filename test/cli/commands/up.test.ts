@@ -5,9 +5,9 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startProgram, type TestProcess } from '../../helpers/process.ts';
 import { eventually, isGone } from '../../helpers/signal.ts';
-import { openPlace, type Partition } from '../pawl.ts';
+import { type CliFixture, openPlace } from '../pawl.ts';
 
-let place: Partition;
+let place: CliFixture;
 beforeAll(async () => {
   place = await openPlace();
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openPlace, type Partition } from '../pawl.ts';
+import { type CliFixture, openPlace } from '../pawl.ts';
 
-let place: Partition;
+let place: CliFixture;
 beforeAll(async () => {
   place = await openPlace();
 });

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { checkNode } from '../../../src/cli/doctor/doctor.ts';
 import { startServer } from '../../chaos/server.ts';
 import { atOnce } from '../../helpers/signal.ts';
-import { openPlace, type Partition } from '../pawl.ts';
+import { type CliFixture, openPlace } from '../pawl.ts';
 
 interface Report {
   readonly usable: boolean;
@@ -18,7 +18,7 @@ interface Report {
   }[];
 }
 
-let place: Partition;
+let place: CliFixture;
 beforeAll(async () => {
   place = await openPlace();
 });

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openPlace, type Partition } from '../pawl.ts';
+import { type CliFixture, openPlace } from '../pawl.ts';
 
 const KEYS = { PAWL_SIGNING_KEYS: 'one:a key of this test only' };
 
-let place: Partition;
+let place: CliFixture;
 beforeAll(async () => {
   place = await openPlace();
 });

@@ -1,11 +1,12 @@
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startScript } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { openPlace, type Partition } from '../pawl.ts';
+import { type CliFixture, openPlace } from '../pawl.ts';
 
-let place: Partition;
+let place: CliFixture;
 beforeAll(async () => {
   place = await openPlace();
 });
@@ -70,6 +71,14 @@ test('a port that is taken is a configuration error that names it', async () => 
   expect(workers).toBe(1);
   worker.signal('SIGTERM');
   await worker.ended;
+});
+
+test('a worker starts with a tools file in a checkout of Pawl, whose code lies in its workspace', async () => {
+  const checkout = fileURLToPath(new URL('../../..', import.meta.url));
+  const worker = await place.worker({ PAWL_WORKSPACE_ROOT: checkout });
+  expect((await place.run(['call', 'greet', '--params', '{"name":"Ada"}'])).code).toBe(0);
+  worker.signal('SIGTERM');
+  expect((await worker.ended).code).toBe(0);
 });
 
 test('a secret may stand in a file that a variable names; a file that is not there, or empty, is named', async () => {

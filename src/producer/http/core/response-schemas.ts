@@ -242,7 +242,7 @@ const reliability = z.object({
   shadow: z.array(json),
 });
 
-const partition = { inflight: count, running: count, delayed: count, awaitingApproval: count, waiting: count };
+const partitionCounts = { inflight: count, running: count, delayed: count, awaitingApproval: count, waiting: count };
 
 const worker = z.object({
   id: text,
@@ -366,7 +366,7 @@ export const responseSchemas = {
         tier,
         workers: count,
         slots: count,
-        ...partition,
+        ...partitionCounts,
         inDoubt: count,
         oldestWaitMs: z.number(),
         stale: count,

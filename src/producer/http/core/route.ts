@@ -117,13 +117,13 @@ export const queryNumber = (options: { readonly max: number; readonly fallback: 
 export function mountRoutes(app: Express, routes: readonly Route[]): void {
   const readBody = bodyReader();
   for (const [path, here] of Map.groupBy(routes, (each) => each.path)) {
-    const partition = app.route(path.replaceAll(/\{(\w+)\}/g, ':$1'));
+    const endpoint = app.route(path.replaceAll(/\{(\w+)\}/g, ':$1'));
     for (const each of here) {
       const steps: RequestHandler[] = [permitted(each.permission)];
       if (each.body !== undefined) steps.push(...readBody);
-      partition[each.method](...steps, answering(each));
+      endpoint[each.method](...steps, answering(each));
     }
-    partition.all(
+    endpoint.all(
       refuseMethod(here.flatMap(({ method }) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()]))),
     );
   }

@@ -1,5 +1,5 @@
-/** One at a time for each name, in the order in which they asked. */
-export class LocalResourceLocks {
+/** Runs tasks one at a time for each name, in the order in which they were added. */
+export class KeyedQueue {
   readonly #last = new Map<string, Promise<unknown>>();
 
   take<T>(name: string, task: () => Promise<T>): Promise<T> {

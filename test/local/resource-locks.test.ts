@@ -1,4 +1,4 @@
-import { LocalResourceLocks } from '../../src/local/resource-turns.ts';
+import { LocalResourceLocks } from '../../src/local/resource-locks.ts';
 import { jobFor, turnsBehave } from '../conformance/turns.ts';
 
 turnsBehave(async (names) => {

@@ -4,27 +4,27 @@ import type { ResourceLock } from '../shared/limits/resource-lock.ts';
 import type { ResourceLockResult } from '../shared/store/limits/resource-locks.ts';
 import type { ResourceLockRecords } from '../shared/store/ports.ts';
 
-interface Partition {
-  readonly turn: ResourceLock;
+interface LockRequest {
+  readonly lock: ResourceLock;
   readonly granted: PromiseWithResolvers<void>;
   isGranted: boolean;
 }
 
 export class LocalResourceLocks implements ResourceLockRecords {
-  readonly #partitions = new Map<string, Partition>();
+  readonly #requests = new Map<string, LockRequest>();
   /** The holders and waiters of each resource, in the order in which they asked. */
-  readonly #queues = new Map<string, Set<Partition>>();
+  readonly #queues = new Map<string, Set<LockRequest>>();
 
   async take(
     { callId }: { readonly callId: string },
     _fence: number,
-    turn: ResourceLock,
+    lock: ResourceLock,
     any: boolean,
   ): Promise<ResourceLockResult> {
-    const before = this.#partitions.get(callId);
-    const same = before?.turn.resource === turn.resource && before.turn.mode === turn.mode;
+    const before = this.#requests.get(callId);
+    const same = before?.lock.resource === lock.resource && before.lock.mode === lock.mode;
     if (before !== undefined && !same && !(any && before.isGranted)) await this.leave({ callId });
-    const { isGranted } = this.#partitions.get(callId) ?? this.#ask(callId, turn);
+    const { isGranted } = this.#requests.get(callId) ?? this.#ask(callId, lock);
     return isGranted ? { kind: 'granted' } : { kind: 'waiting', withinMs: Number.POSITIVE_INFINITY };
   }
 
@@ -33,37 +33,37 @@ export class LocalResourceLocks implements ResourceLockRecords {
   }
 
   async leave({ callId }: { readonly callId: string }): Promise<void> {
-    const partition = this.#partitions.get(callId);
-    if (partition === undefined) return;
-    const { resource } = partition.turn;
+    const request = this.#requests.get(callId);
+    if (request === undefined) return;
+    const { resource } = request.lock;
     const queue = this.#queues.get(resource);
-    this.#partitions.delete(callId);
-    queue?.delete(partition);
-    partition.granted.resolve();
+    this.#requests.delete(callId);
+    queue?.delete(request);
+    request.granted.resolve();
     if (queue?.size === 0) this.#queues.delete(resource);
     else this.#grant(resource);
   }
 
-  /** Resolves when a waiting call's turn has come. */
+  /** Resolves when a waiting call gets its lock. */
   async granted(callId: string): Promise<void> {
-    await this.#partitions.get(callId)?.granted.promise;
+    await this.#requests.get(callId)?.granted.promise;
   }
 
-  #ask(callId: string, turn: ResourceLock): Partition {
-    const partition: Partition = { turn, granted: Promise.withResolvers(), isGranted: false };
-    this.#partitions.set(callId, partition);
-    this.#queues.set(turn.resource, (this.#queues.get(turn.resource) ?? new Set()).add(partition));
-    this.#grant(turn.resource);
-    return partition;
+  #ask(callId: string, lock: ResourceLock): LockRequest {
+    const request: LockRequest = { lock, granted: Promise.withResolvers(), isGranted: false };
+    this.#requests.set(callId, request);
+    this.#queues.set(lock.resource, (this.#queues.get(lock.resource) ?? new Set()).add(request));
+    this.#grant(lock.resource);
+    return request;
   }
 
   #grant(resource: string): void {
     let holding = 0;
-    for (const partition of this.#queues.get(resource) ?? []) {
-      const exclusive = partition.turn.mode === 'exclusive';
+    for (const request of this.#queues.get(resource) ?? []) {
+      const exclusive = request.lock.mode === 'exclusive';
       if (exclusive && holding > 0) return;
-      partition.isGranted = true;
-      partition.granted.resolve();
+      request.isGranted = true;
+      request.granted.resolve();
       holding += 1;
       if (exclusive) return;
     }
