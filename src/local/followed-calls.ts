@@ -10,13 +10,22 @@ import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import type { Schedule } from '../shared/util/time.ts';
 import { attemptOf, leased } from './call-record.ts';
 
+/** A call that begins in this process, new or taken over from a process that is lost. */
+export interface NewOwnCall {
+  readonly claim: Claim;
+  readonly record: DedupeRecord;
+  readonly attempts: readonly AttemptRecord[];
+  /** The attempt before the next one began elsewhere and left no record. */
+  readonly leftNoRecord: boolean;
+}
+
 export interface SubscribedCallsDeps {
   readonly store: DedupeStore;
   readonly schedule: Schedule;
   /** Whether the call runs here. */
   isOwn(callId: string): boolean;
   /** The call's lease had ended, and is this process's now. */
-  onRecovered(claim: Claim, record: DedupeRecord, attempts: readonly AttemptRecord[], leftNoRecord: boolean): void;
+  onRecovered(call: NewOwnCall): void;
   onEvent(event: InboxEvent): void;
   onError(error: Error): void;
 }
@@ -81,7 +90,7 @@ export class SubscribedCalls {
     if (!taken.swapped) return true;
     const attempts = (record.execution?.attempts ?? []).map(attemptOf);
     const leftNoRecord = (record.execution?.attemptCount ?? 0) > attempts.length;
-    this.#parts.onRecovered(claim, { ...renewed, version: taken.version }, attempts, leftNoRecord);
+    this.#parts.onRecovered({ claim, record: { ...renewed, version: taken.version }, attempts, leftNoRecord });
     return false;
   }
 

@@ -7,10 +7,10 @@
  */
 
 import { partitionFor } from '../shared/calls/call-id.ts';
-import { type AttemptRecord, leftInDoubt, type Phase, type RecordLife } from '../shared/calls/call-state.ts';
-import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/calls/dedupe-store.ts';
-import { type Outcome, resultError } from '../shared/calls/outcome.ts';
-import { failureOf, PawlError } from '../shared/errors/failure.ts';
+import { type AttemptRecord, leftInDoubt, type RecordLife } from '../shared/calls/call-state.ts';
+import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
+import type { Outcome } from '../shared/calls/outcome.ts';
+import { PawlError } from '../shared/errors/failure.ts';
 import type { RetryAllowance } from '../shared/retries/retry-budget.ts';
 import type { BeginAttempt, BeginResult } from '../shared/store/calls/begin-attempt.ts';
 import { type StoredRequest, withParams } from '../shared/store/calls/call-record.ts';
@@ -23,11 +23,11 @@ import { homePartition } from '../shared/store/redis/keys.ts';
 import { parsedParts } from '../shared/util/json/large-json.ts';
 import type { Schedule } from '../shared/util/time.ts';
 import { LocalBudgets } from './budgets.ts';
-import { errorOf, executionOf, leased, lostAttempt, mayRunAnew, recordFor } from './call-record.ts';
+import { executionOf, leased, lostAttempt, mayRunAnew, recordFor } from './call-record.ts';
 import type { LocalCircuits } from './circuits.ts';
-import { SubscribedCalls } from './followed-calls.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 import { LocalLoops } from './loops.ts';
+import { OwnCalls } from './own-calls.ts';
 import { LocalRetryBudgets } from './retry-budgets.ts';
 
 export interface LocalLedgerDeps {
@@ -45,54 +45,20 @@ export interface LocalLedgerDeps {
   onError(error: Error): void;
 }
 
-/** A call that this process runs. */
-interface OwnCall {
-  readonly callId: string;
-  readonly generation: string;
-  readonly request: StoredRequest;
-  readonly circuit: string;
-  readonly paramsDigest: string;
-  readonly mergeId: string | undefined;
-  /** The record as last written; a replacement names its version. */
-  record: DedupeRecord;
-  phase: Phase;
-  fence: number;
-  attempts: readonly AttemptRecord[];
-  /** The attempt before the next one began elsewhere and left no record. */
-  leftNoRecord: boolean;
-  firstStartedAtMs: number | undefined;
-  cancelRequested: boolean;
-}
-
 /** A call is quarantined after this many processes were lost with it. */
 const MAX_LOST_PROCESSES = 3;
 
-/** Requests that were merged into another call, which is remembered for when they are repeated. */
-const MAX_MERGED = 10_000;
-
 export class LocalLedger implements CallLedger {
   readonly #parts: LocalLedgerDeps;
-  readonly #own = new Map<string, OwnCall>();
-  /** The call in flight for a merge ID. */
-  readonly #leaders = new Map<string, string>();
-  readonly #merged = new Map<string, string>();
+  readonly #own: OwnCalls;
   readonly #retries = new LocalRetryBudgets();
   readonly #loops = new LocalLoops();
   readonly #budgets = new LocalBudgets();
   readonly #locks = new KeyedQueue();
-  readonly #followed: SubscribedCalls;
 
   constructor(parts: LocalLedgerDeps) {
     this.#parts = parts;
-    const { store, schedule } = parts;
-    this.#followed = new SubscribedCalls({
-      store,
-      schedule,
-      isOwn: (callId) => this.#own.has(callId),
-      onRecovered: (claim, record, attempts, leftNoRecord) => this.#run(claim, record, attempts, leftNoRecord),
-      onEvent: (event) => parts.onEvent(event),
-      onError: (error) => parts.onError(error),
-    });
+    this.#own = new OwnCalls({ ...parts, locks: this.#locks, onRecovered: (job) => parts.onJob(job) });
   }
 
   now(): Promise<number> {
@@ -111,9 +77,9 @@ export class LocalLedger implements CallLedger {
   async #claim(claim: Claim): Promise<ClaimAnswer> {
     const { store } = this.#parts;
     const nowMs = await store.now();
-    const leader = await this.#leaderOf(claim);
+    const leader = await this.#own.leaderOf(claim);
     if (leader !== undefined && !mayRunAnew(leader, claim)) return this.#known(leader, claim, nowMs);
-    this.#merged.delete(claim.callId);
+    this.#own.unmerge(claim.callId);
     let repetitions: number | undefined;
     const fresh = recordFor(claim, nowMs, this.#parts.retentionMs);
     for (;;) {
@@ -134,25 +100,6 @@ export class LocalLedger implements CallLedger {
     }
   }
 
-  /** The call that this request was merged into before, or is merged into now: one with the same parameters that is in flight. */
-  async #leaderOf({ callId, mergeId, mode }: Claim): Promise<DedupeRecord | undefined> {
-    if (mergeId === undefined) return undefined;
-    const { store } = this.#parts;
-    const before = this.#merged.get(callId);
-    const merged = before === undefined ? undefined : await store.get(before);
-    if (merged !== undefined) return merged;
-    const leaderId = this.#leaders.get(mergeId);
-    if (leaderId === undefined || leaderId === callId || (await store.get(callId)) !== undefined) return undefined;
-    const leader = await store.get(leaderId);
-    if (leader?.state !== 'inflight') return undefined;
-    if (mode === 'enforced') {
-      this.#merged.set(callId, leaderId);
-      const [oldest] = this.#merged.keys();
-      if (this.#merged.size > MAX_MERGED && oldest !== undefined) this.#merged.delete(oldest);
-    }
-    return leader;
-  }
-
   spendTime(names: readonly string[], timeMs: number): Promise<void> {
     this.#budgets.spendTime(names, timeMs);
     return Promise.resolve();
@@ -160,29 +107,8 @@ export class LocalLedger implements CallLedger {
 
   #take(claim: Claim, record: DedupeRecord, repetitions = 0): ClaimAnswer {
     this.#budgets.take(claim, record.createdAtMs);
-    this.#run(claim, record, [], false);
+    this.#parts.onJob(this.#own.add({ claim, record, attempts: [], leftNoRecord: false }));
     return { kind: 'claimed', callId: claim.callId, ...(repetitions > 0 ? { repetitions } : {}) };
-  }
-
-  #run(claim: Claim, record: DedupeRecord, attempts: readonly AttemptRecord[], leftNoRecord: boolean): void {
-    const { callId, mergeId, generation, request } = claim;
-    this.#own.set(callId, {
-      callId,
-      generation,
-      request,
-      circuit: claim.circuit,
-      paramsDigest: claim.paramsDigest,
-      mergeId,
-      record,
-      phase: 'queued',
-      fence: 0,
-      attempts,
-      leftNoRecord,
-      firstStartedAtMs: attempts[0]?.startedAtMs,
-      cancelRequested: false,
-    });
-    if (mergeId !== undefined) this.#leaders.set(mergeId, callId);
-    this.#parts.onJob({ callId, generation, session: request.envelope.target.sessionKey });
   }
 
   #known(record: DedupeRecord, claim: Claim, nowMs: number): ClaimAnswer {
@@ -190,7 +116,7 @@ export class LocalLedger implements CallLedger {
     if (record.request.paramsDigest !== claim.paramsDigest) return { kind: 'conflict', callId };
     if (record.state === 'inflight') {
       const own = this.#own.get(callId);
-      if (own === undefined) this.#followed.follow(callId, { ...claim, callId });
+      if (own === undefined) this.#own.follow(callId, claim);
       return { kind: 'inflight', callId, phase: own?.phase ?? 'running', ageMs: nowMs - record.createdAtMs };
     }
     const outcome = record.payload as Outcome;
@@ -212,7 +138,7 @@ export class LocalLedger implements CallLedger {
       if (circuit.state !== 'CLOSED' && circuit.epoch !== probeEpoch && !recovered)
         return { kind: 'circuit', nowMs, circuit: call.circuit, circuitRaw, request, fence, earlier };
       const attempts = recovered ? [...earlier, lostAttempt(earlier, nowMs)] : earlier;
-      const written = await this.#write(call, {
+      const written = await this.#own.write(call, {
         ...leased(call.record, nowMs),
         execution: executionOf(attempts, attempts.length + 1),
       });
@@ -248,7 +174,7 @@ export class LocalLedger implements CallLedger {
     return this.#locks.take(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';
-      if (!(await this.#end(call, state, outcome, attempts, replayedMs(life)))) return 'fenced';
+      if (!(await this.#own.end(call, { state, outcome, attempts, ttlMs: replayedMs(life) }))) return 'fenced';
       if (sample !== undefined)
         this.#parts.circuits.addSuccess(
           homePartition(partitionFor(callId).tier),
@@ -277,7 +203,7 @@ export class LocalLedger implements CallLedger {
       const nowMs = await this.now();
       if (allowance !== undefined && !this.#retries.take(allowance, nowMs)) return 'exhausted';
       const execution = executionOf(attempts, attempts.length);
-      if (!(await this.#write(call, { ...leased(call.record, nowMs), execution }))) return 'fenced';
+      if (!(await this.#own.write(call, { ...leased(call.record, nowMs), execution }))) return 'fenced';
       call.phase = phase === 'unstarted' ? 'queued' : phase;
       call.attempts = attempts;
       if (phase === 'unstarted' && attempts.length === 0) call.firstStartedAtMs = undefined;
@@ -315,7 +241,7 @@ export class LocalLedger implements CallLedger {
         ttlMs: replayedMs(endings),
       };
       const { outcome, ttlMs } = (leftInDoubt(call.attempts) ? endings.inDoubt : undefined) ?? known;
-      await this.#end(call, endings.state, outcome, call.attempts, ttlMs);
+      await this.#own.end(call, { state: endings.state, outcome, attempts: call.attempts, ttlMs });
       return { kind: 'cancelled', jobId: callId };
     });
   }
@@ -355,7 +281,7 @@ export class LocalLedger implements CallLedger {
 
   /** Calls of a session that run here, without those that others may have joined. */
   ownCallsOf(sessionKey: string): readonly string[] {
-    return [...this.#own.values()]
+    return [...this.#own]
       .filter(({ request }) => request.shared !== true && request.envelope.target.sessionKey === sessionKey)
       .map(({ callId }) => callId);
   }
@@ -364,106 +290,18 @@ export class LocalLedger implements CallLedger {
 
   /** Keeps the calls that run here from being taken over. */
   async renew(): Promise<void> {
-    await this.#prolong(DEDUPE_DEFAULTS.lockMs);
+    await this.#own.prolong();
   }
 
   /** Leaves the calls that have not ended to the other processes of the store, and ends the waits of this one. */
   async close(): Promise<void> {
-    this.#followed.close();
-    // Without the store, the leases end by themselves.
-    await this.#prolong(-1).catch(this.#parts.onError);
-    const waited = new Map([...this.#own.values()].map(({ callId, request }) => [callId, request.envelope.toolName]));
-    for (const callId of this.#followed.callIds) waited.set(callId, waited.get(callId) ?? '');
-    for (const [callId, toolName] of waited) {
-      const error = resultError(
-        failureOf('DRAINED', 'The runner was closed before the call had ended.'),
-        'retriable_error',
-      );
-      const outcome: Outcome = { status: 'retriable_error', toolName, durationMs: 0, attempts: 0, error };
-      this.#parts.onEvent({ type: 'settled', callId, state: 'failed', outcome });
-    }
-    this.#own.clear();
-  }
-
-  async #prolong(lockMs: number): Promise<void> {
-    await Promise.all(
-      [...this.#own.keys()].map((callId) =>
-        this.#locks.take(callId, async () => {
-          const call = this.#own.get(callId);
-          if (call !== undefined) await this.#write(call, leased(call.record, await this.now(), lockMs));
-        }),
-      ),
-    );
+    await this.#own.close();
   }
 
   /** This process cannot go on with a call: it is followed like another's, until its lease ends. */
   abandon(callId: string): void {
     const call = this.#own.get(callId);
-    if (call !== undefined) this.#lose(call);
-  }
-
-  async #end(
-    call: OwnCall,
-    state: Settle['state'],
-    outcome: Outcome,
-    attempts: readonly AttemptRecord[],
-    ttlMs: number,
-  ): Promise<boolean> {
-    const nowMs = await this.now();
-    const { lockUntilMs: _lease, ...record } = call.record;
-    const { callId } = call;
-    const written = await this.#write(call, {
-      ...record,
-      state,
-      updatedAtMs: nowMs,
-      expiresAtMs: nowMs + ttlMs,
-      ttlMs,
-      execution: executionOf(attempts, attempts.length),
-      payload: outcome,
-      ...(outcome.error === undefined ? {} : { error: errorOf(outcome.error) }),
-    });
-    if (!written) return false;
-    this.#forget(call);
-    this.#parts.onEvent({ type: 'settled', callId, state, outcome });
-    return true;
-  }
-
-  /** Replaces a call's record. A deleted record is written again; a record that another process took over belongs to that process. */
-  async #write(call: OwnCall, next: DedupeRecord): Promise<boolean> {
-    const { store } = this.#parts;
-    const answer = await store.compareAndSet(call.callId, call.record.version, next);
-    if (answer.swapped) {
-      call.record = { ...next, version: answer.version };
-      return true;
-    }
-    if (answer.existing === undefined && (await store.setIfNotExists(next)).created) {
-      call.record = { ...next, version: 1 };
-      return true;
-    }
-    this.#lose(call);
-    return false;
-  }
-
-  #lose(call: OwnCall): void {
-    this.#forget(call);
-    this.#parts.onStop(call.callId, new PawlError('LEASE_LOST', 'Another process holds the call.'));
-    const { callId, generation, request, circuit, paramsDigest, mergeId } = call;
-    this.#followed.follow(callId, {
-      callId,
-      generation,
-      request,
-      circuit,
-      paramsDigest,
-      mode: 'enforced',
-      kept: false,
-      ...(mergeId === undefined ? {} : { mergeId }),
-    });
-  }
-
-  #forget(call: OwnCall): void {
-    this.#own.delete(call.callId);
-    if (call.mergeId !== undefined && this.#leaders.get(call.mergeId) === call.callId)
-      this.#leaders.delete(call.mergeId);
+    if (call !== undefined) this.#own.lose(call);
   }
 }
 

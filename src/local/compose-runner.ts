@@ -1,0 +1,220 @@
+/** The parts of a runner without a fleet: the producer's submitter and the worker's executor, over one ledger of this process. */
+
+import { composeSubmitter } from '../producer/calls/compose-submitter.ts';
+import { Results } from '../producer/calls/result-waiters.ts';
+import type { DispatchEvent } from '../producer/calls/submission.ts';
+import type { CallSubmitter } from '../producer/calls/submit-call.ts';
+import { CircuitAdmin } from '../producer/circuits/circuit-admin.ts';
+import { CircuitView } from '../producer/circuits/circuit-cache.ts';
+import { type ResolvedTool, unknownTool } from '../producer/tools/tool-catalogue.ts';
+import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
+import type { Hook } from '../shared/calls/define-hook.ts';
+import { Hooks } from '../shared/calls/hooks.ts';
+import type { Settings } from '../shared/config/config.ts';
+import { SwitchCache } from '../shared/config/switches.ts';
+import { needsResourceLock } from '../shared/limits/resource-lock.ts';
+import { publishedTool } from '../shared/store/fleet/catalogue.ts';
+import { homePartition } from '../shared/store/redis/keys.ts';
+import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
+import type { Logger } from '../shared/telemetry/log.ts';
+import { type AnyTool, type Channels, type MemoryStore, qualifiedName, TIERS } from '../shared/tools/tool.ts';
+import type { Clock, Random, Schedule } from '../shared/util/time.ts';
+import { type RegisteredTool, register } from '../workers/attempt/attempt-state.ts';
+import { toolsForAgent } from '../workers/context/agent-tools.ts';
+import { TerminalHost } from '../workers/context/terminal-host.ts';
+import { AttemptLocks } from '../workers/execution/acquire-resource.ts';
+import { Executor } from '../workers/execution/execute-job.ts';
+import { type Approve, LocalApprovals } from './approvals.ts';
+import { LocalCircuits } from './circuits.ts';
+import { LocalLedger, type LocalLedgerDeps } from './ledger.ts';
+import type { LocalResourceLocks } from './resource-locks.ts';
+import type { LocalSessions } from './sessions.ts';
+
+export interface RunnerDeps {
+  readonly tools: readonly AnyTool[];
+  readonly settings: Settings;
+  readonly store: DedupeStore;
+  readonly clock: Clock;
+  readonly schedule: Schedule;
+  /** Schedules the runner's own periodic work; must keep no process alive. */
+  readonly background: Schedule;
+  /** Waits between two attempts. */
+  readonly sleep: (ms: number) => Promise<void>;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly workspaceRoot: string;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly hooks?: readonly Hook[];
+  readonly memory?: MemoryStore;
+  readonly channels?: Channels;
+  /** Without it, what a person must approve is denied. */
+  readonly approve?: Approve;
+  readonly onEvent: (event: DispatchEvent | WorkerEvent) => void;
+}
+
+/** Names this process where a fleet would name an inbox or a worker. */
+export const LOCAL_INBOX = 'local';
+
+export interface ComposedRunner {
+  readonly tools: LocalTools;
+  readonly ledger: LocalLedger;
+  readonly results: Results;
+  readonly submitter: CallSubmitter;
+  readonly executor: Executor;
+  readonly terminals: TerminalHost;
+  readonly circuits: CircuitAdmin;
+}
+
+/** The tools of this process, as a worker registers them and as a producer finds them. */
+export class LocalTools {
+  readonly #registered: ReadonlyMap<string, RegisteredTool>;
+  readonly #resolved: ReadonlyMap<string, ResolvedTool>;
+
+  /** Throws `CONFIGURATION` for tools that cannot be offered together. */
+  constructor(tools: readonly AnyTool[], nowMs: number) {
+    this.#registered = register(tools);
+    this.#resolved = new Map(
+      [...this.#registered.values()].map(({ tool, validate }) => [
+        qualifiedName(tool),
+        { ...publishedTool(tool, nowMs), workers: 1, validate },
+      ]),
+    );
+  }
+
+  registered(namespace: string, name: string): RegisteredTool | undefined {
+    return this.#registered.get(`${namespace}.${name}`);
+  }
+
+  peek(namespace: string, name: string): ResolvedTool | undefined {
+    return this.#resolved.get(`${namespace}.${name}`);
+  }
+
+  /** Throws `UNKNOWN_TOOL`. */
+  find(namespace: string, name: string): ResolvedTool {
+    const tool = this.peek(namespace, name);
+    if (tool === undefined) throw unknownTool(this.published(), namespace, name);
+    return tool;
+  }
+
+  published(): readonly ResolvedTool[] {
+    return [...this.#resolved.values()];
+  }
+}
+
+/** Throws `CONFIGURATION` for tools that cannot be offered together. */
+export function composeRunner(
+  parts: RunnerDeps,
+  sessions: LocalSessions,
+  resourceLocks: LocalResourceLocks,
+  callbacks: Pick<LocalLedgerDeps, 'onJob' | 'onStop'>,
+): ComposedRunner {
+  const { settings, store, clock, schedule, log } = parts;
+  const onError = (error: Error) => log.warn({ error: error.message }, 'dedupe store');
+  const tools = new LocalTools(parts.tools, clock.now());
+  const circuitView = new CircuitView(clock);
+  const breakers = new LocalCircuits(clock, (broadcast) => circuitView.learn(broadcast));
+  const retentionMs = settings.ttl.doneMs;
+  const onEvent: LocalLedgerDeps['onEvent'] = (event) => results.deliver(event);
+  const ledger = new LocalLedger({ store, circuits: breakers, schedule, retentionMs, ...callbacks, onEvent, onError });
+  const results = new Results(ledger, LOCAL_INBOX, onError);
+  const core: Core = {
+    parts,
+    tools,
+    ledger,
+    breakers,
+    sessions,
+    switches: new SwitchCache(settings.reliability),
+    hooks: new Hooks(parts.hooks ?? [], {
+      schedule,
+      onFailure: (hook, kind, message) =>
+        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
+    }),
+    approvals: parts.approve === undefined ? undefined : new LocalApprovals(parts.approve, schedule),
+    terminals: new TerminalHost({
+      env: parts.environment,
+      sandbox: settings.sandbox,
+      network: settings.sandboxNetwork === 'on',
+    }),
+  };
+  return {
+    tools,
+    ledger,
+    results,
+    submitter: submitterOf(core, circuitView, results),
+    executor: executorOf(core, resourceLocks),
+    terminals: core.terminals,
+    circuits: new CircuitAdmin(
+      { breakers, ledger, tools: async () => [...tools.published()] },
+      TIERS.map(homePartition),
+    ),
+  };
+}
+
+/** What the submitter and the executor share. */
+interface Core {
+  readonly parts: RunnerDeps;
+  readonly tools: LocalTools;
+  readonly ledger: LocalLedger;
+  readonly breakers: LocalCircuits;
+  readonly sessions: LocalSessions;
+  readonly switches: SwitchCache;
+  readonly hooks: Hooks;
+  readonly approvals: LocalApprovals | undefined;
+  readonly terminals: TerminalHost;
+}
+
+function submitterOf(core: Core, circuits: CircuitView, results: Results): CallSubmitter {
+  const { parts, tools, ledger, sessions, switches, hooks, approvals } = core;
+  return composeSubmitter({
+    settings: parts.settings,
+    ...(approvals === undefined ? {} : { approvals }),
+    ledger,
+    catalogue: {
+      peek: (namespace, name) => tools.peek(namespace, name),
+      find: async (namespace, name) => tools.find(namespace, name),
+    },
+    circuits,
+    hooks,
+    switches,
+    results,
+    inboxId: LOCAL_INBOX,
+    clock: parts.clock,
+    schedule: parts.schedule,
+    sessions: {
+      peekOf: (envelope) => sessions.ofCall(envelope),
+      of: async (envelope) => sessions.ofCall(envelope),
+    },
+    onEvent: parts.onEvent,
+  });
+}
+
+function executorOf(core: Core, resourceLocks: LocalResourceLocks): Executor {
+  const { parts, tools, ledger, breakers, sessions, switches, hooks, approvals, terminals } = core;
+  const { settings, log } = parts;
+  return new Executor({
+    settings,
+    ...(approvals === undefined ? {} : { gate: approvals }),
+    backend: { ledger, breakers },
+    workerId: LOCAL_INBOX,
+    clock: parts.clock,
+    random: parts.random,
+    schedule: parts.schedule,
+    log,
+    environment: parts.environment,
+    hooks,
+    ...(parts.memory === undefined ? {} : { memory: parts.memory }),
+    ...(parts.channels === undefined ? {} : { channels: parts.channels }),
+    terminals,
+    // There is no other node that could do better.
+    nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value, failsInARow: () => false },
+    switches,
+    ...(parts.tools.some(needsResourceLock) ? { locks: new AttemptLocks(resourceLocks, log) } : {}),
+    isAlone: true,
+    toolNamed: (namespace, name) => tools.registered(namespace, name),
+    sessionOf: async (sessionKey) => sessions.peek(sessionKey),
+    toolsOf: (session) => toolsForAgent(session, tools.published(), { settings, toolPolicyFor: () => undefined }),
+    taint: async (sessionKey, source, atMs) => sessions.taint(sessionKey, source, atMs),
+    lastPublished: async () => ({ workers: [], seenAtMs: 0 }),
+    onEvent: parts.onEvent,
+  });
+}
