@@ -2,7 +2,9 @@
  * Circuits of one process, with the fleet's rules (`breaker.ts` decides): an outcome counts only in the epoch in which its attempt
  * began, a change is decided on the epoch that was seen, and a new epoch starts with an empty window.
  */
+
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../shared/circuits/circuit-breaker.ts';
+import type { CircuitAt, CountedFailure } from '../shared/store/circuits/circuits.ts';
 import type { CircuitRecords } from '../shared/store/ports.ts';
 import type { CircuitBroadcast } from '../shared/store/redis/circuit-messages.ts';
 import type { Partition } from '../shared/store/redis/keys.ts';
@@ -48,33 +50,31 @@ export class LocalCircuits implements CircuitRecords {
     return this.#held.get(nameOf(partition, key))?.window ?? [];
   }
 
-  async addFailure(
-    partition: Partition,
-    key: string,
-    epoch: number,
-    size: number,
-    _windowMs?: number,
-    successesBefore = 0,
-  ) {
-    const { circuit, window } = this.#add(partition, key, epoch, size, {
-      ok: false,
-      ...(successesBefore > 0 ? { successesBefore } : {}),
-    });
+  async addFailure(at: CircuitAt, { successesBefore = 0, ...counted }: Omit<CountedFailure, 'windowMs'>) {
+    const { circuit, window } = this.#add(
+      at,
+      { ok: false, ...(successesBefore > 0 ? { successesBefore } : {}) },
+      counted,
+    );
     return { nowMs: this.#clock.now(), circuit, window };
   }
 
   addSuccess(partition: Partition, key: string, epoch: number, size: number): void {
-    this.#add(partition, key, epoch, size, { ok: true });
+    this.#add({ partition, key }, { ok: true }, { epoch, size });
   }
 
-  #add(partition: Partition, key: string, epoch: number, size: number, sample: Omit<Sample, 'atMs'>): Held {
+  #add(
+    { partition, key }: CircuitAt,
+    sample: Omit<Sample, 'atMs'>,
+    { epoch, size }: Pick<CountedFailure, 'epoch' | 'size'>,
+  ): Held {
     const held = this.#hold(partition, key);
     if (held.circuit.state === 'CLOSED' && held.circuit.epoch === epoch)
       held.window = [{ atMs: this.#clock.now(), ...sample }, ...held.window].slice(0, size);
     return held;
   }
 
-  async change(partition: Partition, key: string, from: Circuit, next: Circuit, retryAfterMs: number) {
+  async change({ partition, key }: CircuitAt, from: Circuit, next: Circuit, retryAfterMs: number) {
     const held = this.#hold(partition, key);
     if (held.circuit.epoch !== from.epoch) return { changed: false, circuit: held.circuit };
     held.circuit = next;

@@ -150,7 +150,7 @@ export function composeRunner(
   };
 }
 
-/** What the submitter and the executor share. */
+/** The parts that the submitter and the executor share. */
 interface Core {
   readonly parts: RunnerDeps;
   readonly tools: LocalTools;

@@ -7,14 +7,14 @@
  */
 
 import { partitionFor } from '../shared/calls/call-id.ts';
-import { type AttemptRecord, leftInDoubt, type RecordLife } from '../shared/calls/call-state.ts';
+import { leftInDoubt, type RecordLife } from '../shared/calls/call-state.ts';
 import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { Outcome } from '../shared/calls/outcome.ts';
 import { PawlError } from '../shared/errors/failure.ts';
-import type { RetryAllowance } from '../shared/retries/retry-budget.ts';
 import type { BeginAttempt, BeginResult } from '../shared/store/calls/begin-attempt.ts';
 import { type StoredRequest, withParams } from '../shared/store/calls/call-record.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
+import type { Postpone } from '../shared/store/calls/ledger.ts';
 import type { Settle, WriteAnswer } from '../shared/store/calls/settle.ts';
 import type { CallLedger, KnownCall } from '../shared/store/ports.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
@@ -187,15 +187,7 @@ export class LocalLedger implements CallLedger {
     });
   }
 
-  async postpone(
-    callId: string,
-    fence: number,
-    phase: 'waiting-retry' | 'queued' | 'unstarted' | 'running',
-    attempts: readonly AttemptRecord[],
-    _delayMs: number,
-    event?: object,
-    allowance?: RetryAllowance,
-  ): Promise<WriteAnswer> {
+  async postpone(callId: string, fence: number, { phase, attempts, event, allowance }: Postpone): Promise<WriteAnswer> {
     return this.#locks.take(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';

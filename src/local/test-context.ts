@@ -15,6 +15,7 @@ import type {
   ToolContext,
 } from '../shared/tools/tool.ts';
 import { checkedProgress } from '../shared/tools/tool-answers.ts';
+import { defined } from '../shared/util/json/omit-undefined.ts';
 import { capabilitiesFor } from '../workers/context/capabilities.ts';
 import { TerminalHost } from '../workers/context/terminal-host.ts';
 import { protectFolder } from '../workers/workspace/protected-paths.ts';
@@ -65,83 +66,42 @@ export interface TestContext extends ToolContext, Disposable {
 }
 
 export function testContext(options: TestContextOptions = {}): TestContext {
-  const {
-    kind = 'main',
-    callId,
-    signal,
-    needs,
-    tier,
-    memory,
-    channel,
-    agents,
-    allowedHosts,
-  } = {
-    callId: 'test-call',
-    ...options,
-    signal: options.signal ?? new AbortController().signal,
-  };
+  const { kind = 'main', sessionKey = 'test-session', signal = new AbortController().signal } = options;
   const workspaceRoot = options.workspaceRoot ?? mkdtempSync(join(tmpdir(), 'pawl-workspace-'));
-  const sessionKey = options.sessionKey ?? 'test-session';
   const env = options.environment ?? process.env;
+  const callId = 'test-call';
   protectFolder(resolveSettings({}).dataDir);
   const terminalHost = new TerminalHost({ env });
   const dispose = () => {
     void terminalHost.close();
     if (options.workspaceRoot === undefined) rmSync(workspaceRoot, { recursive: true, force: true });
   };
-  const capabilities = capabilitiesFor({
+  const { needs, tier, memory, channel, agents, allowedHosts } = options;
+  const {
+    has: _has,
+    demand: _demand,
+    ...handles
+  } = capabilitiesFor({
     session: { kind, workspaceRoot },
     callId,
     signal,
     env,
     terminals: terminalHost.open({ callId, sessionKey, root: workspaceRoot, signal }),
-    ...(needs === undefined ? {} : { needs }),
-    ...(tier === undefined ? {} : { tier }),
-    ...(memory === undefined ? {} : { memory }),
-    ...(channel === undefined ? {} : { channel }),
-    ...(agents === undefined ? {} : { agents }),
-    ...(allowedHosts === undefined ? {} : { allowedHosts }),
+    ...defined({ needs, tier, memory, channel, agents, allowedHosts }),
   });
   const progressed: Progress[] = [];
   const logged: LoggedLine[] = [];
-  const log = (level: LoggedLine['level']) => (message: string, fields?: LoggedLine['fields']) =>
-    void logged.push({ level, message, ...(fields === undefined ? {} : { fields }) });
-  const {
-    workspace,
-    changes,
-    processes,
-    terminals,
-    memory: memoryHandle,
-    channel: channelHandle,
-    agents: agentsHandle,
-    fetch,
-  } = capabilities;
   return {
-    workspace,
-    changes,
-    processes,
-    terminals,
-    memory: memoryHandle,
-    channel: channelHandle,
-    agents: agentsHandle,
-    fetch,
+    ...handles,
+    ...identityOf(options),
     callId,
     sessionKey,
     sessionKind: kind,
-    actorId: options.actorId ?? 'test-actor',
-    ...(options.agentId === undefined ? {} : { agentId: options.agentId }),
-    ...(options.agent === undefined ? {} : { agent: options.agent }),
-    ...(options.tenantId === undefined ? {} : { tenantId: options.tenantId }),
-    ...(options.turnId === undefined ? {} : { turnId: options.turnId }),
-    attempt: options.attempt ?? 1,
-    fence: options.fence ?? 1,
-    idempotencyKey: options.idempotencyKey ?? 'test-key',
     signal,
-    ...(options.deadlineAtMs === undefined ? {} : { deadlineAtMs: options.deadlineAtMs }),
     trace: {},
     config: options.config ?? {},
     values: new Map(),
-    log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
+    log: recordingLog(logged),
     progress: (report) => void progressed.push(checkedProgress('the tool', report)),
     workspaceRoot,
     progressed,
@@ -149,4 +109,22 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     dispose,
     [Symbol.dispose]: dispose,
   };
+}
+
+/** The caller and the attempt: as the test says, or a plain first attempt. */
+function identityOf(options: TestContextOptions) {
+  const { agentId, agent, tenantId, turnId, deadlineAtMs } = options;
+  return {
+    actorId: options.actorId ?? 'test-actor',
+    attempt: options.attempt ?? 1,
+    fence: options.fence ?? 1,
+    idempotencyKey: options.idempotencyKey ?? 'test-key',
+    ...defined({ agentId, agent, tenantId, turnId, deadlineAtMs }),
+  };
+}
+
+function recordingLog(lines: LoggedLine[]): ToolContext['log'] {
+  const log = (level: LoggedLine['level']) => (message: string, fields?: LoggedLine['fields']) =>
+    void lines.push({ level, message, ...defined({ fields }) });
+  return { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') };
 }

@@ -43,7 +43,7 @@ async function letTimePass(fleet: Fleet): Promise<void> {
     openedAtMs: earlier(circuit.openedAtMs ?? 0),
     ...(probe && { probe }),
   };
-  expect(await breakers.change(partition, key, circuit, aged, 0)).toMatchObject({ changed: true });
+  expect(await breakers.change({ partition, key }, circuit, aged, 0)).toMatchObject({ changed: true });
 }
 
 /** Fails call by call until the circuit refuses, and returns what the calls came to. */

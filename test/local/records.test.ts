@@ -25,35 +25,46 @@ describe('circuits of one process', () => {
   test('one that never changed is closed, in epoch 0, and not listed', async () => {
     const { circuits } = openCircuits();
     expect(await circuits.read(PLACE, CIRCUIT)).toEqual(CLOSED_CIRCUIT);
-    await circuits.addFailure(PLACE, CIRCUIT, 0, 20);
+    await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 20 });
     expect([...(await circuits.list(PLACE))]).toEqual([]);
   });
 
   test('the window holds failures and successes, the newest first, and no more than its size', async () => {
     const { circuits } = openCircuits();
-    await circuits.addFailure(PLACE, CIRCUIT, 0, 3);
-    await circuits.addFailure(PLACE, CIRCUIT, 0, 3);
+    await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 3 });
+    await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 3 });
     circuits.addSuccess(PLACE, CIRCUIT, 0, 3);
-    const { window } = await circuits.addFailure(PLACE, CIRCUIT, 0, 3);
+    const { window } = await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 3 });
     expect(window.map(({ ok }) => ok)).toEqual([false, true, false]);
   });
 
   test('an outcome of an earlier epoch, or one that comes while the circuit is open, is dropped', async () => {
     const { circuits } = openCircuits();
-    await circuits.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 0);
-    expect(await circuits.addFailure(PLACE, CIRCUIT, 1, 20)).toMatchObject({ circuit: OPEN, window: [] });
-    await circuits.change(PLACE, CIRCUIT, OPEN, { state: 'CLOSED', epoch: 2 }, 0);
+    await circuits.change({ partition: PLACE, key: CIRCUIT }, CLOSED_CIRCUIT, OPEN, 0);
+    expect(await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 1, size: 20 })).toMatchObject({
+      circuit: OPEN,
+      window: [],
+    });
+    await circuits.change({ partition: PLACE, key: CIRCUIT }, OPEN, { state: 'CLOSED', epoch: 2 }, 0);
     circuits.addSuccess(PLACE, CIRCUIT, 0, 20);
-    expect((await circuits.addFailure(PLACE, CIRCUIT, 0, 20)).window).toEqual([]);
-    expect((await circuits.addFailure(PLACE, CIRCUIT, 2, 20)).window).toHaveLength(1);
+    expect((await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 20 })).window).toEqual([]);
+    expect((await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 2, size: 20 })).window).toHaveLength(
+      1,
+    );
   });
 
   test('only a change that was decided on the stored epoch is made, empties the window and is broadcast', async () => {
     const { circuits, broadcast } = openCircuits();
-    await circuits.addFailure(PLACE, CIRCUIT, 0, 20);
-    expect(await circuits.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 700)).toEqual({ changed: true, circuit: OPEN });
+    await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 20 });
+    expect(await circuits.change({ partition: PLACE, key: CIRCUIT }, CLOSED_CIRCUIT, OPEN, 700)).toEqual({
+      changed: true,
+      circuit: OPEN,
+    });
     const stale = { ...OPEN, reason: 'too late' };
-    expect(await circuits.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, stale, 0)).toEqual({ changed: false, circuit: OPEN });
+    expect(await circuits.change({ partition: PLACE, key: CIRCUIT }, CLOSED_CIRCUIT, stale, 0)).toEqual({
+      changed: false,
+      circuit: OPEN,
+    });
     expect(await circuits.window(PLACE, CIRCUIT)).toEqual([]);
     expect(broadcast).toEqual([{ type: 'circuit', partition: PLACE, key: CIRCUIT, circuit: OPEN, retryAfterMs: 700 }]);
     expect([...(await circuits.list(PLACE))]).toEqual([[CIRCUIT, OPEN]]);
@@ -98,7 +109,9 @@ describe('attempts of one process', () => {
     expect(await ledger.cancel(callIdFor('a'), ENDINGS)).toEqual({ kind: 'requested' });
     expect(stopped).toMatchObject([{ code: 'CANCELLED' }]);
     expect(await ledger.renewLease(callIdFor('a'), fence)).toEqual({ held: true, cancelRequested: true });
-    expect(await ledger.postpone(callIdFor('a'), fence, 'waiting-retry', [], 10)).toBe('cancelled');
+    expect(await ledger.postpone(callIdFor('a'), fence, { phase: 'waiting-retry', attempts: [], delayMs: 10 })).toBe(
+      'cancelled',
+    );
   });
 
   test('a deadline asks a running attempt for nothing', async () => {
@@ -106,13 +119,15 @@ describe('attempts of one process', () => {
     const { fence } = await begin('a');
     expect(await ledger.cancel(callIdFor('a'), { ...ENDINGS, state: 'failed' })).toEqual({ kind: 'requested' });
     expect(stopped).toEqual([]);
-    expect(await ledger.postpone(callIdFor('a'), fence, 'waiting-retry', [], 10)).toBe('postponed');
+    expect(await ledger.postpone(callIdFor('a'), fence, { phase: 'waiting-retry', attempts: [], delayMs: 10 })).toBe(
+      'postponed',
+    );
   });
 
   test('a call that waits for its next attempt is cancelled at once, and never begins again', async () => {
     const { ledger, jobs, events, begin } = openLedger();
     const { fence } = await begin('a');
-    await ledger.postpone(callIdFor('a'), fence, 'waiting-retry', [], 10);
+    await ledger.postpone(callIdFor('a'), fence, { phase: 'waiting-retry', attempts: [], delayMs: 10 });
     expect(await ledger.cancel(callIdFor('a'), ENDINGS)).toMatchObject({ kind: 'cancelled' });
     expect(events.at(-1)).toMatchObject({ type: 'settled', state: 'cancelled' });
     const again = await ledger.begin(jobs[0] as CallJob, { workerId: 'w', leaseMs: 1, token: 't2' });
@@ -124,10 +139,12 @@ describe('attempts of one process', () => {
   test('only the newest fence writes', async () => {
     const { ledger, jobs, begin } = openLedger();
     const first = await begin('a');
-    await ledger.postpone(callIdFor('a'), first.fence, 'queued', [], 0);
+    await ledger.postpone(callIdFor('a'), first.fence, { phase: 'queued', attempts: [], delayMs: 0 });
     const second = await ledger.begin(jobs[0] as CallJob, { workerId: 'w', leaseMs: 1, token: 't2' });
     expect(second).toMatchObject({ kind: 'started', recovered: false, earlier: [] });
-    expect(await ledger.postpone(callIdFor('a'), first.fence, 'queued', [], 0)).toBe('fenced');
+    expect(await ledger.postpone(callIdFor('a'), first.fence, { phase: 'queued', attempts: [], delayMs: 0 })).toBe(
+      'fenced',
+    );
     expect(await ledger.renewLease(callIdFor('a'), first.fence)).toMatchObject({ held: false });
     const outcome: Outcome = {
       status: 'success',
@@ -156,7 +173,7 @@ describe('attempts of one process', () => {
     await store.compareAndSet(record.key, record.version, record);
     await ledger.renew();
     expect(stopped).toMatchObject([{ code: 'LEASE_LOST' }]);
-    expect(await ledger.postpone(callIdFor('a'), fence, 'queued', [], 0)).toBe('fenced');
+    expect(await ledger.postpone(callIdFor('a'), fence, { phase: 'queued', attempts: [], delayMs: 0 })).toBe('fenced');
     await ledger.close();
   });
 });

@@ -49,10 +49,10 @@ class Workers {
     };
     const records: CircuitRecords = {
       addFailure: (...args) => slowly(() => this.#records.addFailure(...args)),
-      change: (partition, key, from, next, retryAfterMs) =>
+      change: (at, from, next, retryAfterMs) =>
         slowly(() => {
-          const compared = broken ? this.#records.now(partition, key) : from;
-          return this.#records.change(partition, key, compared, next, retryAfterMs);
+          const compared = broken ? this.#records.now(at.partition, at.key) : from;
+          return this.#records.change(at, compared, next, retryAfterMs);
         }),
       read: (...args) => slowly(() => this.#records.read(...args)),
       list: (...args) => this.#records.list(...args),
@@ -126,7 +126,7 @@ class Workers {
   async operate(decision: 'force open' | 'reset'): Promise<void> {
     const seen = this.#records.now(PLACE, KEY);
     const next = decision === 'reset' ? reset(seen) : forcedOpen(seen, 'an operator', this.#time.now());
-    await this.#records.change(PLACE, KEY, seen, next, 0);
+    await this.#records.change({ partition: PLACE, key: KEY }, seen, next, 0);
   }
 
   pass(ms: number): void {

@@ -8,6 +8,7 @@ import type { Session } from '../../producer/sessions/session.ts';
 import type { DedupeMode, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { parseToolName } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import type { ToolReference } from '../../shared/model-tools/names.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
@@ -37,11 +38,6 @@ const LOOK_EVERY_MS = 5_000;
 const MAX_SESSION_KEY = 200;
 /** Approvals are asked for at this terminal. Other approvers find the request in the list. */
 const CONSOLE = { kind: 'console' } as const;
-
-export interface ToolReference {
-  readonly namespace: string;
-  readonly name: string;
-}
 
 /** The tool that the argument and `--namespace` name. Throws `CONTRACT_INVALID`. */
 export function namedTool(tool: string, namespace: string | undefined): ToolReference {

@@ -49,7 +49,7 @@ export async function callAgainWhenInvalid(
   let result = await call(given, round);
   for (let reasks = 0; ; reasks += 1) {
     if (result.error?.code !== 'INVALID_PARAMS') return { result, reasks };
-    const problem = () => problemOf(toolName, schema, given, result, reasks + 1);
+    const problem = () => problemOf({ toolName, schema }, given, result, reasks + 1);
     const mended = repair === false ? undefined : (repair?.(problem()) ?? repairParams(schema, given));
     if (mended !== undefined && JSON.stringify(mended) !== JSON.stringify(given)) {
       given = mended;
@@ -67,8 +67,7 @@ export async function callAgainWhenInvalid(
 }
 
 function problemOf(
-  toolName: string,
-  schema: JsonSchema,
+  { toolName, schema }: { readonly toolName: string; readonly schema: JsonSchema },
   params: Parameters,
   result: ToolResultEnvelope,
   reask: number,

@@ -106,7 +106,7 @@ export class CircuitAdmin {
     for (let tries = 0; tries < TRIES; tries += 1) {
       const next = action === 'reset' ? reset(current) : forcedOpen(current, reason, nowMs);
       const { state } = current;
-      const answer = await breakers.change(target.partition, target.key, current, next, 0);
+      const answer = await breakers.change({ partition: target.partition, key: target.key }, current, next, 0);
       current = answer.circuit;
       if (!answer.changed) continue;
       if (state !== next.state) {

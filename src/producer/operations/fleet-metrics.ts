@@ -122,7 +122,7 @@ export class FleetView {
       set.set(METRICS.ledger, { tier, state: 'inflight' }, inflight);
       set.set(METRICS.ledger, { tier, state: 'settled' }, Math.max(0, calls - inflight));
       const state = states[index];
-      if (state !== undefined) this.#showTier(set, tier, state, content.workers, totals);
+      if (state !== undefined) this.#showTier(set, tier, state, { workers: content.workers, totals });
     }
     set.set(METRICS.redisDurable, {}, isDurable ? 1 : 0);
     this.#readings = { totals, gauges: set.series() };
@@ -142,10 +142,9 @@ export class FleetView {
     set: MetricSet,
     tier: Tier,
     state: ShardState,
-    all: CatalogueContent['workers'],
-    totals: ReadonlyMap<string, number>,
+    fleet: Pick<CatalogueContent, 'workers'> & Pick<Readings, 'totals'>,
   ): void {
-    const serving = all.filter(({ tiers }) => tiers.includes(tier));
+    const serving = fleet.workers.filter(({ tiers }) => tiers.includes(tier));
     const slots = serving.reduce((sum, { concurrency }) => sum + concurrency, 0);
     const { waiting, running, oldestWaitMs } = state;
     const load = { waiting, running, oldestWaitMs, workers: serving.length, slots };
@@ -159,7 +158,7 @@ export class FleetView {
     set.set(METRICS.approvals, { tier }, state.awaitingApproval);
     set.set(METRICS.workers, { tier }, serving.length);
     set.set(METRICS.slots, { tier }, slots);
-    set.set(METRICS.needed, { tier }, neededWorkers({ ...load, meanAttemptMs: this.#paceOf(tier, totals) }));
+    set.set(METRICS.needed, { tier }, neededWorkers({ ...load, meanAttemptMs: this.#paceOf(tier, fleet.totals) }));
   }
 
   /** The mean duration of attempts since the last scrape; the earlier mean when none has ended since. */

@@ -7,6 +7,7 @@ import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.
 import { PRIORITIES, type Priority } from '../queues/priority.ts';
 import type { SessionShards } from '../queues/shards.ts';
 import { zodIssues } from '../schema/zod-issues.ts';
+import { CAPABILITIES, READ_ONLY_CAPABILITIES } from '../tools/capabilities.ts';
 import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
 import type { SessionAgent } from '../tools/tool-context.ts';
 import { defined } from '../util/json/omit-undefined.ts';
@@ -21,27 +22,9 @@ export type SessionKind = (typeof SESSION_KINDS)[number];
  * through its parent's channel.
  */
 export const SESSION_CAPABILITIES: Readonly<Record<SessionKind, readonly Capability[]>> = {
-  main: [
-    'workspace:read',
-    'workspace:write',
-    'processes',
-    'memory:search',
-    'memory:store',
-    'channel',
-    'network',
-    'agents',
-  ],
-  branch: [
-    'workspace:read',
-    'workspace:write',
-    'processes',
-    'memory:search',
-    'memory:store',
-    'channel',
-    'network',
-    'agents',
-  ],
-  worker: ['workspace:read', 'memory:search', 'network'],
+  main: CAPABILITIES,
+  branch: CAPABILITIES,
+  worker: READ_ONLY_CAPABILITIES,
 };
 
 /** The tiers whose tools a session of this kind may call: a worker session only reads. */

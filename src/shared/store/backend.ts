@@ -119,14 +119,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     const [server] = await Promise.all([inspectServer(redis), following.read()]);
     await checkRights(redis, settings.prefix, options.mode === 'patient');
     report(server, options);
-    const writer = new AuditWriter({
-      redis,
-      prefix: settings.prefix,
-      clock: following.clock,
-      reads: settings.audit.reads,
-      secrets: secretsOf(settings, {}),
-      onLost: (records) => options.log('warn', 'audit records were lost while Redis was unavailable', { records }),
-    });
+    const writer = openAuditWriter(options, redis, following.clock);
     const audit = auditOf(options, writer);
     const signatures = new Signatures(
       signerOf(options, embedded !== undefined),
@@ -159,6 +152,17 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     await embedded?.stop();
     throw startError(error, settings.prefix);
   }
+}
+
+function openAuditWriter({ settings, log }: BackendOptions, redis: Redis, clock: FollowedClock): AuditWriter {
+  return new AuditWriter({
+    redis,
+    prefix: settings.prefix,
+    clock,
+    reads: settings.audit.reads,
+    secrets: secretsOf(settings, {}),
+    onLost: (records) => log('warn', 'audit records were lost while Redis was unavailable', { records }),
+  });
 }
 
 /** The parts of a backend that its stores share. */

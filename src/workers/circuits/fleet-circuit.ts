@@ -62,7 +62,10 @@ export class FleetCircuits {
     const before = Math.min(this.#successes.get(name) ?? 0, this.#unwritten.get(name) ?? 0);
     this.#successes.delete(name);
     const size = windowSize(policy);
-    const counted = await this.#breakers.addFailure(partition, key, seen.epoch, size, policy.windowMs, before);
+    const counted = await this.#breakers.addFailure(
+      { partition, key },
+      { epoch: seen.epoch, size, windowMs: policy.windowMs, successesBefore: before },
+    );
     const next = afterWindow(counted.circuit, counted.window, policy, counted.nowMs);
     if (next === undefined) return counted.circuit.state;
     return (await this.#change({ ...hold, seen: counted.circuit }, next, policy.cooldownMs)).state;
@@ -110,7 +113,7 @@ export class FleetCircuits {
     next: Circuit,
     retryAfterMs: number,
   ): Promise<{ readonly kind: 'changed' | 'stale'; readonly state: CircuitState }> {
-    const { changed, circuit } = await this.#breakers.change(partition, key, seen, next, retryAfterMs);
+    const { changed, circuit } = await this.#breakers.change({ partition, key }, seen, next, retryAfterMs);
     if (changed && seen.state !== next.state) {
       const reason = next.state === 'OPEN' ? { reason: next.reason } : {};
       this.#onChange({ circuit: key, from: seen.state, to: next.state, ...reason });

@@ -40,7 +40,7 @@ export class IncompatibleCalls {
     if (others.length === 0 && waitedMs >= toolWaitMs) return this.#expire(callId, started, waitedMs, reason);
     const delayMs = others.length > 0 ? 0 : ELSEWHERE_MS;
     // Only a worker that knows the tool can decide about an attempt that left no record.
-    const answer = await ledger.postpone(callId, fence, 'queued', earlier, delayMs);
+    const answer = await ledger.postpone(callId, fence, { phase: 'queued', attempts: earlier, delayMs });
     if (answer === 'cancelled') return this.#cancelled(callId, started);
     return others.length > 0 ? { kind: 'skipped', need: needOf(request), others } : { kind: 'postponed', delayMs };
   }

@@ -179,7 +179,13 @@ export class CallSettler {
     const { callId, started, running } = attempt;
     const { ledger, writes } = this.#deps;
     const answer = await writes.retry(running, () =>
-      ledger.postpone(callId, started.fence, phase, attempts, delayMs, retry?.event, retry && attempt.allowance),
+      ledger.postpone(callId, started.fence, {
+        phase,
+        attempts,
+        delayMs,
+        event: retry?.event,
+        allowance: retry && attempt.allowance,
+      }),
     );
     if (answer === 'postponed')
       return phase === 'queued' && delayMs === 0 ? { kind: 'released' } : { kind: 'postponed', delayMs };
@@ -198,7 +204,7 @@ export class CallSettler {
   async release({ callId, started }: Attempt): Promise<void> {
     const { ledger, log } = this.#deps;
     try {
-      await ledger.postpone(callId, started.fence, 'unstarted', started.earlier, 0);
+      await ledger.postpone(callId, started.fence, { phase: 'unstarted', attempts: started.earlier, delayMs: 0 });
     } catch (error) {
       log.warn({ callId, error: classify(error).message }, 'an attempt was given up; its lease will run out');
     }

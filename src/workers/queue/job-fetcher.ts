@@ -244,7 +244,11 @@ export class JobFetcher {
     const jobId = job[1] as string;
     if (this.#holding.delete(jobId)) this.#deps.slots.give(1);
     if (begun?.kind === 'started')
-      await this.#deps.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'unstarted', begun.earlier, 0);
+      await this.#deps.ledger.postpone(callOfJob(jobId).callId, begun.fence, {
+        phase: 'unstarted',
+        attempts: begun.earlier,
+        delayMs: 0,
+      });
     await this.#backend?.moveJobFromActiveToWait(jobId, lockToken);
   }
 

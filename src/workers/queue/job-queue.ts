@@ -83,9 +83,27 @@ export class JobQueue {
 
   constructor(deps: JobQueueDeps) {
     this.#deps = deps;
-    const { backend, settings, partition, clock, running, onError } = deps;
+    const { settings, clock, running, onError } = deps;
+    this.#fetcher = this.#openFetcher();
+    if (deps.isAlone()) this.#dispatches = this.#openDispatches();
+    this.#bull = this.#openBull();
+    this.#bull.on('error', onError);
+    fetchAtEveryMarker(this.#bull);
+    this.#locks = new LockRenewal({
+      running,
+      clock,
+      leaseMs: settings.lockDurationMs,
+      extend: (jobIds, tokens, leaseMs) => this.#bull.extendJobLocks(jobIds, tokens, leaseMs),
+      onRenewed: (attempt) => void deps.renew(attempt).catch(onError),
+      onLost: (attempt) => attempt.abort(new PawlError('LEASE_LOST')),
+      onError,
+    });
+  }
+
+  #openFetcher(): JobFetcher {
+    const { backend, settings, partition, clock, running, onError, ...deps } = this.#deps;
     const keys = new PartitionKeys(settings.prefix, partition);
-    this.#fetcher = new JobFetcher({
+    return new JobFetcher({
       ledger: backend.ledger,
       dispatch: backend.dispatch,
       partition,
@@ -101,17 +119,26 @@ export class JobQueue {
       run: (job) => this.#run(job),
       onError,
     });
-    if (deps.isAlone())
-      this.#dispatches = new DispatchReader(backend.ledger.access, {
-        url: backend.url,
-        prefix: settings.prefix,
-        partition,
-        workerId: deps.workerId,
-        leaseMs: settings.lockDurationMs,
-        onJobs: (jobs) => this.#fetcher.dispatched(jobs),
-        onError,
-      });
-    const { url, redis } = backend;
+  }
+
+  #openDispatches(): DispatchReader {
+    const { backend, settings, partition, workerId, onError } = this.#deps;
+    return new DispatchReader(backend.ledger.access, {
+      url: backend.url,
+      prefix: settings.prefix,
+      partition,
+      workerId,
+      leaseMs: settings.lockDurationMs,
+      onJobs: (jobs) => this.#fetcher.dispatched(jobs),
+      onError,
+    });
+  }
+
+  /** BullMQ's worker: it looks for jobs whose locks have ended, and tells when there are jobs to fetch. */
+  #openBull(): BullWorker<CallJob> {
+    const { settings, partition } = this.#deps;
+    const { url, redis } = this.#deps.backend;
+    const keys = new PartitionKeys(settings.prefix, partition);
     const connection = nodeOptions(
       { url, name: `${settings.prefix}:worker:${keys.queue}`, mode: 'patient' },
       () => slotOf(redis, keys.calls)?.node,
@@ -128,7 +155,7 @@ export class JobQueue {
       maxStalledCount: Number.MAX_SAFE_INTEGER,
       runRetryDelay: 1_000,
     };
-    this.#bull = new BullWorker(keys.queue, noJobComesHere, options, (...queue) => {
+    return new BullWorker(keys.queue, noJobComesHere, options, (...queue) => {
       const bull = this.#fetcher.backend(...queue);
       const look = bull.moveStalledJobsToWait.bind(bull);
       bull.moveStalledJobsToWait = async () => {
@@ -136,17 +163,6 @@ export class JobQueue {
         return look();
       };
       return bull;
-    });
-    this.#bull.on('error', onError);
-    fetchAtEveryMarker(this.#bull);
-    this.#locks = new LockRenewal({
-      running,
-      clock,
-      leaseMs: settings.lockDurationMs,
-      extend: (jobIds, tokens, leaseMs) => this.#bull.extendJobLocks(jobIds, tokens, leaseMs),
-      onRenewed: (attempt) => void deps.renew(attempt).catch(onError),
-      onLost: (attempt) => attempt.abort(new PawlError('LEASE_LOST')),
-      onError,
     });
   }
 

@@ -128,11 +128,11 @@ test('however many targets fail, the circuits that are kept have a bound, and th
   const open = { state: 'OPEN', epoch: 1, openedAtMs: 0, cooldownMs: 1, failures: 1, reason: 'why' } as const;
   const closed = { state: 'CLOSED', epoch: 0 } as const;
   const kept = ['tool:tools.a', 'tool:tools.a@acme', 'dependency:b', 'global'];
-  for (const key of kept) await breakers.change(partition, key, closed, open, 0);
+  for (const key of kept) await breakers.change({ partition, key }, closed, open, 0);
   for (let batch = 0; batch < 25; batch += 1)
     await Promise.all(
       Array.from({ length: 100 }, (_, index) =>
-        breakers.change(partition, `tool:tools.a:host-${batch}-${index}`, closed, open, 0),
+        breakers.change({ partition, key: `tool:tools.a:host-${batch}-${index}` }, closed, open, 0),
       ),
     );
   expect(await redis.hlen(new PartitionKeys(pawl.settings.prefix, partition).circuits)).toBeLessThanOrEqual(2_010);

@@ -32,6 +32,18 @@ const reachCodeScript = new Script(new URL('./reach-code.lua', import.meta.url))
 /** Longer than the calls of a stopped worker wait until another worker recovers them. */
 const STOPPED_KEPT_MS = 3_600_000;
 
+/** How an attempt ends whose call goes on. */
+export interface Postpone {
+  /** `waiting-retry` consumes the attempt, `queued` releases it, `unstarted` releases it and takes back its start, too. */
+  readonly phase: 'waiting-retry' | 'queued' | 'unstarted' | 'running';
+  readonly attempts: readonly AttemptRecord[];
+  readonly delayMs: number;
+  /** For the callers that wait. */
+  readonly event?: object | undefined;
+  /** The next attempt is a retry that takes from it. */
+  readonly allowance?: RetryAllowance | undefined;
+}
+
 export class Ledger {
   readonly access: LedgerAccess;
   readonly index: CallIndex;
@@ -80,18 +92,11 @@ export class Ledger {
     return spendTime(this.access, names, timeMs);
   }
 
-  /**
-   * Ends an attempt, not the call: `waiting-retry` consumes it, `queued` releases it, `unstarted` releases it and takes back its start,
-   * too. With an allowance, the next attempt is a retry that takes from it; `exhausted` when there is nothing to take.
-   */
+  /** Ends an attempt, not the call. `exhausted` when there is nothing left of the allowance. */
   async postpone(
     callId: string,
     fence: number,
-    phase: 'waiting-retry' | 'queued' | 'unstarted' | 'running',
-    attempts: readonly AttemptRecord[],
-    delayMs: number,
-    event?: object,
-    allowance?: RetryAllowance,
+    { phase, attempts, delayMs, event, allowance }: Postpone,
   ): Promise<WriteAnswer> {
     const keys = this.access.placed(callId);
     this.access.records?.send();

@@ -30,6 +30,23 @@ export interface CircuitChange {
   readonly reason?: string;
 }
 
+/** The place of a circuit: its key, in one partition of a tier. */
+export interface CircuitAt {
+  readonly partition: Partition;
+  readonly key: string;
+}
+
+/** A failure, and the window that it counts in. */
+export interface CountedFailure {
+  /** The epoch of the circuit that the attempt began under. */
+  readonly epoch: number;
+  /** How many attempts the window has. */
+  readonly size: number;
+  readonly windowMs: number;
+  /** Successes of this worker before the failure that were not counted yet. Default: 0. */
+  readonly successesBefore?: number;
+}
+
 export class Breakers {
   readonly #redis: Redis;
   readonly #prefix: string;
@@ -61,12 +78,8 @@ export class Breakers {
 
   /** Counts a failure, and returns what the rule decides on. */
   async addFailure(
-    partition: Partition,
-    key: string,
-    epoch: number,
-    size: number,
-    windowMs: number,
-    successesBefore = 0,
+    { partition, key }: CircuitAt,
+    { epoch, size, windowMs, successesBefore = 0 }: CountedFailure,
   ): Promise<{ readonly nowMs: number; readonly circuit: Circuit; readonly window: readonly Sample[] }> {
     const keys = this.#keys(partition);
     const [nowMs, raw, ...samples] = await failureScript.run(
@@ -97,8 +110,7 @@ export class Breakers {
 
   /** Replaces `from` by `next`. Returns the circuit as it then is, which differs from `next` when another process was faster. */
   async change(
-    partition: Partition,
-    key: string,
+    { partition, key }: CircuitAt,
     from: Circuit,
     next: Circuit,
     retryAfterMs: number,

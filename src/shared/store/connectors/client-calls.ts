@@ -134,7 +134,7 @@ export class ClientCalls {
   }
 
   async tell(clientId: string, callId: string, fence: number, progress: object): Promise<'told' | 'again' | 'late'> {
-    return this.#say(clientId, callId, fence, 'progress', JSON.stringify(progress), '');
+    return this.#say(clientId, callId, [fence, 'progress', JSON.stringify(progress), '']);
   }
 
   async answer(
@@ -144,11 +144,11 @@ export class ClientCalls {
     answer: ClientAnswer,
   ): Promise<'told' | 'again' | 'late'> {
     const signed = signedMessage(this.#signatures, `answer ${callId} ${fence}`, answer);
-    return this.#say(clientId, callId, fence, 'answer', signed, answer.kind === 'result' ? '1' : '0');
+    return this.#say(clientId, callId, [fence, 'answer', signed, answer.kind === 'result' ? '1' : '0']);
   }
 
-  async #say(clientId: string, callId: string, fence: number, what: 'progress' | 'answer', word: string, ok: string) {
-    const args = [clientId, callId, fence, what, word, ok, KEPT_MS, this.#broadcast];
+  async #say(clientId: string, callId: string, said: readonly [fence: number, ...rest: string[]]) {
+    const args = [clientId, callId, ...said, KEPT_MS, this.#broadcast];
     const [code] = await answerScript.run(this.#redis, [this.#call(callId), this.#taken(clientId)], args);
     return code as 'told' | 'again' | 'late';
   }

@@ -95,13 +95,13 @@ export class Limits {
    * Says that a start has ended, gives its slot back and wakes those that are next. With `heldUntilMs`, a slot that a later start of the
    * job took over stays with that one.
    */
-  release(limit: FleetLimit, { jobId, start = startOf(jobId) }: Starter, heldUntilMs?: number): Promise<void> {
-    return this.#release(limit, jobId, start, false, 0, heldUntilMs);
+  release(limit: FleetLimit, starter: Starter, heldUntilMs?: number): Promise<void> {
+    return this.#release(limit, starter, { unused: false, keptMs: 0, heldUntilMs });
   }
 
   /** Takes a start back that was not used. Its slot is kept for it for `keptMs`, or goes to those that are next. */
-  giveBack(limit: FleetLimit, { jobId, start = startOf(jobId) }: Starter, keptMs = 0): Promise<void> {
-    return this.#release(limit, jobId, start, true, keptMs);
+  giveBack(limit: FleetLimit, starter: Starter, keptMs = 0): Promise<void> {
+    return this.#release(limit, starter, { unused: true, keptMs });
   }
 
   /** Whether the job has a slot: one that was granted before the job was parked. */
@@ -127,11 +127,12 @@ export class Limits {
 
   async #release(
     limit: FleetLimit,
-    jobId: string,
-    start: string,
-    unused: boolean,
-    keptMs: number,
-    heldUntilMs?: number,
+    { jobId, start = startOf(jobId) }: Starter,
+    {
+      unused,
+      keptMs,
+      heldUntilMs,
+    }: { readonly unused: boolean; readonly keptMs: number; readonly heldUntilMs?: number | undefined },
   ): Promise<void> {
     const { holders, waiters, starts, asking, promotedPartitions } = this.#keysOf(limit);
     const { concurrency = 0, perSecond = 0 } = limit;

@@ -6,8 +6,10 @@
  *     idle ── call ──► opening ──► open ── server ends, breaks the protocol ──► resting ── time passes ──► idle
  *                         └────────────── cannot be opened ──────────────────────▲
  */
+
 import { Client, type ClientOptions, type RequestOptions, type Transport } from '@modelcontextprotocol/client';
 import type { Settings } from '../../../shared/config/config.ts';
+import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpDefinition } from '../../../shared/connectors/mcp.ts';
 import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
@@ -17,7 +19,6 @@ import { DefinitionCache, readDefinitions, unlessAborted } from './definitions.t
 import { connectFailure, requestFailure } from './failures.ts';
 import { openHttpTransport } from './http.ts';
 import { StdioTransport } from './stdio.ts';
-import type { Environment } from './values.ts';
 
 export interface McpConnectionDeps {
   readonly settings: Pick<Settings, 'dataDir' | 'sandbox' | 'allowedHosts'>;

@@ -2,6 +2,7 @@
  * The transport to an MCP server over streamable HTTP. It uses the guarded network: private addresses only where
  * policy allows the host.
  */
+
 import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   isJSONRPCNotification,
@@ -11,12 +12,13 @@ import {
   StreamableHTTPClientTransport,
   type Transport,
 } from '@modelcontextprotocol/client';
+import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
 import { openNetwork } from '../../context/network.ts';
 import { readableResponse } from './http-response.ts';
 import { AnswerReader } from './incoming.ts';
 import { MAX_MESSAGE_BYTES } from './stdio.ts';
-import { type Environment, resolveValues } from './values.ts';
+import { resolveValues } from './values.ts';
 
 /** The reconnection schedule for a broken stream that can be resumed (era 2025-11-25). */
 const RECONNECT = {

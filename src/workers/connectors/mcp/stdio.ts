@@ -10,6 +10,7 @@ import { dirname, isAbsolute, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { JSONRPCMessage, Transport } from '@modelcontextprotocol/client';
 import type { Settings } from '../../../shared/config/config.ts';
+import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 import { endOf } from '../../../shared/util/text/text-cut.ts';
@@ -17,7 +18,7 @@ import { prepareProgram } from '../../context/processes.ts';
 import type { ProgramEnvironment } from '../../sandbox/environment.ts';
 import { startTree, type Tree } from '../../sandbox/process-tree.ts';
 import { AnswerReader, isBrokenAnswer, messagesIn, notMessage } from './incoming.ts';
-import { type Environment, resolveValues } from './values.ts';
+import { resolveValues } from './values.ts';
 
 /** The largest message, in bytes. Tool results are capped far below it; lists of tools are not. */
 export const MAX_MESSAGE_BYTES = 32 * 1_024 * 1_024;

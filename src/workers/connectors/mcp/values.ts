@@ -1,9 +1,8 @@
 /** Resolves values of a declared server's environment and headers that refer to the worker's environment. */
 
+import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpValue } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
-
-export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** The worker's own secrets. The author of a server declaration must not read them through it. */
 const OWN = /^(?:PAWL_|REDIS_|OTEL_)/;

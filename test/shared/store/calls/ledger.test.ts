@@ -322,7 +322,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     await books.ledger.claim(claim);
     await started(books, claim);
     const taker = await started(books, claim);
-    await books.ledger.postpone(claim.callId, taker.fence, 'queued', taker.earlier, 0);
+    await books.ledger.postpone(claim.callId, taker.fence, { phase: 'queued', attempts: taker.earlier, delayMs: 0 });
     const next = await begin(books, claim, 'next');
     const again = await begin(books, claim, 'next');
     expect([next, again]).toMatchObject([
@@ -370,7 +370,11 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     const books = await openBooks();
     const claim = claimOf('a');
     await books.ledger.claim(claim);
-    await books.ledger.postpone(claim.callId, (await started(books, claim)).fence, 'waiting-retry', [], 50_000);
+    await books.ledger.postpone(claim.callId, (await started(books, claim)).fence, {
+      phase: 'waiting-retry',
+      attempts: [],
+      delayMs: 50_000,
+    });
     const answer = await begin(books, claim);
     expect(answer).toMatchObject({ kind: 'early' });
     expect(answer.kind === 'early' && answer.remainingMs).toBeGreaterThan(30_000);
@@ -381,7 +385,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     const claim = claimOf('a');
     await books.ledger.claim(claim);
     const open = { state: 'OPEN', epoch: 1, openedAtMs: 1, cooldownMs: 1, failures: 5, reason: 'why' } as const;
-    await books.breakers.change(PLACE, CIRCUIT, { state: 'CLOSED', epoch: 0 }, open, 0);
+    await books.breakers.change({ partition: PLACE, key: CIRCUIT }, { state: 'CLOSED', epoch: 0 }, open, 0);
     const before = await books.ledger.read(claim.callId);
     expect(await begin(books, claim)).toMatchObject({ kind: 'circuit', circuit: CIRCUIT, fence: 0, earlier: [] });
     expect({ ...(await books.ledger.read(claim.callId)), readAtMs: 0 }).toEqual({ ...before, readAtMs: 0 });
@@ -588,12 +592,12 @@ const STANDINGS = {
   },
   'waiting-retry': async (books: Books) => {
     const { claim, fence } = await STANDINGS.running(books);
-    await books.ledger.postpone(claim.callId, fence, 'waiting-retry', [], 0);
+    await books.ledger.postpone(claim.callId, fence, { phase: 'waiting-retry', attempts: [], delayMs: 0 });
     return { claim, fence };
   },
   'handed-back': async (books: Books) => {
     const { claim, fence } = await STANDINGS.running(books);
-    await books.ledger.postpone(claim.callId, fence, 'queued', [], 0);
+    await books.ledger.postpone(claim.callId, fence, { phase: 'queued', attempts: [], delayMs: 0 });
     return { claim, fence };
   },
   done: async (books: Books) => {
@@ -631,9 +635,13 @@ describe('what every script answers in every state', () => {
   ])('postpone: %s', async (stand, answer) => {
     const books = await openBooks();
     const { claim, fence } = await STANDINGS[stand](books);
-    expect(await books.ledger.postpone(claim.callId, fence, 'waiting-retry', [], 100)).toBe(answer);
+    expect(
+      await books.ledger.postpone(claim.callId, fence, { phase: 'waiting-retry', attempts: [], delayMs: 100 }),
+    ).toBe(answer);
     if (answer === 'postponed')
-      expect(await books.ledger.postpone(claim.callId, fence + 1, 'queued', [], 0)).toBe('fenced');
+      expect(await books.ledger.postpone(claim.callId, fence + 1, { phase: 'queued', attempts: [], delayMs: 0 })).toBe(
+        'fenced',
+      );
   });
 
   test('a budget of retries that is empty is kept for as long as calls ask for a retry', async () => {
@@ -643,7 +651,8 @@ describe('what every script answers in every state', () => {
     const { fence } = await started(books, claim);
     const allowance = retryAllowance('tools.note', undefined, { floor: 1, windowMs: 50_000 });
     const bucket = books.ledger.keys(PLACE).retries(allowance.bucket);
-    const retry = () => books.ledger.postpone(claim.callId, fence, 'waiting-retry', [], 0, undefined, allowance);
+    const retry = () =>
+      books.ledger.postpone(claim.callId, fence, { phase: 'waiting-retry', attempts: [], delayMs: 0, allowance });
     await books.redis.set(bucket, '0.8', 'PX', 1_000);
     expect(await retry()).toBe('exhausted');
     expect(await books.redis.pttl(bucket)).toBeGreaterThan(40_000);
@@ -754,7 +763,12 @@ describe('postponing', () => {
     const books = await openBooks();
     const { claim, fence } = await STANDINGS.running(books);
     const event = { type: 'retrying', callId: claim.callId, attempt: 1, delayMs: 0, reasonCode: 'HTTP_503' };
-    await books.ledger.postpone(claim.callId, fence, 'waiting-retry', [attempt], 0, event);
+    await books.ledger.postpone(claim.callId, fence, {
+      phase: 'waiting-retry',
+      attempts: [attempt],
+      delayMs: 0,
+      event,
+    });
     const record = await books.ledger.read(claim.callId);
     expect(record).toMatchObject({ state: 'inflight', phase: 'waiting-retry', attempts: [attempt] });
     expect(record).not.toHaveProperty('worker');
@@ -768,7 +782,9 @@ describe('postponing', () => {
     const books = await openBooks();
     const { claim, fence } = await STANDINGS.running(books);
     await cancel(books, claim.callId);
-    expect(await books.ledger.postpone(claim.callId, fence, 'queued', [], 0)).toBe('cancelled');
+    expect(await books.ledger.postpone(claim.callId, fence, { phase: 'queued', attempts: [], delayMs: 0 })).toBe(
+      'cancelled',
+    );
   });
 });
 

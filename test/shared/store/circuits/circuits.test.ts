@@ -9,7 +9,8 @@ import { type Books, CIRCUIT, openBooks, PLACE } from '../calls.ts';
 const OPEN: Circuit = { state: 'OPEN', epoch: 1, openedAtMs: 5, cooldownMs: 30_000, failures: 5, reason: 'said "{ |' };
 const WINDOW_MS = 120_000;
 
-const fail = ({ breakers }: Books, epoch = 0, size = 20) => breakers.addFailure(PLACE, CIRCUIT, epoch, size, WINDOW_MS);
+const fail = ({ breakers }: Books, epoch = 0, size = 20) =>
+  breakers.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch, size, windowMs: WINDOW_MS });
 
 describe('the fleet’s circuits in Redis (R22)', () => {
   test('a circuit that never changed is closed, in epoch 0, and is not listed', async () => {
@@ -32,7 +33,11 @@ describe('the fleet’s circuits in Redis (R22)', () => {
 
   test('a failure remembers how many successes came before it, which may be added later', async () => {
     const { breakers } = await openBooks();
-    const add = (successes: number) => breakers.addFailure(PLACE, CIRCUIT, 0, 20, WINDOW_MS, successes);
+    const add = (successes: number) =>
+      breakers.addFailure(
+        { partition: PLACE, key: CIRCUIT },
+        { epoch: 0, size: 20, windowMs: WINDOW_MS, successesBefore: successes },
+      );
     for (const successes of [0, 500, 0, 0]) await add(successes);
     const { window, circuit, nowMs } = await add(0);
     expect(window.map(({ successesBefore = 0 }) => successesBefore)).toEqual([0, 0, 0, 20, 0]);
@@ -52,10 +57,10 @@ describe('the fleet’s circuits in Redis (R22)', () => {
 
   test('an outcome of an earlier epoch, or one that comes while the circuit is open, is dropped', async () => {
     const books = await openBooks();
-    await books.breakers.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 0);
+    await books.breakers.change({ partition: PLACE, key: CIRCUIT }, CLOSED_CIRCUIT, OPEN, 0);
     expect(await fail(books, 1)).toMatchObject({ circuit: OPEN, window: [] });
     const closed: Circuit = { state: 'CLOSED', epoch: 2 };
-    await books.breakers.change(PLACE, CIRCUIT, OPEN, closed, 0);
+    await books.breakers.change({ partition: PLACE, key: CIRCUIT }, OPEN, closed, 0);
     expect((await fail(books, 0)).window).toEqual([]);
     expect((await fail(books, 2)).window).toHaveLength(1);
   });
@@ -64,7 +69,7 @@ describe('the fleet’s circuits in Redis (R22)', () => {
     const { breakers } = await openBooks();
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, index) =>
-        breakers.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, { ...OPEN, reason: `worker ${index}` }, 0),
+        breakers.change({ partition: PLACE, key: CIRCUIT }, CLOSED_CIRCUIT, { ...OPEN, reason: `worker ${index}` }, 0),
       ),
     );
     const winner = answers.find((answer) => answer.changed);
@@ -76,13 +81,13 @@ describe('the fleet’s circuits in Redis (R22)', () => {
   test('R23: a change empties the window', async () => {
     const books = await openBooks();
     await fail(books);
-    await books.breakers.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 0);
+    await books.breakers.change({ partition: PLACE, key: CIRCUIT }, CLOSED_CIRCUIT, OPEN, 0);
     expect(await books.breakers.window(PLACE, CIRCUIT)).toEqual([]);
   });
 
   test('circuits of other places and names are others', async () => {
     const { breakers } = await openBooks();
-    await breakers.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 0);
+    await breakers.change({ partition: PLACE, key: CIRCUIT }, CLOSED_CIRCUIT, OPEN, 0);
     expect(await breakers.read({ tier: 'system', shard: 0 }, CIRCUIT)).toEqual(CLOSED_CIRCUIT);
     expect(await breakers.read(PLACE, `${CIRCUIT}@acme`)).toEqual(CLOSED_CIRCUIT);
     expect([...(await breakers.list(PLACE))]).toEqual([[CIRCUIT, OPEN]]);
@@ -107,10 +112,12 @@ describe('the fleet’s circuits in Redis (R22)', () => {
     });
     try {
       await within(subscribed.promise, 30_000, 'the subscription');
-      await breakers.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 700);
-      expect((await breakers.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 700)).changed).toBe(false);
+      await breakers.change({ partition: PLACE, key: CIRCUIT }, CLOSED_CIRCUIT, OPEN, 700);
+      expect((await breakers.change({ partition: PLACE, key: CIRCUIT }, CLOSED_CIRCUIT, OPEN, 700)).changed).toBe(
+        false,
+      );
       const closed: Circuit = { state: 'CLOSED', epoch: 2 };
-      await breakers.change(PLACE, CIRCUIT, OPEN, closed, 0);
+      await breakers.change({ partition: PLACE, key: CIRCUIT }, OPEN, closed, 0);
       await within(broadcast.promise, 30_000, 'the news');
       expect(heard).toEqual([
         { type: 'circuit', partition: PLACE, key: CIRCUIT, circuit: OPEN, retryAfterMs: 700 },

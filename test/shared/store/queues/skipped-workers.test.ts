@@ -69,7 +69,7 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
   const skipWorker = async (jobId: string, version: string, others: readonly string[] = ['new']) => {
     const { callId } = callOfJob(jobId);
     const record = await books.ledger.read(callId);
-    await books.ledger.postpone(callId, record?.fence ?? 0, 'queued', [], 0);
+    await books.ledger.postpone(callId, record?.fence ?? 0, { phase: 'queued', attempts: [], delayMs: 0 });
     const lockToken = (await books.redis.get(`${books.ledger.keys(PLACE).job(jobId)}:lock`)) ?? '';
     const need = needOf(claimFor('any', version).request);
     return books.dispatch.skipWorker(PLACE, { jobId, lockToken, session: 'session-1', need, workerId, others });
@@ -186,7 +186,7 @@ describe('a call that a worker lacks the tool for', () => {
     await old.take(1);
     const [jobId = ''] = old.arrived;
     const passed = { jobId, lockToken: 'lock of old', session: 'session-1', workerId: 'old' };
-    await books.ledger.postpone(callOfJob(jobId).callId, 1, 'queued', [], 0);
+    await books.ledger.postpone(callOfJob(jobId).callId, 1, { phase: 'queued', attempts: [], delayMs: 0 });
     expect(await books.dispatch.skipWorker(PLACE, { ...passed, need: needExcept(['old']), others: ['other'] })).toBe(
       true,
     );
