@@ -18,7 +18,10 @@ RUN node scripts/pack.mjs prepare
 FROM ${NODE_IMAGE} AS runtime
 WORKDIR /build
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --ignore-scripts --omit=dev \
+COPY scripts/pack.mjs scripts/
+# Optional packages are part of the image, except LanceDB. The lock file has the version and the digest of each.
+RUN node scripts/pack.mjs image \
+ && npm install --ignore-scripts --omit=dev --no-audit --no-fund \
  && npm sbom --package-lock-only --omit=dev --sbom-format=spdx > sbom.spdx.json
 
 FROM ${NODE_IMAGE}

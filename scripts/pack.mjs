@@ -1,6 +1,6 @@
 // What `npm pack` and `npm publish` run: the checkout's package.json points at the TypeScript sources, the published
 // one at JavaScript with types. `prepare` builds dist and puts the published package.json in place; `restore` undoes it;
-// `manifest` prints it.
+// `manifest` prints it. `image` makes optional peers that an image needs dependencies, before `npm install --omit=dev`.
 // The original is kept aside meanwhile, so that a crash between the two is mended by running either again.
 
 import { spawnSync } from 'node:child_process';
@@ -25,24 +25,9 @@ function published(original) {
   );
   // Those belong to the checkout; `postinstall` would run on the machine of whoever installs the package. The other
   // scripts stay, so that after a crash `npm pack` still finds its own.
-  const { scripts, devDependencies, overrides, allowScripts, optionalDependencies, ...rest } = manifest;
+  const { scripts, devDependencies, overrides, allowScripts, ...rest } = manifest;
   const { postinstall, ...kept } = scripts;
-  // LanceDB is large, and brings more that only the checkout's overrides keep away: its users install it themselves.
-  const { '@lancedb/lancedb': lance, 'apache-arrow': arrow, ...optional } = optionalDependencies;
-  const memory = { '@lancedb/lancedb': lance, 'apache-arrow': arrow };
-  const whole = {
-    ...rest,
-    exports,
-    types: exports['.'].types,
-    scripts: kept,
-    optionalDependencies: optional,
-    peerDependencies: { ...manifest.peerDependencies, ...memory },
-    peerDependenciesMeta: {
-      ...manifest.peerDependenciesMeta,
-      ...Object.fromEntries(Object.keys(memory).map((name) => [name, { optional: true }])),
-    },
-  };
-  return `${JSON.stringify(whole, null, 2)}\n`;
+  return `${JSON.stringify({ ...rest, exports, types: exports['.'].types, scripts: kept }, null, 2)}\n`;
 }
 
 function restore() {
@@ -88,7 +73,21 @@ function manifest() {
   process.stdout.write(published(readFileSync(existsSync(KEPT_ASIDE) ? KEPT_ASIDE : MANIFEST, 'utf8')));
 }
 
-const steps = { build, prepare, restore, manifest };
+/** Adapters' peers are of the program that uses them; LanceDB is larger than all the rest together. */
+const NOT_IN_IMAGE = ['@lancedb/lancedb', 'apache-arrow', '@langchain/core', 'ai'];
+
+function image() {
+  const manifest = JSON.parse(readFileSync(MANIFEST, 'utf8'));
+  for (const name of Object.keys(manifest.peerDependencies)) {
+    if (NOT_IN_IMAGE.includes(name)) continue;
+    manifest.dependencies[name] = manifest.devDependencies[name];
+    delete manifest.devDependencies[name];
+    delete manifest.peerDependencies[name];
+  }
+  writeFileSync(MANIFEST, `${JSON.stringify(manifest, null, 2)}\n`);
+}
+
+const steps = { build, prepare, restore, manifest, image };
 const step = steps[process.argv[2]];
 if (step === undefined) {
   process.stderr.write(`usage: node scripts/pack.mjs ${Object.keys(steps).join('|')}\n`);

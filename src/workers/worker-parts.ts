@@ -2,6 +2,7 @@
 import { hostname } from 'node:os';
 import { durabilityOf } from '../shared/config/durability.ts';
 import { SwitchCache } from '../shared/config/switches.ts';
+import { loadOptional } from '../shared/errors/optional-packages.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import { publishedTool, publishedToolId } from '../shared/store/fleet/catalogue.ts';
 import { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
@@ -53,12 +54,18 @@ export class LazyMcp {
   }
 
   connections(): Promise<McpConnections> {
-    this.#connections ??= import('./connectors/mcp/tools.ts').then((mcp) => new mcp.McpConnections(this.#options));
+    this.#connections ??= loadOptional('mcpServers', () => import('./connectors/mcp/tools.ts')).then(
+      (mcp) => new mcp.McpConnections(this.#options),
+    );
+    // Packages that are installed later are found by the next call.
+    this.#connections.catch(() => {
+      this.#connections = undefined;
+    });
     return this.#connections;
   }
 
   async close(): Promise<void> {
-    await (await this.#connections)?.close();
+    await (await this.#connections?.catch(() => undefined))?.close();
   }
 }
 

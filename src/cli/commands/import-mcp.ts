@@ -18,6 +18,7 @@ import {
 } from '../../shared/connectors/mcp.ts';
 import { type McpConnectionOptions, type McpValue, mcpConnectionSchema } from '../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { loadOptional } from '../../shared/errors/optional-packages.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { McpConnections } from '../../workers/connectors/mcp/tools.ts';
@@ -167,7 +168,7 @@ export async function importMcp(
 ): Promise<number> {
   const connection = connectionFrom(server, command, options);
   const { createLogger, loadSettings, PAWL_VERSION } = await import('../../main.ts');
-  const { McpConnections } = await import('../../workers/connectors/mcp/tools.ts');
+  const { McpConnections } = await loadOptional('mcpServers', () => import('../../workers/connectors/mcp/tools.ts'));
   const settings = await loadSettings();
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);

@@ -28,6 +28,7 @@ import { EXIT_CODES } from '../exit-codes.ts';
 import { plural, prettyJson } from '../print.ts';
 import { checkFleet } from './doctor-fleet.ts';
 import type { Finding } from './finding.ts';
+import { checkPackages } from './optional-packages.ts';
 
 const CONNECT_TIMEOUT_MS = 3_000;
 const ASK_TIMEOUT_MS = 1_000;
@@ -48,7 +49,7 @@ export async function runDoctor(context: CliContext, options: { json?: boolean }
     outOfReach = await checkRedis(context, settings, add);
     add(bindingFault(settings) ?? (await checkPort(settings.httpHost, settings.httpPort)));
   }
-  add(await checkSandbox());
+  add(await checkSandbox(), checkPackages(settings));
   const failed = findings.filter(({ state }) => state === 'fail');
   if (options.json === true) print(context, prettyJson({ usable: failed.length === 0, checks: findings }));
   else print(context, failed.length === 0 ? '\nPawl can work here.' : `\n${plural(failed.length, 'thing')} to mend.`);

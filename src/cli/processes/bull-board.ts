@@ -2,13 +2,13 @@
  * Bull Board, read-only. It shows the queues and cannot change a job, so nothing clicked here can run,
  * repeat or approve a call.
  */
-import { createBullBoard } from '@bull-board/api';
-import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
-import { ExpressAdapter } from '@bull-board/express';
+import type { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { type ConnectionOptions, Queue } from 'bullmq';
-import type { Express } from 'express';
+import type { Express, RequestHandler } from 'express';
+import { HttpError } from '../../producer/http/core/errors.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { FAILURES } from '../../shared/errors/failure-codes.ts';
+import { loadOptional } from '../../shared/errors/optional-packages.ts';
 import { redact } from '../../shared/errors/redaction.ts';
 import type { Shards } from '../../shared/store/queues/shards.ts';
 import { backendError } from '../../shared/store/redis/backend-error.ts';
@@ -31,12 +31,57 @@ export interface BoardOptions {
 }
 
 export interface Board {
-  readonly router: Express;
+  readonly router: RequestHandler;
   /** Closes the board's connections. */
   close(): Promise<void>;
 }
 
-export function openBoard(options: BoardOptions): Board {
+/** Loads what a board needs: an optional dependency, and more than the rest of the server. */
+function boardLibraries() {
+  return Promise.all([
+    import('@bull-board/api'),
+    import('@bull-board/api/bullMQAdapter'),
+    import('@bull-board/express'),
+  ]);
+}
+
+/** Opens the board in the background. Without its packages, requests are answered with what to install. */
+export function openBoard(options: BoardOptions, load: typeof boardLibraries = boardLibraries): Board {
+  const open = async () => {
+    const libraries = await loadOptional('board', load).catch((error: Error) => {
+      throw new HttpError('NOT_FOUND', error.message);
+    });
+    return boardWith(libraries, options);
+  };
+  let opened: Promise<OpenBoard> | undefined = open();
+  opened.catch(() => {});
+  return {
+    router: (request, response, next) => {
+      opened ??= open();
+      opened.then(
+        ({ router }) => router(request, response, next),
+        (error: unknown) => {
+          // Packages that are installed later are found by the next request.
+          opened = undefined;
+          next(error);
+        },
+      );
+    },
+    close: async () => (await opened?.catch(() => undefined))?.close(),
+  };
+}
+
+interface OpenBoard {
+  readonly router: Express;
+  close(): Promise<void>;
+}
+
+type BoardLibraries = Awaited<ReturnType<typeof boardLibraries>>;
+
+function boardWith(
+  [{ createBullBoard }, { BullMQAdapter }, { ExpressAdapter }]: BoardLibraries,
+  options: BoardOptions,
+): OpenBoard {
   const { settings, shards } = options;
   const queues = new Map<string, Queue>();
   const opened = () =>
@@ -47,7 +92,7 @@ export function openBoard(options: BoardOptions): Board {
       .map((keys) => {
         const queue = openQueue(keys, options);
         queues.set(keys.queue, queue);
-        return readOnly(queue);
+        return readOnly(new BullMQAdapter(queue, { readOnlyMode: true, allowRetries: false }));
       });
   const adapter = new ExpressAdapter();
   adapter.setBasePath(options.basePath);
@@ -100,8 +145,7 @@ function openQueue(keys: PartitionKeys, { settings, redis, redisUrl, log }: Boar
   return queue;
 }
 
-function readOnly(queue: Queue): BullMQAdapter {
-  const adapter = new BullMQAdapter(queue, { readOnlyMode: true, allowRetries: false });
+function readOnly(adapter: BullMQAdapter): BullMQAdapter {
   adapter.setFormatter('data', (data: unknown) => pick(data, ['callId', 'generation', 'session']));
   adapter.setFormatter('returnValue', (value: unknown) => pick(value, ['status', 'attempts', 'durationMs']));
   return adapter;

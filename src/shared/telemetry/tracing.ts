@@ -3,6 +3,7 @@
  * the provider that the host program registered. Otherwise nothing is loaded or measured.
  */
 import type { ProxyTracerProvider, Span, Tracer } from '@opentelemetry/api';
+import { loadOptional } from '../errors/optional-packages.ts';
 
 /** The variable for traces alone, which the exporter reads itself. It takes precedence over the endpoint of all signals. */
 const TRACES_ENDPOINT = 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT';
@@ -21,7 +22,10 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 let started: Promise<() => Promise<void>> | undefined;
 
-/** The tracing of this process, started at most once; undefined where no provider or collector would receive a span. */
+/**
+ * The tracing of this process, started at most once; undefined where no provider or collector would receive a span. Throws
+ * `CONFIGURATION` where the packages of OpenTelemetry are needed and not installed.
+ */
 export async function openTracing<Traces>(
   environment: Environment,
   endpoint: string | undefined,
@@ -48,9 +52,13 @@ async function hasProvider(): Promise<boolean> {
 
 /** The SDK is loaded only when it is used: it is larger than all of Pawl. */
 async function start(serviceName: string, endpoint: string | undefined): Promise<() => Promise<void>> {
-  const { NodeSDK } = await import('@opentelemetry/sdk-node');
-  const { BatchSpanProcessor } = await import('@opentelemetry/sdk-trace');
-  const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-http');
+  const [{ NodeSDK }, { BatchSpanProcessor }, { OTLPTraceExporter }] = await loadOptional('traces', () =>
+    Promise.all([
+      import('@opentelemetry/sdk-node'),
+      import('@opentelemetry/sdk-trace'),
+      import('@opentelemetry/exporter-trace-otlp-http'),
+    ]),
+  );
   const to = endpoint === undefined ? {} : { url: `${endpoint.replace(/\/+$/, '')}/v1/traces` };
   const processor = new BatchSpanProcessor({ exporter: new OTLPTraceExporter(to) });
   const sdk = new NodeSDK({

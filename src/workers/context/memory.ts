@@ -11,6 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection, Table } from '@lancedb/lancedb';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { missingPackages } from '../../shared/errors/optional-packages.ts';
 import type {
   CapabilityOwner,
   Memory,
@@ -272,11 +273,7 @@ class LanceMemory implements MemoryStore {
       try {
         lance = await this.#import();
       } catch (error) {
-        throw new PawlError(
-          'CONFIGURATION',
-          `Memory needs LanceDB, which is not installed or cannot be loaded on ${process.platform}-${process.arch}: npm install @lancedb/lancedb apache-arrow. (${error instanceof Error ? error.message.split('\n')[0] : String(error)})`,
-          { cause: error },
-        );
+        throw missingPackages('largeMemory', error);
       }
       // Other processes write too. The interval of 0 makes each query see their writes.
       return { lance, connection: await lance.connect(this.#uri, { readConsistencyInterval: 0 }) };

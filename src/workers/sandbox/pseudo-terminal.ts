@@ -6,7 +6,7 @@ import { closeSync, writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Writable } from 'node:stream';
 import { ReadStream } from 'node:tty';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { missingPackages } from '../../shared/errors/optional-packages.ts';
 
 const COLUMNS = 120;
 const ROWS = 40;
@@ -76,10 +76,6 @@ function binding(): Binding {
     };
     return requireBinary('pty.node');
   } catch (error) {
-    throw new PawlError(
-      'CONFIGURATION',
-      'This worker has no terminals: install @lydell/node-pty beside Pawl, or run the command with tty: false.',
-      { cause: error },
-    );
+    throw missingPackages('terminals', error);
   }
 }

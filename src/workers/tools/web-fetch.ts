@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-packages.ts';
 import { defineTool } from '../../shared/tools/define-tool.ts';
 import { decodeDocument } from '../../shared/util/text/charset.ts';
 import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
-import { baseOf, readable, stripped } from './lib/web-page.ts';
+import { baseOf, type ReadablePage, readable, stripped } from './lib/web-page.ts';
 
 /** The limit on the decompressed body. */
 const MAX_BYTES = 4 * 1024 * 1024;
@@ -16,6 +17,9 @@ const MAX_HEAD_LENGTH = 20_000;
 
 const TEXT = /^(text\/|application\/(.+\+)?(json|xml|javascript|x-javascript|yaml|x-yaml|x-ndjson|toml|rtf)$)/;
 const HTML = /^(text\/html|application\/xhtml\+xml)$/;
+
+/** The note under a page of a worker that cannot find the main content of pages. */
+const PLAIN_TEXT_NOTE = `\n[plain text of the whole page: its main content as Markdown needs "${installCommand(OPTIONAL_FEATURES.webPages.packages)}" on the worker]`;
 
 /** Tool `web_fetch`. Others wrote the text that it returns, so the result is tainted. */
 export const webFetch = defineTool({
@@ -83,7 +87,7 @@ export const webFetch = defineTool({
       });
     }
     const isPage = HTML.test(contentType.trim()) && format !== 'raw';
-    const page = isPage ? await readable(source, response.url, format) : { content: source };
+    const page: ReadablePage = isPage ? await readable(source, response.url, format) : { content: source };
     const isEmptyPage = isPage && page.content === '';
     const from = boundaryAt(page.content, offset);
     // A character longer than the limit is returned all the same, so that every call makes progress.
@@ -103,6 +107,7 @@ export const webFetch = defineTool({
         content:
           content +
           (isEmptyPage ? whyEmpty(source, response.url) : mark) +
+          (page.isWholePage === true && !isEmptyPage ? PLAIN_TEXT_NOTE : '') +
           (truncated && !isCut ? `\n[truncated: the body is longer than ${MAX_BYTES} bytes]` : ''),
         totalLength: page.content.length,
         ...(isCut ? { nextOffset: end } : {}),

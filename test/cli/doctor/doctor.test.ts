@@ -40,6 +40,7 @@ test('doctor finds everything usable, says what the persistence promises and tha
       'port',
       'redis',
       'sandbox',
+      'packages',
       'signatures',
       'workers',
     ].sort(),

@@ -253,6 +253,23 @@ describe('health and closing', () => {
   });
 });
 
+test('a board whose packages are not installed answers with the command that installs them', async () => {
+  const { pawl } = await startRig();
+  const { settings } = pawl;
+  const { url: redisUrl, shards, redis } = pawl.backend;
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  const load = () => Promise.reject(new Error("Cannot find package '@bull-board/api'"));
+  const board = openBoard({ settings, redisUrl, redis, shards, basePath: BOARD_PATH, log }, load);
+  const server = await startHttpServer({ pawl, settings, log, port: 0, board: board.router });
+  onTestFinished(() => server.close());
+  const answer = await fetch(`${server.url}/queues`);
+  expect(answer.status).toBe(404);
+  expect(await answer.json()).toMatchObject({
+    error: { code: 'NOT_FOUND', message: expect.stringContaining('npm install @bull-board/api @bull-board/express') },
+  });
+  await board.close();
+});
+
 test('a front door with its board ends although Redis is away', async () => {
   const { pawl: inside, world } = await startRig();
   const wire = await startWire(world.redisUrl);

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { webFetch, webSearch } from '../../../src/workers/tools/index.ts';
+import { readable } from '../../../src/workers/tools/lib/web-page.ts';
 import { testContext } from '../../helpers/context.ts';
 import { cpuMsOf } from '../../helpers/cpu.ts';
 
@@ -65,6 +66,14 @@ describe('web_fetch (A16)', () => {
     expect(output.content).toContain(`[link](${url}/doc?x=1)`);
     expect(output.content).not.toMatch(/secret|Imprint/);
     expect(tainted).toBe(true);
+  });
+
+  test('a page is plain text where the libraries for its main content are not installed', async () => {
+    const missing = () => Promise.reject(new Error("Cannot find package 'linkedom'"));
+    const page = await readable(ARTICLE, 'http://x.example', 'markdown', missing);
+    expect(page).toMatchObject({ title: 'The page — Site', isWholePage: true });
+    expect(page.content).toContain('const a = 1;');
+    expect(page.content).not.toMatch(/secret|<|Site/);
   });
 
   test('a table keeps its rows and columns, and one that lays out the page its lines', async () => {

@@ -8,6 +8,8 @@ export interface ReadablePage {
   readonly content: string;
   readonly title?: string;
   readonly publishedAt?: string;
+  /** The libraries that find the main content are not installed, so the content is the plain text of the whole page. */
+  readonly isWholePage?: boolean;
 }
 
 /**
@@ -16,6 +18,8 @@ export interface ReadablePage {
  */
 const MAX_ELEMENTS = 20_000;
 const MAX_DEPTH = 200;
+/** How much of a page is searched for its title when it is read as plain text. */
+const MAX_TITLE_AT = 20_000;
 /** Elements without content or without an end tag. */
 const FLAT =
   /^(area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr|p|li|dt|dd|tr|td|th|thead|tbody|option)$/i;
@@ -37,13 +41,16 @@ interface PageElement {
   remove(): void;
 }
 
-export async function readable(html: string, url: string, format: 'markdown' | 'text'): Promise<ReadablePage> {
+export async function readable(
+  html: string,
+  url: string,
+  format: 'markdown' | 'text',
+  load: typeof pageLibraries = pageLibraries,
+): Promise<ReadablePage> {
   if (isTooMuch(html)) return { content: stripped(html) };
-  const [{ parseHTML }, { Readability }, { default: Turndown }] = await Promise.all([
-    import('linkedom'),
-    import('@mozilla/readability'),
-    import('turndown'),
-  ]);
+  const libraries = await load().catch(() => undefined);
+  if (libraries === undefined) return wholePage(html);
+  const [{ parseHTML }, { Readability }, { default: Turndown }] = libraries;
   try {
     // Without these tags linkedom takes the first element for the whole document.
     const { document } = parseHTML(/<html[\s>]/i.test(html) ? html : `<html><body>${html}</body></html>`);
@@ -73,6 +80,18 @@ export async function readable(html: string, url: string, format: 'markdown' | '
     if (error instanceof RangeError) return { content: stripped(html) };
     throw error;
   }
+}
+
+/** Rejects where they are not installed. */
+function pageLibraries() {
+  return Promise.all([import('linkedom'), import('@mozilla/readability'), import('turndown')]);
+}
+
+/** The plain text of a page, without the libraries that find its main content. */
+function wholePage(html: string): ReadablePage {
+  const [, title = ''] = /<title\b[^>]{0,200}>([^<]{1,1000})/i.exec(html.slice(0, MAX_TITLE_AT)) ?? [];
+  const content = stripped(html.replace(/<title\b[^>]{0,200}>[^<]{0,1000}/i, ''));
+  return { content, isWholePage: true, ...(title.trim() === '' ? {} : { title: stripped(title) }) };
 }
 
 /** Elements are counted in the source, because parsing is the slow part. */

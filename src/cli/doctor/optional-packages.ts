@@ -1,0 +1,48 @@
+/** The check of `pawl doctor` for packages that only some features need. */
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import type { Settings } from '../../shared/config/config.ts';
+import { installCommand, OPTIONAL_FEATURES, type OptionalFeatureName } from '../../shared/errors/optional-packages.ts';
+import type { Finding } from './finding.ts';
+
+/** Settings that turn on a feature which cannot do without its packages. */
+const TURNED_ON_BY: Partial<Record<OptionalFeatureName, (settings: Settings) => boolean>> = {
+  traces: ({ otlpEndpoint }) => otlpEndpoint !== undefined,
+};
+
+/** Fails where the settings need packages that are missing; packages that nothing needs yet are worth a note. */
+export function checkPackages(
+  settings: Settings | undefined,
+  notInstalled: (packages: readonly string[]) => readonly string[] = packagesNotInstalled,
+): Finding {
+  const check = 'packages';
+  const lacking = Object.entries(OPTIONAL_FEATURES).flatMap(([name, feature]) => {
+    const missing = notInstalled(feature.packages);
+    const isOn = settings !== undefined && TURNED_ON_BY[name as OptionalFeatureName]?.(settings) === true;
+    return missing.length === 0 ? [] : [{ ...feature, missing, isOn }];
+  });
+  const needed = lacking.filter(({ isOn }) => isOn);
+  if (needed.length > 0)
+    return {
+      check,
+      state: 'fail',
+      message: needed.map(({ what, missing }) => `${what} is set, and needs ${missing.join(', ')}`).join('; '),
+      fix: installCommand(needed.flatMap(({ missing }) => missing)),
+    };
+  if (lacking.length === 0) return { check, state: 'ok', message: 'all optional packages are installed' };
+  return {
+    check,
+    state: 'warn',
+    message: `not installed: ${lacking.map(({ what, without, missing }) => `${missing.join(', ')} (${what}; without: ${without})`).join('; ')}`,
+    fix: `install those that you use: ${installCommand(lacking.flatMap(({ missing }) => missing))}`,
+  };
+}
+
+/** The packages of a feature that are not installed beside Pawl. Nothing of them is run. */
+export function packagesNotInstalled(packages: readonly string[]): readonly string[] {
+  const require = createRequire(import.meta.url);
+  return packages.filter(
+    (name) => require.resolve.paths(name)?.every((folder) => !existsSync(join(folder, name, 'package.json'))) ?? true,
+  );
+}
