@@ -162,6 +162,13 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'the new way, same key: sent to Ada, from the record true',
     'letters that went out: 1',
   ],
+  'checkpoints.ts': [
+    'attempt 1 starts at page 0',
+    'killed after page 2',
+    'attempt 2 starts at page 3',
+    'success: 6 pages',
+    'pages that were written: 0 1 2 3 4 5',
+  ],
   'progress.ts': ['build_index is queued', '1 of 5', '4 of 5', 'success: 5 documents indexed'],
 };
 

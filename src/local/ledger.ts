@@ -15,6 +15,7 @@ import type { BeginAttempt, BeginResult } from '../shared/store/calls/begin-atte
 import { type StoredRequest, withParams } from '../shared/store/calls/call-record.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
 import type { Postpone } from '../shared/store/calls/ledger.ts';
+import type { CheckpointAnswer } from '../shared/store/calls/records/checkpoint.ts';
 import type { Settle, WriteAnswer } from '../shared/store/calls/settle.ts';
 import type { CallLedger, KnownCall } from '../shared/store/ports.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
@@ -163,6 +164,7 @@ export class LocalLedger implements CallLedger {
         circuit: call.circuit,
         circuitRaw,
         cancelRequested: call.cancelRequested,
+        ...(call.checkpoint === undefined ? {} : { checkpoint: call.checkpoint }),
       };
     });
   }
@@ -209,6 +211,13 @@ export class LocalLedger implements CallLedger {
     if (call === undefined || call.fence !== fence) return { held: false, cancelRequested: false };
     if (event !== undefined) this.#parts.onEvent(event as InboxEvent);
     return { held: true, cancelRequested: call.cancelRequested };
+  }
+
+  async checkpoint(callId: string, fence: number, text: string): Promise<CheckpointAnswer> {
+    const call = this.#own.get(callId);
+    if (call?.fence !== fence) return 'fenced';
+    call.checkpoint = text;
+    return 'written';
   }
 
   async cancel(callId: string, endings: Parameters<CallLedger['cancel']>[1]): ReturnType<CallLedger['cancel']> {

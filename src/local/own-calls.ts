@@ -45,6 +45,8 @@ export interface OwnCall {
   leftNoRecord: boolean;
   firstStartedAtMs: number | undefined;
   cancelRequested: boolean;
+  /** JSON. It ends with the process. */
+  checkpoint?: string;
 }
 
 /** How a call ended. */

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import type { SessionKind } from '../shared/sessions/session.ts';
+import { formatCheckpoint } from '../shared/tools/checkpoint.ts';
 import type { Agents } from '../shared/tools/sub-agent.ts';
 import type {
   CallingAgent,
@@ -41,6 +42,8 @@ export interface TestContextOptions {
   readonly sessionKey?: string;
   readonly actorId?: string;
   readonly deadlineAtMs?: number;
+  /** An earlier attempt left this: `ctx.lastCheckpoint`. */
+  readonly lastCheckpoint?: unknown;
   readonly memory?: StoredMemory;
   readonly channel?: Channel;
   readonly agents?: Agents;
@@ -61,6 +64,8 @@ export interface TestContext extends ToolContext, Disposable {
   /** All reports of progress, in order. */
   readonly progressed: readonly Progress[];
   readonly logged: readonly LoggedLine[];
+  /** All checkpoints as the next attempt would get them, in order. */
+  readonly checkpoints: readonly unknown[];
   /** Ends programs that still run, and removes the workspace, if this context made it. */
   dispose(): void;
 }
@@ -91,6 +96,7 @@ export function testContext(options: TestContextOptions = {}): TestContext {
   });
   const progressed: Progress[] = [];
   const logged: LoggedLine[] = [];
+  const checkpoints: unknown[] = [];
   return {
     ...handles,
     ...identityOf(options),
@@ -103,9 +109,12 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     values: new Map(),
     log: recordingLog(logged),
     progress: (report) => void progressed.push(checkedProgress('the tool', report)),
+    checkpoint: async (value) => void checkpoints.push(JSON.parse(formatCheckpoint('the tool', value))),
+    ...(options.lastCheckpoint === undefined ? {} : { lastCheckpoint: options.lastCheckpoint }),
     workspaceRoot,
     progressed,
     logged,
+    checkpoints,
     dispose,
     [Symbol.dispose]: dispose,
   };

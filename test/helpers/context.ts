@@ -10,6 +10,7 @@ import { type CapabilityOptions, capabilitiesFor } from '../../src/workers/conte
 export interface TestContext extends ToolContext {
   readonly progressed: readonly Progress[];
   readonly logged: readonly { readonly level: string; readonly message: string }[];
+  readonly checkpoints: readonly unknown[];
 }
 
 export type ContextOptions = Partial<Omit<CapabilityOptions, 'session'>> & {
@@ -34,6 +35,7 @@ export function testContext(options: ContextOptions = {}): TestContext {
   const signal = given.signal ?? new AbortController().signal;
   const capabilities = { env: process.env, ...given, session: { kind, workspaceRoot }, callId, signal };
   const progressed: Progress[] = [];
+  const checkpoints: unknown[] = [];
   const logged: { level: string; message: string }[] = [];
   const log = (level: string) => (message: string) => void logged.push({ level, message });
   const { workspace, changes, processes, terminals, memory, channel, agents, fetch } = capabilitiesFor(capabilities);
@@ -59,6 +61,8 @@ export function testContext(options: ContextOptions = {}): TestContext {
     values: new Map(),
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     progress: (progress) => void progressed.push(progress),
+    checkpoint: async (value) => void checkpoints.push(value),
+    checkpoints,
     progressed,
     logged,
   };

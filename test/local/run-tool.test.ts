@@ -572,3 +572,27 @@ describe('runWithToolIdempotency (R38)', () => {
     await aborted.promise;
   });
 });
+
+test('the next attempt of a local call gets the last checkpoint, and the next call none', async () => {
+  const seen: unknown[] = [];
+  const { tool } = scripted('idempotent', async (ctx, run) => {
+    seen.push(ctx.lastCheckpoint);
+    const value = { page: run };
+    await ctx.checkpoint(value);
+    value.page = 0;
+    if (run < 3) throw unavailable();
+  });
+  const runner = open([tool], { sleep: async () => {} });
+  expect((await runner.run(tool, {}, { idempotencyKey: 'one' })).status).toBe('success');
+  expect((await runner.run(tool, {}, { idempotencyKey: 'two' })).status).toBe('success');
+  expect(seen).toEqual([undefined, { page: 1 }, { page: 2 }, undefined]);
+});
+
+test('a checkpoint that is not JSON fails the call with its path', async () => {
+  const { tool } = scripted('idempotent', (ctx) => ctx.checkpoint({ at: [Number.NaN] }));
+  const { error } = await open([tool]).run(tool, {});
+  expect(error).toMatchObject({
+    code: 'CHECKPOINT_INVALID',
+    message: 'The checkpoint of work_idempotent: value.at[0] must be JSON-serializable; it is NaN.',
+  });
+});

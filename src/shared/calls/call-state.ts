@@ -94,6 +94,7 @@ const AFTER_THE_EFFECT: readonly string[] = [
   'OUTCOME_UNKNOWN',
   'RESULT_TOO_LARGE',
   'RESULT_INVALID',
+  'CHECKPOINT_INVALID',
 ] satisfies FailureCode[];
 
 /** Whether a failed attempt may have had its effect. A tool that fails for good thereby states that it did not do its work. */

@@ -192,6 +192,12 @@ export const FAILURES = {
     'The tool returned something that is not a valid result.',
     'The tool’s code or its output schema is wrong.',
   ),
+  CHECKPOINT_INVALID: kind(
+    'result',
+    [],
+    'The tool’s checkpoint cannot be stored.',
+    'The tool’s code writes a checkpoint that is not JSON, or is larger than 64 KiB: the message says where.',
+  ),
   NOT_FOUND: kind(
     'caller',
     ['nothingHappened'],

@@ -59,6 +59,7 @@ export const FAILURE_RESPONSES: Readonly<Record<FailureCode, FailureResponse>> =
   OUTCOME_UNKNOWN: { http: DEFECT, exit: 'outcomeUnknown', mcp: 'toolResult' },
   POISONED: { http: DEFECT, exit: 'outcomeUnknown', mcp: 'toolResult' },
   RESULT_TOO_LARGE: { http: DEFECT, exit: 'failed', mcp: 'toolResult' },
+  CHECKPOINT_INVALID: { http: DEFECT, exit: 'failed', mcp: 'protocolError' },
   RESULT_INVALID: { http: DEFECT, exit: 'failed', mcp: 'protocolError' },
   NOT_FOUND: { http: 404, exit: 'failed', mcp: 'toolResult' },
   PRECONDITION_FAILED: { http: 412, exit: 'failed', mcp: 'toolResult' },

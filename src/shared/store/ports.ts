@@ -14,6 +14,7 @@ export interface CallLedger
       | 'settle'
       | 'postpone'
       | 'renewLease'
+      | 'checkpoint'
       | 'cancel'
       | 'outcome'
       | 'now'

@@ -69,4 +69,17 @@ export interface ToolContext extends ToolCapabilities {
   readonly values: Map<string, unknown>;
   readonly log: ToolLogger;
   progress(progress: Progress): void;
+  /**
+   * Stores a JSON-serializable value of at most 64 KiB for the next attempt of this call, in place of the one before. Resolves when it is
+   * written. Throws `CHECKPOINT_INVALID` for any other value, with its path, and `LEASE_LOST` when another attempt holds the call.
+   *
+   * @example
+   * for (let page = (ctx.lastCheckpoint as number | undefined) ?? 0; page < pages; page += 1) {
+   *   await copy(page);
+   *   await ctx.checkpoint(page + 1);
+   * }
+   */
+  checkpoint(value: unknown): Promise<void>;
+  /** The last checkpoint of the attempts before this one; undefined when there is none. */
+  readonly lastCheckpoint?: unknown;
 }

@@ -14,11 +14,12 @@ import { checkedProgress } from '../../shared/tools/tool-answers.ts';
 import { type Attempt, allParams, deadlineOf } from '../attempt/attempt-state.ts';
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
 import { capabilitiesFor, type GrantedCapabilities } from './capabilities.ts';
+import { type CheckpointDeps, checkpointsOf } from './checkpoints.ts';
 import type { WorkerAgents } from './sub-agents.ts';
 import type { TerminalHost } from './terminal-host.ts';
 import { toolLogLine } from './tool-log.ts';
 
-export interface ToolContextDeps {
+export interface ToolContextDeps extends CheckpointDeps {
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   readonly terminals?: TerminalHost;
@@ -72,6 +73,7 @@ export async function contextFor(
     values: new Map(Object.entries(envelope.trace.baggage ?? {})),
     log: toolLog(attempt, session.sessionKey, traceparent, deps.log),
     progress: progress.report,
+    ...checkpointsOf(attempt, deps),
   };
   return { context, flushProgress: progress.flush };
 }

@@ -57,7 +57,7 @@ export function composeSteps(deps: ExecutorDeps, reachCode: (attempt: Attempt) =
   const { toolWaitMs } = settings;
   const consensus = new Consensus({ ...isolation(deps), toolWaitMs, parking, ender, schedule });
   const resolver = new OutcomeResolver({ ender, failed, consensus, parking, settler });
-  const preparation = composePreparation(deps);
+  const preparation = composePreparation(deps, writes);
   return {
     starter: composeStarter(deps, endings),
     recovery: new Recovery({ preparation, hooks, ender, resolver, settler, reachCode }),
@@ -120,11 +120,12 @@ function composeStarter(deps: ExecutorDeps, { writes, circuits, settler }: Endin
   });
 }
 
-function composePreparation(deps: ExecutorDeps): Preparation {
+function composePreparation(deps: ExecutorDeps, writes: LeaseWrites): Preparation {
   const { settings, backend, log, environment, schedule, memory, channels, agents, terminals } = deps;
   const services = {
     settings,
     ledger: backend.ledger,
+    writes,
     log,
     environment,
     ...(memory === undefined ? {} : { memory }),

@@ -48,6 +48,7 @@ describe('the catalogue', () => {
     const ofFleet = Object.entries(FAILURE_RESPONSES).filter(([, { mcp }]) => mcp === 'protocolError');
     expect(ofFleet.map(([code]) => code).sort()).toEqual([
       'BACKEND_UNAVAILABLE',
+      'CHECKPOINT_INVALID',
       'RESULT_INVALID',
       'SIGNATURE_INVALID',
       'TOOL_UNAVAILABLE',

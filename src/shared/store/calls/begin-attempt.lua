@@ -12,7 +12,8 @@
 --   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record and nobody
 --              has decided what became of it,
 --              first start, circuit's name, the circuit as stored, '1' when cancellation is asked for, approval ID or '',
---              resolution or '', '1' when it is proven that the call takes down each worker that runs it
+--              resolution or '', '1' when it is proven that the call takes down each worker that runs it, the last checkpoint with its
+--              signature or false
 --   circuit    the circuit as stored, its name, request, signature, fence so far, attempts, resolution: nothing was written
 --   ended      state: the call has its outcome
 --   stale      the job is not the record's (older generation, or the record is gone)
@@ -24,12 +25,12 @@
 --
 -- A call is blamed for a worker that was lost while it ran there, unless that one was stopped. Blamed for two, it runs alone. When the
 -- worker that runs nothing else is lost in the tool's code, that is proof; before that code, a tenth of one. Where workers were lately
--- lost without the call, each of them asks for one proof more, up to five.
+-- lost without the call, each of them asks for one proof more, up to five. A call with a checkpoint got on before, and asks for two more.
 local MAX_BLAMED, IN_CODE, BEFORE_CODE, MOST_PROOFS, LOST_KEPT_MS = 2, 10, 1, 5, 600000
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
   'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token', 'followed',
-  'approval', 'resolution', 'outcome', 'outcomeAt', 'once', 'blamed', 'alone', 'lostAlone')
+  'approval', 'resolution', 'outcome', 'outcomeAt', 'once', 'blamed', 'alone', 'lostAlone', 'checkpoint')
 local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4] or 0), fields[6] or '', tonumber(fields[7] or 0)
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
 -- A record that has an outcome has ended, whatever its state says: any writer can change that.
@@ -59,7 +60,7 @@ local function lostToOthers()
   end
   return others
 end
-local isPoison = lostAlone >= IN_CODE and lostAlone >= IN_CODE * math.min(MOST_PROOFS, 1 + lostToOthers())
+local isPoison = lostAlone >= IN_CODE and lostAlone >= IN_CODE * math.min(MOST_PROOFS, 1 + lostToOthers() + (fields[25] and 2 or 0))
 if ARGV[6] == '0' and (leftNoRecord or lost > 0) then
   return {'suspect', now, leftNoRecord and '1' or '0', fields[5], blamed >= MAX_BLAMED and not isPoison and '1' or '0'}
 end
@@ -90,4 +91,4 @@ if fields[16] then
   notify(redis.call('HGET', KEYS[1], 'inboxes'), ARGV[7], {'{"type":"attempt","callId":"', ARGV[8], '"}'})
 end
 return {'started', now, fence + 1, fields[5], fields[14] or '', attempts, lost, undecided and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0',
-  fields[17] or '', fields[18] or '', isPoison and '1' or '0'}
+  fields[17] or '', fields[18] or '', isPoison and '1' or '0', fields[25]}

@@ -6,6 +6,7 @@ import type { CallJob } from '../queues/jobs.ts';
 import { Script } from '../redis/script.ts';
 import { parseAttempts, type StoredRequest } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
+import { verifiedCheckpoint } from './records/checkpoint.ts';
 import { verifyRequest } from './records/signed-records.ts';
 
 export interface BeginAttempt {
@@ -41,6 +42,8 @@ export interface StartedAttempt {
   readonly approvalId?: string;
   /** Names this life of the call, when it is not the first one: it was resolved as `retry`. */
   readonly resolution?: string;
+  /** JSON: what an earlier attempt of the call left for this one. */
+  readonly checkpoint?: string;
 }
 
 export type BeginResult =
@@ -54,7 +57,7 @@ export type BeginResult =
       readonly fence: number;
       readonly earlier: readonly AttemptRecord[];
     }
-  /** The request is not signed by a key of this fleet. */
+  /** The request, or the checkpoint, is not signed by a key of this fleet. */
   | { readonly kind: 'forged'; readonly fence: number }
   | { readonly kind: 'ended'; readonly state: CallState }
   | { readonly kind: 'stale' }
@@ -135,6 +138,9 @@ function startedResult(
   const [request, signature] = [answer[3] as string, answer[4] as string];
   if (!verifyRequest(access.signatures, { ...job, resolution, text: request }, signature, nowMs))
     return { kind: 'forged', fence };
+  const stored = answer[15] as string | null | undefined;
+  const checkpoint = stored == null ? undefined : verifiedCheckpoint(access, job.callId, stored);
+  if (stored != null && checkpoint === undefined) return { kind: 'forged', fence };
   return {
     kind: 'started',
     nowMs,
@@ -150,6 +156,7 @@ function startedResult(
     cancelRequested: answer[11] === '1',
     ...(answer[12] === '' ? {} : { approvalId: answer[12] as string }),
     ...(resolution === '' ? {} : { resolution }),
+    ...(checkpoint === undefined ? {} : { checkpoint }),
   };
 }
 

@@ -43,7 +43,7 @@ local expiresAt = text(now + ttl)
 redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignature', signature, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', expiresAt,
   'endedBy', ARGV[13])
 if freeAfter ~= '' then redis.call('HSET', KEYS[1], 'freeAtMs', text(now + freeAfter)) end
-redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'notBeforeMs')
+redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'notBeforeMs', 'checkpoint')
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIREAT', KEYS[1], expiresAt)
 if fields[7] then redis.call('PEXPIREAT', fields[7], expiresAt) end

@@ -21,6 +21,7 @@ import { type CancelAnswer, type CancelOutcomes, writeCancellation } from './can
 import { type Claim, type ClaimAnswer, ClaimWriter } from './claim.ts';
 import { type FinishedCall, FinishedCalls, type ReplayedCall } from './finished-call.ts';
 import { LedgerAccess } from './ledger-context.ts';
+import { type CheckpointAnswer, writeCheckpoint } from './records/checkpoint.ts';
 import { readCall, readOutcome, readOutputParts, readProgress } from './records/read-call.ts';
 import { type RequeueReason, requeueCall, writeResolution } from './requeue-call.ts';
 import { type Settle, settleCall, type WriteAnswer } from './settle.ts';
@@ -142,6 +143,11 @@ export class Ledger {
       [fence, leaseMs, keys.inboxes, event === undefined ? '' : JSON.stringify(event)],
     );
     return { held: code === 'told', cancelRequested: cancelRequested === '1' };
+  }
+
+  /** Replaces what the next attempt of the call gets from this one (JSON). */
+  checkpoint(callId: string, fence: number, text: string): Promise<CheckpointAnswer> {
+    return writeCheckpoint(this.access, { callId, fence, text });
   }
 
   /** Ends a call that waits, or asks the worker of a running one to stop. */

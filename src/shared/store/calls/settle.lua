@@ -20,7 +20,7 @@ redis.call('HSET', record, apart and 'outcomeAt' or 'outcome', apart and apart.k
 if ARGV[4] ~= '' then redis.call('HSET', record, 'outcomeSignature', ARGV[4]) end
 if terms.freeAfterMs then redis.call('HSET', record, 'freeAtMs', text(now + terms.freeAfterMs)) end
 if terms.retriable then redis.call('HSET', record, 'retriable', '1') end
-redis.call('HDEL', record, 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested')
+redis.call('HDEL', record, 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested', 'checkpoint')
 redis.call('PEXPIREAT', record, expiresAt)
 if fields[5] then redis.call('PEXPIREAT', fields[5], expiresAt) end
 if apart then redis.call('PEXPIREAT', apart.key, expiresAt) end
