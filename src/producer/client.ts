@@ -23,6 +23,7 @@ import { withinMs } from './calls/result-waiters.ts';
 import type { Submission, SubmitOptions } from './calls/submission.ts';
 import type { Position } from './calls/timeline.ts';
 import { composeProducer, type PawlOptions, type ProducerParts } from './compose.ts';
+import type { DeadLetterService } from './dead-letters/dead-letter-service.ts';
 import type { CallService } from './operations/call-service.ts';
 import type { CircuitService } from './operations/circuit-service.ts';
 import type { ShardService, WorkerService } from './operations/fleet-services.ts';
@@ -49,6 +50,8 @@ export type { Cancellation, PawlOptions };
 export class Pawl implements AsyncDisposable {
   /** Finds, follows and ends calls. */
   readonly calls: CallService;
+  /** Lists calls of mutating tools that failed, runs them again and discards them. */
+  readonly deadLetters: DeadLetterService;
   /** Lists the fleet's circuits, forces them open and resets them. */
   readonly circuits: CircuitService;
   /** The kill switch of the reliability layer. */
@@ -97,6 +100,7 @@ export class Pawl implements AsyncDisposable {
   private constructor(parts: ProducerParts) {
     this.#parts = parts;
     this.calls = parts.calls;
+    this.deadLetters = parts.deadLetters;
     this.circuits = parts.circuits;
     this.reliability = parts.reliability;
     this.shards = parts.shards;
@@ -225,6 +229,11 @@ export class Pawl implements AsyncDisposable {
     return findRecords(this.backend.trail, query);
   }
 
+  /** Carries on redrives of processes that died, as front doors do. The returned function ends that. */
+  watchRedrives(): () => void {
+    return this.#parts.redriveRunner.watch();
+  }
+
   /** Adds this process's counts to the fleet's counts, now. */
   publishMetrics(): Promise<void> {
     return this.#parts.publisher.publish();
@@ -258,7 +267,8 @@ export class Pawl implements AsyncDisposable {
   }
 
   async #end(): Promise<void> {
-    const { core, publisher, subscriptions, broadcasts, inbox } = this.#parts;
+    const { core, publisher, subscriptions, broadcasts, inbox, redriveRunner } = this.#parts;
+    await redriveRunner.close();
     await Promise.all([...this.#serving].map((serving) => serving.close().catch(() => {})));
     await publisher.close(LAST_METRICS_MS);
     subscriptions.close();

@@ -32,6 +32,7 @@ import type { CallSubmitter } from './calls/submit-call.ts';
 import type { CallTraces } from './calls/traces.ts';
 import { CircuitAdmin } from './circuits/circuit-admin.ts';
 import { CircuitView } from './circuits/circuit-cache.ts';
+import { composeDeadLetters } from './dead-letters/compose-dead-letters.ts';
 import { eventObserver } from './event-observer.ts';
 import { FleetUpdates } from './fleet-updates.ts';
 import { CallService } from './operations/call-service.ts';
@@ -135,6 +136,7 @@ function composeCore(options: PawlOptions, backend: Backend) {
       ...defined({ listener: options.audit }),
       publishedTool: (namespace, name) => catalogue.peek(namespace, name),
     }),
+    operator: options.operator ?? 'library',
     recordOverride: overrideRecorder(backend.audit, options.operator ?? 'library'),
     listenerFailed: (name: string, error: unknown) => logListenerFailure(log, name, error),
   };
@@ -354,6 +356,7 @@ export function composeProducer(options: PawlOptions, backend: Backend) {
     ...people,
     ...tools,
     ...operations,
+    ...composeDeadLetters({ ...core, approvals: people.approvals }),
     ...connections,
     ...composeMetrics(core),
   };

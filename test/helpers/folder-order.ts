@@ -24,10 +24,10 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   'src/shared/store': [
     ['redis'],
     ['queues', 'audit', 'telemetry', 'config', 'signing'],
-    ['limits', 'circuits', 'sessions', 'fleet'],
+    ['limits', 'circuits', 'sessions', 'fleet', 'dead-letters'],
     ['calls', 'connectors', 'dedupe'],
     ['dispatch'],
-    ['approvals'],
+    ['approvals', 'redrives'],
     [''],
   ],
   'src/producer': [
@@ -35,6 +35,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['approvals', 'circuits'],
     ['calls'],
     ['sessions', 'operations'],
+    ['dead-letters'],
     [''],
     ['adapters', 'http/core'],
     ['http/routes'],

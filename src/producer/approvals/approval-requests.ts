@@ -1,5 +1,11 @@
 /** The requests to people about calls: what a person is shown, and who is asked. */
-import { type ApprovalRequest, type ApprovalRoute, approvalId, retryRequest } from '../../shared/approvals/approval.ts';
+import {
+  type ApprovalRequest,
+  type ApprovalRoute,
+  approvalId,
+  redriveRequest,
+  retryRequest,
+} from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
@@ -65,7 +71,11 @@ export class ApprovalRequests {
    * The request to a person about a call that shall run again. Throws `CALL_NOT_RESOLVABLE` when the earlier request has expired, and the
    * error of a hook.
    */
-  async createAgain({ callId, request, attempts, readAtMs }: CallRecord, approvalId: string): Promise<ApprovalRequest> {
+  async createAgain(
+    { callId, request, attempts, readAtMs }: CallRecord,
+    approvalId: string,
+    why: 'retry' | 'redrive',
+  ): Promise<ApprovalRequest> {
     const { approvals, catalogue, hooks, settings } = this.#deps;
     const before = (await approvals.read(approvalId))?.request;
     if (before === undefined || before.callId !== callId)
@@ -74,13 +84,14 @@ export class ApprovalRequests {
         `Call ${callId} cannot run again: the approval that it ran under is not there any more. Resolve it as succeeded or failed.`,
       );
     const tool = catalogue.peek(before.tool.namespace, before.tool.name);
-    const again = retryRequest(before, {
+    const life = {
       generation: String(readAtMs),
       tool: tool === undefined ? before.tool : toolOf(tool),
-      attempts: attempts.length,
       createdAtMs: readAtMs,
       expiresAtMs: readAtMs + settings.policy.approvalLimitMs,
-    });
+    };
+    const again =
+      why === 'redrive' ? redriveRequest(before, life) : retryRequest(before, { ...life, attempts: attempts.length });
     if (hooks.hasHooks) await hooks.requested(again, request.envelope.requestId);
     return again;
   }

@@ -117,8 +117,8 @@ export class ApprovalService {
   }
 
   /** The request to a person about a call that shall run again: see `ApprovalRequests`. */
-  requestAgain(record: CallRecord, approvalId: string): Promise<ApprovalRequest> {
-    return this.#requests.createAgain(record, approvalId);
+  requestAgain(record: CallRecord, approvalId: string, why: 'retry' | 'redrive' = 'retry'): Promise<ApprovalRequest> {
+    return this.#requests.createAgain(record, approvalId, why);
   }
 
   requested(request: ApprovalRequest): void | Promise<void> {

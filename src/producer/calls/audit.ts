@@ -201,11 +201,17 @@ export function findRecords(trail: AuditTrail, query: AuditQuery): Promise<reado
   const { sessionKey, tool, callId, type, sinceMs, limit = 100, seesTenant = () => true } = query;
   const wanted = (record: AuditRecord) =>
     (sessionKey === undefined || record['sessionKey'] === sessionKey) &&
-    (callId === undefined || record['callId'] === callId) &&
+    (callId === undefined || isAbout(record, callId)) &&
     (type === undefined || record.type === type) &&
     (tool === undefined || isOf(record['tool'], tool)) &&
     seesTenant(record['tenantId'] as string | undefined);
   return trail.newest(wanted, { limit, maxLooked: MAX_LOOKED, ...(sinceMs === undefined ? {} : { sinceMs }) });
+}
+
+/** An action on many calls has one record for a hundred of them. */
+function isAbout(record: AuditRecord, callId: string): boolean {
+  const { callIds } = record as { readonly callIds?: unknown };
+  return record['callId'] === callId || (Array.isArray(callIds) && callIds.includes(callId));
 }
 
 function isOf(recorded: unknown, tool: string): boolean {

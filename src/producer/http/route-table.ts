@@ -7,6 +7,7 @@ import { approvalRoutes } from './routes/approvals.ts';
 import { auditRoutes } from './routes/audit.ts';
 import { callRoutes } from './routes/calls.ts';
 import { circuitRoutes } from './routes/circuits.ts';
+import { deadLetterRoutes } from './routes/dead-letters.ts';
 import { eventRoutes } from './routes/events.ts';
 import { fleetRoutes } from './routes/fleet.ts';
 import { metricsRoute } from './routes/metrics.ts';
@@ -25,6 +26,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...agentRoutes(deps),
     ...callRoutes(deps),
     ...eventRoutes(deps),
+    ...deadLetterRoutes(pawl),
     ...approvalRoutes(deps),
     ...standingApprovalRoutes(pawl),
     ...questionRoutes(deps),

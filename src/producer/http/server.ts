@@ -102,11 +102,13 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     streams.close();
     void mcp.close();
   };
+  const stopWatching = pawl.watchRedrives();
   let closing: Promise<void> | undefined;
   return {
     url: urlOf(server, host),
     drain,
     close: () => {
+      stopWatching();
       drain();
       closing ??= end(server);
       return closing;

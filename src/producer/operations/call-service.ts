@@ -17,6 +17,7 @@ import { readOutput, streamOutput } from '../calls/outputs.ts';
 import { type Resolution, resolveAs } from '../calls/resolution.ts';
 import { type Results, withinMs } from '../calls/result-waiters.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
+import { type BulkResolution, resolveMany } from './bulk-resolution.ts';
 
 /** One call, or those of a session, of a tool, or all. */
 export interface CallSelection {
@@ -139,8 +140,20 @@ export class CallService {
     await recordOverride({ what: 'cancellation', action: 'requested', by, ...aboutCall(callId, record) });
   }
 
-  /** Gives a call with an unknown outcome a known one, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
-  async resolve(callId: string, resolution: Resolution, by?: string): Promise<CallRecord> {
+  /** Resolves many calls in doubt at once. See `resolveMany`. */
+  resolveMany(resolution: BulkResolution): ReturnType<typeof resolveMany> {
+    const { backend } = this.#deps;
+    return resolveMany(
+      { backend, resolve: (callId, as, by, reason) => this.resolve(callId, as, by, reason) },
+      resolution,
+    );
+  }
+
+  /**
+   * Gives a call with an unknown outcome a known one, or lets it run again. `reason` stands in the audit trail. Throws `UNKNOWN_CALL` and
+   * `CALL_NOT_RESOLVABLE`.
+   */
+  async resolve(callId: string, resolution: Resolution, by?: string, reason?: string): Promise<CallRecord> {
     const { backend, ttl, recordOverride } = this.#deps;
     const { ledger } = backend;
     const record = await ledger.read(callId);
@@ -154,7 +167,7 @@ export class CallService {
         `Only a call in doubt can be resolved; ${callId} is ${record.state}${record.outcome?.error === undefined ? '' : ` (${record.outcome.error.code})`}.`,
       );
     }
-    await recordOverride({ what: 'resolution', action: resolution.as, by, ...aboutCall(callId, record) });
+    await recordOverride({ what: 'resolution', action: resolution.as, by, reason, ...aboutCall(callId, record) });
     return (await ledger.read(callId)) ?? record;
   }
 

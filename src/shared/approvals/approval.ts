@@ -149,6 +149,18 @@ export function retryRequest(
   return { ...request, ...life, id: approvalId(request.callId, life.generation), reason, attemptsBefore: attempts };
 }
 
+const REDRIVE_REASON = 'it failed, and an operator runs it again';
+
+/** The request for running a failed call again that is redriven. Denied, the call has failed as before, without doubt. */
+export function redriveRequest(
+  request: ApprovalRequest,
+  again: Pick<ApprovalRequest, 'generation' | 'tool' | 'createdAtMs' | 'expiresAtMs'>,
+): ApprovalRequest {
+  const { attemptsBefore: _, ...before } = request;
+  const reason = request.reason.startsWith(REDRIVE_REASON) ? request.reason : `${REDRIVE_REASON}: ${request.reason}`;
+  return { ...before, ...again, id: approvalId(request.callId, again.generation), reason };
+}
+
 export interface DecisionRequest {
   readonly decision: 'approve' | 'deny';
   /** The digest that the approver was shown. */

@@ -90,7 +90,8 @@ export type AuditEvent =
         | 'session-closed'
         | 'session-state'
         | 'worker'
-        | 'shards';
+        | 'shards'
+        | 'dead-letters';
       /** Such as `force_open` or `retry`. */
       readonly action: string;
       readonly by: string;
@@ -101,6 +102,11 @@ export type AuditEvent =
       /** The circuits that were changed. */
       readonly circuits?: readonly string[];
       readonly reason?: string | undefined;
+      /** An action on many calls: how they were chosen, how many there were, and, in records of their own, which. */
+      readonly filter?: object | undefined;
+      readonly counts?: Readonly<Record<string, number>>;
+      readonly callIds?: readonly string[];
+      readonly redriveId?: string;
     }
   | {
       readonly type: 'approval-requested';

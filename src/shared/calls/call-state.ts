@@ -115,16 +115,16 @@ export function isHarmless(effects: Effects | undefined): boolean {
  */
 export function isKeptLong(
   effects: Effects,
-  attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt'>[],
+  attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt' | 'resolved'>[],
   settlement?: Settlement,
 ): boolean {
   if (isHarmless(effects)) return false;
   return settlement === 'unsettled' || (effects !== 'keyed' && leftInDoubt(attempts));
 }
 
-/** Whether one of these attempts may have had its effect. */
-export function leftInDoubt(attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt'>[]): boolean {
-  return attempts.some(({ status, inDoubt }) => inDoubt === true || status === 'lost');
+/** Whether one of these attempts may have had its effect, as far as no operator has found out. */
+export function leftInDoubt(attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt' | 'resolved'>[]): boolean {
+  return attempts.some(({ status, inDoubt, resolved }) => resolved !== true && (inDoubt === true || status === 'lost'));
 }
 
 /** Whether a cancelled attempt may have had its effect. */
@@ -150,13 +150,19 @@ export interface AttemptRecord {
   readonly delayMs?: number;
   /** The trace context of the attempt's span, where traces are on. */
   readonly traceparent?: string;
+  /** An operator has found out since that the attempt had no effect. */
+  readonly resolved?: true;
+  /** An earlier round of the call, from 1: it was redriven since. Absent for the present round. */
+  readonly round?: number;
 }
 
 /** The times for which outcomes are replayed, in milliseconds. */
 export interface LedgerTtls {
   readonly doneMs: number;
-  /** The key of a failed call is free again after this time; its record stays as long as that of a success. */
+  /** The key of a failed call is free again after this time; its record stays for longer. */
   readonly failedMs: number;
+  /** How long the record of a failed call is kept: a dead letter can be redriven until then. Default: as long as that of a success. */
+  readonly failedKeptMs?: number | undefined;
   readonly cancelledMs: number;
 }
 
@@ -168,11 +174,12 @@ export interface RecordLife {
 
 /** The lifetime of a failed call's record. `own` is its tool's policy. */
 export function lifeOfFailure(
-  ttl: Pick<LedgerTtls, 'doneMs' | 'failedMs'>,
-  own: { readonly doneMs?: number | undefined; readonly failedMs?: number | undefined } = {},
+  ttl: Pick<LedgerTtls, 'doneMs' | 'failedMs' | 'failedKeptMs'>,
+  own: { readonly [Name in 'doneMs' | 'failedMs' | 'failedKeptMs']?: number | undefined } = {},
 ): RecordLife {
   const freeAfterMs = own.failedMs ?? ttl.failedMs;
-  return { ttlMs: Math.max(own.doneMs ?? ttl.doneMs, freeAfterMs), freeAfterMs };
+  const keptMs = own.failedKeptMs ?? ttl.failedKeptMs ?? own.doneMs ?? ttl.doneMs;
+  return { ttlMs: Math.max(keptMs, freeAfterMs), freeAfterMs };
 }
 
 export const DEFAULT_TTLS: LedgerTtls = { doneMs: 24 * 3_600_000, failedMs: 5 * 60_000, cancelledMs: 24 * 3_600_000 };

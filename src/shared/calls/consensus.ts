@@ -14,10 +14,12 @@ export type Tally =
   /** Votes are missing, or a worker of the majority must run the call again to deliver the result. */
   { readonly kind: 'open' } | { readonly kind: 'agreed' } | { readonly kind: 'split' };
 
-/** The newest vote of each worker. */
-export function votesOf(attempts: readonly { readonly worker: string; readonly vote?: string }[]): readonly Vote[] {
+/** The newest vote of each worker, in the present round of the call. */
+export function votesOf(
+  attempts: readonly { readonly worker: string; readonly vote?: string; readonly round?: number }[],
+): readonly Vote[] {
   const last = new Map<string, string>();
-  for (const { worker, vote } of attempts) if (vote !== undefined) last.set(worker, vote);
+  for (const { worker, vote, round } of attempts) if (vote !== undefined && round === undefined) last.set(worker, vote);
   return [...last].map(([worker, digest]) => ({ worker, digest }));
 }
 

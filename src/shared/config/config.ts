@@ -192,6 +192,8 @@ export const settingsSchema = z.strictObject({
     .strictObject({
       doneMs: keptMs.default(DEFAULT_TTLS.doneMs),
       failedMs: keptMs.default(DEFAULT_TTLS.failedMs),
+      /** Default: `doneMs`. */
+      failedKeptMs: keptMs.optional(),
       cancelledMs: keptMs.default(DEFAULT_TTLS.cancelledMs),
     })
     .prefault({}),

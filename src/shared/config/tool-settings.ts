@@ -37,7 +37,9 @@ export const toolPolicySchema = z.strictObject({
   onConflict: z.enum(['refuse', 'independent']).optional(),
   /** Accept `dedupeMode: "disabled"` above the read-only tier. */
   allowDisabledDedupe: z.boolean().optional(),
-  ttl: z.strictObject({ doneMs: keptMs.optional(), failedMs: keptMs.optional() }).optional(),
+  ttl: z
+    .strictObject({ doneMs: keptMs.optional(), failedMs: keptMs.optional(), failedKeptMs: keptMs.optional() })
+    .optional(),
   /** The limits of the tool's calls in the whole fleet. */
   limits: limitSettingsSchema.optional(),
   /** For a tool with effects `once`; default: the setting `durability`. */

@@ -53,6 +53,12 @@ export const FAILURES = {
     'Only a call in doubt can be resolved.',
     'A resolution came for a call in another state.',
   ),
+  CALL_NOT_REDRIVABLE: kind(
+    'conflict',
+    ['nothingHappened'],
+    'Only a dead letter can be redriven or discarded.',
+    'The call did not fail, was discarded, or its key has since been used again.',
+  ),
   CALL_NOT_COMPENSABLE: kind(
     'conflict',
     ['nothingHappened'],
@@ -70,6 +76,12 @@ export const FAILURES = {
     ['nothingHappened'],
     'A hook that guards the call failed, so that the call was stopped.',
     'A hook threw or was too late: its name and message are in the error.',
+  ),
+  UNKNOWN_REDRIVE: kind(
+    'request',
+    ['nothingHappened'],
+    'There is no redrive of this ID, or its record has expired.',
+    'The record is past its time to live.',
   ),
   UNKNOWN_APPROVAL: kind(
     'request',

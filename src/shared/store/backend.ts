@@ -22,6 +22,7 @@ import { ClockFollower } from './clock-follower.ts';
 import { SwitchRecords } from './config/switches.ts';
 import { ClientCalls } from './connectors/client-calls.ts';
 import { DeclaredToolRecords } from './connectors/declared-tools.ts';
+import { DeadLetterIndex } from './dead-letters/dead-letter-index.ts';
 import { JobDispatch } from './dispatch/fetch-jobs.ts';
 import { Catalogue } from './fleet/catalogue.ts';
 import { TerminalOwners } from './fleet/terminal-owners.ts';
@@ -34,6 +35,7 @@ import { Shards } from './queues/shards.ts';
 import { closeConnection, isClustered, type Redis, reach } from './redis/connection.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './redis/embedded-redis.ts';
 import { checkRights, startError } from './redis/start-check.ts';
+import { Redrives } from './redrives/redrives.ts';
 import { Tasks } from './sessions/mcp-tasks.ts';
 import { Messages } from './sessions/messages.ts';
 import { Sessions } from './sessions/sessions.ts';
@@ -57,6 +59,8 @@ export interface Backend {
   /** The shards of each tier. */
   readonly shards: Shards;
   readonly approvals: Approvals;
+  readonly deadLetters: DeadLetterIndex;
+  readonly redrives: Redrives;
   readonly standingApprovals: StandingApprovals;
   readonly agents: SubAgentRecords;
   readonly repeatedCalls: RepeatedCalls;
@@ -201,6 +205,8 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
     limits: new Limits(redis, prefix),
     sessions: new Sessions(redis, prefix, signatures, shards),
     approvals: new Approvals(redis, ledger, signatures, settings),
+    deadLetters: new DeadLetterIndex(redis, (partition) => ledger.keys(partition)),
+    redrives: new Redrives(redis, prefix, signatures, settings.lockDurationMs),
     standingApprovals: new StandingApprovals(redis, prefix, signatures),
     repeatedCalls: new RepeatedCalls(redis, prefix, ttl.doneMs),
     agents: new SubAgentRecords(redis, prefix, signatures),

@@ -71,8 +71,8 @@ export class FailedAttempts {
 
   #decide(attempt: Attempt, failure: Failure, circuitState: CircuitState) {
     const { envelope, started, number, tool, modes } = attempt;
-    // Attempts that left a vote are no tries.
-    const tries = started.earlier.filter(({ vote }) => vote === undefined);
+    // Attempts that left a vote are no tries, and each round of the call has tries of its own.
+    const tries = started.earlier.filter(({ vote, round }) => vote === undefined && round === undefined);
     return decideRetry(
       {
         failure,

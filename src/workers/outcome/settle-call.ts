@@ -161,7 +161,9 @@ export class CallSettler {
   /** How long the record is kept. The key of a call in doubt must not be free sooner than that of a success. */
   #life(state: Exclude<CallState, 'inflight'>, outcome: Outcome, policy: ToolPolicy): RecordLife {
     const { ttl } = this.#deps.settings;
-    if (state === 'done' || isUnresolved(outcome)) return { ttlMs: this.#doneTtlMs(policy) };
+    if (state === 'done') return { ttlMs: this.#doneTtlMs(policy) };
+    if (isUnresolved(outcome))
+      return { ttlMs: Math.max(this.#doneTtlMs(policy), lifeOfFailure(ttl, policy.ttl).ttlMs) };
     return state === 'cancelled' ? { ttlMs: ttl.cancelledMs } : lifeOfFailure(ttl, policy.ttl);
   }
 

@@ -34,7 +34,11 @@ const attempt = z.object({
   vote: text.optional(),
   delayMs: z.number().optional(),
   traceparent: text.optional(),
+  resolved: z.literal(true).optional().describe('An operator has found out that it had no effect.'),
+  round: count.optional().describe('An earlier round of the call, from 1: it was redriven since.'),
 });
+
+const redriveMark = z.object({ id: text, by: text, atMs, code: text, attempts: count, fence: count });
 
 const standing = {
   state: z.enum(CALL_STATES),
@@ -53,6 +57,7 @@ const callSummary = z.object({
   ...standing,
   attempts: z.array(attempt),
   lostAttempts: count,
+  redrives: z.array(redriveMark).optional().describe('Each time that it was redriven, and the failure before.'),
   worker: text.optional(),
   circuit: text,
   cancelRequested: flag,
@@ -67,6 +72,35 @@ const callSummary = z.object({
     .literal(true)
     .optional()
     .describe('It may have had its effect, or was quarantined: an operator can resolve it.'),
+});
+
+const deadLetterFilter = z.object({
+  tool: text.optional(),
+  code: text.optional(),
+  session: text.optional(),
+  circuit: text.optional(),
+  sinceMs: atMs.optional(),
+  untilMs: atMs.optional(),
+});
+
+const bulkAnswer = z.object({
+  matched: count,
+  started: count.describe('How many were redriven, discarded or resolved by now.'),
+  skipped: z.array(z.object({ callId: text, code: text })).describe('The first 10,000, each with the reason.'),
+});
+
+const redriveRecord = z.object({
+  redriveId: text,
+  state: z.enum(['running', 'done', 'stopped']),
+  by: text,
+  tenantId: text.optional(),
+  reason: text.optional(),
+  filter: deadLetterFilter.optional(),
+  perSecond: count,
+  matched: count,
+  started: count,
+  createdAtMs: atMs,
+  updatedAtMs: atMs,
 });
 
 const progress = z.object({ progress: z.number(), total: z.number().optional(), message: text.optional() });
@@ -312,6 +346,22 @@ export const responseSchemas = {
     result: resultEnvelope.optional(),
     progress: progress.optional(),
   }),
+  DeadLetterList: z.object({
+    deadLetters: z.array(
+      callSummary.extend({
+        attempts: count,
+        tenantId: text.optional(),
+        failedAtMs: atMs,
+        code: text.describe('The failure code of its result.'),
+        message: text,
+      }),
+    ),
+    next: text.optional(),
+    counts: z.object({ total: count, codes: z.record(text, count), tools: z.record(text, count) }).optional(),
+  }),
+  BulkAnswer: bulkAnswer.extend({ redriveId: text.optional(), state: redriveRecord.shape.state.optional() }),
+  RedriveList: z.object({ redrives: z.array(redriveRecord.extend({ skippedCount: count })) }),
+  Redrive: redriveRecord.extend({ skipped: bulkAnswer.shape.skipped }),
   Cancellation: z.object({ settlement: z.enum(SETTLEMENTS), result: resultEnvelope.optional() }),
   Session: session.extend({ spent: budget.optional() }),
   SessionList: z.object({ sessions: z.array(session) }),

@@ -9,9 +9,11 @@ import type { StandingApproval } from '../../../shared/store/approvals/standing-
 import type { AuditEntry } from '../../../shared/store/audit/audit-trail.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
 import type { CatalogueContent } from '../../../shared/store/fleet/catalogue.ts';
+import type { RedriveRecord } from '../../../shared/store/redrives/redrives.ts';
 import { formatForDisplay } from '../../../shared/util/text/visible-text.ts';
 import type { ApprovalListing } from '../../approvals/approvals.ts';
 import type { EnforcedCircuit } from '../../circuits/circuit-effects.ts';
+import type { DeadLetter, RedriveProgress } from '../../dead-letters/dead-letter-service.ts';
 import type { SwitchedTool } from '../../tools/switched-tools.ts';
 
 /** The phase of a call within its state. The phase of a call that has ended is its state. */
@@ -37,6 +39,7 @@ export function callSummary(record: CallRecord) {
     phase: phaseOf(record),
     attempts: record.attempts,
     lostAttempts: record.lostAttempts,
+    ...(record.redrives === undefined ? {} : { redrives: record.redrives }),
     ...(running && record.worker !== undefined ? { worker: record.worker } : {}),
     circuit: record.circuit,
     cancelRequested: record.cancelRequested,
@@ -49,6 +52,26 @@ export function callSummary(record: CallRecord) {
     ...(outcome?.settlement === undefined || running ? {} : { settlement: outcome.settlement }),
     ...(isUnresolved(outcome) && !running ? { unresolved: true as const } : {}),
   };
+}
+
+/** A call that failed, as lists show it. */
+export function deadLetterView({ record, failedAtMs }: DeadLetter) {
+  const { envelope } = record.request;
+  const { tenantId } = envelope.target;
+  const { attempts, ...summary } = callSummary(record);
+  return {
+    ...summary,
+    ...(tenantId === undefined ? {} : { tenantId }),
+    attempts: attempts.length,
+    failedAtMs,
+    code: record.outcome?.error?.code ?? '',
+    message: record.outcome?.error?.message ?? '',
+  };
+}
+
+/** A redrive. With the calls that it skipped where those were read; else with their number. */
+export function redriveView({ skipped, ...rest }: RedriveProgress | RedriveRecord) {
+  return typeof skipped === 'number' ? { ...rest, skippedCount: skipped } : { ...rest, skipped };
 }
 
 export function callView(record: CallRecord) {

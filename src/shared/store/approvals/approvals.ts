@@ -23,6 +23,7 @@ import { type CallRecord, withParams } from '../calls/call-record.ts';
 import type { Ledger } from '../calls/ledger.ts';
 import { verifyApproval } from '../calls/records/signed-records.ts';
 import { resignRequest } from '../calls/requeue-call.ts';
+import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import type { Redis } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
@@ -61,7 +62,7 @@ export type DecideAnswer =
   /** The stored request of the call is not authentic. */
   | { readonly kind: 'forged' };
 
-const decideScript = new Script(new URL('./decide.lua', import.meta.url), ENQUEUE_LUA);
+const decideScript = new Script(new URL('./decide.lua', import.meta.url), [...ENQUEUE_LUA, ...DEAD_LETTER_LUA]);
 const LISTED_AT_ONCE = 200;
 /** An approval may hold megabytes. */
 const READ_AT_ONCE = 8;
@@ -247,8 +248,8 @@ export class Approvals {
   }
 
   #lifeOf({ tool }: ApprovalRequest, outcome: Outcome): RecordLife {
-    if (isUnresolved(outcome)) return { ttlMs: this.#doneMs(tool) };
-    return lifeOfFailure(this.#settings.ttl, toolPolicy(this.#settings, tool).ttl);
+    const life = lifeOfFailure(this.#settings.ttl, toolPolicy(this.#settings, tool).ttl);
+    return isUnresolved(outcome) ? { ttlMs: Math.max(this.#doneMs(tool), life.ttlMs) } : life;
   }
 
   #doneMs(tool: ApprovalRequest['tool']): number {
@@ -284,6 +285,7 @@ export class Approvals {
         keys.job(waiting),
         keys.job('delayed'),
         keys.inDoubt,
+        keys.base,
       ],
       [
         id,
@@ -301,6 +303,7 @@ export class Approvals {
         waiting,
         uuidv7(),
         life.freeAfterMs ?? '',
+        this.#ledger.access.deadLetterMs(callId) ?? '',
         ...enqueueArguments(keys, tool.name, job),
       ],
     );

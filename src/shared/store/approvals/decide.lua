@@ -1,13 +1,14 @@
 -- Decides on an approval, once: approved puts its call into the queue, every other decision ends the call.
 --
 -- KEYS  1 approval  2 index of pending approvals  3 the call's record  4 in-flight index  5 the job that waits  6 delayed jobs
---       7 index of calls in doubt
+--       7 index of calls in doubt  8 base of the partition's keys
 -- ARGV  1 approval ID  2 state: approved, denied or expired  3 decision (JSON), '' for none  4 its signature  5 call ID
 --       6 time to live of the approval, ms  7 outcome (JSON), '' when approved  8 its signature  9 its time to live, ms
 --       10 key prefix of inboxes  11 new generation  12 signature of the request under it  13 ID of the job that waits
 --       14 token: a script that runs twice, because its first answer was lost, answers the same
 --       15 after which time the call's key is free again, ms, '' for not sooner
---       16 key prefix of the queue  17.. the job, as enqueue takes it
+--       16 how long a failed call is a dead letter, ms, '' for one that is none
+--       17 key prefix of the queue  18.. the job, as enqueue takes it
 -- Returns {code, now, …}:
 --   decided
 --   already    state: it was decided before, or the call ended
@@ -41,7 +42,7 @@ if redis.call('ZREM', KEYS[6], ARGV[13]) == 1 then redis.call('DEL', KEYS[5]) en
 if to == 'approved' then
   redis.call('HSET', KEYS[3], 'phase', 'queued', 'generation', ARGV[11], 'signature', ARGV[12], 'updatedAtMs', now)
   redis.call('HINCRBY', KEYS[3], 'version', 1)
-  enqueue({ARGV[16]}, {unpack(ARGV, 17)})
+  enqueue({ARGV[17]}, {unpack(ARGV, 18)})
 else
   local expiresAt = text(now + ARGV[9])
   redis.call('HSET', KEYS[3], 'state', 'failed', 'outcome', ARGV[7], 'outcomeSignature', ARGV[8], 'retriable', '0', 'updatedAtMs', now,
@@ -53,6 +54,8 @@ else
   if call[5] then redis.call('PEXPIREAT', call[5], expiresAt) end
   redis.call('ZREM', KEYS[4], ARGV[5])
   if isUnresolved('failed', ARGV[7]) then redis.call('ZADD', KEYS[7], expiresAt, ARGV[5]) end
+  -- A call that a person denied has failed as it should.
+  if to == 'expired' and ARGV[16] ~= '' then add_dead_letter({KEYS[8]}, {ARGV[5], text(now), ARGV[16]}) end
   notify(call[4], ARGV[10], settledEvent(ARGV[5], 'failed', ARGV[8], ARGV[7], now))
 end
 return {'decided', now}

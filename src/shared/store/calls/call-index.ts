@@ -3,6 +3,7 @@
  */
 import { callOf } from '../../approvals/approval.ts';
 import type { Settings } from '../../config/config.ts';
+import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { callOfJob } from '../queues/jobs.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
@@ -34,15 +35,15 @@ export interface Selection {
   readonly only?: 'inflight' | 'inDoubt' | 'running' | 'awaiting-approval' | undefined;
 }
 
-const flushScript = new Script(new URL('./flush.lua', import.meta.url));
+const flushScript = new Script(new URL('./flush.lua', import.meta.url), DEAD_LETTER_LUA);
 
 /**
  * How long the indices keep what has ended: as long as the records of any tool are there. Those of the few calls that were cancelled may
  * be there for longer: indices of all calls are not kept for their sake where `ttl.doneMs` is short.
  */
 export function longestKeptMs({ ttl, tools }: Pick<Settings, 'ttl' | 'tools'>): number {
-  const ofTools = Object.values(tools).flatMap(({ ttl: own }) => [own?.doneMs ?? 0, own?.failedMs ?? 0]);
-  return Math.max(ttl.doneMs, ttl.failedMs, ...ofTools);
+  const kept = [ttl, ...Object.values(tools).map(({ ttl: own }) => own)];
+  return Math.max(...kept.flatMap((own) => [own?.doneMs ?? 0, own?.failedMs ?? 0, own?.failedKeptMs ?? 0]));
 }
 
 /** The calls of a place: by time, by session, in flight, in doubt, and how many there are. */
@@ -129,7 +130,7 @@ export class CallIndex {
     if (tool !== undefined && tool !== `${toolNamespace}.${toolName}`) return 'other';
     const [code] = await flushScript.run(
       this.#access.redis,
-      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.inDoubt],
+      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.inDoubt, keys.base],
       [
         callId,
         FENCE_REMEMBERED_MS,

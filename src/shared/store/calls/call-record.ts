@@ -45,6 +45,18 @@ export function withParams(envelope: ToolCallEnvelope, params: Record<string, un
   return { ...envelope, payload: { ...envelope.payload, params } };
 }
 
+/** What a call's record keeps of a redrive. */
+export interface RedriveMark {
+  /** The redrive's ID. */
+  readonly id: string;
+  readonly by: string;
+  readonly atMs: number;
+  /** The failure that it ran the call again for, the attempts until then, and their last fence. */
+  readonly code: string;
+  readonly attempts: number;
+  readonly fence: number;
+}
+
 /** A record, read. */
 export interface CallRecord {
   readonly callId: string;
@@ -59,6 +71,8 @@ export interface CallRecord {
   readonly approvalId?: string;
   readonly attempts: readonly AttemptRecord[];
   readonly lostAttempts: number;
+  /** The newest redrives of the call, the oldest first; absent where there was none. */
+  readonly redrives?: readonly RedriveMark[];
   readonly createdAtMs: number;
   readonly updatedAtMs: number;
   readonly expiresAtMs?: number;
@@ -112,6 +126,7 @@ export function callRecord({ callId, fields, request, outcome, nowMs }: ReadReco
     ...(fields['approval'] === undefined ? {} : { approvalId: fields['approval'] }),
     attempts: parseAttempts(fields['attempts'] ?? ''),
     lostAttempts: Number(fields['lost'] ?? 0),
+    ...(fields['redriven'] === undefined ? {} : { redrives: linesOf<RedriveMark>(fields['redriven']) }),
     createdAtMs: Number(fields['createdAtMs']),
     updatedAtMs: Number(fields['updatedAtMs'] ?? fields['startedAtMs'] ?? fields['createdAtMs']),
     ...number('expiresAtMs'),
@@ -132,8 +147,12 @@ export function formatAttempts(attempts: readonly AttemptRecord[]): string {
 }
 
 export function parseAttempts(lines: string): AttemptRecord[] {
+  return linesOf<Omit<AttemptRecord, 'attempt'>>(lines).map((attempt, index) => ({ attempt: index + 1, ...attempt }));
+}
+
+function linesOf<Line>(lines: string): Line[] {
   return lines
     .split('\n')
     .filter((line) => line !== '')
-    .map((line, index) => ({ attempt: index + 1, ...(JSON.parse(line) as Omit<AttemptRecord, 'attempt'>) }));
+    .map((line) => JSON.parse(line) as Line);
 }

@@ -2,12 +2,13 @@
 import type { RecordLife } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
+import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { jobIdOf } from '../queues/jobs.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { Script } from '../redis/script.ts';
 import type { LedgerAccess } from './ledger-context.ts';
 
-const cancelScript = new Script(new URL('./cancel.lua', import.meta.url));
+const cancelScript = new Script(new URL('./cancel.lua', import.meta.url), DEAD_LETTER_LUA);
 
 /** The outcomes from which the script chooses, by what the call is doing. */
 export interface CancelOutcomes extends RecordLife {
@@ -41,7 +42,7 @@ export async function writeCancellation(
   }) as [SignedText, SignedText, SignedText];
   const [code, , generation] = await cancelScript.run(
     access.redis,
-    [keys.record(callId), keys.inflight, keys.inDoubt, keys.job('')],
+    [keys.record(callId), keys.inflight, keys.inDoubt, keys.job(''), keys.base],
     [
       callId,
       beforeStart.text,
@@ -60,6 +61,7 @@ export async function writeCancellation(
       doubtful.signature,
       inDoubt.ttlMs,
       freeAfterMs ?? '',
+      access.deadLetterMs(callId) ?? '',
     ],
   );
   if (code !== 'cancelled') return { kind: code as 'requested' | 'too-late' | 'gone' };

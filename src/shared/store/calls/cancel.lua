@@ -1,12 +1,13 @@
 -- Cancels a call that has not started; asks the worker of a running one to stop.
 --
--- KEYS  1 record  2 in-flight index  3 index of calls in doubt  4 key prefix of the queue
+-- KEYS  1 record  2 in-flight index  3 index of calls in doubt  4 key prefix of the queue  5 base of the partition's keys
 -- ARGV  1 call ID  2 outcome of a call that never ran (JSON)  3 outcome of one that waits for its next attempt (JSON)
 --       4 state to end in  5 time to live, ms  6 inbox ID of who waits for the answer  7 key prefix of inboxes  8 broadcast channel
 --       9, 10 signatures of the two outcomes  11 key prefix of approvals  12 time to live of an approval, ms
 --       13 token: a script that runs twice, because its first answer was lost, answers the same
 --       14 outcome of a call with an attempt that may have had its effect (JSON)  15 its signature  16 its time to live, ms
 --       17 after which time the key of a call without such an attempt is free again, ms, '' for not sooner
+--       18 how long a failed call is a dead letter, ms, '' for one that is none
 -- Returns {code, now, …}:
 --   cancelled  generation: the call ended here and now   requested: its worker has been asked
 --   too-late   state: it had ended before                gone: there is no such record
@@ -25,7 +26,8 @@ if fields[2] == 'running' then
 end
 local outcome, signature, ttl, freeAfter = ARGV[2], ARGV[9], ARGV[5], ARGV[17]
 if fields[5] then outcome, signature = ARGV[3], ARGV[10] end
-local attempts = fields[9] or ''
+-- An operator has decided what became of some.
+local attempts = string.gsub(fields[9] or '', '[^\n]*,"resolved":true[^\n]*\n', '')
 if attempts:find('"inDoubt":true', 1, true) or attempts:find('"status":"lost"', 1, true) then
   outcome, signature, ttl = ARGV[14], ARGV[15], ARGV[16]
   if isUnresolved(ARGV[4], outcome) then freeAfter = '' end
@@ -49,5 +51,6 @@ redis.call('PEXPIREAT', KEYS[1], expiresAt)
 if fields[7] then redis.call('PEXPIREAT', fields[7], expiresAt) end
 redis.call('ZREM', KEYS[2], ARGV[1])
 if isUnresolved(ARGV[4], outcome) then redis.call('ZADD', KEYS[3], expiresAt, ARGV[1]) end
+if ARGV[4] == 'failed' and ARGV[18] ~= '' then add_dead_letter({KEYS[5]}, {ARGV[1], text(now), ARGV[18]}) end
 notify(withInbox(fields[4], ARGV[6]), ARGV[7], settledEvent(ARGV[1], ARGV[4], signature, outcome, now))
 return {'cancelled', now, fields[3]}

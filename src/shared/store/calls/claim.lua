@@ -69,7 +69,10 @@ if not record.exists and merging then
     if leading.state == 'inflight' then
       if mode == 'enforced' then
         local asked = cjson.decode(request).envelope
-        if anew then redis.call('DEL', own) end
+        if anew then
+          redis.call('DEL', own)
+          remove_dead_letter({partition.base}, {ARGV[1]})
+        end
         local naming = {toolCallId = asked.toolCallId, requestId = asked.requestId, target = asked.target, control = {}}
         -- An empty list would be written as an object.
         if asked.control.requestTags and #asked.control.requestTags > 0 then naming.control = {requestTags = asked.control.requestTags} end
@@ -135,6 +138,7 @@ if anew then
   -- Redis refuses this when its memory is full; after a DEL, it would take all that comes.
   redis.call('HSET', key, 'state', 'inflight')
   redis.call('DEL', key)
+  remove_dead_letter({partition.base}, {callId})
 end
 
 local duplicate = false

@@ -7,6 +7,7 @@ import { type Account, type Spends, UNITS, type Unit } from '../../limits/budget
 import { queueNameOf } from '../../queues/priority.ts';
 import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
+import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { budgetArguments, reserve, type Spent } from '../limits/budgets.ts';
 import { type CallJob, ENQUEUE_LUA, PUSH_LUA } from '../queues/jobs.ts';
 import { backendError } from '../redis/backend-error.ts';
@@ -83,6 +84,7 @@ const MAX_CLAIMS = 16;
 const claimsScript = new Script(new URL('./claim-batch.lua', import.meta.url), [
   PARTITION_LUA,
   CARRY_LUA,
+  ...DEAD_LETTER_LUA,
   ...ENQUEUE_LUA,
   ...PUSH_LUA,
   luaFunction(new URL('./claim.lua', import.meta.url)),

@@ -2,12 +2,14 @@
 -- again. Of those, one that was cancelled is forgotten when it is named itself.
 --
 -- KEYS  1 record  2 index of all calls  3 index of the session's calls  4 index of calls in doubt
+--       5 base of the partition's keys
 -- ARGV  1 call ID  2 how long the fence is remembered, ms: until then a straggler of the forgotten call stays refused
 --       3 key prefix of how many calls of each tool there are  4 retention, ms  5 tool  6 '1' for a call that is named itself
 -- Returns {code}: flushed · inflight · unresolved · gone
 local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence', 'createdAtMs', 'outcomeAt', 'paramsAt')
 if not fields[1] then
   redis.call('ZREM', KEYS[2], ARGV[1])
+  remove_dead_letter({KEYS[5]}, {ARGV[1]})
   return {'gone'}
 end
 if fields[1] == 'inflight' then return {'inflight'} end
@@ -23,4 +25,5 @@ end
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
 redis.call('ZREM', KEYS[4], ARGV[1])
+remove_dead_letter({KEYS[5]}, {ARGV[1]})
 return {'flushed'}

@@ -107,6 +107,11 @@ export class LedgerAccess {
     return shard === 0 || this.clustered ? keys : this.keys(homePartition(tier));
   }
 
+  /** How long the index of dead letters keeps a failed call; undefined for a call of the read-only tier, which is no dead letter. */
+  deadLetterMs(callId: string): number | undefined {
+    return partitionFor(callId).tier === 'read-only' ? undefined : this.retentionMs;
+  }
+
   /** The bases of a partition's keys and of the shared ones. They hash to the partition's slot as all its keys do. */
   bases(keys: PartitionKeys): string[] {
     return [keys.base, this.home(keys).base];

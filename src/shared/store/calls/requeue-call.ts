@@ -2,17 +2,28 @@
 import type { ApprovalRequest } from '../../approvals/approval.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
+import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
-import { Script } from '../redis/script.ts';
+import { luaFunction, Script } from '../redis/script.ts';
 import { type CallRecord, resolutionOf } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
 import { signApproval, signRequest, verifyRequest } from './records/signed-records.ts';
 
-const resolveScript = new Script(new URL('./resolve.lua', import.meta.url));
-const requeueScript = new Script(new URL('./requeue.lua', import.meta.url), ENQUEUE_LUA);
+/** For `Script`: `reopen_call`, which begins another round of a call that has ended. */
+export const REOPEN_LUA = [
+  ...ENQUEUE_LUA,
+  ...DEAD_LETTER_LUA,
+  luaFunction(new URL('./reopen-call.lua', import.meta.url)),
+];
+
+const resolveScript = new Script(new URL('./resolve.lua', import.meta.url), DEAD_LETTER_LUA);
+const requeueScript = new Script(new URL('./requeue.lua', import.meta.url), REOPEN_LUA);
 
 /** Why a call is queued again: an operator resolved its unknown outcome as `retry`, or its job is missing. */
 export type RequeueReason = 'resolved' | 'missing';
+
+/** Why a request is signed again: a call that failed may be redriven, too. */
+type ResignReason = RequeueReason | 'redriven';
 
 export interface ResignedRequest {
   readonly request: string;
@@ -28,17 +39,19 @@ export async function resignRequest(
   access: LedgerAccess,
   callId: string,
   generation: string,
-  reason?: RequeueReason,
+  reason?: ResignReason,
 ): Promise<'gone' | 'forged' | ResignedRequest> {
   const [request, signature, before, resolved] = await access.redis.hmget(
     access.placed(callId).record(callId),
     ...['request', 'signature', 'generation', 'resolution'],
   );
   if (typeof request !== 'string') return 'gone';
-  const nowMs = await access.now();
+  // A dead letter may be older than what a worker accepts: its operator knows that it is.
+  const nowMs = reason === 'redriven' ? Number(before) : await access.now();
   const stored = { callId, generation: before ?? '', resolution: resolved ?? '', text: request };
   if (!verifyRequest(access.signatures, stored, signature ?? '', nowMs)) return 'forged';
-  const resolution = reason === 'resolved' ? resolutionOf(generation, stored) : stored.resolution;
+  const resolution =
+    reason === 'resolved' || reason === 'redriven' ? resolutionOf(generation, stored) : stored.resolution;
   return {
     request,
     signature: signRequest(access.signatures, { callId, generation, resolution, text: request }),
@@ -67,7 +80,7 @@ export async function requeueCall(
   if (typeof resigned === 'string') return resigned === 'gone' ? 'gone' : 'refused';
   const [code] = await requeueScript.run(
     access.redis,
-    [keys.record(callId), keys.inflight, keys.job(jobIdOf(callId, record.generation)), keys.inDoubt],
+    [keys.record(callId), keys.inflight, keys.job(jobIdOf(callId, record.generation)), keys.inDoubt, keys.base],
     [
       callId,
       generation,
@@ -78,14 +91,18 @@ export async function requeueCall(
       resigned.resolution,
       record.generation,
       keys.approvals,
-      ...approvalArguments(access, approval),
+      ...approvalAgainArguments(access, approval),
       ...enqueueArguments(keys, request.envelope.toolName, job),
     ],
   );
   return code as 'queued' | 'refused' | 'gone';
 }
 
-function approvalArguments(access: LedgerAccess, approval: ApprovalRequest | undefined): (string | number)[] {
+/** The approval that a call which runs again waits for, as `reopen_call` takes it. */
+export function approvalAgainArguments(
+  access: LedgerAccess,
+  approval: ApprovalRequest | undefined,
+): (string | number)[] {
   if (approval === undefined) return ['', '', '', '', ''];
   const text = JSON.stringify(approval);
   return [text, signApproval(access.signatures, approval, text), approval.id, approval.expiresAtMs, access.retentionMs];
@@ -108,8 +125,8 @@ export async function writeResolution(
   const signature = access.signatures.sign('outcome', [callId, state], text);
   const [code] = await resolveScript.run(
     access.redis,
-    [keys.record(callId), keys.inDoubt],
-    [state, text, ttlMs, signature, callId, uuidv7(), freeAfterMs ?? ''],
+    [keys.record(callId), keys.inDoubt, keys.base],
+    [state, text, ttlMs, signature, callId, uuidv7(), freeAfterMs ?? '', access.deadLetterMs(callId) ?? ''],
   );
   return code as 'resolved' | 'refused' | 'gone';
 }

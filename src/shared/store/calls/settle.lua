@@ -27,6 +27,7 @@ if apart then redis.call('PEXPIREAT', apart.key, expiresAt) end
 if apart and apart.reference then redis.call('HSET', record, 'outcomeParts', apart.reference) end
 deferWrite('ZREM', base .. INFLIGHT, callId)
 if isUnresolved(terms.state, ARGV[3]) then redis.call('ZADD', base .. IN_DOUBT, expiresAt, callId) end
+if terms.letterMs then add_dead_letter({base}, {callId, text(now), text(terms.letterMs)}) end
 local sample = terms.sample
 if sample then
   local name = sample.circuit

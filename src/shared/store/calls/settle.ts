@@ -6,6 +6,7 @@ import type { AttemptRecord, CallState, RecordLife } from '../../calls/call-stat
 import type { Outcome } from '../../calls/outcome.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
+import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import type { CircuitSample } from '../redis/circuit-messages.ts';
 import { luaConstants, Script } from '../redis/script.ts';
 import { formatAttempts } from './call-record.ts';
@@ -38,7 +39,7 @@ export interface Settle extends RecordLife {
 }
 
 /** For `Script`: what `settle` needs. */
-export const SETTLE_LUA = [PARTITION_LUA, luaConstants({ MAX_EVENT_OUTCOME_BYTES })];
+export const SETTLE_LUA = [PARTITION_LUA, ...DEAD_LETTER_LUA, luaConstants({ MAX_EVENT_OUTCOME_BYTES })];
 
 const settleScript = new Script(new URL('./settle.lua', import.meta.url), SETTLE_LUA);
 
@@ -107,12 +108,15 @@ export function settleArguments(access: LedgerAccess, settle: ReadySettle): (str
     apart === undefined ? outcomeJson : '',
     signature,
     formatAttempts(attempts),
-    termsOf(settle),
+    termsOf(access, settle),
     apart === undefined ? '' : JSON.stringify(apart),
   ];
 }
 
 /** The terms of an ending, the same text for all calls of one tool that end alike: `settle.lua` parses each text once. */
-function termsOf({ state, outcome, ttlMs, freeAfterMs, sample, refill }: ReadySettle): string {
-  return JSON.stringify({ state, retriable: outcome.error?.retriable === true, ttlMs, freeAfterMs, sample, refill });
+function termsOf(access: LedgerAccess, settle: ReadySettle): string {
+  const { callId, state, outcome, ttlMs, freeAfterMs, sample, refill } = settle;
+  const letterMs = state === 'failed' ? access.deadLetterMs(callId) : undefined;
+  const retriable = outcome.error?.retriable === true;
+  return JSON.stringify({ state, retriable, ttlMs, freeAfterMs, sample, refill, letterMs });
 }

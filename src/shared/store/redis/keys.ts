@@ -34,6 +34,13 @@ export const PARTITION_NAMES = {
   LOST_WORKERS: ':lost-workers',
 } as const;
 
+/** The names of a partition's dead letters behind its base: the index by time, that of one tenant, and what is known of each. */
+export const DEAD_LETTER_NAMES = {
+  DEAD_LETTERS: ':dead-letters',
+  DEAD_LETTERS_OF: ':dead-letters-of:',
+  DEAD_LETTER_FACTS: ':dead-letter-facts',
+} as const;
+
 export class PartitionKeys {
   readonly partition: Partition;
   /** Prefix of all keys of the place, and BullMQ's prefix. */
@@ -91,6 +98,17 @@ export class PartitionKeys {
   /** Prefix of what is kept of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of those to decide. */
   get approvals(): string {
     return `${this.base}${PARTITION_NAMES.APPROVALS}`;
+  }
+
+  /** Calls of mutating tools that failed, by when they did; of one tenant when given. */
+  deadLetters(tenantId?: string): string {
+    return tenantId === undefined
+      ? `${this.base}${DEAD_LETTER_NAMES.DEAD_LETTERS}`
+      : `${this.base}${DEAD_LETTER_NAMES.DEAD_LETTERS_OF}${tenantId}`;
+  }
+
+  get deadLetterFacts(): string {
+    return `${this.base}${DEAD_LETTER_NAMES.DEAD_LETTER_FACTS}`;
   }
 
   /** The history of circuits, the newest change first. */

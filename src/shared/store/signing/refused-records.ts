@@ -18,6 +18,8 @@
  * | question      | question ID                                                                                           |
  * | answer        | question ID                                                                                           |
  * | audit         | sequence number, signature of the record before                                                       |
+ * | redrive       | redrive ID                                                                                            |
+ * | redrive-calls | redrive ID, position of the batch                                                                     |
  * | token         | none: the text of an approval button                                                                  |
  */
 import { callOf } from '../../approvals/approval.ts';

@@ -1,0 +1,387 @@
+/** `pawl.deadLetters`: calls of mutating tools that failed for good, and what operators do about them. */
+import { partitionOf } from '../../shared/calls/call-id.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Backend } from '../../shared/store/backend.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import {
+  DEAD_LETTER_TIERS,
+  type DeadLetterFacts,
+  type DeadLetterFilter,
+} from '../../shared/store/dead-letters/dead-letter-index.ts';
+import type { Partition } from '../../shared/store/redis/keys.ts';
+import type { RedrivenCall, RedriveRecord, SkippedCall } from '../../shared/store/redrives/redrives.ts';
+import { uuidv7 } from '../../shared/util/time.ts';
+import type { RecordOverride } from '../calls/audit.ts';
+import { withinMs } from '../calls/result-waiters.ts';
+import type { CallRedriver } from './redrive-call.ts';
+import { batchSize, type RedriveRunner } from './redrive-runner.ts';
+
+const DEFAULT_LISTED = 50;
+const DEFAULT_PER_SECOND = 50;
+const DEFAULT_WAIT_MS = 2_000;
+/** The most that one redrive or discard takes up. */
+const MAX_MATCHED = 100_000;
+/** An answer lists so many skipped calls. */
+const MAX_SKIPPED = 10_000;
+const CHECKED_AT_ONCE = 64;
+const LISTED_AT_ONCE = 500;
+
+/** The dead letters of a selection: named calls, or all that a filter lets pass. */
+export type DeadLetterSelection = {
+  /** Who acts, for the audit trail. Default: the operator that this client was opened for. */
+  readonly by?: string | undefined;
+  readonly reason?: string | undefined;
+  /** Those of one tenant. Default: all. */
+  readonly tenantId?: string | undefined;
+  /** Says what would happen, and changes nothing. */
+  readonly dryRun?: boolean | undefined;
+} & ({ readonly ids: readonly string[] } | { readonly filter: DeadLetterFilter });
+
+export interface DeadLetterQuery extends DeadLetterFilter {
+  readonly tenantId?: string | undefined;
+  /** Default 50. */
+  readonly limit?: number | undefined;
+  /** `next` of the page before. */
+  readonly after?: string | undefined;
+}
+
+/** A call that failed, with the time when it did. */
+export interface DeadLetter {
+  readonly record: CallRecord;
+  readonly failedAtMs: number;
+}
+
+export interface DeadLetterCounts {
+  readonly total: number;
+  readonly codes: Readonly<Record<string, number>>;
+  readonly tools: Readonly<Record<string, number>>;
+}
+
+export interface DeadLetterPage {
+  readonly deadLetters: readonly DeadLetter[];
+  /** For the next page; absent on the last one. */
+  readonly next?: string;
+  /** How many the filter lets pass, on the first page. */
+  readonly counts?: DeadLetterCounts;
+}
+
+/** What became of a selection. Calls that are neither started nor skipped are still to come. */
+export interface BulkAnswer {
+  readonly matched: number;
+  /** How many were redriven, discarded or resolved by now. */
+  readonly started: number;
+  readonly skipped: readonly SkippedCall[];
+}
+
+export interface RedriveProgress extends BulkAnswer, Omit<RedriveRecord, 'skipped'> {}
+
+export interface DeadLetterServiceDeps {
+  readonly backend: Pick<Backend, 'ledger' | 'shards' | 'deadLetters' | 'redrives'>;
+  readonly redriver: Pick<CallRedriver, 'check'>;
+  readonly runner: Pick<RedriveRunner, 'run'>;
+  readonly recordOverride: RecordOverride;
+  /** The operator where none is named. */
+  readonly operator: string;
+}
+
+export class DeadLetterService {
+  readonly #deps: DeadLetterServiceDeps;
+
+  constructor(deps: DeadLetterServiceDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Calls that failed, the newest failure first. Throws `CONTRACT_INVALID` for an `after` that is no page's `next`.
+   *
+   *     const { deadLetters, counts } = await pawl.deadLetters.list({ tool: 'pay', code: 'HTTP_503' });
+   *     for (const { record } of deadLetters) console.log(record.callId, record.outcome?.error?.message);
+   */
+  async list({ tenantId, limit = DEFAULT_LISTED, after, ...filter }: DeadLetterQuery = {}): Promise<DeadLetterPage> {
+    const cursor = after === undefined ? undefined : parseCursor(after);
+    const search = { filter, tenantId, cursor, limit: limit + 1 };
+    const [pages, counts] = await Promise.all([
+      Promise.all(this.#partitions().map((partition) => this.#newest(partition, search))),
+      cursor === undefined ? this.#count(filter, tenantId) : undefined,
+    ]);
+    const found = pages.flat().sort((one, other) => compareNewest(cursorOf(one), cursorOf(other)));
+    const deadLetters = found.slice(0, limit);
+    const last = deadLetters.at(-1);
+    return {
+      deadLetters,
+      ...(found.length > limit && last !== undefined ? { next: formatCursor(cursorOf(last)) } : {}),
+      ...(counts === undefined ? {} : { counts }),
+    };
+  }
+
+  /**
+   * Runs dead letters again, at most `perSecond` (default 50), the oldest failure first: each under its own ID and key. The redrive goes on
+   * after `waitMs` (default 2 s), also when this process ends; `progress` says how far it is. Throws `CONTRACT_INVALID` when a filter lets
+   * more than 100,000 pass.
+   *
+   *     const outage = { circuit: 'tool:tools.pay', sinceMs: Date.parse('2026-11-26T10:00:00Z') };
+   *     const { matched, started, skipped } = await pawl.deadLetters.redrive({ filter: outage, perSecond: 100 });
+   */
+  async redrive(
+    selection: DeadLetterSelection & { readonly perSecond?: number | undefined; readonly waitMs?: number | undefined },
+  ): Promise<BulkAnswer & { readonly redriveId?: string; readonly state?: RedriveRecord['state'] }> {
+    const { redrives } = this.#deps.backend;
+    const { perSecond = DEFAULT_PER_SECOND, waitMs = DEFAULT_WAIT_MS, tenantId, reason, by } = selection;
+    const calls = await this.#select(selection);
+    if (selection.dryRun === true) return this.#checkAll(calls, selection);
+    if (calls.length === 0) return { matched: 0, started: 0, skipped: [] };
+    const redriveId = uuidv7();
+    const filter = 'filter' in selection ? selection.filter : undefined;
+    const counts = { matched: calls.length, perSecond };
+    await this.#record('redrive', selection, { redriveId, counts });
+    const order = { by: by ?? this.#deps.operator, tenantId, reason, filter, perSecond, matched: calls.length };
+    const size = batchSize(perSecond);
+    const batches = Array.from({ length: Math.ceil(calls.length / size) }, (_, at) =>
+      calls.slice(at * size, (at + 1) * size),
+    );
+    await redrives.begin(redriveId, order, batches);
+    await withinMs(this.#deps.runner.run(redriveId), waitMs);
+    const { matched, started, skipped, state } = await this.progress(redriveId);
+    return { matched, started, skipped, redriveId, state };
+  }
+
+  /** How far a redrive is; with `waitMs`, after its end or that time. Throws `UNKNOWN_REDRIVE`. */
+  async progress(
+    redriveId: string,
+    options: { readonly waitMs?: number; readonly tenantId?: string | undefined } = {},
+  ): Promise<RedriveProgress> {
+    const record = await this.#read(redriveId, options.tenantId);
+    if (record.state === 'running' && (options.waitMs ?? 0) > 0) {
+      await withinMs(this.#deps.runner.run(redriveId), options.waitMs);
+      return this.progress(redriveId);
+    }
+    return { ...record, skipped: await this.#deps.backend.redrives.skipped(redriveId, MAX_SKIPPED) };
+  }
+
+  /** The newest redrives. */
+  async redrives(options: { readonly limit?: number; readonly tenantId?: string } = {}): Promise<RedriveRecord[]> {
+    const { limit = DEFAULT_LISTED, tenantId } = options;
+    const { redrives } = this.#deps.backend;
+    const records = await Promise.all((await redrives.list(LISTED_AT_ONCE)).map((id) => redrives.read(id)));
+    return records
+      .filter((record) => record !== undefined)
+      .filter((record) => tenantId === undefined || record.tenantId === tenantId)
+      .slice(0, limit);
+  }
+
+  /** Stops a redrive: the calls that it has not reached stay dead letters. Throws `UNKNOWN_REDRIVE`. */
+  async stop(redriveId: string, options: { readonly by?: string; readonly tenantId?: string | undefined } = {}) {
+    await this.#read(redriveId, options.tenantId);
+    await this.#deps.backend.redrives.stop(redriveId);
+    const { by, tenantId } = options;
+    await this.#deps.recordOverride({ what: 'dead-letters', action: 'stop', by, tenantId, redriveId });
+    return this.progress(redriveId);
+  }
+
+  /** Takes dead letters out of the view: nobody will run them again. Their records stay. A call in doubt is skipped. */
+  async discard(selection: DeadLetterSelection): Promise<BulkAnswer> {
+    const calls = await this.#select(selection);
+    if (selection.dryRun === true) return this.#checkDiscard(calls);
+    const { deadLetters } = this.#deps.backend;
+    const known = calls.filter(({ failedAtMs }) => failedAtMs > 0);
+    const skipped = calls.filter(({ failedAtMs }) => failedAtMs === 0).map(({ callId }) => notRedrivable(callId));
+    const discarded: string[] = [];
+    for (const batch of batchesOf(known, LISTED_AT_ONCE)) {
+      const ids: string[] = [];
+      for (const [partition, here] of byPartition(batch)) {
+        const codes = await deadLetters.discard(partition, here);
+        for (const [at, callId] of here.entries()) {
+          if (codes[at] === 'discarded') ids.push(callId);
+          else if (codes[at] === 'unresolved') skipped.push(await this.#inDoubt(callId));
+          else skipped.push(notRedrivable(callId));
+        }
+      }
+      discarded.push(...ids);
+      for (const callIds of batchesOf(ids, 100)) await this.#record('discard', selection, { callIds });
+    }
+    const counts = { matched: calls.length, started: discarded.length, skipped: skipped.length };
+    await this.#record('discard', selection, { counts });
+    return { matched: calls.length, started: discarded.length, skipped: skipped.slice(0, MAX_SKIPPED) };
+  }
+
+  async #checkDiscard(calls: readonly RedrivenCall[]): Promise<BulkAnswer> {
+    const skipped: SkippedCall[] = [];
+    for (const batch of batchesOf(calls, CHECKED_AT_ONCE))
+      await Promise.all(
+        batch.map(async ({ callId, failedAtMs }) => {
+          const record = failedAtMs === 0 ? undefined : await this.#deps.backend.ledger.glance(callId);
+          if (record === undefined) skipped.push(notRedrivable(callId));
+          else if (record.outcome?.error?.mayHaveHappened === true) skipped.push(await this.#inDoubt(callId));
+        }),
+      );
+    return { matched: calls.length, started: 0, skipped: skipped.slice(0, MAX_SKIPPED) };
+  }
+
+  async #checkAll(calls: readonly RedrivenCall[], { tenantId }: DeadLetterSelection): Promise<BulkAnswer> {
+    const skipped: SkippedCall[] = [];
+    for (const batch of batchesOf(calls, CHECKED_AT_ONCE)) {
+      const codes = await Promise.all(batch.map((call) => this.#deps.redriver.check(call, { tenantId })));
+      for (const [at, { callId }] of batch.entries()) {
+        const code = codes[at];
+        if (code !== undefined) skipped.push({ callId, code });
+      }
+    }
+    return { matched: calls.length, started: 0, skipped: skipped.slice(0, MAX_SKIPPED) };
+  }
+
+  async #read(redriveId: string, tenantId: string | undefined): Promise<RedriveRecord> {
+    const record = await this.#deps.backend.redrives.read(redriveId);
+    if (record === undefined || (tenantId !== undefined && record.tenantId !== tenantId))
+      throw new PawlError(
+        'UNKNOWN_REDRIVE',
+        `There is no redrive ${JSON.stringify(redriveId.slice(0, 100))}, or its record has expired.`,
+      );
+    return record;
+  }
+
+  /** The oldest failure first. A named call that is no dead letter of this tenant failed at 0. */
+  async #select(selection: DeadLetterSelection): Promise<RedrivenCall[]> {
+    const { tenantId } = selection;
+    if ('ids' in selection) return this.#named([...new Set(selection.ids)], tenantId);
+    const { filter } = selection;
+    const selected: RedrivenCall[] = [];
+    for await (const { callId, failedAtMs } of this.#all(filter, tenantId)) {
+      selected.push({ callId, failedAtMs });
+      if (selected.length > MAX_MATCHED)
+        throw new PawlError(
+          'CONTRACT_INVALID',
+          `The filter lets more than ${MAX_MATCHED} dead letters pass: narrow it by tool, code, session or time.`,
+          { issues: [{ path: 'filter', message: `must let at most ${MAX_MATCHED} dead letters pass` }] },
+        );
+    }
+    return selected.sort((one, other) => one.failedAtMs - other.failedAtMs);
+  }
+
+  async #named(ids: readonly string[], tenantId: string | undefined): Promise<RedrivenCall[]> {
+    const found = new Map<string, number>();
+    for (const [partition, callIds] of byPartition(ids.map((callId) => ({ callId }))))
+      for (const facts of await this.#deps.backend.deadLetters.find(partition, callIds))
+        if (facts !== undefined && (tenantId === undefined || facts.tenantId === tenantId))
+          found.set(facts.callId, facts.failedAtMs);
+    return ids.map((callId) => ({ callId, failedAtMs: found.get(callId) ?? 0 }));
+  }
+
+  async *#all(filter: DeadLetterFilter, tenantId: string | undefined): AsyncGenerator<DeadLetterFacts> {
+    for (const partition of this.#partitions())
+      for await (const page of this.#deps.backend.deadLetters.scan(partition, { filter, tenantId, order: 'oldest' }))
+        yield* page;
+  }
+
+  async #newest(partition: Partition, { filter, tenantId, cursor, limit }: PageSearch): Promise<DeadLetter[]> {
+    const { deadLetters, ledger } = this.#deps.backend;
+    const untilMs = Math.min(
+      filter.untilMs ?? Number.POSITIVE_INFINITY,
+      cursor?.failedAtMs ?? Number.POSITIVE_INFINITY,
+    );
+    const from = { ...filter, untilMs: Number.isFinite(untilMs) ? untilMs : undefined };
+    const found: DeadLetter[] = [];
+    for await (const page of deadLetters.scan(partition, { filter: from, tenantId, order: 'newest' })) {
+      const rest = page.filter((facts) => cursor === undefined || compareNewest(facts, cursor) > 0);
+      for (let at = 0; at < rest.length && found.length < limit; at += limit) {
+        const some = rest.slice(at, at + limit);
+        const records = await Promise.all(some.map(({ callId }) => ledger.glance(callId)));
+        const expired: string[] = [];
+        for (const [position, { callId, failedAtMs }] of some.entries()) {
+          const record = records[position];
+          if (record === undefined) expired.push(callId);
+          else if (record.state === 'failed') found.push({ record, failedAtMs });
+        }
+        if (expired.length > 0) await deadLetters.discard(partition, expired);
+      }
+      if (found.length >= limit) break;
+    }
+    return found.slice(0, limit);
+  }
+
+  async #count(filter: DeadLetterFilter, tenantId: string | undefined): Promise<DeadLetterCounts> {
+    const [codes, tools] = [new Map<string, number>(), new Map<string, number>()];
+    let total = 0;
+    for await (const { code, tool } of this.#all(filter, tenantId)) {
+      total += 1;
+      codes.set(code, (codes.get(code) ?? 0) + 1);
+      tools.set(tool, (tools.get(tool) ?? 0) + 1);
+      if (total >= MAX_MATCHED) break;
+    }
+    return { total, codes: Object.fromEntries(codes), tools: Object.fromEntries(tools) };
+  }
+
+  async #inDoubt(callId: string): Promise<SkippedCall> {
+    const record = await this.#deps.backend.ledger.glance(callId);
+    return { callId, code: record?.outcome?.error?.code ?? 'OUTCOME_UNKNOWN' };
+  }
+
+  #partitions(): Partition[] {
+    return this.#deps.backend.shards.partitions(DEAD_LETTER_TIERS);
+  }
+
+  #record(
+    action: 'redrive' | 'discard',
+    selection: DeadLetterSelection,
+    more: {
+      readonly counts?: Readonly<Record<string, number>>;
+      readonly callIds?: readonly string[];
+      readonly redriveId?: string;
+    },
+  ): Promise<void> {
+    const { by, reason, tenantId } = selection;
+    const filter = 'filter' in selection ? selection.filter : undefined;
+    return this.#deps.recordOverride({ what: 'dead-letters', action, by, reason, tenantId, filter, ...more });
+  }
+}
+
+interface PageSearch {
+  readonly filter: DeadLetterFilter;
+  readonly tenantId: string | undefined;
+  readonly cursor: Cursor | undefined;
+  readonly limit: number;
+}
+
+type Cursor = Pick<DeadLetterFacts, 'callId' | 'failedAtMs'>;
+
+function cursorOf({ record, failedAtMs }: DeadLetter): Cursor {
+  return { callId: record.callId, failedAtMs };
+}
+
+/** As Redis orders them: the newest first, and equal times by ID, the greatest first. */
+function compareNewest(one: Cursor, other: Cursor): number {
+  return other.failedAtMs - one.failedAtMs || (one.callId < other.callId ? 1 : one.callId > other.callId ? -1 : 0);
+}
+
+function formatCursor({ callId, failedAtMs }: Cursor): string {
+  return `${failedAtMs}-${callId}`;
+}
+
+function parseCursor(text: string): Cursor {
+  const [, failedAtMs, callId] = /^(\d{1,16})-(.{1,128})$/.exec(text) ?? [];
+  if (failedAtMs !== undefined && callId !== undefined) return { failedAtMs: Number(failedAtMs), callId };
+  throw new PawlError('CONTRACT_INVALID', 'The query is not usable: after: must be the `next` of a page.', {
+    issues: [{ path: 'after', message: 'must be the `next` of a page' }],
+  });
+}
+
+function notRedrivable(callId: string): SkippedCall {
+  return { callId, code: partitionOf(callId) === undefined ? 'UNKNOWN_CALL' : 'CALL_NOT_REDRIVABLE' };
+}
+
+/** The IDs of calls by their partitions; a text that is no call ID is in none. */
+function byPartition(calls: readonly { readonly callId: string }[]): readonly (readonly [Partition, string[]])[] {
+  const found = new Map<string, readonly [Partition, string[]]>();
+  for (const { callId } of calls) {
+    const partition = partitionOf(callId);
+    if (partition === undefined) continue;
+    const name = `${partition.tier}.${partition.shard}`;
+    const here = found.get(name) ?? ([partition, []] as const);
+    here[1].push(callId);
+    found.set(name, here);
+  }
+  return [...found.values()];
+}
+
+function batchesOf<Item>(items: readonly Item[], size: number): Item[][] {
+  return Array.from({ length: Math.ceil(items.length / size) }, (_, at) => items.slice(at * size, (at + 1) * size));
+}

@@ -1,0 +1,150 @@
+/**
+ * Carries redrives on: batch by batch, at their rates. A redrive outlives this process: another one takes it when its lease ends. It may
+ * then do a batch again, in which each call is started once all the same.
+ */
+import type { Backend } from '../../shared/store/backend.ts';
+import type { BatchResult, HeldRedrive, RedrivenCall, RedriveRecord } from '../../shared/store/redrives/redrives.ts';
+import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
+import type { RecordOverride } from '../calls/audit.ts';
+import type { CallRedriver } from './redrive-call.ts';
+
+/** Without Redis, and when another process holds a redrive, it is looked at again after this time. */
+const AGAIN_MS = 1_000;
+/** A front door looks for redrives of processes that died this often. */
+const SWEEP_MS = 5_000;
+const MAX_BATCH = 100;
+const BATCHES_PER_SECOND = 4;
+
+/** How many calls are started together. */
+export function batchSize(perSecond: number): number {
+  return Math.min(MAX_BATCH, Math.ceil(perSecond / BATCHES_PER_SECOND));
+}
+
+export interface RedriveRunnerDeps {
+  readonly redrives: Backend['redrives'];
+  readonly redriver: Pick<CallRedriver, 'redrive'>;
+  readonly recordOverride: RecordOverride;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  /** Default: the system's timers. */
+  readonly schedule?: Schedule;
+  onError(error: Error): void;
+}
+
+export class RedriveRunner {
+  readonly #deps: RedriveRunnerDeps;
+  /** Those that this process carries on. */
+  readonly #running = new Map<string, Promise<void>>();
+  readonly #wakers = new Set<() => void>();
+  #closed = false;
+
+  constructor(deps: RedriveRunnerDeps) {
+    this.#deps = deps;
+  }
+
+  /** Carries a redrive on until it has ended, here or in another process, or until this process closes. */
+  run(redriveId: string): Promise<void> {
+    let running = this.#running.get(redriveId);
+    if (running === undefined) {
+      running = this.#untilEnd(redriveId).finally(() => this.#running.delete(redriveId));
+      this.#running.set(redriveId, running);
+    }
+    return running;
+  }
+
+  /** Looks for redrives that no process carries on, now and then. The returned function ends that. */
+  watch(): () => void {
+    const { redrives, schedule = backgroundSchedule, onError } = this.#deps;
+    let stop = () => {};
+    let stopped = false;
+    const sweep = async () => {
+      for (const redriveId of await redrives.running()) if (!stopped && !this.#closed) void this.run(redriveId);
+    };
+    const next = () => {
+      stop = schedule(
+        () =>
+          void sweep()
+            .catch(onError)
+            .finally(() => !stopped && !this.#closed && next()),
+        Math.min(SWEEP_MS, redrives.leaseMs),
+      );
+    };
+    next();
+    return () => {
+      stopped = true;
+      stop();
+    };
+  }
+
+  /** Ends with the batch that it is about. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const wake of this.#wakers) wake();
+    await Promise.all(this.#running.values());
+  }
+
+  async #untilEnd(redriveId: string): Promise<void> {
+    while (!this.#closed) {
+      try {
+        const taken = await this.#deps.redrives.take(redriveId);
+        if (taken === undefined) return;
+        if ('heldMs' in taken) await this.#sleep(Math.min(taken.heldMs, AGAIN_MS));
+        else if (await this.#carryOn(taken)) return;
+      } catch (error) {
+        this.#deps.onError(error as Error);
+        await this.#sleep(AGAIN_MS);
+      }
+    }
+  }
+
+  /** Whether the redrive has ended. Throws when Redis is unavailable: the batch is done again. */
+  async #carryOn(taken: HeldRedrive): Promise<boolean> {
+    const { redrives, clock } = this.#deps;
+    const { redriveId } = taken;
+    const order = await redrives.read(redriveId);
+    for (let held = taken; !this.#closed; held = { ...held, position: held.position + 1 }) {
+      const startedAtMs = clock.monotonic();
+      const calls = order === undefined ? undefined : await redrives.batch(held);
+      if (order === undefined || calls === undefined) {
+        // No key of this fleet signed it, or somebody deleted its calls.
+        await redrives.stop(redriveId);
+        return true;
+      }
+      const state = await redrives.advance(held, await this.#redrive(calls, order));
+      if (state !== 'running') return state !== 'fenced';
+      await this.#sleep(startedAtMs + (calls.length / order.perSecond) * 1_000 - clock.monotonic());
+    }
+    return false;
+  }
+
+  async #redrive(calls: readonly RedrivenCall[], order: RedriveRecord): Promise<BatchResult> {
+    const codes = await Promise.all(calls.map((call) => this.#deps.redriver.redrive(call, order)));
+    const skipped = calls.flatMap(({ callId }, at) => {
+      const code = codes[at];
+      return code === undefined ? [] : [{ callId, code }];
+    });
+    const callIds = calls.filter((_call, at) => codes[at] === undefined).map(({ callId }) => callId);
+    const { redriveId, by, tenantId, reason } = order;
+    if (callIds.length > 0)
+      await this.#deps.recordOverride({
+        what: 'dead-letters',
+        action: 'redrive',
+        by,
+        tenantId,
+        reason,
+        redriveId,
+        callIds,
+      });
+    return { started: callIds.length, skipped };
+  }
+
+  async #sleep(ms: number): Promise<void> {
+    if (ms <= 0 || this.#closed) return;
+    const { schedule = backgroundSchedule } = this.#deps;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#wakers.add(resolve);
+    const stop = schedule(resolve, ms);
+    await promise;
+    stop();
+    this.#wakers.delete(resolve);
+  }
+}

@@ -1,0 +1,207 @@
+/** `/v1/dead-letters` and `/v1/resolutions`: what operators do about many calls that failed or are in doubt. */
+import { z } from 'zod';
+import type { DeadLetterFilter } from '../../../shared/store/dead-letters/dead-letter-index.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
+import { sinceSchema } from '../../calls/audit.ts';
+import type { Resolution } from '../../calls/resolution.ts';
+import type { Pawl } from '../../client.ts';
+import { queryNumber, type Route, route } from '../core/route.ts';
+import { deadLetterView, redriveView } from '../core/views.ts';
+import { nameOf } from './approvals.ts';
+
+const MAX_LISTED = 1_000;
+const MAX_IDS = 10_000;
+const MAX_PER_SECOND = 1_000;
+const DEFAULT_WAIT_MS = 2_000;
+const MAX_WAIT_MS = 60_000;
+const name = z.string().min(1).max(512);
+const wait = queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' });
+
+/** A moment in a body: milliseconds since the epoch as a number, too. */
+const momentSchema = z.union([z.number().int().min(0), sinceSchema]);
+
+const filterSchema = z
+  .strictObject({
+    tool: name.optional(),
+    code: name.optional(),
+    session: name.optional(),
+    circuit: name.optional(),
+    since: momentSchema.optional(),
+    until: momentSchema.optional(),
+  })
+  .describe('All that are given must hold; without any, all dead letters.');
+
+const selection = {
+  ids: z.array(name).min(1).max(MAX_IDS).optional(),
+  filter: filterSchema.optional(),
+  dryRun: z.boolean().optional(),
+  reason: z.string().min(1).max(1_000).optional(),
+};
+
+const ONE_OF = { path: ['filter'], message: 'give either ids or filter; {} stands for all' };
+const isOneOf = ({ ids, filter }: { readonly ids?: unknown; readonly filter?: unknown }) =>
+  (ids === undefined) !== (filter === undefined);
+
+const actionSchema = z
+  .strictObject({
+    ...selection,
+    action: z.enum(['redrive', 'discard']),
+    perSecond: z.number().int().min(1).max(MAX_PER_SECOND).optional(),
+  })
+  .refine(isOneOf, ONE_OF)
+  .refine(({ action, perSecond }) => action === 'redrive' || perSecond === undefined, {
+    path: ['perSecond'],
+    message: 'belongs to the action redrive',
+  });
+
+const resolutionsSchema = z
+  .strictObject({
+    ...selection,
+    as: z.enum(['succeeded', 'failed', 'retry']),
+    reason: z.string().min(1).max(1_000),
+    output: z.unknown().optional(),
+  })
+  .refine(isOneOf, ONE_OF)
+  .refine(({ as, output }) => as === 'succeeded' || output === undefined, {
+    path: ['output'],
+    message: 'belongs to as: succeeded',
+  });
+
+export function deadLetterRoutes(pawl: Pawl): readonly Route[] {
+  return [
+    listDeadLetters(pawl),
+    changeDeadLetters(pawl),
+    listRedrives(pawl),
+    getRedrive(pawl),
+    stopRedrive(pawl),
+    resolveCalls(pawl),
+  ];
+}
+
+function listDeadLetters(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/dead-letters',
+    operationId: 'listDeadLetters',
+    permission: 'operate',
+    summary:
+      'Calls of tools that change something which failed for good, the newest failure first; `counts` on the first page, `next` for another.',
+    query: z.strictObject({
+      tool: name.optional(),
+      code: name.optional(),
+      session: name.optional(),
+      circuit: name.optional(),
+      since: sinceSchema.optional(),
+      until: sinceSchema.optional(),
+      limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'dead letters' }),
+      /** `next` of the page before. */
+      next: name.optional(),
+    }),
+    responses: { 200: ['Dead letters', 'DeadLetterList'] },
+    async handle({ query: { limit, next: after, ...filter }, caller: { tenantId } }) {
+      const page = await pawl.deadLetters.list({ ...filterOf(filter), tenantId, limit: Math.max(1, limit), after });
+      const { deadLetters, ...rest } = page;
+      return { status: 200, body: { deadLetters: deadLetters.map(deadLetterView), ...rest } };
+    },
+  });
+}
+
+function changeDeadLetters(pawl: Pawl): Route {
+  return route({
+    method: 'post',
+    path: '/v1/dead-letters',
+    operationId: 'changeDeadLetters',
+    permission: 'operate',
+    summary:
+      'Redrives dead letters, at most `perSecond` (50), or discards them. A redrive goes on after `wait`, under its `redriveId`.',
+    query: z.strictObject({ wait }),
+    body: actionSchema,
+    responses: { 200: ['What became of them by now', 'BulkAnswer'] },
+    async handle({ body, query, caller }) {
+      const { action, perSecond } = body;
+      const chosen = { ...selectionOf(body), by: nameOf(caller), tenantId: caller.tenantId };
+      const answer =
+        action === 'redrive'
+          ? await pawl.deadLetters.redrive({ ...chosen, perSecond, waitMs: query.wait })
+          : await pawl.deadLetters.discard(chosen);
+      return { status: 200, body: answer };
+    },
+  });
+}
+
+function listRedrives(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/dead-letters/redrives',
+    operationId: 'listRedrives',
+    permission: 'operate',
+    summary: 'Redrives of the last week, the newest first.',
+    query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'redrives' }) }),
+    responses: { 200: ['Redrives', 'RedriveList'] },
+    async handle({ query: { limit }, caller: { tenantId } }) {
+      const redrives = await pawl.deadLetters.redrives(defined({ limit, tenantId }));
+      return { status: 200, body: { redrives: redrives.map(redriveView) } };
+    },
+  });
+}
+
+function getRedrive(pawl: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/dead-letters/redrives/{id}',
+    operationId: 'getRedrive',
+    permission: 'operate',
+    summary: 'How far a redrive is; `wait` waits for its end.',
+    query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
+    responses: { 200: ['The redrive', 'Redrive'] },
+    async handle({ path, query, caller: { tenantId } }) {
+      const progress = await pawl.deadLetters.progress(path['id'] ?? '', { waitMs: query.wait, tenantId });
+      return { status: 200, body: redriveView(progress) };
+    },
+  });
+}
+
+function stopRedrive(pawl: Pawl): Route {
+  return route({
+    method: 'delete',
+    path: '/v1/dead-letters/redrives/{id}',
+    operationId: 'stopRedrive',
+    permission: 'operate',
+    summary: 'Stops a redrive: the calls that it has not reached stay dead letters.',
+    responses: { 200: ['The redrive', 'Redrive'] },
+    async handle({ path, caller }) {
+      const options = { by: nameOf(caller), tenantId: caller.tenantId };
+      return { status: 200, body: redriveView(await pawl.deadLetters.stop(path['id'] ?? '', options)) };
+    },
+  });
+}
+
+function resolveCalls(pawl: Pawl): Route {
+  return route({
+    method: 'post',
+    path: '/v1/resolutions',
+    operationId: 'resolveCalls',
+    permission: 'operate',
+    summary:
+      'Resolves calls in doubt, at most 1,000 in one request: those that are neither started nor skipped are left for another one.',
+    body: resolutionsSchema,
+    responses: { 200: ['What became of them', 'BulkAnswer'] },
+    async handle({ body, caller }) {
+      const { as, output, reason } = body;
+      const resolution: Resolution = as === 'succeeded' ? { as, output } : { as };
+      const by = nameOf(caller);
+      const chosen = { ...selectionOf(body), ...resolution, reason, by, tenantId: caller.tenantId };
+      return { status: 200, body: await pawl.calls.resolveMany(chosen) };
+    },
+  });
+}
+
+type Selection = { readonly [Name in keyof typeof selection]?: z.output<(typeof selection)[Name]> | undefined };
+
+function selectionOf({ ids, filter, dryRun, reason }: Selection) {
+  return { ...(ids === undefined ? { filter: filterOf(filter ?? {}) } : { ids }), dryRun, reason };
+}
+
+function filterOf({ since, until, ...rest }: z.output<typeof filterSchema>): DeadLetterFilter {
+  return defined<DeadLetterFilter>({ ...rest, sinceMs: since, untilMs: until });
+}

@@ -1,0 +1,93 @@
+/** Resolves many calls in doubt at once, with one reason. */
+import { isUnresolved } from '../../shared/calls/outcome.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Backend } from '../../shared/store/backend.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import { type DeadLetterFilter, matchesFilter } from '../../shared/store/dead-letters/dead-letter-index.ts';
+import type { SkippedCall } from '../../shared/store/redrives/redrives.ts';
+import type { Resolution } from '../calls/resolution.ts';
+
+/** More are left to the next request: each resolution takes a few round trips. */
+const MAX_RESOLVED = 1_000;
+const LISTED_AT_ONCE = 500;
+const RESOLVED_AT_ONCE = 16;
+
+export type BulkResolution = Resolution & {
+  /** Stands in the audit trail with each call. */
+  readonly reason: string;
+  readonly by?: string | undefined;
+  /** Calls of one tenant. Default: of all. */
+  readonly tenantId?: string | undefined;
+  readonly dryRun?: boolean | undefined;
+} & ({ readonly ids: readonly string[] } | { readonly filter: DeadLetterFilter });
+
+export interface BulkResolutionDeps {
+  readonly backend: Pick<Backend, 'ledger' | 'shards'>;
+  resolve(callId: string, resolution: Resolution, by: string | undefined, reason: string): Promise<unknown>;
+}
+
+/** At most 1,000 of the calls are resolved. Those that are neither started nor skipped are left for another time. */
+export async function resolveMany(
+  deps: BulkResolutionDeps,
+  resolution: BulkResolution,
+): Promise<{ readonly matched: number; readonly started: number; readonly skipped: readonly SkippedCall[] }> {
+  const { tenantId, dryRun, by, reason } = resolution;
+  const { ledger } = deps.backend;
+  const callIds = 'ids' in resolution ? [...new Set(resolution.ids)] : await inDoubt(deps, resolution.filter, tenantId);
+  const skipped: SkippedCall[] = [];
+  let started = 0;
+  const resolveOne = async (callId: string) => {
+    const record = await ledger.glance(callId);
+    if (record === undefined || !isOf(record, tenantId)) return 'UNKNOWN_CALL';
+    if (record.state === 'inflight' || !isUnresolved(record.outcome)) return 'CALL_NOT_RESOLVABLE';
+    if (dryRun !== true) await deps.resolve(record.callId, resolution, by, reason);
+    return undefined;
+  };
+  for (let at = 0; at < Math.min(callIds.length, MAX_RESOLVED); at += RESOLVED_AT_ONCE)
+    await Promise.all(
+      callIds.slice(at, Math.min(at + RESOLVED_AT_ONCE, MAX_RESOLVED)).map(async (callId) => {
+        const code = await resolveOne(callId).catch(codeOf);
+        if (code !== undefined) skipped.push({ callId, code });
+        else if (dryRun !== true) started += 1;
+      }),
+    );
+  return { matched: callIds.length, started, skipped };
+}
+
+async function inDoubt(
+  { backend: { ledger, shards } }: BulkResolutionDeps,
+  filter: DeadLetterFilter,
+  tenantId: string | undefined,
+): Promise<string[]> {
+  const found: string[] = [];
+  for (const partition of shards.partitions())
+    for (let offset = 0, size = LISTED_AT_ONCE; size === LISTED_AT_ONCE; offset += LISTED_AT_ONCE) {
+      const callIds = await ledger.index.list(partition, { limit: LISTED_AT_ONCE, offset, only: 'inDoubt' });
+      size = callIds.length;
+      const records = await Promise.all(callIds.map((callId) => ledger.glance(callId)));
+      for (const record of records)
+        if (record !== undefined && isOf(record, tenantId) && isWanted(record, filter)) found.push(record.callId);
+    }
+  return found;
+}
+
+function isWanted(record: CallRecord, filter: DeadLetterFilter): boolean {
+  const { callId, state, outcome, circuit, updatedAtMs, request } = record;
+  const { toolNamespace, toolName, target } = request.envelope;
+  const tool = `${toolNamespace}.${toolName}`;
+  const facts = { callId, tool, circuit, session: target.sessionKey, failedAtMs: updatedAtMs };
+  return (
+    state !== 'inflight' &&
+    isUnresolved(outcome) &&
+    matchesFilter({ ...facts, code: outcome?.error?.code ?? '' }, filter)
+  );
+}
+
+function isOf({ request }: CallRecord, tenantId: string | undefined): boolean {
+  return tenantId === undefined || request.envelope.target.tenantId === tenantId;
+}
+
+function codeOf(error: unknown): string {
+  if (error instanceof PawlError && error.code !== 'BACKEND_UNAVAILABLE') return error.code;
+  throw error;
+}

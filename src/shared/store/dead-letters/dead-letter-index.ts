@@ -1,0 +1,153 @@
+/**
+ * The indices of dead letters: calls of mutating tools that failed for good. The step that fails a call writes them, so a success costs
+ * nothing. An index only finds calls; what is true of a call stands in its record.
+ */
+import { TIERS } from '../../tools/tool.ts';
+import type { Redis } from '../redis/connection.ts';
+import { DEAD_LETTER_NAMES, type Partition, type PartitionKeys } from '../redis/keys.ts';
+import { luaConstants, luaFunction, Script } from '../redis/script.ts';
+
+/** For `Script`: `add_dead_letter` and `remove_dead_letter`. */
+export const DEAD_LETTER_LUA = [
+  luaConstants(DEAD_LETTER_NAMES),
+  luaFunction(new URL('./remove-dead-letter.lua', import.meta.url)),
+  luaFunction(new URL('./add-dead-letter.lua', import.meta.url)),
+];
+
+const discardScript = new Script(new URL('./discard-dead-letters.lua', import.meta.url), DEAD_LETTER_LUA);
+
+const PAGE = 1_000;
+const DISCARDED_AT_ONCE = 200;
+
+/** A search. A tool is given by its name, with or without its namespace; times are inclusive. */
+export interface DeadLetterFilter {
+  readonly tool?: string | undefined;
+  /** The failure code of the call's outcome. */
+  readonly code?: string | undefined;
+  readonly session?: string | undefined;
+  /** The key of the circuit that the call went through. */
+  readonly circuit?: string | undefined;
+  /** When the call failed, milliseconds since the epoch. */
+  readonly sinceMs?: number | undefined;
+  readonly untilMs?: number | undefined;
+}
+
+/** What the indices know of a dead letter. */
+export interface DeadLetterFacts {
+  readonly callId: string;
+  readonly failedAtMs: number;
+  readonly code: string;
+  /** `namespace.name`. */
+  readonly tool: string;
+  readonly session: string;
+  readonly circuit: string;
+  readonly tenantId?: string;
+}
+
+export interface DeadLetterScan {
+  readonly filter: DeadLetterFilter;
+  /** Those of one tenant. Default: all. */
+  readonly tenantId?: string | undefined;
+  readonly order: 'newest' | 'oldest';
+}
+
+/** The tiers whose failed calls are dead letters: those of tools that change something. */
+export const DEAD_LETTER_TIERS = TIERS.filter((tier) => tier !== 'read-only');
+
+export type DiscardCode = 'discarded' | 'unresolved' | 'none';
+
+export class DeadLetterIndex {
+  readonly #redis: Redis;
+  readonly #keysOf: (partition: Partition) => PartitionKeys;
+
+  constructor(redis: Redis, keysOf: (partition: Partition) => PartitionKeys) {
+    this.#redis = redis;
+    this.#keysOf = keysOf;
+  }
+
+  /** The dead letters of one partition that a filter lets pass, page by page in the order of their failures. */
+  async *scan(partition: Partition, { filter, tenantId, order }: DeadLetterScan): AsyncGenerator<DeadLetterFacts[]> {
+    const keys = this.#keysOf(partition);
+    const index = keys.deadLetters(tenantId);
+    const { sinceMs = '-inf', untilMs = '+inf' } = filter;
+    let [from, to] = order === 'newest' ? [untilMs, sinceMs] : [sinceMs, untilMs];
+    // Many may have failed in one millisecond: those that were seen at the last one are passed over.
+    let passed = 0;
+    for (let size = PAGE; size === PAGE; ) {
+      const limit = ['LIMIT', passed, PAGE] as const;
+      const flat =
+        order === 'newest'
+          ? await this.#redis.zrevrangebyscore(index, from, to, 'WITHSCORES', ...limit)
+          : await this.#redis.zrangebyscore(index, from, to, 'WITHSCORES', ...limit);
+      const entries = pairsOf(flat);
+      size = entries.length;
+      const last = entries.at(-1)?.failedAtMs;
+      if (last === undefined) return;
+      const atLast = entries.filter(({ failedAtMs }) => failedAtMs === last).length;
+      passed = last === from ? passed + atLast : atLast;
+      from = last;
+      const facts = await this.#factsOf(keys, entries);
+      yield facts.filter((each) => matchesFilter(each, filter));
+    }
+  }
+
+  /** What is known of calls; undefined for one that is no dead letter. */
+  async find(partition: Partition, callIds: readonly string[]): Promise<(DeadLetterFacts | undefined)[]> {
+    if (callIds.length === 0) return [];
+    const keys = this.#keysOf(partition);
+    const scores = await this.#redis.zmscore(keys.deadLetters(), ...callIds);
+    const entries = callIds.map((callId, at) => ({ callId, failedAtMs: Number(scores[at] ?? Number.NaN) }));
+    const found = new Map((await this.#factsOf(keys, entries)).map((facts) => [facts.callId, facts]));
+    return entries.map(({ callId, failedAtMs }) => (Number.isNaN(failedAtMs) ? undefined : found.get(callId)));
+  }
+
+  /** Takes calls of one partition out of the indices. */
+  async discard(partition: Partition, callIds: readonly string[]): Promise<DiscardCode[]> {
+    const { base } = this.#keysOf(partition);
+    const codes: DiscardCode[] = [];
+    for (let at = 0; at < callIds.length; at += DISCARDED_AT_ONCE)
+      codes.push(
+        ...((await discardScript.run(this.#redis, [base], callIds.slice(at, at + DISCARDED_AT_ONCE))) as DiscardCode[]),
+      );
+    return codes;
+  }
+
+  async count(partition: Partition): Promise<number> {
+    return this.#redis.zcard(this.#keysOf(partition).deadLetters());
+  }
+
+  async #factsOf(
+    keys: PartitionKeys,
+    entries: readonly { readonly callId: string; readonly failedAtMs: number }[],
+  ): Promise<DeadLetterFacts[]> {
+    const texts = await this.#redis.hmget(keys.deadLetterFacts, ...entries.map(({ callId }) => callId));
+    return entries.flatMap((entry, at) => {
+      const text = texts[at];
+      return typeof text === 'string' ? [factsOf(entry, text)] : [];
+    });
+  }
+}
+
+function pairsOf(flat: readonly string[]): { readonly callId: string; readonly failedAtMs: number }[] {
+  return Array.from({ length: flat.length / 2 }, (_, at) => ({
+    callId: flat[at * 2] ?? '',
+    failedAtMs: Number(flat[at * 2 + 1]),
+  }));
+}
+
+function factsOf(entry: { readonly callId: string; readonly failedAtMs: number }, text: string): DeadLetterFacts {
+  const [code = '', tool = '', session = '', circuit = '', tenantId = ''] = JSON.parse(text) as string[];
+  return { ...entry, code, tool, session, circuit, ...(tenantId === '' ? {} : { tenantId }) };
+}
+
+export function matchesFilter(facts: DeadLetterFacts, filter: DeadLetterFilter): boolean {
+  const { tool, code, session, circuit, sinceMs = 0, untilMs = Number.POSITIVE_INFINITY } = filter;
+  return (
+    (tool === undefined || facts.tool === tool || facts.tool.endsWith(`.${tool}`)) &&
+    (code === undefined || facts.code === code) &&
+    (session === undefined || facts.session === session) &&
+    (circuit === undefined || facts.circuit === circuit) &&
+    facts.failedAtMs >= sinceMs &&
+    facts.failedAtMs <= untilMs
+  );
+}
