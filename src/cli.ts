@@ -5,6 +5,7 @@ import './node-version.ts';
 import { Command, CommanderError } from 'commander';
 import { approvalCommands, policyCommands, questionCommands } from './cli/command-groups/approvals.ts';
 import { callCommands } from './cli/command-groups/calls.ts';
+import { deadLetterCommands } from './cli/command-groups/dead-letters.ts';
 import {
   auditCommands,
   circuitCommands,
@@ -31,6 +32,7 @@ const LINGER_MS = 500;
 /** Groups of commands whose default is `ls`. */
 const GROUPS: readonly string[] = [
   'calls',
+  'dead-letters',
   'tools',
   'sessions',
   'workers',
@@ -111,6 +113,7 @@ export function createProgram(context: CliContext, end: End): Command {
 
   startCommands(program, context, end);
   callCommands(program, context, end);
+  deadLetterCommands(program, context, end);
   toolCommands(program, context, end);
   sessionCommands(program, context, end);
   workerCommands(program, context, end);

@@ -46,6 +46,16 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'the outbox holds: letter to Bob',
     'resolved as succeeded: success, 1 letter',
   ],
+  'dead-letters.ts': [
+    'failed: 3, {"HTTP_503":3}',
+    'a dry run: 3 match, 0 would be skipped, 0 paid',
+    'redriven: 3',
+    'a: success',
+    'b: success',
+    'c: success',
+    'paid: invoice-a, invoice-b, invoice-c',
+    'left: 0',
+  ],
   'sessions.ts': [
     'the branch writes: success',
     'the worker session reads what it wrote: success',

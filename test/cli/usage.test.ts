@@ -160,6 +160,13 @@ describe('help', () => {
         'circuits force-open',
         'circuits ls',
         'circuits reset',
+        ...[
+          'dead-letters discard',
+          'dead-letters ls',
+          'dead-letters redrive',
+          'dead-letters redrives',
+          'dead-letters stop',
+        ],
         'demo',
         'doctor',
         'mcp',

@@ -4,6 +4,7 @@ import { SOUGHT_STATES } from '../../shared/calls/call-state.ts';
 import { command, commandGroup, type End, jsonOption, limitOption, positiveInteger } from '../command-options.ts';
 import type { CliContext } from '../context.ts';
 import { exitCodeLines } from '../exit-codes.ts';
+import { filterOptions } from './dead-letters.ts';
 
 export function callCommands(program: Command, context: CliContext, end: End): void {
   callCommand(program, context, end);
@@ -69,16 +70,21 @@ function endingCommands(calls: Command, context: CliContext, end: End): void {
   jsonOption(cancel.argument('<id>')).action(async (id: string, options) =>
     end(await (await import('../commands/calls.ts')).runCancel(context, id, options)),
   );
-  const resolve = command(calls, 'resolve', 'settle a call that is in doubt', [
-    `pawl calls resolve w0.… --as succeeded --output '{"sent":true}'`,
-    'pawl calls resolve w0.… --as retry',
-  ])
-    .argument('<id>')
+  const resolve = filterOptions(
+    command(calls, 'resolve', 'settle a call that is in doubt, or all of them with --all', [
+      `pawl calls resolve w0.… --as succeeded --output '{"sent":true}'`,
+      'pawl calls resolve w0.… --as retry',
+      'pawl calls resolve --all --tool pay --as failed --reason "the bank has none of them"',
+    ]).argument('[id]'),
+  )
+    .option('--all', 'all calls in doubt that the filter lets pass; takes a --reason')
+    .option('--dry-run', 'with --all: say which, and change nothing')
+    .option('--reason <text>', 'stands in the audit trail')
     .addOption(
       new Option('--as <what>', 'what became of it').choices(['succeeded', 'failed', 'retry']).makeOptionMandatory(),
     )
     .option('--output <json>', 'the output, with --as succeeded');
-  jsonOption(resolve).action(async (id: string, options) =>
+  jsonOption(resolve).action(async (id: string | undefined, options) =>
     end(await (await import('../commands/calls.ts')).resolveCall(context, id, options)),
   );
 }

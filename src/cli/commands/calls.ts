@@ -10,6 +10,7 @@ import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration, prettyJson, table } from '../print.ts';
 import { SETTLEMENT_SENTENCES } from './call.ts';
 import { howToResolve, storyOf } from './call-story.ts';
+import { type ChangeOptions, resolveAll } from './dead-letters.ts';
 
 export interface ListCallsOptions extends CallFilter {
   readonly session?: string;
@@ -78,17 +79,27 @@ export async function runCancel(context: CliContext, callId: string, options: { 
   });
 }
 
-export interface ResolveCallOptions {
+export interface ResolveCallOptions extends ChangeOptions {
   readonly as: Resolution['as'];
   readonly output?: string;
-  readonly json?: boolean;
 }
 
-export async function resolveCall(context: CliContext, callId: string, options: ResolveCallOptions): Promise<number> {
+export async function resolveCall(
+  context: CliContext,
+  callId: string | undefined,
+  options: ResolveCallOptions,
+): Promise<number> {
   const resolution = resolutionOf(options);
+  const { all, reason } = options;
+  if (callId === undefined) {
+    if (all !== true) throw usageError('Give the ID of a call, or --all with a --reason.');
+    if (reason === undefined) throw usageError('--all takes a --reason, which stands in the audit trail.');
+    return resolveAll(context, resolution, { ...options, reason });
+  }
+  if (all === true) throw usageError('Give the ID of a call or --all, not both.');
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
-    const record = await pawl.resolve(callId, resolution);
+    const record = await pawl.calls.resolve(callId, resolution, undefined, reason);
     print(context, options.json === true ? prettyJson(callView(record)) : `${callId} is now ${callStatus(record)}`);
     return EXIT_CODES.success.code;
   });

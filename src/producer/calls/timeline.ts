@@ -6,7 +6,15 @@ import { approvalId } from '../../shared/approvals/approval.ts';
 import { envelopeOf } from '../../shared/calls/outcome.ts';
 import type { CallRecord, KeptProgress } from '../../shared/store/calls/call-record.ts';
 
-export const CALL_EVENT_TYPES = ['approval-requested', 'queued', 'attempt', 'progress', 'retrying', 'settled'] as const;
+export const CALL_EVENT_TYPES = [
+  'approval-requested',
+  'queued',
+  'attempt',
+  'progress',
+  'retrying',
+  'redriven',
+  'settled',
+] as const;
 
 /** Fence of the attempt, step within it, number within the step: later events have greater positions. */
 export type Position = readonly [fence: number, step: number, number: number];
@@ -24,6 +32,8 @@ const ATTEMPT = 0;
 const PROGRESS = 1;
 const RETRYING = 2;
 const SETTLED = 3;
+// Behind the end of the round before.
+const REDRIVEN = 4;
 
 export function callEvents(record: CallRecord, progress: readonly KeptProgress[]): readonly CallEvent[] {
   const { callId, phase, state, fence } = record;
@@ -46,6 +56,8 @@ export function callEvents(record: CallRecord, progress: readonly KeptProgress[]
     add('attempt', [own, ATTEMPT, 0], { attempt, worker, startedAtMs });
     if (delayMs !== undefined) add('retrying', [own, RETRYING, 0], { attempt, delayMs, reasonCode: errorCode });
   }
+  for (const [number, { id, by, atMs, code, attempts, fence: own }] of (record.redrives ?? []).entries())
+    add('redriven', [own, REDRIVEN, number], { redriveId: id, by, atMs, code, attempts });
   if (state === 'inflight' && phase === 'running')
     add('attempt', [fence, ATTEMPT, 0], {
       attempt: record.attempts.length + 1,

@@ -28,7 +28,7 @@ const LISTED_AT_ONCE = 500;
 
 /** The dead letters of a selection: named calls, or all that a filter lets pass. */
 export type DeadLetterSelection = {
-  /** Who acts, for the audit trail. Default: the operator that this client was opened for. */
+  /** The operator, for the audit trail. Default: the one that this client was opened for. */
   readonly by?: string | undefined;
   readonly reason?: string | undefined;
   /** Those of one tenant. Default: all. */
@@ -42,7 +42,7 @@ export interface DeadLetterQuery extends DeadLetterFilter {
   /** Default 50. */
   readonly limit?: number | undefined;
   /** `next` of the page before. */
-  readonly after?: string | undefined;
+  readonly next?: string | undefined;
 }
 
 /** A call that failed, with the time when it did. */
@@ -65,7 +65,7 @@ export interface DeadLetterPage {
   readonly counts?: DeadLetterCounts;
 }
 
-/** What became of a selection. Calls that are neither started nor skipped are still to come. */
+/** The result of an action on a selection. Calls that are neither started nor skipped are still to come. */
 export interface BulkAnswer {
   readonly matched: number;
   /** How many were redriven, discarded or resolved by now. */
@@ -92,13 +92,13 @@ export class DeadLetterService {
   }
 
   /**
-   * Calls that failed, the newest failure first. Throws `CONTRACT_INVALID` for an `after` that is no page's `next`.
+   * Calls that failed, the newest failure first. Throws `CONTRACT_INVALID` for a `next` that no page had.
    *
    *     const { deadLetters, counts } = await pawl.deadLetters.list({ tool: 'pay', code: 'HTTP_503' });
    *     for (const { record } of deadLetters) console.log(record.callId, record.outcome?.error?.message);
    */
-  async list({ tenantId, limit = DEFAULT_LISTED, after, ...filter }: DeadLetterQuery = {}): Promise<DeadLetterPage> {
-    const cursor = after === undefined ? undefined : parseCursor(after);
+  async list({ tenantId, limit = DEFAULT_LISTED, next, ...filter }: DeadLetterQuery = {}): Promise<DeadLetterPage> {
+    const cursor = next === undefined ? undefined : parseCursor(next);
     const search = { filter, tenantId, cursor, limit: limit + 1 };
     const [pages, counts] = await Promise.all([
       Promise.all(this.#partitions().map((partition) => this.#newest(partition, search))),
@@ -178,7 +178,7 @@ export class DeadLetterService {
     return this.progress(redriveId);
   }
 
-  /** Takes dead letters out of the view: nobody will run them again. Their records stay. A call in doubt is skipped. */
+  /** Takes dead letters out of the view, so that no operator runs them again. Their records stay. A call in doubt is skipped. */
   async discard(selection: DeadLetterSelection): Promise<BulkAnswer> {
     const calls = await this.#select(selection);
     if (selection.dryRun === true) return this.#checkDiscard(calls);
@@ -359,8 +359,8 @@ function formatCursor({ callId, failedAtMs }: Cursor): string {
 function parseCursor(text: string): Cursor {
   const [, failedAtMs, callId] = /^(\d{1,16})-(.{1,128})$/.exec(text) ?? [];
   if (failedAtMs !== undefined && callId !== undefined) return { failedAtMs: Number(failedAtMs), callId };
-  throw new PawlError('CONTRACT_INVALID', 'The query is not usable: after: must be the `next` of a page.', {
-    issues: [{ path: 'after', message: 'must be the `next` of a page' }],
+  throw new PawlError('CONTRACT_INVALID', 'The query is not usable: next: must be the `next` of a page.', {
+    issues: [{ path: 'next', message: 'must be the `next` of a page' }],
   });
 }
 

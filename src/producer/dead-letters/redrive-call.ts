@@ -33,7 +33,7 @@ export type RedriveOf = Pick<RedriveOrder, 'by' | 'tenantId'> & { readonly redri
 /** Why a call is skipped: a failure code, a call's own in doubt. */
 type SkipCode = string;
 
-/** What the script's answer means; undefined for a call that was started. */
+/** The meaning of the script's answer; undefined for a call that was started. */
 const SKIP_CODES: Readonly<Record<RedriveAnswer, FailureCode | undefined>> = {
   queued: undefined,
   again: undefined,
@@ -103,7 +103,7 @@ export class CallRedriver {
     return { authorized, call: await identifier.identify({ ...authorized, circuit }) };
   }
 
-  /** An approval covers one round: another one is asked for anew. */
+  /** An approval covers one round: people are asked again for the next one. */
   async #approvalFor(
     record: CallRecord,
     { authorized, call }: { readonly authorized: AuthorizedCall; readonly call: IdentifiedCall },

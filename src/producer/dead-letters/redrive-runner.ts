@@ -105,7 +105,7 @@ export class RedriveRunner {
       const startedAtMs = clock.monotonic();
       const calls = order === undefined ? undefined : await redrives.batch(held);
       if (order === undefined || calls === undefined) {
-        // No key of this fleet signed it, or somebody deleted its calls.
+        // No key of this fleet signed it, or its calls were deleted.
         await redrives.stop(redriveId);
         return true;
       }

@@ -47,7 +47,7 @@ export const TRANSITIONS: Readonly<Record<CallStatus, Partial<Readonly<Record<Ca
   done: {},
   failed: {
     'awaiting-approval': 'to run again, which a person must approve',
-    queued: 'resolved as retry, or asked again with bestEffort',
+    queued: 'resolved as retry, redriven, or asked again with bestEffort',
     done: 'resolved as succeeded',
     failed: 'resolved as failed',
   },

@@ -4,104 +4,27 @@
  */
 import { z } from 'zod';
 import { APPROVAL_STATES } from '../../../shared/approvals/approval.ts';
-import { CALL_STATES, PHASES, SETTLEMENTS } from '../../../shared/calls/call-state.ts';
+import { SETTLEMENTS } from '../../../shared/calls/call-state.ts';
 import { EFFECTS } from '../../../shared/retries/effects.ts';
 import { channelSchema, openSessionSchema, SESSION_KINDS } from '../../../shared/sessions/session.ts';
 import { skillSchema } from '../../../shared/sessions/skill.ts';
 import { AGENT_MESSAGES } from '../../../shared/tools/sub-agent.ts';
-import { TIERS } from '../../../shared/tools/tool.ts';
+import {
+  atMs,
+  bulkAnswer,
+  callSummary,
+  count,
+  deadLetterList,
+  flag,
+  json,
+  redriveRecord,
+  standing,
+  text,
+  tier,
+} from './call-schemas.ts';
 
-const text = z.string();
-const flag = z.boolean();
-const count = z.number().int().min(0);
-/** Milliseconds since the epoch. */
-const atMs = z.number();
-const tier = z.enum(TIERS);
-const json = z.record(z.string(), z.unknown());
 /** A component that another module describes. */
 const resultEnvelope = z.unknown().meta({ $ref: '#/components/schemas/ToolResultEnvelope' });
-
-const attempt = z.object({
-  attempt: count,
-  fence: count,
-  worker: text,
-  startedAtMs: atMs,
-  finishedAtMs: atMs,
-  status: z.enum(['success', 'error', 'lost']),
-  retriable: flag,
-  errorCode: text.optional(),
-  inDoubt: z.literal(true).optional(),
-  vote: text.optional(),
-  delayMs: z.number().optional(),
-  traceparent: text.optional(),
-  resolved: z.literal(true).optional().describe('An operator has found out that it had no effect.'),
-  round: count.optional().describe('An earlier round of the call, from 1: it was redriven since.'),
-});
-
-const redriveMark = z.object({ id: text, by: text, atMs, code: text, attempts: count, fence: count });
-
-const standing = {
-  state: z.enum(CALL_STATES),
-  phase: z.enum([...PHASES, ...CALL_STATES]).describe('Of a call that has ended, its state.'),
-};
-
-const callSummary = z.object({
-  callId: text,
-  requestId: text,
-  tool: text,
-  namespace: text,
-  toolVersion: text,
-  effects: z.enum(EFFECTS).optional(),
-  session: text,
-  actorId: text,
-  ...standing,
-  attempts: z.array(attempt),
-  lostAttempts: count,
-  redrives: z.array(redriveMark).optional().describe('Each time that it was redriven, and the failure before.'),
-  worker: text.optional(),
-  circuit: text,
-  cancelRequested: flag,
-  createdAtMs: atMs,
-  updatedAtMs: atMs,
-  expiresAtMs: atMs.optional(),
-  freeAtMs: atMs.optional().describe('Of a call that failed: when its key is free to run again.'),
-  status: text.optional().describe('Of its result.'),
-  errorCode: text.optional(),
-  settlement: z.enum(SETTLEMENTS).optional(),
-  unresolved: z
-    .literal(true)
-    .optional()
-    .describe('It may have had its effect, or was quarantined: an operator can resolve it.'),
-});
-
-const deadLetterFilter = z.object({
-  tool: text.optional(),
-  code: text.optional(),
-  session: text.optional(),
-  circuit: text.optional(),
-  sinceMs: atMs.optional(),
-  untilMs: atMs.optional(),
-});
-
-const bulkAnswer = z.object({
-  matched: count,
-  started: count.describe('How many were redriven, discarded or resolved by now.'),
-  skipped: z.array(z.object({ callId: text, code: text })).describe('The first 10,000, each with the reason.'),
-});
-
-const redriveRecord = z.object({
-  redriveId: text,
-  state: z.enum(['running', 'done', 'stopped']),
-  by: text,
-  tenantId: text.optional(),
-  reason: text.optional(),
-  filter: deadLetterFilter.optional(),
-  perSecond: count,
-  matched: count,
-  started: count,
-  createdAtMs: atMs,
-  updatedAtMs: atMs,
-});
 
 const progress = z.object({ progress: z.number(), total: z.number().optional(), message: text.optional() });
 
@@ -346,19 +269,7 @@ export const responseSchemas = {
     result: resultEnvelope.optional(),
     progress: progress.optional(),
   }),
-  DeadLetterList: z.object({
-    deadLetters: z.array(
-      callSummary.extend({
-        attempts: count,
-        tenantId: text.optional(),
-        failedAtMs: atMs,
-        code: text.describe('The failure code of its result.'),
-        message: text,
-      }),
-    ),
-    next: text.optional(),
-    counts: z.object({ total: count, codes: z.record(text, count), tools: z.record(text, count) }).optional(),
-  }),
+  DeadLetterList: deadLetterList,
   BulkAnswer: bulkAnswer.extend({ redriveId: text.optional(), state: redriveRecord.shape.state.optional() }),
   RedriveList: z.object({ redrives: z.array(redriveRecord.extend({ skippedCount: count })) }),
   Redrive: redriveRecord.extend({ skipped: bulkAnswer.shape.skipped }),

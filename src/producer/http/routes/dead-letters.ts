@@ -98,8 +98,8 @@ function listDeadLetters(pawl: Pawl): Route {
       next: name.optional(),
     }),
     responses: { 200: ['Dead letters', 'DeadLetterList'] },
-    async handle({ query: { limit, next: after, ...filter }, caller: { tenantId } }) {
-      const page = await pawl.deadLetters.list({ ...filterOf(filter), tenantId, limit: Math.max(1, limit), after });
+    async handle({ query: { limit, next, ...filter }, caller: { tenantId } }) {
+      const page = await pawl.deadLetters.list({ ...filterOf(filter), tenantId, limit: Math.max(1, limit), next });
       const { deadLetters, ...rest } = page;
       return { status: 200, body: { deadLetters: deadLetters.map(deadLetterView), ...rest } };
     },

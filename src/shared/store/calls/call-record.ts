@@ -45,7 +45,7 @@ export function withParams(envelope: ToolCallEnvelope, params: Record<string, un
   return { ...envelope, payload: { ...envelope.payload, params } };
 }
 
-/** What a call's record keeps of a redrive. */
+/** A redrive, as the record of its call keeps it. */
 export interface RedriveMark {
   /** The redrive's ID. */
   readonly id: string;

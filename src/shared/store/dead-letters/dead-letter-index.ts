@@ -32,7 +32,7 @@ export interface DeadLetterFilter {
   readonly untilMs?: number | undefined;
 }
 
-/** What the indices know of a dead letter. */
+/** The facts about a dead letter that the indices hold. */
 export interface DeadLetterFacts {
   readonly callId: string;
   readonly failedAtMs: number;
@@ -91,7 +91,7 @@ export class DeadLetterIndex {
     }
   }
 
-  /** What is known of calls; undefined for one that is no dead letter. */
+  /** The facts about calls; undefined for one that is no dead letter. */
   async find(partition: Partition, callIds: readonly string[]): Promise<(DeadLetterFacts | undefined)[]> {
     if (callIds.length === 0) return [];
     const keys = this.#keysOf(partition);

@@ -30,7 +30,7 @@ export interface SkippedCall {
   readonly code: string;
 }
 
-/** What was asked for. It is signed: any writer to Redis could make an operator of itself. */
+/** The order of an operator. It is signed: any writer to Redis could make an operator of itself. */
 export interface RedriveOrder {
   readonly by: string;
   /** The tenant of the operator, who sees nothing of the others. */

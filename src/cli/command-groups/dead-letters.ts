@@ -1,0 +1,62 @@
+/** The commands `dead-letters`. Each loads the module of its work when it runs. */
+import type { Command } from 'commander';
+import { command, commandGroup, type End, jsonOption, limitOption, positiveInteger } from '../command-options.ts';
+import type { CliContext } from '../context.ts';
+
+const load = () => import('../commands/dead-letters.ts');
+
+export function deadLetterCommands(program: Command, context: CliContext, end: End): void {
+  const group = commandGroup(program, 'dead-letters', 'calls that failed for good: list, run again, discard', [
+    'pawl dead-letters',
+    'pawl dead-letters redrive --tool pay --since 2h --dry-run',
+  ]);
+  const ls = filterOptions(
+    command(group, 'ls', 'list the newest failures of tools that change something', [
+      'pawl dead-letters ls --tool pay --code HTTP_503',
+      'pawl dead-letters ls --since 2026-11-26T10:00:00Z --until 2026-11-26T11:00:00Z',
+    ]),
+  ).option('--next <text>', 'the next page, as the page before names it');
+  jsonOption(limitOption(ls)).action(async (options) => end(await (await load()).listDeadLetters(context, options)));
+
+  const redrive = changeOptions(
+    command(group, 'redrive', 'run failed calls again, each under its own ID and key', [
+      'pawl dead-letters redrive w0.…',
+      'pawl dead-letters redrive --circuit tool:tools.pay --since 2h --per-second 100 --reason "the bank is back"',
+    ]),
+  ).option('--per-second <n>', 'how many are started in a second (default: 50)', positiveInteger);
+  jsonOption(redrive).action(async (ids: readonly string[], options) =>
+    end(await (await load()).redrive(context, ids, options)),
+  );
+  const discard = changeOptions(
+    command(group, 'discard', 'take failed calls out of the list; their records stay', [
+      'pawl dead-letters discard w0.… --reason "refunded by hand"',
+      'pawl dead-letters discard --tool pay --code HTTP_400',
+    ]),
+  );
+  jsonOption(discard).action(async (ids: readonly string[], options) =>
+    end(await (await load()).discard(context, ids, options)),
+  );
+  const redrives = command(group, 'redrives', 'list the redrives of the last week', ['pawl dead-letters redrives']);
+  jsonOption(limitOption(redrives)).action(async (options) => end(await (await load()).listRedrives(context, options)));
+  const stop = command(group, 'stop', 'stop a redrive: calls that it has not reached stay dead letters', [
+    'pawl dead-letters stop 019ac0de-…',
+  ]).argument('<redrive>');
+  jsonOption(stop).action(async (id: string, options) => end(await (await load()).stopRedrive(context, id, options)));
+}
+
+export function filterOptions(target: Command): Command {
+  return target
+    .option('--tool <name>', 'only those of this tool')
+    .option('--code <code>', 'only those that failed with this code')
+    .option('--session <key>', 'only those of one session')
+    .option('--circuit <key>', 'only those that went through this circuit')
+    .option('--since <time>', 'only those that failed since: 2026-11-26T10:00:00Z, or an age such as 90m')
+    .option('--until <time>', 'only those that failed until then');
+}
+
+function changeOptions(target: Command): Command {
+  return filterOptions(target.argument('[ids...]', 'IDs of calls'))
+    .option('--all', 'all dead letters')
+    .option('--dry-run', 'say what would happen, and change nothing')
+    .option('--reason <text>', 'stands in the audit trail');
+}

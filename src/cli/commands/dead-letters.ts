@@ -1,0 +1,212 @@
+/** `pawl dead-letters`: calls that failed for good, run again or discarded; and `pawl calls resolve --all`. */
+import { sinceSchema } from '../../producer/calls/audit.ts';
+import type { Resolution } from '../../producer/calls/resolution.ts';
+import type { Pawl } from '../../producer/client.ts';
+import type { BulkAnswer, DeadLetter } from '../../producer/dead-letters/dead-letter-service.ts';
+import { deadLetterView, redriveView } from '../../producer/http/core/views.ts';
+import type { DeadLetterFilter } from '../../shared/store/dead-letters/dead-letter-index.ts';
+import type { RedriveRecord } from '../../shared/store/redrives/redrives.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { requireTrustedKeys } from '../doctor/signing-keys.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { type Column, moment, plural, prettyJson, table } from '../print.ts';
+
+/** A redrive is looked at this often while its command waits. */
+const LOOK_MS = 1_000;
+const LISTED_SKIPPED = 20;
+
+export interface FilterOptions {
+  readonly tool?: string;
+  readonly code?: string;
+  readonly session?: string;
+  readonly circuit?: string;
+  readonly since?: string;
+  readonly until?: string;
+}
+
+export interface ChangeOptions extends FilterOptions {
+  readonly all?: boolean;
+  readonly dryRun?: boolean;
+  readonly reason?: string;
+  readonly perSecond?: number;
+  readonly json?: boolean;
+}
+
+const COLUMNS: readonly Column<DeadLetter>[] = [
+  { title: 'CALL', text: ({ record }) => record.callId },
+  { title: 'TOOL', text: ({ record }) => record.request.envelope.toolName },
+  { title: 'CODE', text: ({ record }) => record.outcome?.error?.code ?? '' },
+  { title: 'ATTEMPTS', align: 'right', text: ({ record }) => String(record.attempts.length) },
+  { title: 'FAILED', text: ({ failedAtMs }) => moment(failedAtMs) },
+  { title: 'SESSION', text: ({ record }) => record.request.envelope.target.sessionKey },
+  { title: 'MESSAGE', text: ({ record }) => record.outcome?.error?.message ?? '' },
+];
+
+const REDRIVE_COLUMNS: readonly Column<RedriveRecord>[] = [
+  { title: 'REDRIVE', text: ({ redriveId }) => redriveId },
+  { title: 'STATE', text: ({ state }) => state },
+  { title: 'MATCHED', align: 'right', text: ({ matched }) => String(matched) },
+  { title: 'STARTED', align: 'right', text: ({ started }) => String(started) },
+  { title: 'SKIPPED', align: 'right', text: ({ skipped }) => String(skipped) },
+  { title: 'BY', text: ({ by }) => by },
+  { title: 'BEGAN', text: ({ createdAtMs }) => moment(createdAtMs) },
+];
+
+export async function listDeadLetters(
+  context: CliContext,
+  options: FilterOptions & { readonly limit: number; readonly next?: string; readonly json?: boolean },
+): Promise<number> {
+  const filter = filterOf(options);
+  return withPawl(context, async (pawl) => {
+    const { limit, next } = options;
+    const page = await pawl.deadLetters.list({ ...filter, limit, next });
+    const { deadLetters, ...rest } = page;
+    if (options.json === true) print(context, prettyJson({ deadLetters: deadLetters.map(deadLetterView), ...rest }));
+    else if (deadLetters.length === 0) say(context, 'there are no such dead letters');
+    else {
+      print(context, table(deadLetters, COLUMNS));
+      const { counts } = page;
+      if (counts !== undefined)
+        say(context, `${plural(counts.total, 'dead letter')}: ${listed(counts.codes)} · ${listed(counts.tools)}`);
+      if (page.next !== undefined) say(context, `more with --next ${page.next}`);
+    }
+    return EXIT_CODES.success.code;
+  });
+}
+
+/** Waits for the end of the redrive. A command that is interrupted leaves it to a front door. */
+export async function redrive(context: CliContext, ids: readonly string[], options: ChangeOptions): Promise<number> {
+  const selection = selectionOf(ids, options);
+  return withPawl(context, async (pawl) => {
+    await requireTrustedKeys(context, pawl);
+    const { perSecond, dryRun, reason } = options;
+    let answer = await pawl.deadLetters.redrive({ ...selection, perSecond, dryRun, reason });
+    for (const { redriveId } = answer; redriveId !== undefined && answer.state === 'running'; ) {
+      say(context, `${answer.started + answer.skipped.length} of ${answer.matched}…`);
+      const { matched, started, skipped, state } = await pawl.deadLetters.progress(redriveId, { waitMs: LOOK_MS });
+      answer = { matched, started, skipped, redriveId, state };
+    }
+    report(context, answer, dryRun === true ? 'would be redriven' : 'redriven', options);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function discard(context: CliContext, ids: readonly string[], options: ChangeOptions): Promise<number> {
+  const selection = selectionOf(ids, options);
+  return withPawl(context, async (pawl) => {
+    const { dryRun, reason } = options;
+    const answer = await pawl.deadLetters.discard({ ...selection, dryRun, reason });
+    report(context, answer, dryRun === true ? 'would be discarded' : 'discarded', options);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function listRedrives(context: CliContext, options: { limit: number; json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const redrives = await pawl.deadLetters.redrives({ limit: options.limit });
+    if (options.json === true) print(context, prettyJson({ redrives: redrives.map(redriveView) }));
+    else if (redrives.length === 0) say(context, 'there were no redrives in the last week');
+    else print(context, table(redrives, REDRIVE_COLUMNS));
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function stopRedrive(
+  context: CliContext,
+  redriveId: string,
+  options: { json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const progress = await pawl.deadLetters.stop(redriveId);
+    if (options.json === true) print(context, prettyJson(redriveView(progress)));
+    else print(context, `${redriveId} is ${progress.state}: ${progress.started} of ${progress.matched} were redriven`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+/** Resolves all calls in doubt that a filter lets pass, in as many requests as that takes. */
+export async function resolveAll(
+  context: CliContext,
+  resolution: Resolution,
+  options: ChangeOptions & { readonly reason: string },
+): Promise<number> {
+  const filter = filterOf(options);
+  return withPawl(context, async (pawl) => {
+    await requireTrustedKeys(context, pawl);
+    const answer = await resolvedInTurns(pawl, { ...resolution, reason: options.reason }, filter, options.dryRun);
+    const as = `${options.dryRun === true ? 'would be resolved' : 'resolved'} as ${resolution.as}`;
+    report(context, answer, as, options);
+    return EXIT_CODES.success.code;
+  });
+}
+
+async function resolvedInTurns(
+  pawl: Pawl,
+  resolution: Resolution & { readonly reason: string },
+  filter: DeadLetterFilter,
+  dryRun: boolean | undefined,
+): Promise<BulkAnswer> {
+  const all = { matched: 0, started: 0, skipped: [] as BulkAnswer['skipped'] };
+  for (;;) {
+    const { matched, started, skipped } = await pawl.calls.resolveMany({ ...resolution, filter, dryRun });
+    all.matched = all.started + matched;
+    all.started += started;
+    all.skipped = skipped;
+    if (dryRun === true || started === 0 || started + skipped.length >= matched) return all;
+  }
+}
+
+function report(context: CliContext, answer: BulkAnswer, what: string, { dryRun, json }: ChangeOptions): void {
+  if (json === true) {
+    print(context, prettyJson(answer));
+    return;
+  }
+  const { matched, started, skipped } = answer;
+  const done = dryRun === true ? matched - skipped.length : started;
+  print(context, `${done} of ${plural(matched, 'call')} ${what}, ${skipped.length} skipped`);
+  for (const { callId, code } of skipped.slice(0, LISTED_SKIPPED)) print(context, `  ${callId}  ${code}`);
+  if (skipped.length > LISTED_SKIPPED)
+    print(context, `  and ${skipped.length - LISTED_SKIPPED} more: --json lists them`);
+}
+
+/** A command without IDs and filter would concern all dead letters: that has to be said. */
+function selectionOf(ids: readonly string[], options: ChangeOptions) {
+  const filter = filterOf(options);
+  const isFiltered = Object.keys(filter).length > 0;
+  if (ids.length > 0 && (isFiltered || options.all === true))
+    throw usageError('Give IDs of calls, or a filter or --all, but not both.');
+  if (ids.length > 0) return { ids };
+  if (!isFiltered && options.all !== true)
+    throw usageError('Give IDs of calls, a filter such as --tool, or --all. With --dry-run nothing changes.');
+  return { filter };
+}
+
+function filterOf({ tool, code, session, circuit, since, until }: FilterOptions): DeadLetterFilter {
+  return defined<DeadLetterFilter>({
+    tool,
+    code,
+    session,
+    circuit,
+    sinceMs: momentOf('--since', since),
+    untilMs: momentOf('--until', until),
+  });
+}
+
+function momentOf(option: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const ago = /^(\d{1,6})(s|m|h|d)$/.exec(text);
+  if (ago !== null) return Date.now() - Number(ago[1]) * UNITS[ago[2] as keyof typeof UNITS];
+  const parsed = sinceSchema.safeParse(text);
+  if (parsed.success) return parsed.data;
+  throw usageError(`${option} ${parsed.error.issues[0]?.message}, or an age such as 90m; got ${JSON.stringify(text)}.`);
+}
+
+const UNITS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+
+function listed(counts: Readonly<Record<string, number>>): string {
+  return Object.entries(counts)
+    .sort(([, one], [, other]) => other - one)
+    .map(([name, count]) => `${count} ${name}`)
+    .join(', ');
+}

@@ -1,0 +1,109 @@
+/** The shapes of calls, dead letters and redrives in responses, and what all shapes are made of. */
+import { z } from 'zod';
+import { CALL_STATES, PHASES, SETTLEMENTS } from '../../../shared/calls/call-state.ts';
+import { EFFECTS } from '../../../shared/retries/effects.ts';
+import { TIERS } from '../../../shared/tools/tool.ts';
+
+export const text = z.string();
+export const flag = z.boolean();
+export const count = z.number().int().min(0);
+/** Milliseconds since the epoch. */
+export const atMs = z.number();
+export const tier = z.enum(TIERS);
+export const json = z.record(z.string(), z.unknown());
+
+const attempt = z.object({
+  attempt: count,
+  fence: count,
+  worker: text,
+  startedAtMs: atMs,
+  finishedAtMs: atMs,
+  status: z.enum(['success', 'error', 'lost']),
+  retriable: flag,
+  errorCode: text.optional(),
+  inDoubt: z.literal(true).optional(),
+  vote: text.optional(),
+  delayMs: z.number().optional(),
+  traceparent: text.optional(),
+  resolved: z.literal(true).optional().describe('An operator has found out that it had no effect.'),
+  round: count.optional().describe('An earlier round of the call, from 1: it was redriven since.'),
+});
+
+const redriveMark = z.object({ id: text, by: text, atMs, code: text, attempts: count, fence: count });
+
+export const standing = {
+  state: z.enum(CALL_STATES),
+  phase: z.enum([...PHASES, ...CALL_STATES]).describe('Of a call that has ended, its state.'),
+};
+
+export const callSummary = z.object({
+  callId: text,
+  requestId: text,
+  tool: text,
+  namespace: text,
+  toolVersion: text,
+  effects: z.enum(EFFECTS).optional(),
+  session: text,
+  actorId: text,
+  ...standing,
+  attempts: z.array(attempt),
+  lostAttempts: count,
+  redrives: z.array(redriveMark).optional().describe('Each time that it was redriven, and the failure before.'),
+  worker: text.optional(),
+  circuit: text,
+  cancelRequested: flag,
+  createdAtMs: atMs,
+  updatedAtMs: atMs,
+  expiresAtMs: atMs.optional(),
+  freeAtMs: atMs.optional().describe('Of a call that failed: when its key is free to run again.'),
+  status: text.optional().describe('Of its result.'),
+  errorCode: text.optional(),
+  settlement: z.enum(SETTLEMENTS).optional(),
+  unresolved: z
+    .literal(true)
+    .optional()
+    .describe('It may have had its effect, or was quarantined: an operator can resolve it.'),
+});
+
+const deadLetterFilter = z.object({
+  tool: text.optional(),
+  code: text.optional(),
+  session: text.optional(),
+  circuit: text.optional(),
+  sinceMs: atMs.optional(),
+  untilMs: atMs.optional(),
+});
+
+export const bulkAnswer = z.object({
+  matched: count,
+  started: count.describe('How many were redriven, discarded or resolved by now.'),
+  skipped: z.array(z.object({ callId: text, code: text })).describe('The first 10,000, each with the reason.'),
+});
+
+export const redriveRecord = z.object({
+  redriveId: text,
+  state: z.enum(['running', 'done', 'stopped']),
+  by: text,
+  tenantId: text.optional(),
+  reason: text.optional(),
+  filter: deadLetterFilter.optional(),
+  perSecond: count,
+  matched: count,
+  started: count,
+  createdAtMs: atMs,
+  updatedAtMs: atMs,
+});
+
+export const deadLetterList = z.object({
+  deadLetters: z.array(
+    callSummary.extend({
+      attempts: count,
+      tenantId: text.optional(),
+      failedAtMs: atMs,
+      code: text.describe('The failure code of its result.'),
+      message: text,
+    }),
+  ),
+  next: text.optional(),
+  counts: z.object({ total: count, codes: z.record(text, count), tools: z.record(text, count) }).optional(),
+});

@@ -1,0 +1,444 @@
+/** Calls of mutating tools that failed: found, run again, discarded and resolved by operators. */
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import type { AuditEvent } from '../../../src/shared/audit/audit-event.ts';
+import type { SettingsInput } from '../../../src/shared/config/config.ts';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
+import { echo, gated, httpError, scripted } from '../../helpers/tools.ts';
+
+const ONE_TRY = { retryBudget: { maxAttempts: 1 } };
+
+/** A tool that fails until the test mends it. It notes the key of each run that succeeded. */
+function payments(change: Parameters<typeof scripted>[2] = {}, failure: () => Error = () => httpError(400)) {
+  const paid: string[] = [];
+  let broken = true;
+  const { tool, contexts } = scripted(
+    'pay',
+    ({ idempotencyKey }) => {
+      if (broken) throw failure();
+      paid.push(idempotencyKey);
+      return { output: { paid: idempotencyKey } };
+    },
+    change,
+  );
+  return {
+    tool,
+    contexts,
+    paid,
+    mend: () => {
+      broken = false;
+    },
+  };
+}
+
+async function failed(fleet: Fleet, count: number, tool = 'pay'): Promise<string[]> {
+  const results = await Promise.all(
+    Array.from({ length: count }, (_, number) =>
+      fleet.session.call(tool, { number }, { idempotencyKey: `${tool}-${number}`, ...ONE_TRY }),
+    ),
+  );
+  expect(results.map(({ status }) => status)).not.toContain('success');
+  return results.map(({ callId = '' }) => callId);
+}
+
+const NO_CIRCUIT: Partial<SettingsInput> = { reliability: { openMode: 'off' } };
+
+function overrides(events: readonly AuditEvent[], action: string) {
+  return events.filter((event) => event.type === 'override' && event.action === action);
+}
+
+describe('the view', () => {
+  test('has the failures of tools that change something, the newest first, and costs a success nothing', async () => {
+    const { tool } = payments();
+    const { tool: good } = scripted('good', () => ({ output: 1 }));
+    const look = scripted('look', () => Promise.reject(httpError(400)), { tier: 'read-only', effects: 'none' });
+    const fleet = await startFleet({ tools: [tool, good, echo, look.tool], settings: NO_CIRCUIT });
+    await fleet.session.call('good', {});
+    await fleet.session.call('look', {});
+    expect((await fleet.world.keys()).filter((key) => key.includes('dead-letter'))).toEqual([]);
+    const [first = '', second = ''] = [...(await failed(fleet, 1)), ...(await failed(fleet, 2)).slice(1)];
+    const { deadLetters, counts, next } = await fleet.pawl.deadLetters.list();
+    expect(deadLetters.map(({ record }) => record.callId)).toEqual([second, first]);
+    expect(deadLetters[0]?.record.outcome?.error?.code).toBe('HTTP_400');
+    expect(counts).toEqual({ total: 2, codes: { HTTP_400: 2 }, tools: { 'tools.pay': 2 } });
+    expect(next).toBeUndefined();
+  });
+
+  test('is filtered by tool, code, session, circuit and time, and paged', async () => {
+    const { tool } = payments();
+    const other = scripted('send', () => Promise.reject(httpError(503)), { effects: 'idempotent' });
+    const fleet = await startFleet({ tools: [tool, other.tool], settings: NO_CIRCUIT });
+    const before = await fleet.pawl.backend.ledger.now();
+    const paid = await failed(fleet, 7);
+    await failed(fleet, 1, 'send');
+    const after = await fleet.pawl.backend.ledger.now();
+    const { deadLetters: all } = fleet.pawl;
+    const total = async (filter: Parameters<typeof all.list>[0]) => (await all.list(filter)).counts?.total;
+    expect(await total({ tool: 'pay' })).toBe(7);
+    expect(await total({ tool: 'tools.send' })).toBe(1);
+    expect(await total({ tool: 'end' })).toBe(0);
+    expect(await total({ code: 'HTTP_503' })).toBe(1);
+    expect(await total({ session: fleet.session.key })).toBe(8);
+    expect(await total({ session: 'another' })).toBe(0);
+    expect(await total({ circuit: 'tool:tools.pay' })).toBe(7);
+    expect(await total({ sinceMs: before, untilMs: after })).toBe(8);
+    expect(await total({ untilMs: before - 1 })).toBe(0);
+    expect(await total({ sinceMs: after + 1 })).toBe(0);
+    const seen: string[] = [];
+    let next: string | undefined;
+    do {
+      const page = await all.list({ tool: 'pay', limit: 3, next });
+      seen.push(...page.deadLetters.map(({ record }) => record.callId));
+      expect(page.counts === undefined).toBe(next !== undefined);
+      next = page.next;
+    } while (next !== undefined);
+    expect(seen).toHaveLength(7);
+    expect(new Set(seen)).toEqual(new Set(paid));
+    await expect(all.list({ next: 'nonsense' })).rejects.toMatchObject({
+      code: 'CONTRACT_INVALID',
+      issues: [{ path: 'next' }],
+    });
+  });
+
+  test('keeps a tenant’s dead letters to itself', async () => {
+    const { tool, mend, paid } = payments();
+    const fleet = await startFleet({ tools: [tool], settings: NO_CIRCUIT });
+    const ofTenant = async (tenantId: string) => {
+      const session = await fleet.pawl.openSession({ actorId: 'ada', tenantId });
+      return (await session.call('pay', {}, { idempotencyKey: 'k', ...ONE_TRY })).callId ?? '';
+    };
+    const [red, blue] = [await ofTenant('red'), await ofTenant('blue')];
+    const { deadLetters } = fleet.pawl;
+    const page = await deadLetters.list({ tenantId: 'red' });
+    expect(page.deadLetters.map(({ record }) => record.callId)).toEqual([red]);
+    expect(page.counts?.total).toBe(1);
+    mend();
+    expect(await deadLetters.redrive({ ids: [blue], tenantId: 'red' })).toMatchObject({
+      matched: 1,
+      started: 0,
+      skipped: [{ callId: blue, code: 'UNKNOWN_CALL' }],
+    });
+    expect(await deadLetters.discard({ ids: [blue], tenantId: 'red' })).toMatchObject({ started: 0 });
+    expect(await deadLetters.redrive({ filter: {}, tenantId: 'red' })).toMatchObject({ matched: 1, started: 1 });
+    await fleet.pawl.result(red);
+    expect(paid).toEqual(['k']);
+    expect((await deadLetters.list()).deadLetters.map(({ record }) => record.callId)).toEqual([blue]);
+    const [mine] = await deadLetters.redrives({ tenantId: 'red' });
+    await expect(deadLetters.progress(mine?.redriveId ?? '', { tenantId: 'blue' })).rejects.toMatchObject({
+      code: 'UNKNOWN_REDRIVE',
+    });
+  });
+
+  test('keeps a failure as long as its setting says, and forgets it with its record', async () => {
+    const { tool } = payments();
+    const settings: Partial<SettingsInput> = {
+      ...NO_CIRCUIT,
+      ttl: { doneMs: 60_000, failedMs: 10 },
+      tools: { 'tools.pay': { ttl: { failedKeptMs: 400 } } },
+    };
+    const fleet = await startFleet({ tools: [tool], settings });
+    const [callId = ''] = await failed(fleet, 1);
+    const record = await fleet.pawl.read(callId);
+    expect((record?.expiresAtMs ?? 0) - (record?.updatedAtMs ?? 0)).toBe(400);
+    expect((await fleet.pawl.deadLetters.list()).deadLetters).toHaveLength(1);
+    await eventually(async () => (await fleet.pawl.read(callId)) === undefined);
+    expect((await fleet.pawl.deadLetters.list()).deadLetters).toEqual([]);
+    expect((await fleet.world.keys()).filter((key) => key.includes('dead-letter'))).toEqual([]);
+  });
+
+  test('loses a call that is flushed, and one whose key is used again', async () => {
+    const { tool, mend } = payments();
+    const fleet = await startFleet({ tools: [tool], settings: { ...NO_CIRCUIT, ttl: { failedMs: 1 } } });
+    const [first = '', second = ''] = await failed(fleet, 2);
+    await fleet.pawl.calls.flush({ callId: first });
+    expect((await fleet.pawl.deadLetters.list()).counts?.total).toBe(1);
+    mend();
+    const again = await fleet.session.call('pay', { number: 1 }, { idempotencyKey: 'pay-1' });
+    expect(again).toMatchObject({ status: 'success', callId: second });
+    expect((await fleet.pawl.deadLetters.list()).counts?.total).toBe(0);
+    expect(await fleet.pawl.deadLetters.redrive({ ids: [second] })).toMatchObject({
+      started: 0,
+      skipped: [{ callId: second, code: 'CALL_NOT_REDRIVABLE' }],
+    });
+  });
+});
+
+describe('a redrive', () => {
+  test('runs each call again under its own ID and key, with all its attempts, and its first failure stays', async () => {
+    const { tool, mend, paid } = payments({}, () => httpError(503));
+    const settings = { ...NO_CIRCUIT, defaults: { retry: { maxAttempts: 2 } } };
+    const fleet = await startFleet({ tools: [tool], settings });
+    const failedCall = () => fleet.session.call('pay', {}, { idempotencyKey: 'k' });
+    const { callId = '', attempts } = await failedCall();
+    expect(attempts).toBe(2);
+    const answer = await fleet.pawl.deadLetters.redrive({ ids: [callId], by: 'grace', reason: 'the bank is back' });
+    expect(answer).toMatchObject({ matched: 1, started: 1, skipped: [], state: 'done' });
+    // Still broken: a round of its own.
+    await eventually(async () => (await fleet.pawl.read(callId))?.state === 'failed');
+    const record = await fleet.pawl.read(callId);
+    expect(record?.attempts.map(({ round }) => round)).toEqual([1, 1, undefined, undefined]);
+    expect(record?.redrives).toMatchObject([{ id: answer.redriveId, by: 'grace', code: 'HTTP_503', attempts: 2 }]);
+    mend();
+    await fleet.pawl.deadLetters.redrive({ filter: { code: 'HTTP_503' } });
+    expect(await fleet.pawl.result(callId)).toMatchObject({ status: 'success' });
+    expect(paid).toEqual(['k']);
+    expect(await failedCall()).toMatchObject({ status: 'success', fromCache: true, callId });
+    expect((await fleet.pawl.deadLetters.list()).counts?.total).toBe(0);
+    const ended = await fleet.pawl.read(callId);
+    expect(ended?.attempts.map(({ round, status }) => [round, status])).toEqual([
+      [1, 'error'],
+      [1, 'error'],
+      [2, 'error'],
+      [2, 'error'],
+      [undefined, 'success'],
+    ]);
+    expect(overrides(fleet.audited, 'redrive')).toMatchObject([
+      { what: 'dead-letters', by: 'grace', reason: 'the bank is back', counts: { matched: 1, perSecond: 50 } },
+      { what: 'dead-letters', by: 'grace', reason: 'the bank is back', callIds: [callId] },
+      { filter: { code: 'HTTP_503' }, counts: { matched: 1 } },
+      { callIds: [callId] },
+    ]);
+  });
+
+  test('is shown in the call’s events', async () => {
+    const { tool, mend } = payments();
+    const fleet = await startFleet({ tools: [tool], settings: NO_CIRCUIT });
+    const [callId = ''] = await failed(fleet, 1);
+    mend();
+    await fleet.pawl.deadLetters.redrive({ ids: [callId], by: 'grace' });
+    await fleet.pawl.result(callId);
+    const types: string[] = [];
+    await new Promise<void>((resolve) => {
+      fleet.pawl.follow(callId, {
+        onEvents: (events) => void types.push(...events.map(({ type }) => type)),
+        onEnd: resolve,
+      });
+    });
+    expect(types).toEqual(['queued', 'attempt', 'redriven', 'attempt', 'settled']);
+  });
+
+  test('that is only tried changes nothing, and says what would be skipped', async () => {
+    const { tool, contexts } = payments();
+    const fleet = await startFleet({ tools: [tool], settings: NO_CIRCUIT });
+    const ids = await failed(fleet, 3);
+    const kept = async () => (await fleet.world.keys()).filter((key) => /dead-letter|redrive|:call:/.test(key));
+    const before = await kept();
+    expect(await fleet.pawl.deadLetters.redrive({ filter: {}, dryRun: true })).toEqual({
+      matched: 3,
+      started: 0,
+      skipped: [],
+    });
+    expect(await fleet.pawl.deadLetters.redrive({ ids: [...ids, 'nonsense'], dryRun: true })).toEqual({
+      matched: 4,
+      started: 0,
+      skipped: [{ callId: 'nonsense', code: 'UNKNOWN_CALL' }],
+    });
+    expect(await fleet.pawl.deadLetters.discard({ filter: {}, dryRun: true })).toMatchObject({
+      matched: 3,
+      started: 0,
+    });
+    expect(await kept()).toEqual(before);
+    expect(contexts).toHaveLength(3);
+    expect(overrides(fleet.audited, 'redrive')).toEqual([]);
+  });
+
+  test('skips a call in doubt until it is resolved, and then leaves no doubt of the earlier round', async () => {
+    const gate = gated('pay', { effects: 'once' });
+    const fleet = await startFleet({ tools: [gate.tool], settings: NO_CIRCUIT });
+    const { callId = '' } = await fleet.session.call('pay', {}, { idempotencyKey: 'k', timeoutMs: 300 });
+    expect(gate.contexts).toHaveLength(1);
+    gate.open();
+    const { deadLetters } = fleet.pawl;
+    const code = (await fleet.pawl.read(callId))?.outcome?.error?.code ?? '';
+    const skipped = [{ callId, code }];
+    expect(await deadLetters.redrive({ ids: [callId], dryRun: true })).toMatchObject({ started: 0, skipped });
+    expect(await deadLetters.redrive({ filter: {} })).toMatchObject({ matched: 1, started: 0, skipped });
+    expect(await deadLetters.discard({ filter: {} })).toMatchObject({ matched: 1, started: 0, skipped });
+    const resolved = await fleet.pawl.calls.resolveMany({ filter: {}, as: 'failed', reason: 'no money moved' });
+    expect(resolved).toEqual({ matched: 1, started: 1, skipped: [] });
+    expect(await deadLetters.redrive({ filter: {} })).toMatchObject({ matched: 1, started: 1 });
+    expect(await fleet.pawl.result(callId)).toMatchObject({ status: 'success' });
+    expect(gate.contexts).toHaveLength(2);
+  });
+
+  test.each(['succeeded', 'failed', 'retry'] as const)('calls in doubt are resolved together as %s', async (as) => {
+    const gate = gated('pay', { effects: 'once' });
+    const fleet = await startFleet({ tools: [gate.tool], settings: NO_CIRCUIT });
+    const submitted = await Promise.all(
+      [1, 2, 3].map(async (key) => pending(await fleet.session.submit('pay', {}, { idempotencyKey: `${key}` }))),
+    );
+    await gate.arrived(3);
+    await Promise.all(submitted.map(({ callId }) => fleet.session.cancel(callId)));
+    gate.open();
+    const ids = submitted.map(({ callId }) => callId);
+    const resolution = { as, reason: 'asked the bank' } as { readonly as: 'retry'; readonly reason: string };
+    expect(await fleet.pawl.calls.resolveMany({ filter: {}, ...resolution, dryRun: true })).toEqual({
+      matched: 3,
+      started: 0,
+      skipped: [],
+    });
+    expect(await fleet.pawl.calls.resolveMany({ filter: { tool: 'other' }, ...resolution })).toMatchObject({
+      matched: 0,
+    });
+    const [first = ''] = ids;
+    expect(await fleet.pawl.calls.resolveMany({ ids: [first, 'nonsense'], ...resolution })).toEqual({
+      matched: 2,
+      started: 1,
+      skipped: [{ callId: 'nonsense', code: 'UNKNOWN_CALL' }],
+    });
+    expect(await fleet.pawl.calls.resolveMany({ filter: {}, ...resolution })).toMatchObject({ matched: 2, started: 2 });
+    const state = { succeeded: 'done', failed: 'failed', retry: 'done' }[as];
+    await eventually(async () =>
+      (await Promise.all(ids.map((id) => fleet.pawl.read(id)))).every((record) => record?.state === state),
+    );
+    expect((await fleet.pawl.deadLetters.list()).counts?.total).toBe(as === 'failed' ? 3 : 0);
+    const told = overrides(fleet.audited, as);
+    expect(told).toHaveLength(3);
+    for (const event of told) expect(event).toMatchObject({ what: 'resolution', reason: 'asked the bank' });
+  });
+
+  test('is stopped by a discard: the call leaves the view, and its record stays', async () => {
+    const { tool } = payments();
+    const fleet = await startFleet({ tools: [tool], settings: NO_CIRCUIT });
+    const [callId = '', other = ''] = await failed(fleet, 2);
+    const answer = await fleet.pawl.deadLetters.discard({ ids: [callId], by: 'grace', reason: 'a test' });
+    expect(answer).toEqual({ matched: 1, started: 1, skipped: [] });
+    expect(await fleet.pawl.read(callId)).toMatchObject({ state: 'failed' });
+    expect(await fleet.pawl.deadLetters.redrive({ ids: [callId, other] })).toMatchObject({
+      matched: 2,
+      started: 1,
+      skipped: [{ callId, code: 'CALL_NOT_REDRIVABLE' }],
+    });
+    expect(await fleet.pawl.deadLetters.discard({ ids: [callId] })).toMatchObject({
+      skipped: [{ callId, code: 'CALL_NOT_REDRIVABLE' }],
+    });
+    expect(overrides(fleet.audited, 'discard').slice(0, 2)).toMatchObject([
+      { callIds: [callId], by: 'grace', reason: 'a test' },
+      { counts: { matched: 1, started: 1, skipped: 0 }, by: 'grace' },
+    ]);
+    await expect(fleet.pawl.audit({ callId, type: 'override' })).resolves.toHaveLength(1);
+  });
+});
+
+describe('a redrive skips a call', () => {
+  /** Redrives the one dead letter; returns the code for which it was skipped. */
+  async function skippedFor(fleet: Fleet, callId: string): Promise<string | undefined> {
+    const dry = await fleet.pawl.deadLetters.redrive({ ids: [callId], dryRun: true });
+    const { skipped, started } = await fleet.pawl.deadLetters.redrive({ ids: [callId] });
+    expect(started).toBe(skipped.length === 0 ? 1 : 0);
+    expect(dry.skipped).toEqual(skipped);
+    return skipped[0]?.code;
+  }
+
+  test('whose session is closed', async () => {
+    const { tool } = payments();
+    const fleet = await startFleet({ tools: [tool], settings: NO_CIRCUIT });
+    const [callId = ''] = await failed(fleet, 1);
+    await fleet.session.close();
+    expect(await skippedFor(fleet, callId)).toBe('SESSION_CLOSED');
+  });
+
+  test('whose circuit is open', async () => {
+    const { tool, mend } = payments();
+    const fleet = await startFleet({ tools: [tool] });
+    const [callId = ''] = await failed(fleet, 1);
+    await fleet.pawl.circuits.set('force_open', { key: 'tool:tools.pay' }, 'closed for repairs');
+    expect(await skippedFor(fleet, callId)).toBe('CIRCUIT_OPEN');
+    await fleet.pawl.circuits.set('reset', { key: 'tool:tools.pay' });
+    mend();
+    expect(await skippedFor(fleet, callId)).toBeUndefined();
+  });
+
+  test('whose budget is spent', async () => {
+    const { tool } = payments();
+    const fleet = await startFleet({ tools: [tool], settings: NO_CIRCUIT });
+    const session = await fleet.pawl.openSession({ actorId: 'ada', budget: { calls: 2 } });
+    const { callId = '' } = await session.call('pay', {}, { idempotencyKey: 'k', ...ONE_TRY });
+    expect((await fleet.pawl.deadLetters.redrive({ ids: [callId] })).started).toBe(1);
+    await eventually(async () => (await fleet.pawl.read(callId))?.state === 'failed');
+    const { skipped } = await fleet.pawl.deadLetters.redrive({ ids: [callId] });
+    expect(skipped).toEqual([{ callId, code: 'BUDGET_EXHAUSTED' }]);
+  });
+
+  test.each([
+    ['has another major version', { version: '2.0.0' }, 'DEFINITION_CHANGED'],
+    ['has other effects', { effects: 'once' }, 'DEFINITION_CHANGED'],
+    ['refuses its parameters', { input: z.object({ number: z.string() }) }, 'DEFINITION_CHANGED'],
+    ['does the same, but better', { version: '1.0.1' }, undefined],
+  ] as const)('whose tool %s', async (_what, change, code) => {
+    const { tool } = payments();
+    const fleet = await startFleet({ tools: [tool], settings: NO_CIRCUIT, workers: 0 });
+    const worker = await fleet.startWorker();
+    const [callId = ''] = await failed(fleet, 1);
+    await worker.close(0);
+    const base = {
+      name: 'pay',
+      version: '1.0.0',
+      description: 'Pays.',
+      tier: 'workspace',
+      effects: 'idempotent',
+      input: z.looseObject({}),
+      run: () => ({ output: 'paid' }),
+    } as const;
+    const other = await fleet.openProducer();
+    await other.backend.redis.del(...(await fleet.world.keys()).filter((key) => key.endsWith('{fleet}:tools')));
+    await fleet.startWorker({ tools: [defineTool({ ...base, ...change } as typeof base)] });
+    const fresh = await fleet.openProducer();
+    expect(await skippedFor({ ...fleet, pawl: fresh }, callId)).toBe(code);
+    if (code === undefined) expect(await fresh.result(callId)).toMatchObject({ status: 'success' });
+  });
+
+  test('that is in flight', async () => {
+    const gate = gated('pay');
+    const fleet = await startFleet({ tools: [gate.tool] });
+    const { callId } = pending(await fleet.session.submit('pay', {}, { idempotencyKey: 'k' }));
+    await gate.arrived();
+    expect(await skippedFor(fleet, callId)).toBe('IN_FLIGHT');
+    gate.open();
+    await fleet.pawl.result(callId);
+    expect(await skippedFor(fleet, callId)).toBe('CALL_NOT_REDRIVABLE');
+  });
+});
+
+test('an elevated call is approved again, and a denial makes it no dead letter', async () => {
+  const { tool, mend, paid } = payments({ tier: 'elevated' });
+  const fleet = await startFleet({ tools: [tool], settings: NO_CIRCUIT });
+  const session = await fleet.pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+  const decide = async (decision: 'approve' | 'deny') => {
+    const waiting = await eventually(async () => (await fleet.pawl.approvals.list({ state: 'pending' }))[0]);
+    const { record, digest } = waiting;
+    await fleet.pawl.approvals.decide(record.request.id, { decision, digest, by: 'grace' });
+    return record.request;
+  };
+  const { callId, result } = pending(await session.submit('pay', {}, { idempotencyKey: 'k', ...ONE_TRY }));
+  await decide('approve');
+  await result;
+  mend();
+  const { deadLetters } = fleet.pawl;
+  expect(await deadLetters.redrive({ ids: [callId] })).toMatchObject({ started: 1 });
+  expect(await fleet.pawl.read(callId)).toMatchObject({ state: 'inflight', phase: 'awaiting-approval' });
+  expect((await decide('deny')).reason).toMatch(/^it failed, and an operator runs it again: /);
+  expect(await fleet.pawl.result(callId)).toMatchObject({ status: 'error', error: { code: 'PERMISSION_DENIED' } });
+  expect((await deadLetters.list()).counts?.total).toBe(0);
+  expect(paid).toEqual([]);
+});
+
+test('an approved redrive of an elevated call runs', async () => {
+  const { tool, mend, paid } = payments({ tier: 'elevated' });
+  const fleet = await startFleet({ tools: [tool], settings: NO_CIRCUIT });
+  const session = await fleet.pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+  const approve = async () => {
+    const { record, digest } = await eventually(async () => (await fleet.pawl.approvals.list({ state: 'pending' }))[0]);
+    await fleet.pawl.approvals.decide(record.request.id, { decision: 'approve', digest, by: 'grace' });
+  };
+  const { callId, result } = pending(await session.submit('pay', {}, { idempotencyKey: 'k', ...ONE_TRY }));
+  await approve();
+  await result;
+  mend();
+  await fleet.pawl.deadLetters.redrive({ ids: [callId] });
+  await approve();
+  expect(await fleet.pawl.result(callId)).toMatchObject({ status: 'success' });
+  expect(paid).toEqual(['k']);
+});
