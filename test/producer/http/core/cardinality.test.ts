@@ -27,7 +27,9 @@ test(`${NUMBER} sessions, keys and hostile tool names add no series beyond the b
   const before = await eventually(
     async () => {
       const series = await seriesNow();
-      return series.some((name) => name.includes('attempts_total{tool="echo"')) && series;
+      // The first reading learns which tools there are; the next one shows a count of 0 for each.
+      const shows = (part: string) => series.some((name) => name.includes(part));
+      return shows('attempts_total{tool="echo"') && shows('hits_total{tool="hold"') && series;
     },
     { everyMs: 100 },
   );
