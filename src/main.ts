@@ -209,12 +209,14 @@ export interface ConnectOptions extends Partial<SettingsInput> {
   readonly onEvent?: (event: DispatchEvent) => void;
   /** The operator in the audit trail who cancels, resolves and switches here. Default: `library`. */
   readonly operator?: string;
+  /** Starts the occurrences of the fleet's schedules here. Default: only front doors do (`pawl up`, `pawl serve`). */
+  readonly schedules?: boolean;
 }
 
 /** A producer: `REDIS_URL`, or the embedded Redis that processes with the same data folder share. */
 export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
   checkOptions('connect', given);
-  const { log, hooks, toolsets, onEvent, operator, ...options } = given;
+  const { log, hooks, toolsets, onEvent, operator, schedules, ...options } = given;
   const [{ Pawl }, { settings, ownLogLevel }] = await Promise.all([
     import('./producer/client.ts'),
     readSettings(options),
@@ -232,6 +234,7 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
     ...(toolsets === undefined ? {} : { toolsets }),
     ...(onEvent === undefined ? {} : { onEvent }),
     ...(operator === undefined ? {} : { operator }),
+    ...(schedules === undefined ? {} : { schedules }),
   });
 }
 

@@ -179,6 +179,12 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'success: 6 pages',
     'pages that were written: 0 1 2 3 4 5',
   ],
+  'schedules.ts': [
+    'every second: true, now paused: enough',
+    'by hand: success',
+    'the clocks change: 2099-03-28T01:30:00.000Z, 2099-03-29T01:00:00.000Z, 2099-03-30T00:30:00.000Z',
+    'a wrong one: CONTRACT_INVALID at cron',
+  ],
   'progress.ts': ['build_index is queued', '1 of 5', '4 of 5', 'success: 5 documents indexed'],
 };
 

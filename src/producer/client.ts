@@ -29,6 +29,7 @@ import type { CircuitService } from './operations/circuit-service.ts';
 import type { ShardService, WorkerService } from './operations/fleet-services.ts';
 import type { ProducerMetrics } from './operations/metrics.ts';
 import type { ReliabilityService } from './operations/reliability-service.ts';
+import type { ScheduleService } from './schedules/schedule-service.ts';
 import { notify } from './sessions/listeners.ts';
 import type { Session } from './sessions/session.ts';
 import type { SessionService } from './sessions/session-service.ts';
@@ -69,6 +70,8 @@ export class Pawl implements AsyncDisposable {
   readonly registry: Registry;
   /** Instructions, and the tools that go with them. */
   readonly skills: Skills;
+  /** Calls that are made again and again, at times of an interval or a cron expression. */
+  readonly schedules: ScheduleService;
   /** Clients that run declared tools themselves. */
   readonly toolClients: ToolClients;
   /** The counts of this process; `fleetMetrics` has the counts of all processes. */
@@ -94,6 +97,7 @@ export class Pawl implements AsyncDisposable {
     const parts = composeProducer(options, backend);
     // From the first call on, an open circuit refuses without a round trip.
     await withinMs(parts.heard, CATCH_UP_MS);
+    if (options.schedules === true) parts.scheduleRunner.start();
     return new Pawl(parts);
   }
 
@@ -111,6 +115,7 @@ export class Pawl implements AsyncDisposable {
     this.agents = parts.agents;
     this.registry = parts.registry;
     this.skills = parts.skills;
+    this.schedules = parts.schedules;
     this.toolClients = parts.toolClients;
     this.metrics = parts.core.metrics;
     this.fleetMetrics = parts.fleetMetrics;
@@ -255,6 +260,11 @@ export class Pawl implements AsyncDisposable {
     return listener && ((event) => notify(listener, event, (error) => this.#parts.core.listenerFailed(name, error)));
   }
 
+  /** Starts no more occurrences of schedules here. Other processes go on with them. */
+  stopSchedules(): Promise<void> {
+    return this.#parts.scheduleRunner.stop();
+  }
+
   /** Ends the connections. Calls go on without this process; their results can be read by ID. A second call waits for the first. */
   close(): Promise<void> {
     this.#parts.core.state.close();
@@ -269,7 +279,7 @@ export class Pawl implements AsyncDisposable {
   async #end(): Promise<void> {
     const { core, publisher, subscriptions, broadcasts, inbox, redriveRunner } = this.#parts;
     await redriveRunner.close();
-    await Promise.all([...this.#serving].map((serving) => serving.close().catch(() => {})));
+    await Promise.all([this.stopSchedules(), ...[...this.#serving].map((serving) => serving.close().catch(() => {}))]);
     await publisher.close(LAST_METRICS_MS);
     subscriptions.close();
     this.agents.close();

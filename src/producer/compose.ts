@@ -40,6 +40,8 @@ import { CircuitService } from './operations/circuit-service.ts';
 import { ShardService, WorkerService } from './operations/fleet-services.ts';
 import { ProducerMetrics } from './operations/metrics.ts';
 import { ReliabilityService } from './operations/reliability-service.ts';
+import { ScheduleRunner } from './schedules/schedule-runner.ts';
+import { ScheduleService } from './schedules/schedule-service.ts';
 import { logListenerFailure } from './sessions/listeners.ts';
 import { ListeningSessions } from './sessions/listening-sessions.ts';
 import type { Session } from './sessions/session.ts';
@@ -67,6 +69,8 @@ export interface PawlOptions {
   readonly toolsets?: readonly Toolset<PublishedTool>[];
   readonly onEvent?: (event: DispatchEvent) => void;
   readonly tracing?: Tracing<CallTraces>;
+  /** This producer starts the occurrences of the fleet's schedules. Default: false, they are left to front doors. */
+  readonly schedules?: boolean;
 }
 
 /** Whether the client was closed: then it takes no more calls, and the end of its connections is no error. */
@@ -271,6 +275,19 @@ function composeSessions(
   return { agents, skills, sessions, listening };
 }
 
+function composeSchedules(
+  core: Core,
+  submitter: CallSubmitter,
+  { calls, sessions }: { readonly calls: CallService; readonly sessions: SessionService },
+) {
+  const { backend, onError } = core;
+  const deps = { ...core, submitter, sessions, calls, clock: backend.clock };
+  return {
+    schedules: new ScheduleService({ ...deps, records: backend.schedules, audit: backend.audit }),
+    scheduleRunner: new ScheduleRunner({ ...deps, log: core.options.log, onError }),
+  };
+}
+
 /** Opens what this producer hears by: its inbox, and the broadcasts of the fleet. */
 function composeConnections(core: Core, updates: FleetUpdates) {
   const { settings, backend, inboxId, metrics, results, onError } = core;
@@ -358,6 +375,7 @@ export function composeProducer(options: PawlOptions, backend: Backend) {
     ...operations,
     ...composeDeadLetters({ ...core, approvals: people.approvals }),
     ...connections,
+    ...composeSchedules(core, submitter, { ...operations, sessions }),
     ...composeMetrics(core),
   };
 }

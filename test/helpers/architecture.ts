@@ -19,7 +19,7 @@ export interface Violation {
 }
 
 /** The libraries of the rules: they check values and do nothing else. */
-const SCHEMA_LIBRARIES = ['zod', 'ajv', 'ajv-formats', 're2js', '@jmespath-community/jmespath', 'yaml'];
+const SCHEMA_LIBRARIES = ['zod', 'ajv', 'ajv-formats', 're2js', '@jmespath-community/jmespath', 'yaml', 'cron-parser'];
 /** Node's modules that only compute; `node:module` makes `require`, which is looked at like an import. */
 const PURE_NODE_MODULES = [
   'node:buffer',

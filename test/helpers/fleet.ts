@@ -2,7 +2,7 @@
 import { tmpdir } from 'node:os';
 import { expect, onTestFinished } from 'vitest';
 import type { DispatchEvent, Submission } from '../../src/producer/calls/submission.ts';
-import { Pawl } from '../../src/producer/client.ts';
+import { Pawl, type PawlOptions } from '../../src/producer/client.ts';
 import type { Session } from '../../src/producer/sessions/session.ts';
 import type { AuditEvent } from '../../src/shared/audit/audit-event.ts';
 import type { Hook } from '../../src/shared/calls/define-hook.ts';
@@ -27,7 +27,7 @@ export interface Fleet {
   readonly events: readonly (DispatchEvent | WorkerEvent)[];
   /** What would be found in the audit trail. */
   readonly audited: readonly AuditEvent[];
-  openProducer(change?: Partial<SettingsInput>): Promise<Pawl>;
+  openProducer(change?: Partial<SettingsInput>, options?: Pick<PawlOptions, 'schedules'>): Promise<Pawl>;
   startWorker(options?: WorkerChange): Promise<ToolWorker>;
 }
 
@@ -66,7 +66,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
   const audited: AuditEvent[] = [];
   const audit = (event: AuditEvent) => void audited.push(event);
 
-  const openProducer = async (change: Partial<SettingsInput> = {}) => {
+  const openProducer: Fleet['openProducer'] = async (change = {}, more = {}) => {
     const pawl = await Pawl.open({
       settings: settingsWith(change),
       log: silentLogger,
@@ -74,6 +74,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
       ...(options.hooks === undefined ? {} : { hooks: options.hooks }),
       onEvent,
       audit,
+      ...more,
     });
     onTestFinished(() => pawl.close());
     return pawl;

@@ -95,6 +95,7 @@ export async function openApiProcess(settings: Settings, options: ApiProcessOpti
     stopping: (workerIds) => markStopped(pawl.backend, workerIds),
     drain: () => {
       draining = true;
+      void pawl.stopSchedules();
       server.drain();
     },
     close: async () => {
@@ -148,7 +149,7 @@ async function openProducer(
 ): Promise<Pawl> {
   try {
     const onEvent = (event: DispatchEvent) => writeLogLine(log, producerLine(event));
-    return await connect({ log, hooks, ...defined({ toolsets }), onEvent });
+    return await connect({ log, hooks, ...defined({ toolsets }), onEvent, schedules: true });
   } catch (error) {
     throw withRedisHint(error, settings);
   }

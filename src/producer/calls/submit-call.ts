@@ -7,6 +7,7 @@ import type { Hooks } from '../../shared/calls/hooks.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { withParams } from '../../shared/store/calls/call-record.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { CircuitCheck } from '../circuits/circuit-check.ts';
@@ -14,7 +15,7 @@ import { type ToolCatalogue, underOwnName } from '../tools/tool-catalogue.ts';
 import type { CallAuthorizer } from './authorize-call.ts';
 import type { ResultAwaiter } from './await-result.ts';
 import { submitWithHooks } from './call-hooks.ts';
-import type { IdentifiedCall } from './checked-call.ts';
+import type { AuthorizedCall, IdentifiedCall } from './checked-call.ts';
 import type { CallClaimer, ClaimedCall } from './claim-call.ts';
 import { withinTimeLimit } from './deadline.ts';
 import type { CallIdentifier } from './identify-call.ts';
@@ -69,6 +70,14 @@ export class CallSubmitter {
     if (call === undefined || call.envelope !== named) return undefined;
     const envelope = traces?.begin(named) ?? named;
     return refusals.answerOpenCircuit({ ...call, envelope, circuit }, open);
+  }
+
+  /**
+   * Checks whether a session may make a call, and submits nothing. Throws `UNKNOWN_TOOL`, `SESSION_CLOSED`, `PERMISSION_DENIED`,
+   * `INVALID_PARAMS` and `CONTRACT_INVALID`.
+   */
+  check(envelope: ToolCallEnvelope, session: SessionRecord): Promise<AuthorizedCall> {
+    return this.#steps.authorizer.authorize(underOwnName(envelope, this.#context.catalogue), session);
   }
 
   /** Submits a value from outside, which may be no envelope at all. */

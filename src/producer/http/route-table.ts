@@ -13,6 +13,7 @@ import { fleetRoutes } from './routes/fleet.ts';
 import { metricsRoute } from './routes/metrics.ts';
 import { questionRoutes } from './routes/questions.ts';
 import { registryRoutes } from './routes/registry.ts';
+import { scheduleRoutes } from './routes/schedules.ts';
 import { sessionRoutes } from './routes/sessions.ts';
 import { skillRoutes } from './routes/skills.ts';
 import { standingApprovalRoutes } from './routes/standing-approvals.ts';
@@ -27,6 +28,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...callRoutes(deps),
     ...eventRoutes(deps),
     ...deadLetterRoutes(pawl),
+    ...scheduleRoutes(pawl),
     ...approvalRoutes(deps),
     ...standingApprovalRoutes(pawl),
     ...questionRoutes(deps),

@@ -11,12 +11,12 @@ import {
 } from '@modelcontextprotocol/server';
 import express, { type Request as HttpRequest, type Response as HttpResponse, type RequestHandler } from 'express';
 import type { Logger } from '../../shared/telemetry/log.ts';
+import { splitName } from '../../shared/tools/tool.ts';
 import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import { enterAgain } from '../http/core/rate-limit.ts';
 import { callerOf, MAX_BODY_BYTES } from '../http/core/route.ts';
-import { splitName } from '../http/routes/calls.ts';
 import { headerMismatch } from './headers.ts';
 import { LegacySessions } from './legacy-sessions.ts';
 import { createMcpServer, type McpServerDeps } from './server.ts';

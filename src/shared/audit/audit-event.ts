@@ -169,6 +169,20 @@ export type AuditEvent =
       readonly tenantId?: string | undefined;
     }
   | RegistryChange
+  /** A schedule was written, paused, resumed or removed, or let run by hand; or it paused itself. */
+  | {
+      readonly type: 'schedule-changed';
+      readonly scheduleId: string;
+      readonly action: 'created' | 'replaced' | 'paused' | 'resumed' | 'run' | 'removed';
+      /** `namespace.name`. */
+      readonly tool: string;
+      readonly sessionKey: string;
+      readonly tenantId?: string | undefined;
+      readonly by: string;
+      readonly reason?: string | undefined;
+      /** The call of `run`. */
+      readonly callId?: string | undefined;
+    }
   /** Something was unsigned, or was used before, and had no effect. */
   | {
       readonly type: 'refused';
@@ -182,6 +196,7 @@ export type AuditEvent =
         | 'replay'
         | 'job'
         | 'spec'
+        | 'schedule'
         | 'tool'
         | 'message'
         | 'question'
@@ -233,6 +248,7 @@ const TYPES: Readonly<Record<AuditType, true>> = {
   'approval-forgotten': true,
   'question-ended': true,
   'registry-changed': true,
+  'schedule-changed': true,
   refused: true,
 };
 export const AUDIT_TYPES: readonly string[] = Object.keys(TYPES);
@@ -255,6 +271,7 @@ const HUMAN_ACTIONS: ReadonlySet<AuditType> = new Set([
   'approval-forgotten',
   'override',
   'registry-changed',
+  'schedule-changed',
   'question-ended',
 ]);
 

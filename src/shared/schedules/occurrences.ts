@@ -18,7 +18,7 @@ export const MAX_INTERVAL_MS = 366 * 24 * 3_600_000;
 /** The most cron times that are counted one by one. */
 const MAX_COUNTED = 500;
 
-/** What a schedule says of its times. */
+/** The times of a schedule, as its owner states them. */
 export interface Timing {
   /** Milliseconds, or a text such as `5m`. */
   readonly every?: number | string;

@@ -36,6 +36,7 @@ import { closeConnection, isClustered, type Redis, reach } from './redis/connect
 import { type EmbeddedRedis, startEmbeddedRedis } from './redis/embedded-redis.ts';
 import { checkRights, startError } from './redis/start-check.ts';
 import { Redrives } from './redrives/redrives.ts';
+import { ScheduleRecords } from './schedules/schedules.ts';
 import { Tasks } from './sessions/mcp-tasks.ts';
 import { Messages } from './sessions/messages.ts';
 import { Sessions } from './sessions/sessions.ts';
@@ -74,6 +75,7 @@ export interface Backend {
   /** Tools that are declared while the system runs. */
   readonly specs: DeclaredToolRecords;
   readonly skills: SkillRecords;
+  readonly schedules: ScheduleRecords;
   /** Calls of client-executed tools. */
   readonly clientCalls: ClientCalls;
   readonly switches: SwitchRecords;
@@ -216,6 +218,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
     catalogue: new Catalogue(redis, prefix, { signatures, ...(tiers === undefined ? {} : { tiers }) }),
     specs: new DeclaredToolRecords(redis, prefix, signatures),
     skills: new SkillRecords(redis, prefix, signatures),
+    schedules: new ScheduleRecords(redis, prefix, signatures),
     clientCalls: new ClientCalls(redis, prefix, signatures),
     switches: new SwitchRecords(redis, prefix),
     tasks: new Tasks(redis, prefix, ttl.doneMs, signatures),
@@ -275,6 +278,7 @@ const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {
   'question-ended': 'a question to people has ended',
   override: 'an operator has overridden the system',
   'registry-changed': 'the registry of tools was changed',
+  'schedule-changed': 'a schedule was changed',
   refused: 'a record that this fleet did not sign was refused',
 };
 

@@ -221,6 +221,15 @@ export function toolNamed<T extends { readonly namespace: string; readonly name:
     tools.find((tool) => tool.name === name)
   );
 }
+
+/** The parts of `namespace.name`. A tool's own name has no dots; a namespace may. */
+export function splitName(tool: string): { readonly namespace: string; readonly name: string } {
+  const dot = tool.lastIndexOf('.');
+  return dot <= 0 || dot === tool.length - 1
+    ? { namespace: DEFAULT_NAMESPACE, name: tool }
+    : { namespace: tool.slice(0, dot), name: tool.slice(dot + 1) };
+}
+
 export const DEFAULT_TIMEOUT_MS = 30_000;
 export const DEFAULT_MAX_RESULT_BYTES = 16 * 1024 * 1024;
 

@@ -22,6 +22,7 @@ import {
   text,
   tier,
 } from './call-schemas.ts';
+import { scheduleResponses } from './schedule-responses.ts';
 
 /** A component that another module describes. */
 const resultEnvelope = z.unknown().meta({ $ref: '#/components/schemas/ToolResultEnvelope' });
@@ -301,6 +302,7 @@ export const responseSchemas = {
   }),
   RegistryRecord: registryRecord,
   RevisionList: z.object({ revisions: z.array(registryRecord) }),
+  ...scheduleResponses,
   SkillList: z.object({ skills: z.array(skill) }),
   Skill: skill,
   Reliability: reliability,

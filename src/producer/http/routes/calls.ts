@@ -15,7 +15,7 @@ import {
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { nearest } from '../../../shared/schema/schema.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
-import { DEFAULT_NAMESPACE } from '../../../shared/tools/tool.ts';
+import { DEFAULT_NAMESPACE, splitName } from '../../../shared/tools/tool.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { type CallFilter, findCalls } from '../../calls/find-calls.ts';
 import type { Submission } from '../../calls/submission.ts';
@@ -297,14 +297,6 @@ async function submitShort(pawl: Pawl, caller: Caller, body: unknown): Promise<S
   const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const envelope = session.envelope(named.name, params, { ...options, namespace: named.namespace });
   return pawl.submit(envelope, submitterOf(caller));
-}
-
-/** A tool's own name has no dots; a namespace may. */
-export function splitName(tool: string): { readonly namespace: string; readonly name: string } {
-  const dot = tool.lastIndexOf('.');
-  return dot <= 0 || dot === tool.length - 1
-    ? { namespace: DEFAULT_NAMESPACE, name: tool }
-    : { namespace: tool.slice(0, dot), name: tool.slice(dot + 1) };
 }
 
 /** The result of a call is 200, that of an open circuit included. A refusal before the call existed is an error status. */

@@ -175,6 +175,10 @@ export class FleetKeys {
   readonly locks: string;
   /** Prefix of what is kept of clients that run tools, and of their calls. */
   readonly clients: string;
+  /** Records of schedules and their progress, by ID, and when each is due. */
+  readonly schedules: string;
+  readonly scheduleProgress: string;
+  readonly schedulesDue: string;
   /** The totals of all processes' metrics. */
   readonly metrics: string;
   readonly prefix: string;
@@ -198,6 +202,9 @@ export class FleetKeys {
     this.clients = `${prefix}:{clients}:`;
     this.disk = `${prefix}:{fleet}:disk`;
     this.trial = `${prefix}:{fleet}:trial`;
+    this.schedules = `${prefix}:{schedules}:records`;
+    this.scheduleProgress = `${prefix}:{schedules}:progress`;
+    this.schedulesDue = `${prefix}:{schedules}:due`;
     this.metrics = `${prefix}:{fleet}:metrics`;
   }
 

@@ -27,16 +27,21 @@ interface Signed {
 
 /** Signs all such records, in a process that starts with more than one key. */
 export async function reSignRecords(
-  { signatures, specs, skills }: { readonly signatures: Signatures; readonly specs: Signed; readonly skills: Signed },
+  {
+    signatures,
+    specs,
+    skills,
+    schedules,
+  }: { readonly signatures: Signatures; readonly specs: Signed; readonly skills: Signed; readonly schedules: Signed },
   log: Logger,
 ): Promise<void> {
   if (signatures.fingerprints.length < 2) return;
   try {
-    await Promise.all([specs.reSign(), skills.reSign()]);
+    await Promise.all([specs.reSign(), skills.reSign(), schedules.reSign()]);
   } catch (error) {
     log.warn(
       { event: 'sign_anew', error: error instanceof Error ? error.message : String(error) },
-      'declared tools and skills could not be signed with the newest key: keep the older one',
+      'declared tools, skills and schedules could not be signed with the newest key: keep the older one',
     );
   }
 }

@@ -13,6 +13,8 @@
  * | session       | session key                                                                                           |
  * | grant         | session key of a standing approval                                                                    |
  * | spec          | qualified name of a declared tool, or `skill NAME`; the revision is part of the text                  |
+ * | schedule      | ID of the schedule                                                                                    |
+ * | schedule-progress | ID of the schedule                                                                                |
  * | tool          | field of a published tool; a tier with keys of its own signs with those alone                         |
  * | message       | the receiver, or the subject                                                                          |
  * | question      | question ID                                                                                           |
@@ -43,6 +45,8 @@ const DESCRIPTIONS: Readonly<Record<string, (id: string) => Description>> = {
   session: (sessionKey) => ({ what: 'session', sessionKey, subject: 'the session' }),
   grant: (sessionKey) => ({ what: 'grant', sessionKey, subject: 'the grant' }),
   spec: (tool) => ({ what: 'spec', subject: `the registry's record of ${tool}` }),
+  schedule: (id) => ({ what: 'schedule', subject: `the schedule ${id}` }),
+  'schedule-progress': (id) => ({ what: 'schedule', subject: `the progress of the schedule ${id}` }),
   tool: (field) => ({ what: 'tool', subject: `the published tool ${field}` }),
   question: (id) => ({ what: 'question', subject: `the question ${id}` }),
   answer: (id) => ({ what: 'answer', subject: `the answer to ${id}` }),

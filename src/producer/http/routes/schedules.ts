@@ -1,0 +1,112 @@
+/** `/v1/schedules`: calls that are made again and again. */
+import { z } from 'zod';
+import { jsonObjectSchema } from '../../../shared/calls/envelope.ts';
+import { scheduleSchema } from '../../../shared/schedules/schedule.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
+import type { Pawl } from '../../client.ts';
+import type { PutSchedule, ScheduleOptions } from '../../schedules/schedule-service.ts';
+import { type Caller, seesTenant } from '../core/access.ts';
+import { type Route, route } from '../core/route.ts';
+import { nameOf, submitterOf } from './approvals.ts';
+import { sessionFor } from './sessions.ts';
+
+const actionSchema = z.strictObject({
+  action: z.enum(['pause', 'resume', 'run']),
+  /** The reason of a pause. */
+  reason: z.string().min(1).max(1_000).optional(),
+});
+
+export function scheduleRoutes(pawl: Pawl): readonly Route[] {
+  return [putSchedule(pawl), listSchedules(pawl), getSchedule(pawl), changeSchedule(pawl), removeSchedule(pawl)];
+}
+
+function optionsFor(caller: Caller): ScheduleOptions {
+  return { by: nameOf(caller), ...submitterOf(caller), seesTenant: (tenantId) => seesTenant(caller, tenantId) };
+}
+
+function putSchedule(pawl: Pawl): Route {
+  return route({
+    method: 'put',
+    path: '/v1/schedules/{id}',
+    operationId: 'putSchedule',
+    permission: 'use',
+    summary: 'Writes a schedule, or replaces it: a call that is made at times of an interval or of a cron expression.',
+    // The service checks the body, together with the ID.
+    body: jsonObjectSchema,
+    bodySchema: z.toJSONSchema(scheduleSchema, { io: 'input', unrepresentable: 'any' }),
+    responses: { 200: ['The schedule was replaced', 'Schedule'], 201: ['The schedule is new', 'Schedule'] },
+    async handle({ path, body, caller }) {
+      const id = path['id'] ?? '';
+      const { session } = body;
+      // Another tenant's session is refused before anything else of the schedule is looked at.
+      if (typeof session === 'string' && caller.tenantId !== undefined) await sessionFor(pawl, caller, session);
+      const schedule = await pawl.schedules.put({ ...body, id } as unknown as PutSchedule, optionsFor(caller));
+      const location = `/v1/schedules/${encodeURIComponent(id)}`;
+      return schedule.revision === 1
+        ? { status: 201, headers: { Location: location }, body: schedule }
+        : { status: 200, body: schedule };
+    },
+  });
+}
+
+function listSchedules({ schedules }: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/schedules',
+    operationId: 'listSchedules',
+    permission: 'use',
+    summary: 'Schedules, by ID.',
+    responses: { 200: ['Schedules', 'ScheduleList'] },
+    handle: async ({ caller }) => ({ status: 200, body: { schedules: await schedules.list(optionsFor(caller)) } }),
+  });
+}
+
+function getSchedule({ schedules }: Pawl): Route {
+  return route({
+    method: 'get',
+    path: '/v1/schedules/{id}',
+    operationId: 'getSchedule',
+    permission: 'use',
+    summary: 'One schedule, with its next five times and what became of the last ones.',
+    responses: { 200: ['The schedule', 'Schedule'] },
+    handle: async ({ path, caller }) => ({
+      status: 200,
+      body: await schedules.get(path['id'] ?? '', optionsFor(caller)),
+    }),
+  });
+}
+
+function changeSchedule({ schedules }: Pawl): Route {
+  return route({
+    method: 'post',
+    path: '/v1/schedules/{id}',
+    operationId: 'changeSchedule',
+    permission: 'use',
+    summary: 'Pauses or resumes a schedule, or makes its call now.',
+    body: actionSchema,
+    responses: { 200: ['The schedule', 'ScheduleAction'] },
+    async handle({ path, body, caller }) {
+      const id = path['id'] ?? '';
+      const { action, reason } = body;
+      const options = optionsFor(caller);
+      if (action === 'pause')
+        return { status: 200, body: await schedules.pause(id, { ...options, ...defined({ reason }) }) };
+      return { status: 200, body: await schedules[action](id, options) };
+    },
+  });
+}
+
+function removeSchedule({ schedules }: Pawl): Route {
+  return route({
+    method: 'delete',
+    path: '/v1/schedules/{id}',
+    operationId: 'removeSchedule',
+    permission: 'use',
+    summary: 'Removes a schedule. Calls that it made go on.',
+    responses: { 204: 'Removed' },
+    async handle({ path, caller }) {
+      await schedules.remove(path['id'] ?? '', optionsFor(caller));
+      return { status: 204 };
+    },
+  });
+}

@@ -1,0 +1,317 @@
+/** `pawl.schedules`: calls that are made again and again. `schedule-runner.ts` makes them. */
+import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import {
+  dueAt,
+  newProgress,
+  resumed,
+  type ScheduleProgress,
+  stopped,
+  upcomingTimes,
+  withEvent,
+} from '../../shared/schedules/progress.ts';
+import {
+  type CheckedSchedule,
+  hasSameTiming,
+  invalidSchedule,
+  parseSchedule,
+  type ScheduleRecord,
+  type ScheduleRequest,
+  scheduleRecord,
+} from '../../shared/schedules/schedule.ts';
+import { sessionClosed } from '../../shared/sessions/session.ts';
+import type { ScheduleChange, ScheduleRecords, StoredSchedule } from '../../shared/store/schedules/schedules.ts';
+import { type AnyTool, type InputOf, isTool, qualifiedName, splitName } from '../../shared/tools/tool.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { type Clock, uuidv7 } from '../../shared/util/time.ts';
+import type { CallSubmitter } from '../calls/submit-call.ts';
+import type { Session } from '../sessions/session.ts';
+import { type ScheduleView, scheduleView } from './schedule-view.ts';
+import { type StartDeps, scheduledEnvelope, startOccurrence } from './start-occurrence.ts';
+import { updateSchedule } from './update-schedule.ts';
+
+/** The most schedules of a fleet: all of them are read for a list. */
+const MAX_SCHEDULES = 10_000;
+
+/** A schedule, as `pawl.schedules.put` takes it. The tool is one, or the name of one. */
+export type PutSchedule<T extends AnyTool | string = string> = Omit<ScheduleRequest, 'tool' | 'params'> & {
+  readonly tool: T;
+  readonly params?: InputOf<T>;
+};
+
+export interface ScheduleOptions {
+  /** The author of the change, for the record and the audit. Default: `local`. */
+  readonly by?: string;
+  /** The submitter of the schedule's calls, who cannot approve them. */
+  readonly submittedBy?: string;
+  /** Whether the caller may see a tenant's schedules. Default: all. */
+  readonly seesTenant?: (tenantId: string | undefined) => boolean;
+}
+
+export interface ScheduleServiceDeps extends StartDeps {
+  readonly records: ScheduleRecords;
+  readonly submitter: Pick<CallSubmitter, 'submit' | 'check'>;
+  readonly audit: RecordAudit;
+  readonly clock: Pick<Clock, 'now'>;
+}
+
+type Action = Extract<AuditEvent, { type: 'schedule-changed' }>['action'];
+
+export class ScheduleService {
+  readonly #deps: ScheduleServiceDeps;
+
+  constructor(deps: ScheduleServiceDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Writes a schedule, or replaces it. With the same times, a replaced schedule goes on where it was; a pause stays.
+   *
+   * ```ts
+   * await pawl.schedules.put({ id: 'nightly', tool: report, params: {}, session: 'ops', cron: '0 2 * * *', timezone: 'Europe/Berlin' });
+   * ```
+   *
+   * Throws `CONTRACT_INVALID` with the path of every fault, `UNKNOWN_SESSION`, `SESSION_CLOSED`, `UNKNOWN_TOOL`, `INVALID_PARAMS`,
+   * `PERMISSION_DENIED`, and `OVERLOADED` when there are too many schedules. Then nothing was stored.
+   */
+  async put<T extends AnyTool | string>(
+    schedule: PutSchedule<T>,
+    { by = 'local', submittedBy, seesTenant = () => true }: ScheduleOptions = {},
+  ): Promise<ScheduleView> {
+    const { records, clock } = this.#deps;
+    const tool = isTool(schedule.tool) ? qualifiedName(schedule.tool) : schedule.tool;
+    const checked = parseSchedule({ ...schedule, tool } as ScheduleRequest);
+    const session = await this.#openSession(checked.session);
+    const nowMs = clock.now();
+    const made = { by, submittedBy, nowMs, tenantId: session.record.tenantId };
+    await this.#check(session, recordOf(checked, undefined, made));
+    let written: StoredSchedule | undefined;
+    const isFull = (await records.count()) >= MAX_SCHEDULES;
+    await updateSchedule(records, checked.id, (before) => {
+      if (before !== undefined && !seesTenant(before.record.tenantId)) throw isOfOthers(checked.id);
+      if (before === undefined && isFull) throw tooMany();
+      const record = recordOf(checked, before?.record, made);
+      const progress = progressOf(record, before, nowMs);
+      written = { record, progress, seen: '' };
+      return { record, progress, dueAtMs: dueAt(record, progress, nowMs) };
+    });
+    const { record, progress } = written as unknown as StoredSchedule;
+    await this.#audit(record, record.revision === 1 ? 'created' : 'replaced', by);
+    return scheduleView(record, progress, nowMs);
+  }
+
+  /** All schedules that the caller may see, by ID. */
+  async list({ seesTenant = () => true }: Pick<ScheduleOptions, 'seesTenant'> = {}): Promise<readonly ScheduleView[]> {
+    const stored = await this.#deps.records.list();
+    const nowMs = this.#deps.clock.now();
+    return stored
+      .filter(({ record }) => seesTenant(record.tenantId))
+      .map(({ record, progress }) => scheduleView(record, progress, nowMs));
+  }
+
+  /** One schedule, with its next five times and its last occurrence. Throws `NOT_FOUND`. */
+  async get(id: string, { seesTenant = () => true }: Pick<ScheduleOptions, 'seesTenant'> = {}): Promise<ScheduleView> {
+    const { found } = await this.#deps.records.read(id);
+    const { record, progress } = seen(id, found, seesTenant);
+    return scheduleView(record, progress, this.#deps.clock.now());
+  }
+
+  /** Lets no occurrence start until `resume`. Calls that were started go on. Throws `NOT_FOUND`. */
+  async pause(id: string, options: ScheduleOptions & { readonly reason?: string } = {}): Promise<ScheduleView> {
+    const { by = 'local', reason } = options;
+    return this.#change(id, 'paused', options, ({ record, progress }, nowMs) => {
+      if (record.paused !== undefined && record.paused.itself !== true) return undefined;
+      const paused = { atMs: nowMs, by, ...(reason === undefined ? {} : { reason }) };
+      return { record: { ...record, paused }, progress: stopped(progress, 'the schedule was paused') };
+    });
+  }
+
+  /**
+   * Lets a paused schedule go on with its next time. What would have occurred meanwhile is not made up for. Throws `NOT_FOUND`,
+   * `UNKNOWN_SESSION` and `SESSION_CLOSED`.
+   */
+  async resume(id: string, options: ScheduleOptions = {}): Promise<ScheduleView> {
+    const { found } = await this.#deps.records.read(id);
+    await this.#openSession(seen(id, found, options.seesTenant).record.sessionKey);
+    return this.#change(id, 'resumed', options, ({ record, progress }, nowMs) => {
+      const { paused, ...going } = record;
+      return paused === undefined ? undefined : { record: going, progress: resumed(progress, nowMs) };
+    });
+  }
+
+  /**
+   * Makes the schedule's call now, beside its own times: also while it is paused or its last call is in flight. Throws `NOT_FOUND`, and the
+   * error of a call that is refused.
+   */
+  async run(id: string, options: ScheduleOptions = {}): Promise<ScheduleView & { readonly callId: string }> {
+    const { records, clock } = this.#deps;
+    const { by = 'local', submittedBy, seesTenant } = options;
+    const { record } = seen(id, (await records.read(id)).found, seesTenant);
+    const atMs = clock.now();
+    // The person who lets it run cannot approve it either.
+    const byCaller = submittedBy === undefined ? record : { ...record, submittedBy };
+    const started = await startOccurrence(this.#deps, byCaller, `schedule:${id}:run:${uuidv7()}`, atMs);
+    if (started.kind === 'refused') throw started.error;
+    started.pending?.stop();
+    const { callId } = started;
+    let view = scheduleView(record, newProgress(record, atMs), atMs);
+    await updateSchedule(records, id, (now) => {
+      if (now === undefined) return undefined;
+      const progress = withEvent(now.progress, { atMs, result: 'run', callId });
+      view = scheduleView(now.record, progress, atMs);
+      return { progress, dueAtMs: dueAt(now.record, progress, atMs) };
+    });
+    await this.#audit(record, 'run', by, { callId });
+    return { ...view, callId };
+  }
+
+  /** Removes a schedule. Calls that were started go on. Throws `NOT_FOUND`. */
+  async remove(id: string, { by = 'local', seesTenant }: ScheduleOptions = {}): Promise<void> {
+    const { records } = this.#deps;
+    for (;;) {
+      const { found, seen: text } = await records.read(id);
+      const { record } = seen(id, found, seesTenant);
+      if (await records.remove(id, text)) return this.#audit(record, 'removed', by);
+    }
+  }
+
+  async #change(
+    id: string,
+    action: Action,
+    { by = 'local', seesTenant, reason }: ScheduleOptions & { readonly reason?: string },
+    change: (stored: StoredSchedule, nowMs: number) => Required<Omit<ScheduleChange, 'dueAtMs'>> | undefined,
+  ): Promise<ScheduleView> {
+    const nowMs = this.#deps.clock.now();
+    let view: ScheduleView | undefined;
+    let changed: ScheduleRecord | undefined;
+    await updateSchedule(this.#deps.records, id, (stored) => {
+      const before = seen(id, stored, seesTenant);
+      const made = change(before, nowMs);
+      changed = made?.record;
+      const record = { ...(made?.record ?? before.record) };
+      const progress = { ...(made?.progress ?? before.progress) };
+      view = scheduleView(record, progress, nowMs);
+      return made && nextChange(record, progress, before.progress, nowMs);
+    });
+    if (changed !== undefined) await this.#audit(changed, action, by, { reason });
+    return view as unknown as ScheduleView;
+  }
+
+  /** Throws `UNKNOWN_SESSION` and `SESSION_CLOSED`. */
+  async #openSession(sessionKey: string): Promise<Session> {
+    const session = await this.#deps.sessions.find(sessionKey).catch((error: unknown) => {
+      throw withPath(error, 'session');
+    });
+    if (session.state === 'closed') throw withPath(sessionClosed(sessionKey), 'session');
+    return session;
+  }
+
+  /** Checks the call of a schedule: its tool, its parameters, and whether the session may make it. */
+  async #check(session: Session, record: ScheduleRecord): Promise<void> {
+    try {
+      await this.#deps.submitter.check(scheduledEnvelope(session, record, 'check', 0), session.record);
+    } catch (error) {
+      throw error instanceof PawlError && error.code === 'INVALID_PARAMS'
+        ? belowPath(error, 'params')
+        : withPath(error, 'tool');
+    }
+  }
+
+  async #audit(
+    { id, tool, sessionKey, tenantId }: ScheduleRecord,
+    action: Action,
+    by: string,
+    more: { readonly reason?: string | undefined; readonly callId?: string } = {},
+  ): Promise<void> {
+    const about = { scheduleId: id, tool: qualifiedName(tool), sessionKey, tenantId };
+    await this.#deps.audit({ type: 'schedule-changed', action, by, ...about, ...more });
+  }
+}
+
+interface Made {
+  readonly by: string;
+  readonly submittedBy: string | undefined;
+  readonly tenantId: string | undefined;
+  readonly nowMs: number;
+}
+
+function recordOf(checked: CheckedSchedule, before: ScheduleRecord | undefined, made: Made): ScheduleRecord {
+  const { by, submittedBy, tenantId, nowMs } = made;
+  return scheduleRecord(checked, {
+    tool: splitName(checked.tool),
+    tenantId,
+    submittedBy,
+    revision: (before?.revision ?? 0) + 1,
+    // A schedule that paused itself had no session to call in; this one has.
+    paused: before?.paused?.itself === true ? undefined : before?.paused,
+    createdAtMs: before?.createdAtMs ?? nowMs,
+    updatedAtMs: nowMs,
+    updatedBy: by,
+  });
+}
+
+/** Throws `CONTRACT_INVALID` for new times of which none is to come. */
+function progressOf(record: ScheduleRecord, before: StoredSchedule | undefined, nowMs: number): ScheduleProgress {
+  if (before !== undefined && hasSameTiming(before.record, record)) {
+    const wasItself = before.record.paused !== undefined && record.paused === undefined;
+    const progress = wasItself ? resumed(before.progress, nowMs) : before.progress;
+    return { ...progress, change: progress.change + 1 };
+  }
+  const fresh = newProgress(record, nowMs);
+  const { paused: _, ...going } = record;
+  if (upcomingTimes(going, fresh, nowMs, 1).length === 0)
+    throw invalidSchedule([{ path: 'until', message: 'is before the first time to come: it would never occur' }]);
+  if (before === undefined) return fresh;
+  const { change, starting, lastCallId, recent } = before.progress;
+  return {
+    ...fresh,
+    change: change + 1,
+    recent,
+    ...(starting === undefined ? {} : { starting }),
+    ...(lastCallId === undefined ? {} : { lastCallId }),
+  };
+}
+
+function nextChange(
+  record: ScheduleRecord,
+  progress: ScheduleProgress,
+  { change }: ScheduleProgress,
+  nowMs: number,
+): ScheduleChange {
+  const changed = { ...progress, change: change + 1 };
+  return { record, progress: changed, dueAtMs: dueAt(record, changed, nowMs) };
+}
+
+function seen(
+  id: string,
+  found: StoredSchedule | undefined,
+  seesTenant: ScheduleOptions['seesTenant'] = () => true,
+): StoredSchedule {
+  if (found !== undefined && seesTenant(found.record.tenantId)) return found;
+  throw new PawlError('NOT_FOUND', `There is no schedule ${JSON.stringify(startOf(id, 100))}.`);
+}
+
+function isOfOthers(id: string): PawlError {
+  return new PawlError('PERMISSION_DENIED', `The schedule ${JSON.stringify(id)} belongs to another tenant.`);
+}
+
+function tooMany(): PawlError {
+  return new PawlError('OVERLOADED', `There are ${MAX_SCHEDULES} schedules already: remove some first.`);
+}
+
+/** The same error, which says which field of the schedule it is about. */
+function withPath(error: unknown, path: string): unknown {
+  if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE' || error.issues !== undefined) return error;
+  const { code, message, details } = error;
+  return new PawlError(code, message, {
+    cause: error,
+    issues: [{ path, message }],
+    ...(details === undefined ? {} : { details: { ...details } }),
+  });
+}
+
+/** The same error, whose paths begin at the schedule. */
+function belowPath({ code, message, issues = [] }: PawlError, root: string): PawlError {
+  const below = issues.map((issue) => ({ ...issue, path: issue.path === '' ? root : `${root}.${issue.path}` }));
+  return new PawlError(code, message, { issues: below });
+}

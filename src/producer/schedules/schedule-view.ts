@@ -1,0 +1,109 @@
+/** A schedule as its owners see it, through every front door. Times of the schedule are ISO 8601, in UTC. */
+import { redactFields, secretsIn } from '../../shared/errors/redaction.ts';
+import {
+  type OccurrenceCounts,
+  type OccurrenceEvent,
+  type OccurrenceResult,
+  type ScheduleProgress,
+  upcomingTimes,
+} from '../../shared/schedules/progress.ts';
+import type { MissedRule, Overlap, ScheduleRecord } from '../../shared/schedules/schedule.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+
+const SHOWN_TIMES = 5;
+
+export interface OccurrenceView {
+  readonly at: string;
+  readonly result: OccurrenceResult;
+  readonly callId?: string;
+  /** The failure code of a refusal. */
+  readonly code?: string;
+  readonly reason?: string;
+  /** The number of those that were skipped or missed together; this is the last of them. */
+  readonly times?: number;
+  /** There were more than `times`. */
+  readonly more?: true;
+}
+
+export interface ScheduleView {
+  readonly id: string;
+  /** 1 for a new schedule, one more with each that replaced it. */
+  readonly revision: number;
+  readonly tool: string;
+  readonly namespace: string;
+  /** Without secrets. */
+  readonly params: object;
+  readonly session: string;
+  readonly tenantId?: string;
+  readonly every?: number | string;
+  readonly cron?: string;
+  readonly timezone?: string;
+  readonly from?: string;
+  readonly until?: string;
+  readonly limit?: number;
+  readonly overlap: Overlap;
+  readonly missed: MissedRule;
+  /** `ended`: it does not occur again. */
+  readonly state: 'active' | 'paused' | 'ended';
+  readonly pausedAtMs?: number;
+  readonly pausedBy?: string;
+  readonly pauseReason?: string;
+  /** The next five times; none while it is paused. */
+  readonly next: readonly string[];
+  /** The newest occurrence that was started or refused. */
+  readonly last?: OccurrenceView;
+  /** The end of each of the newest occurrences, the newest first. */
+  readonly recent: readonly OccurrenceView[];
+  /** Occurrences that wait for the end of the call before them. */
+  readonly waiting: number;
+  readonly counts: OccurrenceCounts;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+  readonly updatedBy: string;
+}
+
+export function scheduleView(record: ScheduleRecord, progress: ScheduleProgress, nowMs: number): ScheduleView {
+  const { id, revision, tool, params, sessionKey, fromMs, untilMs, paused } = record;
+  const { tenantId, every, cron, timezone, limit, overlap, missed } = record;
+  const next = upcomingTimes(record, progress, nowMs, SHOWN_TIMES);
+  const { waiting = [], starting, recent, counts } = progress;
+  const isOver = next.length === 0 && waiting.length === 0 && starting === undefined;
+  const last = recent.find(({ result }) => result === 'started' || result === 'refused' || result === 'unknown');
+  return defined<ScheduleView>({
+    id,
+    revision,
+    tool: tool.name,
+    namespace: tool.namespace,
+    params: redactFields(params, secretsIn(params)),
+    session: sessionKey,
+    tenantId,
+    every,
+    cron,
+    timezone,
+    from: iso(fromMs),
+    until: iso(untilMs),
+    limit,
+    overlap,
+    missed,
+    state: paused !== undefined ? 'paused' : isOver ? 'ended' : 'active',
+    pausedAtMs: paused?.atMs,
+    pausedBy: paused?.by,
+    pauseReason: paused?.reason,
+    next: next.map((atMs) => new Date(atMs).toISOString()),
+    last: last && occurrenceView(last),
+    recent: recent.map(occurrenceView),
+    waiting: waiting.length,
+    counts,
+    createdAtMs: record.createdAtMs,
+    updatedAtMs: record.updatedAtMs,
+    updatedBy: record.updatedBy,
+  });
+}
+
+function occurrenceView({ atMs, ...event }: OccurrenceEvent): OccurrenceView {
+  return { at: new Date(atMs).toISOString(), ...event };
+}
+
+function iso(atMs: number | undefined): string | undefined {
+  return atMs === undefined ? undefined : new Date(atMs).toISOString();
+}

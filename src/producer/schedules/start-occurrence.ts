@@ -1,0 +1,68 @@
+/** Submits the call of an occurrence: an ordinary call of the schedule's session, whose idempotency key is the schedule and the time. */
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { ScheduleRecord } from '../../shared/schedules/schedule.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
+import type { CallSubmitter } from '../calls/submit-call.ts';
+import type { Session } from '../sessions/session.ts';
+import type { SessionService } from '../sessions/session-service.ts';
+
+export interface StartDeps {
+  readonly sessions: Pick<SessionService, 'find'>;
+  readonly submitter: Pick<CallSubmitter, 'submit'>;
+}
+
+/** A call, or why there is none. */
+export type StartedOccurrence =
+  | { readonly kind: 'started'; readonly callId: string; readonly pending?: PendingSubmission }
+  | { readonly kind: 'refused'; readonly error: PawlError };
+
+/** The session's envelope of a schedule's call. The tool finds the schedule and the time in `ctx.values`. */
+export function scheduledEnvelope(
+  session: Session,
+  record: ScheduleRecord,
+  key: string,
+  atMs: number,
+): ToolCallEnvelope {
+  return session.envelope(record.tool.name, record.params, {
+    namespace: record.tool.namespace,
+    idempotencyKey: key,
+    baggage: { schedule: record.id, scheduledAt: new Date(atMs).toISOString() },
+  });
+}
+
+/** Throws `BACKEND_UNAVAILABLE` when Redis did not answer: the call may exist, and is submitted again under the same key. */
+export async function startOccurrence(
+  deps: StartDeps,
+  record: ScheduleRecord,
+  key: string,
+  atMs: number,
+): Promise<StartedOccurrence> {
+  try {
+    const session = await deps.sessions.find(record.sessionKey);
+    const options = defined<SubmitOptions>({ session: session.record, submittedBy: record.submittedBy });
+    return startedBy(await deps.submitter.submit(scheduledEnvelope(session, record, key, atMs), options));
+  } catch (error) {
+    if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+    return { kind: 'refused', error };
+  }
+}
+
+function startedBy(submission: Submission): StartedOccurrence {
+  const { callId } = submission;
+  if (submission.kind === 'pending') return { kind: 'started', callId: submission.callId, pending: submission };
+  const { status, error, fromCache } = submission.result;
+  const isConflict = error?.code === 'IDEMPOTENCY_CONFLICT';
+  if (callId !== undefined && !isConflict && (status === 'success' || fromCache)) return { kind: 'started', callId };
+  if (error === undefined) return { kind: 'started', callId: callId ?? '' };
+  return { kind: 'refused', error: asPawlError(error) };
+}
+
+function asPawlError({
+  code,
+  message,
+  issues,
+}: NonNullable<Extract<Submission, { kind: 'answered' }>['result']['error']>) {
+  return new PawlError(code as PawlError['code'], message, issues === undefined ? {} : { issues });
+}

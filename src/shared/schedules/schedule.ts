@@ -1,0 +1,229 @@
+/** A schedule: a call that is made again and again, at times of an interval or of a cron expression. */
+import { z } from 'zod';
+import { jsonObjectSchema } from '../calls/envelope.ts';
+import { type Issue, PawlError } from '../errors/failure.ts';
+import { nearest } from '../schema/schema.ts';
+import { zodIssues } from '../schema/zod-issues.ts';
+import { defined } from '../util/json/omit-undefined.ts';
+import { intervalMs, MAX_INTERVAL_MS, MIN_INTERVAL_MS, occurrencesOf, type Timing } from './occurrences.ts';
+import { isTimeZone } from './zone-time.ts';
+
+/** The rule for an occurrence while the call of the one before it is still in flight. */
+export const OVERLAPS = ['skip', 'queue', 'cancel-previous'] as const;
+export type Overlap = (typeof OVERLAPS)[number];
+
+/** The rule for occurrences that no front door could start in time. */
+export const MISSED_RULES = ['skip', 'run-latest', 'run-all'] as const;
+export type MissedRule = (typeof MISSED_RULES)[number];
+
+/** The longest parameters of a schedule, as JSON text. */
+const MAX_PARAMS_LENGTH = 256 * 1_024;
+
+const scheduleIdSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/, 'must be 1 to 100 letters, digits, ".", "_" or "-", not "." first');
+
+const intervalSchema = z.unknown().transform((given, context): number | string => {
+  const ms = typeof given === 'number' || typeof given === 'string' ? intervalMs(given) : undefined;
+  if (ms !== undefined && Number.isInteger(ms) && ms >= MIN_INTERVAL_MS && ms <= MAX_INTERVAL_MS)
+    return given as number | string;
+  const range = `from ${MIN_INTERVAL_MS} ms to 366 days`;
+  context.addIssue({
+    code: 'custom',
+    message: `must be milliseconds or a text such as "30s", "5m", "2h" or "1d", ${range}; got ${JSON.stringify(given)}`,
+  });
+  return z.NEVER;
+});
+
+const cronSchema = z.string().superRefine((cron, context) => {
+  const fault = cronFault(cron);
+  if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
+});
+
+/** Why a cron expression cannot be used; undefined when it can. */
+function cronFault(cron: string): string | undefined {
+  const fields = cron.trim().split(/\s+/);
+  const shape = 'must have 5 fields (minute hour day month weekday), or 6 with seconds first';
+  if (fields.length < 5 || fields.length > 6 || cron.trim() === '') return `${shape}; got ${JSON.stringify(cron)}`;
+  // Its value would differ from process to process.
+  if (fields.some((field) => /(?:^|,)H/i.test(field))) return 'must name its times: "H" stands for a random one';
+  try {
+    return occurrencesOf({ cron }).after(0) === undefined
+      ? `names a day that never comes: ${JSON.stringify(cron)}`
+      : undefined;
+  } catch (error) {
+    return `is no cron expression: ${error instanceof Error ? error.message : String(error)}; it ${shape}`;
+  }
+}
+
+const timezoneSchema = z.string().superRefine((zone, context) => {
+  if (isTimeZone(zone)) return;
+  const near = nearest(zone, Intl.supportedValuesOf('timeZone'));
+  const hint = near.length > 0 ? ` (did you mean ${near.join(' or ')}?)` : '';
+  context.addIssue({
+    code: 'custom',
+    message: `must be a time zone such as "Europe/Berlin" or "UTC"; got ${JSON.stringify(zone)}${hint}`,
+  });
+});
+
+const LATEST_MS = Date.UTC(9_999, 0);
+
+const momentSchema = z
+  .unknown()
+  .transform((given, context): number => {
+    // Without an offset, a text would mean another moment on each machine.
+    const isMoment =
+      typeof given === 'number' ||
+      given instanceof Date ||
+      /^\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-]\d\d:?\d\d))?$/.test(String(given));
+    const atMs = isMoment ? new Date(given as string | number | Date).getTime() : Number.NaN;
+    if (Number.isInteger(atMs) && atMs >= 0 && atMs <= LATEST_MS) return atMs;
+    context.addIssue({
+      code: 'custom',
+      message: `must be a moment such as "2026-11-26T09:00:00Z", or milliseconds since the epoch; got ${JSON.stringify(given)}`,
+    });
+    return z.NEVER;
+  })
+  .meta({ type: ['string', 'integer'], description: 'ISO 8601 with an offset, or milliseconds since the epoch.' });
+
+const scheduleFields = {
+  /** `name` or `namespace.name`. */
+  tool: z.string().min(1).max(256),
+  params: jsonObjectSchema.default({}),
+  session: z.string().min(1).max(256),
+  every: intervalSchema.optional().meta({
+    type: ['string', 'integer'],
+    description: 'Such as `30s`, `5m`, `1h30m` or `1d`, or milliseconds; at least a second.',
+  }),
+  cron: cronSchema.optional().describe('5 fields, or 6 with seconds first.'),
+  timezone: timezoneSchema.optional().describe('Of `cron`. Default: UTC.'),
+  from: momentSchema.optional(),
+  until: momentSchema.optional(),
+  limit: z.number().int().min(1).optional().describe('So many calls at most.'),
+  overlap: z.enum(OVERLAPS).default('skip'),
+  missed: z.enum(MISSED_RULES).default('run-latest'),
+};
+
+/** The body of `PUT /v1/schedules/{id}`. */
+export const scheduleSchema = z.strictObject(scheduleFields).superRefine((schedule, context) => {
+  for (const issue of contradictions(schedule)) context.addIssue({ code: 'custom', ...issue });
+});
+
+interface AskedTimes {
+  /** Milliseconds, or a text such as `30s`, `5m`, `1h30m` or `1d`. */
+  readonly every?: number | string | undefined;
+  /** ISO 8601 with an offset, milliseconds since the epoch, or a Date. */
+  readonly from?: string | number | Date | undefined;
+  readonly until?: string | number | Date | undefined;
+}
+
+/** A schedule as its owner asks for it, with a tool by name. */
+export type ScheduleRequest = Omit<z.input<typeof scheduleSchema>, keyof AskedTimes> &
+  AskedTimes & { readonly id: string };
+export type CheckedSchedule = z.output<typeof scheduleSchema> & { readonly id: string };
+
+/** Faults that no field has alone. */
+function contradictions({
+  every,
+  cron,
+  from,
+  until,
+  params,
+}: Partial<z.output<z.ZodObject<typeof scheduleFields>>>): { readonly path: string[]; readonly message: string }[] {
+  const faults: { readonly path: string[]; readonly message: string }[] = [];
+  if (every !== undefined && cron !== undefined)
+    faults.push({ path: ['cron'], message: 'must not stand beside every: give one of them' });
+  if (every === undefined && cron === undefined)
+    faults.push({ path: ['every'], message: 'must be given, or cron: when does the call occur?' });
+  if (from !== undefined && until !== undefined && from > until)
+    faults.push({ path: ['until'], message: 'must not be before from' });
+  const length = JSON.stringify(params)?.length ?? 0;
+  if (length > MAX_PARAMS_LENGTH)
+    faults.push({
+      path: ['params'],
+      message: `is ${length} characters long as JSON; at most ${MAX_PARAMS_LENGTH} are allowed`,
+    });
+  return faults;
+}
+
+/** Throws `CONTRACT_INVALID` with the path of every fault. */
+export function parseSchedule({ id, ...given }: ScheduleRequest): CheckedSchedule {
+  const name = scheduleIdSchema.safeParse(id);
+  const fields = scheduleSchema.safeParse(given);
+  const nameIssues = name.success ? [] : zodIssues(name.error).map((issue) => ({ ...issue, path: 'id' }));
+  const fieldIssues = fields.success ? [] : zodIssues(fields.error);
+  if (!name.success || !fields.success) throw invalidSchedule([...nameIssues, ...fieldIssues]);
+  return { id: name.data, ...fields.data };
+}
+
+export function invalidSchedule(issues: readonly Issue[]): PawlError {
+  const listed = issues.map(({ path, message }) => `${path === '' ? 'the schedule' : path}: ${message}`).join('; ');
+  return new PawlError('CONTRACT_INVALID', `The schedule cannot be used: ${listed}.`, { issues });
+}
+
+/** A schedule as stored. */
+export interface ScheduleRecord extends Timing {
+  readonly id: string;
+  /** 1 for a new schedule, one more with each that replaced it. */
+  readonly revision: number;
+  readonly tool: { readonly namespace: string; readonly name: string };
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly sessionKey: string;
+  readonly tenantId?: string;
+  readonly limit?: number;
+  readonly overlap: Overlap;
+  readonly missed: MissedRule;
+  /** Its calls do not occur until it is resumed. */
+  readonly paused?: SchedulePause;
+  /** The submitter of its calls, who cannot approve them. */
+  readonly submittedBy?: string;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+  readonly updatedBy: string;
+}
+
+export interface SchedulePause {
+  readonly atMs: number;
+  readonly by: string;
+  readonly reason?: string;
+  /** The schedule paused itself: a new session for it, or `resume`, lets it go on. */
+  readonly itself?: true;
+}
+
+type Written = Pick<
+  ScheduleRecord,
+  'tool' | 'tenantId' | 'submittedBy' | 'revision' | 'createdAtMs' | 'updatedAtMs' | 'updatedBy' | 'paused'
+>;
+
+/** The record of a checked schedule. */
+export function scheduleRecord(
+  { id, params, session, every, cron, timezone, from, until, limit, overlap, missed }: CheckedSchedule,
+  written: { readonly [Name in keyof Written]: Written[Name] | undefined },
+): ScheduleRecord {
+  return defined<ScheduleRecord>({
+    id,
+    params,
+    sessionKey: session,
+    every,
+    cron,
+    timezone,
+    fromMs: from,
+    untilMs: until,
+    limit,
+    overlap,
+    missed,
+    ...written,
+  });
+}
+
+/** Whether two schedules have the same times. */
+export function hasSameTiming(one: ScheduleRecord, other: ScheduleRecord): boolean {
+  const times = ({ every, cron, timezone, fromMs, untilMs, limit }: ScheduleRecord) =>
+    JSON.stringify([every, cron, timezone, fromMs, untilMs, limit]);
+  return times(one) === times(other);
+}
+
+/** The idempotency key of an occurrence: the same in every process, so that no occurrence runs twice. */
+export function occurrenceKey(scheduleId: string, atMs: number): string {
+  return `schedule:${scheduleId}:${new Date(atMs).toISOString()}`;
+}
