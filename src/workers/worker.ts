@@ -44,6 +44,9 @@ export class ToolWorker implements AsyncDisposable {
   /** Connects, publishes the tools and takes the first jobs. Throws `CONFIGURATION` for tools that cannot be offered together. */
   static async start(options: WorkerOptions): Promise<ToolWorker> {
     const { settings, log } = options;
+    // A program is started to find out, so both are done at once.
+    const lacking = lacksSandbox(settings.sandbox);
+    lacking.catch(() => {});
     const backend = await openBackend({
       settings,
       name: 'worker',
@@ -56,7 +59,7 @@ export class ToolWorker implements AsyncDisposable {
     try {
       const faults = serverFaults(backend.server, servedTools(options), settings);
       if (faults.length > 0) throw unfitServer(faults);
-      const unconfined = await lacksSandbox(settings.sandbox);
+      const unconfined = await lacking;
       if (unconfined) log.warn({ event: 'no_sandbox', sandbox: settings.sandbox }, NO_SANDBOX);
       if (settings.sandbox === 'off') log.warn({ event: 'sandbox_off' }, SANDBOX_OFF);
       worker = new ToolWorker(options, backend, await backend.ledger.now(), unconfined);
