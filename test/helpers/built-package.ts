@@ -1,7 +1,7 @@
-/** The package as it is installed: JavaScript in `dist`, without a compiler's run. */
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { stripTypeScriptTypes } from 'node:module';
-import { dirname, join } from 'node:path';
+/** The package as it is installed: its JavaScript in `dist`, without types. */
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 
@@ -15,19 +15,7 @@ export function buildPackage(): string {
   const folder = mkdtempSync(join(CACHE, 'built-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   cpSync(join(ROOT, 'package.json'), join(folder, 'package.json'));
-  for (const name of readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' })) {
-    const [from, to] = [join(ROOT, 'src', name), join(folder, 'dist', name)];
-    if (!name.includes('.')) continue;
-    mkdirSync(dirname(to), { recursive: true });
-    if (name.endsWith('.ts')) writeFileSync(to.replace(/\.ts$/, '.js'), asJavaScript(readFileSync(from, 'utf8')));
-    else cpSync(from, to);
-  }
+  cpSync(join(ROOT, 'bin'), join(folder, 'bin'), { recursive: true });
+  execFileSync(process.execPath, [join(ROOT, 'scripts/pack.mjs'), 'bundle', join(folder, 'dist')]);
   return folder;
-}
-
-function asJavaScript(source: string): string {
-  return stripTypeScriptTypes(source).replace(
-    /(\b(?:from|import)\s*\(?\s*)'(\.[^'\n]+)\.ts'/g,
-    (_all, before: string, path: string) => `${before}'${path}.js'`,
-  );
 }

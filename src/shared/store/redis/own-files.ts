@@ -5,9 +5,6 @@
 import { readFileSync } from 'node:fs';
 import { PawlError } from '../../errors/failure.ts';
 
-// A bundle has another name, or none.
-if (!/\/own-files\.[jt]s$/.test(String(import.meta.url))) throw bundled('this module was put into a bundle');
-
 /** The text of a file of Pawl's own. Throws `CONFIGURATION` where it was left behind. */
 export function readOwnFile(url: URL): string {
   try {
@@ -30,4 +27,17 @@ function bundled(why: string, cause?: unknown): PawlError {
     `Pawl reads files beside its code and cannot run from a bundle (${why}). Keep the package "pawl" external, as with esbuild's --external:pawl, and install it beside the bundle; docs/deployment.md says how.`,
     { cause },
   );
+}
+
+// Found at the start, before anything reads a file that is not there.
+checkPlace();
+
+/** Throws `CONFIGURATION` where this module is in a user's bundle: Pawl's `package.json` is not where it was. */
+function checkPlace(): void {
+  try {
+    // A bundle of CommonJS has no address at all.
+    ownVersion(new URL('../../../../package.json', import.meta.url));
+  } catch {
+    throw bundled('this module was put into a bundle');
+  }
 }
