@@ -3,9 +3,9 @@
  * Each side is loaded when it is started: a process that is one of them starts sooner without the other.
  */
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { basename, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { pino } from 'pino';
 import type { DispatchEvent } from './producer/calls/submission.ts';
 import type { Pawl } from './producer/client.ts';
 import { checkHooks, type Hook } from './shared/calls/define-hook.ts';
@@ -165,16 +165,22 @@ async function configModule(path: string, cwd: string): Promise<unknown> {
   return module.default;
 }
 
+type Pino = typeof import('pino').pino;
+
+/** Pino is loaded with the first logger: a program may bring its own, and short commands log nothing. */
+const require = createRequire(import.meta.url);
+
 /** A logger that writes JSON lines, without secrets, to standard error, so that standard output stays free for results. */
 export function createLogger(settings: Pick<Settings, 'logLevel'> & Partial<Settings>): Logger {
   const known = secretsOf(settings, process.env);
+  const { pino } = require('pino') as typeof import('pino');
   return pino(
     {
       level: settings.logLevel,
       base: { pid: process.pid },
       hooks: { streamWrite: (line) => escapeJson(redactLine(line, known)) },
     },
-    standardError(),
+    standardError(pino),
   );
 }
 
@@ -182,7 +188,7 @@ export function createLogger(settings: Pick<Settings, 'logLevel'> & Partial<Sett
 const MAX_WAITING_BYTES = 16 * 1_024 * 1_024;
 
 /** A log that cannot be written (a full disk, a closed terminal) stops no work. */
-function standardError(): ReturnType<typeof pino.destination> {
+function standardError(pino: Pino): ReturnType<Pino['destination']> {
   const destination = pino.destination({ dest: 2, sync: false, maxLength: MAX_WAITING_BYTES });
   let fails = false;
   // Without a listener the error would end the process.

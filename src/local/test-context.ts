@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
-import type { SessionKind } from '../shared/sessions/session.ts';
+import type { SessionKind } from '../shared/sessions/session-kinds.ts';
 import { formatCheckpoint } from '../shared/tools/checkpoint.ts';
 import type { Agents } from '../shared/tools/sub-agent.ts';
 import type {

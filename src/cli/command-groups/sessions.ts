@@ -1,7 +1,7 @@
 /** The commands below `sessions`. Each loads the module of its work when it runs. */
 import { type Command, Option } from 'commander';
-import { PRIORITIES } from '../../shared/queues/priority.ts';
-import { CHANNEL_KINDS, SESSION_KINDS } from '../../shared/sessions/session.ts';
+import { PRIORITIES } from '../../shared/queues/priority-names.ts';
+import { CHANNEL_KINDS, SESSION_KINDS } from '../../shared/sessions/session-kinds.ts';
 import { command, commandGroup, type End, jsonOption, jsonValue, limitOption } from '../command-options.ts';
 import type { CliContext } from '../context.ts';
 

@@ -3,8 +3,9 @@
 import { callSummary } from '../../producer/http/core/views.ts';
 import { spentBy } from '../../producer/http/routes/sessions.ts';
 import type { Budget } from '../../shared/limits/budget.ts';
-import type { Priority } from '../../shared/queues/priority.ts';
-import type { SessionKind, SessionRecord } from '../../shared/sessions/session.ts';
+import type { Priority } from '../../shared/queues/priority-names.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import type { SessionKind } from '../../shared/sessions/session-kinds.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';

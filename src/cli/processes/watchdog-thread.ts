@@ -3,11 +3,9 @@
  * when the loop was blocked for too long, and answers health requests meanwhile. It imports only Node's modules, to stay small.
  */
 import { writeSync } from 'node:fs';
-import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { isMainThread, parentPort, workerData } from 'node:worker_threads';
-
-export const WATCHDOG_THREAD = new URL(import.meta.url);
 
 export interface WatchdogData {
   /** The main thread increments the first number whenever its event loop turns. The second number is 1 while it is watched. */
@@ -26,6 +24,9 @@ export interface WatchdogListen {
 }
 
 export type WatchdogListens = { readonly port: number } | { readonly error: string };
+
+/** An import would load the WebSocket of node:http as well, which costs a worker's start 40 ms. */
+const { createServer, request } = process.getBuiltinModule('node:http');
 
 /** The main thread must answer a forwarded request within this time. */
 const ANSWER_LIMIT_MS = 5_000;

@@ -5,7 +5,13 @@
 import { once } from 'node:events';
 import { url as inspectorUrl } from 'node:inspector';
 import { Worker } from 'node:worker_threads';
-import { WATCHDOG_THREAD, type WatchdogData, type WatchdogListen, type WatchdogListens } from './watchdog-thread.ts';
+import type { WatchdogData, WatchdogListen, WatchdogListens } from './watchdog-thread.ts';
+
+/** The thread's own file, which this process does not load. */
+const THREAD = new URL(
+  import.meta.url.endsWith('.ts') ? './watchdog-thread.ts' : './watchdog-thread.js',
+  import.meta.url,
+);
 
 /** After so many leases without a heartbeat, other workers have recovered all calls of the process. */
 const SILENT_LEASES = 2;
@@ -33,7 +39,7 @@ export function startWatchdog(leaseMs: number): Watchdog {
   const beats = new SharedArrayBuffer(8);
   const numbers = new Int32Array(beats);
   const workerData: WatchdogData = { beats, everyMs: beatMs, stalledAfterMs: limitMs / 2, killedAfterMs: limitMs };
-  const thread = new Worker(WATCHDOG_THREAD, { workerData, name: 'watchdog' });
+  const thread = new Worker(THREAD, { workerData, name: 'watchdog' });
   thread.unref();
   const timer = setInterval(() => Atomics.add(numbers, 0, 1), beatMs / 2);
   timer.unref();

@@ -6,7 +6,8 @@ import { accountsOf, checkCall, costUnitsOf } from '../../shared/limits/budget.t
 import { tenantWeight } from '../../shared/limits/tenant.ts';
 import { toolLimits } from '../../shared/policy/policy-layers.ts';
 import type { PolicyRequest } from '../../shared/policy/policy-request.ts';
-import { admittedInflight, type Priority, priorityOf, queueNameOf } from '../../shared/queues/priority.ts';
+import { admittedInflight, priorityOf, queueNameOf } from '../../shared/queues/priority.ts';
+import type { Priority } from '../../shared/queues/priority-names.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';

@@ -4,10 +4,7 @@
  */
 import { contractInvalid, type ToolCallEnvelope } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
-
-/** The highest priority first. Requests, settings and metrics call the priority `importance`. */
-export const PRIORITIES = ['critical', 'normal', 'background'] as const;
-export type Priority = (typeof PRIORITIES)[number];
+import { PRIORITIES, type Priority } from './priority-names.ts';
 
 const TAG = 'importance:';
 /** The share of a tier's admission limit. */

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { identifierSchema } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.ts';
-import { PRIORITIES, type Priority } from '../queues/priority.ts';
+import { PRIORITIES, type Priority } from '../queues/priority-names.ts';
 import type { SessionShards } from '../queues/shards.ts';
 import { zodIssues } from '../schema/zod-issues.ts';
 import { CAPABILITIES, READ_ONLY_CAPABILITIES } from '../tools/capabilities.ts';
@@ -12,10 +12,8 @@ import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
 import type { SessionAgent } from '../tools/tool-context.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { sessionAgent, sessionAgentSchema } from './session-agent.ts';
+import { CHANNEL_KINDS, SESSION_KINDS, type SessionKind } from './session-kinds.ts';
 import type { SkillRule } from './skill-rule.ts';
-
-export const SESSION_KINDS = ['main', 'branch', 'worker'] as const;
-export type SessionKind = (typeof SESSION_KINDS)[number];
 
 /**
  * The capabilities of each kind of session. A worker session reads, searches and fetches, and changes nothing. A branch reaches people
@@ -34,8 +32,6 @@ export const SESSION_TIERS: Readonly<Record<SessionKind, readonly Tier[]>> = {
   worker: ['read-only'],
 };
 
-/** The way a session reaches people: its terminal, the operator's page, or a service of theirs (with `url`). */
-export const CHANNEL_KINDS = ['console', 'operator', 'webhook'] as const;
 export const channelSchema = z
   .looseObject({ kind: z.enum(CHANNEL_KINDS) })
   .refine(

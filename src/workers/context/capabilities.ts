@@ -5,7 +5,8 @@
 
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
-import { GIVE_A_CHANNEL, SESSION_CAPABILITIES, type SessionKind } from '../../shared/sessions/session.ts';
+import { GIVE_A_CHANNEL, SESSION_CAPABILITIES } from '../../shared/sessions/session.ts';
+import type { SessionKind } from '../../shared/sessions/session-kinds.ts';
 import { READ_ONLY_CAPABILITIES } from '../../shared/tools/capabilities.ts';
 import type { Agents } from '../../shared/tools/sub-agent.ts';
 import type {

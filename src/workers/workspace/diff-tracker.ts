@@ -1,5 +1,5 @@
 /** Tracks the changes that one call makes in the workspace, while it runs. */
-import { createTwoFilesPatch } from 'diff';
+import { createRequire } from 'node:module';
 import type { DiffTracker, FileChange } from '../../shared/tools/capabilities.ts';
 
 /** Comparing larger files line by line would take longer than the write. */
@@ -8,6 +8,9 @@ const MAX_DIFF_BYTES = 256 * 1024;
 const MAX_EDITS = 2_000;
 /** The time for all files of a call together. */
 const MAX_DIFF_MS = 500;
+
+/** The library is loaded with the first diff, because few calls ask for one. */
+const require = createRequire(import.meta.url);
 
 interface Kept {
   before: Uint8Array | undefined;
@@ -54,6 +57,7 @@ export function unifiedDiff(
   if (oldText === undefined || newText === undefined) return `Binary or large files ${from} and ${to} differ\n`;
   // A diff against nothing takes no time.
   const limit = oldText === '' || newText === '' ? {} : { maxEditLength: MAX_EDITS };
+  const { createTwoFilesPatch } = require('diff') as typeof import('diff');
   const patch = createTwoFilesPatch(from, to, oldText, newText, undefined, undefined, { context: 3, ...limit });
   // The library begins with a line of "=", which is no part of the format.
   return patch === undefined ? tooDifferent(from, to) : patch.slice(patch.indexOf('\n') + 1);

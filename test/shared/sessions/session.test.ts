@@ -3,11 +3,11 @@ import {
   newSession,
   openSessionSchema,
   SESSION_CAPABILITIES,
-  SESSION_KINDS,
   SESSION_TIERS,
   type SessionRecord,
   withTaint,
 } from '../../../src/shared/sessions/session.ts';
+import { SESSION_KINDS } from '../../../src/shared/sessions/session-kinds.ts';
 import { CAPABILITIES, TIERS } from '../../../src/shared/tools/tool.ts';
 
 describe('what a session’s kind allows (A9, A17, A18)', () => {

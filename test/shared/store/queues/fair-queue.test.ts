@@ -1,7 +1,8 @@
 import { type ConnectionOptions, Queue } from 'bullmq';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { type Priority, queueNameOf } from '../../../../src/shared/queues/priority.ts';
+import { queueNameOf } from '../../../../src/shared/queues/priority.ts';
+import type { Priority } from '../../../../src/shared/queues/priority-names.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
 import { callOfJob, jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
