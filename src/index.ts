@@ -18,6 +18,15 @@ export type { CircuitListing, CircuitSelection } from './producer/circuits/circu
 export type { EnforcedCircuit } from './producer/circuits/circuit-effects.ts';
 // As a type: the client brings Redis' library, and half of what a tools file or a test of a tool would load.
 export type { Cancellation, Pawl } from './producer/client.ts';
+export type {
+  BulkAnswer,
+  DeadLetter,
+  DeadLetterPage,
+  DeadLetterQuery,
+  DeadLetterSelection,
+  DeadLetterService,
+} from './producer/dead-letters/dead-letter-service.ts';
+export type { BulkResolution } from './producer/operations/bulk-resolution.ts';
 export type { CallSelection, CallService } from './producer/operations/call-service.ts';
 export type { CircuitService } from './producer/operations/circuit-service.ts';
 export type { ShardService, ShardView, WorkerService } from './producer/operations/fleet-services.ts';

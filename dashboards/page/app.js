@@ -7,13 +7,14 @@ import * as approvals from './approvals.js';
 import * as audit from './audit.js';
 import * as calls from './calls.js';
 import * as circuits from './circuits.js';
+import * as deadLetters from './dead-letters.js';
 import { element } from './dom.js';
 import * as fleet from './fleet.js';
 import * as ledger from './ledger.js';
 import * as sessions from './sessions.js';
 import * as tools from './tools.js';
 
-const SECTIONS = [approvals, calls, fleet, circuits, ledger, tools, sessions, audit];
+const SECTIONS = [approvals, calls, deadLetters, fleet, circuits, ledger, tools, sessions, audit];
 const COUNT_EVERY_MS = 2_000;
 
 const main = document.getElementById('main');

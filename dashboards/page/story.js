@@ -177,7 +177,16 @@ function callEvents(call, page) {
       `Attempt ${number} began`,
       `fence ${fence}, ${worker}, after waiting ${duration(startedAtMs - waitedFrom)}`,
     );
+  const redrives = [...(call.redrives ?? [])];
+  const redriven = (before) => {
+    while (redrives[0] !== undefined && redrives[0].attempts <= before) {
+      const { atMs, by, code } = redrives.shift();
+      add(atMs, 'warn', 'Redriven', `by ${by}, after it had failed with ${code}`);
+      waitedFrom = atMs;
+    }
+  };
   for (const each of attempts) {
+    redriven(each.attempt - 1);
     began(each.attempt, each);
     const took = duration(Math.max(0, each.finishedAtMs - each.startedAtMs));
     if (each.status === 'success') add(each.finishedAtMs, 'good', `Attempt ${each.attempt} succeeded`, `in ${took}`);
@@ -196,6 +205,7 @@ function callEvents(call, page) {
     if (each.delayMs === undefined) continue;
     add(each.finishedAtMs, 'warn', `Waits ${duration(each.delayMs)}`, 'before the next attempt');
   }
+  redriven(attempts.length);
   if (lostAttempts > 0)
     add(undefined, 'bad', `${lostAttempts} of the starts left no record`, 'the worker died or was cut off');
   if (state === 'inflight' && phase === 'awaiting-approval')

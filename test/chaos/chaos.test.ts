@@ -3,6 +3,7 @@ import { atOnce } from '../helpers/signal.ts';
 import { judge } from './checker.ts';
 import { type CallHistory, History } from './history.ts';
 import type { Told } from './protocol.ts';
+import { redrives } from './rows/dead-letters.ts';
 import { ROWS } from './rows/index.ts';
 import { randomKills } from './rows/kills.ts';
 import { runRow } from './run.ts';
@@ -43,6 +44,15 @@ test('of calls whose workers are killed at random, the one that kills its worker
   const { breaches, calls } = await runRow(randomKills({ calls: 120, kills: 24 }), 'pawl', SEED);
   expect(breaches, `npm run chaos -- --rows 43 --seed ${SEED} --stacks pawl`).toEqual([]);
   expect(calls).toBe(120);
+});
+
+test('calls that failed are redriven once each, although the front doors that do it are killed', {
+  timeout: 300_000,
+  tags: 'slow',
+}, async () => {
+  const { breaches, calls } = await runRow(redrives({ calls: 300, perSecond: 100, kills: 2 }), 'pawl', SEED);
+  expect(breaches, `npm run chaos -- --rows 49 --seed ${SEED} --stacks pawl`).toEqual([]);
+  expect(calls).toBe(300);
 });
 
 test('rows are numbered once each', () => {

@@ -28,9 +28,19 @@ export type Told =
   | { readonly kind: 'ok'; readonly output: unknown }
   | { readonly kind: 'fail' | 'doubt' | 'info' | 'refused'; readonly code: string; readonly message: string };
 
+/** All calls that failed are to run again, so many a second. */
+export interface RedriveOrder {
+  readonly perSecond: number;
+  /** Says how many there are, and changes nothing. */
+  readonly dryRun: boolean;
+}
+
 export type Question =
   | { readonly id: number; readonly kind: 'call'; readonly ask: Ask }
   | { readonly id: number; readonly kind: 'look'; readonly callId: string }
+  | { readonly id: number; readonly kind: 'fill'; readonly asks: readonly Ask[] }
+  | { readonly id: number; readonly kind: 'redrive'; readonly order: RedriveOrder }
+  | { readonly id: number; readonly kind: 'failed' }
   | { readonly id: number; readonly kind: 'act'; readonly callId: string; readonly deed: Deed };
 
 export type Reply =
@@ -43,6 +53,12 @@ export interface Client {
   call(ask: Ask, accepted: (callId: string) => void): Promise<Told>;
   /** What somebody who asks later is told. */
   look(callId: string): Promise<Told>;
+  /** Makes calls that fail. */
+  fill(asks: readonly Ask[]): Promise<void>;
+  /** How many there are, as far as somebody knows. */
+  redrive(order: RedriveOrder): Promise<{ readonly matched: number }>;
+  /** How many calls have failed, and were not run again. */
+  failed(): Promise<number>;
   /** Resolves when it went through, rejects when it did not. */
   act(callId: string, deed: Deed): Promise<void>;
 }
@@ -57,6 +73,13 @@ export function serve(client: Client): void {
         return client.call(question.ask, (callId) => say({ kind: 'accepted', id, callId }));
       case 'look':
         return client.look(question.callId);
+      case 'fill':
+        await client.fill(question.asks);
+        return { kind: 'ok', output: null };
+      case 'redrive':
+        return { kind: 'ok', output: await client.redrive(question.order) };
+      case 'failed':
+        return { kind: 'ok', output: await client.failed() };
       case 'act':
         await client.act(question.callId, question.deed);
         return { kind: 'ok', output: null };

@@ -7,7 +7,7 @@ import { type EffectLine, readEffects } from '../journeys/fixtures/effect-log.ts
 import type { Bound } from './checker.ts';
 import { type Child, startChild } from './child.ts';
 import { type CallHistory, History, hasEnded, isEnd } from './history.ts';
-import type { Ask, Deed, Question, Reply, Told } from './protocol.ts';
+import type { Ask, Deed, Question, RedriveOrder, Reply, Told } from './protocol.ts';
 import type { Random } from './random.ts';
 import { type Server, startServer } from './server.ts';
 
@@ -26,6 +26,11 @@ export interface Producer extends Child {
   call(ask: Ask): Promise<Told>;
   look(callId: string): Promise<Told>;
   act(callId: string, deed: Deed): Promise<Told>;
+  /** Makes calls that fail, of which the history knows nothing. */
+  fill(asks: readonly Ask[]): Promise<Told>;
+  redrive(order: RedriveOrder): Promise<Told>;
+  /** How many calls have failed, and were not run again. Rejects when nobody knows. */
+  failed(): Promise<number>;
 }
 
 export interface RigOptions {
@@ -131,6 +136,13 @@ export class Rig implements AsyncDisposable {
       call,
       look: (callId: string) => question((id) => ({ id, kind: 'look', callId })),
       act: (callId: string, deed: Deed) => question((id) => ({ id, kind: 'act', callId, deed })),
+      fill: (asks: readonly Ask[]) => question((id) => ({ id, kind: 'fill', asks })),
+      redrive: (order: RedriveOrder) => question((id) => ({ id, kind: 'redrive', order })),
+      failed: async () => {
+        const told = await question((id) => ({ id, kind: 'failed' }));
+        if (told.kind !== 'ok') throw new Error(`${told.code}: ${told.message}`);
+        return Number(told.output);
+      },
     });
   }
 

@@ -54,7 +54,13 @@ function history(record: CallRecord): string[] {
       `${''.padEnd(12)}${waits ? 'waits for a person' : 'a person was asked'}: pawl approvals show ${waits ? callId : approvalId}`,
     );
   }
+  const redrives = [...(record.redrives ?? [])];
+  const redriven = (before: number) => {
+    for (; redrives[0] !== undefined && redrives[0].attempts <= before; redrives.shift())
+      lines.push(`${at(redrives[0].atMs)}redriven by ${redrives[0].by}, after ${redrives[0].code}`);
+  };
   for (const attempt of attempts) {
+    redriven(attempt.attempt - 1);
     lines.push(
       `${at(attempt.startedAtMs)}attempt ${attempt.attempt} began (fence ${attempt.fence}, ${attempt.worker})`,
     );
@@ -62,6 +68,7 @@ function history(record: CallRecord): string[] {
     if (attempt.delayMs !== undefined)
       lines.push(`${at(attempt.finishedAtMs)}waited ${duration(attempt.delayMs)} for the next attempt`);
   }
+  redriven(attempts.length);
   if (lostAttempts > 0)
     lines.push(`${''.padEnd(12)}${lostAttempts} of the starts left no record: the worker died or was cut off`);
   if (record.state === 'inflight' && record.phase === 'running')

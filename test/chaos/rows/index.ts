@@ -1,5 +1,6 @@
 /** All rows of the fault matrix, by number. */
 import { approvalRows } from './approvals.ts';
+import { deadLetterRows } from './dead-letters.ts';
 import { keyRows } from './keys.ts';
 import { killRows } from './kills.ts';
 import { loadRows } from './load.ts';
@@ -24,4 +25,5 @@ export const ROWS: readonly Row[] = [
   ...approvalRows,
   ...tamperRows,
   ...versionRows,
+  ...deadLetterRows,
 ].sort((one, other) => one.number - other.number);
