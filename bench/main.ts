@@ -16,6 +16,7 @@ import { comparePeers } from './peers.ts';
 import { notesPage, reportText } from './report.ts';
 import type { BenchResult, Scenarios } from './result.ts';
 import { measureBacklog } from './scenarios/backlog.ts';
+import { measureBytes } from './scenarios/bytes.ts';
 import { measureFixedRates } from './scenarios/fixed-rates.ts';
 import { measureFloor } from './scenarios/floor.ts';
 import { measureMemory } from './scenarios/memory.ts';
@@ -80,6 +81,7 @@ async function runScenarios(wanted: ReadonlySet<string>, quick: boolean, effort:
     backlog: () => measureBacklog(quick, say),
     start: () => measureStart(quick, say),
     memory: () => measureMemory(quick, say),
+    bytes: () => measureBytes(quick, say),
   };
   const found: Record<string, unknown> = {};
   for (const [name, measure] of Object.entries(measures)) {

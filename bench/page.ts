@@ -62,7 +62,7 @@ function chart(rows: readonly ShownRow[]): string {
 }
 
 /** What the other parts of the record found, in one line each. */
-function scenarioLines({ refusals, start, memory, floor }: BenchResult['scenarios']): readonly string[] {
+function scenarioLines({ refusals, start, memory, bytes, floor }: BenchResult['scenarios']): readonly string[] {
   return [
     ...(refusals === undefined
       ? []
@@ -75,6 +75,9 @@ function scenarioLines({ refusals, start, memory, floor }: BenchResult['scenario
       : [
           `- A call of ${memory.record.resultBytes} B that is kept takes ${whole(memory.record.bytesPerCall)} B of Redis memory.`,
         ]),
+    ...(bytes === undefined
+      ? []
+      : [`- It adds ${whole(bytes.fileBytes)} B to Redis' append-only file, all of its audit records included.`]),
     ...(floor?.rows ?? []).map(
       ({ title, callsPerSecond }) =>
         `- A bare Redis list without any promise, ${title}: ${whole(callsPerSecond)} calls a second.`,
@@ -114,7 +117,7 @@ ${scenarioLines(scenarios).join('\n')}
 
 ## What limits it
 
-- **Many calls in flight:** CPU time. Redis writes a record, a job, three events and an audit entry for each call.
+- **Many calls in flight:** CPU time. Redis writes a record, a job and an audit entry for each call.
 - **One call at a time:** two scripts in Redis, and the time until three processes wake up.
 - **512 calls in flight from one producer:** the worker's slots. Hand-written BullMQ is faster there, since its worker always finds a job.
 - **Large results:** copies. A result above 4 KiB is written once and fetched by its caller.

@@ -3,6 +3,7 @@ import type { Compared, Effort } from './comparison.ts';
 import type { Machine } from './machine.ts';
 import type { PeerResult } from './peers.ts';
 import type { BacklogResult } from './scenarios/backlog.ts';
+import type { BytesResult } from './scenarios/bytes.ts';
 import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
 import type { FloorResult } from './scenarios/floor.ts';
 import type { MemoryResult } from './scenarios/memory.ts';
@@ -30,4 +31,5 @@ export interface Scenarios {
   readonly backlog?: BacklogResult;
   readonly start?: StartResult;
   readonly memory?: MemoryResult;
+  readonly bytes?: BytesResult;
 }

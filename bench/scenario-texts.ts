@@ -1,6 +1,7 @@
 /** What each scenario found, for the terminal and the page alike. */
 import { cpu, mebibytes, milliseconds, spread, table, whole } from './format.ts';
 import type { BacklogResult } from './scenarios/backlog.ts';
+import type { BytesResult, Share } from './scenarios/bytes.ts';
 import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
 import type { FloorResult } from './scenarios/floor.ts';
 import type { MemoryResult } from './scenarios/memory.ts';
@@ -132,4 +133,21 @@ export function memoryText({ date, calls, flatness, record }: MemoryResult): str
       `${record.returnedShare >= 0.95 ? 'Given back' : 'NOT GIVEN BACK'} after the time to live of ${record.ttlMs / 1_000} s: ${(100 * record.returnedShare).toFixed(1)} % of it, ${(record.returnedAfterMs / 1_000).toFixed(1)} s after the last call.`,
     ].join('\n'),
   ].join('\n\n');
+}
+
+/** Shares below this are not worth a line. */
+const SHOWN_BYTES = 5;
+
+export function bytesText({ date, calls, resultBytes, memoryBytes, memory, fileBytes, file }: BytesResult): string {
+  return [
+    `${whole(calls)} calls of ${resultBytes} B through one producer and one worker, each kept for a day (${date}): ${whole(memoryBytes)} B of Redis' memory for each call (\`used_memory\`), ${whole(fileBytes)} B of its append-only file. Of the calls' own keys \`MEMORY USAGE\` says:`,
+    sharesTable('key', memory),
+    'The file has:',
+    sharesTable('command and key', file),
+  ].join('\n\n');
+}
+
+function sharesTable(title: string, shares: readonly Share[]): string {
+  const shown = shares.filter(({ bytes }) => bytes >= SHOWN_BYTES);
+  return table([[title, 'bytes per call'], ...shown.map(({ of, bytes }) => [`\`${of}\``, whole(bytes)])]);
 }

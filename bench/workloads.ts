@@ -164,6 +164,7 @@ export const SCENARIOS = [
   { name: 'backlog', title: '100,000 calls in the queue', full: true },
   { name: 'start', title: 'From a worker’s start to its first call', full: true },
   { name: 'memory', title: 'Memory', full: true },
+  { name: 'bytes', title: 'Bytes of a kept call', full: true },
 ] as const;
 export type Scenario = (typeof SCENARIOS)[number]['name'];
 

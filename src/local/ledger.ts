@@ -9,7 +9,7 @@
 import { partitionFor } from '../shared/calls/call-id.ts';
 import { leftInDoubt, type RecordLife } from '../shared/calls/call-state.ts';
 import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
-import type { Outcome } from '../shared/calls/outcome.ts';
+import { type Outcome, outcomeOf } from '../shared/calls/outcome.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import type { BeginAttempt, BeginResult } from '../shared/store/calls/begin-attempt.ts';
 import { type StoredRequest, withParams } from '../shared/store/calls/call-record.ts';
@@ -170,9 +170,9 @@ export class LocalLedger implements CallLedger {
   }
 
   async settle({ callId, fence, state, outcomeJson, attempts, sample, refill, ...life }: Settle): Promise<WriteAnswer> {
-    const outcome = (
-      typeof outcomeJson === 'string' ? JSON.parse(outcomeJson) : await parsedParts(outcomeJson.parts)
-    ) as Outcome;
+    const outcome = outcomeOf(
+      typeof outcomeJson === 'string' ? JSON.parse(outcomeJson) : await parsedParts(outcomeJson.parts),
+    );
     return this.#locks.take(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';

@@ -3,7 +3,7 @@
  * depends on an event alone.
  */
 
-import type { Outcome } from '../../shared/calls/outcome.ts';
+import { type Outcome, outcomeOf } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { InboxEvent, SettledEvent } from '../../shared/store/queues/result-inbox.ts';
@@ -136,7 +136,7 @@ export class Results {
       return;
     }
     if (event.outcome === undefined) this.#fetch(event.callId, event);
-    else this.#settle(event.callId, event.outcome as Outcome);
+    else this.#settle(event.callId, outcomeOf(event.outcome));
   }
 
   #settle(callId: string, outcome: Outcome): void {

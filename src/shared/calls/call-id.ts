@@ -4,6 +4,12 @@ import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { Tier } from '../tools/tool.ts';
 import { type ToolCallEnvelope, turnOf } from './envelope.ts';
 
+/**
+ * Characters of a digest that is part of every key, index and message of a call: 132 bits. A collision takes 2^66 requests of the same
+ * session, and harms that session alone; the ID of another session's call takes 2^132.
+ */
+const SHORT_DIGEST = 22;
+
 /** Fields that change from try to try while the request stays the same. They count only when the tool declares them. */
 const VOLATILE = ['clientTs', 'retryCount', 'traceparent'] as const;
 
@@ -12,14 +18,18 @@ export function paramsDigest(
   params: Readonly<Record<string, unknown>>,
   inputSchema: Readonly<Record<string, unknown>>,
 ): string {
-  if (!VOLATILE.some((name) => Object.hasOwn(params, name))) return digest(canonicalJson(params));
+  if (!VOLATILE.some((name) => Object.hasOwn(params, name))) return shortDigest(canonicalJson(params));
   const declared = (inputSchema['properties'] ?? {}) as object;
   const lasting = Object.fromEntries(
     Object.entries(params).filter(
       ([name]) => !(VOLATILE as readonly string[]).includes(name) || Object.hasOwn(declared, name),
     ),
   );
-  return digest(canonicalJson(lasting));
+  return shortDigest(canonicalJson(lasting));
+}
+
+function shortDigest(text: string): string {
+  return digest(text).slice(0, SHORT_DIGEST);
 }
 
 export interface Identity {
@@ -62,7 +72,7 @@ export function identify(
   const named = (by: readonly string[], meaning: readonly string[]) =>
     callIdOf(
       rules,
-      digest(
+      shortDigest(
         canonicalJson([target.tenantId ?? null, rules.scope, envelope.toolNamespace, envelope.toolName, meaning, by]),
       ),
     );
@@ -116,7 +126,8 @@ export function isMerged(
 }
 
 const TIER_LETTERS: Readonly<Record<Tier, string>> = { 'read-only': 'r', workspace: 'w', system: 's', elevated: 'e' };
-const CALL_ID = /^([rwse])(\d{1,4})\.[A-Za-z0-9_-]{43}$/;
+/** A whole digest is an ID, too, which only takes more room. */
+const CALL_ID = /^([rwse])(\d{1,4})\.(?:[A-Za-z0-9_-]{22}|[A-Za-z0-9_-]{43})$/;
 
 /** A call's ID begins with its partition (tier letter and shard), so that the ID alone leads to the record. */
 function callIdOf(partition: { readonly tier: Tier; readonly shard: number }, fingerprint: string): string {

@@ -77,6 +77,34 @@ export function bringsTaint(
 }
 
 /**
+ * A success as it is stored: its duration, its content, and what few have. Its state and its call's request say the rest. Other outcomes
+ * are stored as they are.
+ */
+type StoredSuccess = readonly [
+  number,
+  unknown,
+  (Partial<Omit<OutcomeBase, 'toolName' | 'durationMs'>> & Pick<Output, 'metadata'>)?,
+];
+
+/** The form in which an outcome is written, which `outcomeOf` reads. */
+export function storedForm(outcome: Outcome): object {
+  if (outcome.status !== 'success') return outcome;
+  const { toolName: _tool, durationMs, attempts, status: _status, error: _error, output, ...more } = outcome;
+  const { content, metadata } = output;
+  const rest = { ...(attempts === 1 ? {} : { attempts }), ...more, ...(metadata === undefined ? {} : { metadata }) };
+  const stored: StoredSuccess = Object.keys(rest).length === 0 ? [durationMs, content] : [durationMs, content, rest];
+  return stored;
+}
+
+/** An outcome from its stored form. That of a success has no tool's name. */
+export function outcomeOf(stored: unknown): Outcome {
+  if (!Array.isArray(stored)) return stored as Outcome;
+  const [durationMs, content, { metadata, attempts = 1, ...rest } = {}] = stored as unknown as StoredSuccess;
+  const output = metadata === undefined ? { content } : { content, metadata };
+  return { toolName: '', durationMs, status: 'success', attempts, output, ...rest };
+}
+
+/**
  * The text of a long outcome (`isLong`), with its output at the end; undefined when it has more than `maxBytes`. Throws what
  * `JSON.stringify` throws.
  */

@@ -129,6 +129,8 @@ export const settingsSchema = z.strictObject({
   metricsHost: listeningHost.default('127.0.0.1'),
   /** The address with which Bull Board reads, where it has a Redis user of its own. */
   boardRedisUrl: z.string().min(1).optional(),
+  /** Whether listeners of BullMQ's (`QueueEvents`) are notified of ordinary calls: three writes to Redis for each. Pawl itself needs none. */
+  bullEvents: onOff.default('off'),
   /** The page that shows a trace: `{traceId}` stands for the trace’s ID. */
   traceUrl: z.url().includes('{traceId}').optional(),
   /** The collector that takes traces as OTLP over HTTP: its address, without `/v1/traces`. */

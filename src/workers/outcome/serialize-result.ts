@@ -1,5 +1,5 @@
 /** Turns the result of an attempt into the outcome and the JSON text that its call ends with. */
-import { longOutcomeText, type Outcome } from '../../shared/calls/outcome.ts';
+import { longOutcomeText, type Outcome, storedForm } from '../../shared/calls/outcome.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { failureOf } from '../../shared/errors/failure.ts';
 import type { ToolResult } from '../../shared/tools/tool.ts';
@@ -56,6 +56,6 @@ function successOutcome(attempt: Attempt, result: ToolResult<unknown>, diff: str
 
 /** Undefined when it has more than `maxBytes`. Bytes are counted only where the length in characters does not decide. */
 function shortText(outcome: Outcome, maxBytes: number): string | undefined {
-  const text = jsonText(outcome);
+  const text = jsonText(storedForm(outcome));
   return text.length * 3 <= maxBytes || Buffer.byteLength(text) <= maxBytes ? text : undefined;
 }

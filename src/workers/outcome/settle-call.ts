@@ -71,6 +71,10 @@ export interface Retry {
   refused(): Promise<JobOutcome>;
 }
 
+function hasOwnCircuit({ started, envelope }: Attempt): boolean {
+  return started.circuit === `tool:${envelope.toolNamespace}.${envelope.toolName}`;
+}
+
 export interface CallSettlerDeps {
   readonly ledger: Pick<CallLedger, 'settle' | 'postpone'>;
   readonly settings: Settings;
@@ -103,6 +107,7 @@ export class CallSettler {
       outcomeJson,
       attempts: attemptsWith(attempt, undefined),
       ...(sample === undefined ? {} : { sample }),
+      ...(hasOwnCircuit(attempt) ? { plainCircuit: true } : {}),
       ...(attempt.modes.retry === 'on' ? { refill: attempt.allowance } : {}),
     };
     // An approval is marked as used when its attempt has ended. The outcome has to be written before that.

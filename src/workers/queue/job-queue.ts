@@ -179,7 +179,7 @@ export class JobQueue {
   async run(): Promise<void> {
     const { backend, settings, partition, onError } = this.#deps;
     const meta = new PartitionKeys(settings.prefix, partition).job('meta');
-    await backend.redis.hset(meta, 'opts.maxLenEvents', KEPT_EVENTS);
+    await backend.redis.hset(meta, 'opts.maxLenEvents', KEPT_EVENTS, 'events', settings.bullEvents);
     this.#bull.run().catch(onError);
     await this.#bull.waitUntilReady();
   }
@@ -277,7 +277,7 @@ export class JobQueue {
         what: 'job',
         reason: 'the job has a name that this fleet gives to no job: nothing ran',
       });
-    else if (fields.callId !== callId || fields.generation !== generation)
+    else if ((fields.callId ?? callId) !== callId || (fields.generation ?? generation) !== generation)
       void audit({
         type: 'refused',
         what: 'job',

@@ -211,6 +211,6 @@ describe('shards of a tier', () => {
     }
     expect(shared.contexts).toHaveLength(1);
     const { redis, prefix } = fleet.pawl.backend;
-    expect(await redis.zcard(new PartitionKeys(prefix, { tier: 'read-only', shard: 1 }).calls)).toBe(0);
+    expect(await redis.llen(new PartitionKeys(prefix, { tier: 'read-only', shard: 1 }).calls)).toBe(0);
   });
 });

@@ -41,15 +41,14 @@ if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], 'decision', ARGV[3], 'decision
 if redis.call('ZREM', KEYS[6], ARGV[13]) == 1 then redis.call('DEL', KEYS[5]) end
 if to == 'approved' then
   redis.call('HSET', KEYS[3], 'phase', 'queued', 'generation', ARGV[11], 'signature', ARGV[12], 'updatedAtMs', now)
-  redis.call('HINCRBY', KEYS[3], 'version', 1)
+  nextVersion(KEYS[3])
   enqueue({ARGV[17]}, {unpack(ARGV, 18)})
 else
   local expiresAt = text(now + ARGV[9])
-  redis.call('HSET', KEYS[3], 'state', 'failed', 'outcome', ARGV[7], 'outcomeSignature', ARGV[8], 'retriable', '0', 'updatedAtMs', now,
-    'expiresAtMs', expiresAt)
+  redis.call('HSET', KEYS[3], 'state', 'failed', 'outcome', ARGV[7], 'outcomeSignature', ARGV[8], 'retriable', '0', 'updatedAtMs', now)
   if ARGV[15] ~= '' then redis.call('HSET', KEYS[3], 'freeAtMs', text(now + ARGV[15])) end
   redis.call('HDEL', KEYS[3], 'phase', 'inboxes')
-  redis.call('HINCRBY', KEYS[3], 'version', 1)
+  nextVersion(KEYS[3])
   redis.call('PEXPIREAT', KEYS[3], expiresAt)
   if call[5] then redis.call('PEXPIREAT', call[5], expiresAt) end
   redis.call('ZREM', KEYS[4], ARGV[5])

@@ -13,6 +13,7 @@ import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import type { AuditWriter } from './audit-writer.ts';
+import { blockFields, recordsOfBlock, wholeNames } from './stored-records.ts';
 
 const leaseScript = new Script(new URL('./audit-lease.lua', import.meta.url));
 const sealScript = new Script(new URL('./audit-seal.lua', import.meta.url));
@@ -74,8 +75,8 @@ export class AuditTrail {
 
   /** Some chained records of a trail, from a number on; none when there are no more. */
   async sealed(trail: string, from: number): Promise<readonly ChainedRecord[]> {
-    const blocks = await this.#redis.xrange(this.#keys.chain(trail), `${from}-0`, '+', 'COUNT', BLOCKS_READ);
-    return blocks.flatMap(recordsOf).filter(({ seq }) => seq >= from);
+    const blocks = await this.#redis.xrangeBuffer(this.#keys.chain(trail), `${from}-0`, '+', 'COUNT', BLOCKS_READ);
+    return blocks.flatMap(recordsOfBlock).filter(({ seq }) => seq >= from);
   }
 
   /**
@@ -106,8 +107,8 @@ export class AuditTrail {
     for (const { text, atMs } of arrived.reverse()) add({ record: readable(text) ?? unreadable(text, atMs) });
     let to = '+';
     for (let looked = 0; head !== undefined && found.length < limit && looked < maxLooked; ) {
-      const blocks = await this.#redis.xrevrange(this.#keys.chain(head.trail), to, '-', 'COUNT', BLOCKS_READ);
-      const page = blocks.flatMap((block) => recordsOf(block).toReversed());
+      const blocks = await this.#redis.xrevrangeBuffer(this.#keys.chain(head.trail), to, '-', 'COUNT', BLOCKS_READ);
+      const page = blocks.flatMap((block) => recordsOfBlock(block).toReversed());
       const records = page.map(({ text }) => readable(text));
       let nearMs = records.find((record) => record !== undefined)?.atMs ?? sinceMs;
       for (const [index, { seq, text, seal: sealed }] of page.entries()) {
@@ -205,7 +206,7 @@ export class AuditChainer {
       [writer, head, pending, this.#keys.chain(from.trail), sinks],
       [
         ...[this.#holder, LEASE_MS, from.trail, from.seq, from.seal, keptRecords, keptRecords * BEHIND_FACTOR],
-        ...[last.seq, last.seal, records.map((record) => `${record.seal} ${record.text}`).join('\n')],
+        ...[last.seq, last.seal, ...(await blockFields(records))],
         ...entries,
       ],
     );
@@ -260,15 +261,7 @@ function newTrailId(): string {
 
 /** Records of a waiting entry: one on each line of each of its fields. */
 function textsOf(fields: readonly string[]): string[] {
-  return fields.flatMap((texts, index) => (index % 2 === 1 ? texts.split('\n') : []));
-}
-
-/** A block of the trail, under the number of its last record: each line is a signature and a record. */
-function recordsOf([, [, first, , lines = '']]: readonly [string, readonly string[]]): ChainedRecord[] {
-  return lines.split('\n').map((line, index) => {
-    const end = line.indexOf(' ');
-    return { seq: Number(first) + index, text: line.slice(end + 1), seal: line.slice(0, end) };
-  });
+  return fields.flatMap((texts, index) => (index % 2 === 1 ? texts.split('\n').map(wholeNames) : []));
 }
 
 /** Any writer to Redis can add a line to the waiting records: undefined for one that is not a record. */

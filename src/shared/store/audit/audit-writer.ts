@@ -12,6 +12,7 @@ import { PawlError } from '../../errors/failure.ts';
 import type { Clock } from '../../util/time.ts';
 import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
+import { shortNames } from './stored-records.ts';
 
 const MAX_BATCH = 256;
 /** The number of records that a process keeps while Redis cannot take them. Beyond it, the oldest batch is dropped and reported as lost. */
@@ -71,7 +72,7 @@ export class AuditWriter {
    */
   record(event: AuditEvent): void | Promise<void> {
     if (this.#isLeftOut(event)) return undefined;
-    const text = this.#texts.format(event, this.#deps.clock.now(), this.#nextId());
+    const text = shortNames(this.#texts.format(event, this.#deps.clock.now(), this.#nextId()));
     if (mustBeWritten(event)) return this.#writeNow(text);
     this.add(text);
     return isHumanAction(event) ? this.written() : undefined;
@@ -84,7 +85,7 @@ export class AuditWriter {
   /** The record of a submitted call, as far as it is known. Undefined when no record is written of it. */
   asked(call: SubmittedCall): string | undefined {
     if (this.#isLeftOut(call)) return undefined;
-    return this.#texts.startCall(call, this.#deps.clock.now(), this.#nextId());
+    return shortNames(this.#texts.startCall(call, this.#deps.clock.now(), this.#nextId()));
   }
 
   /** Writes a record in the background. */

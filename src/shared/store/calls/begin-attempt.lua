@@ -30,7 +30,8 @@ local MAX_BLAMED, IN_CODE, BEFORE_CODE, MOST_PROOFS, LOST_KEPT_MS = 2, 10, 1, 5,
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
   'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token', 'followed',
-  'approval', 'resolution', 'outcome', 'outcomeAt', 'once', 'blamed', 'alone', 'lostAlone', 'checkpoint')
+  'approval', 'resolution', 'outcome', 'outcomeAt', 'once', 'blamed', 'alone', 'lostAlone', 'checkpoint', 'ended')
+if fields[26] then fields[3] = endedFields(fields[26]).generation end
 local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4] or 0), fields[6] or '', tonumber(fields[7] or 0)
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
 -- A record that has an outcome has ended, whatever its state says: any writer can change that.

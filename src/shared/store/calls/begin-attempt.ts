@@ -7,6 +7,7 @@ import { Script } from '../redis/script.ts';
 import { parseAttempts, type StoredRequest } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
 import { verifiedCheckpoint } from './records/checkpoint.ts';
+import { parseRequest } from './records/request-text.ts';
 import { verifyRequest } from './records/signed-records.ts';
 
 export interface BeginAttempt {
@@ -117,7 +118,7 @@ export function beginResult(
       return {
         kind: 'suspect',
         recovered: answer[2] === '1',
-        request: JSON.parse(answer[3] as string) as StoredRequest,
+        request: parseRequest(answer[3] as string),
         runsAlone: answer[4] === '1',
       };
     case 'ended':
@@ -145,7 +146,7 @@ function startedResult(
     kind: 'started',
     nowMs,
     fence,
-    request: JSON.parse(request) as StoredRequest,
+    request: parseRequest(request),
     earlier: parseAttempts(answer[5] as string),
     lostAttempts: Number(answer[6]),
     isPoison: answer[14] === '1',
@@ -175,7 +176,7 @@ function circuitResult(
     nowMs,
     circuitRaw: answer[2] as string,
     circuit: answer[3] as string,
-    request: JSON.parse(request) as StoredRequest,
+    request: parseRequest(request),
     fence,
     earlier: parseAttempts(answer[7] as string),
   };

@@ -6,14 +6,16 @@ import type { Settings } from '../../config/config.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { callOfJob } from '../queues/jobs.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
-import { Script } from '../redis/script.ts';
-import type { StoredRequest } from './call-record.ts';
+import { luaFunction, Script } from '../redis/script.ts';
 import type { LedgerAccess } from './ledger-context.ts';
 import { readCall } from './records/read-call.ts';
+import { parseRequest } from './records/request-text.ts';
 
 /** As `claim.lua` divides the retention. */
 const SIZE_PARTS = 24;
 const FLUSH_BATCH = 200;
+/** Claims remove the oldest calls meanwhile, so that a pass may miss some. Under load, calls end in each pass. */
+const FLUSH_PASSES = 3;
 const PRUNED_AT_ONCE = 1_000;
 /** Longer than any straggler of a forgotten call lives. */
 const FENCE_REMEMBERED_MS = 600_000;
@@ -35,6 +37,9 @@ export interface Selection {
   readonly only?: 'inflight' | 'inDoubt' | 'running' | 'awaiting-approval' | undefined;
 }
 
+/** For `Script`: `prune_index`. */
+export const PRUNE_LUA = luaFunction(new URL('./prune-index.lua', import.meta.url));
+const pruneScript = new Script(new URL('./prune-index.lua', import.meta.url));
 const flushScript = new Script(new URL('./flush.lua', import.meta.url), DEAD_LETTER_LUA);
 
 /**
@@ -63,7 +68,8 @@ export class CallIndex {
     // Behind a long backlog they are the oldest in flight: who came from the newest would look at all that wait.
     if (only === 'running')
       return (await redis.lrange(keys.job('active'), offset, last)).map((job) => callOfJob(job).callId);
-    if (sessionKey !== undefined) return redis.zrevrange(keys.sessionCalls(sessionKey), offset, last);
+    if (sessionKey !== undefined) return redis.lrange(keys.sessionCalls(sessionKey), offset, last);
+    if (only === 'calls') return redis.lrange(keys.calls, offset, last);
     if (only === 'awaiting-approval')
       return (await redis.zrevrange(`${keys.approvals}s:pending`, offset, last)).map(callOf);
     return redis.zrevrange(keys[only], offset, last);
@@ -78,12 +84,10 @@ export class CallIndex {
   /** Removes calls from the index whose records may have expired. Claims do the same as they go. */
   async prune(partition: Partition, nowMs: number): Promise<void> {
     const { redis, retentionMs } = this.#access;
-    const { calls } = this.#access.keys(partition);
+    const { calls, records } = this.#access.keys(partition);
     // After a weekend there may be millions, which would hold all others up in one step.
-    for (let gone = PRUNED_AT_ONCE; gone === PRUNED_AT_ONCE; ) {
-      const callIds = await redis.zrangebyscore(calls, '-inf', nowMs - retentionMs, 'LIMIT', 0, PRUNED_AT_ONCE);
-      gone = callIds.length === 0 ? 0 : await redis.zrem(calls, ...callIds);
-    }
+    for (let gone = PRUNED_AT_ONCE; gone === PRUNED_AT_ONCE; )
+      gone = Number((await pruneScript.run(redis, [calls, records], [nowMs - retentionMs, PRUNED_AT_ONCE]))[0]);
   }
 
   /**
@@ -95,17 +99,30 @@ export class CallIndex {
     select: { readonly sessionKey?: string; readonly tool?: string },
   ): Promise<Flushed> {
     const keys = this.#access.keys(partition);
+    const index = select.sessionKey === undefined ? keys.calls : keys.sessionCalls(select.sessionKey);
+    let flushed = 0;
+    for (let pass = 1; ; pass += 1) {
+      const counts = await this.#flushIndex(keys, index, select.tool);
+      flushed += counts.flushed;
+      if (counts.flushed === 0 || pass === FLUSH_PASSES) return { ...counts, flushed };
+    }
+  }
+
+  /** From the oldest call on: a call that is forgotten leaves the end of the index, or stands right before the calls that stay. */
+  async #flushIndex(keys: PartitionKeys, index: string, tool: string | undefined): Promise<Flushed> {
     const counts = { flushed: 0, inflight: 0, unresolved: 0 };
-    let cursor = '0';
-    do {
-      const index = select.sessionKey === undefined ? keys.calls : keys.sessionCalls(select.sessionKey);
-      const [next, entries] = await this.#access.redis.zscan(index, cursor, 'COUNT', FLUSH_BATCH);
-      cursor = next;
-      const callIds = entries.filter((_entry, position) => position % 2 === 0);
-      const codes = await Promise.all(callIds.map((callId) => this.#flushOne(keys, callId, { tool: select.tool })));
-      for (const code of codes) if (code in counts) counts[code as keyof Flushed] += 1;
-    } while (cursor !== '0');
-    return counts;
+    const seen = new Set<string>();
+    for (let stay = 0; ; ) {
+      const callIds = await this.#access.redis.lrange(index, -stay - FLUSH_BATCH, -stay - 1);
+      const codes = await Promise.all(callIds.map((callId) => this.#flushOne(keys, callId, { tool })));
+      for (const [position, code] of codes.entries()) {
+        if (code !== 'flushed' && code !== 'gone') stay += 1;
+        const callId = callIds[position] as string;
+        if (code in counts && !seen.has(callId)) counts[code as keyof Flushed] += 1;
+        if (code !== 'flushed') seen.add(callId);
+      }
+      if (callIds.length < FLUSH_BATCH) return counts;
+    }
   }
 
   /**
@@ -125,8 +142,11 @@ export class CallIndex {
     { tool, named = false }: { readonly tool?: string | undefined; readonly named?: boolean },
   ): Promise<string> {
     const request = await this.#access.redis.hget(keys.record(callId), 'request');
-    if (request === null) return 'gone';
-    const { toolNamespace, toolName, target } = (JSON.parse(request) as StoredRequest).envelope;
+    if (request === null) {
+      await this.#access.redis.lrem(keys.calls, -1, callId);
+      return 'gone';
+    }
+    const { toolNamespace, toolName, target } = parseRequest(request).envelope;
     if (tool !== undefined && tool !== `${toolNamespace}.${toolName}`) return 'other';
     const [code] = await flushScript.run(
       this.#access.redis,
@@ -160,7 +180,7 @@ export class CallIndex {
     const keys = this.#access.keys(partition);
     const [inflight, calls] = await Promise.all([
       this.#access.redis.zcard(keys.inflight),
-      this.#access.redis.zcard(keys.calls),
+      this.#access.redis.llen(keys.calls),
     ]);
     // One in flight is kept, however long ago it was claimed.
     return { inflight, calls: Math.max(inflight, calls) };

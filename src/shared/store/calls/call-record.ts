@@ -2,6 +2,7 @@
 import type { AttemptRecord, CallState, Phase } from '../../calls/call-state.ts';
 import type { ToolCallEnvelope } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
+import { circuitKey } from '../../circuits/circuit-key.ts';
 import type { Effects } from '../../retries/effects.ts';
 import { publishedToolId } from '../fleet/catalogue.ts';
 import type { TextReference } from './records/large-values.ts';
@@ -112,7 +113,25 @@ export interface ReadRecord {
   readonly nowMs: number;
 }
 
+/** The fields of a record, also of one that keeps them in one (`endedText` in `shared.lua`). */
+export function unpackedFields(stored: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  const { ended, ...fields } = stored;
+  if (ended === undefined) return stored;
+  const [generation = '', sinceGeneration, sinceClaim, fence = '', version = '', paramsDigest = '', ...attempt] =
+    ended.split(' ');
+  const createdAtMs = Number(generation) + Number(sinceGeneration);
+  const updatedAtMs = createdAtMs + Number(sinceClaim);
+  const times = { createdAtMs: String(createdAtMs), updatedAtMs: String(updatedAtMs) };
+  const [startedAfterMs, durationMs, worker] = attempt;
+  const only = `${fence} ${createdAtMs + Number(startedAfterMs)} ${durationMs} ${worker}\n`;
+  const attempts = worker === undefined ? {} : { attempts: only };
+  return { ...fields, ...times, ...attempts, generation, fence, version, paramsDigest };
+}
+
 export function callRecord({ callId, fields, request, outcome, nowMs }: ReadRecord): CallRecord {
+  const { toolNamespace, toolName } = request.envelope;
+  const attempts = parseAttempts(fields['attempts'] ?? '');
+  const startedAtMs = fields['startedAtMs'] ?? (fields['fence'] && attempts.at(-1)?.startedAtMs);
   const number = (name: string) => (fields[name] === undefined ? {} : { [name]: Number(fields[name]) });
   return {
     callId,
@@ -122,9 +141,9 @@ export function callRecord({ callId, fields, request, outcome, nowMs }: ReadReco
     fence: Number(fields['fence'] ?? 0),
     request,
     paramsDigest: fields['paramsDigest'] ?? '',
-    circuit: fields['circuit'] ?? '',
+    circuit: fields['circuit'] ?? circuitKey({ hint: 'tool', tool: `${toolNamespace}.${toolName}` }),
     ...(fields['approval'] === undefined ? {} : { approvalId: fields['approval'] }),
-    attempts: parseAttempts(fields['attempts'] ?? ''),
+    attempts,
     lostAttempts: Number(fields['lost'] ?? 0),
     ...(fields['redriven'] === undefined ? {} : { redrives: linesOf<RedriveMark>(fields['redriven']) }),
     createdAtMs: Number(fields['createdAtMs']),
@@ -132,27 +151,53 @@ export function callRecord({ callId, fields, request, outcome, nowMs }: ReadReco
     ...number('expiresAtMs'),
     ...number('freeAtMs'),
     ...number('lockUntilMs'),
-    ...number('startedAtMs'),
+    ...(startedAtMs === undefined ? {} : { startedAtMs: Number(startedAtMs) }),
     ...(fields['worker'] === undefined ? {} : { worker: fields['worker'] }),
     cancelRequested: fields['cancelRequested'] === '1',
-    version: Number(fields['version']),
+    version: Number(fields['version'] ?? 1),
     ...(outcome === undefined ? {} : { outcome }),
     readAtMs: nowMs,
   };
 }
 
-/** Attempts are lines of JSON, so that a script can append one. Their number is their position. */
+/**
+ * Attempts are lines, so that a script can append one: their number is their position. A success is its fence, start, duration and worker;
+ * every other attempt is JSON.
+ */
 export function formatAttempts(attempts: readonly AttemptRecord[]): string {
-  return attempts.map(({ attempt: _position, ...rest }) => `${JSON.stringify(rest)}\n`).join('');
+  return attempts.map((attempt) => `${plainSuccess(attempt) ?? attemptJson(attempt)}\n`).join('');
+}
+
+function plainSuccess({ attempt: _position, ...record }: AttemptRecord): string | undefined {
+  const { fence, worker, startedAtMs, finishedAtMs, status, retriable, ...rest } = record;
+  if (status !== 'success' || retriable || worker.includes('\n')) return undefined;
+  for (const _name in rest) return undefined;
+  return `${fence} ${startedAtMs} ${finishedAtMs - startedAtMs} ${worker}`;
+}
+
+function attemptJson({ attempt: _position, ...rest }: AttemptRecord): string {
+  return JSON.stringify(rest);
 }
 
 export function parseAttempts(lines: string): AttemptRecord[] {
-  return linesOf<Omit<AttemptRecord, 'attempt'>>(lines).map((attempt, index) => ({ attempt: index + 1, ...attempt }));
+  return textLines(lines).map((line, index) => ({
+    attempt: index + 1,
+    ...(parsedSuccess(line) ?? (JSON.parse(line) as Omit<AttemptRecord, 'attempt'>)),
+  }));
+}
+
+function parsedSuccess(line: string): Omit<AttemptRecord, 'attempt'> | undefined {
+  const [, fence, start, durationMs, worker] = /^(\d+) (-?\d+) (-?\d+) (.*)$/.exec(line) ?? [];
+  if (worker === undefined) return undefined;
+  const startedAtMs = Number(start);
+  const finishedAtMs = startedAtMs + Number(durationMs);
+  return { fence: Number(fence), worker, startedAtMs, finishedAtMs, status: 'success', retriable: false };
 }
 
 function linesOf<Line>(lines: string): Line[] {
-  return lines
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Line);
+  return textLines(lines).map((line) => JSON.parse(line) as Line);
+}
+
+function textLines(lines: string): string[] {
+  return lines.split('\n').filter((line) => line !== '');
 }

@@ -42,11 +42,11 @@ if fields[2] == 'awaiting-approval' then
   if redis.call('ZREM', KEYS[4] .. 'delayed', job) == 1 then redis.call('DEL', KEYS[4] .. job) end
 end
 local expiresAt = text(now + ttl)
-redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignature', signature, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', expiresAt,
+redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignature', signature, 'retriable', '0', 'updatedAtMs', now,
   'endedBy', ARGV[13])
 if freeAfter ~= '' then redis.call('HSET', KEYS[1], 'freeAtMs', text(now + freeAfter)) end
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'notBeforeMs', 'checkpoint')
-redis.call('HINCRBY', KEYS[1], 'version', 1)
+nextVersion(KEYS[1])
 redis.call('PEXPIREAT', KEYS[1], expiresAt)
 if fields[7] then redis.call('PEXPIREAT', fields[7], expiresAt) end
 redis.call('ZREM', KEYS[2], ARGV[1])

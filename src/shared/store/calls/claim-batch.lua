@@ -18,10 +18,18 @@ local function keepsOne()
   return true
 end
 
+-- Once in a script for each index.
+local pruned = {}
+local function prune(index)
+  if pruned[index] then return end
+  pruned[index] = true
+  prune_index({index, base .. RECORDS}, {nowMs() - ARGV[3], 256})
+end
+
 local partition = {
   base = base, retentionMs = ARGV[3], queue = queue, records = base .. RECORDS, inflight = base .. INFLIGHT, calls = base .. CALLS, merges = base .. MERGES,
   sessions = base .. SESSIONS, loops = base .. LOOPS, approvals = base .. APPROVALS, sizes = base .. SIZES, circuits = KEYS[3] .. CIRCUITS,
-  keepsOne = keepsOne}
+  keepsOne = keepsOne, prune = prune}
 local answers, at = {}, 4
 for number = 1, tonumber(ARGV[2]) do
   local last = at + tonumber(ARGV[at])

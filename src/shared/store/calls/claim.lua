@@ -2,7 +2,8 @@
 -- Every other caller gets the state of the call, and is notified when it settles.
 --
 -- KEYS  what all calls of the script share, by name (claims)
--- ARGV  1 call ID  2 terms (JSON, `termsOf`)  3 key of its merge slot, '' for none  4 producer's inbox ID, '' when none waits
+-- ARGV  1 call ID  2 terms (JSON, `termsOf`)  3 key of its merge slot, '' for none, and behind a line break what names its request
+--       4 producer's inbox ID, '' when none waits
 --       5 parameter digest  6 request (JSON)  7 generation  8 signature, '' without keys  9 the job's data (JSON)
 --       10 what counts the session's calls with this tool and these parameters, '' for nothing
 --       11 where the large parameters of the request are kept, '' for none
@@ -26,18 +27,21 @@
 local partition, callId, inbox, paramsDigest, request, generation = KEYS, ARGV[1], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local terms = decoded(ARGV[2])
 local mode, circuitName, need = terms.mode, terms.circuit, terms.need
+local MAX_SEARCHED = 4096
 local merging, shadow = terms.slot == 'merge', terms.slot == 'shadow' or terms.slot == 'shadow-inflight'
-local own, slot, retentionMs, queue = partition.records .. callId, partition.merges .. ARGV[3], partition.retentionMs, partition.queue
+local slotId, naming = string.match(ARGV[3], '^([^\n]*)\n(.*)$')
+local own, slot, retentionMs, queue = partition.records .. callId, partition.merges .. (slotId or ARGV[3]), partition.retentionMs, partition.queue
 local now = nowMs()
 
 local function read(key)
   local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs', 'request',
-    'outcomeSignature', 'fence', 'outcomeAt', 'outcomeParts', 'generation', 'freeAtMs')
+    'outcomeSignature', 'fence', 'outcomeAt', 'outcomeParts', 'generation', 'freeAtMs', 'ended')
+  local ended = fields[17] and endedFields(fields[17]) or {}
   return {
-    exists = fields[1] or fields[9], state = fields[1], paramsDigest = fields[2], phase = fields[3], createdAtMs = fields[4],
-    outcome = fields[5], updatedAtMs = fields[6], retriable = fields[7] == '1', inboxes = fields[8], sameAs = fields[9],
-    request = fields[10], signature = fields[11], fence = fields[12], outcomeAt = fields[13], outcomeParts = fields[14],
-    generation = fields[15], free = isFree(fields[1], fields[16], now),
+    exists = fields[1] or fields[9], state = fields[1], paramsDigest = fields[2] or ended.paramsDigest, phase = fields[3],
+    createdAtMs = fields[4], outcome = fields[5], updatedAtMs = fields[6] or ended.updatedAtMs, retriable = fields[7] == '1',
+    inboxes = fields[8], sameAs = fields[9], request = fields[10], signature = fields[11], fence = fields[12] or ended.fence,
+    outcomeAt = fields[13], outcomeParts = fields[14], generation = fields[15], free = isFree(fields[1], fields[16], now),
   }
 end
 
@@ -68,15 +72,11 @@ if not record.exists and merging then
     local leading = read(leaderKey)
     if leading.state == 'inflight' then
       if mode == 'enforced' then
-        local asked = cjson.decode(request).envelope
         if anew then
           redis.call('DEL', own)
           remove_dead_letter({partition.base}, {ARGV[1]})
         end
-        local naming = {toolCallId = asked.toolCallId, requestId = asked.requestId, target = asked.target, control = {}}
-        -- An empty list would be written as an object.
-        if asked.control.requestTags and #asked.control.requestTags > 0 then naming.control = {requestTags = asked.control.requestTags} end
-        redis.call('HSET', own, 'sameAs', leader, 'sameRequest', cjson.encode(naming))
+        redis.call('HSET', own, 'sameAs', leader, 'sameRequest', naming)
         -- For as long as the leading call may be in flight, and its record from then on.
         redis.call('PEXPIRE', own, text(retentionMs + math.max(0, redis.call('PTTL', slot))))
       end
@@ -144,7 +144,8 @@ end
 local duplicate = false
 if shadow then
   local first = redis.call('GET', slot)
-  local met = first and redis.call('HMGET', partition.records .. first, 'state', 'paramsDigest', 'freeAtMs') or {}
+  local met = first and redis.call('HMGET', partition.records .. first, 'state', 'paramsDigest', 'freeAtMs', 'ended') or {}
+  if met[4] then met[2] = endedFields(met[4]).paramsDigest end
   duplicate = not isFree(met[1], met[3], now) and met[1]
   if terms.slot == 'shadow-inflight' and duplicate ~= 'inflight' then duplicate = false end
   if duplicate and met[2] ~= paramsDigest then duplicate = 'conflict' end
@@ -161,9 +162,9 @@ local _, circuitState, circuit = circuitOf(partition.circuits, circuitName)
 local begins = worker and circuitState == 'CLOSED' and not terms.once and not string.find(circuitName, '\n', 1, true)
 local fields = {
   'state', 'inflight', 'phase', begins and 'running' or 'queued', 'generation', generation, 'request', request,
-  'paramsDigest', paramsDigest, 'circuit', circuitName, 'inboxes', inbox, 'createdAtMs', text(now), 'version', '1'}
+  'paramsDigest', paramsDigest, 'circuit', circuitName, 'inboxes', inbox, 'createdAtMs', text(now)}
 local function field(name, value) fields[#fields + 1], fields[#fields + 2] = name, value end
-local token = worker and worker.id .. ' ' .. jobId
+local token = worker and worker.id .. ' ' .. generation
 if begins then
   fence = (fence or record.fence or 0) + 1
   field('worker', worker.id)
@@ -197,8 +198,11 @@ deferWrite('ZADD', partition.inflight, text(now), callId)
 -- How many calls of a tool there are, by the part of the retention in which they were claimed: the parts expire, the count is kept.
 deferCount(partition.sizes .. text(math.floor(now * 24 / retentionMs)), terms.tool, 2 * retentionMs)
 local sessionCalls = partition.sessions .. terms.session
-deferWrite('ZADD', partition.calls, text(now), callId)
-deferWrite('ZADD', sessionCalls, text(now), callId)
+for _, index in ipairs({partition.calls, sessionCalls}) do
+  -- A call that runs again moves to the front. In a long index it stands twice for a while.
+  if anew and redis.call('LLEN', index) <= MAX_SEARCHED then redis.call('LREM', index, 1, callId) end
+  deferWrite('LPUSH', index, callId)
+end
 keepLater(sessionCalls, retentionMs)
 if merging then
   -- A person may take longer than an outcome is kept.
@@ -207,10 +211,7 @@ if merging then
 end
 -- The indexes forget with the records: a few entries a claim keep them bounded.
 if now % 16 == 0 then
-  for _, index in ipairs({partition.calls, sessionCalls}) do
-    local expired = redis.call('ZRANGEBYSCORE', index, '-inf', now - retentionMs, 'LIMIT', 0, 256)
-    if #expired > 0 then redis.call('ZREM', index, unpack(expired)) end
-  end
+  for _, index in ipairs({partition.calls, sessionCalls}) do partition.prune(index) end
 end
 if not worker then
   enqueue({queue}, {jobId, terms.job, generation, ARGV[9], kept, terms.line, terms.session, need})

@@ -1,6 +1,6 @@
 /** Claiming a call: the first writer of an identity gets it; every other one receives the state of that call. */
 import type { ApprovalRequest } from '../../approvals/approval.ts';
-import { isMerged, requestNameOf } from '../../calls/call-id.ts';
+import { isMerged, type RequestNaming, requestNameOf } from '../../calls/call-id.ts';
 import type { CallState, Phase } from '../../calls/call-state.ts';
 import type { DedupeMode } from '../../calls/envelope.ts';
 import { type Account, type Spends, UNITS, type Unit } from '../../limits/budget.ts';
@@ -9,14 +9,16 @@ import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { budgetArguments, reserve, type Spent } from '../limits/budgets.ts';
-import { type CallJob, ENQUEUE_LUA, PUSH_LUA } from '../queues/jobs.ts';
+import { ENQUEUE_LUA, jobData, PUSH_LUA } from '../queues/jobs.ts';
 import { backendError } from '../redis/backend-error.ts';
 import { PartitionBatches } from '../redis/batching.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
 import { luaFunction, Script } from '../redis/script.ts';
+import { PRUNE_LUA } from './call-index.ts';
 import { needOf, type StoredRequest, withParams } from './call-record.ts';
 import { endedAnswer, type FinishedCall, forgedAnswer } from './finished-call.ts';
 import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
+import { parseRequest, requestText } from './records/request-text.ts';
 import { signApproval, signRequest } from './records/signed-records.ts';
 
 export interface Claim {
@@ -87,6 +89,7 @@ const claimsScript = new Script(new URL('./claim-batch.lua', import.meta.url), [
   ...DEAD_LETTER_LUA,
   ...ENQUEUE_LUA,
   ...PUSH_LUA,
+  PRUNE_LUA,
   luaFunction(new URL('./claim.lua', import.meta.url)),
 ]);
 
@@ -161,20 +164,19 @@ export class ClaimWriter {
 
 function askedOf(access: LedgerAccess, keys: PartitionKeys, claim: Claim): Asked {
   const { callId, generation, shadow, loop, record } = claim;
-  const request = JSON.stringify(claim.request);
-  const job: CallJob = { callId, generation, session: claim.request.envelope.target.sessionKey };
+  const request = requestText(claim.request);
   return {
     args: [
       callId,
       termsOf(claim),
       // Apart from those of calls that merge: what shadow calls are called does not say what they ask for.
-      shadow === undefined ? (claim.mergeId ?? '') : `shadow.${shadow.slotId}`,
+      shadow === undefined ? slotOfMerge(claim) : `shadow.${shadow.slotId}`,
       claim.inboxId ?? '',
       claim.paramsDigest,
       request,
       generation,
       signRequest(access.signatures, { callId, generation, resolution: '', text: request }),
-      JSON.stringify(job),
+      jobData({ callId, generation, session: claim.request.envelope.target.sessionKey }, claim.kept),
       loop?.loopId ?? '',
       claim.request.largeParams === undefined ? '' : keys.params(callId, claim.request.largeParams.id),
       access.clustered ? '' : (record ?? ''),
@@ -183,6 +185,20 @@ function askedOf(access: LedgerAccess, keys: PartitionKeys, claim: Claim): Asked
     ],
     record,
   };
+}
+
+/** The slot, and behind a line break the part of the request that names it: a record that was merged keeps that alone. */
+function slotOfMerge({ mergeId, request }: Claim): string {
+  if (mergeId === undefined) return '';
+  const { toolCallId, requestId, target, control } = request.envelope;
+  const { requestTags } = control;
+  const naming: RequestNaming = {
+    ...(toolCallId === undefined ? {} : { toolCallId }),
+    requestId,
+    target,
+    control: requestTags === undefined ? {} : { requestTags },
+  };
+  return `${mergeId}\n${JSON.stringify(naming)}`;
 }
 
 /** The terms of a claim, the same text for all calls of one tool in one session: `claim.lua` parses each text once. */
@@ -253,7 +269,7 @@ function leadingRequest([code, ...answer]: readonly unknown[]): unknown {
 /** Checks that the call was merged into the other one. Any writer to Redis can put another call's ID into a record. */
 function isMergedInto({ callId, request, paramsDigest }: Claim, leadingId: string, leading: unknown): boolean {
   if (typeof leading !== 'string') return false;
-  const { envelope } = JSON.parse(leading) as StoredRequest;
+  const { envelope } = parseRequest(leading);
   return isMerged(callId, requestNameOf(request.envelope), { callId: leadingId, envelope, paramsDigest });
 }
 

@@ -7,8 +7,13 @@
 -- tell; behind them what add_records returns
 local now, answers = nowMs(), {}
 for at = 2, #ARGV, 3 do
-  local state, digest, retriable, outcome, settledAt, signature, outcomeAt, parts, freeAt = unpack(redis.call('HMGET',
-    KEYS[2] .. RECORDS .. ARGV[at], 'state', 'paramsDigest', 'retriable', 'outcome', 'updatedAtMs', 'outcomeSignature', 'outcomeAt', 'outcomeParts', 'freeAtMs'))
+  local state, digest, retriable, outcome, settledAt, signature, outcomeAt, parts, freeAt, packed = unpack(redis.call('HMGET',
+    KEYS[2] .. RECORDS .. ARGV[at], 'state', 'paramsDigest', 'retriable', 'outcome', 'updatedAtMs', 'outcomeSignature', 'outcomeAt', 'outcomeParts', 'freeAtMs',
+    'ended'))
+  if packed then
+    local fields = endedFields(packed)
+    digest, settledAt = fields.paramsDigest, fields.updatedAtMs
+  end
   local ended = state and state ~= 'inflight' and digest == ARGV[at + 1] and not (state == 'failed' and retriable == '1' and ARGV[at + 2] == '1')
     and not isFree(state, freeAt, now)
   answers[#answers + 1] = ended and {state, now, outcome, settledAt, signature or '', outcomeAt, parts} or false

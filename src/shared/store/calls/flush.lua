@@ -6,11 +6,15 @@
 -- ARGV  1 call ID  2 how long the fence is remembered, ms: until then a straggler of the forgotten call stays refused
 --       3 key prefix of how many calls of each tool there are  4 retention, ms  5 tool  6 '1' for a call that is named itself
 -- Returns {code}: flushed · inflight · unresolved · gone
-local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence', 'createdAtMs', 'outcomeAt', 'paramsAt')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence', 'createdAtMs', 'outcomeAt', 'paramsAt', 'ended')
 if not fields[1] then
-  redis.call('ZREM', KEYS[2], ARGV[1])
+  redis.call('LREM', KEYS[2], -1, ARGV[1])
   remove_dead_letter({KEYS[5]}, {ARGV[1]})
   return {'gone'}
+end
+if fields[7] then
+  local ended = endedFields(fields[7])
+  fields[3], fields[4] = ended.fence, ended.createdAtMs
 end
 if fields[1] == 'inflight' then return {'inflight'} end
 local named = fields[1] == 'cancelled' and ARGV[6] == '1'
@@ -22,8 +26,8 @@ if fields[3] then
   redis.call('HSET', KEYS[1], 'fence', fields[3])
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
-redis.call('ZREM', KEYS[2], ARGV[1])
-redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('LREM', KEYS[2], -1, ARGV[1])
+redis.call('LREM', KEYS[3], -1, ARGV[1])
 redis.call('ZREM', KEYS[4], ARGV[1])
 remove_dead_letter({KEYS[5]}, {ARGV[1]})
 return {'flushed'}

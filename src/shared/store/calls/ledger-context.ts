@@ -1,7 +1,7 @@
 /** The context that all steps of the ledger share: the connection, the keys of every partition, signatures and the retention. */
 
 import { partitionFor } from '../../calls/call-id.ts';
-import type { Outcome } from '../../calls/outcome.ts';
+import { type Outcome, outcomeOf } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { type ByteRange, parsedParts } from '../../util/json/large-json.ts';
@@ -129,7 +129,7 @@ export class LedgerAccess {
     const reference = this.verifiedReference(callId, stored);
     if (reference === undefined) return FORGED_OUTCOME;
     try {
-      return (await parsedParts(this.outcomeParts(callId, at, reference))) as Outcome;
+      return outcomeOf(await parsedParts(this.outcomeParts(callId, at, reference)));
     } catch (error) {
       if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') return FORGED_OUTCOME;
       throw error;

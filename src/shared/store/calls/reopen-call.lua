@@ -7,7 +7,7 @@
 local record, now = KEYS[1], nowMs()
 local paramsAt, large = unpack(redis.call('HMGET', record, 'paramsAt', 'outcomeAt'))
 redis.call('HSET', record, 'state', 'inflight', 'phase', 'queued', 'lost', 0, 'blamed', 0, 'lostAlone', 0)
-redis.call('HDEL', record, 'outcome', 'outcomeSignature', 'outcomeAt', 'outcomeParts', 'retriable', 'expiresAtMs', 'firstStartedAtMs',
+redis.call('HDEL', record, 'outcome', 'outcomeSignature', 'outcomeAt', 'outcomeParts', 'retriable', 'firstStartedAtMs',
   'startedAtMs', 'cancelRequested', 'endedBy', 'freeAtMs')
 if large then redis.call('UNLINK', large) end
 redis.call('PERSIST', record)

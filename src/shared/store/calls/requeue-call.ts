@@ -41,11 +41,13 @@ export async function resignRequest(
   generation: string,
   reason?: ResignReason,
 ): Promise<'gone' | 'forged' | ResignedRequest> {
-  const [request, signature, before, resolved] = await access.redis.hmget(
+  const [request, signature, before, resolved, ended] = await access.redis.hmget(
     access.placed(callId).record(callId),
-    ...['request', 'signature', 'generation', 'resolution'],
+    ...['request', 'signature', 'generation', 'resolution', 'ended'],
   );
   if (typeof request !== 'string') return 'gone';
+  // A success has no signature of its request any more.
+  if (typeof ended === 'string') return 'forged';
   // A dead letter may be older than what a worker accepts: its operator knows that it is.
   const nowMs = reason === 'redriven' ? Number(before) : await access.now();
   const stored = { callId, generation: before ?? '', resolution: resolved ?? '', text: request };

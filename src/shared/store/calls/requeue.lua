@@ -23,6 +23,6 @@ elseif fields[1] ~= 'inflight' or (redis.call('EXISTS', KEYS[3]) == 1 and redis.
   return {'refused', now, fields[1]}
 end
 redis.call('HSET', KEYS[1], 'generation', ARGV[2], 'signature', ARGV[6], 'resolution', ARGV[7], 'updatedAtMs', now, 'inboxes', withInbox(fields[3], ARGV[4]))
-redis.call('HINCRBY', KEYS[1], 'version', 1)
+nextVersion(KEYS[1])
 enqueue({ARGV[15]}, {unpack(ARGV, 16)})
 return {'queued', now}

@@ -12,14 +12,14 @@ if not fields[1] then return {'gone', now} end
 if fields[4] == ARGV[6] then return {'resolved', now} end
 if not isUnresolved(fields[1], fields[2]) then return {'refused', now, fields[1]} end
 local expiresAt = text(now + ARGV[3])
-redis.call('HSET', KEYS[1], 'state', ARGV[1], 'outcome', ARGV[2], 'outcomeSignature', ARGV[4], 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', expiresAt,
+redis.call('HSET', KEYS[1], 'state', ARGV[1], 'outcome', ARGV[2], 'outcomeSignature', ARGV[4], 'retriable', '0', 'updatedAtMs', now,
   'endedBy', ARGV[6])
 -- What its attempts left in doubt is decided, should the call run again.
 if ARGV[1] == 'failed' and fields[5] then
   redis.call('HSET', KEYS[1], 'attempts', (string.gsub(fields[5], '}\n', ',"resolved":true}\n')))
 end
 if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'freeAtMs', text(now + ARGV[7])) end
-redis.call('HINCRBY', KEYS[1], 'version', 1)
+nextVersion(KEYS[1])
 redis.call('PEXPIREAT', KEYS[1], expiresAt)
 if fields[3] then redis.call('PEXPIREAT', fields[3], expiresAt) end
 redis.call('ZREM', KEYS[2], ARGV[5])

@@ -7,7 +7,9 @@
 -- Fails with UNKEPT when the text of an outcome is not there; nothing was written.
 local base, callId, terms, apart = KEYS[1], ARGV[1], decoded(ARGV[6]), ARGV[7] ~= '' and cjson.decode(ARGV[7])
 local record, now = base .. RECORDS .. callId, nowMs()
-local fields = redis.call('HMGET', record, 'state', 'fence', 'inboxes', 'version', 'paramsAt')
+local fields = redis.call('HMGET', record, 'state', 'fence', 'inboxes', 'version', 'paramsAt', 'generation', 'createdAtMs', 'paramsDigest',
+  'signature', 'notBeforeMs', 'cancelRequested', 'approval', 'checkpoint')
+local attempts = ARGV[5]
 if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'inflight' then return {'ended', now} end
 if (fields[2] or '0') ~= ARGV[2] then return {'fenced', now} end
@@ -15,16 +17,39 @@ if (fields[2] or '0') ~= ARGV[2] then return {'fenced', now} end
 -- The record and what it refers to end together: Redis' clock may go on between two commands.
 local expiresAt = text(now + terms.ttlMs)
 if apart and redis.call('EXISTS', apart.key) == 0 then error('UNKEPT: the text of an outcome is not there') end
-redis.call('HSET', record, apart and 'outcomeAt' or 'outcome', apart and apart.key or ARGV[3], 'state', terms.state, 'attempts', ARGV[5],
-  'updatedAtMs', text(now), 'expiresAtMs', expiresAt, 'version', text(fields[4] + 1))
-if ARGV[4] ~= '' then redis.call('HSET', record, 'outcomeSignature', ARGV[4]) end
-if terms.freeAfterMs then redis.call('HSET', record, 'freeAtMs', text(now + terms.freeAfterMs)) end
-if terms.retriable then redis.call('HSET', record, 'retriable', '1') end
-redis.call('HDEL', record, 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested', 'checkpoint')
+local written, dropped = {}, {'phase', 'inboxes', 'lockUntilMs', 'worker', 'token'}
+local function field(name, value) written[#written + 1], written[#written + 2] = name, value end
+local function drop(name, isThere) if isThere then dropped[#dropped + 1] = name end end
+field(apart and 'outcomeAt' or 'outcome', apart and apart.key or ARGV[3])
+field('state', terms.state)
+-- A success never changes any more: what is needed of it stands in one field. A person's decision stays beside the request that it is about.
+local version, isPacked = text((fields[4] or 1) + 1), terms.state == 'done' and fields[2] and not fields[12] and string.find(fields[6] or '', '^%d+$')
+if isPacked then
+  local ended, isComplete = endedText(fields[6], fields[7], now, fields[2], version, fields[8], attempts)
+  field('ended', ended)
+  if isComplete then attempts = nil end
+  for _, name in ipairs({'generation', 'createdAtMs', 'startedAtMs', 'fence', 'paramsDigest'}) do drop(name, true) end
+  drop('version', fields[4])
+  drop('signature', fields[9])
+  drop('circuit', terms.plainCircuit)
+else
+  field('updatedAtMs', text(now))
+  field('version', version)
+end
+if attempts then field('attempts', attempts) end
+drop('attempts', not attempts and redis.call('HEXISTS', record, 'attempts') == 1)
+drop('notBeforeMs', fields[10])
+drop('cancelRequested', fields[11])
+drop('checkpoint', fields[13])
+if ARGV[4] ~= '' then field('outcomeSignature', ARGV[4]) end
+if terms.freeAfterMs then field('freeAtMs', text(now + terms.freeAfterMs)) end
+if terms.retriable then field('retriable', '1') end
+if apart and apart.reference then field('outcomeParts', apart.reference) end
+redis.call('HSET', record, unpack(written))
+redis.call('HDEL', record, unpack(dropped))
 redis.call('PEXPIREAT', record, expiresAt)
 if fields[5] then redis.call('PEXPIREAT', fields[5], expiresAt) end
 if apart then redis.call('PEXPIREAT', apart.key, expiresAt) end
-if apart and apart.reference then redis.call('HSET', record, 'outcomeParts', apart.reference) end
 deferWrite('ZREM', base .. INFLIGHT, callId)
 if isUnresolved(terms.state, ARGV[3]) then redis.call('ZADD', base .. IN_DOUBT, expiresAt, callId) end
 if terms.letterMs then add_dead_letter({base}, {callId, text(now), text(terms.letterMs)}) end

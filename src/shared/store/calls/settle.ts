@@ -34,6 +34,8 @@ export interface Settle extends RecordLife {
   readonly attempts: readonly AttemptRecord[];
   /** Success to be added to a circuit's window. */
   readonly sample?: CircuitSample;
+  /** The circuit of the call is its tool's own: its name follows from the tool's. */
+  readonly plainCircuit?: boolean;
   /** A success puts retries back. */
   readonly refill?: RetryAllowance;
 }
@@ -115,8 +117,8 @@ export function settleArguments(access: LedgerAccess, settle: ReadySettle): (str
 
 /** The terms of an ending, the same text for all calls of one tool that end alike: `settle.lua` parses each text once. */
 function termsOf(access: LedgerAccess, settle: ReadySettle): string {
-  const { callId, state, outcome, ttlMs, freeAfterMs, sample, refill } = settle;
+  const { callId, state, outcome, ttlMs, freeAfterMs, sample, refill, plainCircuit } = settle;
   const letterMs = state === 'failed' ? access.deadLetterMs(callId) : undefined;
   const retriable = outcome.error?.retriable === true;
-  return JSON.stringify({ state, retriable, ttlMs, freeAfterMs, sample, refill, letterMs });
+  return JSON.stringify({ state, retriable, ttlMs, freeAfterMs, sample, refill, letterMs, plainCircuit });
 }

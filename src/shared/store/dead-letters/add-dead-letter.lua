@@ -12,12 +12,15 @@ local function member(value, name)
   local found = type(value) == 'table' and value[name]
   return type(found) == 'string' and found or ''
 end
-local envelope = read(fields[1]).envelope
-if type(envelope) ~= 'table' then return end
-local tenant, all, facts = member(envelope.target, 'tenantId'), base .. DEAD_LETTERS, base .. DEAD_LETTER_FACTS
+-- As `request-text.ts` writes it.
+local request = read(fields[1])
+if not request[1] then return end
+local rest = request[10] or {}
+local namespace = rest.namespace or 'tools'
+local tenant, all, facts = member(rest.target, 'tenantId'), base .. DEAD_LETTERS, base .. DEAD_LETTER_FACTS
 redis.call('HSET', facts, callId, cjson.encode({
-  member(read(fields[2]).error, 'code'), member(envelope, 'toolNamespace') .. '.' .. member(envelope, 'toolName'),
-  member(envelope.target, 'sessionKey'), fields[3] or '', tenant}))
+  member(read(fields[2]).error, 'code'), namespace .. '.' .. request[1],
+  request[6], fields[3] or '', tenant}))
 redis.call('PEXPIRE', facts, keptMs)
 for _, index in ipairs({all, tenant ~= '' and base .. DEAD_LETTERS_OF .. tenant or nil}) do
   redis.call('ZADD', index, now, callId)

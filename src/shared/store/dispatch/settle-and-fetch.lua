@@ -32,7 +32,7 @@ local jobs, more, idle = nil, false, redis.call('EXISTS', queue .. 'wait', queue
 if not idle and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0 then
   if wanted > 0 then jobs, more = fetch_jobs({queue}, {ARGV[2], leaseMs, wanted, ARGV[7], ARGV[5], '1'}) end
 elseif (idle or redis.call('EXISTS', queue .. 'paused') == 0) and redis.call('EXISTS', queue .. 'active') == 0 then
-  redis.call('XADD', queue .. 'events', '*', 'event', 'drained')
+  emit(queue, 'event', 'drained')
 end
 jobs = jobs or {}
 if ARGV[8] ~= '' then

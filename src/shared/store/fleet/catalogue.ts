@@ -28,6 +28,8 @@ export const HEARTBEAT_MS = 5_000;
 /** A worker that has been silent this long counts as gone. */
 export const WORKER_SILENCE_MS = 15_000;
 /** Offers that no worker has renewed for this long are forgotten. */
+/** Each call stores the digest: 72 bits are enough to see that a definition is another one. */
+const DEFINITION_LENGTH = 12;
 const OFFER_TTL_MS = 24 * 3_600_000;
 
 /** A tool as published. */
@@ -144,7 +146,7 @@ export function publishedTool(tool: AnyTool, seenAtMs: number): PublishedTool {
 }
 
 function definitionOf(content: Omit<PublishedTool, 'definition' | 'seenAtMs'>): string {
-  return digest(canonicalJson(content));
+  return digest(canonicalJson(content)).slice(0, DEFINITION_LENGTH);
 }
 
 /** Whether a worker runs a tool just as it is published. One that does not say so may. */

@@ -10,7 +10,6 @@ if redis.call('LREM', queue .. 'active', -1, jobId) == 0 then return false end
 deferWrite('SREM', queue .. 'stalled', jobId)
 removeLater(job)
 removeLater(job .. ':lock')
-removeLater(job .. ':logs')
-redis.call('XADD', queue .. 'events', '*', 'event', 'completed', 'jobId', jobId, 'returnvalue', ARGV[3], 'prev', 'active')
-trimLater(queue .. 'events', KEPT_EVENTS)
+mayHaveLogs(job .. ':logs')
+emit(queue, 'event', 'completed', 'jobId', jobId, 'returnvalue', ARGV[3], 'prev', 'active')
 return true

@@ -6,7 +6,7 @@
 --       11 the circuit as stored
 local queue, worker, jobId = KEYS[1], ARGV[1], ARGV[2]
 redis.call('SET', queue .. jobId .. ':lock', ARGV[6], 'PX', worker.leaseMs)
-redis.call('XADD', queue .. 'events', '*', 'event', 'active', 'jobId', jobId, 'prev', 'waiting')
+emit(queue, 'event', 'active', 'jobId', jobId, 'prev', 'waiting')
 deferWrite('LPUSH', queue .. 'active', jobId)
 worker.capacity = worker.capacity - 1
 worker.pushed = worker.pushed + 1

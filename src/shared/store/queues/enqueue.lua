@@ -5,12 +5,11 @@
 -- ARGV  1 job ID  2 name of the tool  3 time, ms  4 the job's data (JSON)  5 '1' when it is kept after its end
 --       6, 7 of a new call: line and session, as stand_in_line takes them  8 what it needs
 local queue, jobId = KEYS[1], ARGV[1]
-local job, events, wait = queue .. jobId, queue .. 'events', queue .. 'wait'
+local job, wait = queue .. jobId, queue .. 'wait'
 if redis.call('EXISTS', job) == 1 then return end
-redis.call('HSET', job, 'name', ARGV[2], 'data', ARGV[4], 'opts', job_options(ARGV[5]), 'timestamp', ARGV[3], 'delay', '0', 'priority', '0')
-redis.call('XADD', events, '*', 'event', 'added', 'jobId', jobId, 'name', ARGV[2])
-redis.call('XADD', events, '*', 'event', 'waiting', 'jobId', jobId)
-trimLater(events, KEPT_EVENTS)
+redis.call('HSET', job, 'name', ARGV[2], 'data', ARGV[4], 'opts', job_options(ARGV[5]), 'timestamp', ARGV[3])
+emit(queue, 'event', 'added', 'jobId', jobId, 'name', ARGV[2])
+emit(queue, 'event', 'waiting', 'jobId', jobId)
 local line = ARGV[6]
 -- Some workers lack it: it stands where they leave it to others.
 local isLacked = line and lackersOf(queue)[ARGV[8]]

@@ -38,7 +38,7 @@ for number, jobId in ipairs(jobIds) do
   local fields = redis.call('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'ats')
   redis.call('SET', job .. ':lock', ARGV[1], 'PX', ARGV[2])
   redis.call('HSET', job, 'processedOn', text(now), 'ats', text((fields[5] or 0) + 1))
-  redis.call('XADD', queue .. 'events', '*', 'event', 'active', 'jobId', jobId, 'prev', 'waiting')
+  emit(queue, 'event', 'active', 'jobId', jobId, 'prev', 'waiting')
   deferWrite('LPUSH', queue .. 'active', jobId)
   jobs[number] = {
     {'name', fields[1] or '', 'data', fields[2] or '{}', 'opts', fields[3] or '{}', 'timestamp', fields[4] or now, 'processedOn', now},

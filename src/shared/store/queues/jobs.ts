@@ -105,7 +105,6 @@ export const JOBS_LUA = [
     KEPT,
     REMOVED_AT_ONCE,
     KEPT_PER_SECOND,
-    KEPT_EVENTS,
     PLAIN_LINE: queueNameOf('normal', undefined, 1),
   }),
   "local function job_options(kept) return kept == '1' and KEPT or REMOVED_AT_ONCE end\n",
@@ -124,7 +123,7 @@ export const PUSH_LUA = [
   luaFunction(new URL('./push.lua', import.meta.url)),
 ];
 
-/** The data of a job: enough to find the call, and to recognise it on Bull Board. Never the parameters. */
+/** The content of a job: its ID names the call, its data the session. It never has the parameters. */
 export interface CallJob {
   readonly callId: string;
   readonly generation: string;
@@ -141,8 +140,13 @@ export function callOfJob(jobId: string): Pick<CallJob, 'callId' | 'generation'>
   return { callId: jobId.slice(0, split), generation: jobId.slice(split + 1) };
 }
 
+/** A job's data as it is stored. Its ID names the call; one that may be kept says it for Bull Board, too. */
+export function jobData(job: CallJob, kept: boolean): string {
+  return JSON.stringify(kept ? job : { session: job.session });
+}
+
 /** Key prefix of the queue and arguments of `enqueue` for a call that comes back to it: its job is kept for Bull Board. */
 export function enqueueArguments(keys: PartitionKeys, toolName: string, job: CallJob): string[] {
   const jobId = jobIdOf(job.callId, job.generation);
-  return [keys.job(''), jobId, toolName, job.generation, JSON.stringify(job), '1'];
+  return [keys.job(''), jobId, toolName, job.generation, jobData(job, true), '1'];
 }

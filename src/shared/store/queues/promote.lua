@@ -11,6 +11,6 @@ if redis.call('ZREM', queue .. 'delayed', ARGV[1]) == 0 then return {'absent'} e
 if phase == 'queued' then redis.call('HSET', KEYS[1], 'notBeforeMs', nowMs()) end
 redis.call('HSET', job, 'delay', '0')
 redis.call('RPUSH', queue .. 'wait', ARGV[1])
-redis.call('XADD', queue .. 'events', '*', 'event', 'waiting', 'jobId', ARGV[1], 'prev', 'delayed')
+emit(queue, 'event', 'waiting', 'jobId', ARGV[1], 'prev', 'delayed')
 if redis.call('HEXISTS', queue .. 'meta', 'paused') == 0 then redis.call('ZADD', queue .. 'marker', '0', '0') end
 return {'promoted'}

@@ -5,7 +5,6 @@
 --       end  6 time, ms  7.. lock token and attempt, as give takes them
 local queue, worker, jobId = KEYS[1], ARGV[1], ARGV[2]
 redis.call('HSET', queue .. jobId, 'name', ARGV[3], 'data', ARGV[4], 'opts', job_options(ARGV[5]), 'timestamp', ARGV[6],
-  'delay', '0', 'priority', '0', 'processedOn', text(nowMs()), 'ats', '1')
-redis.call('XADD', queue .. 'events', '*', 'event', 'added', 'jobId', jobId, 'name', ARGV[3])
-trimLater(queue .. 'events', KEPT_EVENTS)
+  'processedOn', text(nowMs()), 'ats', '1')
+emit(queue, 'event', 'added', 'jobId', jobId, 'name', ARGV[3])
 dispatch_job({queue}, {worker, jobId, ARGV[3], ARGV[4], ARGV[5], unpack(ARGV, 7)})

@@ -21,13 +21,12 @@ end
 redis.call('DEL', job .. ':lock')
 redis.call('SREM', queue .. 'stalled', jobId)
 if redis.call('LREM', queue .. 'active', -1, jobId) == 0 then return 1 end
-redis.call('XADD', queue .. 'events', '*', 'event', 'waiting', 'jobId', jobId, 'prev', 'active')
-trimLater(queue .. 'events', KEPT_EVENTS)
+emit(queue, 'event', 'waiting', 'jobId', jobId, 'prev', 'active')
 local other = idle_worker({queue}, {need})
 if other then
   local name, data, options = unpack(redis.call('HMGET', job, 'name', 'data', 'opts'))
   redis.call('HSET', job, 'processedOn', text(nowMs()))
-  dispatch_job({queue}, {other, jobId, name, data, options == job_options('1') and '1' or '0', other.id .. ' ' .. jobId, '', '', '', '', ''})
+  dispatch_job({queue}, {other, jobId, name, data, options == job_options('1') and '1' or '0', other.id .. ' ' .. string.match(jobId, '[^.]*$'), '', '', '', '', ''})
   return 1
 end
 local line = redis.call('HGET', job, 'line') or PLAIN_LINE

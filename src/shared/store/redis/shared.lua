@@ -51,8 +51,24 @@ local function deferWrite(command, key, first, second)
   write[size + 1], write[size + 2] = first, second
 end
 local function removeLater(key) removed[#removed + 1] = key end
+-- Few jobs have logs: they are removed only where one of the script's has.
+local logs = {'EXISTS'}
+local function mayHaveLogs(key) logs[#logs + 1] = key end
 -- Leaves about so many entries in a stream.
 local function trimLater(key, most) streams[key] = most end
+
+-- Notifies BullMQ's listeners of a queue (`QueueEvents`), where the setting `bullEvents` is on.
+--   …  fields and values of the event
+local emitting
+local function emit(queue, ...)
+  if not emitting then
+    local on, length = unpack(redis.call('HMGET', queue .. 'meta', 'events', 'opts.maxLenEvents'))
+    emitting = on == 'on' and (length or '1000') or 'off'
+  end
+  if emitting == 'off' then return end
+  redis.call('XADD', queue .. 'events', '*', ...)
+  trimLater(queue .. 'events', emitting)
+end
 
 -- Members of a sorted set, those that will be added included.
 local cardinalities = {}
@@ -157,6 +173,9 @@ local INBOX_TTL_MS = 600000
 local INBOX_MAX_LENGTH = 20000
 local function writeGathered()
   for _, write in ipairs(gathered) do redis.call(unpack(write)) end
+  if logs[2] and redis.call(unpack(logs)) > 0 then
+    for at = 2, #logs do removeLater(logs[at]) end
+  end
   if removed[2] then redis.call(unpack(removed)) end
   for key, fields in pairs(counts) do
     for field, count in pairs(fields.by) do
@@ -231,6 +250,28 @@ local function settledEvent(callId, state, signature, outcome, now, textId)
   if textId then add(',"textId":"', textId, '"') end
   if outcome then add(',"outcome":', outcome, '}') else event[#event + 1] = '}' end
   return event
+end
+
+-- The record of a success keeps these in one field, 'ended': its generation, when it was claimed and when it ended, each as the distance
+-- to the one before it, its fence, its version and its parameter digest, separated by spaces; and its only attempt, if there was no other:
+-- when that started after the claim, how long it took, and its worker.
+local function endedText(generation, createdAtMs, now, fence, version, digest, attempts)
+  local ended = table.concat({generation, text(createdAtMs - generation), text(now - createdAtMs), fence, version, digest}, ' ')
+  local own, startedAtMs, attempt = string.match(attempts, '^(%d+) (%d+) (%-?%d+ %S+)\n$')
+  if own ~= fence then return ended end
+  return ended .. ' ' .. text(startedAtMs - createdAtMs) .. ' ' .. attempt, true
+end
+local function endedFields(ended)
+  local generation, created, settled, fence, version, digest = string.match(ended, '^(%d+) (%-?%d+) (%-?%d+) (%d+) (%d+) (%S*)')
+  if not generation then return {} end
+  local createdAtMs = generation + created
+  return {
+    generation = generation, createdAtMs = text(createdAtMs), updatedAtMs = text(createdAtMs + settled), fence = fence, version = version,
+    paramsDigest = digest}
+end
+-- When a call was claimed, from its fields 'createdAtMs' and 'ended'.
+local function claimedAt(createdAtMs, ended)
+  return tonumber(createdAtMs or ended and endedFields(ended).createdAtMs)
 end
 
 -- Adds a waiting producer to a record's list, once.
@@ -330,6 +371,12 @@ local function takeFrom(key, cost, keptMs, window)
   redis.call('HINCRBYFLOAT', key, 'costUnits', cost)
   local calls = redis.call('HINCRBY', key, 'calls', 1)
   if calls == 1 or window == '0' then redis.call('PEXPIRE', key, keptMs) end
+end
+
+-- A record without a version has the first.
+local function nextVersion(record)
+  redis.call('HSETNX', record, 'version', '1')
+  redis.call('HINCRBY', record, 'version', 1)
 end
 
 -- Whether the key of an ended call is free to run again, though its record is still there to be read.

@@ -33,7 +33,7 @@ if lines >= MAX_LINES then redriven = string.gsub(redriven, '^[^\n]*\n', '') end
 redis.call('HSET', KEYS[1], 'generation', ARGV[3], 'signature', ARGV[5], 'resolution', ARGV[6], 'updatedAtMs', now, 'redriven', redriven .. ARGV[8] .. '\n',
   'round', text(round + 1))
 if attempts then redis.call('HSET', KEYS[1], 'attempts', earlier) end
-redis.call('HINCRBY', KEYS[1], 'version', 1)
+nextVersion(KEYS[1])
 reopen_call(KEYS, {ARGV[1], ARGV[3], unpack(ARGV, 10, 15)})
 enqueue({ARGV[16]}, {unpack(ARGV, 17)})
 return {'queued', now}

@@ -66,7 +66,7 @@ const PATHS = [
   '/v1/calls/%00',
   '/v1/calls/%E0%A4%A',
   '/v1/calls/..%2f..%2f',
-  `/v1/calls/r0.${'x'.repeat(43)}/events`,
+  `/v1/calls/r0.${'x'.repeat(22)}/events`,
   '/v1/calls/x/events',
   '/v1/calls?limit=999999999999',
   '/v1/calls?session=%F0%9F%92%A9&session=2',

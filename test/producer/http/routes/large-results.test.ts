@@ -121,7 +121,7 @@ describe('large results over HTTP', () => {
     const { ask, call, pawl } = await startRig({ tools: [lines] });
     const failed = await call({ tool: 'lines', params: { count: 'many' }, session: 's' });
     expect(failed.body.error.code).toBe('INVALID_PARAMS');
-    expect(await ask(`/v1/calls/r0.${'x'.repeat(43)}/output`)).toMatchObject({ status: 404 });
-    await expect(pawl.outputStream(`r0.${'x'.repeat(43)}`)).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
+    expect(await ask(`/v1/calls/r0.${'x'.repeat(22)}/output`)).toMatchObject({ status: 404 });
+    await expect(pawl.outputStream(`r0.${'x'.repeat(22)}`)).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
   });
 });

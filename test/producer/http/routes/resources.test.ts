@@ -92,7 +92,7 @@ test('/v1/calls/{callId}/output gives the whole of what its result shows a part 
   expect(body.output.metadata.whole.href).toBe(`/v1/calls/${body.callId}/output`);
   expect(JSON.stringify(body.output.content).length).toBeLessThan(400);
   expect((await ask(body.output.metadata.whole.href)).body.content).toMatchObject({ text });
-  expect((await ask(`/v1/calls/r0.${'x'.repeat(43)}/output`)).status).toBe(404);
+  expect((await ask(`/v1/calls/r0.${'x'.repeat(22)}/output`)).status).toBe(404);
 });
 
 describe('/debug/tool-reliability', () => {

@@ -971,31 +971,38 @@ describe('indexes', () => {
   test('are pruned where no call is claimed any more', async () => {
     const books = await openBooks(50);
     const keys = books.ledger.keys(PLACE);
-    await books.redis.zadd(
-      keys.calls,
-      1_000,
-      'old',
-      ...Array.from({ length: 2_500 }, (_, n) => [n, `old-${n}`]).flat(),
-    );
+    await books.redis.rpush(keys.calls, 'old', ...Array.from({ length: 2_500 }, (_, n) => `old-${n}`));
     await books.ledger.claim(claimOf('new'));
     const nowMs = await books.ledger.now();
     await books.ledger.index.prune(PLACE, nowMs);
-    expect(await books.redis.zscore(keys.calls, 'old')).toBeNull();
-    expect(await books.redis.zcard(keys.calls)).toBe(1);
+    expect(await books.redis.lrange(keys.calls, 0, -1)).toEqual([claimOf('new').callId]);
     await books.ledger.index.prune(PLACE, nowMs + 60_000);
-    expect(await books.redis.zcard(keys.calls)).toBe(0);
+    expect(await books.redis.llen(keys.calls)).toBe(0);
+  });
+
+  test('a call that runs again holds up no older ones, and stands in front', async () => {
+    const books = await openBooks();
+    const keys = books.ledger.keys(PLACE);
+    const [again, between] = [claimOf('again'), claimOf('between')];
+    await books.ledger.claim(between);
+    await books.redis.hset(keys.record(between.callId), 'createdAtMs', 1_000);
+    await books.ledger.claim(again);
+    // As in an index that is too long to be searched when a call runs again.
+    await books.redis.rpush(keys.calls, again.callId, ...Array.from({ length: 20 }, (_, n) => `gone-${n}`));
+    await books.ledger.index.prune(PLACE, (await books.ledger.now()) + 1_000);
+    expect(await books.redis.lrange(keys.calls, 0, -1)).toEqual([again.callId]);
   });
 
   test('forget what is older than the longest life of a record', async () => {
     const books = await openBooks(50);
     const keys = books.ledger.keys(PLACE);
-    for (let index = 0; index < 20; index += 1) await books.redis.zadd(keys.calls, 1_000 + index, `old ${index}`);
-    await books.redis.zadd(keys.sessionCalls('session-1'), 1_000, 'old');
+    for (let index = 0; index < 20; index += 1) await books.redis.rpush(keys.calls, `old ${index}`);
+    await books.redis.rpush(keys.sessionCalls('session-1'), 'old');
     // One claim in sixteen looks: a few hundred make it as good as certain.
-    for (let index = 0; index < 400 && (await books.redis.zscore(keys.calls, 'old 0')) !== null; index += 1)
+    for (let index = 0; index < 400 && (await books.redis.lpos(keys.calls, 'old 0')) !== null; index += 1)
       await books.ledger.claim(claimOf(`new ${index}`));
-    expect(await books.redis.zcount(keys.calls, '-inf', 2_000)).toBe(0);
-    expect(await books.redis.zcount(keys.sessionCalls('session-1'), '-inf', 2_000)).toBe(0);
+    for (const key of [keys.calls, keys.sessionCalls('session-1')])
+      expect((await books.redis.lrange(key, 0, -1)).filter((callId) => callId.startsWith('old'))).toEqual([]);
     const leftMs = await books.redis.pttl(keys.sessionCalls('session-1'));
     expect(leftMs).toBeLessThanOrEqual(100);
   });

@@ -61,6 +61,7 @@ describe('a worker with nothing to do', () => {
     const worker = await listen(books);
     await worker.take(4);
     const keys = books.ledger.keys(PLACE);
+    await books.redis.hset(keys.job('meta'), 'events', 'on');
     const connection = redisOptions({ url: books.world.redisUrl, name: 'events', mode: 'patient' });
     const events = new QueueEvents(keys.queue, { connection, prefix: keys.base, lastEventId: '0-0' } as never);
     onTestFinished(() => events.close());

@@ -127,6 +127,7 @@ describe('ending a call with its job', () => {
   test('tells BullMQ’s listeners, with a summary only', async () => {
     const books = await openBooks();
     const keys = books.ledger.keys(PLACE);
+    await books.redis.hset(keys.job('meta'), 'events', 'on');
     const events = new QueueEvents(keys.queue, {
       prefix: keys.base,
       connection: redisOptions({ url: books.world.redisUrl, name: 'events', mode: 'patient' }) as never,

@@ -172,7 +172,7 @@ describe('a call that a worker lacks the tool for', () => {
     await eventually(() => fresh.arrived.length === 1);
     expect(await books.ledger.read(callOfJob(first).callId)).toMatchObject({ phase: 'queued', fence: 1 });
     const keys = books.ledger.keys(PLACE);
-    expect(await books.redis.get(`${keys.job(first)}:lock`)).toBe(`new ${first}`);
+    expect(await books.redis.get(`${keys.job(first)}:lock`)).toBe(`new ${callOfJob(first).generation}`);
     // It has one slot.
     await old.skipWorker(second, NEW);
     expect(await books.redis.zrange(keys.job('prioritized'), '0', '-1')).toEqual([second]);

@@ -12,6 +12,11 @@ if #fields > 0 and ARGV[1] ~= '' then
   if state == 'inflight' then redis.call('HSET', key, 'inboxes', withInbox(inboxes, ARGV[1])) end
   if state == 'inflight' and ARGV[3] == '1' then redis.call('HSET', key, 'followed', '1') end
 end
+local leftMs = #fields > 0 and redis.call('PTTL', key) or -1
+if leftMs >= 0 then
+  fields[#fields + 1] = 'expiresAtMs'
+  fields[#fields + 1] = text(nowMs() + leftMs)
+end
 if sameAs then
   fields[#fields + 1] = 'callId'
   fields[#fields + 1] = sameAs

@@ -1,6 +1,6 @@
 /** Reading a call: its record, its outcome and its progress. What no key of this fleet signed is not shown. */
 import { isMerged, partitionOf, type RequestNaming, requestNameOf } from '../../../calls/call-id.ts';
-import type { Outcome } from '../../../calls/outcome.ts';
+import { type Outcome, outcomeOf } from '../../../calls/outcome.ts';
 import { PawlError } from '../../../errors/failure.ts';
 import type { SettledEvent } from '../../queues/result-inbox.ts';
 import { Script } from '../../redis/script.ts';
@@ -10,8 +10,10 @@ import {
   type KeptProgress,
   type ProgressReport,
   type StoredRequest,
+  unpackedFields,
 } from '../call-record.ts';
 import type { LedgerAccess, StoredOutcome } from '../ledger-context.ts';
+import { parseRequest } from './request-text.ts';
 import { FORGED_OUTCOME, isVerifiedOutcome, refuseMergedCall, verifiedOutcome } from './signed-records.ts';
 
 const readScript = new Script(new URL('./read-call.lua', import.meta.url));
@@ -40,11 +42,11 @@ export async function readCall(
     [keys.record(callId)],
     [inboxId, keys.records, following ? '1' : '0'],
   );
-  const fields = pairs(flat as readonly string[]);
+  const fields = unpackedFields(pairs(flat as readonly string[]));
   const nowMs = Number(readAt);
   if (fields['state'] === undefined) return undefined;
   const id = fields['callId'] ?? callId;
-  const request = JSON.parse(fields['request'] ?? '{}') as StoredRequest;
+  const request = parseRequest(fields['request'] ?? '');
   if (id !== callId && access.signatures.present && !wasMerged(callId, id, fields, request))
     return callRecord({
       callId,
@@ -99,7 +101,7 @@ async function announcedOutcome(
   const text = await access.redis.get(access.placed(callId).outcome(callId, event.textId));
   if (text === null) return undefined;
   const signed = { callId, state: event.state, text, signature: event.signature ?? '' };
-  return isVerifiedOutcome(access.signatures, signed) ? (JSON.parse(text) as Outcome) : undefined;
+  return isVerifiedOutcome(access.signatures, signed) ? outcomeOf(JSON.parse(text)) : undefined;
 }
 
 /**

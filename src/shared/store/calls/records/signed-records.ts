@@ -1,6 +1,6 @@
 /** The signed records of a call: its request, its outcome and the approvals that it waits for. */
 import { type ApprovalRequest, digestOf } from '../../../approvals/approval.ts';
-import { type Outcome, resultError } from '../../../calls/outcome.ts';
+import { type Outcome, outcomeOf, resultError } from '../../../calls/outcome.ts';
 import { failureOf } from '../../../errors/failure.ts';
 import type { Signatures } from '../../../signing/signatures.ts';
 import type { InboxEvent } from '../../queues/result-inbox.ts';
@@ -59,7 +59,7 @@ export function isVerifiedOutcome(signatures: Signatures, { callId, state, text,
 
 /** The outcome, or `FORGED_OUTCOME` when its signature does not hold. */
 export function verifiedOutcome(signatures: Signatures, signed: SignedOutcome): Outcome {
-  return isVerifiedOutcome(signatures, signed) ? (JSON.parse(signed.text) as Outcome) : FORGED_OUTCOME;
+  return isVerifiedOutcome(signatures, signed) ? outcomeOf(JSON.parse(signed.text)) : FORGED_OUTCOME;
 }
 
 /** The event without an outcome that does not verify: its receiver reads the record instead. */
