@@ -14,6 +14,7 @@ import {
   shardCommands,
   workerCommands,
 } from './cli/command-groups/operations.ts';
+import { scheduleCommands } from './cli/command-groups/schedules.ts';
 import { sessionCommands } from './cli/command-groups/sessions.ts';
 import { startCommands } from './cli/command-groups/start.ts';
 import { toolCommands } from './cli/command-groups/tools.ts';
@@ -35,6 +36,7 @@ const GROUPS: readonly string[] = [
   'dead-letters',
   'tools',
   'sessions',
+  'schedules',
   'workers',
   'circuits',
   'shards',
@@ -116,6 +118,7 @@ export function createProgram(context: CliContext, end: End): Command {
   deadLetterCommands(program, context, end);
   toolCommands(program, context, end);
   sessionCommands(program, context, end);
+  scheduleCommands(program, context, end);
   workerCommands(program, context, end);
   circuitCommands(program, context, end);
   shardCommands(program, context, end);

@@ -31,6 +31,8 @@ export type { CallSelection, CallService } from './producer/operations/call-serv
 export type { CircuitService } from './producer/operations/circuit-service.ts';
 export type { ShardService, ShardView, WorkerService } from './producer/operations/fleet-services.ts';
 export type { Reliability, ReliabilityService, ReliabilityWord } from './producer/operations/reliability-service.ts';
+export type { PutSchedule, ScheduleOptions, ScheduleService } from './producer/schedules/schedule-service.ts';
+export type { OccurrenceView, ScheduleView } from './producer/schedules/schedule-view.ts';
 export type { AgentEvent } from './producer/sessions/session.ts';
 export { Session, type SessionEvents } from './producer/sessions/session.ts';
 export type { SessionService } from './producer/sessions/session-service.ts';

@@ -17,6 +17,7 @@ const USAGE = `npm run chaos -- [options]
   --stacks pawl    only this stack (pawl, naive)
   --seed N         the first seed (default 1); the same seed gives the same plan
   --seeds N        so many seeds, one after the other (default 1)
+  --full           rows that have a longer form run in it (48: five minutes)
   --soak MINUTES   one fleet under load for so long, faults of all rows at random; the rounds are told on stderr
   --write          write docs/reliability.md although not all rows ran
   --json           print results as lines of JSON
@@ -30,6 +31,7 @@ const { values } = parseArgs({
     stacks: { type: 'string' },
     seed: { type: 'string', default: '1' },
     seeds: { type: 'string', default: '1' },
+    full: { type: 'boolean', default: false },
     soak: { type: 'string' },
     write: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
@@ -48,7 +50,9 @@ async function main(): Promise<number> {
   const wanted = values.rows?.split(',').map(Number);
   const rows =
     values.soak === undefined
-      ? ROWS.filter(({ number }) => wanted?.includes(number) ?? true)
+      ? ROWS.filter(({ number }) => wanted?.includes(number) ?? true).map((row) =>
+          values.full ? (row.atFullSize?.() ?? row) : row,
+        )
       : [soakRow(Number(values.soak), (line) => console.error(line))];
   const stacks = STACKS.filter((name) => (values.stacks ?? (values.soak && 'pawl'))?.split(',').includes(name) ?? true);
   const seeds = Array.from({ length: Number(values.seeds) }, (_, index) => Number(values.seed) + index);

@@ -274,6 +274,33 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     await page.getByText(/\d+ calls? forgotten/).waitFor();
   });
 
+  test('shows schedules with their next times, and pauses one, lets it run and removes it', async () => {
+    const { server, ask } = await rig();
+    await ask('/v1/sessions', { method: 'POST', json: { sessionKey: 'ops' } });
+    const json = {
+      tool: 'get_weather',
+      params: { city: 'Paris' },
+      session: 'ops',
+      cron: '0 2 * * *',
+      timezone: 'Europe/Berlin',
+    };
+    await ask('/v1/schedules/nightly', { method: 'PUT', json });
+    const page = await openPage(server.url);
+    await page.getByRole('link', { name: 'Schedules' }).click();
+    await row(page, 'nightly').getByText('0 2 * * * (Europe/Berlin)').waitFor();
+    await page.getByRole('link', { name: 'nightly' }).click();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.getByLabel('Why').fill('holidays');
+    await page.getByRole('button', { name: 'Pause it' }).click();
+    await page.getByText(/by local operator: holidays/).waitFor();
+    await page.getByRole('button', { name: 'Run now' }).click();
+    await page.getByRole('button', { name: 'Run it' }).click();
+    await page.getByRole('table', { name: 'Occurrences' }).getByText('run', { exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Remove' }).click();
+    await page.getByRole('button', { name: 'Remove it' }).click();
+    await page.getByText('There is no schedule.').waitFor();
+  });
+
   test('a token of a role sees what it may see and do; a wrong one is refused; signing out forgets it', async () => {
     const apiTokens = [
       { token: 'agent-secret', role: 'agent' },
@@ -296,7 +323,7 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     await page.keyboard.press('Enter');
     await page.getByRole('link', { name: 'Tools' }).click();
     await row(page, 'get_weather').waitFor();
-    expect((await sections()).map((text) => text.trim())).toEqual(['Calls', 'Tools', 'Sessions']);
+    expect((await sections()).map((text) => text.trim())).toEqual(['Calls', 'Tools', 'Sessions', 'Schedules']);
     expect(await page.getByRole('button', { name: 'Disable' }).count()).toBe(0);
     await page.getByRole('button', { name: 'Sign out' }).click();
     await page.getByLabel('API token').fill('operator-secret');
@@ -372,7 +399,7 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     await call('get_weather', { city: 'Paris' });
     await call('charge_card', { amount: 12 });
     const page = await openPage(server.url, { viewport: { width: 390, height: 780 }, colorScheme: 'dark' });
-    for (const section of ['Approvals', 'Calls', 'Fleet', 'Circuits', 'Ledger', 'Tools', 'Sessions']) {
+    for (const section of ['Approvals', 'Calls', 'Fleet', 'Circuits', 'Ledger', 'Tools', 'Sessions', 'Schedules']) {
       await page.getByRole('link', { name: section }).click();
       await page.getByRole('heading', { name: section, level: 2 }).waitFor();
       await page.locator('#live', { hasText: 'Live' }).waitFor();

@@ -135,7 +135,7 @@ export class ScheduleRunner {
   /** An occurrence that another runner began, and did not finish in time. */
   async #startAgain(
     record: ScheduleRecord,
-    { atMs, sinceMs, revision }: NonNullable<StoredSchedule['progress']['starting']>,
+    { atMs, sinceMs, callRevision }: NonNullable<StoredSchedule['progress']['starting']>,
   ): Promise<void> {
     const { ttl } = this.#deps.settings;
     const kept = {
@@ -143,7 +143,7 @@ export class ScheduleRunner {
       ...defined<Partial<Settings['ttl']>>(toolPolicy(this.#deps.settings, record.tool).ttl ?? {}),
     };
     const isRemembered = this.#deps.clock.now() - sinceMs < Math.min(kept.doneMs, kept.failedMs, kept.cancelledMs) / 2;
-    if (isRemembered && revision === record.revision) return this.#start(record, atMs);
+    if (isRemembered && callRevision === record.callRevision) return this.#start(record, atMs);
     const reason = 'a front door died as it started this one, and whether its call exists is not known';
     await this.#finish(record, { atMs, result: 'unknown', reason });
   }

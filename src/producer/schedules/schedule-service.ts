@@ -12,6 +12,7 @@ import {
 } from '../../shared/schedules/progress.ts';
 import {
   type CheckedSchedule,
+  hasSameCall,
   hasSameTiming,
   invalidSchedule,
   parseSchedule,
@@ -237,17 +238,22 @@ interface Made {
 
 function recordOf(checked: CheckedSchedule, before: ScheduleRecord | undefined, made: Made): ScheduleRecord {
   const { by, submittedBy, tenantId, nowMs } = made;
-  return scheduleRecord(checked, {
+  const revision = (before?.revision ?? 0) + 1;
+  const record = scheduleRecord(checked, {
     tool: splitName(checked.tool),
     tenantId,
     submittedBy,
-    revision: (before?.revision ?? 0) + 1,
+    revision,
+    callRevision: revision,
     // A schedule that paused itself had no session to call in; this one has.
     paused: before?.paused?.itself === true ? undefined : before?.paused,
     createdAtMs: before?.createdAtMs ?? nowMs,
     updatedAtMs: nowMs,
     updatedBy: by,
   });
+  return before !== undefined && hasSameCall(before, record)
+    ? { ...record, callRevision: before.callRevision }
+    : record;
 }
 
 /** Throws `CONTRACT_INVALID` for new times of which none is to come. */

@@ -7,7 +7,8 @@ import {
   type ScheduleProgress,
   upcomingTimes,
 } from '../../shared/schedules/progress.ts';
-import type { MissedRule, Overlap, ScheduleRecord } from '../../shared/schedules/schedule.ts';
+import type { ScheduleRecord } from '../../shared/schedules/schedule.ts';
+import type { MissedRule, Overlap } from '../../shared/schedules/schedule-rules.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 
 const SHOWN_TIMES = 5;

@@ -62,7 +62,7 @@ export interface ScheduleProgress {
   readonly starting?: {
     readonly atMs: number;
     readonly sinceMs: number /** Of the record. */;
-    readonly revision: number;
+    readonly callRevision: number;
   };
   /** The call of the last occurrence that was started. */
   readonly lastCallId?: string;
@@ -99,7 +99,7 @@ export function nextStep(
 ): ScheduleStep {
   if (record.paused !== undefined) return { kind: 'none', progress: before };
   let progress = settleLate(record, before, nowMs);
-  const starting = (atMs: number) => ({ atMs, sinceMs: nowMs, revision: record.revision });
+  const starting = (atMs: number) => ({ atMs, sinceMs: nowMs, callRevision: record.callRevision });
   const { waiting = [] } = progress;
   const [first] = waiting;
   if (first !== undefined && !isBusy) {

@@ -2,19 +2,13 @@
 import { z } from 'zod';
 import { jsonObjectSchema } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
+import { canonicalJson } from '../schema/canonical-json.ts';
 import { nearest } from '../schema/schema.ts';
 import { zodIssues } from '../schema/zod-issues.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { intervalMs, MAX_INTERVAL_MS, MIN_INTERVAL_MS, occurrencesOf, type Timing } from './occurrences.ts';
+import { MISSED_RULES, type MissedRule, OVERLAPS, type Overlap } from './schedule-rules.ts';
 import { isTimeZone } from './zone-time.ts';
-
-/** The rule for an occurrence while the call of the one before it is still in flight. */
-export const OVERLAPS = ['skip', 'queue', 'cancel-previous'] as const;
-export type Overlap = (typeof OVERLAPS)[number];
-
-/** The rule for occurrences that no front door could start in time. */
-export const MISSED_RULES = ['skip', 'run-latest', 'run-all'] as const;
-export type MissedRule = (typeof MISSED_RULES)[number];
 
 /** The longest parameters of a schedule, as JSON text. */
 const MAX_PARAMS_LENGTH = 256 * 1_024;
@@ -166,6 +160,8 @@ export interface ScheduleRecord extends Timing {
   readonly id: string;
   /** 1 for a new schedule, one more with each that replaced it. */
   readonly revision: number;
+  /** The revision that changed its call last: the tool, the parameters or the session. */
+  readonly callRevision: number;
   readonly tool: { readonly namespace: string; readonly name: string };
   readonly params: Readonly<Record<string, unknown>>;
   readonly sessionKey: string;
@@ -192,7 +188,15 @@ export interface SchedulePause {
 
 type Written = Pick<
   ScheduleRecord,
-  'tool' | 'tenantId' | 'submittedBy' | 'revision' | 'createdAtMs' | 'updatedAtMs' | 'updatedBy' | 'paused'
+  | 'tool'
+  | 'tenantId'
+  | 'submittedBy'
+  | 'revision'
+  | 'callRevision'
+  | 'createdAtMs'
+  | 'updatedAtMs'
+  | 'updatedBy'
+  | 'paused'
 >;
 
 /** The record of a checked schedule. */
@@ -214,6 +218,12 @@ export function scheduleRecord(
     missed,
     ...written,
   });
+}
+
+/** Whether two schedules make the same call. */
+export function hasSameCall(one: ScheduleRecord, other: ScheduleRecord): boolean {
+  const call = ({ tool, params, sessionKey }: ScheduleRecord) => canonicalJson([tool, params, sessionKey]);
+  return call(one) === call(other);
 }
 
 /** Whether two schedules have the same times. */

@@ -7,6 +7,7 @@ import { loadRows } from './load.ts';
 import { pointRows } from './points.ts';
 import { redisRows } from './redis.ts';
 import type { Row } from './row.ts';
+import { scheduleRows } from './schedules.ts';
 import { serverRows } from './servers.ts';
 import { tamperRows } from './tamper.ts';
 import { versionRows } from './versions.ts';
@@ -26,4 +27,5 @@ export const ROWS: readonly Row[] = [
   ...tamperRows,
   ...versionRows,
   ...deadLetterRows,
+  ...scheduleRows,
 ].sort((one, other) => one.number - other.number);

@@ -18,6 +18,8 @@ export interface Row {
   /** Why it cannot run on this machine; undefined when it can. */
   needs?(): string | undefined | Promise<string | undefined>;
   run(rig: Rig): Promise<void>;
+  /** The same row for as long as its promise names; `--full` runs it. */
+  atFullSize?(): Row;
 }
 
 /** `count` calls over all effects classes, every third of them `once`. */

@@ -113,10 +113,10 @@ test('a front door that died with an occurrence in hand leaves it to another one
     {},
     { idempotencyKey: occurrenceKey('hourly', at), baggage: { schedule: 'hourly', scheduledAt: '' } },
   );
-  await backTo(pawl, 'hourly', at, { starting: { atMs: at, sinceMs: Date.now() - 5_000, revision: 1 } });
+  await backTo(pawl, 'hourly', at, { starting: { atMs: at, sinceMs: Date.now() - 5_000, callRevision: 1 } });
   // Too long ago: whether its call existed cannot be told.
   await pawl.schedules.put({ id: 'forgotten', tool, session: session.key, cron });
-  await backTo(pawl, 'forgotten', at, { starting: { atMs: at, sinceMs: Date.now() - HOUR_MS, revision: 1 } });
+  await backTo(pawl, 'forgotten', at, { starting: { atMs: at, sinceMs: Date.now() - HOUR_MS, callRevision: 1 } });
   await runningProducer(fleet);
   await eventually(async () => (await pawl.schedules.get('forgotten')).counts.unknown === 1);
   await eventually(async () => (await pawl.schedules.get('hourly')).counts.started === 1);

@@ -23,7 +23,7 @@ const START_MS = Date.UTC(2026, 0, 1);
 function record(change: Partial<ScheduleRequest> = {}): ScheduleRecord {
   const times = change.cron === undefined ? { every: '1m' } : {};
   const checked = parseSchedule({ id: 's', tool: 'echo', params: {}, session: 'ops', ...times, ...change });
-  const by = { updatedBy: 'ada', createdAtMs: START_MS, updatedAtMs: START_MS, revision: 1 };
+  const by = { updatedBy: 'ada', createdAtMs: START_MS, updatedAtMs: START_MS, revision: 1, callRevision: 1 };
   return scheduleRecord(checked, { ...by, tool: { namespace: 'tools', name: 'echo' }, ...none });
 }
 const none = { tenantId: undefined, submittedBy: undefined, paused: undefined };

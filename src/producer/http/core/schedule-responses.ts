@@ -1,7 +1,7 @@
 /** The shapes of the responses about schedules. */
 import { z } from 'zod';
 import { OCCURRENCE_RESULTS } from '../../../shared/schedules/progress.ts';
-import { MISSED_RULES, OVERLAPS } from '../../../shared/schedules/schedule.ts';
+import { MISSED_RULES, OVERLAPS } from '../../../shared/schedules/schedule-rules.ts';
 import { atMs, count, json, text } from './call-schemas.ts';
 
 const occurrence = z.object({
