@@ -78,6 +78,26 @@ const REFUSALS: readonly Refusal[] = [
   },
 ];
 
+/** The names under which the forms of exported tools have their parameters. */
+const PARAMETERS = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'] as const;
+
+/** Parameters that every provider accepts. The worker validates with the tool's own schema all the same. */
+const ANY_OBJECT = { type: 'object', properties: {} } as const;
+
+/**
+ * An exported tool whose provider refuses its parameters, with those of any object in their place: the whole request would be refused
+ * for its sake. `refusal` says why; without one, the tool is as it was.
+ */
+export function withoutRefusal(
+  form: ProviderForm,
+  exported: Parts,
+): { readonly exported: Parts; readonly refusal?: string } {
+  const name = PARAMETERS.find((each) => exported[each] !== undefined);
+  if (name === undefined) return { exported };
+  const refusal = providerRefusal(form, exported[name] as Parts);
+  return refusal === undefined ? { exported } : { exported: { ...exported, [name]: ANY_OBJECT }, refusal };
+}
+
 /** The reason why a provider refuses the parameters, with its path; undefined where it accepts them. */
 export function providerRefusal(form: ProviderForm, parameters: Parts): string | undefined {
   const table = REFUSALS.filter(({ forms }) => forms.includes(form));

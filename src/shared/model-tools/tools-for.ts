@@ -24,14 +24,16 @@ import {
 import { exportedNames } from './names.ts';
 import { flatRoot } from './object-root.ts';
 import { withPlainNames } from './parameter-names.ts';
+import { providerRefusal, withoutRefusal } from './provider-refusals.ts';
 import { GEMINI, PLAIN } from './provider-rules.ts';
-import { type RemovedKeyword, toSubset } from './provider-subset.ts';
+import { keywordText, type RemovedKeyword, toSubset } from './provider-subset.ts';
 
 const LONGEST_DESCRIPTION = 2_048;
 
 /** Parameters in a form that every provider accepts, for libraries that talk to all of them. */
 export function plainParameters(schema: JsonSchema): JsonSchema {
-  return withPlainNames(toSubset(schema, PLAIN).schema);
+  const plain = withPlainNames(toSubset(schema, PLAIN).schema);
+  return providerRefusal('openai', plain) === undefined ? plain : { type: 'object', properties: {} };
 }
 
 /** Throws `CONFIGURATION` for two tools of one qualified name, and for an unknown provider. */
@@ -56,7 +58,7 @@ export function toolsFor(
   const strictOnes = provider === 'anthropic' ? chooseStrictTools(named, options) : new Set<ExportableTool>();
   const made = named.map((tool, index) => {
     const exportedName = names[index] ?? '';
-    const form = toolForm(provider, { ...tool, exportedName }, options, strictOnes.has(tool));
+    const form = accepted(provider, toolForm(provider, { ...tool, exportedName }, options, strictOnes.has(tool)), tool);
     const report = reportOf(tool, exportedName, form, roots[index]?.removedKeywords ?? []);
     return { exported: form.exported, report, name: exportedName, tool };
   });
@@ -67,6 +69,24 @@ export function toolsFor(
     reports: ordered.map(({ report }) => report),
     names: Object.fromEntries(ordered.map(({ name, tool }) => [name, { namespace: tool.namespace, name: tool.name }])),
     ...(provider === 'gemini' ? { request: 'toolConfig.functionCallingConfig.mode VALIDATED' } : {}),
+  };
+}
+
+/** The form as its provider accepts it: parameters that it refuses become those of any object, and words in the description. */
+function accepted(provider: Provider, form: ToolForm, { description, inputSchema }: ExportableTool): ToolForm {
+  const { exported, refusal } = withoutRefusal(
+    form.strict && (provider === 'openai' || provider === 'anthropic') ? `${provider}-strict` : provider,
+    form.exported,
+  );
+  if (refusal === undefined) return form;
+  return {
+    ...form,
+    exported: { ...exported, description: `${description} ${keywordText('Parameters', inputSchema)}` },
+    removedKeywords: [...form.removedKeywords, { path: '', keyword: 'properties' }],
+    warnings: [
+      ...form.warnings,
+      `its parameters are exported as any object, because the provider refuses them: ${refusal}`,
+    ],
   };
 }
 

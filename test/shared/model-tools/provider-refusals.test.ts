@@ -1,11 +1,11 @@
 /** No export holds what its provider refuses: over all operations of a corpus of OpenAPI documents, and over made contradictions. */
 import { globSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
 import { type ExportableTool, PROVIDERS } from '../../../src/shared/model-tools/export-types.ts';
 import { type ProviderForm, providerRefusal } from '../../../src/shared/model-tools/provider-refusals.ts';
-import { toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
+import { plainParameters, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
 import { schemas } from './random-schemas.ts';
@@ -79,4 +79,33 @@ test('a list of values of two types keeps those of its own', () => {
   const { tools, reports } = toolsFor('openai', [tool(schema)]);
   expect(tools[0]).toMatchObject({ strict: true, parameters: { properties: { state: { enum: ['on', 'off'] } } } });
   expect(reports[0]).toMatchObject({ outcome: 'lossless' });
+});
+
+describe('parameters that a provider refuses, and that no rule converts', () => {
+  const a = { type: 'string', enum: [], const: 1 };
+  const refused = { type: 'object', properties: { a }, required: [] } as JsonSchema;
+
+  test('are exported as any object, with words and a warning', () => {
+    const { tools, reports } = toolsFor('openai', [tool(refused), tool({ type: 'object' }, 'stay')], { strict: false });
+    expect(tools[0]?.['parameters']).toEqual({ type: 'object', properties: {} });
+    expect(tools[0]?.['description']).toContain('Parameters: {"type":"object"');
+    expect(reports[0]).toMatchObject({
+      outcome: 'lossy',
+      warnings: [expect.stringContaining('properties.a has values that are not of its type')],
+    });
+    expect(reports[1]).toMatchObject({ outcome: 'lossless', warnings: [] });
+  });
+
+  test('are any object for libraries that talk to all providers', () => {
+    expect(plainParameters(refused)).toEqual({ type: 'object', properties: {} });
+  });
+
+  test('leave every other tool of the request as it is', () => {
+    fc.assert(
+      fc.property(schemas, (schema) => {
+        expect(refusalsOf({ ...schema, type: 'object' })).toEqual([]);
+      }),
+      { numRuns: 200 },
+    );
+  });
 });
