@@ -17,7 +17,7 @@ import { METRICS } from '../../shared/telemetry/metrics.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import type { EnforcedCircuit } from '../circuits/circuit-effects.ts';
 import type { ProducerMetrics } from './metrics.ts';
-import { tierCounts, tierSizes } from './tier-counts.ts';
+import { tierCounts, tierDeadLetters, tierSizes } from './tier-counts.ts';
 
 /** One reading serves all scrapes of this period. */
 const CACHE_MS = 2_000;
@@ -103,13 +103,14 @@ export class FleetView {
     const { redis, prefix, shards } = source.backend;
     // This process's counts are part of the fleet's.
     await source.publishMetrics();
-    const [content, circuits, states, counts, sizes, totals, isDurable] = await Promise.all([
+    const [content, circuits, states, counts, sizes, deadLetters, totals, isDurable] = await Promise.all([
       // The list includes declared tools.
       source.catalogue(),
       source.circuits.list(),
       readTierStates(redis, prefix, shards),
       tierCounts(source.backend),
       tierSizes(source.backend),
+      tierDeadLetters(source.backend),
       source.fleetMetrics.read(),
       this.#isDurable(),
     ]);
@@ -121,6 +122,7 @@ export class FleetView {
       const { inflight = 0, calls = 0 } = counts[index] ?? {};
       set.set(METRICS.ledger, { tier, state: 'inflight' }, inflight);
       set.set(METRICS.ledger, { tier, state: 'settled' }, Math.max(0, calls - inflight));
+      set.set(METRICS.deadLetters, { tier }, deadLetters[index] ?? 0);
       const state = states[index];
       if (state !== undefined) this.#showTier(set, tier, state, { workers: content.workers, totals });
     }

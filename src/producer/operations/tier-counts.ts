@@ -22,3 +22,11 @@ export function tierSizes({ ledger, shards }: Records): Promise<ReadonlyMap<stri
     },
   );
 }
+
+/** How many dead letters each tier has, in the order of the tiers. */
+export function tierDeadLetters({ deadLetters, shards }: Pick<Backend, 'deadLetters' | 'shards'>): Promise<number[]> {
+  return shards.ofTiers(
+    (partition) => deadLetters.count(partition),
+    (one, other) => one + other,
+  );
+}

@@ -212,6 +212,13 @@ export const METRICS = {
     labels: ['tier'],
     countedBy: 'fleet',
   }),
+  deadLetters: define({
+    name: 'dead_letters',
+    type: 'gauge',
+    help: 'Calls of tools that change something which failed for good, and that no operator has redriven or discarded.',
+    labels: ['tier'],
+    countedBy: 'fleet',
+  }),
   approvals: define({
     name: 'approvals_waiting',
     type: 'gauge',
