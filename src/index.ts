@@ -26,6 +26,7 @@ export type {
   DeadLetterSelection,
   DeadLetterService,
 } from './producer/dead-letters/dead-letter-service.ts';
+export type { BatchCallOf, BatchOptions, RunningBatch } from './producer/groups/session-batch.ts';
 export type { BulkResolution } from './producer/operations/bulk-resolution.ts';
 export type { CallSelection, CallService } from './producer/operations/call-service.ts';
 export type { CircuitService } from './producer/operations/circuit-service.ts';

@@ -33,6 +33,7 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'after the cooldown one probe: success, HALF_OPEN',
     'and a second one: success, CLOSED',
   ],
+  'batches.ts': ['success 5', 'error calls.1.params.city', 'success 4', '2 calls accepted', 'the batch is done'],
   'cancellation.ts': [
     'in the queue: cancelled-before-start',
     'while it ran: cancelled, its caller gets CANCELLED',

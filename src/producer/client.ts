@@ -24,6 +24,7 @@ import type { Submission, SubmitOptions } from './calls/submission.ts';
 import type { Position } from './calls/timeline.ts';
 import { composeProducer, type PawlOptions, type ProducerParts } from './compose.ts';
 import type { DeadLetterService } from './dead-letters/dead-letter-service.ts';
+import type { BatchService } from './groups/batches.ts';
 import type { CallService } from './operations/call-service.ts';
 import type { CircuitService } from './operations/circuit-service.ts';
 import type { ShardService, WorkerService } from './operations/fleet-services.ts';
@@ -53,6 +54,8 @@ export class Pawl implements AsyncDisposable {
   readonly calls: CallService;
   /** Lists calls of mutating tools that failed, runs them again and discards them. */
   readonly deadLetters: DeadLetterService;
+  /** Many calls in one request, each with an outcome of its own. */
+  readonly batches: BatchService;
   /** Lists the fleet's circuits, forces them open and resets them. */
   readonly circuits: CircuitService;
   /** The kill switch of the reliability layer. */
@@ -105,6 +108,7 @@ export class Pawl implements AsyncDisposable {
     this.#parts = parts;
     this.calls = parts.calls;
     this.deadLetters = parts.deadLetters;
+    this.batches = parts.batches;
     this.circuits = parts.circuits;
     this.reliability = parts.reliability;
     this.shards = parts.shards;
@@ -265,6 +269,12 @@ export class Pawl implements AsyncDisposable {
     return this.#parts.scheduleRunner.stop();
   }
 
+  /** From now on, this process also goes on with batches and plans whose process has died, as a front door does. */
+  takeOverGroups(): void {
+    this.#parts.core.state.check();
+    this.#parts.groups.takeOthers();
+  }
+
   /** Ends the connections. Calls go on without this process; their results can be read by ID. A second call waits for the first. */
   close(): Promise<void> {
     this.#parts.core.state.close();
@@ -280,6 +290,7 @@ export class Pawl implements AsyncDisposable {
     const { core, publisher, subscriptions, broadcasts, inbox, redriveRunner } = this.#parts;
     await redriveRunner.close();
     await Promise.all([this.stopSchedules(), ...[...this.#serving].map((serving) => serving.close().catch(() => {}))]);
+    await this.#parts.groups.close();
     await publisher.close(LAST_METRICS_MS);
     subscriptions.close();
     this.agents.close();

@@ -35,6 +35,8 @@ import { CircuitView } from './circuits/circuit-cache.ts';
 import { composeDeadLetters } from './dead-letters/compose-dead-letters.ts';
 import { eventObserver } from './event-observer.ts';
 import { FleetUpdates } from './fleet-updates.ts';
+import type { BatchService } from './groups/batches.ts';
+import { composeGroups } from './groups/compose-groups.ts';
 import { CallService } from './operations/call-service.ts';
 import { CircuitService } from './operations/circuit-service.ts';
 import { ShardService, WorkerService } from './operations/fleet-services.ts';
@@ -233,7 +235,11 @@ function submitterOf(core: Core, approvals: ApprovalService, onEvent: (event: Di
 function composeSessions(
   core: Core,
   submitter: CallSubmitter,
-  { calls, sessionTools }: { readonly calls: CallService; readonly sessionTools: SessionTools },
+  {
+    calls,
+    sessionTools,
+    batches,
+  }: { readonly calls: CallService; readonly sessionTools: SessionTools; readonly batches: BatchService },
 ) {
   const { backend, options, settings, state, inboxId, now, onError } = core;
   const listening = new ListeningSessions();
@@ -261,6 +267,7 @@ function composeSessions(
       },
       callOf: (callId) => calls.readAsItRan(callId),
       agents,
+      batches,
       repeatedCalls: backend.repeatedCalls,
       listening,
       listenerFailed: core.listenerFailed,
@@ -349,13 +356,16 @@ export function composeProducer(options: PawlOptions, backend: Backend) {
   const tools = composeTools(core);
   const operations = composeOperations(core, people.approvals, onEvent);
   const submitter = submitterOf(core, people.approvals, onEvent);
+  const together = composeGroups(core, submitter, operations.calls);
   const { sessions, agents, skills, listening } = composeSessions(core, submitter, {
     calls: operations.calls,
     sessionTools: tools.sessionTools,
+    batches: together.batches,
   });
   const updates = new FleetUpdates({
     ...core,
     ...operations,
+    ...together,
     agents,
     listening,
     sessions: core.sessionCache,
@@ -374,6 +384,7 @@ export function composeProducer(options: PawlOptions, backend: Backend) {
     ...tools,
     ...operations,
     ...composeDeadLetters({ ...core, approvals: people.approvals }),
+    ...together,
     ...connections,
     ...composeSchedules(core, submitter, { ...operations, sessions }),
     ...composeMetrics(core),

@@ -2,6 +2,7 @@
 import type { Backend } from '../shared/store/backend.ts';
 import type { Broadcast } from '../shared/store/redis/broadcasts.ts';
 import type { CircuitView } from './circuits/circuit-cache.ts';
+import type { GroupRunner } from './groups/group-runner.ts';
 import type { CircuitService } from './operations/circuit-service.ts';
 import type { ReliabilityService } from './operations/reliability-service.ts';
 import type { ListeningSessions } from './sessions/listening-sessions.ts';
@@ -23,6 +24,7 @@ export interface FleetUpdatesDeps {
   readonly agents: SubAgentService<Session>;
   readonly toolClients: ToolClients;
   readonly listening: ListeningSessions;
+  readonly groups: Pick<GroupRunner, 'hear'>;
 }
 
 export class FleetUpdates {
@@ -70,6 +72,9 @@ export class FleetUpdates {
         break;
       case 'offered':
         toolClients.hear(broadcast.tool);
+        break;
+      case 'group':
+        this.#deps.groups.hear(broadcast.id);
         break;
       case 'invalid-params':
         if (broadcast.from !== inboxId) listening.emit(broadcast.sessionKey, broadcast.event as InvalidParams);

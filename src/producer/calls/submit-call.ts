@@ -91,6 +91,17 @@ export class CallSubmitter {
     return this.submit(envelope, options);
   }
 
+  /**
+   * A call as `submit` would make it, with its identity; nothing is written. Throws what would refuse it, and `BACKEND_UNAVAILABLE`. An open
+   * circuit, a spent budget and hooks are not asked.
+   */
+  async identify(valid: ToolCallEnvelope): Promise<IdentifiedCall> {
+    const { authorizer, circuits, identifier } = this.#steps;
+    const authorized = await authorizer.authorize(underOwnName(valid, this.#context.catalogue));
+    const circuit = circuits.circuitOf(authorized.envelope, authorized.tool);
+    return identifier.identify({ ...authorized, circuit });
+  }
+
   /** Submits a valid envelope, with its hooks around. Rejects when Redis is unavailable, and for defects. */
   async submit(valid: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
     const { catalogue, hooks, clock } = this.#context;

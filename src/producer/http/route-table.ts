@@ -5,6 +5,7 @@ import type { Route } from './core/route.ts';
 import { agentRoutes } from './routes/agents.ts';
 import { approvalRoutes } from './routes/approvals.ts';
 import { auditRoutes } from './routes/audit.ts';
+import { batchRoutes } from './routes/batches.ts';
 import { callRoutes } from './routes/calls.ts';
 import { circuitRoutes } from './routes/circuits.ts';
 import { deadLetterRoutes } from './routes/dead-letters.ts';
@@ -26,6 +27,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...sessionRoutes(pawl),
     ...agentRoutes(deps),
     ...callRoutes(deps),
+    ...batchRoutes(deps),
     ...eventRoutes(deps),
     ...deadLetterRoutes(pawl),
     ...scheduleRoutes(pawl),

@@ -93,6 +93,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   const server = createServer({ requestTimeout: REQUEST_LIMIT_MS, headersTimeout: HEADERS_LIMIT_MS }, app);
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   await listen(server, host, options.port ?? settings.httpPort);
+  pawl.takeOverGroups();
   server.on('error', (error) => log.error({ event: 'http_server', error: error.message }, 'the HTTP server failed'));
   const drain = () => {
     draining = true;

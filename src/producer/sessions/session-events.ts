@@ -1,3 +1,4 @@
+import { type ApprovalRequest, digestOf } from '../../shared/approvals/approval.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { AgentMessage, AgentOrder } from '../../shared/tools/sub-agent.ts';
 
@@ -46,3 +47,15 @@ export interface AgentEventOf<Own> extends AgentOrder, AgentMessage {
 }
 
 export type InvalidParams = SessionEventsOf<never>['invalid-params'][0];
+
+export function approvalEventOf(request: ApprovalRequest): SessionEventsOf<unknown>['approval-requested'][0] {
+  const { id, callId, tool, expiresAtMs, route } = request;
+  return {
+    callId,
+    approvalId: id,
+    toolName: tool.name,
+    digest: digestOf(request),
+    expiresAtMs,
+    shownIn: route.sessionKey,
+  };
+}

@@ -1,6 +1,5 @@
 /** A session as its orchestrator holds it: it calls tools, opens sessions below it, and emits the events of its calls. */
 import { EventEmitter } from 'node:events';
-import { type ApprovalRequest, digestOf } from '../../shared/approvals/approval.ts';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
@@ -20,9 +19,17 @@ import type { Cancellation } from '../calls/cancel.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from '../calls/validation-retry.ts';
+import type { BatchService } from '../groups/batches.ts';
+import {
+  type BatchCallOf,
+  type BatchOptions,
+  type BatchResults,
+  type RunningBatch,
+  runBatch,
+} from '../groups/session-batch.ts';
 import { notify } from './listeners.ts';
 import type { ListeningSessions } from './listening-sessions.ts';
-import type { AgentEventOf, InvalidParams, SessionEventsOf } from './session-events.ts';
+import { type AgentEventOf, approvalEventOf, type InvalidParams, type SessionEventsOf } from './session-events.ts';
 
 /** The argument of `session.events.on('agent', …)`. */
 export type AgentEvent = AgentEventOf<Session>;
@@ -45,6 +52,8 @@ export interface SessionHost {
     unlisten(session: Session): void;
     reply(parent: string, order: AgentOrder, reply: AgentReply): Promise<boolean>;
   };
+  /** Absent where no state outlives the process. */
+  readonly batches?: Pick<BatchService, 'create' | 'results' | 'cancel'>;
   /** Absent where no state outlives the process. */
   readonly repeatedCalls?: Pick<RepeatedCalls, 'latest' | 'remember'>;
   readonly listening: ListeningSessions;
@@ -133,6 +142,22 @@ export class Session {
     // A rejection reaches the caller through the submission's own result.
     this.#reportEnd(submission).catch(() => {});
     return submission as Submission<OutputOf<T>>;
+  }
+
+  /**
+   * Makes many calls in one request. Resolves with all results, in their order; a call that is refused is an error in its place, and
+   * stops no other. Rejects with `CONTRACT_INVALID` for a batch that is empty or too large. The calls go on when this process dies.
+   *
+   *     const [first, second] = await session.batch([
+   *       { tool: weather, params: { city: 'Paris' } },
+   *       { tool: weather, params: { city: 'Oslo' } },
+   *     ], { concurrency: 1 });
+   */
+  batch<const Tools extends readonly (AnyTool | string)[]>(
+    calls: { readonly [Index in keyof Tools]: BatchCallOf<Tools[Index]> },
+    options: BatchOptions = {},
+  ): RunningBatch<BatchResults<Tools>> {
+    return runBatch(this.#host.batches, this, calls, options);
   }
 
   /** Emits the end of a call. A listener may be attached right after the call, so it is called one turn later. */
@@ -359,16 +384,4 @@ export class Session {
 
 function answered(result: ToolResultEnvelope): Submission {
   return { kind: 'answered', result };
-}
-
-function approvalEventOf(request: ApprovalRequest): SessionEvents['approval-requested'][0] {
-  const { id, callId, tool, expiresAtMs, route } = request;
-  return {
-    callId,
-    approvalId: id,
-    toolName: tool.name,
-    digest: digestOf(request),
-    expiresAtMs,
-    shownIn: route.sessionKey,
-  };
 }

@@ -27,6 +27,7 @@ import { JobDispatch } from './dispatch/fetch-jobs.ts';
 import { Catalogue } from './fleet/catalogue.ts';
 import { TerminalOwners } from './fleet/terminal-owners.ts';
 import { WorkerMailbox } from './fleet/worker-mailbox.ts';
+import { GroupRecords } from './groups/groups.ts';
 import { inspectServer } from './inspect-server.ts';
 import { Limits } from './limits/concurrency-limits.ts';
 import { ResourceLocks } from './limits/resource-locks.ts';
@@ -46,6 +47,8 @@ import { refusedEvent } from './signing/refused-records.ts';
 
 /** A producer's user waits for it; a worker may be started together with its Redis. */
 const READY_TIMEOUT_MS = { 'fail-fast': 3_000, patient: 15_000 } as const;
+/** A batch or plan whose driver died goes on after at most this time. */
+const LONGEST_GROUP_LEASE_MS = 10_000;
 export interface Backend {
   readonly url: string;
   readonly prefix: string;
@@ -83,6 +86,8 @@ export interface Backend {
   readonly clock: FollowedClock;
   readonly server: ServerFacts;
   readonly tasks: Tasks;
+  /** Batches and plans. */
+  readonly groups: GroupRecords;
   readonly terminals: TerminalOwners;
   /** The mailbox of one worker; its connection is opened by the first read. */
   mailboxOf(workerId: string): WorkerMailbox;
@@ -221,6 +226,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
     schedules: new ScheduleRecords(redis, prefix, signatures),
     clientCalls: new ClientCalls(redis, prefix, signatures),
     switches: new SwitchRecords(redis, prefix),
+    groups: new GroupRecords(redis, prefix, signatures, Math.min(settings.lockDurationMs, LONGEST_GROUP_LEASE_MS)),
     tasks: new Tasks(redis, prefix, ttl.doneMs, signatures),
     terminals: new TerminalOwners(redis, prefix, signatures),
     mailboxOf: (workerId) => new WorkerMailbox({ redis, url, prefix, signatures, workerId }),

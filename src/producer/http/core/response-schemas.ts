@@ -23,6 +23,7 @@ import {
   text,
   tier,
 } from './call-schemas.ts';
+import { groupSchemas } from './group-schemas.ts';
 import { scheduleResponses } from './schedule-responses.ts';
 
 /** A component that another module describes. */
@@ -259,6 +260,7 @@ const agentOrder = z.object({
 });
 
 export const responseSchemas = {
+  ...groupSchemas,
   CallUnderWay: z.object({ callId: text, requestId: text, ...standing }),
   CallList: z.object({ calls: z.array(callSummary), truncated: flag.optional() }),
   Call: callSummary.extend({

@@ -34,7 +34,7 @@ const MAX_WAIT_MS = 5 * 60_000;
 const MAX_LISTED = 1_000;
 
 /** The short form of a call. The session fills in the other fields. */
-const shortCallSchema = z.strictObject({
+export const shortCallSchema = z.strictObject({
   /** `name` or `namespace.name`. */
   tool: z.string().min(1).max(256),
   params: jsonObjectSchema.default({}),
@@ -282,6 +282,11 @@ function isShort(body: Readonly<Record<string, unknown>>): boolean {
 }
 
 async function submitShort(pawl: Pawl, caller: Caller, body: unknown): Promise<Submission> {
+  return pawl.submit(await shortEnvelope(pawl, caller, body), submitterOf(caller));
+}
+
+/** The envelope of a call in its short form, whose session is opened if there is none. Throws `CONTRACT_INVALID`. */
+export async function shortEnvelope(pawl: Pawl, caller: Caller, body: unknown): Promise<ToolCallEnvelope> {
   const parsed = shortCallSchema.safeParse(body);
   if (!parsed.success) {
     const issues = parsed.error.issues.map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
@@ -295,8 +300,7 @@ async function submitShort(pawl: Pawl, caller: Caller, body: unknown): Promise<S
   const session = await sessionOrNew(pawl, caller, { sessionKey });
   const named = namespace === undefined ? splitName(tool) : { namespace, name: tool };
   const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
-  const envelope = session.envelope(named.name, params, { ...options, namespace: named.namespace });
-  return pawl.submit(envelope, submitterOf(caller));
+  return session.envelope(named.name, params, { ...options, namespace: named.namespace });
 }
 
 /** The result of a call is 200, that of an open circuit included. A refusal before the call existed is an error status. */

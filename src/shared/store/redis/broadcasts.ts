@@ -18,6 +18,8 @@ export type Broadcast =
   | { readonly type: 'invalid-params'; readonly sessionKey: string; readonly from: string; readonly event: object }
   /** A question to people has ended. */
   | { readonly type: 'question'; readonly id: string }
+  /** A batch or a plan was changed from outside of its driver, or is over. */
+  | { readonly type: 'group'; readonly id: string }
   /** A worker should finish what it runs, and end. */
   | { readonly type: 'drain'; readonly workerId: string }
   | { readonly type: 'catalogue' }

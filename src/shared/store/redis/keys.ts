@@ -343,6 +343,27 @@ export class AuditKeys {
   }
 }
 
+/** The keys of batches and plans. They share one hash tag: a step writes a group's record and the index of open ones together. */
+export class GroupKeys {
+  /** Groups that are not over, by the end of their driver's lease. */
+  readonly open: string;
+  readonly #base: string;
+
+  constructor(prefix: string) {
+    this.#base = `${prefix}:{groups}`;
+    this.open = `${this.#base}:open`;
+  }
+
+  group(id: string): string {
+    return `${this.#base}:group:${id}`;
+  }
+
+  /** All groups of a kind, or those of one tenant, by when they were made. */
+  all(kind: string, tenantId?: string): string {
+    return tenantId === undefined ? `${this.#base}:${kind}` : `${this.#base}:${kind}:tenant:${tenantId}`;
+  }
+}
+
 /**
  * The keys of a dedupe store that processes without a fleet share. They share one hash tag: a script touches a record and its indexes in
  * one step.

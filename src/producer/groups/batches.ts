@@ -1,0 +1,223 @@
+/** `pawl.batches`: many calls in one request, each with an outcome of its own. */
+import { contractInvalid, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
+import { type Issue, PawlError } from '../../shared/errors/failure.ts';
+import {
+  type BatchDefinition,
+  type BatchEntryError,
+  type BatchEntryRecord,
+  BatchProgress,
+  type BatchState,
+  batchKey,
+} from '../../shared/groups/batch.ts';
+import { type GroupHead, MAX_MEMBERS, type Member, membersOf } from '../../shared/groups/group.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { uuidv7 } from '../../shared/util/time.ts';
+import type { GroupCalls } from './group-driver.ts';
+import type { GroupRules, GroupRunner } from './group-runner.ts';
+
+/** A call to submit, or the error that its entry was refused with before it had an envelope. */
+export type BatchEntry = ToolCallEnvelope | PawlError;
+
+export interface NewBatch {
+  readonly entries: readonly BatchEntry[];
+  /** So many calls are in flight at once. Default: all. */
+  readonly concurrency?: number | undefined;
+  readonly tenantId?: string | undefined;
+  readonly submittedBy?: string | undefined;
+}
+
+export type AcceptedEntry = { readonly callId: string } | { readonly error: BatchEntryError };
+
+export interface AcceptedBatch {
+  readonly batchId: string;
+  /** In the order of the entries. */
+  readonly calls: readonly AcceptedEntry[];
+}
+
+/** One entry of a batch as it stands. `record`: absent before its call is claimed, and once it has expired. */
+export interface BatchCall {
+  readonly entry: BatchEntryRecord;
+  readonly member?: Member;
+  readonly record?: CallRecord;
+}
+
+export interface Batch {
+  readonly head: GroupHead;
+  readonly definition: BatchDefinition;
+  readonly state: BatchState;
+  readonly endedAtMs?: number;
+  readonly calls: readonly BatchCall[];
+}
+
+export interface BatchServiceDeps {
+  readonly records: GroupRecords;
+  readonly runner: GroupRunner;
+  readonly calls: GroupCalls;
+  glance(callId: string): Promise<CallRecord | undefined>;
+  now(): Promise<number>;
+}
+
+/** The JSON of all entries together. */
+const MAX_BYTES = 4 * 1_024 * 1_024;
+
+export const BATCH_RULES: GroupRules = {
+  progressOf: ({ definition, fields }) => new BatchProgress(definition as BatchDefinition, membersOf(fields)),
+  envelopeOf: ({ definition }, _progress, key) => (definition as BatchDefinition).entries[Number(key)]?.envelope,
+};
+
+export class BatchService {
+  readonly #deps: BatchServiceDeps;
+
+  constructor(deps: BatchServiceDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Accepts a batch. An entry that cannot be a call is refused alone, with its place in each path. From then on every front door can go on
+   * with it. Throws `CONTRACT_INVALID` for a batch without entries, with too many, or too large.
+   */
+  async create(batch: NewBatch, results?: Map<string, ToolResultEnvelope>): Promise<AcceptedBatch> {
+    checkSize(batch);
+    const batchId = uuidv7();
+    const entries = await Promise.all(batch.entries.map((entry, index) => this.#accepted(batchId, entry, index)));
+    const { concurrency, tenantId, submittedBy } = batch;
+    const definition: BatchDefinition = { entries, ...(concurrency === undefined ? {} : { concurrency }) };
+    checkBytes(definition);
+    const head: GroupHead = {
+      id: batchId,
+      kind: 'batch',
+      ...(tenantId === undefined ? {} : { tenantId }),
+      ...(submittedBy === undefined ? {} : { submittedBy }),
+      createdAtMs: await this.#deps.now(),
+    };
+    await this.#deps.runner.create(head, definition, results === undefined ? {} : { results });
+    const calls = entries.map((entry) => (entry.error === undefined ? { callId: entry.callId } : entry));
+    return { batchId, calls };
+  }
+
+  async #accepted(batchId: string, entry: BatchEntry, index: number): Promise<BatchEntryRecord> {
+    try {
+      if (entry instanceof PawlError) throw entry;
+      const { callId, envelope } = await this.#deps.calls.check(withKey(entry, batchKey(batchId, index)));
+      return { envelope, callId };
+    } catch (error) {
+      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      return { error: entryError(error, index) };
+    }
+  }
+
+  /** A batch with its calls. Throws `NOT_FOUND`. */
+  async read(batchId: string): Promise<Batch> {
+    return this.#batch(await this.#record(batchId));
+  }
+
+  async #record(batchId: string): Promise<GroupRecord> {
+    const record = await this.#deps.records.read(batchId);
+    if (record?.head.kind !== 'batch')
+      throw new PawlError('NOT_FOUND', `There is no batch ${JSON.stringify(startOf(batchId, 64))}, or it has expired.`);
+    return record;
+  }
+
+  async #batch(record: GroupRecord): Promise<Batch> {
+    const { head, endedAtMs, cancelledBy } = record;
+    const definition = record.definition as BatchDefinition;
+    const members = membersOf(record.fields);
+    const calls = await Promise.all(
+      definition.entries.map(async (entry, index): Promise<BatchCall> => {
+        const member = members.get(String(index));
+        const callId = member?.callId;
+        const call = callId === undefined ? undefined : await this.#deps.glance(callId);
+        return { entry, ...(member === undefined ? {} : { member }), ...(call === undefined ? {} : { record: call }) };
+      }),
+    );
+    const isOver = endedAtMs !== undefined;
+    const state =
+      cancelledBy === undefined ? (isOver ? 'done' : 'running') : isOver ? 'cancelled' : ('cancelling' as const);
+    return { head, definition, state, calls, ...(isOver ? { endedAtMs } : {}) };
+  }
+
+  /** Begins no further call, and cancels those that have not ended. A batch that is over stays as it is. Throws `NOT_FOUND`. */
+  async cancel(batchId: string, by = 'library'): Promise<void> {
+    await this.#record(batchId);
+    await this.#deps.records.cancel(batchId, by);
+    this.#deps.runner.hear(batchId);
+  }
+
+  /** The results of a batch in the order of its entries, once it is over. */
+  async results(
+    { batchId }: Pick<AcceptedBatch, 'batchId'>,
+    known: ReadonlyMap<string, ToolResultEnvelope> = new Map(),
+  ): Promise<readonly ToolResultEnvelope[]> {
+    const record = await this.#deps.runner.ended(batchId);
+    const members = membersOf(record.fields);
+    const { entries } = record.definition as BatchDefinition;
+    return Promise.all(
+      entries.map((entry, index) => {
+        const key = String(index);
+        return known.get(key) ?? this.#resultOf(entry, members.get(key));
+      }),
+    );
+  }
+
+  async #resultOf(entry: BatchEntryRecord, member: Member | undefined): Promise<ToolResultEnvelope> {
+    if (entry.error !== undefined) return refusedEntry(entry.error);
+    const { requestId, toolName } = entry.envelope;
+    const callId = member?.callId;
+    const record = callId === undefined ? undefined : await this.#deps.calls.read(callId);
+    if (record?.outcome !== undefined && callId !== undefined)
+      return envelopeOf(record.outcome, { requestId, toolName, callId });
+    const code = (member?.end?.code ?? 'CANCELLED') as PawlError['code'];
+    const message = member?.end?.message ?? 'The batch was cancelled before this call began: nothing ran.';
+    return refusal({ code, message }, { requestId, toolName, ...(callId === undefined ? {} : { callId }) });
+  }
+}
+
+/** The result of an entry that was refused before it was a call. */
+export function refusedEntry({ code, message, issues }: BatchEntryError): ToolResultEnvelope {
+  const error = { code: code as PawlError['code'], message, ...(issues === undefined ? {} : { issues }) };
+  return refusal(error, { requestId: uuidv7(), toolName: '' });
+}
+
+function checkSize({ entries, concurrency }: NewBatch): void {
+  const issues: Issue[] = [];
+  if (entries.length < 1 || entries.length > MAX_MEMBERS)
+    issues.push({ path: 'calls', message: `must be a list of 1 to ${MAX_MEMBERS} calls; got ${entries.length}` });
+  if (concurrency !== undefined && (!Number.isInteger(concurrency) || concurrency < 1))
+    issues.push({ path: 'concurrency', message: `must be a whole number from 1; got ${String(concurrency)}` });
+  if (issues.length > 0) throw invalidBatch(issues);
+}
+
+function checkBytes(definition: BatchDefinition): void {
+  const bytes = Buffer.byteLength(JSON.stringify(definition));
+  if (bytes > MAX_BYTES)
+    throw invalidBatch([{ path: 'calls', message: `has ${bytes} bytes of JSON; at most ${MAX_BYTES} are allowed` }]);
+}
+
+function invalidBatch(issues: readonly Issue[]): PawlError {
+  const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
+  return new PawlError('CONTRACT_INVALID', `The batch is not usable: ${listed}.`, { issues });
+}
+
+/** The key names the call, whichever process submits it, and however often. */
+function withKey(envelope: ToolCallEnvelope, key: string): ToolCallEnvelope {
+  const { payload } = envelope;
+  if (payload.idempotencyKey !== undefined) return envelope;
+  if (envelope.transport.dedupeMode === 'disabled')
+    throw contractInvalid([{ path: 'dedupeMode', message: 'must not be "disabled" in a batch, which may be resumed' }]);
+  return { ...envelope, payload: { ...payload, idempotencyKey: key } };
+}
+
+/** The error of an entry: its paths begin with the entry's place. */
+export function entryError({ code, message, issues = [] }: PawlError, index: number): BatchEntryError {
+  const entry = `calls.${index}`;
+  const within = (path: string) => {
+    if (path === '') return code === 'INVALID_PARAMS' ? `${entry}.params` : entry;
+    if (code === 'INVALID_PARAMS') return `${entry}.params.${path}`;
+    return `${entry}.${path.replace(/^payload\./, '')}`;
+  };
+  const placed = issues.map((issue) => ({ path: within(issue.path), message: issue.message }));
+  return { code, message, issues: placed.length > 0 ? placed : [{ path: entry, message }] };
+}

@@ -1,0 +1,218 @@
+/**
+ * Drives one batch or plan, as the holder of its lease: it submits the calls that may begin, hears their ends as events, and writes what
+ * follows. A call is written to the record before it is claimed, so a process that goes on later knows of every call. A driver that meets
+ * trouble stops; the lease ends, and a process takes the group again.
+ */
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { endOfResult, type GroupProgress, type NextCall } from '../../shared/groups/group.ts';
+import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import type { GroupRecords, TakenGroup } from '../../shared/store/groups/groups.ts';
+import type { Submission, SubmitOptions } from '../calls/submission.ts';
+
+/** How a driver checks, submits, reads and cancels calls. */
+export interface GroupCalls {
+  /** The call as `submit` would make it. Throws what refuses it; nothing is written. */
+  check(envelope: ToolCallEnvelope): Promise<{ readonly callId: string; readonly envelope: ToolCallEnvelope }>;
+  submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission>;
+  read(callId: string): Promise<CallRecord | undefined>;
+  result(callId: string): Promise<ToolResultEnvelope | undefined>;
+  cancel(callId: string, by?: string): Promise<unknown>;
+}
+
+export interface GroupDriverDeps {
+  readonly records: Pick<GroupRecords, 'advance'>;
+  readonly calls: GroupCalls;
+  /** How long the record of a group that is over is kept, ms. */
+  readonly keptMs: number;
+  /** Called once, when the driver has stopped. `over`: the group is over, and this driver has seen its end. */
+  onStopped(over: boolean): void;
+  onResult?(key: string, result: ToolResultEnvelope): void;
+  onError(error: unknown): void;
+}
+
+/** An overloaded fleet is asked again after this time, doubled each time up to the longest. */
+const OVERLOADED_MS = { first: 250, longest: 10_000 };
+
+interface Ended {
+  readonly key: string;
+  readonly callId: string | undefined;
+  readonly result: ToolResultEnvelope;
+}
+
+export class GroupDriver {
+  readonly #deps: GroupDriverDeps;
+  readonly #group: TakenGroup;
+  readonly #progress: GroupProgress;
+  readonly #ended: Ended[] = [];
+  /** Resolves when the call of a key is claimed, or known to have been. */
+  readonly #accepted = new Map<string, Promise<string>>();
+  readonly #cancelled = new Set<string>();
+  #cancelledBy: string | undefined;
+  #state: 'driving' | 'stopped' = 'driving';
+  #stepping = false;
+  #again = false;
+
+  constructor(deps: GroupDriverDeps, group: TakenGroup, progress: GroupProgress) {
+    this.#deps = deps;
+    this.#group = group;
+    this.#progress = progress;
+    if (group.cancelledBy !== undefined) this.cancel(group.cancelledBy);
+  }
+
+  /** Goes on with what has begun, and begins what may begin. */
+  start(envelopeFor: (key: string) => ToolCallEnvelope | undefined): void {
+    for (const [key, { callId }] of this.#progress.running)
+      this.#follow(key, this.#resume(envelopeFor(key), callId ?? ''));
+    this.step();
+  }
+
+  /** Begins no further call, and cancels those that run. */
+  cancel(by: string): void {
+    this.#cancelledBy ??= by;
+    this.#progress.cancel();
+    this.step();
+  }
+
+  /** Looks again at what may begin. */
+  step(): void {
+    this.#again = true;
+    if (this.#stepping || this.#state === 'stopped') return;
+    this.#stepping = true;
+    void this.#stepWhileNeeded().then(
+      () => {
+        this.#stepping = false;
+        if (this.#again) this.step();
+      },
+      (error: unknown) => this.#stop(false, error),
+    );
+  }
+
+  /** Renews the lease, and learns whether the group was cancelled. */
+  async renew(): Promise<void> {
+    if (this.#state === 'driving') await this.#write({}).catch((error: unknown) => this.#stop(false, error));
+  }
+
+  /** Stops without an end: another process goes on at once. */
+  async release(): Promise<void> {
+    if (this.#state === 'stopped') return;
+    this.#stop(false);
+    await this.#deps.records.advance(this.#group, { release: true });
+  }
+
+  async #stepWhileNeeded(): Promise<void> {
+    // Calls that end in one moment are written together.
+    await Promise.resolve();
+    while (this.#again && this.#state === 'driving') {
+      this.#again = false;
+      await this.#step();
+    }
+  }
+
+  async #step(): Promise<void> {
+    const progress = this.#progress;
+    for (const { key, callId, result } of this.#ended.splice(0)) {
+      progress.ended(key, endOfResult(result), callId, result);
+      this.#accepted.delete(key);
+    }
+    const next = await progress.next();
+    const begun = await Promise.all(next.map((call) => this.#check(call)));
+    const isOver = progress.isOver && this.#ended.length === 0;
+    const changes = progress.takeChanges();
+    if (changes.size > 0 || isOver) {
+      const end = isOver ? { end: { keptMs: this.#deps.keptMs } } : {};
+      if (!(await this.#write({ changes, ...end }))) return;
+    }
+    for (const call of begun) if (call !== undefined) this.#follow(call.key, this.#submit(call));
+    if (isOver) return this.#stop(true);
+    if (progress.cancelling) this.#cancelRunning();
+  }
+
+  /** Writes the record under the fence. False when another process drives the group. */
+  async #write(advance: Parameters<GroupRecords['advance']>[1]): Promise<boolean> {
+    const answer = await this.#deps.records.advance(this.#group, advance);
+    if (answer === 'lost') {
+      this.#stop(false);
+      return false;
+    }
+    if (answer.cancelledBy !== undefined && this.#cancelledBy === undefined) this.cancel(answer.cancelledBy);
+    return true;
+  }
+
+  /** A call that cannot be made ends before it begins. Otherwise its ID is written, and then it is claimed. */
+  async #check(call: NextCall): Promise<NextCall | undefined> {
+    try {
+      const { callId, envelope } = await this.#deps.calls.check(call.envelope);
+      this.#progress.began(call.key, callId, digest(canonicalJson(envelope.payload.params)));
+      return call;
+    } catch (error) {
+      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      this.#end(call.key, undefined, refusal(error, call.envelope));
+      return undefined;
+    }
+  }
+
+  async #submit({ envelope }: NextCall): Promise<Submission> {
+    const { submittedBy } = this.#group.head;
+    const options = submittedBy === undefined ? {} : { submittedBy };
+    for (let waitMs = OVERLOADED_MS.first; ; waitMs = Math.min(2 * waitMs, OVERLOADED_MS.longest)) {
+      const submission = await this.#deps.calls.submit(envelope, options);
+      const isOverloaded = submission.kind === 'answered' && submission.result.error?.code === 'OVERLOADED';
+      if (!isOverloaded || this.#progress.cancelling || this.#state === 'stopped') return submission;
+      await new Promise((resolve) => setTimeout(resolve, waitMs).unref());
+    }
+  }
+
+  /** A call that began before: its record says how it stands. Without one it was never claimed. */
+  async #resume(envelope: ToolCallEnvelope | undefined, callId: string): Promise<Submission> {
+    const record = await this.#deps.calls.read(callId);
+    if (record === undefined) {
+      if (envelope !== undefined) return this.#submit({ key: '', envelope });
+      throw new PawlError('UNKNOWN_CALL', `The call ${callId} of ${this.#group.head.id} cannot be made again.`);
+    }
+    const { requestId, toolName } = record.request.envelope;
+    if (record.outcome !== undefined && record.state !== 'inflight')
+      return { kind: 'answered', callId, result: envelopeOf(record.outcome, { requestId, toolName, callId }) };
+    const result = this.#deps.calls.result(callId).then((ended) => ended ?? Promise.reject(new Error('no result')));
+    return { kind: 'pending', callId, requestId, result, stop: () => {} };
+  }
+
+  #follow(key: string, submitting: Promise<Submission>): void {
+    this.#accepted.set(
+      key,
+      submitting.then(({ callId }) => callId ?? ''),
+    );
+    submitting
+      .then(async (submission) => this.#end(key, submission.callId, await submission.result))
+      .catch((error: unknown) => this.#stop(false, error));
+  }
+
+  #end(key: string, callId: string | undefined, result: ToolResultEnvelope): void {
+    if (this.#state === 'stopped') return;
+    this.#deps.onResult?.(key, result);
+    this.#ended.push({ key, callId, result });
+    this.step();
+  }
+
+  /** Each call is claimed first: a call that another process claims late would run. */
+  #cancelRunning(): void {
+    for (const [key, accepted] of this.#accepted) {
+      if (this.#cancelled.has(key)) continue;
+      this.#cancelled.add(key);
+      accepted
+        .then((callId) => (callId === '' ? undefined : this.#deps.calls.cancel(callId, this.#cancelledBy)))
+        .catch((error: unknown) => {
+          if (!(error instanceof PawlError && error.code === 'UNKNOWN_CALL')) this.#stop(false, error);
+        });
+    }
+  }
+
+  #stop(over: boolean, error?: unknown): void {
+    if (this.#state === 'stopped') return;
+    this.#state = 'stopped';
+    if (error !== undefined) this.#deps.onError(error);
+    this.#deps.onStopped(over);
+  }
+}

@@ -1,0 +1,83 @@
+/** `session.batch`: its calls as envelopes, and its results in their order. */
+import { contractInvalid, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { AnyTool, InputOf, OutputOf } from '../../shared/tools/tool.ts';
+import { type CallOptions, FormCache } from '../calls/call-envelope.ts';
+import type { AcceptedBatch, BatchEntry, BatchService } from './batches.ts';
+
+/** One call of a batch, with the options of `session.call`. */
+export interface BatchCallOf<T extends AnyTool | string> extends Omit<CallOptions, 'signal'> {
+  readonly tool: T;
+  readonly params: InputOf<T>;
+}
+
+export interface BatchOptions {
+  /** So many calls are in flight at once. Default: all. */
+  readonly concurrency?: number;
+  /** Aborting cancels the batch: no further call begins, and those that run are cancelled. */
+  readonly signal?: AbortSignal;
+}
+
+export type BatchResults<Tools extends readonly (AnyTool | string)[]> = {
+  -readonly [Index in keyof Tools]: ToolResultEnvelope<OutputOf<Tools[Index]>>;
+};
+
+/** The promise of all results, in the order of the calls. */
+export type RunningBatch<Results> = Promise<Results> & {
+  /** The ID of the batch, and of each call that was accepted. */
+  readonly accepted: Promise<AcceptedBatch>;
+  /** Begins no further call, and cancels those that have not ended. */
+  cancel(): Promise<void>;
+};
+
+/** The session that makes the calls. */
+export interface BatchSession {
+  readonly record: { readonly tenantId?: string };
+  envelope(tool: AnyTool | string, params: unknown, options: CallOptions): ToolCallEnvelope;
+}
+
+type AnyBatchCall = BatchCallOf<AnyTool | string>;
+
+/** Throws `NOT_FOUND` where nothing outlives the process. */
+export function runBatch<Results>(
+  service: Pick<BatchService, 'create' | 'results' | 'cancel'> | undefined,
+  session: BatchSession,
+  calls: readonly unknown[],
+  { concurrency, signal }: BatchOptions,
+): RunningBatch<Results> {
+  if (service === undefined) throw new PawlError('NOT_FOUND', 'There are no batches without a fleet: use call.');
+  const known = new Map<string, ToolResultEnvelope>();
+  const { tenantId } = session.record;
+  const accept = async () => service.create({ entries: entriesOf(session, calls), concurrency, tenantId }, known);
+  const accepted = accept();
+  const cancel = async () => service.cancel((await accepted).batchId);
+  const onAbort = () => void cancel().catch(() => {});
+  const run = async () => {
+    const batch = await accepted;
+    if (signal?.aborted === true) onAbort();
+    signal?.addEventListener('abort', onAbort, { once: true });
+    try {
+      return (await service.results(batch, known)) as Results;
+    } finally {
+      signal?.removeEventListener('abort', onAbort);
+    }
+  };
+  return Object.assign(run(), { accepted, cancel });
+}
+
+function entriesOf(session: BatchSession, calls: readonly unknown[]): BatchEntry[] {
+  const forms = new FormCache();
+  return calls.map((call) => {
+    try {
+      if (typeof call !== 'object' || call === null)
+        throw contractInvalid([{ path: '', message: `must be { tool, params }; got ${typeof call}` }]);
+      const { tool, params, ...options } = call as AnyBatchCall;
+      const made = session.envelope(tool, params, options);
+      forms.check(made, options);
+      return made;
+    } catch (error) {
+      if (error instanceof PawlError) return error;
+      throw error;
+    }
+  });
+}

@@ -1,0 +1,116 @@
+/** `/v1/batches`: many calls in one request, each with an outcome of its own. */
+import { z } from 'zod';
+import { jsonObjectSchema } from '../../../shared/calls/envelope.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
+import { MAX_MEMBERS } from '../../../shared/groups/group.ts';
+import type { Pawl } from '../../client.ts';
+import type { Batch, BatchEntry } from '../../groups/batches.ts';
+import { type Caller, seesTenant } from '../core/access.ts';
+import type { ApiDeps } from '../core/api-deps.ts';
+import { batchView } from '../core/group-views.ts';
+import { type Route, route } from '../core/route.ts';
+import { nameOf, submitterOf } from './approvals.ts';
+import { shortCallSchema, shortEnvelope } from './calls.ts';
+
+const newBatchSchema = z.strictObject({
+  /** Each is checked alone: one that is wrong refuses only itself. */
+  calls: z.array(jsonObjectSchema).min(1).max(MAX_MEMBERS),
+  concurrency: z.number().int().min(1).max(MAX_MEMBERS).optional(),
+});
+
+type BatchRouteDeps = Pick<ApiDeps, 'pawl' | 'checkAccepting'>;
+
+export function batchRoutes(deps: BatchRouteDeps): readonly Route[] {
+  return [createBatch(deps), getBatch(deps), cancelBatch(deps)];
+}
+
+function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/batches',
+    operationId: 'createBatch',
+    permission: 'use',
+    summary: 'Submits many calls in their short form. One that cannot be a call refuses only itself.',
+    body: newBatchSchema,
+    bodySchema: {
+      type: 'object',
+      properties: {
+        calls: {
+          type: 'array',
+          items: z.toJSONSchema(shortCallSchema, { io: 'input' }),
+          minItems: 1,
+          maxItems: MAX_MEMBERS,
+        },
+        concurrency: {
+          type: 'integer',
+          minimum: 1,
+          maximum: MAX_MEMBERS,
+          description: 'So many calls are in flight at once. Default: all.',
+        },
+      },
+      required: ['calls'],
+      additionalProperties: false,
+    },
+    responses: { 202: ['The batch, and the ID or the error of each call', 'AcceptedBatch'] },
+    async handle({ body, caller }) {
+      await checkAccepting();
+      const { concurrency } = body;
+      const entries = await entriesOf(pawl, caller, body.calls);
+      const { tenantId } = caller;
+      const accepted = await pawl.batches.create({ entries, concurrency, tenantId, ...submitterOf(caller) });
+      return { status: 202, headers: { Location: `/v1/batches/${accepted.batchId}` }, body: accepted };
+    },
+  });
+}
+
+/** One after the other: several entries may open the same session. */
+async function entriesOf(pawl: Pawl, caller: Caller, calls: readonly object[]): Promise<BatchEntry[]> {
+  const entries: BatchEntry[] = [];
+  for (const call of calls) {
+    try {
+      entries.push(await shortEnvelope(pawl, caller, call));
+    } catch (error) {
+      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      entries.push(error);
+    }
+  }
+  return entries;
+}
+
+function getBatch({ pawl }: BatchRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/batches/{id}',
+    operationId: 'getBatch',
+    permission: 'use',
+    summary: 'A batch, with its calls as they stand. `GET /v1/calls/{callId}` has the result of each.',
+    responses: { 200: ['The batch', 'Batch'] },
+    async handle({ path, caller }) {
+      return { status: 200, body: batchView(await batchFor(pawl, caller, path['id'] ?? '')) };
+    },
+  });
+}
+
+function cancelBatch({ pawl }: BatchRouteDeps): Route {
+  return route({
+    method: 'delete',
+    path: '/v1/batches/{id}',
+    operationId: 'cancelBatch',
+    permission: 'use',
+    summary: 'Begins no further call of a batch, and cancels those that have not ended.',
+    responses: { 200: ['The batch, as it stands now', 'Batch'] },
+    async handle({ path, caller }) {
+      const { head } = await batchFor(pawl, caller, path['id'] ?? '');
+      await pawl.batches.cancel(head.id, nameOf(caller));
+      return { status: 200, body: batchView(await pawl.batches.read(head.id)) };
+    },
+  });
+}
+
+/** Throws `NOT_FOUND`, also for another tenant's batch. */
+async function batchFor(pawl: Pawl, caller: Caller, id: string): Promise<Batch> {
+  const batch = await pawl.batches.read(id);
+  if (!seesTenant(caller, batch.head.tenantId))
+    throw new PawlError('NOT_FOUND', `There is no batch ${JSON.stringify(id)}, or it has expired.`);
+  return batch;
+}

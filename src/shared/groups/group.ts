@@ -1,0 +1,92 @@
+/**
+ * Calls that are made together: a batch, or a plan. Its record says which calls have begun and how they ended, so that any process can
+ * go on with it. One process at a time drives it, under a lease and a fence.
+ */
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts';
+import type { ResultStatus } from '../errors/result-status.ts';
+
+export const GROUP_KINDS = ['batch', 'plan'] as const;
+export type GroupKind = (typeof GROUP_KINDS)[number];
+
+/** The most calls of a batch, and the most nodes of a plan. */
+export const MAX_MEMBERS = 1_000;
+
+/** The part of a group that never changes: whose it is, and when it was made. */
+export interface GroupHead {
+  readonly id: string;
+  readonly kind: GroupKind;
+  /** The tenant that may see it. */
+  readonly tenantId?: string;
+  /** The caller that submitted it, where the front door knows it. */
+  readonly submittedBy?: string;
+  readonly createdAtMs: number;
+}
+
+/** One call of a group, as the group's record keeps it. It is written before the call is claimed, and again at its end. */
+export interface Member {
+  readonly callId?: string;
+  /** The digest of the parameters that the group has for the call. */
+  readonly paramsDigest?: string;
+  readonly end?: MemberEnd;
+}
+
+export interface MemberEnd {
+  readonly status: ResultStatus;
+  readonly code?: string;
+  readonly message?: string;
+  readonly mayHaveHappened?: true;
+  /** Counts the ends of a group, from 1. */
+  readonly order: number;
+}
+
+/** A call that may begin now. */
+export interface NextCall {
+  readonly key: string;
+  readonly envelope: ToolCallEnvelope;
+}
+
+/** The values of a record that change, by field. */
+export type GroupFields = ReadonlyMap<string, object>;
+
+/** Decides what a group does next. It keeps no time and speaks to no store, so its rules can be tested alone. */
+export interface GroupProgress {
+  /** Calls that have begun and not ended, by key. */
+  readonly running: ReadonlyMap<string, Member>;
+  /** The calls that may begin now. */
+  next(): Promise<readonly NextCall[]>;
+  began(key: string, callId: string, paramsDigest: string): void;
+  /** `result`: absent for a call whose result is not needed any more. */
+  ended(key: string, end: Omit<MemberEnd, 'order'>, callId: string | undefined, result?: ToolResultEnvelope): void;
+  /** Begins no further call. */
+  cancel(): void;
+  /** Whether the calls that run should be cancelled now. */
+  readonly cancelling: boolean;
+  /** The changes since the last time. */
+  takeChanges(): GroupFields;
+  /** Whether nothing is left to do. */
+  readonly isOver: boolean;
+}
+
+export function memberField(key: string): string {
+  return `call:${key}`;
+}
+
+/** The members of a record, by key. */
+export function membersOf(fields: Readonly<Record<string, object>>): Map<string, Member> {
+  const members = new Map<string, Member>();
+  for (const [field, value] of Object.entries(fields))
+    if (field.startsWith('call:')) members.set(field.slice('call:'.length), value as Member);
+  return members;
+}
+
+/** The end of a member, from the result of its call. */
+export function endOfResult(result: ToolResultEnvelope): Omit<MemberEnd, 'order'> {
+  const { status, error } = result;
+  if (error === undefined) return { status };
+  return {
+    status,
+    code: error.code,
+    message: error.message,
+    ...(error.mayHaveHappened === true ? { mayHaveHappened: true } : {}),
+  };
+}

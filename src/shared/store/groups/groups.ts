@@ -1,0 +1,179 @@
+/**
+ * The records of batches and plans. A record is a hash: its head and definition never change, each call has a field of its own, and all are
+ * signed, because a driver makes calls from them. All keys share one hash tag: a step writes a record and the index together.
+ */
+import type { GroupFields, GroupHead, GroupKind } from '../../groups/group.ts';
+import type { Signatures } from '../../signing/signatures.ts';
+import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
+import type { Redis } from '../redis/connection.ts';
+import { GroupKeys } from '../redis/keys.ts';
+import { Script } from '../redis/script.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
+
+const takeScript = new Script(new URL('./group-take.lua', import.meta.url));
+const advanceScript = new Script(new URL('./group-advance.lua', import.meta.url));
+const changeScript = new Script(new URL('./group-change.lua', import.meta.url));
+
+/** A group that is not over by then is forgotten. */
+const LONGEST_MS = 7 * 24 * 3_600_000;
+/** Fields that hold no signed text. */
+const PLAIN = new Set(['fence', 'cancelled', 'endedAtMs']);
+
+/** A record as it is read; fields whose signature does not hold are left out. */
+export interface GroupRecord {
+  readonly head: GroupHead;
+  readonly definition: unknown;
+  /** All other signed fields. */
+  readonly fields: Readonly<Record<string, object>>;
+  /** The actor that cancelled it. */
+  readonly cancelledBy?: string;
+  readonly endedAtMs?: number;
+}
+
+export interface TakenGroup extends GroupRecord {
+  readonly fence: number;
+}
+
+/** `end`: the group is over, and how long its record is kept from now on. `release`: another process may drive it at once. */
+export interface Advance {
+  readonly changes?: GroupFields;
+  readonly end?: { readonly keptMs: number };
+  readonly release?: boolean;
+}
+
+export class GroupRecords {
+  readonly #redis: Redis;
+  readonly #prefix: string;
+  readonly #keys: GroupKeys;
+  readonly #signatures: Signatures;
+  readonly #leaseMs: number;
+
+  constructor(redis: Redis, prefix: string, signatures: Signatures, leaseMs: number) {
+    this.#redis = redis;
+    this.#prefix = prefix;
+    this.#keys = new GroupKeys(prefix);
+    this.#signatures = signatures;
+    this.#leaseMs = leaseMs;
+  }
+
+  get leaseMs(): number {
+    return this.#leaseMs;
+  }
+
+  /** Writes a new group, which the writer drives with fence 1. */
+  async create(head: GroupHead, definition: object, fields: GroupFields = new Map()): Promise<TakenGroup> {
+    const { id, kind, tenantId, createdAtMs } = head;
+    const key = this.#keys.group(id);
+    const written = { head, definition, ...Object.fromEntries(fields) };
+    const signed = Object.entries(written).map(([field, value]) => [field, this.#signed(id, field, value)] as const);
+    const indexes = [this.#keys.all(kind), ...(tenantId === undefined ? [] : [this.#keys.all(kind, tenantId)])];
+    const write = this.#redis
+      .multi()
+      .hset(key, { fence: '1', ...Object.fromEntries(signed) })
+      .pexpire(key, LONGEST_MS);
+    write.zadd(this.#keys.open, createdAtMs + this.#leaseMs, id);
+    for (const index of indexes) {
+      write.zadd(index, createdAtMs, id);
+      write.zremrangebyscore(index, 0, createdAtMs - 2 * LONGEST_MS);
+      write.pexpire(index, 2 * LONGEST_MS);
+    }
+    await write.exec();
+    return { head, definition, fields: Object.fromEntries(fields), fence: 1 };
+  }
+
+  /** Groups that no process drives now, the oldest first. */
+  due(nowMs: number, most: number): Promise<string[]> {
+    return this.#redis.zrangebyscore(this.#keys.open, 0, nowMs, 'LIMIT', 0, most);
+  }
+
+  /** Takes a group that no process drives; undefined when there is nothing to take. */
+  async take(id: string): Promise<TakenGroup | undefined> {
+    const [fence, fields] = await takeScript.run(this.#redis, this.#hashes(id), [id, this.#leaseMs]);
+    if (fields === undefined) return undefined;
+    const flat = fields as string[];
+    const record = this.#record(
+      id,
+      Object.fromEntries(flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? '']] : []))),
+    );
+    return record === undefined ? undefined : { ...record, fence: Number(fence) };
+  }
+
+  /** Writes what its driver has decided, and renews the lease. `lost`: another process drives it, or it is over. */
+  async advance(
+    { head: { id }, fence }: Pick<TakenGroup, 'head' | 'fence'>,
+    { changes = new Map(), end, release = false }: Advance,
+  ): Promise<'lost' | { readonly cancelledBy?: string }> {
+    const written = [...changes].flatMap(([field, value]) => [field, this.#signed(id, field, value)]);
+    const args = [id, fence, release ? 0 : this.#leaseMs, end?.keptMs ?? '', ...this.#broadcast(id), ...written];
+    const [isWritten, cancelledBy] = await advanceScript.run(this.#redis, this.#hashes(id), args);
+    if (isWritten !== 1) return 'lost';
+    return typeof cancelledBy === 'string' ? { cancelledBy } : {};
+  }
+
+  /** Asks the group's driver to end it. The first request stands. */
+  cancel(id: string, by: string): Promise<'written' | 'kept' | 'over'> {
+    return this.#change(id, 'cancelled', by);
+  }
+
+  /** Writes a signed field that its driver reads; the first value stands. */
+  change(id: string, field: string, value: object): Promise<'written' | 'kept' | 'over'> {
+    return this.#change(id, field, this.#signed(id, field, value));
+  }
+
+  async #change(id: string, field: string, text: string): Promise<'written' | 'kept' | 'over'> {
+    const args = [id, field, text, ...this.#broadcast(id)];
+    const [answer] = await changeScript.run(this.#redis, this.#hashes(id), args);
+    return answer as 'written' | 'kept' | 'over';
+  }
+
+  /** Undefined when there is none, it has expired, or no key of this fleet signed it. */
+  async read(id: string): Promise<GroupRecord | undefined> {
+    return this.#record(id, await this.#redis.hgetall(this.#keys.group(id)));
+  }
+
+  /** Some signed fields of a group; undefined for one that is missing. */
+  async fields(id: string, names: readonly string[]): Promise<(object | undefined)[]> {
+    const texts = await this.#redis.hmget(this.#keys.group(id), ...names);
+    return texts.map((text, at) => (text === null ? undefined : this.#verified(id, names[at] ?? '', text)));
+  }
+
+  /** Groups of a kind, of one tenant or of all, the newest first. */
+  list(kind: GroupKind, limit: number, tenantId?: string): Promise<string[]> {
+    return this.#redis.zrevrange(this.#keys.all(kind, tenantId), 0, limit - 1);
+  }
+
+  #record(id: string, stored: Readonly<Record<string, string>>): GroupRecord | undefined {
+    const verified: Record<string, object> = {};
+    for (const [field, text] of Object.entries(stored)) {
+      const value = PLAIN.has(field) ? undefined : this.#verified(id, field, text);
+      if (value !== undefined) verified[field] = value;
+    }
+    const { head, definition, ...fields } = verified;
+    if (head === undefined || definition === undefined) return undefined;
+    const { cancelled, endedAtMs } = stored;
+    return {
+      head: head as GroupHead,
+      definition,
+      fields,
+      ...(cancelled === undefined ? {} : { cancelledBy: cancelled }),
+      ...(endedAtMs === undefined ? {} : { endedAtMs: Number(endedAtMs) }),
+    };
+  }
+
+  #hashes(id: string): string[] {
+    return [this.#keys.group(id), this.#keys.open];
+  }
+
+  #broadcast(id: string): [string, string] {
+    const broadcast: Broadcast = { type: 'group', id };
+    return [broadcastChannel(this.#redis, this.#prefix), JSON.stringify(broadcast)];
+  }
+
+  #signed(id: string, field: string, value: object): string {
+    return signedText(this.#signatures, 'group', [id, field], value);
+  }
+
+  #verified(id: string, field: string, text: string): object | undefined {
+    return verifiedText<object>(this.#signatures, 'group', [id, field], text);
+  }
+}
