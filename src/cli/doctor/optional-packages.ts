@@ -9,6 +9,7 @@ import type { Finding } from './finding.ts';
 /** Settings that turn on a feature which cannot do without its packages. */
 const TURNED_ON_BY: Partial<Record<OptionalFeatureName, (settings: Settings) => boolean>> = {
   traces: ({ otlpEndpoint }) => otlpEndpoint !== undefined,
+  largeMemory: ({ memory }) => (memory.store ?? (memory.uri === undefined ? 'sqlite' : 'lancedb')) === 'lancedb',
 };
 
 /** Fails where the settings need packages that are missing; packages that nothing needs yet are worth a note. */

@@ -19,6 +19,8 @@ const listeningHost = z
   .transform((host) => host.replace(/^\[(.*)\]$/, '$1'));
 /** Long-term memory. */
 const memorySchema = z.strictObject({
+  /** Default: `sqlite`, or `lancedb` where `uri` is set. */
+  store: z.enum(['sqlite', 'lancedb']).optional(),
   /** A folder, or an address that LanceDB knows, such as `s3://…`. Default: in the data folder. */
   uri: z.string().min(1).optional(),
   /** An endpoint for OpenAI's `POST /embeddings`, which adds search by meaning. */

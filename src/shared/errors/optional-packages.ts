@@ -37,7 +37,7 @@ export const OPTIONAL_FEATURES = {
   largeMemory: {
     what: 'Memory in LanceDB',
     packages: ['@lancedb/lancedb', 'apache-arrow'],
-    without: 'tools that use memory fail',
+    without: 'memory is kept in SQLite; with memory.store or memory.uri for LanceDB, it fails',
   },
 } as const satisfies Readonly<Record<string, OptionalFeature>>;
 

@@ -11,7 +11,7 @@ import { type MemoryDeps, openMemory } from '../../../src/workers/context/memory
 import { getMemory, memoryForget, memorySearch, memoryStore } from '../../../src/workers/tools/index.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
-function store(memory: SettingsInput['memory'] = {}, parts: MemoryDeps = {}, dataDir = temporaryFolder()) {
+function storeOf(memory: SettingsInput['memory'] = {}, parts: MemoryDeps = {}, dataDir = temporaryFolder()) {
   const opened = openMemory(resolveSettings({ options: { dataDir, memory } }), parts);
   onTestFinished(() => opened.close());
   return {
@@ -23,7 +23,10 @@ function store(memory: SettingsInput['memory'] = {}, parts: MemoryDeps = {}, dat
 
 const texts = (hits: readonly { readonly text: string }[]) => hits.map(({ text }) => text).toSorted();
 
-describe('memory (A24)', () => {
+describe.each(['sqlite', 'lancedb'] as const)('memory in %s (A24)', (kind) => {
+  const store = (memory: SettingsInput['memory'] = {}, parts: MemoryDeps = {}) =>
+    storeOf({ ...memory, store: kind }, parts);
+
   test('finds by full text, with provenance, labels and taint', async () => {
     const memory = store().of({ agentId: 'agent' });
     const { id } = await memory.store('The deploys go out on Tuesdays.', {
@@ -81,7 +84,7 @@ describe('memory (A24)', () => {
       expect(texts(await memory.search(query))).toEqual(['The deploys go out on Tuesdays.']);
   });
 
-  test('a search for more metadata than LanceDB supports is refused, and one at the limit is answered', async () => {
+  test('a search for more metadata than a store supports is refused, and one at the limit is answered', async () => {
     const memory = store().of();
     const entries = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, 'v']));
     await memory.store('The cat sat.', { metadata: entries(64) });
@@ -142,46 +145,49 @@ describe('memory (A24)', () => {
     const { of, dataDir } = store();
     const script = fileURLToPath(new URL('../fixtures/store-memories.ts', import.meta.url));
     const marks = ['alpha', 'beta', 'gamma'];
-    await Promise.all(marks.map((mark) => promisify(execFile)(process.execPath, [script, dataDir, mark, '8'])));
+    await Promise.all(marks.map((mark) => promisify(execFile)(process.execPath, [script, dataDir, mark, '8', kind])));
     for (const mark of marks) expect(await of().search(mark, { limit: 50 })).toHaveLength(8);
   });
+});
 
-  test('without LanceDB it says what to install', async () => {
-    const load = async () => Promise.reject(new Error("Cannot find package '@lancedb/lancedb'"));
-    await expect(store({}, { load }).of().search('x')).rejects.toMatchObject({
-      code: 'CONFIGURATION',
-      message: expect.stringContaining('npm install @lancedb/lancedb'),
-    });
+test('without LanceDB it says what to install', async () => {
+  const load = async () => Promise.reject(new Error("Cannot find package '@lancedb/lancedb'"));
+  await expect(storeOf({ store: 'lancedb' }, { load }).of().search('x')).rejects.toMatchObject({
+    code: 'CONFIGURATION',
+    message: expect.stringContaining('npm install @lancedb/lancedb'),
   });
 });
 
-test('with an embedding endpoint, texts are found by meaning', async () => {
-  const vectors: Record<string, number[]> = {
-    automobile: [1, 0, 0],
-    'a red car': [0.9, 0.1, 0],
-    'a green apple': [0, 0.2, 0.9],
-  };
-  const asked: unknown[] = [];
-  const server = createServer(async (request, response) => {
-    let body = '';
-    for await (const chunk of request) body += String(chunk);
-    const { input, model } = JSON.parse(body) as { input: [string]; model: string };
-    asked.push([request.url, request.headers.authorization, model]);
-    response.end(JSON.stringify({ data: [{ embedding: vectors[input[0]] ?? [0, 0, 1] }] }));
-  }).listen(0, '127.0.0.1');
-  onTestFinished(() => void server.close());
-  await new Promise((resolve) => server.once('listening', resolve));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
-  const memory = store({ embedding: { url, model: 'small', apiKey: 'key' } }).of();
-  await memory.store('a red car');
-  await memory.store('a green apple');
-  expect((await memory.search('automobile'))[0]?.text).toBe('a red car');
-  expect(asked[0]).toEqual(['/v1/embeddings', 'Bearer key', 'small']);
-});
+test.each(['sqlite', 'lancedb'] as const)(
+  'with an embedding endpoint, texts are found by meaning in %s',
+  async (kind) => {
+    const vectors: Record<string, number[]> = {
+      automobile: [1, 0, 0],
+      'a red car': [0.9, 0.1, 0],
+      'a green apple': [0, 0.2, 0.9],
+    };
+    const asked: unknown[] = [];
+    const server = createServer(async (request, response) => {
+      let body = '';
+      for await (const chunk of request) body += String(chunk);
+      const { input, model } = JSON.parse(body) as { input: [string]; model: string };
+      asked.push([request.url, request.headers.authorization, model]);
+      response.end(JSON.stringify({ data: [{ embedding: vectors[input[0]] ?? [0, 0, 1] }] }));
+    }).listen(0, '127.0.0.1');
+    onTestFinished(() => void server.close());
+    await new Promise((resolve) => server.once('listening', resolve));
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+    const memory = storeOf({ store: kind, embedding: { url, model: 'small', apiKey: 'key' } }).of();
+    await memory.store('a red car');
+    await memory.store('a green apple');
+    expect((await memory.search('automobile'))[0]?.text).toBe('a red car');
+    expect(asked[0]).toEqual(['/v1/embeddings', 'Bearer key', 'small']);
+  },
+);
 
 describe('the tools (A16)', () => {
   test('memory_store and memory_search (A12)', async () => {
-    const ctx = testContext({ memory: store().of() });
+    const ctx = testContext({ memory: storeOf().of() });
     const stored = await memoryStore.run(
       memoryStore.parse({ text: 'The key is under the mat.', source: 'ada', ttl_days: 1 }),
       ctx,
@@ -195,7 +201,7 @@ describe('the tools (A16)', () => {
   });
 
   test('get_memory loads one entry by its ID, and memory_forget deletes it (C19, I13)', async () => {
-    const memory = store();
+    const memory = storeOf();
     const ctx = testContext({ memory: memory.of() });
     const { id } = await memory
       .of()
@@ -214,7 +220,7 @@ describe('the tools (A16)', () => {
 
   test('an ID names only what its tenant stored and what has not expired, and a worker session forgets nothing', async () => {
     let now = 1;
-    const memory = store({}, { now: () => now });
+    const memory = storeOf({}, { now: () => now });
     const { id } = await memory.of({ tenantId: 'a' }).store('secret of a', { ttlMs: 1_000 });
     for (const other of ['x', "x' OR '1'='1"]) {
       expect(await memory.of().get?.(other === 'x' ? id : other)).toBeUndefined();
@@ -237,7 +243,7 @@ describe('the tools (A16)', () => {
   });
 
   test('a worker session searches and does not store (A17, A18)', async () => {
-    const ctx = testContext({ kind: 'worker', memory: store().of() });
+    const ctx = testContext({ kind: 'worker', memory: storeOf().of() });
     expect((await memorySearch.run(memorySearch.parse({ query: 'x' }), ctx)).output.results).toEqual([]);
     await expect(memoryStore.run(memoryStore.parse({ text: 'x' }), ctx)).rejects.toMatchObject({
       code: 'PERMISSION_DENIED',
