@@ -19,6 +19,7 @@ import { measureBacklog } from './scenarios/backlog.ts';
 import { measureBytes } from './scenarios/bytes.ts';
 import { measureFixedRates } from './scenarios/fixed-rates.ts';
 import { measureFloor } from './scenarios/floor.ts';
+import { measureInstalled } from './scenarios/installed.ts';
 import { measureMemory } from './scenarios/memory.ts';
 import { measureNetwork } from './scenarios/network.ts';
 import { measureRefusals } from './scenarios/refusals.ts';
@@ -80,6 +81,7 @@ async function runScenarios(wanted: ReadonlySet<string>, quick: boolean, effort:
     network: () => measureNetwork(effort, say),
     backlog: () => measureBacklog(quick, say),
     start: () => measureStart(quick, say),
+    installed: () => measureInstalled(quick, say),
     memory: () => measureMemory(quick, say),
     bytes: () => measureBytes(quick, say),
   };

@@ -6,6 +6,7 @@ import type { BacklogResult } from './scenarios/backlog.ts';
 import type { BytesResult } from './scenarios/bytes.ts';
 import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
 import type { FloorResult } from './scenarios/floor.ts';
+import type { InstalledResult } from './scenarios/installed.ts';
 import type { MemoryResult } from './scenarios/memory.ts';
 import type { NetworkResult } from './scenarios/network.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
@@ -30,6 +31,7 @@ export interface Scenarios {
   readonly network?: NetworkResult;
   readonly backlog?: BacklogResult;
   readonly start?: StartResult;
+  readonly installed?: InstalledResult;
   readonly memory?: MemoryResult;
   readonly bytes?: BytesResult;
 }

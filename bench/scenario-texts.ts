@@ -4,6 +4,7 @@ import type { BacklogResult } from './scenarios/backlog.ts';
 import type { BytesResult, Share } from './scenarios/bytes.ts';
 import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
 import type { FloorResult } from './scenarios/floor.ts';
+import type { InstalledResult } from './scenarios/installed.ts';
 import type { MemoryResult } from './scenarios/memory.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
 import type { StartResult } from './scenarios/start.ts';
@@ -100,6 +101,21 @@ export function startText({ rounds, programs }: StartResult): string {
         whole(longestMs),
         whole(cpuMs),
       ]),
+    ]),
+  ].join('\n\n');
+}
+
+export function installedText({ rounds, packages, diskBytes, starts, memory }: InstalledResult): string {
+  return [
+    `\`npm install pawl --omit=dev\` puts ${packages} packages and ${whole(diskBytes / 1_000_000)} MB on the disk. Times are medians of ${rounds} rounds in turn, of processes with Node's compile cache: a command until it has ended, a worker until a call that waits for it runs.`,
+    table([
+      ['process', 'median, ms', 'shortest, ms'],
+      ...starts.map(({ what, medianMs, shortestMs }) => [what, whole(medianMs), whole(shortestMs)]),
+    ]),
+    'Resident memory after the first call, and after 20,000 calls, 64 at a time:',
+    table([
+      ['process', 'first call, MiB', '20,000 calls, MiB'],
+      ...memory.map(({ process, idleBytes, loadedBytes }) => [process, mebibytes(idleBytes), mebibytes(loadedBytes)]),
     ]),
   ].join('\n\n');
 }

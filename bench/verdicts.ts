@@ -1,7 +1,9 @@
 /** What was aimed at, against what was measured. */
+
 import type { Compared } from './comparison.ts';
 import { milliseconds, table, times, whole } from './format.ts';
 import type { BenchResult } from './result.ts';
+import type { InstalledResult, ProcessMemory, StartTime } from './scenarios/installed.ts';
 import { REFUSAL_TARGET_MS, REFUSALS_PER_SECOND_TARGET, type Target, WORKLOADS } from './workloads.ts';
 
 export interface Verdict {
@@ -20,7 +22,7 @@ const START_MS = 1_000;
 
 /** Every target of which there is a figure. */
 export function verdicts({ compared, scenarios, peers }: Measurements): readonly Verdict[] {
-  const { refusals, backlog, start, memory } = scenarios;
+  const { refusals, backlog, start, installed, memory } = scenarios;
   return [
     ...compared.flatMap((row) =>
       (WORKLOADS.find(({ name }) => name === row.name)?.targets ?? []).flatMap((target) => ofWorkload(row, target)),
@@ -68,6 +70,7 @@ export function verdicts({ compared, scenarios, peers }: Measurements): readonly
         target: `under ${whole(START_MS)} ms`,
         met: medianMs < START_MS,
       })),
+    ...(installed === undefined ? [] : installedVerdicts(installed)),
     ...(memory?.flatness ?? []).map(({ process, figure, earlyBytes, lateBytes, flat }) => ({
       what: `Memory over ${whole(memory?.calls ?? 0)} calls: ${process}, ${figure}`,
       measured: `${((100 * (lateBytes - earlyBytes)) / earlyBytes).toFixed(1)} %`,
@@ -156,4 +159,42 @@ export function verdictTable(result: Measurements): string {
     ['target', 'measured', 'wanted', 'met'],
     ...verdicts(result).map(({ what, measured, target, met }) => [what, measured, target, met ? 'yes' : 'NO']),
   ]);
+}
+
+const MOST_PACKAGES = 120;
+const MOST_DISK_BYTES = 60_000_000;
+const MOST_START_MS: Partial<Record<StartTime['what'], number>> = {
+  'pawl --help': 120,
+  'pawl call': 350,
+  'pawl worker': 450,
+  startWorker: 350,
+};
+const MOST_RESIDENT_BYTES: Readonly<Record<ProcessMemory['process'], number>> = {
+  worker: 200 * 1_048_576,
+  producer: 130 * 1_048_576,
+};
+
+function installedVerdicts({ packages, diskBytes, starts, memory }: InstalledResult) {
+  const atMost = (what: string, measured: number, most: number, unit: string) => ({
+    what,
+    measured: `${whole(measured)} ${unit}`,
+    target: `at most ${whole(most)} ${unit}`,
+    met: measured <= most,
+  });
+  return [
+    atMost('`npm install pawl`: packages', packages, MOST_PACKAGES, 'packages'),
+    atMost('`npm install pawl`: disk', diskBytes / 1_000_000, MOST_DISK_BYTES / 1_000_000, 'MB'),
+    ...starts.flatMap(({ what, medianMs }) => {
+      const most = MOST_START_MS[what];
+      return most === undefined ? [] : [atMost(`Installed, \`${what}\``, medianMs, most, 'ms')];
+    }),
+    ...memory.map(({ process, idleBytes }) =>
+      atMost(
+        `Resident memory of a ${process} after its first call`,
+        idleBytes / 1_048_576,
+        MOST_RESIDENT_BYTES[process] / 1_048_576,
+        'MiB',
+      ),
+    ),
+  ];
 }
