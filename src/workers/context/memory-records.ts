@@ -1,4 +1,4 @@
-/** What every store of memories has in common: its rows, their checks, and the order of what was found. */
+/** The common ground of all stores of memories: their rows, the checks of them, and the order of what was found. */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
