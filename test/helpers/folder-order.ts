@@ -24,7 +24,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   ],
   'src/shared/store': [
     ['redis'],
-    ['queues', 'audit', 'telemetry', 'config', 'signing'],
+    ['blobs', 'queues', 'audit', 'telemetry', 'config', 'signing'],
     ['limits', 'circuits', 'sessions', 'fleet', 'dead-letters', 'schedules', 'groups'],
     ['calls', 'connectors', 'dedupe'],
     ['dispatch'],

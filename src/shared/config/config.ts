@@ -131,6 +131,11 @@ export const settingsSchema = z.strictObject({
   metricsHost: listeningHost.default('127.0.0.1'),
   /** The address with which Bull Board reads, where it has a Redis user of its own. */
   boardRedisUrl: z.string().min(1).optional(),
+  /** The place of values above 64 KiB: `redis`, `file` (`blobs` in the data folder) or `file:FOLDER`. The same in all processes. */
+  blobStore: z
+    .string()
+    .regex(/^(redis|file(:.+)?)$/, 'must be redis, file or file:FOLDER')
+    .default('redis'),
   /** Whether listeners of BullMQ's (`QueueEvents`) are notified of ordinary calls: three writes to Redis for each. Pawl itself needs none. */
   bullEvents: onOff.default('off'),
   /** The page that shows a trace: `{traceId}` stands for the trace’s ID. */

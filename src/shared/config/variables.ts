@@ -72,6 +72,7 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_METRICS_PORT', path: ['metricsPort'], read: asNumber },
   { name: 'PAWL_METRICS_HOST', path: ['metricsHost'], read: asText },
   { name: 'PAWL_BOARD_REDIS_URL', path: ['boardRedisUrl'], read: asText },
+  { name: 'PAWL_BLOB_STORE', path: ['blobStore'], read: asText },
   { name: 'PAWL_BULL_EVENTS', path: ['bullEvents'], read: asText },
   {
     name: 'PAWL_SHARDS',

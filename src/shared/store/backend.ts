@@ -1,4 +1,5 @@
 /** A process's connection to Redis, checked, and the stores that use it. Starts the embedded server when no Redis is configured. */
+import { join } from 'node:path';
 import type { AuditType, RecordAudit } from '../audit/audit-event.ts';
 import type { Settings } from '../config/config.ts';
 import { evicts, PROMISES, type ServerFacts, WAITAOF_PROMISE } from '../config/durability.ts';
@@ -14,6 +15,7 @@ import { Questions } from './approvals/questions.ts';
 import { StandingApprovals } from './approvals/standing-approvals.ts';
 import { AuditTrail } from './audit/audit-trail.ts';
 import { AuditWriter } from './audit/audit-writer.ts';
+import { FileBlobs } from './blobs/file-blobs.ts';
 import { longestKeptMs } from './calls/call-index.ts';
 import { Ledger } from './calls/ledger.ts';
 import { RepeatedCalls } from './calls/repeated-calls.ts';
@@ -205,6 +207,8 @@ type Stores = Omit<
 function openStores({ url, redis, settings, tiers, signatures, writer, shards }: StoreDeps): Stores {
   const { prefix, ttl } = settings;
   const ledger = new Ledger(redis, prefix, longestKeptMs(settings), signatures, writer);
+  const folder = blobFolder(settings);
+  if (folder !== undefined) ledger.access.texts.keepIn(new FileBlobs(folder));
   return {
     ledger,
     dispatch: new JobDispatch(ledger.access),
@@ -243,6 +247,12 @@ async function knownShards(redis: Redis, { prefix, shards: configured }: Setting
     if (count !== undefined && !shards.layout[tier].isSet) await shards.set(tier, count, true);
   }
   return shards;
+}
+
+/** The folder of large values, where they are kept in files. */
+function blobFolder({ blobStore, dataDir }: Settings): string | undefined {
+  if (blobStore === 'redis') return undefined;
+  return blobStore === 'file' ? join(dataDir, 'blobs') : blobStore.slice('file:'.length);
 }
 
 function asksForAlways({ durability, tools }: Settings): boolean {

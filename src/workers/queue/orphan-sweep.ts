@@ -1,5 +1,6 @@
 /** Queues calls in flight again whose job is gone: an operator removed it, or Redis lost it. */
 
+import type { BlobSweep } from '../../shared/store/blobs/blob-sweep.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
@@ -13,6 +14,7 @@ export class OrphanSweep {
   readonly #ledger: Ledger;
   readonly #log: Logger;
   readonly #batch: number;
+  readonly #blobs: BlobSweep | undefined;
   /** By queue: how many old calls were looked at already. The next look goes on there: those in front may wait for people for days. */
   readonly #passed = new Map<string, number>();
 
@@ -20,6 +22,7 @@ export class OrphanSweep {
     this.#ledger = ledger;
     this.#log = log;
     this.#batch = batch;
+    this.#blobs = ledger.access.texts.sweepOf(ledger.access.fleet.prefix);
   }
 
   /** Forgets what has expired, and queues again what is in flight without a job. */
@@ -29,6 +32,7 @@ export class OrphanSweep {
       await this.#ledger.index.prune(partition, nowMs);
       await this.#lookAt(partition, nowMs);
     }
+    await this.#blobs?.run(nowMs);
   }
 
   async #lookAt(partition: Partition, nowMs: number): Promise<void> {

@@ -113,14 +113,14 @@ export class ClaimWriter {
 
   /** Writes the parameters first. Where the call is another's, they are not needed. */
   async #claimLarge(claim: Claim): Promise<ClaimAnswer> {
-    const { redis, texts } = this.#access;
+    const { texts } = this.#access;
     const { envelope } = claim.request;
     const text = await largeJson(envelope.payload.params);
     const key = this.#access.placed(claim.callId).params(claim.callId, text.id);
     const largeParams = { id: text.id, ...(await texts.write(key, text)) };
     const request = { ...claim.request, envelope: withParams(envelope, {}), largeParams };
     const answer = await this.#claimPaid({ ...claim, request });
-    if (answer.kind !== 'claimed') redis.unlink(key).catch(() => {});
+    if (answer.kind !== 'claimed') texts.remove(key).catch(() => {});
     return answer;
   }
 

@@ -6,12 +6,12 @@ import type { AttemptRecord, CallState, RecordLife } from '../../calls/call-stat
 import type { Outcome } from '../../calls/outcome.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
+import { UNREFERRED_MS } from '../blobs/redis-blobs.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import type { CircuitSample } from '../redis/circuit-messages.ts';
 import { luaConstants, Script } from '../redis/script.ts';
 import { formatAttempts } from './call-record.ts';
 import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
-import { UNREFERRED_MS } from './records/large-values.ts';
 
 /** Larger outcomes are stored in parts, and compressed. */
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;

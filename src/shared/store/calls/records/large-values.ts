@@ -1,6 +1,5 @@
 /**
- * Large texts, stored apart from the records that refer to them: one hash for each, with a field for every part, compressed where that
- * saves space. The parts are written before their record is, and expire by themselves when it never is. The reference holds the digest of
+ * Large texts, stored apart from the records that refer to them, in parts, each compressed where that saves space. The parts are written before their record is, and expire by themselves when it never is. The reference holds the digest of
  * every part as it is stored, and is signed with its record. So a forged part is refused before it is decompressed, and decompression stops
  * at the size that the reference names.
  */
@@ -10,8 +9,10 @@ import zlib from 'node:zlib';
 import { PawlError } from '../../../errors/failure.ts';
 import { digest } from '../../../schema/canonical-json.ts';
 import { type ByteRange, type LargeText, PART_BYTES } from '../../../util/json/large-json.ts';
+import type { BlobStore } from '../../blobs/blob-store.ts';
+import { BlobSweep } from '../../blobs/blob-sweep.ts';
+import { RedisBlobs } from '../../blobs/redis-blobs.ts';
 import type { Redis } from '../../redis/connection.ts';
-import { Script } from '../../redis/script.ts';
 
 /** How a record refers to a large text. */
 export interface TextReference {
@@ -19,17 +20,16 @@ export interface TextReference {
   readonly bytes: number;
   /** `encoding:digest` of every part as it is stored. */
   readonly parts: readonly string[];
+  /** The kind of the store that has the parts. Absent: Redis. */
+  readonly in?: string;
   readonly content?: ByteRange;
 }
 
-/** Longer than it takes to write what refers to a text, again and again while Redis is away. */
-export const UNREFERRED_MS = 600_000;
 /** Compressing is kept when it leaves at most this much. */
 const WORTHWHILE = 0.8;
 /** Parts that are on their way to Redis, or from there, at a time. */
 const MAX_UNDER_WAY = 4;
 
-const keepPartScript = new Script(new URL('./store-chunk.lua', import.meta.url));
 const compress = promisify(zlib.zstdCompress);
 const decompress = promisify(zlib.zstdDecompress);
 const FASTEST = { [zlib.constants.ZSTD_c_compressionLevel]: 1 };
@@ -37,10 +37,28 @@ const FASTEST = { [zlib.constants.ZSTD_c_compressionLevel]: 1 };
 const bufferFor = (bytes: number) => bytes + 64;
 
 export class LargeTexts {
-  readonly #redis: Redis;
+  readonly #inRedis: RedisBlobs;
+  #store: BlobStore;
 
   constructor(redis: Redis) {
-    this.#redis = redis;
+    this.#inRedis = new RedisBlobs(redis);
+    this.#store = this.#inRedis;
+  }
+
+  /** Writes to another store from now on. What Redis has is still read. */
+  keepIn(store: BlobStore): void {
+    this.#store = store;
+  }
+
+  /** The sweep of values that nothing refers to any more; undefined where they end by themselves. */
+  sweepOf(prefix: string): BlobSweep | undefined {
+    return this.#store === this.#inRedis ? undefined : new BlobSweep(this.#store, this.#inRedis, prefix);
+  }
+
+  /** Removes a text that nothing refers to. */
+  async remove(key: string): Promise<void> {
+    await this.#inRedis.remove(key);
+    if (this.#store !== this.#inRedis) await this.#store.remove(key);
   }
 
   /** Writes the parts. They expire soon, unless something that refers to them lets them live. */
@@ -52,7 +70,7 @@ export class LargeTexts {
       const pays = compressed.length <= part.length * WORTHWHILE;
       const stored = pays ? compressed : part;
       parts.push(`${pays ? 'zstd' : 'plain'}:${digest(stored)}`);
-      const kept = keepPartScript.run(this.#redis, [key], [number, stored, UNREFERRED_MS]);
+      const kept = this.#store.put(key, number, stored);
       inProgress.add(kept);
       kept.then(
         () => inProgress.delete(kept),
@@ -61,7 +79,11 @@ export class LargeTexts {
       if (inProgress.size >= MAX_UNDER_WAY) await Promise.race(inProgress);
     }
     await Promise.all(inProgress);
-    return { bytes: text.bytes, parts, ...(text.content === undefined ? {} : { content: text.content }) };
+    const { kind } = this.#store;
+    // The mark is there when all parts are, so that a call whose text has a mark has its text.
+    if (this.#store !== this.#inRedis) await this.#inRedis.mark(key, kind);
+    const place = this.#store === this.#inRedis ? {} : { in: kind };
+    return { bytes: text.bytes, parts, ...place, ...(text.content === undefined ? {} : { content: text.content }) };
   }
 
   /**
@@ -70,16 +92,18 @@ export class LargeTexts {
    */
   async *read(
     key: string,
-    { bytes, parts }: TextReference,
+    { bytes, parts, in: kind }: TextReference,
     [from, to]: ByteRange = [0, bytes],
   ): AsyncGenerator<Buffer, void, undefined> {
+    const store = this.#storeOf(kind);
     const last = Math.ceil(to / PART_BYTES) - 1;
     let number = Math.floor(from / PART_BYTES);
     let asked = number;
     const inProgress: Promise<Buffer | null>[] = [];
     for (; number <= last; number += 1) {
       // The next ones come while this one is worked on.
-      for (; asked <= last && inProgress.length < MAX_UNDER_WAY; asked += 1) inProgress.push(this.#fetch(key, asked));
+      for (; asked <= last && inProgress.length < MAX_UNDER_WAY; asked += 1)
+        inProgress.push(fetchPart(store, key, asked));
       const stored = (await inProgress.shift()) ?? null;
       const start = number * PART_BYTES;
       const plain = await plainPart(stored, parts[number] ?? '', Math.min(PART_BYTES, bytes - start));
@@ -87,12 +111,21 @@ export class LargeTexts {
     }
   }
 
-  #fetch(key: string, number: number): Promise<Buffer | null> {
-    const fetched = this.#redis.hgetBuffer(key, String(number));
-    // A reader that stops early does not need the error.
-    fetched.catch(() => {});
-    return fetched;
+  #storeOf(kind: string | undefined): BlobStore {
+    if (kind === undefined) return this.#inRedis;
+    if (kind === this.#store.kind) return this.#store;
+    throw new PawlError(
+      'BACKEND_UNAVAILABLE',
+      `The value is in a store of the kind ${JSON.stringify(kind)}, and this process has ${JSON.stringify(this.#store.kind)}: set PAWL_BLOB_STORE as where it was written.`,
+    );
   }
+}
+
+function fetchPart(store: BlobStore, key: string, number: number): Promise<Buffer | null> {
+  const fetched = store.get(key, number);
+  // A reader that stops early does not need the error.
+  fetched.catch(() => {});
+  return fetched;
 }
 
 async function plainPart(stored: Buffer | null, name: string, bytes: number): Promise<Buffer> {
