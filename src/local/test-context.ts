@@ -44,6 +44,8 @@ export interface TestContextOptions {
   readonly deadlineAtMs?: number;
   /** An earlier attempt left this: `ctx.lastCheckpoint`. */
   readonly lastCheckpoint?: unknown;
+  /** `ctx.values`: the baggage of a call, such as `schedule` and `scheduledAt` of a scheduled one. */
+  readonly values?: Readonly<Record<string, string>>;
   readonly memory?: StoredMemory;
   readonly channel?: Channel;
   readonly agents?: Agents;
@@ -106,7 +108,7 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     signal,
     trace: {},
     config: options.config ?? {},
-    values: new Map(),
+    values: new Map(Object.entries(options.values ?? {})),
     log: recordingLog(logged),
     progress: (report) => void progressed.push(checkedProgress('the tool', report)),
     checkpoint: async (value) => void checkpoints.push(JSON.parse(formatCheckpoint('the tool', value))),

@@ -6,6 +6,7 @@ import type { Told } from './protocol.ts';
 import { redrives } from './rows/dead-letters.ts';
 import { ROWS } from './rows/index.ts';
 import { randomKills } from './rows/kills.ts';
+import { scheduleRow } from './rows/schedules.ts';
 import { runRow } from './run.ts';
 
 /** Rows that take seconds each, and break in different places; those that run at the same time mostly wait. `redis-outages.test.ts` kills Redis. */
@@ -53,6 +54,15 @@ test('calls that failed are redriven once each, although the front doors that do
   const { breaches, calls } = await runRow(redrives({ calls: 300, perSecond: 100, kills: 2 }), 'pawl', SEED);
   expect(breaches, `npm run chaos -- --rows 49 --seed ${SEED} --stacks pawl`).toEqual([]);
   expect(calls).toBe(300);
+});
+
+test('schedules keep their rules while front doors are killed and Redis is restarted', {
+  timeout: 300_000,
+  tags: 'slow',
+}, async () => {
+  const { breaches, calls } = await runRow(scheduleRow({ seconds: 45 }), 'pawl', SEED);
+  expect(breaches, `npm run chaos -- --rows 48 --seed ${SEED} --stacks pawl`).toEqual([]);
+  expect(calls).toBeGreaterThan(45);
 });
 
 test('rows are numbered once each', () => {

@@ -10,7 +10,15 @@ import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { dueAt, finished, nextStep, type OccurrenceEvent, stopped } from '../../shared/schedules/progress.ts';
+import { FAILURES } from '../../shared/errors/failure-codes.ts';
+import {
+  dueAt,
+  finished,
+  mayStartAgain,
+  nextStep,
+  type OccurrenceEvent,
+  stopped,
+} from '../../shared/schedules/progress.ts';
 import { occurrenceKey, type ScheduleRecord } from '../../shared/schedules/schedule.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { StoredSchedule } from '../../shared/store/schedules/schedules.ts';
@@ -124,7 +132,7 @@ export class ScheduleRunner {
     if (!(await backend.schedules.write(record.id, seen, { progress: step.progress, dueAtMs }))) return;
     if (step.kind === 'none') return this.#checkSession(record);
     if (step.cancelsPrevious) await this.#cancel(record, progress.lastCallId);
-    await this.#start(record, step.starting.atMs);
+    await this.#start(record, step.starting);
   }
 
   async #isBusy(callId: string | undefined): Promise<boolean> {
@@ -135,21 +143,26 @@ export class ScheduleRunner {
   /** An occurrence that another runner began, and did not finish in time. */
   async #startAgain(
     record: ScheduleRecord,
-    { atMs, sinceMs, callRevision }: NonNullable<StoredSchedule['progress']['starting']>,
+    starting: NonNullable<StoredSchedule['progress']['starting']>,
   ): Promise<void> {
+    const { atMs, sinceMs, callRevision } = starting;
     const { ttl } = this.#deps.settings;
     const kept = {
       ...ttl,
       ...defined<Partial<Settings['ttl']>>(toolPolicy(this.#deps.settings, record.tool).ttl ?? {}),
     };
     const isRemembered = this.#deps.clock.now() - sinceMs < Math.min(kept.doneMs, kept.failedMs, kept.cancelledMs) / 2;
-    if (isRemembered && callRevision === record.callRevision) return this.#start(record, atMs);
+    if (isRemembered && callRevision === record.callRevision) return this.#start(record, starting);
     const reason = 'a front door died as it started this one, and whether its call exists is not known';
     await this.#finish(record, { atMs, result: 'unknown', reason });
   }
 
-  async #start(record: ScheduleRecord, atMs: number): Promise<void> {
+  async #start(record: ScheduleRecord, starting: NonNullable<StoredSchedule['progress']['starting']>): Promise<void> {
+    const { atMs } = starting;
     const started = await startOccurrence(this.#deps, record, occurrenceKey(record.id, atMs), atMs);
+    const isForNow = started.kind === 'refused' && isTransient(started.error);
+    // The end of the lease brings the occurrence back.
+    if (isForNow && mayStartAgain(record, starting, this.#deps.clock.now())) return;
     await this.#finish(record, eventOf(atMs, started));
     if (started.kind === 'refused') {
       const { code } = started.error;
@@ -230,6 +243,11 @@ function eventOf(atMs: number, started: StartedOccurrence): OccurrenceEvent {
   if (started.kind === 'started') return { atMs, result: 'started', callId: started.callId };
   const { code, message } = started.error;
   return { atMs, result: 'refused', code, reason: message };
+}
+
+/** The refusal may be over soon. The tool of workers that are being replaced is unknown for a moment. */
+function isTransient({ code }: PawlError): boolean {
+  return FAILURES[code]?.retriable === true || code === 'UNKNOWN_TOOL';
 }
 
 async function recordPause(audit: RecordAudit, record: ScheduleRecord, by: string, reason: string): Promise<void> {

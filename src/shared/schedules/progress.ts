@@ -20,6 +20,8 @@ export const MAX_WAITING = 100;
 const MAX_RECENT = 10;
 /** A front door that takes longer over an occurrence may be dead: another one goes on. */
 export const SCHEDULE_LEASE_MS = 3_000;
+/** How long a call that is refused for now is submitted again. */
+const REFUSED_AGAIN_MS = 60_000;
 /** How often a waiting occurrence looks whether the call before it has ended, in case its end was not heard of. */
 const LOOK_AGAIN_MS = 1_000;
 /** An idle schedule reads its session at least this often, which keeps the session's record alive. */
@@ -212,6 +214,16 @@ export function dueAt(record: ScheduleRecord, progress: ScheduleProgress, nowMs:
   const looks = progress.waiting === undefined ? [] : [nowMs + LOOK_AGAIN_MS];
   if (next === undefined) return looks[0];
   return Math.min(next, nowMs + IDLE_LOOK_MS, ...looks);
+}
+
+/** Whether an occurrence whose call was refused for now may start again: for a while, and until the next one is due. */
+export function mayStartAgain(
+  record: ScheduleRecord,
+  { atMs, sinceMs }: NonNullable<ScheduleProgress['starting']>,
+  nowMs: number,
+): boolean {
+  const next = occurrencesOf(record).after(atMs) ?? Number.POSITIVE_INFINITY;
+  return nowMs < Math.min(sinceMs + REFUSED_AGAIN_MS, next);
 }
 
 /** Writes down the end of the occurrence that was starting. Returns the same progress when another process has done so. */

@@ -11,7 +11,7 @@ import { MISSED_RULES, type MissedRule, OVERLAPS, type Overlap } from './schedul
 import { isTimeZone } from './zone-time.ts';
 
 /** The longest parameters of a schedule, as JSON text. */
-const MAX_PARAMS_LENGTH = 256 * 1_024;
+const MAX_PARAMS_LENGTH = 64 * 1_024;
 
 const scheduleIdSchema = z
   .string()

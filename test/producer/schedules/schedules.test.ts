@@ -174,6 +174,23 @@ test('a schedule whose session was closed pauses itself, and says so', async () 
   });
 });
 
+test('a call that is refused for now is made as soon as it may be', async () => {
+  const { tool, noted } = noting();
+  const fleet = await startFleet({ tools: [tool] });
+  const { pawl, session, events } = fleet;
+  const { cron, lastMs } = hourly();
+  await pawl.schedules.put({ id: 'hourly', tool, session: session.key, cron });
+  await backTo(pawl, 'hourly', lastMs - 1);
+  await pawl.circuits.set('force_open', { tool: 'note' });
+  await runningProducer(fleet);
+  await eventually(() => events.some((event) => event.type === 'refused' && event.code === 'CIRCUIT_OPEN'));
+  expect((await pawl.schedules.get('hourly')).counts).toMatchObject({ started: 0, refused: 0 });
+  await pawl.circuits.set('reset', { tool: 'note' });
+  await eventually(() => noted.length === 1);
+  await eventually(async () => (await pawl.schedules.get('hourly')).counts.started === 1);
+  expect((await pawl.schedules.get('hourly')).counts).toMatchObject({ refused: 0 });
+});
+
 test('a forged schedule is never run, and is listed nowhere', async () => {
   const { tool, noted } = noting();
   const key = 'k1:0123456789abcdef0123456789abcdef';

@@ -3,6 +3,7 @@ import {
   dueAt,
   finished,
   MAX_WAITING,
+  mayStartAgain,
   newProgress,
   nextStep,
   ON_TIME_MS,
@@ -140,6 +141,17 @@ test('a pause drops what waits, and what would have occurred in it is not made u
   expect(nextStep(paused, at, simulation.nowMs + 1e6, false)).toEqual({ kind: 'none', progress: at });
   simulation.progress = resumed(at, START_MS + 600_000);
   expect(simulation.away(600).run(720).started).toEqual([60, 660]);
+});
+
+test('a call that is refused for now is tried again for a minute, until the next occurrence is due', () => {
+  const starting = { atMs: START_MS, sinceMs: START_MS + 100, callRevision: 1 };
+  const may = (every: string, afterMs: number) => mayStartAgain(record({ every }), starting, START_MS + afterMs);
+  expect([may('1h', 59_000), may('1h', 60_200), may('10s', 9_000), may('10s', 10_000)]).toEqual([
+    true,
+    false,
+    true,
+    false,
+  ]);
 });
 
 test('the end of an occurrence is written once, by whichever process writes it first', () => {
