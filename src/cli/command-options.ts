@@ -47,6 +47,17 @@ export function positiveInteger(text: string): number {
   return number;
 }
 
+const UNITS_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** A time span such as `10m` or `1.5h`, in milliseconds; a bare number is milliseconds. */
+export function timeSpan(text: string): number {
+  const [, number, unit = 'ms'] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text) ?? [];
+  const ms = Math.round(Number(number) * (UNITS_MS[unit] ?? 1));
+  if (number === undefined || !Number.isSafeInteger(ms))
+    throw new InvalidArgumentError('It must be a time span, such as 90s, 10m, 2h or 3d.');
+  return ms;
+}
+
 export function jsonValue(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -1,7 +1,15 @@
 /** The commands `call` and `calls`. Each loads the module of its work when it runs. */
 import { type Command, Option } from 'commander';
 import { SOUGHT_STATES } from '../../shared/calls/call-state.ts';
-import { command, commandGroup, type End, jsonOption, limitOption, positiveInteger } from '../command-options.ts';
+import {
+  command,
+  commandGroup,
+  type End,
+  jsonOption,
+  limitOption,
+  positiveInteger,
+  timeSpan,
+} from '../command-options.ts';
 import type { CliContext } from '../context.ts';
 import { exitCodeLines } from '../exit-codes.ts';
 import { filterOptions } from './dead-letters.ts';
@@ -20,12 +28,15 @@ function callCommand(program: Command, context: CliContext, end: End): void {
   const call = command(program, 'call', 'call a tool and wait for its result', [
     `pawl call shell --params '{"command":["ls","-l"]}' --timeout 5000`,
     'pawl call write --params @note.json --key note-1',
+    'pawl call report --after 10m',
   ])
     .argument('<tool>', 'name of the tool')
     .option('--params <json>', 'parameters: JSON, @FILE, or - for standard input', '{}')
     .option('--session <key>', 'session to call from, opened where there is none (default: one for this folder)')
     .option('--key <key>', 'idempotency key: the same key gives the same call')
     .option('--timeout <ms>', 'for the whole call, waiting included', positiveInteger)
+    .option('--after <time>', 'start later, and do not wait: 90s, 10m, 2h, 3d, or milliseconds', timeSpan)
+    .option('--at <iso>', 'start at this time, and do not wait: 2027-01-31T08:00:00Z')
     .option('--namespace <name>', 'namespace of the tool (default: tools)')
     .option('--turn <id>', 'the model’s turn that makes the call, for budgets per turn')
     .option('--tag <tag...>', 'what the call says of itself: importance:background, taint:mail')

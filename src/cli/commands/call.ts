@@ -6,6 +6,7 @@ import type { Submission } from '../../producer/calls/submission.ts';
 import type { Cancellation, Pawl } from '../../producer/client.ts';
 import type { Session } from '../../producer/sessions/session.ts';
 import type { DedupeMode, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { isDelayed } from '../../shared/calls/start-time.ts';
 import { parseToolName } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { ToolReference } from '../../shared/model-tools/names.ts';
@@ -17,9 +18,10 @@ import { EXIT_CODES, exitCodeOfResult } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
 import { duration, plural, prettyJson } from '../print.ts';
 import { askAtConsole } from './ask-at-console.ts';
+import { type LaterOptions, startOptions, submitLater } from './call-later.ts';
 import { howToResolve } from './call-story.ts';
 
-export interface CallCommandOptions {
+export interface CallCommandOptions extends LaterOptions {
   readonly params: string;
   readonly session?: string;
   readonly key?: string;
@@ -48,7 +50,9 @@ export async function runCall(context: CliContext, asked: string, options: CallC
   const tool = namedTool(asked, options.namespace);
   const params = await readParams(context, options.params);
   return withPawl(context, async (pawl) => {
-    const hasWorker = await lookForWorker(context, pawl, tool, options);
+    const start = startOptions(options);
+    const isLater = isDelayed(start);
+    const hasWorker = isLater || (await lookForWorker(context, pawl, tool, options));
     const session = await openSession(context, pawl, options.session);
     const callOptions: CallOptions = {
       namespace: tool.namespace,
@@ -56,21 +60,31 @@ export async function runCall(context: CliContext, asked: string, options: CallC
       ...(options.dedupe === undefined ? {} : { dedupeMode: options.dedupe }),
       ...(options.turn === undefined ? {} : { turnId: options.turn }),
       ...(options.tag === undefined ? {} : { requestTags: options.tag }),
+      ...start,
       ...(options.timeout !== undefined
         ? { timeoutMs: options.timeout }
         : hasWorker
           ? {}
           : { deadlineAtMs: pawl.backend.clock.now() + NO_WORKER_MS }),
     };
+    const json = options.json ?? false;
+    if (isLater) {
+      const known = await submitLater(context, pawl, session, { tool: tool.name, params, options: callOptions, json });
+      return known === undefined ? EXIT_CODES.success.code : showEnd(context, known, json);
+    }
     if (context.err.isTTY) showProgress(context, session);
     const stopLooking = sayWhenAlone(context, pawl, tool);
     const result = await callAndListen(context, pawl, session, () =>
       session.submit(tool.name, params, callOptions),
     ).finally(stopLooking);
     if (result === 'left') return EXIT_CODES.failed.code;
-    show(context, result, options.json ?? false);
-    return exitCodeOfResult(result);
+    return showEnd(context, result, json);
   });
+}
+
+function showEnd(context: CliContext, result: ToolResultEnvelope, json: boolean): number {
+  show(context, result, json);
+  return exitCodeOfResult(result);
 }
 
 /** Says how to start a worker if none runs the tool. Throws if the tool is unknown. */

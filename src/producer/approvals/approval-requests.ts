@@ -29,6 +29,8 @@ export interface AskedApproval {
   readonly callId: string;
   readonly generation: string;
   readonly submittedBy?: string | undefined;
+  /** When a delayed call starts. */
+  readonly startAtMs?: number | undefined;
 }
 
 export interface ApprovalRequestsDeps {
@@ -105,7 +107,7 @@ export class ApprovalRequests {
 }
 
 function requestFor(asked: AskedApproval, route: ApprovalRoute, createdAtMs: number, limitMs: number): ApprovalRequest {
-  const { envelope, tool, session, policyResult, callId, generation, submittedBy } = asked;
+  const { envelope, tool, session, policyResult, callId, generation, submittedBy, startAtMs } = asked;
   const { params } = envelope.payload;
   const { actorId } = envelope.target;
   const { justification } = params;
@@ -135,8 +137,9 @@ function requestFor(asked: AskedApproval, route: ApprovalRoute, createdAtMs: num
     // Approving a compensation does not approve the call itself.
     ...(undone === undefined ? { amendment: policyResult.amendment ?? { kind: 'same-parameters', paramsDigest } } : {}),
     route,
+    ...(startAtMs === undefined ? {} : { startAtMs }),
     createdAtMs,
-    expiresAtMs: createdAtMs + limitMs,
+    expiresAtMs: Math.max(createdAtMs, startAtMs ?? 0) + limitMs,
   };
 }
 

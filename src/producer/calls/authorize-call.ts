@@ -20,6 +20,8 @@ export interface SessionLookup {
   peekOf(envelope: ToolCallEnvelope): SessionRecord | undefined;
   /** Finds the session, and opens one that is not there, as it was `opened` before. Throws `SESSION_CLOSED`. */
   of(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<SessionRecord>;
+  /** Keeps a session at least until then. Absent where sessions do not expire. */
+  keepUntil?(session: SessionRecord, untilMs: number): Promise<void>;
 }
 
 export interface AuthorizeDeps {
@@ -58,6 +60,11 @@ export class CallAuthorizer {
     } catch {
       return undefined;
     }
+  }
+
+  /** Keeps the session of a delayed call, which its worker needs, until the call starts. */
+  async keepSession(session: SessionRecord, startAtMs: number): Promise<void> {
+    await this.#deps.sessions.keepUntil?.(session, startAtMs);
   }
 
   #authorized(

@@ -31,13 +31,13 @@ export function admissionOf(
   {
     settings,
     shards,
-    nowMs,
+    startsAtMs,
     ...about
   }: Pick<PolicyRequest, 'registry' | 'channel'> & {
     readonly settings: Settings;
     /** The number of shards of the tool's tier. Each of them has an equal part of the tier's capacity. */
     readonly shards: number;
-    readonly nowMs: number;
+    readonly startsAtMs: number;
   },
 ): CallAdmission {
   const importance = priorityOf(envelope, session);
@@ -56,7 +56,7 @@ export function admissionOf(
     matches,
   });
   return {
-    envelope: timeMs === undefined ? envelope : endingBy(envelope, nowMs + timeMs),
+    envelope: timeMs === undefined ? envelope : endingBy(envelope, startsAtMs + timeMs),
     importance,
     room: admittedInflight(importance, Math.ceil(settings.admission.maxInflight / shards)),
     line: queueNameOf(importance, session.tenantId, tenantWeight(settings.tenants, session.tenantId)),

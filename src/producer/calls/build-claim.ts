@@ -37,16 +37,26 @@ export class ClaimBuilder {
    */
   async build(call: IdentifiedCall, { submittedBy }: SubmitOptions, record?: string): Promise<Claim> {
     const claim = this.#withoutApproval(call, submittedBy, record);
-    const { asks, envelope, tool } = call;
+    const { asks, envelope, tool, start } = call;
     const { approvals } = this.#deps;
-    if (asks === undefined || approvals === undefined) return claim;
+    // A start in the past names a call that was made before: no person is asked about another one.
+    if (asks === undefined || approvals === undefined || start?.isPast === true) return claim;
     const { callId, generation } = claim;
-    const approval = await approvals.requestFor({ envelope, tool, ...asks, callId, generation, submittedBy });
+    const startAtMs = start?.atMs;
+    const approval = await approvals.requestFor({
+      envelope,
+      tool,
+      ...asks,
+      callId,
+      generation,
+      submittedBy,
+      startAtMs,
+    });
     return { ...claim, approval };
   }
 
   #withoutApproval(call: IdentifiedCall, submittedBy: string | undefined, record: string | undefined): Claim {
-    const { envelope, tool, identity, circuit, shadow, loop } = call;
+    const { envelope, tool, identity, circuit, shadow, loop, start } = call;
     const { room, line, spends } = call.admission;
     return {
       callId: identity.callId,
@@ -60,6 +70,7 @@ export class ClaimBuilder {
       kept: this.#keepJob(),
       once: tool.effects === 'once',
       inboxId: this.#deps.inboxId,
+      ...(start === undefined ? {} : { start }),
       ...(spends === undefined ? {} : { spends }),
       ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
       ...(shadow === undefined ? {} : { shadow }),
@@ -73,7 +84,7 @@ export class ClaimBuilder {
   }
 
   #requestOf(
-    { envelope, tool, identity, circuit, channel, admission, asks }: IdentifiedCall,
+    { envelope, tool, identity, circuit, channel, admission, asks, start }: IdentifiedCall,
     submittedBy: string | undefined,
   ): StoredRequest {
     const { modes } = circuit;
@@ -86,6 +97,7 @@ export class ClaimBuilder {
       ...(channel === undefined ? {} : { channel }),
       ...timedOf(admission.spends),
       ...(asks === undefined && this.#isShared(envelope, tool, modes) ? { shared: true } : {}),
+      ...(start === undefined ? {} : { startAtMs: start.atMs }),
     };
   }
 

@@ -12,16 +12,17 @@ import {
   type ToolCallEnvelope,
   turnTag,
 } from '../../shared/calls/envelope.ts';
+import { type StartOptions, startTimeOf } from '../../shared/calls/start-time.ts';
 import { nearest } from '../../shared/schema/schema.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { type AnyTool, DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
 import { type Clock, uuidv7 } from '../../shared/util/time.ts';
 import { jsonParams } from './params.ts';
 
-export interface CallOptions {
+export interface CallOptions extends StartOptions {
   /** Names the call: the same key gives the same call. Any text up to 1 KiB. */
   readonly idempotencyKey?: string;
-  /** For the whole call, queue time and retries included; also the limit of each attempt. */
+  /** For the whole call from its start on, queue time and retries included; also the limit of each attempt. */
   readonly timeoutMs?: number;
   readonly deadlineAtMs?: number;
   readonly dedupeMode?: DedupeMode;
@@ -72,8 +73,7 @@ export function callEnvelope(
     throw contractInvalid([
       { path: 'options.signal', message: `must be an AbortSignal; got ${typeof options.signal}` },
     ]);
-  const deadlineAtMs =
-    options.deadlineAtMs ?? (options.timeoutMs === undefined ? undefined : clock.now() + options.timeoutMs);
+  const deadlineAtMs = options.deadlineAtMs ?? deadlineOf(options, clock.now());
   return {
     contractVersion: CONTRACT_VERSION,
     requestId: options.requestId ?? uuidv7(),
@@ -95,6 +95,12 @@ export function callEnvelope(
     // Behind the rest: what follows a spread in an object literal is added the slow way, and every call is made here.
     ...(options.toolCallId === undefined ? {} : { toolCallId: options.toolCallId }),
   };
+}
+
+/** Throws `CONTRACT_INVALID` for a start that is none. */
+function deadlineOf(options: CallOptions, nowMs: number): number | undefined {
+  const start = startTimeOf(options, nowMs);
+  return options.timeoutMs === undefined ? undefined : (start?.atMs ?? nowMs) + options.timeoutMs;
 }
 
 /** Also one of another realm, or of a library's own. */
@@ -197,6 +203,8 @@ const OPTIONS: Readonly<Record<keyof CallOptions, true>> = {
   baggage: true,
   namespace: true,
   signal: true,
+  startAfterMs: true,
+  startAt: true,
 };
 
 /** Without types, a key under another name would be no key at all. */

@@ -1,6 +1,7 @@
 /** A call on its way into the queue: each step of its submission returns a narrower type. */
 import type { Identity } from '../../shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import type { StartTime } from '../../shared/calls/start-time.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
@@ -24,10 +25,12 @@ export interface AuthorizedCall {
 /** An authorized call that its circuit lets pass. */
 export interface PassedCall extends AuthorizedCall {
   readonly circuit: CallCircuit;
+  /** Absent for a call that starts at once. */
+  readonly start?: StartTime | undefined;
 }
 
 /** A call with its identity and what it takes from budgets: all that a claim needs. */
-export interface IdentifiedCall extends Pick<PassedCall, 'envelope' | 'tool' | 'circuit' | 'channel'> {
+export interface IdentifiedCall extends Pick<PassedCall, 'envelope' | 'tool' | 'circuit' | 'channel' | 'start'> {
   readonly paramsDigest: string;
   readonly identity: Identity;
   readonly admission: CallAdmission;

@@ -3,6 +3,7 @@
  * refused; each of these is a value, and `submit` decides what follows.
  */
 import { partitionFor } from '../../shared/calls/call-id.ts';
+import { startIsPast } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { budgetExhausted } from '../../shared/limits/budget.ts';
 import { overloaded } from '../../shared/queues/priority.ts';
@@ -48,7 +49,7 @@ export interface AwaitedCall {
 }
 
 type Claimed = Extract<ClaimAnswer, { kind: 'claimed' }>;
-type Rejected = Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' | 'loop' }>;
+type Rejected = Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' | 'loop' | 'past' }>;
 type Inflight = Extract<ClaimAnswer, { kind: 'inflight' }>;
 
 export class CallClaimer {
@@ -73,9 +74,9 @@ export class CallClaimer {
       return { kind: 'refused', error };
     }
     // The waiter exists before the claim is sent: the result may overtake the claim's own reply.
-    const waiting = results.wait(identity.callId, options.onProgress);
+    const waiting = results.wait(identity.callId, options.onProgress, { startsAfterMs: call.start?.afterMs });
     const answer = await this.#write(claim, call, waiting);
-    if (answer.kind === 'overloaded' || answer.kind === 'spent' || answer.kind === 'loop') {
+    if (isRejected(answer)) {
       waiting.stop();
       return { kind: 'refused', error: this.#errorOf(answer, call) };
     }
@@ -128,6 +129,7 @@ export class CallClaimer {
       const partition = { ...partitionFor(call.identity.callId), shards };
       return overloaded(partition, admission.importance, answer.inflight);
     }
+    if (answer.kind === 'past') return startIsPast(call.start?.atMs ?? answer.nowMs, answer.nowMs);
     if (answer.kind === 'spent') {
       const { account, unit, spent, leftMs } = answer;
       const asked = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
@@ -178,7 +180,7 @@ export class CallClaimer {
     return {
       kind: 'awaited',
       callId,
-      waiting: this.#deps.results.wait(callId, options.onProgress, true),
+      waiting: this.#deps.results.wait(callId, options.onProgress, { sinceClaim: true }),
       joinedAgeMs: ageMs,
     };
   }
@@ -190,6 +192,11 @@ export class CallClaimer {
     if (circuit.modes.circuits === 'shadow' && repetitions >= loop.guard.refuseAt)
       onEvent({ type: 'shadow', envelope, callId, kind: 'refused', detail: 'LOOP_DETECTED' });
   }
+}
+
+function isRejected(answer: ClaimAnswer): answer is Rejected {
+  const { kind } = answer;
+  return kind === 'overloaded' || kind === 'spent' || kind === 'loop' || kind === 'past';
 }
 
 function loopDetected(tool: string, repetitions: number, retryAfterMs: number): PawlError {

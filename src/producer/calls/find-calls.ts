@@ -61,7 +61,7 @@ export async function findCalls(
 
 /** An index of its own is shorter than that of all calls. */
 function indexOf(state: CallSearch['state']): Selection['only'] {
-  if (state === 'running' || state === 'awaiting-approval') return state;
+  if (state === 'running' || state === 'delayed' || state === 'awaiting-approval') return state;
   if (state === 'unresolved') return 'inDoubt';
   return state === 'inflight' || PHASES.some((phase) => phase === state) ? 'inflight' : undefined;
 }

@@ -23,7 +23,10 @@ export interface IdentifyDeps {
   readonly clock: Clock;
 }
 
-type CallRules = Pick<IdentityRules, 'shard' | 'independent' | 'apart'> & { readonly asks: boolean };
+type CallRules = Pick<IdentityRules, 'shard' | 'independent' | 'apart'> & {
+  readonly asks: boolean;
+  readonly isDelayed: boolean;
+};
 
 export class CallIdentifier {
   readonly #deps: IdentifyDeps;
@@ -34,11 +37,11 @@ export class CallIdentifier {
 
   /** Throws `PERMISSION_DENIED`, `BUDGET_EXHAUSTED` and `CONTRACT_INVALID`. */
   async identify(call: PassedCall): Promise<IdentifiedCall> {
-    const { envelope, tool, circuit, session, policyResult, channel } = call;
+    const { envelope, tool, circuit, session, policyResult, channel, start } = call;
     const { modes } = circuit;
     const digest = paramsDigest(envelope.payload.params, tool.inputSchema);
     const asks = policyResult.decision === 'ask' && (await this.#mustAsk(call));
-    const rules = { shard: session.shards?.[tool.tier] ?? 0, asks };
+    const rules = { shard: session.shards?.[tool.tier] ?? 0, asks, isDelayed: start !== undefined };
     const known = this.#identityOf(envelope, tool, digest, rules);
     const identity =
       modes.dedupe === 'on'
@@ -53,6 +56,7 @@ export class CallIdentifier {
       circuit,
       admission,
       channel,
+      ...(start === undefined ? {} : { start }),
       sessionActorId: session.actorId === envelope.target.actorId ? undefined : session.actorId,
       asks: asks ? { policyResult, session } : undefined,
       ...this.#loopGuard(tool, identity, modes),
@@ -66,18 +70,18 @@ export class CallIdentifier {
   makeIndependent(call: IdentifiedCall): IdentifiedCall {
     const { envelope, tool, paramsDigest: digest, asks } = call;
     const { shard } = partitionFor(call.identity.callId);
-    const rules = { shard, asks: asks !== undefined, independent: true };
+    const rules = { shard, asks: asks !== undefined, isDelayed: call.start !== undefined, independent: true };
     return { ...call, identity: this.#identityOf(envelope, tool, digest, rules) };
   }
 
-  #admissionOf({ envelope, tool, session, channel }: PassedCall) {
+  #admissionOf({ envelope, tool, session, channel, start }: PassedCall) {
     const { settings, catalogue, shards, clock } = this.#deps;
     return admissionOf(envelope, tool, session, {
       settings,
       registry: catalogue.toolPolicyFor?.(tool),
       channel,
       shards: shards?.layout[tool.tier].current ?? 1,
-      nowMs: clock.now(),
+      startsAtMs: start?.atMs ?? clock.now(),
     });
   }
 
@@ -101,7 +105,7 @@ export class CallIdentifier {
     envelope: ToolCallEnvelope,
     tool: ResolvedTool,
     digest: string,
-    { shard, asks, ...rules }: CallRules,
+    { shard, asks, isDelayed, ...rules }: CallRules,
   ): Identity {
     const { settings } = this.#deps;
     const { reliability } = settings;
@@ -112,7 +116,8 @@ export class CallIdentifier {
       // Every session looks for a shared call in the first shard.
       shard: isGlobal ? 0 : shard,
       scope: isGlobal ? 'global' : 'session',
-      derive: reliability.deriveKeys === 'on',
+      // A call that starts later is not the call of the same parameters that is made now.
+      derive: reliability.deriveKeys === 'on' && !isDelayed,
       derivedReplay: reliability.derivedReplay,
       ...rules,
     });

@@ -27,6 +27,13 @@ export interface ResultWait {
   claimed(): void;
 }
 
+export interface WaitOptions {
+  /** The call was claimed before the waiting began. */
+  readonly sinceClaim?: boolean;
+  /** The call does not start before: until then its record is not read. */
+  readonly startsAfterMs?: number | undefined;
+}
+
 interface FinishedCall {
   readonly callId: string;
   /** The event that reported its end, if there was one. */
@@ -93,12 +100,17 @@ export class Results {
    * `sinceClaim`: the call may have settled in between. Other callers must not receive an older outcome, and mark the waiter `claimed` when
    * they have the answer.
    */
-  wait(callId: string, onProgress?: (event: ProgressEvent) => void, sinceClaim = false): ResultWait {
+  wait(
+    callId: string,
+    onProgress?: (event: ProgressEvent) => void,
+    { sinceClaim = false, startsAfterMs = 0 }: WaitOptions = {},
+  ): ResultWait {
     let waiter: Waiter | undefined;
     const outcome = new Promise<Outcome>((settle, abandon) => {
       if (this.#closed !== undefined) return abandon(this.#closed);
       const sinceMs = performance.now();
-      waiter = { settle, abandon, progress: onProgress, claimed: sinceClaim, sinceMs, checkedMs: sinceMs };
+      const checkedMs = sinceMs + startsAfterMs;
+      waiter = { settle, abandon, progress: onProgress, claimed: sinceClaim, sinceMs, checkedMs };
       const waiters = this.#waiters.get(callId);
       if (waiters === undefined) this.#waiters.set(callId, new Set([waiter]));
       else waiters.add(waiter);
@@ -216,6 +228,8 @@ export class Results {
     const due: string[] = [];
     // A checked call moves to the end of the map.
     for (const [callId, waiters] of this.#waiters) {
+      // A delayed call has no end to miss before its start; the calls behind it do.
+      if (lastChecked(waiters) > now) continue;
       if (due.length >= most || now - lastChecked(waiters) < olderThanMs) break;
       due.push(callId);
     }

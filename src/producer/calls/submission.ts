@@ -1,6 +1,7 @@
 /** A submitted call, and what its caller may ask for. */
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import type { StartOptions, StartTime } from '../../shared/calls/start-time.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ProducerEvent } from '../../shared/telemetry/call-events.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
@@ -23,7 +24,9 @@ export interface PendingSubmission<Output = unknown> {
   stop(): void;
 }
 
-export interface SubmitOptions {
+export interface SubmitOptions extends StartOptions {
+  /** The start, where the front door has computed it: the delay begins there. */
+  readonly start?: StartTime | undefined;
   readonly onProgress?: (event: ProgressEvent) => void;
   /** The session as it was opened. If Redis has lost it, it is written again as it was, and not as a session that may do more. */
   readonly session?: SessionRecord;

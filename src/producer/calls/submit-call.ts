@@ -4,6 +4,7 @@
  */
 import { parseEnvelope, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
+import { checkDeadline, type StartTime, startTimeOf } from '../../shared/calls/start-time.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -124,11 +125,15 @@ export class CallSubmitter {
     const envelope = this.#context.traces?.begin(asked) ?? asked;
     let call: IdentifiedCall;
     try {
+      // First of all: the delay begins when the call comes.
+      const start = this.#startOf(envelope, options);
       const authorized = await authorizer.authorize(envelope, options.session);
       const circuit = circuits.circuitOf(authorized.envelope, authorized.tool);
-      const open = circuits.refusal(authorized.tool, circuit);
+      // The state of a circuit now says nothing about a later start.
+      const open = start === undefined ? circuits.refusal(authorized.tool, circuit) : undefined;
       if (open !== undefined) return refusals.answerOpenCircuit({ ...authorized, circuit }, open);
-      call = await identifier.identify({ ...authorized, circuit });
+      call = await identifier.identify({ ...authorized, circuit, start });
+      if (start !== undefined && !start.isPast) await authorizer.keepSession(authorized.session, start.atMs);
     } catch (error) {
       return refusals.answer(error, envelope);
     }
@@ -136,6 +141,13 @@ export class CallSubmitter {
     if (claimed.kind !== 'conflict' || !this.#mayBeIndependent(call)) return this.#await(call, claimed, options);
     const independent = identifier.makeIndependent(call);
     return this.#await(independent, await claimer.claim(independent, options), options);
+  }
+
+  /** Throws `CONTRACT_INVALID`. */
+  #startOf({ control }: ToolCallEnvelope, options: SubmitOptions): StartTime | undefined {
+    const start = options.start ?? startTimeOf(options, this.#context.clock.now());
+    if (start !== undefined) checkDeadline(control.deadlineAtMs, start);
+    return start;
   }
 
   async #await(call: IdentifiedCall, claimed: ClaimedCall, options: SubmitOptions): Promise<Submission> {

@@ -43,7 +43,7 @@ export function callEvents(record: CallRecord, progress: readonly KeptProgress[]
     void events.push({ type, position, data: { callId, ...data } });
   // A decision that lets the call pass gives it another generation.
   const unapproved = record.approvalId === approvalId(callId, record.generation);
-  const waits = unapproved || (state === 'inflight' && phase === 'claimed');
+  const waits = unapproved || (state === 'inflight' && (phase === 'claimed' || phase === 'delayed'));
   if (record.approvalId !== undefined)
     add('approval-requested', APPROVAL, { tool: envelope.toolName, session: envelope.target.sessionKey });
   if (!waits)

@@ -8,6 +8,7 @@ import { auditRoutes } from './routes/audit.ts';
 import { batchRoutes } from './routes/batches.ts';
 import { callRoutes } from './routes/calls.ts';
 import { circuitRoutes } from './routes/circuits.ts';
+import { createCall } from './routes/create-call.ts';
 import { deadLetterRoutes } from './routes/dead-letters.ts';
 import { eventRoutes } from './routes/events.ts';
 import { fleetRoutes } from './routes/fleet.ts';
@@ -26,6 +27,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
   const routes: readonly Route[] = [
     ...sessionRoutes(pawl),
     ...agentRoutes(deps),
+    createCall(deps),
     ...callRoutes(deps),
     ...batchRoutes(deps),
     ...eventRoutes(deps),

@@ -12,6 +12,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { type InputRequired, isInputRequired } from '../../shared/calls/elicitation.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { isDelayed } from '../../shared/calls/start-time.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
@@ -20,7 +21,7 @@ import { clientSession, type McpClient, TASKS_EXTENSION, takeKeyArgument } from 
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
 import { createTask } from './tasks.ts';
-import { type McpTool, publishedToolFor } from './tools.ts';
+import { declaredOutput, type McpTool, publishedToolFor } from './tools.ts';
 
 /** A call that takes longer becomes a task, if the client supports tasks. */
 const TASK_AFTER_MS = 500;
@@ -49,7 +50,11 @@ export async function callTool(
     throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
   const decision = await applyDecision(pawl, client, ctx);
   if (decision?.isOpen) return pendingResult(decision.callId, tool);
-  if (decision !== undefined) return resultOf(pawl, tool, decision.callId, request);
+  if (decision !== undefined)
+    return (
+      (await startsLater(pawl, client, decision.callId, { tool, params })) ??
+      resultOf(pawl, tool, decision.callId, request)
+    );
   const approvalRequested = Promise.withResolvers<void>();
   const { given, idempotencyKey } = takeKeyArgument(client, tool, params.arguments ?? {});
   const submission = await submitCall(pawl, { ...client, idempotencyKey }, tool, {
@@ -60,8 +65,35 @@ export async function callTool(
     onApproval: approvalRequested.resolve,
   });
   if (submission.kind === 'answered') return replyOf(pawl, tool, submission.result);
+  const later = isDelayed(client.start)
+    ? await startsLater(pawl, client, submission.callId, { tool, params })
+    : undefined;
+  if (later !== undefined) return later;
   const pending = { submission, tool, params: given, name: params.name, approvalRequested };
   return firstReply(pawl, client, pending, request);
+}
+
+/** The reply to a call that starts later; undefined for one that was joined, and runs or waits for a person. */
+async function startsLater(
+  pawl: Pawl,
+  client: McpClient,
+  callId: string,
+  { tool, params }: { readonly tool: McpTool; readonly params: CallToolParams },
+): Promise<Result | undefined> {
+  const record = await pawl.backend.ledger.glance(callId);
+  const startAtMs = record?.request.startAtMs;
+  if (record?.phase !== 'delayed' || startAtMs === undefined) return undefined;
+  if (client.takesTasks && tool.annotations.taskSupport !== 'forbidden')
+    return createTask(pawl, client, { tool: params.name, params: params.arguments ?? {}, callId });
+  const text =
+    `${tool.mcpName} starts at ${new Date(startAtMs).toISOString()} (call ${callId}) and has not run yet. ` +
+    'Ask again with the same arguments and idempotency key to learn what became of it.';
+  return {
+    // Clients check the result of a tool that declares its output, unless it is an error.
+    ...(declaredOutput(tool) === undefined ? {} : { isError: true }),
+    content: [{ type: 'text', text }],
+    _meta: { 'pawl/callId': callId, 'pawl/phase': 'delayed', 'pawl/startAtMs': startAtMs },
+  };
 }
 
 interface PendingCall {

@@ -8,6 +8,9 @@ import {
 } from '@modelcontextprotocol/server';
 import { ASKABLE } from '../../shared/calls/elicitation.ts';
 import { keyOfHeader, traceparentIn } from '../../shared/calls/envelope.ts';
+import { type StartOptions, startTimeOf } from '../../shared/calls/start-time.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import { sessionOrNew } from '../http/routes/sessions.ts';
@@ -24,6 +27,9 @@ const TRACE_META = 'traceparent';
 /** The model's turn that makes the call. */
 const TURN_META = 'pawl/turn';
 const MAX_TURN_ID = 120;
+/** When the call starts. */
+const START_AFTER_META = 'pawl/startAfterMs';
+const START_AT_META = 'pawl/startAt';
 
 export interface McpClient {
   readonly caller: Caller;
@@ -33,6 +39,7 @@ export interface McpClient {
   readonly idempotencyKey: string | undefined;
   readonly turnId: string | undefined;
   readonly traceparent: string | undefined;
+  readonly start: StartOptions;
   readonly canAsk: readonly (typeof ASKABLE)[number][];
   /** The client is on this machine, and the server runs without tokens. */
   readonly isLocal: boolean;
@@ -61,6 +68,7 @@ export function clientOf(
     idempotencyKey: keyOf(meta[KEY_META], ctx.http?.req?.headers.get('idempotency-key') ?? undefined),
     turnId: checkedTurn(text(TURN_META, 'pawl-turn')),
     traceparent: traceparentIn(text(TRACE_META, 'traceparent')),
+    start: startIn(meta),
     canAsk: ASKABLE.filter((kind) => capabilities[kind] !== undefined),
     isLocal: caller.id === 'local' || caller.id === 'stdio',
     takesTasks: envelope !== undefined && capabilities.extensions?.[TASKS_EXTENSION] !== undefined,
@@ -75,6 +83,21 @@ function checkedTurn(turnId: string | undefined): string | undefined {
       `_meta["${TURN_META}"] must have at most ${MAX_TURN_ID} characters.`,
     );
   return turnId;
+}
+
+/** Throws -32602 for a start that is none. */
+function startIn(meta: Readonly<Record<string, unknown>>): StartOptions {
+  const { [START_AFTER_META]: startAfterMs, [START_AT_META]: startAt } = meta;
+  const start = defined({ startAfterMs, startAt }) as StartOptions;
+  try {
+    startTimeOf(start, Date.now());
+    return start;
+  } catch (error) {
+    if (!(error instanceof PawlError)) throw error;
+    const issues = error.issues?.map(({ path, message }) => ({ path: `_meta["pawl/${path}"]`, message })) ?? [];
+    const listed = issues.map(({ path, message }) => `${path} ${message}`).join('; ');
+    throw new ProtocolError(ProtocolErrorCode.InvalidParams, `${listed}.`, { issues });
+  }
 }
 
 /** Throws -32602 for a key that is not a text. */

@@ -1,6 +1,7 @@
 /** Submits the call of an MCP request. */
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { idempotencyKeySchema } from '../../shared/calls/envelope.ts';
+import { startingAt, startTimeOf } from '../../shared/calls/start-time.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
@@ -22,7 +23,8 @@ export interface McpSubmitOptions {
 /** Submits the call. The answers to a tool's questions are put into the parameter for them, which a client cannot set itself. */
 export async function submitCall(
   pawl: Pawl,
-  client: Pick<McpClient, 'caller' | 'sessionKey' | 'idempotencyKey' | 'turnId' | 'traceparent' | 'canAsk'>,
+  client: Pick<McpClient, 'caller' | 'sessionKey' | 'idempotencyKey' | 'turnId' | 'traceparent' | 'canAsk'> &
+    Partial<Pick<McpClient, 'start'>>,
   tool: McpTool,
   { params: given, responses, state, key, onProgress, onApproval }: McpSubmitOptions,
 ): Promise<Submission> {
@@ -41,13 +43,15 @@ export async function submitCall(
   if (idempotencyKey !== undefined && !idempotencyKeySchema.safeParse(idempotencyKey).success)
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The idempotency key must have 1 to 1024 bytes of UTF-8.');
   const session = await clientSession(pawl, client);
-  const envelope = session.envelope(tool.name, params, {
+  const start = startTimeOf(client.start ?? {}, pawl.backend.clock.now());
+  const options = {
     namespace: tool.namespace,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(client.turnId === undefined ? {} : { turnId: client.turnId }),
     ...(client.traceparent === undefined ? {} : { traceparent: client.traceparent }),
-  });
-  return pawl.submit(envelope, {
+  };
+  return pawl.submit(session.envelope(tool.name, params, startingAt(options, start)), {
+    start,
     ...(client.caller.id === 'stdio' ? {} : submitterOf(client.caller)),
     ...(onProgress === undefined ? {} : { onProgress }),
     ...(onApproval === undefined ? {} : { onApproval }),

@@ -119,9 +119,9 @@ export class FleetView {
     this.#showCircuits(set, circuits);
     this.#showTools(set, content.tools, sizes);
     for (const [index, tier] of TIERS.entries()) {
-      const { inflight = 0, calls = 0 } = counts[index] ?? {};
+      const { inflight = 0, delayed = 0, calls = 0 } = counts[index] ?? {};
       set.set(METRICS.ledger, { tier, state: 'inflight' }, inflight);
-      set.set(METRICS.ledger, { tier, state: 'settled' }, Math.max(0, calls - inflight));
+      set.set(METRICS.ledger, { tier, state: 'settled' }, Math.max(0, calls - inflight - delayed));
       set.set(METRICS.deadLetters, { tier }, deadLetters[index] ?? 0);
       const state = states[index];
       if (state !== undefined) this.#showTier(set, tier, state, { workers: content.workers, totals });
@@ -152,6 +152,7 @@ export class FleetView {
     const load = { waiting, running, oldestWaitMs, workers: serving.length, slots };
     set.set(METRICS.depth, { tier, state: 'waiting' }, waiting);
     set.set(METRICS.depth, { tier, state: 'delayed' }, state.delayed);
+    set.set(METRICS.depth, { tier, state: 'starts-later' }, state.starting);
     set.set(METRICS.depth, { tier, state: 'awaiting-approval' }, state.awaitingApproval);
     set.set(METRICS.oldestWait, { tier }, oldestWaitMs / 1_000);
     set.set(METRICS.attemptsInFlight, { tier }, running);

@@ -3,11 +3,15 @@ import type { Backend } from '../../shared/store/backend.ts';
 
 type Records = Pick<Backend, 'ledger' | 'shards'>;
 
-/** Calls in flight, and all that are kept. */
+/** Calls in flight, delayed ones, and all that are kept. */
 export function tierCounts({ ledger, shards }: Records) {
   return shards.ofTiers(
     (partition) => ledger.index.counts(partition),
-    (one, other) => ({ inflight: one.inflight + other.inflight, calls: one.calls + other.calls }),
+    (one, other) => ({
+      inflight: one.inflight + other.inflight,
+      delayed: one.delayed + other.delayed,
+      calls: one.calls + other.calls,
+    }),
   );
 }
 

@@ -54,14 +54,17 @@ export async function closeSessions(closing: CloseSessionsDeps, sessionKey: stri
   }
   const partitions = backend.shards.partitions();
   const crowded = new Set<Partition>();
-  const cancelAll = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(cancelling, partitions, key, MAX_INDEXED));
+  const cancelAll = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(cancelling, partitions, key));
   for (const left of await Promise.all([...keys].map(cancelAll))) for (const partition of left) crowded.add(partition);
+  const most = Number.POSITIVE_INFINITY;
+  const cancelDelayed = (key: string) => cancelIndexed(cancelling, partitions, key, { most, only: 'delayed' });
+  await Promise.all([...keys].map(atMost(SESSIONS_AT_ONCE, cancelDelayed)));
   const nowMs = await backend.ledger.now();
   // A session's index forgets calls as soon as they may have expired; those that still wait or run are among few.
   for (const partition of partitions)
     await cancelInflight(cancelling, partition, crowded.has(partition) ? nowMs : nowMs - outcomesKeptMs, keys);
   // Another front door may have claimed calls before it heard that the session is closed.
-  const cancelNewest = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(cancelling, partitions, key, PAGE));
+  const cancelNewest = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(cancelling, partitions, key, { most: PAGE }));
   await Promise.all([...keys].map(cancelNewest));
 }
 
@@ -87,13 +90,13 @@ async function cancelIndexed(
   cancelling: Cancelling,
   partitions: readonly Partition[],
   sessionKey: string,
-  most: number,
+  { most = MAX_INDEXED, only }: { readonly most?: number; readonly only?: 'delayed' } = {},
 ): Promise<readonly Partition[]> {
   const { ledger } = cancelling.backend;
   let left = partitions;
   for (let offset = 0; left.length > 0 && offset < most; offset += PAGE) {
     const lists = await Promise.all(
-      left.map((partition) => ledger.index.list(partition, { sessionKey, limit: PAGE, offset })),
+      left.map((partition) => ledger.index.list(partition, { sessionKey, only, limit: PAGE, offset })),
     );
     await cancelAmong(cancelling, lists.flat(), new Set([sessionKey]));
     left = left.filter((_place, at) => lists[at]?.length === PAGE);

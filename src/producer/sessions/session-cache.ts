@@ -15,6 +15,8 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Clock } from '../../shared/util/time.ts';
 
 const MAX_SESSIONS = 10_000;
+/** A session that is used lives longer than this. */
+const KEPT_ANYWAY_MS = 10 * 24 * 3_600_000;
 
 export interface ProducerSessionsDeps {
   readonly sessions: Backend['sessions'];
@@ -65,6 +67,12 @@ export class ProducerSessions extends SessionCache {
     if (opened === undefined) return this.#findOrOpen(envelope, before);
     this.remember(opened);
     return requireUsable(opened, target);
+  }
+
+  /** Keeps a session until a call of it starts, if that is further off than it lives anyway. */
+  async keepUntil(session: SessionRecord, untilMs: number): Promise<void> {
+    const { sessions, clock } = this.#deps;
+    if (untilMs - clock.now() > KEPT_ANYWAY_MS) await sessions.keepUntil(session, untilMs);
   }
 
   async #mainSession({ sessionKey, actorId, agentId, tenantId }: ToolCallEnvelope['target']): Promise<SessionRecord> {

@@ -3,6 +3,7 @@ import { EventEmitter } from 'node:events';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
+import { type StartTime, startingAt, startTimeOf } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { type DecodedCall, decodeCall, type ProviderCall } from '../../shared/model-tools/decode.ts';
 import type { ExportableTool, ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
@@ -70,8 +71,14 @@ const ABORTED = { code: 'CANCELLED', message: 'The call was cancelled before it 
 
 const LEFT = { code: 'CANCELLED', message: 'The call goes on for those who asked before; this caller left.' } as const;
 
+interface AcceptableCall {
+  readonly envelope: ToolCallEnvelope;
+  /** Absent for a call that starts at once. */
+  readonly start?: StartTime | undefined;
+}
+
 type PreparedCall =
-  | { readonly envelope: ToolCallEnvelope; readonly refused?: undefined }
+  | (AcceptableCall & { readonly refused?: undefined })
   | { readonly refused: Submission; readonly envelope?: undefined };
 
 export class Session {
@@ -126,8 +133,8 @@ export class Session {
     params: InputOf<T>,
     options: CallOptions = {},
   ): Promise<ToolResultEnvelope<OutputOf<T>>> {
-    const { envelope, refused } = this.#prepare(tool, params, options);
-    const submission = refused ?? (await this.#send(envelope, options.signal));
+    const prepared = this.#prepare(tool, params, options);
+    const submission = prepared.refused ?? (await this.#send(prepared, options.signal));
     return (await this.#reportEnd(submission)) as ToolResultEnvelope<OutputOf<T>>;
   }
 
@@ -137,8 +144,8 @@ export class Session {
     params: InputOf<T>,
     options: CallOptions = {},
   ): Promise<Submission<OutputOf<T>>> {
-    const { envelope, refused } = this.#prepare(tool, params, options);
-    const submission = refused ?? (await this.#send(envelope, options.signal));
+    const prepared = this.#prepare(tool, params, options);
+    const submission = prepared.refused ?? (await this.#send(prepared, options.signal));
     // A rejection reaches the caller through the submission's own result.
     this.#reportEnd(submission).catch(() => {});
     return submission as Submission<OutputOf<T>>;
@@ -175,24 +182,29 @@ export class Session {
   /** The envelope of a call, or its refusal where that is known at once. */
   #prepare(tool: AnyTool | string, params: unknown, options: CallOptions): PreparedCall {
     let envelope: ToolCallEnvelope;
+    let start: StartTime | undefined;
     try {
-      envelope = this.envelope(tool, params, options);
+      start = startTimeOf(options, this.#clock.now());
+      envelope = this.envelope(tool, params, startingAt(options, start));
       this.#forms.check(envelope, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
       const requestId = options.requestId ?? uuidv7();
       return { refused: answered(refusal(error, { requestId, toolName: startOf(toolNameOf(tool), 256) })) };
     }
-    const refused = this.#refuseNow(envelope, options.signal);
-    return refused === undefined ? { envelope } : { refused };
+    const refused = this.#refuseNow({ envelope, start }, options.signal);
+    return refused === undefined ? { envelope, start } : { refused };
   }
 
-  #refuseNow(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Submission | undefined {
-    return signal?.aborted === true ? answered(refusal(ABORTED, envelope)) : this.#host.refuseNow(envelope);
+  #refuseNow({ envelope, start }: AcceptableCall, signal: AbortSignal | undefined): Submission | undefined {
+    if (signal?.aborted === true) return answered(refusal(ABORTED, envelope));
+    // The circuit of a delayed call counts when the call starts.
+    return start === undefined ? this.#host.refuseNow(envelope) : undefined;
   }
 
-  async #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Promise<Submission> {
+  async #send({ envelope, start }: AcceptableCall, signal: AbortSignal | undefined): Promise<Submission> {
     const submission = await this.#host.submit(envelope, {
+      ...(start === undefined ? {} : { start }),
       session: this.record,
       onProgress: (event) => this.#emitProgress(event),
       onApproval: (request) => this.emit('approval-requested', approvalEventOf(request)),
@@ -213,8 +225,8 @@ export class Session {
     options: Pick<CallOptions, 'timeoutMs' | 'turnId' | 'signal' | 'traceparent'> = {},
   ): Promise<ToolResultEnvelope> {
     const envelope = await this.compensation(callId, options);
-    const refused = this.#refuseNow(envelope, options.signal);
-    return this.#reportEnd(refused ?? (await this.#send(envelope, options.signal)));
+    const refused = this.#refuseNow({ envelope }, options.signal);
+    return this.#reportEnd(refused ?? (await this.#send({ envelope }, options.signal)));
   }
 
   /** The envelope that undoes a call. Throws as `compensate` rejects. */

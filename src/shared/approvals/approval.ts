@@ -23,7 +23,7 @@ export const APPROVAL_STATES = ['pending', 'approved', 'denied', 'expired', 'can
 export type ApprovalState = (typeof APPROVAL_STATES)[number];
 export type ApprovalEnd = Exclude<ApprovalState, 'pending'>;
 
-/** An approved call must start within this time of the decision. */
+/** An approved call must start within this time of the decision, or of the time for which it was submitted. */
 export const DECISION_VALID_MS = 60 * 60_000;
 
 /** The channel that reaches people: that of the first session with one, from the calling session upwards. */
@@ -74,7 +74,10 @@ export interface ApprovalRequest {
   readonly route: ApprovalRoute;
   /** The number of attempts before, for a call of unknown outcome that is to run again. */
   readonly attemptsBefore?: number;
+  /** The call starts at this time, and not when it is approved. */
+  readonly startAtMs?: number;
   readonly createdAtMs: number;
+  /** The time to decide ends here; for a delayed call it is counted from its start. */
   readonly expiresAtMs: number;
 }
 
@@ -133,6 +136,7 @@ export function digestOf(request: ApprovalRequest): string {
       request.tenantId ?? null,
       request.actorId,
       request.expiresAtMs,
+      ...(request.startAtMs === undefined ? [] : [request.startAtMs]),
     ]),
   );
 }
@@ -194,7 +198,7 @@ export function decisionOn(request: ApprovalRequest, asked: DecisionRequest, now
     by,
     ...(reason === undefined ? {} : { reason }),
     decidedAtMs: nowMs,
-    validUntilMs: nowMs + DECISION_VALID_MS,
+    validUntilMs: Math.max(nowMs, request.startAtMs ?? 0) + DECISION_VALID_MS,
   };
 }
 
@@ -245,8 +249,10 @@ export function deniedOutcome(request: ApprovalRequest, by: string, reason: stri
 }
 
 export function expiredOutcome(request: ApprovalRequest): Outcome {
-  const limitMs = request.expiresAtMs - request.createdAtMs;
-  return refusedOutcome(request, `The call was not approved within ${limitMs / 1_000} s.`);
+  const { createdAtMs, startAtMs, expiresAtMs } = request;
+  const limitMs = expiresAtMs - Math.max(createdAtMs, startAtMs ?? 0);
+  const since = startAtMs === undefined || startAtMs <= createdAtMs ? '' : ' of its start';
+  return refusedOutcome(request, `The call was not approved within ${limitMs / 1_000} s${since}.`);
 }
 
 function refusedOutcome({ tool, attemptsBefore }: ApprovalRequest, message: string): Outcome {

@@ -3,6 +3,7 @@
  *
  * inflight  claimed            recorded, and queued in the same step
  *           awaiting-approval  waits for a person, without a worker slot
+ *           delayed            waits for the time at which its caller wants it to start
  *           queued             waits for a worker
  *           running            an attempt holds the newest fence
  *           waiting-retry      an attempt failed; the next one is in the queue's delayed set
@@ -16,7 +17,7 @@ import type { Effects } from '../tools/tool.ts';
 
 export const CALL_STATES = ['inflight', 'done', 'failed', 'cancelled'] as const;
 export type CallState = (typeof CALL_STATES)[number];
-export const PHASES = ['claimed', 'awaiting-approval', 'queued', 'running', 'waiting-retry'] as const;
+export const PHASES = ['claimed', 'awaiting-approval', 'delayed', 'queued', 'running', 'waiting-retry'] as const;
 export type Phase = (typeof PHASES)[number];
 
 /** The states by which calls can be searched. `unresolved`: the outcome is unknown, and an operator should find it out. */
@@ -28,8 +29,19 @@ export type CallStatus = Phase | Exclude<CallState, 'inflight'>;
 
 /** The legal transitions and the reason that each one carries. Everything else is refused. */
 export const TRANSITIONS: Readonly<Record<CallStatus, Partial<Readonly<Record<CallStatus, string>>>>> = {
-  claimed: { queued: 'enqueued', 'awaiting-approval': 'needs approval', cancelled: 'cancelled by a caller' },
-  'awaiting-approval': { queued: 'approved', failed: 'denied or expired', cancelled: 'cancelled by a caller' },
+  claimed: {
+    queued: 'enqueued',
+    delayed: 'starts later',
+    'awaiting-approval': 'needs approval',
+    cancelled: 'cancelled by a caller',
+  },
+  'awaiting-approval': {
+    queued: 'approved',
+    delayed: 'approved before its start',
+    failed: 'denied or expired',
+    cancelled: 'cancelled by a caller',
+  },
+  delayed: { queued: 'its time has come', cancelled: 'cancelled by a caller' },
   queued: { running: 'an attempt began', failed: 'refused before an attempt', cancelled: 'cancelled by a caller' },
   running: {
     running: 'the attempt was lost and another began',

@@ -180,7 +180,7 @@ export const METRICS = {
   depth: define({
     name: 'queue_depth',
     type: 'gauge',
-    help: 'Calls that no worker runs now: waiting for a worker, delayed until a retry, or awaiting an approval.',
+    help: 'Calls that no worker runs now: waiting for a worker, delayed until a retry, awaiting an approval, or delayed by their callers (starts-later).',
     labels: ['tier', 'state'],
     countedBy: 'fleet',
   }),

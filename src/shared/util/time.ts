@@ -16,22 +16,29 @@ export type Schedule = (run: () => void, afterMs: number) => () => void;
 
 /** The longest that a call may take, and that anything waits. A few times as long still fits into a timer. */
 export const MAX_WAIT_MS = 7 * 24 * 3_600_000;
+/** The longest delay of a call's start: 365 days. */
+export const MAX_DELAY_MS = 365 * 24 * 3_600_000;
 /** The longest that a record is kept: a hundred years. */
 export const MAX_KEPT_MS = 100 * 365 * 24 * 3_600_000;
 
 /** The longest delay of Node's timers. A longer one fires at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
-export const systemSchedule: Schedule = (run, afterMs) => {
-  const timer = setTimeout(run, Math.min(Math.max(0, afterMs), MAX_TIMER_MS));
-  return () => clearTimeout(timer);
-};
+export const systemSchedule: Schedule = (run, afterMs) => inParts(run, afterMs, setTimeout);
 
 /** A schedule whose timers keep no process alive. */
-export const backgroundSchedule: Schedule = (run, afterMs) => {
-  const timer = setTimeout(run, Math.min(Math.max(0, afterMs), MAX_TIMER_MS)).unref();
+export const backgroundSchedule: Schedule = (run, afterMs) =>
+  inParts(run, afterMs, (part, partMs) => setTimeout(part, partMs).unref());
+
+/** A time that is too long for one timer is waited for with several, one after the other. */
+function inParts(run: () => void, afterMs: number, start: (run: () => void, ms: number) => NodeJS.Timeout): () => void {
+  let timer: NodeJS.Timeout;
+  const wait = (leftMs: number) => {
+    timer = leftMs > MAX_TIMER_MS ? start(() => wait(leftMs - MAX_TIMER_MS), MAX_TIMER_MS) : start(run, leftMs);
+  };
+  wait(Math.max(0, afterMs));
   return () => clearTimeout(timer);
-};
+}
 
 export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now() };
 

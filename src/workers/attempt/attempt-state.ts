@@ -134,9 +134,13 @@ export function nowMs({ started, clock, beganMonotonicMs }: Attempt): number {
   return Math.round(started.nowMs + clock.monotonic() - beganMonotonicMs);
 }
 
-/** The time that a call spent in its queue before its first attempt. A generation is named by when it was queued. */
+/**
+ * The time that a call spent in its queue before its first attempt. A generation is named by when it was queued; a delayed call is queued
+ * from its start on.
+ */
 export function waitedMs({ running, started }: Attempt): number {
-  return Math.max(0, started.nowMs - Number(callOfJob(running.jobId).generation));
+  const queuedAtMs = Math.max(Number(callOfJob(running.jobId).generation), started.request.startAtMs ?? 0);
+  return Math.max(0, started.nowMs - queuedAtMs);
 }
 
 /** The time limit of the attempt. A caller may extend the tool's own limit, but not beyond the operator's. */

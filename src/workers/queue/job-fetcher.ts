@@ -99,6 +99,8 @@ export class JobFetcher {
   readonly #marker: MarkerWait;
   #backend: RedisQueueBackend | undefined;
   #closed = false;
+  /** A job is due later, or others wait: this worker is to ask again. */
+  #awaitsDue = false;
 
   constructor(deps: JobFetcherDeps) {
     this.#deps = deps;
@@ -131,6 +133,7 @@ export class JobFetcher {
   async #take(lockToken: string): Promise<unknown[]> {
     const { dispatch, partition, slots } = this.#deps;
     if (this.#closed) return [];
+    if (slots.free < 1) this.#handOver();
     await slots.take(this);
     const most = 1 + slots.takeNow(MAX_TAKEN - 1);
     let used = 0;
@@ -141,19 +144,30 @@ export class JobFetcher {
       const taken = await dispatch.take(partition, fetched, most);
       const answers = taken.filter(isAnswer);
       isElsewhere = taken[0]?.job === ELSEWHERE;
-      if (answers.length === 0) return noJob(taken[0]?.job);
+      if (answers.length === 0) {
+        const none = noJob(taken[0]?.job);
+        this.#awaitsDue = Number(none[3] ?? 0) > 0;
+        return none;
+      }
       for (const answer of answers) {
         if (this.#holds(answer)) used += 1;
         this.#start(answer, this.#leased(answer, fetched));
       }
       // The last says whether there is more: now, or when something is due.
-      if (answers.at(-1)?.job[4] !== 1) this.#marker.interrupt();
+      this.#awaitsDue = answers.at(-1)?.job[4] !== 1;
+      if (this.#awaitsDue) this.#marker.interrupt();
       return [];
     } finally {
       slots.give(most - used);
       // The marker is for other workers, which need time to get it.
       if (isElsewhere) await sleep(OTHERS_FIRST_MS);
     }
+  }
+
+  /** A worker without a free slot does not wait for delayed jobs: a marker lets another worker ask when the next one is due. */
+  #handOver(): void {
+    if (this.#awaitsDue) this.#deps.skipWorker({ member: '0', score: 0 });
+    this.#awaitsDue = false;
   }
 
   /** `asked`: slots for which jobs are asked for in the same step. */

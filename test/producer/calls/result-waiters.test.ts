@@ -88,7 +88,9 @@ describe('who waits for which call', () => {
     const { results, settled } = await open();
     const callId = await settled('a');
     results.deliver(end(callId, SUCCESS));
-    expect(await within(results.wait(callId, undefined, true).outcome, 30_000, 'the outcome')).toEqual(SUCCESS);
+    expect(await within(results.wait(callId, undefined, { sinceClaim: true }).outcome, 30_000, 'the outcome')).toEqual(
+      SUCCESS,
+    );
   });
 
   test('an end from before the claim is not taken for the next one', async () => {

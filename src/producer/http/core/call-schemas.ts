@@ -52,6 +52,7 @@ export const callSummary = z.object({
   worker: text.optional(),
   circuit: text,
   cancelRequested: flag,
+  startAtMs: atMs.optional().describe('Of a delayed call: it does not start before.'),
   createdAtMs: atMs,
   updatedAtMs: atMs,
   expiresAtMs: atMs.optional(),

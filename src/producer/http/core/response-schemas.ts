@@ -88,6 +88,7 @@ const approval = z.object({
   rule: text,
   reason: text,
   amendment: json.optional(),
+  startAtMs: atMs.optional().describe('Of a delayed call.'),
   createdAtMs: atMs,
   expiresAtMs: atMs,
   ...decided,
@@ -193,7 +194,11 @@ const circuit = z.object({
   reason: text.optional(),
 });
 
-const counts = z.object({ inflight: count, calls: count });
+const counts = z.object({
+  inflight: count,
+  delayed: count.describe('Calls that start later.'),
+  calls: count,
+});
 
 const reliability = z.object({
   circuits: z.array(circuit),

@@ -99,19 +99,33 @@ export function route<
   };
 }
 
-export const queryNumber = (options: { readonly max: number; readonly fallback: number; readonly unit: string }) =>
+export const queryNumber = ({ fallback, ...bounds }: QueryBounds & { readonly fallback: number }) =>
+  numberOf(bounds)
+    .default(fallback)
+    .meta(metaOf({ ...bounds, fallback }));
+
+/** The same where the default depends on the rest of the request. */
+export const optionalQueryNumber = (bounds: QueryBounds & { readonly fallback: number | string }) =>
+  numberOf(bounds).optional().meta(metaOf(bounds));
+
+interface QueryBounds {
+  readonly max: number;
+  readonly unit: string;
+}
+
+const numberOf = ({ max, unit }: QueryBounds) =>
   z
     .string()
-    .regex(/^\d{1,12}$/, `must be a whole number of ${options.unit}`)
-    .transform((text) => Math.min(Number(text), options.max))
-    .default(options.fallback)
-    // Clients see an integer, although the query arrives as a text.
-    .meta({
-      type: 'integer',
-      pattern: undefined,
-      minimum: 0,
-      description: `${options.unit}; default: ${options.fallback}; more than ${options.max} is taken as that.`,
-    });
+    .regex(/^\d{1,12}$/, `must be a whole number of ${unit}`)
+    .transform((text) => Math.min(Number(text), max));
+
+/** Clients see an integer, although the query arrives as a text. */
+const metaOf = ({ max, unit, fallback }: QueryBounds & { readonly fallback: number | string }) => ({
+  type: 'integer' as const,
+  pattern: undefined,
+  minimum: 0,
+  description: `${unit}; default: ${fallback}; more than ${max} is taken as that.`,
+});
 
 /** Mounts routes, and refuses the other methods of their paths. */
 export function mountRoutes(app: Express, routes: readonly Route[]): void {

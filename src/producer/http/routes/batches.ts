@@ -10,7 +10,7 @@ import type { ApiDeps } from '../core/api-deps.ts';
 import { batchView } from '../core/group-views.ts';
 import { type Route, route } from '../core/route.ts';
 import { nameOf, submitterOf } from './approvals.ts';
-import { shortCallSchema, shortEnvelope } from './calls.ts';
+import { shortCallSchema, shortEnvelope } from './create-call.ts';
 
 const newBatchSchema = z.strictObject({
   /** Each is checked alone: one that is wrong refuses only itself. */

@@ -1,63 +1,27 @@
 /** `/v1/calls`: submit, await, read, cancel and resolve calls. */
 import { z } from 'zod';
 import { SOUGHT_STATES } from '../../../shared/calls/call-state.ts';
-import {
-  contractSchemas,
-  idempotencyKeySchema,
-  jsonObjectSchema,
-  keyOfHeader,
-  type ToolCallEnvelope,
-  type ToolResultEnvelope,
-  toolCallEnvelopeSchema,
-  traceparentIn,
-  withEveryName,
-} from '../../../shared/calls/envelope.ts';
+import type { ToolResultEnvelope } from '../../../shared/calls/envelope.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { nearest } from '../../../shared/schema/schema.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
-import { DEFAULT_NAMESPACE, splitName } from '../../../shared/tools/tool.ts';
+import { DEFAULT_NAMESPACE } from '../../../shared/tools/tool.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { type CallFilter, findCalls } from '../../calls/find-calls.ts';
 import type { Submission } from '../../calls/submission.ts';
 import type { Pawl } from '../../client.ts';
-import { type Caller, checkTenant, seesTenant } from '../core/access.ts';
+import { type Caller, seesTenant } from '../core/access.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
-import { type ErrorCode, HttpError, invalidBody } from '../core/errors.ts';
+import { type ErrorCode, HttpError } from '../core/errors.ts';
 import { queryNumber, type Route, type RouteRequest, type RouteResponse, route } from '../core/route.ts';
 import { contentAround, sendParts } from '../core/stream-response.ts';
 import { callSummary, callView, phaseOf } from '../core/views.ts';
 import { nameOf, submitterOf } from './approvals.ts';
-import { sessionFor, sessionOrNew } from './sessions.ts';
+import { sessionFor } from './sessions.ts';
 
-const DEFAULT_WAIT_MS = 30_000;
-const MAX_WAIT_MS = 5 * 60_000;
+export const DEFAULT_WAIT_MS = 30_000;
+export const MAX_WAIT_MS = 5 * 60_000;
 const MAX_LISTED = 1_000;
-
-/** The short form of a call. The session fills in the other fields. */
-export const shortCallSchema = z.strictObject({
-  /** `name` or `namespace.name`. */
-  tool: z.string().min(1).max(256),
-  params: jsonObjectSchema.default({}),
-  session: z.string().min(1).max(256),
-  idempotencyKey: idempotencyKeySchema.optional(),
-  timeoutMs: z
-    .number()
-    .int()
-    .positive()
-    .max(7 * 24 * 3_600_000)
-    .optional(),
-  dedupeMode: z.enum(['enforced', 'bestEffort', 'disabled']).optional(),
-  namespace: z.string().min(1).max(256).optional(),
-  toolCallId: z.string().min(1).max(256).optional(),
-  turnId: z.string().min(1).max(120).optional(),
-  /** The turn is one of the contract's 32. */
-  requestTags: z.array(z.string().max(128)).max(31).optional(),
-  safetyCritical: z.boolean().optional(),
-  traceparent: z.string().max(128).optional(),
-  baggage: z.record(z.string(), z.string()).optional(),
-});
-
-const keyHeaderSchema = z.string().transform(keyOfHeader).pipe(idempotencyKeySchema);
 
 const resolutionSchema = z.discriminatedUnion('as', [
   z.strictObject({ as: z.literal('succeeded'), output: z.unknown().optional() }),
@@ -65,11 +29,10 @@ const resolutionSchema = z.discriminatedUnion('as', [
   z.strictObject({ as: z.literal('retry') }),
 ]);
 
-type CallRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls' | 'checkAccepting'>;
+export type CallRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls' | 'checkAccepting'>;
 
 export function callRoutes(deps: CallRouteDeps): readonly Route[] {
   return [
-    createCall(deps),
     listCalls(deps),
     getCall(deps),
     getCallOutput(deps),
@@ -77,36 +40,6 @@ export function callRoutes(deps: CallRouteDeps): readonly Route[] {
     compensateCall(deps),
     resolveCall(deps),
   ];
-}
-
-function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/calls',
-    operationId: 'createCall',
-    permission: 'use',
-    summary: 'Submits a call, as an envelope or in the short form, and waits for its end.',
-    query: z.strictObject({
-      wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
-    }),
-    headers: z.object({ 'idempotency-key': keyHeaderSchema.optional(), traceparent: z.string().optional() }),
-    body: jsonObjectSchema,
-    bodySchema: {
-      oneOf: [z.toJSONSchema(shortCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
-    },
-    responses: {
-      200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
-      202: ['The call goes on: its ID, state and phase', 'CallUnderWay'],
-    },
-    async handle({ query, headers, body: sent, caller, onGone }) {
-      await checkAccepting();
-      const body = withTrace(withKey(sent, headers['idempotency-key']), headers.traceparent);
-      const submission = await submit(pawl, caller, body);
-      if (submission.kind === 'answered') return replyTo(pawl, submission, body);
-      const result = await longPolls.until(submission, query.wait, onGone);
-      return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
-    },
-  });
 }
 
 function listCalls({ pawl }: CallRouteDeps): Route {
@@ -230,81 +163,8 @@ function resolveCall({ pawl }: CallRouteDeps): Route {
   });
 }
 
-/** Moves the header's key into the field that the contract has for it. Throws `CONTRACT_INVALID` when the body names another key. */
-function withKey(body: Readonly<Record<string, unknown>>, key: string | undefined): Readonly<Record<string, unknown>> {
-  if (key === undefined) return body;
-  const payload = isShort(body) ? body : (body['payload'] as Readonly<Record<string, unknown>> | undefined);
-  if (typeof payload !== 'object' || payload === null) return body;
-  const { idempotencyKey: named = key } = payload;
-  if (named !== key)
-    throw invalidBody(
-      'names another idempotencyKey than the header Idempotency-Key: give one of them, or the same twice',
-    );
-  return isShort(body) ? { ...body, idempotencyKey: key } : { ...body, payload: { ...payload, idempotencyKey: key } };
-}
-
-/** Adds the `traceparent` header to the body, unless the body has one. */
-function withTrace(
-  body: Readonly<Record<string, unknown>>,
-  header: string | undefined,
-): Readonly<Record<string, unknown>> {
-  const traceparent = traceparentIn(header);
-  if (traceparent === undefined) return body;
-  if (isShort(body)) return { traceparent, ...body };
-  const { trace } = body;
-  return typeof trace === 'object' && trace !== null ? { ...body, trace: { traceparent, ...trace } } : body;
-}
-
-async function submit(pawl: Pawl, caller: Caller, body: Readonly<Record<string, unknown>>): Promise<Submission> {
-  if (isShort(body)) return submitShort(pawl, caller, body);
-  // A caller without a tenant may submit for any tenant; the producer checks the rest.
-  if (caller.tenantId === undefined) return pawl.submit(body, submitterOf(caller));
-  const parsed = toolCallEnvelopeSchema.safeParse(body);
-  if (!parsed.success) return pawl.submit(body);
-  const { target, payload } = parsed.data;
-  const given = (body as ToolCallEnvelope).payload.params;
-  if (target.tenantId !== undefined) checkTenant(caller, target.tenantId, 'The tenantId');
-  await sessionOrNew(pawl, caller, target);
-  return pawl.submit(
-    {
-      ...parsed.data,
-      payload: { ...payload, params: withEveryName(payload.params, given) },
-      target: { ...target, tenantId: caller.tenantId },
-    },
-    submitterOf(caller),
-  );
-}
-
-const ENVELOPE_FIELDS = ['contractVersion', 'toolName', 'toolNamespace', 'target', 'payload', 'transport', 'control'];
-
-function isShort(body: Readonly<Record<string, unknown>>): boolean {
-  return !ENVELOPE_FIELDS.some((field) => Object.hasOwn(body, field));
-}
-
-async function submitShort(pawl: Pawl, caller: Caller, body: unknown): Promise<Submission> {
-  return pawl.submit(await shortEnvelope(pawl, caller, body), submitterOf(caller));
-}
-
-/** The envelope of a call in its short form, whose session is opened if there is none. Throws `CONTRACT_INVALID`. */
-export async function shortEnvelope(pawl: Pawl, caller: Caller, body: unknown): Promise<ToolCallEnvelope> {
-  const parsed = shortCallSchema.safeParse(body);
-  if (!parsed.success) {
-    const issues = parsed.error.issues.map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
-    const listed = issues.map(({ path, message }) => `${path === '' ? 'the call' : path}: ${message}`).join('; ');
-    throw new PawlError('CONTRACT_INVALID', `The call is neither an envelope nor its short form: ${listed}.`, {
-      issues,
-    });
-  }
-  const { tool, params: parsedParams, session: sessionKey, namespace, ...given } = parsed.data;
-  const params = withEveryName(parsedParams, (body as { readonly params?: unknown }).params);
-  const session = await sessionOrNew(pawl, caller, { sessionKey });
-  const named = namespace === undefined ? splitName(tool) : { namespace, name: tool };
-  const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
-  return session.envelope(named.name, params, { ...options, namespace: named.namespace });
-}
-
 /** The result of a call is 200, that of an open circuit included. A refusal before the call existed is an error status. */
-async function replyTo(
+export async function replyTo(
   pawl: Pawl,
   { callId, result }: Extract<Submission, { readonly kind: 'answered' }>,
   body: Readonly<Record<string, unknown>>,
@@ -335,7 +195,7 @@ async function suggestionsFor(pawl: Pawl, tool: string): Promise<readonly string
 }
 
 /** The response when the waiting has ended before the call. */
-async function underWay(
+export async function underWay(
   pawl: Pawl,
   { callId, requestId }: Extract<Submission, { kind: 'pending' }>,
 ): Promise<RouteResponse> {

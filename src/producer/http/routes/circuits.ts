@@ -160,6 +160,7 @@ async function reliability(pawl: Pawl): Promise<object> {
     circuits: circuits.map(circuitView),
     ledger: {
       inflight: counts.reduce((sum, { inflight }) => sum + inflight, 0),
+      delayed: counts.reduce((sum, { delayed }) => sum + delayed, 0),
       calls: counts.reduce((sum, { calls }) => sum + calls, 0),
       tiers: Object.fromEntries(TIERS.map((tier, index) => [tier, counts[index]])),
     },

@@ -24,7 +24,7 @@ import type { Ledger } from '../calls/ledger.ts';
 import { verifyApproval } from '../calls/records/signed-records.ts';
 import { resignRequest } from '../calls/requeue-call.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
-import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
+import { type CallJob, ENQUEUE_DELAYED_LUA, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import type { Redis } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
@@ -62,7 +62,11 @@ export type DecideAnswer =
   /** The stored request of the call is not authentic. */
   | { readonly kind: 'forged' };
 
-const decideScript = new Script(new URL('./decide.lua', import.meta.url), [...ENQUEUE_LUA, ...DEAD_LETTER_LUA]);
+const decideScript = new Script(new URL('./decide.lua', import.meta.url), [
+  ...ENQUEUE_LUA,
+  ENQUEUE_DELAYED_LUA,
+  ...DEAD_LETTER_LUA,
+]);
 const LISTED_AT_ONCE = 200;
 /** An approval may hold megabytes. */
 const READ_AT_ONCE = 8;
@@ -239,12 +243,13 @@ export class Approvals {
   }
 
   /**
-   * As long as the call, which may be undone with the parameters that were approved: from when it has ended, for which it may wait as
-   * long as its decision holds, and then run.
+   * As long as the call, which may be undone with the parameters that were approved: from when it has ended, for which it may wait for its
+   * start, then as long as its decision holds, and then run.
    */
-  #keptMs(tool: ApprovalRequest['tool'], to: ApprovalEnd): number {
+  #keptMs({ tool, startAtMs = 0 }: ApprovalRequest, to: ApprovalEnd, nowMs: number): number {
     const doneMs = this.#doneMs(tool);
-    return to === 'approved' ? doneMs + DECISION_VALID_MS + LONG_RUN_MS : doneMs;
+    if (to !== 'approved') return doneMs;
+    return doneMs + Math.max(0, startAtMs - nowMs) + DECISION_VALID_MS + LONG_RUN_MS;
   }
 
   #lifeOf({ tool }: ApprovalRequest, outcome: Outcome): RecordLife {
@@ -293,7 +298,7 @@ export class Approvals {
         text,
         text === '' ? '' : this.#signatures.sign('decision', id, text),
         callId,
-        this.#keptMs(tool, to),
+        this.#keptMs(request, to, nowMs),
         outcomeJson,
         outcomeJson === '' ? '' : this.#signatures.sign('outcome', [callId, 'failed'], outcomeJson),
         life.ttlMs,

@@ -1,4 +1,5 @@
--- Decides on an approval, once: approved puts its call into the queue, every other decision ends the call.
+-- Decides on an approval, once: approved puts its call into the queue, at its start for a delayed one; every other decision ends the
+-- call.
 --
 -- KEYS  1 approval  2 index of pending approvals  3 the call's record  4 in-flight index  5 the job that waits  6 delayed jobs
 --       7 index of calls in doubt  8 base of the partition's keys
@@ -19,7 +20,7 @@ local state, expiresAtMs, generation, decidedBy = unpack(redis.call('HMGET', KEY
 if not state then return {'gone', now} end
 if decidedBy == ARGV[14] then return {'decided', now} end
 if state ~= 'pending' then return {'already', now, state} end
-local call = redis.call('HMGET', KEYS[3], 'state', 'phase', 'generation', 'inboxes', 'paramsAt')
+local call = redis.call('HMGET', KEYS[3], 'state', 'phase', 'generation', 'inboxes', 'paramsAt', 'notBeforeMs')
 local waits = call[1] == 'inflight' and call[2] == 'awaiting-approval' and call[3] == generation
 local to = ARGV[2]
 if not waits then
@@ -40,9 +41,14 @@ if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], 'decision', ARGV[3], 'decision
 -- The job that carried the call until here has nothing to do any more; one that a worker holds finds that by itself.
 if redis.call('ZREM', KEYS[6], ARGV[13]) == 1 then redis.call('DEL', KEYS[5]) end
 if to == 'approved' then
-  redis.call('HSET', KEYS[3], 'phase', 'queued', 'generation', ARGV[11], 'signature', ARGV[12], 'updatedAtMs', now)
+  local startAt = call[6] and tonumber(call[6]) > now and tonumber(call[6]) or nil
+  redis.call('HSET', KEYS[3], 'phase', startAt and 'delayed' or 'queued', 'generation', ARGV[11], 'signature', ARGV[12], 'updatedAtMs', now)
   nextVersion(KEYS[3])
-  enqueue({ARGV[17]}, {unpack(ARGV, 18)})
+  if startAt then
+    enqueue_delayed({ARGV[17]}, {ARGV[18], ARGV[19], ARGV[20], ARGV[21], ARGV[22], startAt})
+  else
+    enqueue({ARGV[17]}, {unpack(ARGV, 18)})
+  end
 else
   local expiresAt = text(now + ARGV[9])
   redis.call('HSET', KEYS[3], 'state', 'failed', 'outcome', ARGV[7], 'outcomeSignature', ARGV[8], 'retriable', '0', 'updatedAtMs', now)

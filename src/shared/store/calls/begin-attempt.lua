@@ -17,7 +17,7 @@
 --   circuit    the circuit as stored, its name, request, signature, fence so far, attempts, resolution: nothing was written
 --   ended      state: the call has its outcome
 --   stale      the job is not the record's (older generation, or the record is gone)
---   early      ms: the next attempt is not due yet
+--   early      ms: the call, or its next attempt, is not due yet
 --   awaiting   approval ID: a person has not decided yet
 --   apart      nothing was written: the call must be started by itself
 --   suspect    '1' when the attempt before this one left no record, request, '1' when the call is to run alone: an attempt of the
@@ -38,7 +38,10 @@ if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
 if state ~= 'inflight' or fields[19] or fields[20] then return {'ended', now, state} end
 if fields[21] and ARGV[9] == '1' then return {'apart', now} end
 if phase == 'awaiting-approval' then return {'awaiting', now, fields[17] or ''} end
-if fields[12] and phase == 'waiting-retry' and tonumber(fields[12]) - now > 5 then return {'early', now, tonumber(fields[12]) - now} end
+if fields[12] then
+  local earlyMs = tonumber(fields[12]) - now
+  if phase == 'waiting-retry' and earlyMs > 5 or phase == 'delayed' and earlyMs > 0 then return {'early', now, earlyMs} end
+end
 
 -- An attempt that left no record is taken over whatever the circuit says: what became of it must be decided first.
 local leftNoRecord = phase == 'running' and fields[15] ~= ARGV[5]

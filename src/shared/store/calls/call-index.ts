@@ -33,8 +33,8 @@ export interface Selection {
   readonly limit: number;
   readonly offset?: number;
   readonly sessionKey?: string;
-  /** Only those in flight, those whose outcome is unknown, those that workers hold, or those that a person decides on. */
-  readonly only?: 'inflight' | 'inDoubt' | 'running' | 'awaiting-approval' | undefined;
+  /** Only those in flight, those whose outcome is unknown, those that workers hold, those that start later, or those that a person decides on. */
+  readonly only?: 'inflight' | 'inDoubt' | 'running' | 'delayed' | 'awaiting-approval' | undefined;
 }
 
 /** For `Script`: `prune_index`. */
@@ -59,7 +59,7 @@ export class CallIndex {
     this.#access = access;
   }
 
-  /** IDs of calls of one partition, the newest first; of one session when given. */
+  /** IDs of calls of one partition, the newest first; of one session when given. Of those in flight, delayed ones come last. */
   async list(partition: Partition, options: Selection): Promise<string[]> {
     const keys = this.#access.keys(partition);
     const { redis } = this.#access;
@@ -68,14 +68,29 @@ export class CallIndex {
     // Behind a long backlog they are the oldest in flight: who came from the newest would look at all that wait.
     if (only === 'running')
       return (await redis.lrange(keys.job('active'), offset, last)).map((job) => callOfJob(job).callId);
+    if (only === 'delayed' && sessionKey !== undefined)
+      return redis.zrange(keys.delayedSessionCalls(sessionKey), String(offset), String(last));
     if (sessionKey !== undefined) return redis.lrange(keys.sessionCalls(sessionKey), offset, last);
     if (only === 'calls') return redis.lrange(keys.calls, offset, last);
     if (only === 'awaiting-approval')
       return (await redis.zrevrange(`${keys.approvals}s:pending`, offset, last)).map(callOf);
-    return redis.zrevrange(keys[only], offset, last);
+    if (only === 'inDoubt') return redis.zrevrange(keys.inDoubt, offset, last);
+    return this.#listInflight(keys, { limit, offset, only });
   }
 
-  /** IDs of calls in flight that were claimed before a time, the oldest first, without the `passed` oldest. */
+  /** Delayed calls, whose scores are their starts, come behind all others, the next to start first. */
+  async #listInflight({ inflight }: PartitionKeys, { limit, offset = 0, only }: Selection): Promise<string[]> {
+    const { redis } = this.#access;
+    const nowMs = await this.#access.now();
+    const isDelayed = only === 'delayed';
+    const others = isDelayed ? [] : await redis.zrevrangebyscore(inflight, nowMs, '-inf', 'LIMIT', offset, limit);
+    if (others.length === limit) return others;
+    const passed = isDelayed ? 0 : await redis.zcount(inflight, '-inf', nowMs);
+    const [first, most] = [Math.max(0, offset - passed), limit - others.length];
+    return [...others, ...(await redis.zrangebyscore(inflight, `(${nowMs}`, '+inf', 'LIMIT', first, most))];
+  }
+
+  /** IDs of calls in flight that were claimed before a time, or were to start, the oldest first, without the `passed` oldest. */
   async inflightBefore(partition: Partition, beforeMs: number, limit: number, passed = 0): Promise<string[]> {
     const { inflight } = this.#access.keys(partition);
     return this.#access.redis.zrangebyscore(inflight, '-inf', beforeMs, 'LIMIT', passed, limit);
@@ -176,13 +191,18 @@ export class CallIndex {
     return sizes;
   }
 
-  async counts(partition: Partition): Promise<{ readonly inflight: number; readonly calls: number }> {
+  /** `inflight`: those that wait or run; `delayed`: those that start later. `calls` has both of them. */
+  async counts(
+    partition: Partition,
+  ): Promise<{ readonly inflight: number; readonly delayed: number; readonly calls: number }> {
     const keys = this.#access.keys(partition);
-    const [inflight, calls] = await Promise.all([
+    const nowMs = await this.#access.now();
+    const [inflight, delayed, calls] = await Promise.all([
       this.#access.redis.zcard(keys.inflight),
+      this.#access.redis.zcount(keys.inflight, `(${nowMs}`, '+inf'),
       this.#access.redis.llen(keys.calls),
     ]);
     // One in flight is kept, however long ago it was claimed.
-    return { inflight, calls: Math.max(inflight, calls) };
+    return { inflight: Math.max(0, inflight - delayed), delayed, calls: Math.max(inflight, calls) };
   }
 }

@@ -25,6 +25,8 @@ export interface StoredRequest {
   readonly timed?: readonly string[];
   /** Sessions other than its own may have joined it. */
   readonly shared?: true;
+  /** The call does not start before this time on Redis' clock. */
+  readonly startAtMs?: number;
 }
 
 /** The feature that a worker needs to run the call. */
@@ -136,7 +138,7 @@ export function callRecord({ callId, fields, request, outcome, nowMs }: ReadReco
   return {
     callId,
     state: fields['state'] as CallState,
-    ...(fields['phase'] === undefined ? {} : { phase: fields['phase'] as Phase }),
+    ...(fields['phase'] === undefined ? {} : { phase: phaseAt(fields, nowMs) }),
     generation: fields['generation'] ?? '',
     fence: Number(fields['fence'] ?? 0),
     request,
@@ -158,6 +160,11 @@ export function callRecord({ callId, fields, request, outcome, nowMs }: ReadReco
     ...(outcome === undefined ? {} : { outcome }),
     readAtMs: nowMs,
   };
+}
+
+/** From its start on, a delayed call is queued: only its job has moved. */
+function phaseAt({ phase, notBeforeMs }: ReadRecord['fields'], nowMs: number): Phase {
+  return phase === 'delayed' && Number(notBeforeMs) <= nowMs ? 'queued' : (phase as Phase);
 }
 
 /**

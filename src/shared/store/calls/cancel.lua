@@ -37,6 +37,8 @@ if fields[2] == 'awaiting-approval' then
   redis.call('HSET', approval, 'state', 'cancelled', 'decidedAtMs', now)
   redis.call('PEXPIRE', approval, ARGV[12])
   redis.call('ZREM', ARGV[11] .. 's:pending', fields[6])
+end
+if fields[2] == 'awaiting-approval' or fields[2] == 'delayed' then
   -- Until its time is over the job would be counted as one that waits for a retry.
   local job = ARGV[1] .. '.' .. fields[3]
   if redis.call('ZREM', KEYS[4] .. 'delayed', job) == 1 then redis.call('DEL', KEYS[4] .. job) end

@@ -23,6 +23,7 @@
 --   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature, where a large outcome is, its reference
 --   These two end with the request (JSON) of a call that the claimed one was merged into, or false.
 --   conflict                    the key was used with other parameters; nothing was written
+--   past                        a new call that was to start before now; nothing was written
 -- Fails with UNKEPT when the large parameters are not there; nothing was written.
 local partition, callId, inbox, paramsDigest, request, generation = KEYS, ARGV[1], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local terms = decoded(ARGV[2])
@@ -107,8 +108,12 @@ if record.exists then
   anew = true
 end
 
+if terms.isPast then return {'past', callId, now} end
+local startAt = terms.startAt and terms.startAt > now and terms.startAt or nil
 if terms.room then
   local inflight = cardinality(partition.inflight)
+  -- Delayed calls, whose scores are their starts, take no place before.
+  if inflight >= terms.room then inflight = inflight - delayedIn(partition.inflight) end
   if inflight >= terms.room then return {'overloaded', callId, now, inflight} end
 end
 local budgets, cost, firstBudget = tonumber(ARGV[13]), ARGV[14], 15
@@ -156,12 +161,12 @@ end
 local kept = terms.kept and partition.keepsOne() and '1' or '0'
 local jobId = callId .. '.' .. generation
 local approval = firstBudget + budgets * 6
-local worker = not ARGV[approval] and idle_worker({queue}, {need}) or nil
+local worker = not ARGV[approval] and not startAt and idle_worker({queue}, {need}) or nil
 local _, circuitState, circuit = circuitOf(partition.circuits, circuitName)
 -- (A name of two lines would tear the message.)
 local begins = worker and circuitState == 'CLOSED' and not terms.once and not string.find(circuitName, '\n', 1, true)
 local fields = {
-  'state', 'inflight', 'phase', begins and 'running' or 'queued', 'generation', generation, 'request', request,
+  'state', 'inflight', 'phase', begins and 'running' or startAt and 'delayed' or 'queued', 'generation', generation, 'request', request,
   'paramsDigest', paramsDigest, 'circuit', circuitName, 'inboxes', inbox, 'createdAtMs', text(now)}
 local function field(name, value) fields[#fields + 1], fields[#fields + 2] = name, value end
 local token = worker and worker.id .. ' ' .. generation
@@ -172,6 +177,7 @@ if begins then
   field('startedAtMs', text(now))
   field('lockUntilMs', text(now + worker.leaseMs))
 end
+if startAt then field('notBeforeMs', text(startAt)) end
 if fence then field('fence', text(fence)) end
 if ARGV[8] ~= '' then field('signature', ARGV[8]) end
 if terms.once then field('once', '1') end
@@ -194,7 +200,8 @@ if ARGV[approval] then
   redis.call('ZADD', approvals .. 's:pending', expiresAt, id)
   redis.call('ZREMRANGEBYSCORE', approvals .. 's', '-inf', now - 2 * retentionMs)
 end
-deferWrite('ZADD', partition.inflight, text(now), callId)
+-- A delayed call is in flight from its start on.
+deferWrite('ZADD', partition.inflight, text(startAt or now), callId)
 -- How many calls of a tool there are, by the part of the retention in which they were claimed: the parts expire, the count is kept.
 deferCount(partition.sizes .. text(math.floor(now * 24 / retentionMs)), terms.tool, 2 * retentionMs)
 local sessionCalls = partition.sessions .. terms.session
@@ -204,6 +211,13 @@ for _, index in ipairs({partition.calls, sessionCalls}) do
   deferWrite('LPUSH', index, callId)
 end
 keepLater(sessionCalls, retentionMs)
+if startAt then
+  -- The indexes forget by the time of the claim, which is long ago when a delayed call starts.
+  local delayed = partition.calls .. ':delayed:' .. terms.session
+  redis.call('ZREMRANGEBYSCORE', delayed, '-inf', text(now))
+  deferWrite('ZADD', delayed, text(startAt), callId)
+  keepLater(delayed, startAt - now + retentionMs)
+end
 if merging then
   -- A person may take longer than an outcome is kept.
   local decidedMs = ARGV[approval] and math.max(0, ARGV[approval + 3] - now) or 0
@@ -213,7 +227,11 @@ end
 if now % 16 == 0 then
   for _, index in ipairs({partition.calls, sessionCalls}) do partition.prune(index) end
 end
-if not worker then
+if startAt and not ARGV[approval] then
+  local isFar = startAt - now > tonumber(retentionMs) / 2
+  enqueue_delayed({queue}, {jobId, terms.job, generation, ARGV[9], kept, startAt, terms.line, terms.session,
+    isFar and partition.calls .. '\n' .. sessionCalls or nil})
+elseif not worker then
   enqueue({queue}, {jobId, terms.job, generation, ARGV[9], kept, terms.line, terms.session, need})
 else
   local begun = begins and {text(fence), request, ARGV[8], circuitName, circuit} or {'', '', '', '', ''}

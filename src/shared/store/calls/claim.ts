@@ -3,13 +3,14 @@ import type { ApprovalRequest } from '../../approvals/approval.ts';
 import { isMerged, type RequestNaming, requestNameOf } from '../../calls/call-id.ts';
 import type { CallState, Phase } from '../../calls/call-state.ts';
 import type { DedupeMode } from '../../calls/envelope.ts';
+import type { StartTime } from '../../calls/start-time.ts';
 import { type Account, type Spends, UNITS, type Unit } from '../../limits/budget.ts';
 import { queueNameOf } from '../../queues/priority.ts';
 import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { budgetArguments, reserve, type Spent } from '../limits/budgets.ts';
-import { ENQUEUE_LUA, jobData, PUSH_LUA } from '../queues/jobs.ts';
+import { ENQUEUE_DELAYED_LUA, ENQUEUE_LUA, jobData, PUSH_LUA } from '../queues/jobs.ts';
 import { backendError } from '../redis/backend-error.ts';
 import { PartitionBatches } from '../redis/batching.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
@@ -45,6 +46,8 @@ export interface Claim {
   readonly once?: boolean;
   /** The inbox of the producer that waits, if any. */
   readonly inboxId?: string;
+  /** The call starts at this time on Redis' clock. */
+  readonly start?: StartTime;
   /** The call waits for a person's decision before it is queued. */
   readonly approval?: ApprovalRequest;
   /** The audit record of the claim. */
@@ -78,7 +81,9 @@ export type ClaimAnswer =
     }
   | { readonly kind: 'inflight'; readonly callId: string; readonly phase: Phase; readonly ageMs: number }
   | FinishedCall
-  | { readonly kind: 'conflict'; readonly callId: string };
+  | { readonly kind: 'conflict'; readonly callId: string }
+  /** The call was to start in the past, and is not known: nothing was claimed. */
+  | { readonly kind: 'past'; readonly callId: string; readonly nowMs: number };
 
 /** In one step: enough to share what a step costs, and few enough for Redis and the callers to work at the same time. */
 const MAX_CLAIMS = 16;
@@ -88,6 +93,7 @@ const claimsScript = new Script(new URL('./claim-batch.lua', import.meta.url), [
   CARRY_LUA,
   ...DEAD_LETTER_LUA,
   ...ENQUEUE_LUA,
+  ENQUEUE_DELAYED_LUA,
   ...PUSH_LUA,
   PRUNE_LUA,
   luaFunction(new URL('./claim.lua', import.meta.url)),
@@ -222,6 +228,8 @@ function termsOf(claim: Claim): string {
     tool: `${toolNamespace}.${toolName}`,
     /** Calls in flight at which the tier takes no more like it. */
     room: claim.room,
+    startAt: claim.start?.atMs,
+    isPast: claim.start?.isPast === true ? true : undefined,
     line: claim.line ?? queueNameOf('normal', undefined, 1),
     session: target.sessionKey,
     need: needOf(request),
@@ -248,6 +256,8 @@ async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown
     }
     case 'conflict':
       return { kind: code, callId };
+    case 'past':
+      return { kind: code, callId, nowMs };
     case 'overloaded':
       return { kind: code, callId, inflight: Number(answer[3]) };
     case 'spent':

@@ -86,12 +86,15 @@ const LACKED_MS = 15_000;
 
 const NEXT_JOBS_LUA = [
   luaFunction(new URL('../queues/next-fair.lua', import.meta.url)),
+  luaFunction(new URL('../queues/enqueue-fair.lua', import.meta.url)),
+  luaFunction(new URL('../queues/start-due.lua', import.meta.url)),
   luaFunction(new URL('../queues/fetch-jobs.lua', import.meta.url)),
   luaFunction(new URL('../calls/begin-attempt.lua', import.meta.url)),
   luaFunction(new URL('./begin-fetched.lua', import.meta.url)),
 ];
 const takeScript = new Script(new URL('../queues/fetch-and-begin.lua', import.meta.url), [
   PARTITION_LUA,
+  JOBS_LUA,
   ...NEXT_JOBS_LUA,
   MOVE_LUA.toActive,
 ]);

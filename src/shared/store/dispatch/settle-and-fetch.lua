@@ -29,11 +29,14 @@ for number = 1, tonumber(ARGV[11]) do
 end
 -- Most often no job waits: one command shows that.
 local jobs, more, idle = nil, false, redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'paused', queue .. 'delayed') == 0
-if not idle and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0 then
+local isWaiting = not idle and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0
+if isWaiting then
   if wanted > 0 then jobs, more = fetch_jobs({queue}, {ARGV[2], leaseMs, wanted, ARGV[7], ARGV[5], '1'}) end
 elseif (idle or redis.call('EXISTS', queue .. 'paused') == 0) and redis.call('EXISTS', queue .. 'active') == 0 then
   emit(queue, 'event', 'drained')
 end
+-- What is delayed for longer than a worker waits makes no job due by itself.
+if not idle and not isWaiting then idle = redis.call('EXISTS', queue .. 'paused') == 0 and not isDelayedSoon(queue) end
 jobs = jobs or {}
 if ARGV[8] ~= '' then
   redis.call('ZADD', queue .. 'pushable', text(capacity_of(queue, ARGV[8], ARGV[9], ARGV[10]) + wanted - #jobs), ARGV[8])

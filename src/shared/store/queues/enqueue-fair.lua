@@ -5,7 +5,7 @@
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 job ID  2 line: its weight (how many turns it has while a line of weight 1 has one), a space, its name; behind a line break,
---         what its jobs need, for a line that some workers leave to others  3 session
+--         what its jobs need, for a line that some workers leave to others  3 session  4 '1' for a script that takes from it afterwards
 local queue, jobId, name, session = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local prioritized, numbers, order, sessions = queue .. 'prioritized', queue .. 'lines', queue .. 'line-order', queue .. 'line-sessions'
 local line = lines[name]
@@ -33,4 +33,4 @@ end
 local last = line.turns[session] or tonumber(redis.call('ZSCORE', sessions, line.number .. ' ' .. session) or -1)
 local turn = math.max(line.join, last + 1)
 line.turns[session] = turn
-deferWrite('ZADD', prioritized, turn, jobId)
+if ARGV[4] then redis.call('ZADD', prioritized, text(turn), jobId) else deferWrite('ZADD', prioritized, turn, jobId) end

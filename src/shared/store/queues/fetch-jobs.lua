@@ -9,9 +9,11 @@
 -- again: the queue has nothing more, now or later, or several were taken and a marker stands for the rest. Empty when all that waits is
 -- left to other workers. Behind them, whether more can be taken now.
 local queue, now, most = KEYS[1], nowMs(), tonumber(ARGV[3])
+local isDue = (now + 1) * 0x1000 - 1
+local due = #redis.call('ZRANGEBYSCORE', queue .. 'delayed', 0, isDue, 'LIMIT', 0, 1) > 0
+if due then due = start_due({queue}, {isDue}) end
 local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
 if settings[1] or settings[2] or settings[3] then return nil end
-local due = #redis.call('ZRANGEBYSCORE', queue .. 'delayed', 0, (now + 1) * 0x1000 - 1, 'LIMIT', 0, 1) > 0
 local back, left = redis.call('LLEN', queue .. 'wait'), linesLeftBy(queue, ARGV[5])
 local inAllLines, inLine = standing(queue, left)
 local lineFirst = inLine > 0 and (due or back > 0) and redis.call('HINCRBY', queue .. 'lines', 'served', 1) % 2 == 0
@@ -47,6 +49,6 @@ end
 local more = due or #jobs < back + inAllLines
 -- Sets the marker for the remaining jobs.
 if more then redis.call('ZADD', queue .. 'marker', '0', '0') end
-local enough = more and #jobs > 1 or not more and redis.call('EXISTS', queue .. 'delayed') == 0
+local enough = more and #jobs > 1 or not more and not isDelayedSoon(queue)
 if enough and #jobs > 0 then jobs[#jobs][5] = 1 end
 return jobs, more

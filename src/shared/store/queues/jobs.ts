@@ -116,6 +116,9 @@ export const ENQUEUE_LUA = [
   luaFunction(new URL('./enqueue.lua', import.meta.url)),
 ];
 
+/** For `Script`: `enqueue_delayed`, which needs `JOBS_LUA`. */
+export const ENQUEUE_DELAYED_LUA = luaFunction(new URL('./enqueue-delayed.lua', import.meta.url));
+
 /** For `Script`: `idle_worker`, `give` and `push`, which needs `ENQUEUE_LUA`. */
 export const PUSH_LUA = [
   luaFunction(new URL('./idle-worker.lua', import.meta.url)),

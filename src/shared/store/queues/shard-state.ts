@@ -11,6 +11,8 @@ export interface ShardState {
   readonly running: number;
   /** Until the time of a retry. */
   readonly delayed: number;
+  /** Until their callers want them to start. They are not counted in `inflight`. */
+  readonly starting: number;
   readonly awaitingApproval: number;
   /** Could run now, and no worker has taken them. */
   readonly waiting: number;
@@ -28,13 +30,28 @@ const stateScript = new Script(new URL('./shard-state.lua', import.meta.url));
 
 export async function readShardState(redis: Redis, prefix: string, partition: Partition): Promise<ShardState> {
   const keys = new PartitionKeys(prefix, partition);
-  const numbers = await stateScript.run(
+  const counts = (await stateScript.run(
     redis,
     [keys.inflight, keys.job('active'), keys.job('delayed'), `${keys.approvals}s:pending`, keys.inDoubt],
     [keys.records, LOOKED_AT],
-  );
-  const [inflight, running, delayed, awaitingApproval, inDoubt, oldestWaitMs, stale] = numbers as number[];
-  return stateOf({ inflight, running, delayed, awaitingApproval, inDoubt, oldestWaitMs, stale });
+  )) as number[];
+  const [inflight = 0, running = 0, delayed = 0, awaitingApproval = 0, inDoubt = 0, oldestWaitMs = 0, stale = 0] =
+    counts;
+  const [starting = 0, unapproved = 0] = counts.slice(7);
+  const approved = starting - unapproved;
+  return {
+    inflight: Math.max(0, inflight - starting),
+    running,
+    // A call that awaits an approval has a delayed job, which ends the waiting.
+    delayed: Math.max(0, delayed - awaitingApproval - approved),
+    starting: approved,
+    awaitingApproval,
+    // Calls wait for a worker in more than one list: they are what is in flight and neither runs nor waits for something else.
+    waiting: Math.max(0, inflight - running - Math.max(delayed, awaitingApproval + approved)),
+    inDoubt,
+    oldestWaitMs,
+    stale,
+  };
 }
 
 /** The states of all tiers, in order. */
@@ -47,27 +64,11 @@ function together(one: ShardState, other: ShardState): ShardState {
     inflight: one.inflight + other.inflight,
     running: one.running + other.running,
     delayed: one.delayed + other.delayed,
+    starting: one.starting + other.starting,
     awaitingApproval: one.awaitingApproval + other.awaitingApproval,
     waiting: one.waiting + other.waiting,
     inDoubt: one.inDoubt + other.inDoubt,
     oldestWaitMs: Math.max(one.oldestWaitMs, other.oldestWaitMs),
     stale: one.stale + other.stale,
   };
-}
-
-/** Calls wait for a worker in more than one list: they are what is in flight and neither runs nor waits for something else. */
-function stateOf(counts: Partial<Record<Exclude<keyof ShardState, 'waiting'>, number | undefined>>): ShardState {
-  const {
-    inflight = 0,
-    running = 0,
-    delayed = 0,
-    awaitingApproval = 0,
-    inDoubt = 0,
-    oldestWaitMs = 0,
-    stale = 0,
-  } = counts;
-  // A call that awaits an approval has a delayed job, which ends the waiting.
-  const retrying = Math.max(0, delayed - awaitingApproval);
-  const waiting = Math.max(0, inflight - running - retrying - awaitingApproval);
-  return { inflight, running, delayed: retrying, awaitingApproval, waiting, inDoubt, oldestWaitMs, stale };
 }

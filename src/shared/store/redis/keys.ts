@@ -86,6 +86,11 @@ export class PartitionKeys {
     return `${this.sessions}${sessionKey}`;
   }
 
+  /** Delayed calls of a session, by their starts. */
+  delayedSessionCalls(sessionKey: string): string {
+    return `${this.calls}:delayed:${sessionKey}`;
+  }
+
   /** Workers that were lost while they ran calls, by when that was seen. `:stopped:ID` names one that was stopped. */
   get lostWorkers(): string {
     return `${this.base}${PARTITION_NAMES.LOST_WORKERS}`;

@@ -78,6 +78,16 @@ local function cardinality(key)
   return cardinalities[key] + (added and (#added - 2) / 2 or 0)
 end
 
+-- Calls in flight that start later, those that will be added included.
+local function delayedIn(inflight)
+  local name, added, later = inflight .. ' delayed', gatheredFor('ZADD', inflight) or {}, 0
+  cardinalities[name] = cardinalities[name] or redis.call('ZCOUNT', inflight, '(' .. text(nowMs()), '+inf')
+  for at = 3, #added, 2 do
+    if tonumber(added[at]) > nowMs() then later = later + 1 end
+  end
+  return cardinalities[name] + later
+end
+
 -- What workers of a queue lack (pass_on), by what calls need: their IDs, each between spaces. Most often nothing is there.
 local lackersBy
 local function lackersOf(queue)
@@ -142,13 +152,19 @@ local function deferCount(key, field, ttlMs)
 end
 
 -- Lets a key live for twice `ttlMs` when it has less than that left: with room to spare, so that not every script has to.
-local function keepLater(key, ttlMs) lifetimes[key] = ttlMs end
+local function keepLater(key, ttlMs) lifetimes[key] = math.max(lifetimes[key] or 0, ttlMs) end
 
 -- The keys of a prefix.
 local function keysOf(prefix, names)
   local keys = {}
   for position, name in ipairs(names) do keys[position] = prefix .. name end
   return keys
+end
+
+-- Whether a delayed job is due before each worker has looked again by itself, which it does every ten seconds at the latest.
+local function isDelayedSoon(queue)
+  local first = redis.call('ZRANGE', queue .. 'delayed', 0, 0, 'WITHSCORES')
+  return first[2] ~= nil and first[2] / 0x1000 < nowMs() + 15000
 end
 
 -- BullMQ says when the next job is due, the fourth of four answers: puts that on the clock of the worker that asked.

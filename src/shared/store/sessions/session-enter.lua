@@ -9,7 +9,8 @@ local LOOKS = 4
 for at, list in ipairs(KEYS) do
   local isSorted = at <= tonumber(ARGV[4])
   if isSorted then redis.call('ZADD', list, ARGV[2], ARGV[1]) else redis.call('SADD', list, ARGV[1]) end
-  redis.call('PEXPIRE', list, ARGV[3])
+  -- Delayed calls may keep a list for longer.
+  if redis.call('PTTL', list) < tonumber(ARGV[3]) then redis.call('PEXPIRE', list, ARGV[3]) end
   for _, member in ipairs(redis.call(isSorted and 'ZRANDMEMBER' or 'SRANDMEMBER', list, LOOKS)) do
     if redis.call('EXISTS', ARGV[5] .. member) == 0 then redis.call(isSorted and 'ZREM' or 'SREM', list, member) end
   end

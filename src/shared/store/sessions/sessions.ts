@@ -11,6 +11,7 @@ import { Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const replaceScript = new Script(new URL('./session-replace.lua', import.meta.url));
+const keepScript = new Script(new URL('./session-keep.lua', import.meta.url));
 const enterScript = new Script(new URL('./session-enter.lua', import.meta.url));
 
 /** The first session with a channel, from one upwards. */
@@ -150,6 +151,19 @@ export class Sessions {
     );
     // Last: as long as this has not been done, all of it is tried again.
     await this.#replace(record, stored, KEPT_MS);
+  }
+
+  /** Keeps a session, and those above it, for as long as usual after a time that may be far off. */
+  async keepUntil({ sessionKey, ancestors = [], parent, tenantId }: SessionRecord, untilMs: number): Promise<void> {
+    const [seconds] = await this.#redis.time();
+    const delayMs = untilMs - Number(seconds) * 1_000;
+    const lists = [this.#keys.sessions, ...(tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)])];
+    const kept = [sessionKey, ...ancestors].map((key) => [this.#keys.session(key), KEPT_MS] as const);
+    const listed = [...ancestors, ...(parent === undefined ? [] : [parent])].map((key) =>
+      this.#keys.sessionChildren(key),
+    );
+    const all = [...kept, ...[...lists, ...listed].map((key) => [key, LISTED_MS] as const)];
+    await Promise.all(all.map(([key, ms]) => keepScript.run(this.#redis, [key], [delayMs + ms])));
   }
 
   /** Remembers the shards of the session's calls in this process. */

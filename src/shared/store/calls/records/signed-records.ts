@@ -5,7 +5,7 @@ import { failureOf } from '../../../errors/failure.ts';
 import type { Signatures } from '../../../signing/signatures.ts';
 import type { InboxEvent } from '../../queues/result-inbox.ts';
 
-/** A signed request is valid for this long after its job was queued. */
+/** A signed request is valid for this long after its job was queued, or after the start of a delayed call. */
 const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
 
 export interface SignedRequest {
@@ -28,6 +28,8 @@ export function verifyRequest(
   const id = [callId, generation, resolution];
   if (!signatures.verify('request', id, text, signature)) return false;
   if (!signatures.present || nowMs - Number(generation) <= REQUEST_VALID_MS) return true;
+  const { startAtMs = 0 } = JSON.parse(text) as { readonly startAtMs?: number };
+  if (nowMs - startAtMs <= REQUEST_VALID_MS) return true;
   signatures.refuse({ kind: 'request', id, reason: 'the signed request is too old' });
   return false;
 }

@@ -1,0 +1,56 @@
+/** `pawl call --after` and `--at`: the call exists when the command ends, and starts in its time. */
+import type { CallOptions } from '../../producer/calls/call-envelope.ts';
+import type { Pawl } from '../../producer/client.ts';
+import type { Session } from '../../producer/sessions/session.ts';
+import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import type { StartOptions } from '../../shared/calls/start-time.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { type CliContext, print, say } from '../context.ts';
+import { moment, prettyJson } from '../print.ts';
+
+export interface LaterOptions {
+  /** Milliseconds. */
+  readonly after?: number;
+  /** ISO 8601. */
+  readonly at?: string;
+}
+
+interface LaterCall {
+  readonly tool: string;
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly options: CallOptions;
+  readonly json: boolean;
+}
+
+/** Both of them are refused where the call is submitted. */
+export function startOptions({ after, at }: LaterOptions): StartOptions {
+  return defined<StartOptions>({ startAfterMs: after, startAt: at });
+}
+
+/** Submits the call, and says when it starts. Returns its result where that is known already, or the call was refused. */
+export async function submitLater(
+  context: CliContext,
+  pawl: Pawl,
+  session: Session,
+  asked: LaterCall,
+): Promise<ToolResultEnvelope | undefined> {
+  const { tool, params, options, json } = asked;
+  session.events.once('approval-requested', ({ approvalId }) =>
+    say(context, `a person has to approve it: see 'pawl approvals show ${approvalId}'`),
+  );
+  const submission = await session.submit(tool, params, options);
+  if (submission.kind === 'answered') return submission.result;
+  const { callId, requestId } = submission;
+  const record = await pawl.read(callId);
+  submission.stop();
+  const startAtMs = record?.request.startAtMs;
+  if (json)
+    print(context, prettyJson(defined({ callId, requestId, state: record?.state, phase: record?.phase, startAtMs })));
+  else context.out.write(`${callId}\n`);
+  if (!json && startAtMs !== undefined)
+    say(
+      context,
+      `starts at ${moment(startAtMs)}: follow it with 'pawl calls show ${callId}', end it with 'pawl calls cancel'`,
+    );
+  return undefined;
+}

@@ -1,0 +1,109 @@
+/** When a call starts: at once, after a delay, or at a time that its caller names. */
+import type { PawlError } from '../errors/failure.ts';
+import { MAX_DELAY_MS } from '../util/time.ts';
+import { contractInvalid } from './envelope.ts';
+
+/** A call starts at once unless one of these is given; both at once are refused. */
+export interface StartOptions {
+  /** The call starts so many milliseconds from now: a whole number, at most 365 days. 0 is now. */
+  readonly startAfterMs?: number;
+  /** The call starts at this time: an ISO 8601 time with `Z` or an offset, or a `Date`. At most 365 days from now, and not in the past. */
+  readonly startAt?: string | Date;
+}
+
+/** The start of a delayed call, on Redis' clock. */
+export interface StartTime {
+  readonly atMs: number;
+  /** The delay when it was named. */
+  readonly afterMs: number;
+  /** The time was over when it was named: such a call can only be one that is known already. */
+  readonly isPast: boolean;
+}
+
+/** The clock here may be this far behind Redis' clock, of which it knows whole milliseconds. A call is never early. */
+const CLOCK_ERROR_MS = 2;
+/** A name is checked, so that a date that does not exist is not taken for the day after. */
+const ISO_TIME = /^(\d{4}-\d{2}-\d{2})T\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})$/i;
+
+/**
+ * The start of a call; undefined for one that starts at once. Throws `CONTRACT_INVALID` with the path of the fault. A time in the past
+ * is no fault yet: the call may have been submitted before.
+ */
+export function startTimeOf({ startAfterMs, startAt }: StartOptions, nowMs: number): StartTime | undefined {
+  if (startAfterMs === undefined && startAt === undefined) return undefined;
+  if (startAfterMs !== undefined && startAt !== undefined)
+    throw invalid('startAt', 'cannot be given together with startAfterMs: give one of them');
+  if (startAt === undefined) return afterDelay(startAfterMs, nowMs);
+  const atMs = timeOf(startAt);
+  if (atMs - nowMs > MAX_DELAY_MS + CLOCK_ERROR_MS)
+    throw invalid('startAt', `must be at most 365 days from now; got ${new Date(atMs).toISOString()}`);
+  return { atMs, afterMs: Math.max(0, atMs - nowMs), isPast: atMs <= nowMs };
+}
+
+/** The options of a call that starts at a time that is known already. */
+export function startingAt<Options extends object>(
+  options: Options & StartOptions,
+  start: StartTime | undefined,
+): Omit<Options, keyof StartOptions> & StartOptions {
+  const { startAfterMs: _, startAt: __, ...others } = options;
+  return start === undefined ? others : { ...others, startAt: new Date(start.atMs) };
+}
+
+/** Whether a call names a start of its own, valid or not. */
+export function isDelayed({ startAfterMs, startAt }: StartOptions): boolean {
+  return startAfterMs !== undefined || startAt !== undefined;
+}
+
+function afterDelay(startAfterMs: unknown, nowMs: number): StartTime | undefined {
+  if (typeof startAfterMs !== 'number' || !Number.isInteger(startAfterMs) || startAfterMs < 0)
+    throw invalid('startAfterMs', `must be a whole number of milliseconds from 0 on; got ${shownValue(startAfterMs)}`);
+  if (startAfterMs > MAX_DELAY_MS)
+    throw invalid('startAfterMs', `must be at most ${MAX_DELAY_MS} (365 days); got ${startAfterMs}`);
+  if (startAfterMs === 0) return undefined;
+  return { atMs: Math.ceil(nowMs) + startAfterMs + CLOCK_ERROR_MS, afterMs: startAfterMs, isPast: false };
+}
+
+function timeOf(startAt: unknown): number {
+  if (startAt instanceof Date && !Number.isNaN(startAt.getTime())) return startAt.getTime();
+  const [text, day = ''] = typeof startAt === 'string' ? (ISO_TIME.exec(startAt) ?? []) : [];
+  const atMs = text === undefined ? Number.NaN : Date.parse(text.replace(',', '.').toUpperCase());
+  if (Number.isNaN(atMs) || !isDay(day))
+    throw invalid(
+      'startAt',
+      `must be an ISO 8601 time with Z or an offset, such as 2027-01-31T08:00:00Z; got ${shownValue(startAt)}`,
+    );
+  return atMs;
+}
+
+/** V8 takes 30 February for 2 March. */
+function isDay(day: string): boolean {
+  const date = new Date(`${day}T00:00:00Z`);
+  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(day);
+}
+
+function shownValue(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value.slice(0, 60));
+  return typeof value === 'number'
+    ? String(value)
+    : value instanceof Date
+      ? 'an invalid Date'
+      : value === null
+        ? 'null'
+        : typeof value;
+}
+
+function invalid(path: string, message: string): PawlError {
+  return contractInvalid([{ path, message }]);
+}
+
+/** The failure of a new call that was to start in the past. */
+export function startIsPast(atMs: number, nowMs: number): PawlError {
+  const message = `is in the past: ${new Date(atMs).toISOString()}, and it is ${new Date(nowMs).toISOString()}`;
+  return invalid('startAt', message);
+}
+
+/** Throws `CONTRACT_INVALID` for a deadline that ends before the call starts. */
+export function checkDeadline(deadlineAtMs: number | undefined, { atMs }: StartTime): void {
+  if (deadlineAtMs !== undefined && deadlineAtMs <= atMs)
+    throw invalid('control.deadlineAtMs', `must be after the start of the call, ${new Date(atMs).toISOString()}`);
+}
