@@ -161,4 +161,26 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
       { what: 'ten calls in the audit trail' },
     );
   });
+
+  test('a schedule occurs once at each of its times, whichever front door starts it', async () => {
+    const fleet = await startFleetHere({ tools: [echo], settings: { redisUrl: cluster.url } });
+    const { pawl, session, openProducer } = fleet;
+    await pawl.schedules.put({
+      id: 'often',
+      tool: echo,
+      params: { text: 'hi' },
+      session: session.key,
+      every: '1s',
+      limit: 2,
+    });
+    await Promise.all([openProducer({}, { schedules: true }), openProducer({}, { schedules: true })]);
+    const { counts, recent } = await eventually(async () => {
+      const view = await pawl.schedules.get('often');
+      return view.state === 'ended' && view;
+    });
+    expect(counts).toMatchObject({ started: 2, refused: 0, unknown: 0 });
+    for (const { callId = '' } of recent) expect((await pawl.result(callId))?.status).toBe('success');
+    await pawl.schedules.remove('often');
+    expect(await pawl.schedules.list()).toEqual([]);
+  });
 });
