@@ -180,6 +180,7 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'success: 6 pages',
     'pages that were written: 0 1 2 3 4 5',
   ],
+  'later.ts': ['delayed', 'Remember: tea', 'cancelled-before-start'],
   'schedules.ts': [
     'every second: true, now paused: enough',
     'by hand: success',
