@@ -1,6 +1,6 @@
 /**
- * Turns an event into a record: one line of JSON of bounded size. Secrets are left out: values under names of secrets, values that this
- * process knows to be secret, and text that looks like a token.
+ * Turns an event (`audit-event.ts`) into a record: one line of JSON of bounded size. Secrets are left out: values under names of secrets,
+ * values that this process knows to be secret, and text that looks like a token.
  */
 
 import { REDACTED, redact, secretsIn } from '../errors/redaction.ts';

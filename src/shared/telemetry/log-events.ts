@@ -59,8 +59,8 @@ export interface LogLine {
   };
 }
 
-/** The log line of a worker's event. */
-export function workerLine(event: WorkerEvent): LogLine {
+/** The log line of a worker's event; undefined for an event that is not logged. */
+export function workerLine(event: WorkerEvent): LogLine | undefined {
   switch (event.type) {
     case 'tool_call_start':
       return attemptStartLine(event);
@@ -79,8 +79,8 @@ export function workerLine(event: WorkerEvent): LogLine {
   }
 }
 
-/** The log line of a producer's event. */
-export function producerLine(event: ProducerEvent): LogLine {
+/** The log line of a producer's event; undefined for an event that is not logged. */
+export function producerLine(event: ProducerEvent): LogLine | undefined {
   switch (event.type) {
     case 'accepted':
       return submittedLine(event);
@@ -277,9 +277,9 @@ function shadowLine(
   };
 }
 
-/** Writes a line to the log. */
-export function writeLogLine(log: Logger, line: LogLine): void {
-  log[line.level](line.fields, line.message);
+/** Writes a line to the log, if there is one. */
+export function writeLogLine(log: Logger, line: LogLine | undefined): void {
+  if (line !== undefined) log[line.level](line.fields, line.message);
 }
 
 function identityOf({ callId, envelope }: { readonly callId?: string; readonly envelope: ToolCallEnvelope }) {

@@ -3,15 +3,15 @@
 -- KEYS  1 as add_records takes it  2 to 4 as take takes them
 -- ARGV  1 as add_records takes it  2 to 10 the first nine as take takes them  11 number of calls
 --       12.. for each call: job ID, its lock token, its return value (JSON), how many finished jobs are kept (0 keeps none), '1' when
---       a next job is wanted for it, and what settle takes
+--       a next job is wanted for it, and as the rest what settle takes
 -- Returns {for each call {settle's code, BullMQ's code or 0, '1' when a next job may be given to it}, what waits behind those that were
 -- taken ('more', 'none' now or later, or ''), BullMQ's answer, what begin_taken says of it, …, what add_records returns}
-local SETTLE_ARGS, JOB_ARGS = 7, 5
+local JOB_ARGS, eachArgs = 5, (#ARGV - 11) / ARGV[11]
 local partition, queue, leaseMs, wanted, endings = {KEYS[2], KEYS[3]}, KEYS[4], ARGV[4], 0, {}
 for number = 1, tonumber(ARGV[11]) do
-  local at = 12 + (number - 1) * (JOB_ARGS + SETTLE_ARGS)
+  local at = 12 + (number - 1) * eachArgs
   local jobId, token, value, kept, next = unpack(ARGV, at, at + JOB_ARGS - 1)
-  local ok, settled = pcall(settle, partition, {unpack(ARGV, at + JOB_ARGS, at + JOB_ARGS + SETTLE_ARGS - 1)})
+  local ok, settled = pcall(settle, partition, {unpack(ARGV, at + JOB_ARGS, at + eachArgs - 1)})
   local written, code = ok and settled[1] or 'error', 0
   if not ok then
     code = type(settled) == 'table' and settled.err or settled
