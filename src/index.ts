@@ -16,8 +16,8 @@ export type { Position } from './producer/calls/timeline.ts';
 export { MAX_REASKS, type Reask, type ReaskOptions } from './producer/calls/validation-retry.ts';
 export type { CircuitListing, CircuitSelection } from './producer/circuits/circuit-admin.ts';
 export type { EnforcedCircuit } from './producer/circuits/circuit-effects.ts';
-// As a type: the client brings Redis' library, and half of what a tools file or a test of a tool would load.
 export type { Cancellation, Pawl } from './producer/client.ts';
+export type { CompletionAnswer } from './producer/completions/completion-service.ts';
 export type {
   BulkAnswer,
   DeadLetter,
@@ -43,6 +43,7 @@ export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './produc
 export type { ToolViewer } from './producer/tools/session-tools.ts';
 export type { ApprovalRequest, ApprovalState, Decision, StandingApprovalRequest } from './shared/approvals/approval.ts';
 export type { AttemptRecord, CallState, Phase, Settlement } from './shared/calls/call-state.ts';
+export type { Completion } from './shared/calls/completion.ts';
 export { defineHook, type Hook } from './shared/calls/define-hook.ts';
 export {
   acceptedForm,
@@ -155,6 +156,8 @@ export type {
   MemoryStore,
   MemoryStoreOptions,
   OutputOf,
+  PendingOptions,
+  PendingResult,
   PreviewContext,
   ProbeAnswer,
   Processes,

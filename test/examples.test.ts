@@ -123,6 +123,12 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'y: error, INVALID_PARAMS',
     'It is 21 degrees in Paris.',
   ],
+  'pending-calls.ts': [
+    'pending: 1 call, and no worker runs it',
+    'an output that does not fit: COMPLETION_INVALID at output.receipt',
+    'completed: success, {"receipt":"R-1"}',
+    'completed again: COMPLETION_USED',
+  ],
   'dynamic-tools.ts': [
     'open_file: success, notes.md is open',
     'with other parameters: INVALID_PARAMS',

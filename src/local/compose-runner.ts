@@ -6,12 +6,14 @@ import type { DispatchEvent } from '../producer/calls/submission.ts';
 import type { CallSubmitter } from '../producer/calls/submit-call.ts';
 import { CircuitAdmin } from '../producer/circuits/circuit-admin.ts';
 import { CircuitView } from '../producer/circuits/circuit-cache.ts';
+import { CompletionService } from '../producer/completions/completion-service.ts';
 import { type ResolvedTool, unknownTool } from '../producer/tools/tool-catalogue.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { Hook } from '../shared/calls/define-hook.ts';
 import { Hooks } from '../shared/calls/hooks.ts';
 import type { Settings } from '../shared/config/config.ts';
 import { SwitchCache } from '../shared/config/switches.ts';
+import { secretsOf } from '../shared/errors/redaction.ts';
 import { needsResourceLock } from '../shared/limits/resource-lock.ts';
 import { publishedTool } from '../shared/store/fleet/catalogue.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
@@ -63,6 +65,7 @@ export interface ComposedRunner {
   readonly executor: Executor;
   readonly terminals: TerminalHost;
   readonly circuits: CircuitAdmin;
+  readonly completions: CompletionService;
 }
 
 /** The tools of this process, as a worker registers them and as a producer finds them. */
@@ -143,6 +146,15 @@ export function composeRunner(
     submitter: submitterOf(core, circuitView, results),
     executor: executorOf(core, resourceLocks),
     terminals: core.terminals,
+    completions: new CompletionService({
+      records: ledger.completions,
+      settings,
+      secrets: secretsOf(settings, parts.environment),
+      read: (callId) => ledger.completable(callId),
+      taint: async (sessionKey, source) => sessions.taint(sessionKey, source, await ledger.now()),
+      audit: () => {},
+      onCompletion: () => {},
+    }),
     circuits: new CircuitAdmin(
       { breakers, ledger, tools: async () => [...tools.published()] },
       TIERS.map(homePartition),
@@ -194,7 +206,7 @@ function executorOf(core: Core, resourceLocks: LocalResourceLocks): Executor {
   return new Executor({
     settings,
     ...(approvals === undefined ? {} : { gate: approvals }),
-    backend: { ledger, breakers },
+    backend: { ledger, completions: ledger.completions, breakers },
     workerId: LOCAL_INBOX,
     clock: parts.clock,
     random: parts.random,

@@ -6,6 +6,7 @@
  * process: it is followed until it ends, or until its lease does and it is taken over, which its tool's effects then judge.
  */
 
+import type { CompletableCall } from '../producer/completions/completion-service.ts';
 import { partitionFor } from '../shared/calls/call-id.ts';
 import { leftInDoubt, type RecordLife } from '../shared/calls/call-state.ts';
 import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
@@ -26,6 +27,7 @@ import type { Schedule } from '../shared/util/time.ts';
 import { LocalBudgets } from './budgets.ts';
 import { executionOf, leased, lostAttempt, mayRunAnew, recordFor } from './call-record.ts';
 import type { LocalCircuits } from './circuits.ts';
+import { LocalCompletions } from './completions.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 import { LocalLoops } from './loops.ts';
 import { OwnCalls } from './own-calls.ts';
@@ -56,10 +58,20 @@ export class LocalLedger implements CallLedger {
   readonly #loops = new LocalLoops();
   readonly #budgets = new LocalBudgets();
   readonly #locks = new KeyedQueue();
+  /** Calls that outside systems complete. */
+  readonly completions: LocalCompletions;
 
   constructor(parts: LocalLedgerDeps) {
     this.#parts = parts;
     this.#own = new OwnCalls({ ...parts, locks: this.#locks, onRecovered: (job) => parts.onJob(job) });
+    const { schedule, onEvent } = parts;
+    this.completions = new LocalCompletions({
+      own: this.#own,
+      locks: this.#locks,
+      schedule,
+      now: () => this.now(),
+      onEvent,
+    });
   }
 
   now(): Promise<number> {
@@ -133,6 +145,11 @@ export class LocalLedger implements CallLedger {
       // A retry that was to come before this process lost the call, and then took it over again.
       if (call.phase === 'running') return { kind: 'stale' };
       const nowMs = await this.now();
+      if (call.pending !== undefined) {
+        const { untilMs, onExpiry } = call.pending;
+        const { request, fence, attempts: earlier } = call;
+        return { kind: 'pending', nowMs, remainingMs: untilMs - nowMs, onExpiry, request, fence, earlier };
+      }
       const circuit = this.#parts.circuits.now(homePartition(partitionFor(call.callId).tier), call.circuit);
       const { request, fence, attempts: earlier, leftNoRecord: recovered } = call;
       const circuitRaw = JSON.stringify(circuit);
@@ -237,6 +254,7 @@ export class LocalLedger implements CallLedger {
         }
         return { kind: 'requested' };
       }
+      if (call.phase === 'pending' && endings.state !== 'cancelled') return { kind: 'pending' };
       const known = {
         outcome: call.fence === 0 ? endings.beforeStart : endings.betweenAttempts,
         ttlMs: replayedMs(endings),
@@ -267,6 +285,23 @@ export class LocalLedger implements CallLedger {
         ...(own === undefined ? {} : { tool: own.request.tool }),
       },
       ...(record.state === 'inflight' ? {} : { outcome: record.payload as Outcome }),
+    };
+  }
+
+  /** A call that runs or waits here, as completing it needs it. */
+  async completable(callId: string): Promise<CompletableCall | undefined> {
+    const call = this.#own.get(callId);
+    if (call === undefined) return undefined;
+    const { request, phase, fence, attempts, record, firstStartedAtMs } = call;
+    return {
+      callId,
+      request,
+      phase,
+      fence,
+      attempts,
+      createdAtMs: record.createdAtMs,
+      ...(firstStartedAtMs === undefined ? {} : { startedAtMs: firstStartedAtMs }),
+      readAtMs: await this.now(),
     };
   }
 

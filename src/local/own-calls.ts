@@ -9,6 +9,7 @@ import type { Claim } from '../shared/store/calls/claim.ts';
 import type { Settle } from '../shared/store/calls/settle.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
+import type { ExpiryRule } from '../shared/tools/pending.ts';
 import type { Schedule } from '../shared/util/time.ts';
 import { errorOf, executionOf, leased } from './call-record.ts';
 import { type NewOwnCall, SubscribedCalls } from './followed-calls.ts';
@@ -47,6 +48,8 @@ export interface OwnCall {
   cancelRequested: boolean;
   /** JSON. It ends with the process. */
   checkpoint?: string;
+  /** The call waits for an outside system; `wake` is called when it has ended. */
+  pending?: { untilMs: number; readonly onExpiry: ExpiryRule; wake: () => void } | undefined;
 }
 
 /** How a call ended. */
@@ -227,6 +230,7 @@ export class OwnCalls {
 
   #forget(call: OwnCall): void {
     this.#calls.delete(call.callId);
+    call.pending?.wake();
     if (call.mergeId !== undefined && this.#leaders.get(call.mergeId) === call.callId)
       this.#leaders.delete(call.mergeId);
   }

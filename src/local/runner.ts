@@ -10,10 +10,12 @@ import type { Results } from '../producer/calls/result-waiters.ts';
 import type { Submission, SubmitOptions } from '../producer/calls/submission.ts';
 import type { CallSubmitter } from '../producer/calls/submit-call.ts';
 import type { CircuitAdmin } from '../producer/circuits/circuit-admin.ts';
+import type { CompletionAnswer, CompletionService } from '../producer/completions/completion-service.ts';
 import { logListenerFailure } from '../producer/sessions/listeners.ts';
 import { ListeningSessions } from '../producer/sessions/listening-sessions.ts';
 import { Session, type SessionHost } from '../producer/sessions/session.ts';
 import type { InvalidParams } from '../producer/sessions/session-events.ts';
+import type { Completion } from '../shared/calls/completion.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { PawlError } from '../shared/errors/failure.ts';
@@ -56,6 +58,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   readonly #submitter: CallSubmitter;
   readonly #executor: Executor;
   readonly #terminals: TerminalHost;
+  readonly #completions: CompletionService;
   readonly #locks = new LocalResourceLocks();
   readonly #sessions: LocalSessions;
   readonly #running = new Map<string, RunningAttempt>();
@@ -80,6 +83,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     this.#executor = composed.executor;
     this.#terminals = composed.terminals;
     this.circuits = composed.circuits;
+    this.#completions = composed.completions;
     this.#every(RENEW_MS, () => this.#ledger.renew());
     this.#every(SWEEP_MS, async () => void (await this.store.sweep()));
   }
@@ -122,6 +126,11 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     const { settings, schedule } = this.#parts;
     const { ttl } = settings;
     return cancelCall({ ledger: this.#ledger, results: this.#results, inboxId: LOCAL_INBOX, ttl, schedule }, callId);
+  }
+
+  /** Completes a call that waits for an outside system, as `pawl.complete` does. */
+  complete(token: string, completion: Completion): Promise<CompletionAnswer> {
+    return this.#completions.complete(token, completion);
   }
 
   /** Opens a session. Throws `CONTRACT_INVALID` for what cannot be one, and `UNKNOWN_SESSION` for an unknown parent. */
@@ -168,6 +177,8 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       const verdict = await this.#attempt(job);
       if (verdict.kind === 'postponed' || verdict.kind === 'waiting')
         await Promise.race([this.#parts.sleep(verdict.delayMs), this.#closing.promise]);
+      else if (verdict.kind === 'pending')
+        await this.#ledger.completions.wait(job.callId, verdict.expiresAtMs - this.#parts.clock.now());
       else if (verdict.kind === 'waiting-for-lock')
         await Promise.race([this.#locks.granted(job.callId), this.#closing.promise]);
       else if (verdict.kind !== 'released') return;
@@ -226,6 +237,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     // Not before `#closed` is set.
     await Promise.resolve();
     this.#closing.resolve();
+    this.#ledger.completions.close();
     if (!(await this.#workEnds(graceMs))) {
       for (const running of this.#running.values()) running.abort(new PawlError('DRAINED'));
       await this.#workEnds(INTERRUPT_MS);

@@ -2,14 +2,17 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { completionToken, TOKEN_BYTES } from '../shared/calls/completion.ts';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import type { SessionKind } from '../shared/sessions/session-kinds.ts';
 import { formatCheckpoint } from '../shared/tools/checkpoint.ts';
+import { pendingResult } from '../shared/tools/pending.ts';
 import type { Agents } from '../shared/tools/sub-agent.ts';
 import type {
   CallingAgent,
   Capability,
   Channel,
+  Effects,
   Progress,
   StoredMemory,
   Tier,
@@ -27,6 +30,8 @@ export interface TestContextOptions {
   /** As the tool declares them: with these, the handles refuse what the fleet's would. */
   readonly needs?: readonly Capability[];
   readonly tier?: Tier;
+  /** As the tool declares them: `ctx.pending` refuses what they do not allow. Default `none`. */
+  readonly effects?: Effects;
   /** Default: a new folder, removed by `dispose`. */
   readonly workspaceRoot?: string;
   readonly signal?: AbortSignal;
@@ -72,11 +77,13 @@ export interface TestContext extends ToolContext, Disposable {
   dispose(): void;
 }
 
+const TEST_CALL = 'test-call';
+
 export function testContext(options: TestContextOptions = {}): TestContext {
   const { kind = 'main', sessionKey = 'test-session', signal = new AbortController().signal } = options;
   const workspaceRoot = options.workspaceRoot ?? mkdtempSync(join(tmpdir(), 'pawl-workspace-'));
   const env = options.environment ?? process.env;
-  const callId = 'test-call';
+  const callId = TEST_CALL;
   protectFolder(resolveSettings({}).dataDir);
   const terminalHost = new TerminalHost({ env });
   const dispose = () => {
@@ -113,6 +120,7 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     progress: (report) => void progressed.push(checkedProgress('the tool', report)),
     checkpoint: async (value) => void checkpoints.push(JSON.parse(formatCheckpoint('the tool', value))),
     ...(options.lastCheckpoint === undefined ? {} : { lastCheckpoint: options.lastCheckpoint }),
+    ...completionOf(options),
     workspaceRoot,
     progressed,
     logged,
@@ -131,6 +139,15 @@ function identityOf(options: TestContextOptions) {
     fence: options.fence ?? 1,
     idempotencyKey: options.idempotencyKey ?? 'test-key',
     ...defined({ agentId, agent, tenantId, turnId, deadlineAtMs }),
+  };
+}
+
+/** A token that no fleet knows. A local runner has one that can be completed. */
+function completionOf({ effects = 'none' }: TestContextOptions): Pick<ToolContext, 'completionToken' | 'pending'> {
+  const token = completionToken(TEST_CALL, Buffer.alloc(TOKEN_BYTES));
+  return {
+    completionToken: async () => token,
+    pending: (pending) => pendingResult({ name: 'the tool', effects }, token, pending),
   };
 }
 

@@ -3,6 +3,7 @@
  * back to their callers.
  */
 import type { Readable } from 'node:stream';
+import type { Completion } from '../shared/calls/completion.ts';
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import type { Settings } from '../shared/config/config.ts';
 import type { OpenSession } from '../shared/sessions/session.ts';
@@ -22,6 +23,7 @@ import type { Resolution } from './calls/resolution.ts';
 import { withinMs } from './calls/result-waiters.ts';
 import type { Submission, SubmitOptions } from './calls/submission.ts';
 import type { Position } from './calls/timeline.ts';
+import type { CompletionAnswer } from './completions/completion-service.ts';
 import { composeProducer, type PawlOptions, type ProducerParts } from './compose.ts';
 import type { DeadLetterService } from './dead-letters/dead-letter-service.ts';
 import type { BatchService } from './groups/batches.ts';
@@ -177,6 +179,15 @@ export class Pawl implements AsyncDisposable {
   /** Cancels a call wherever it is. Throws `UNKNOWN_CALL`. */
   cancel(callId: string, by?: string): Promise<Cancellation> {
     return this.calls.cancel(callId, by);
+  }
+
+  /**
+   * Completes a call that waits for an outside system: `await pawl.complete(token, { status: 'success', output: { paid: true } })`. Also
+   * takes an error, `{ progress }` and `{ extendMs }`. Throws `CONTRACT_INVALID`, `UNKNOWN_COMPLETION`, `COMPLETION_USED`,
+   * `COMPLETION_EXPIRED` and `COMPLETION_INVALID`.
+   */
+  complete(token: string, completion: Completion): Promise<CompletionAnswer> {
+    return this.#parts.completions.complete(token, completion);
   }
 
   /** Gives a call in doubt a known outcome, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */

@@ -32,6 +32,7 @@ import type { CallSubmitter } from './calls/submit-call.ts';
 import type { CallTraces } from './calls/traces.ts';
 import { CircuitAdmin } from './circuits/circuit-admin.ts';
 import { CircuitView } from './circuits/circuit-cache.ts';
+import { composeCompletions } from './completions/compose-completions.ts';
 import { composeDeadLetters } from './dead-letters/compose-dead-letters.ts';
 import { eventObserver } from './event-observer.ts';
 import { FleetUpdates } from './fleet-updates.ts';
@@ -387,6 +388,7 @@ export function composeProducer(options: PawlOptions, backend: Backend) {
     ...together,
     ...connections,
     ...composeSchedules(core, submitter, { ...operations, sessions }),
+    completions: composeCompletions(core),
     ...composeMetrics(core),
   };
 }

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { SessionKind } from '../../src/shared/sessions/session-kinds.ts';
+import { pendingResult } from '../../src/shared/tools/pending.ts';
 import type { Progress, ToolContext } from '../../src/shared/tools/tool.ts';
 import { type CapabilityOptions, capabilitiesFor } from '../../src/workers/context/capabilities.ts';
 
@@ -59,6 +60,8 @@ export function testContext(options: ContextOptions = {}): TestContext {
     trace: {},
     config,
     values: new Map(),
+    completionToken: async () => 'pawlc_test',
+    pending: (pending) => pendingResult({ name: 'the tool', effects: 'none' }, 'pawlc_test', pending),
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     progress: (progress) => void progressed.push(progress),
     checkpoint: async (value) => void checkpoints.push(value),

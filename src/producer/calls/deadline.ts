@@ -8,6 +8,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { FailureStatus } from '../../shared/errors/result-status.ts';
+import type { CancelAnswer } from '../../shared/store/calls/cancel-call.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
@@ -62,7 +63,8 @@ export function withDeadline(deps: DeadlineDeps, call: WaitingCall): Promise<Too
   const expire = async () => {
     if (!call.isOwn) return giveUp();
     stopGivingUp = schedule(giveUp, OUTCOME_GRACE_MS);
-    await cancelLate(deps, call, late);
+    // The expiry of a call that waits for an outside system replaces its deadline.
+    if ((await cancelLate(deps, call, late)) === 'pending') stopGivingUp();
   };
   const remainingMs = Math.max(0, deadlineAtMs - deps.clock.now());
   const stopTimer = schedule(() => void expire().catch(reject), remainingMs + DEADLINE_GRACE_MS);
@@ -74,7 +76,11 @@ export function withDeadline(deps: DeadlineDeps, call: WaitingCall): Promise<Too
 }
 
 /** Cancels a call at its deadline. An attempt that still runs settles by itself; its outcome can be read by the call's ID. */
-async function cancelLate(deps: DeadlineDeps, { tool, callId }: WaitingCall, late: Outcome): Promise<void> {
+async function cancelLate(
+  deps: DeadlineDeps,
+  { tool, callId }: WaitingCall,
+  late: Outcome,
+): Promise<CancelAnswer['kind']> {
   const { ledger, settings, inboxId, approvals } = deps;
   const answer = await ledger.cancel(callId, {
     state: 'failed',
@@ -85,6 +91,7 @@ async function cancelLate(deps: DeadlineDeps, { tool, callId }: WaitingCall, lat
     inboxId,
   });
   if (answer.kind === 'cancelled') await approvals?.cancelled(callId);
+  return answer.kind;
 }
 
 /**

@@ -30,8 +30,7 @@ export async function findCalls(
   search: CallSearch,
 ): Promise<{ readonly records: readonly CallRecord[]; readonly complete: boolean }> {
   const { limit, sessionKey, state } = search;
-  const only = indexOf(state);
-  const ofPartition = async (partition: Partition) => {
+  const look = async ([partition, only]: readonly [Partition, Selection['only']]) => {
     // A call that is submitted between two pages moves the end of the first page onto the second.
     const found = new Map<string, CallRecord>();
     // A page is as large as the answer, unless a filter will drop most of it, or reading it would block the event loop.
@@ -51,7 +50,7 @@ export async function findCalls(
     }
     return { found, complete: false };
   };
-  const looked = await Promise.all(partitions.map(ofPartition));
+  const looked = await Promise.all(partitions.flatMap((each) => indicesOf(state).map((only) => look([each, only]))));
   const records = looked
     .flatMap(({ found }) => [...found.values()])
     .sort((one, other) => other.createdAtMs - one.createdAtMs)
@@ -60,10 +59,12 @@ export async function findCalls(
 }
 
 /** An index of its own is shorter than that of all calls. */
-function indexOf(state: CallSearch['state']): Selection['only'] {
-  if (state === 'running' || state === 'delayed' || state === 'awaiting-approval') return state;
-  if (state === 'unresolved') return 'inDoubt';
-  return state === 'inflight' || PHASES.some((phase) => phase === state) ? 'inflight' : undefined;
+function indicesOf(state: CallSearch['state']): readonly Selection['only'][] {
+  if (state === 'inflight') return ['inflight', 'pending'];
+  if (state === 'running' || state === 'delayed' || state === 'awaiting-approval' || state === 'pending')
+    return [state];
+  if (state === 'unresolved') return ['inDoubt'];
+  return PHASES.some((phase) => phase === state) ? ['inflight'] : [undefined];
 }
 
 function isWanted(record: CallRecord, { tool, state, sessionKey, isSeen }: CallSearch): boolean {

@@ -8,6 +8,7 @@ import { auditRoutes } from './routes/audit.ts';
 import { batchRoutes } from './routes/batches.ts';
 import { callRoutes } from './routes/calls.ts';
 import { circuitRoutes } from './routes/circuits.ts';
+import { completionRoutes } from './routes/completions.ts';
 import { createCall } from './routes/create-call.ts';
 import { deadLetterRoutes } from './routes/dead-letters.ts';
 import { eventRoutes } from './routes/events.ts';
@@ -30,6 +31,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     createCall(deps),
     ...callRoutes(deps),
     ...batchRoutes(deps),
+    ...completionRoutes(pawl),
     ...eventRoutes(deps),
     ...deadLetterRoutes(pawl),
     ...scheduleRoutes(pawl),

@@ -21,6 +21,7 @@ import { callerOf, errorHandler, mountRoutes, permitted, refuseMethod } from './
 import { OpenStreams } from './core/stream-response.ts';
 import { apiRoutes } from './route-table.ts';
 import { mountButtons } from './routes/approval-buttons.ts';
+import { mountCompletions } from './routes/completions.ts';
 import { mountHealth } from './routes/health.ts';
 import { mountPage } from './static-page.ts';
 
@@ -146,13 +147,15 @@ function createApp(options: HttpServerOptions, deps: AppDeps): Express {
 
   mountPage(app);
   mountButtons(app, pawl);
+  const limits = new RateLimiter(settings.http);
+  mountCompletions(app, pawl, limitRequests(limits));
   const authenticate = authentication(settings.apiTokens);
   app.use((request, response, next) => {
     const browser = request.path === BOARD_PATH || request.path.startsWith(`${BOARD_PATH}/`);
     response.locals['caller'] = authenticate(request, { browser });
     next();
   });
-  app.use(limitRequests(new RateLimiter(settings.http)));
+  app.use(limitRequests(limits));
   const toMcp = [permitted('use'), ...mcp.steps];
   app
     .route('/mcp')
@@ -160,7 +163,11 @@ function createApp(options: HttpServerOptions, deps: AppDeps): Express {
     .post(toMcp)
     .delete(toMcp)
     .all(refuseMethod(['POST', 'GET', 'DELETE']));
-  mountRoutes(app, apiRoutes({ pawl, longPolls, streams, fleet, version, checkAccepting }));
+  const routes = apiRoutes({ pawl, longPolls, streams, fleet, version, checkAccepting });
+  mountRoutes(
+    app,
+    routes.filter(({ isOpen }) => isOpen !== true),
+  );
   if (board !== undefined) app.use(BOARD_PATH, readOnlyPages(), board);
   app.use((request) => {
     throw new HttpError('NOT_FOUND', `There is nothing at ${request.method} ${startOf(request.path, 200)}.`);

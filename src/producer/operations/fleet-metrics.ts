@@ -119,9 +119,9 @@ export class FleetView {
     this.#showCircuits(set, circuits);
     this.#showTools(set, content.tools, sizes);
     for (const [index, tier] of TIERS.entries()) {
-      const { inflight = 0, delayed = 0, calls = 0 } = counts[index] ?? {};
-      set.set(METRICS.ledger, { tier, state: 'inflight' }, inflight);
-      set.set(METRICS.ledger, { tier, state: 'settled' }, Math.max(0, calls - inflight - delayed));
+      const { inflight = 0, delayed = 0, pending = 0, calls = 0 } = counts[index] ?? {};
+      set.set(METRICS.ledger, { tier, state: 'inflight' }, inflight + pending);
+      set.set(METRICS.ledger, { tier, state: 'settled' }, Math.max(0, calls - inflight - delayed - pending));
       set.set(METRICS.deadLetters, { tier }, deadLetters[index] ?? 0);
       const state = states[index];
       if (state !== undefined) this.#showTier(set, tier, state, { workers: content.workers, totals });
@@ -158,6 +158,7 @@ export class FleetView {
     set.set(METRICS.attemptsInFlight, { tier }, running);
     set.set(METRICS.stale, { tier }, state.stale);
     set.set(METRICS.inDoubt, { tier }, state.inDoubt);
+    set.set(METRICS.pending, { tier }, state.pending);
     set.set(METRICS.approvals, { tier }, state.awaitingApproval);
     set.set(METRICS.workers, { tier }, serving.length);
     set.set(METRICS.slots, { tier }, slots);

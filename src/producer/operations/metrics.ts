@@ -1,5 +1,6 @@
 /** The counts of one producer: its callers' results, its refusals, and the delays of result events. */
 
+import type { CompletionResult } from '../../shared/calls/completion.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { scopeOf } from '../../shared/config/tool-settings.ts';
@@ -27,6 +28,11 @@ export class ProducerMetrics {
 
   constructor(settings: Pick<Settings, 'tools'>) {
     this.#settings = settings;
+  }
+
+  /** Counts what came of a completion from outside. */
+  completion(result: CompletionResult): void {
+    this.#set.count(METRICS.completions, { result });
   }
 
   observe(event: DispatchEvent): void {

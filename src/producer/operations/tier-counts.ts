@@ -3,13 +3,14 @@ import type { Backend } from '../../shared/store/backend.ts';
 
 type Records = Pick<Backend, 'ledger' | 'shards'>;
 
-/** Calls in flight, delayed ones, and all that are kept. */
+/** Calls that the fleet works on, delayed ones, those that outside systems complete, and all that are kept. */
 export function tierCounts({ ledger, shards }: Records) {
   return shards.ofTiers(
     (partition) => ledger.index.counts(partition),
     (one, other) => ({
       inflight: one.inflight + other.inflight,
       delayed: one.delayed + other.delayed,
+      pending: one.pending + other.pending,
       calls: one.calls + other.calls,
     }),
   );

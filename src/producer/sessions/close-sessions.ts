@@ -63,6 +63,10 @@ export async function closeSessions(closing: CloseSessionsDeps, sessionKey: stri
   // A session's index forgets calls as soon as they may have expired; those that still wait or run are among few.
   for (const partition of partitions)
     await cancelInflight(cancelling, partition, crowded.has(partition) ? nowMs : nowMs - outcomesKeptMs, keys);
+  // A pending call may be older than all that.
+  const { index } = backend.ledger;
+  const ofSessions = [...keys].flatMap((key) => partitions.map((partition) => index.pendingOf(partition, key)));
+  await cancelAmong(cancelling, (await Promise.all(ofSessions)).flat(), keys);
   // Another front door may have claimed calls before it heard that the session is closed.
   const cancelNewest = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(cancelling, partitions, key, { most: PAGE }));
   await Promise.all([...keys].map(cancelNewest));

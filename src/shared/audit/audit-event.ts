@@ -53,7 +53,8 @@ export type AuditEvent =
       readonly fence: number;
       readonly worker: string;
       /** `lost`: the attempt started on another worker and left no record of its own. */
-      readonly status: 'success' | 'error' | 'aborted' | 'lost';
+      /** `pending`: the tool left the call to an outside system. */
+      readonly status: 'success' | 'error' | 'aborted' | 'lost' | 'pending';
       readonly startedAtMs: number;
       readonly finishedAtMs: number;
       /** More precise than the difference of the two times. */
@@ -76,7 +77,10 @@ export type AuditEvent =
       readonly code?: string | undefined;
       readonly reason?: string | undefined;
       readonly attempts: number;
-      readonly worker: string;
+      /** Absent where an outside system completed the call. */
+      readonly worker?: string;
+      /** The output from outside, where an outside system completed the call. */
+      readonly result?: unknown;
     })
   /** An operator or another person overrode what the system would have done. */
   | {

@@ -62,6 +62,8 @@ export class AuditFormatter {
       record['finishedAtNs'] = nanoseconds(finishedAtMs);
       record['latencyMs'] = Math.round(latencyMs * 1_000) / 1_000;
       record['result'] = this.#summary(result, params);
+    } else if (event.type === 'call-ended') {
+      record['result'] = this.#summary(event.result, undefined);
     }
     for (const name of FREE_TEXT_FIELDS) {
       const text = record[name];

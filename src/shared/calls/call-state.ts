@@ -6,6 +6,7 @@
  *           delayed            waits for the time at which its caller wants it to start
  *           queued             waits for a worker
  *           running            an attempt holds the newest fence
+ *           pending            an outside system completes the call; no worker holds it
  *           waiting-retry      an attempt failed; the next one is in the queue's delayed set
  * done      a success, which is replayed to every later request
  * failed    an error, which is replayed until its key is free again; also an unknown outcome
@@ -17,7 +18,15 @@ import type { Effects } from '../tools/tool.ts';
 
 export const CALL_STATES = ['inflight', 'done', 'failed', 'cancelled'] as const;
 export type CallState = (typeof CALL_STATES)[number];
-export const PHASES = ['claimed', 'awaiting-approval', 'delayed', 'queued', 'running', 'waiting-retry'] as const;
+export const PHASES = [
+  'claimed',
+  'awaiting-approval',
+  'delayed',
+  'queued',
+  'running',
+  'pending',
+  'waiting-retry',
+] as const;
 export type Phase = (typeof PHASES)[number];
 
 /** The states by which calls can be searched. `unresolved`: the outcome is unknown, and an operator should find it out. */
@@ -45,11 +54,18 @@ export const TRANSITIONS: Readonly<Record<CallStatus, Partial<Readonly<Record<Ca
   queued: { running: 'an attempt began', failed: 'refused before an attempt', cancelled: 'cancelled by a caller' },
   running: {
     running: 'the attempt was lost and another began',
+    pending: 'the tool waits for an outside system',
     'waiting-retry': 'the attempt failed and may be repeated',
     queued: 'the job was released without consuming an attempt',
     done: 'the attempt succeeded',
     failed: 'the attempt failed for good, or its outcome is unknown',
     cancelled: 'cancelled by a caller',
+  },
+  pending: {
+    done: 'completed with an output',
+    failed: 'completed with an error, or expired',
+    cancelled: 'cancelled by a caller',
+    'waiting-retry': 'expired, and may be repeated',
   },
   'waiting-retry': {
     running: 'an attempt began',
@@ -134,9 +150,15 @@ export function isKeptLong(
   return settlement === 'unsettled' || (effects !== 'keyed' && leftInDoubt(attempts));
 }
 
-/** Whether one of these attempts may have had its effect, as far as no operator has found out. */
+/**
+ * Whether one of these attempts may have had its effect, as far as no operator has found out. That of a pending call has begun something
+ * outside.
+ */
 export function leftInDoubt(attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt' | 'resolved'>[]): boolean {
-  return attempts.some(({ status, inDoubt, resolved }) => resolved !== true && (inDoubt === true || status === 'lost'));
+  return attempts.some(
+    ({ status, inDoubt, resolved }) =>
+      resolved !== true && (inDoubt === true || status === 'lost' || status === 'pending'),
+  );
 }
 
 /** Whether a cancelled attempt may have had its effect. */
@@ -151,7 +173,8 @@ export interface AttemptRecord {
   readonly worker: string;
   readonly startedAtMs: number;
   readonly finishedAtMs: number;
-  readonly status: 'success' | 'error' | 'lost';
+  /** `pending`: the attempt ended, and an outside system completes the call. */
+  readonly status: 'success' | 'error' | 'lost' | 'pending';
   readonly retriable: boolean;
   readonly errorCode?: string;
   /** The attempt failed, and may have had its effect all the same. */

@@ -6,9 +6,10 @@ import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import { type Failure, failureOf, type PawlError } from '../errors/failure.ts';
 import type { FailureStatus } from '../errors/result-status.ts';
 import type { ToolAnnotations } from '../tools/tool.ts';
+import { isLong, jsonText } from '../util/json/json-stream.ts';
 import { type LargeText, LargeTextWriter } from '../util/json/large-json.ts';
 import { capOutput } from '../util/text/truncate-output.ts';
-import type { CallState, Settlement } from './call-state.ts';
+import type { AttemptRecord, CallState, Settlement } from './call-state.ts';
 import type { ResultError, RetriedBy, ToolResultEnvelope } from './envelope.ts';
 
 interface OutcomeBase {
@@ -122,6 +123,14 @@ export async function longOutcomeText({ output, ...rest }: Outcome, maxBytes: nu
   return writer.isFull ? undefined : writer.end([from, to]);
 }
 
+/** The text of an outcome; undefined when it has more than `maxBytes`. Throws what `JSON.stringify` throws. */
+export function outcomeText(outcome: Outcome, maxBytes: number): string | undefined | Promise<LargeText | undefined> {
+  if (isLong(outcome)) return longOutcomeText(outcome, maxBytes);
+  const text = jsonText(storedForm(outcome));
+  // Bytes are counted only where the length in characters does not decide.
+  return text.length * 3 <= maxBytes || Buffer.byteLength(text) <= maxBytes ? text : undefined;
+}
+
 /** The record's end state for an outcome. */
 export function stateOf(outcome: Outcome): Exclude<CallState, 'inflight'> {
   if (outcome.status === 'success') return 'done';
@@ -189,5 +198,20 @@ export function refusal(
     durationMs: 0,
     attempts: 0,
     error: refused,
+  };
+}
+
+/** The reasons why the attempts before the last one failed. */
+export function retriedBy(earlier: readonly AttemptRecord[]): Pick<Outcome, 'retriedBy'> {
+  // An attempt that left a vote did not fail.
+  const failed = earlier.filter(({ vote }) => vote === undefined);
+  if (failed.length === 0) return {};
+  return {
+    retriedBy: failed.map((attempt) => ({
+      attempt: attempt.attempt,
+      delayMs: attempt.delayMs ?? 0,
+      reasonCode: attempt.errorCode ?? 'LEASE_LOST',
+      latencyMs: attempt.finishedAtMs - attempt.startedAtMs,
+    })),
   };
 }

@@ -161,6 +161,30 @@ export const FAILURES = {
     'The tool did not finish within its time limit.',
     'Raise the limit or look at what the tool waits for.',
   ),
+  UNKNOWN_COMPLETION: kind(
+    'request',
+    ['nothingHappened'],
+    'There is no call that waits for this completion token.',
+    'The token is wrong, or what was known of it is past its time to live.',
+  ),
+  COMPLETION_USED: kind(
+    'conflict',
+    ['nothingHappened'],
+    'The call was completed with this token before.',
+    'An outside system completed a call twice: the first completion counts.',
+  ),
+  COMPLETION_INVALID: kind(
+    'request',
+    ['nothingHappened'],
+    'The completion does not fit the call’s tool.',
+    'An outside system sent an output that the tool’s output schema refuses, or that is too large. The token can be used again.',
+  ),
+  COMPLETION_EXPIRED: kind(
+    'timeout',
+    [],
+    'The call was not completed in time.',
+    'The outside system did not complete the call before it expired, or the call no longer waits: it was cancelled, or its attempt ended.',
+  ),
   DEADLINE_EXCEEDED: kind(
     'timeout',
     [],

@@ -127,6 +127,7 @@ export const MIXED_PREFIXES: readonly string[] = [
     'rk-',
     'rk_',
     'github_pat_',
+    'pawlc_',
     'ops_eyJ',
     'bedrock-api-key-',
     'duffel_live_',

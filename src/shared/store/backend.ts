@@ -21,6 +21,7 @@ import { Ledger } from './calls/ledger.ts';
 import { RepeatedCalls } from './calls/repeated-calls.ts';
 import { Breakers } from './circuits/circuits.ts';
 import { ClockFollower } from './clock-follower.ts';
+import { Completions } from './completions/completions.ts';
 import { SwitchRecords } from './config/switches.ts';
 import { ClientCalls } from './connectors/client-calls.ts';
 import { DeclaredToolRecords } from './connectors/declared-tools.ts';
@@ -59,6 +60,8 @@ export interface Backend {
   readonly clustered: boolean;
   readonly ledger: Ledger;
   readonly dispatch: JobDispatch;
+  /** Calls that wait for outside systems, and their tokens. */
+  readonly completions: Completions;
   readonly breakers: Breakers;
   readonly limits: Limits;
   readonly sessions: Sessions;
@@ -212,6 +215,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
   return {
     ledger,
     dispatch: new JobDispatch(ledger.access),
+    completions: new Completions(ledger.access),
     breakers: new Breakers(redis, prefix, shards),
     limits: new Limits(redis, prefix),
     sessions: new Sessions(redis, prefix, signatures, shards),

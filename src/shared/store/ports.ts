@@ -4,6 +4,7 @@ import type { Approvals } from './approvals/approvals.ts';
 import type { CallRecord, StoredRequest } from './calls/call-record.ts';
 import type { Ledger } from './calls/ledger.ts';
 import type { Breakers } from './circuits/circuits.ts';
+import type { Completions } from './completions/completions.ts';
 import type { ResourceLocks } from './limits/resource-locks.ts';
 
 export interface CallLedger
@@ -34,6 +35,9 @@ export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcom
   };
   readonly attempts: readonly unknown[];
 }
+
+/** The part of the store of pending calls that workers use. */
+export type PendingRecords = Pick<Completions, 'issue' | 'pend' | 'expire' | 'resume'>;
 
 export type ResourceLockRecords = Pick<ResourceLocks, 'take' | 'renew' | 'leave'>;
 

@@ -162,6 +162,13 @@ export const METRICS = {
     labels: [],
     countedBy: 'producer',
   }),
+  completions: define({
+    name: 'completions_total',
+    type: 'counter',
+    help: 'Completions of pending calls from outside, by what came of them. Refused: the token was wrong, used or expired, or the content did not fit.',
+    labels: ['result'],
+    countedBy: 'producer',
+  }),
   roundTrip: define({
     name: 'redis_round_trip_ms',
     type: 'histogram',
@@ -216,6 +223,13 @@ export const METRICS = {
     name: 'dead_letters',
     type: 'gauge',
     help: 'Calls of tools that change something which failed for good, and that no operator has redriven or discarded.',
+    labels: ['tier'],
+    countedBy: 'fleet',
+  }),
+  pending: define({
+    name: 'pending_calls',
+    type: 'gauge',
+    help: 'Calls that wait for an outside system to complete them. No worker holds them.',
     labels: ['tier'],
     countedBy: 'fleet',
   }),

@@ -2,6 +2,7 @@
 
 import type { JsonSchema } from '../schema/json-schema.ts';
 import type { ToolCapabilities } from './capabilities.ts';
+import type { PendingOptions, PendingResult } from './pending.ts';
 
 /** The agent of a session, as its session describes it. */
 export interface SessionAgent {
@@ -82,4 +83,15 @@ export interface ToolContext extends ToolCapabilities {
   checkpoint(value: unknown): Promise<void>;
   /** The last checkpoint of the attempts before this one; undefined when there is none. */
   readonly lastCheckpoint?: unknown;
+  /**
+   * The token with which an outside system completes this call: `POST /v1/completions/{token}` or `pawl.complete(token, …)`. Each
+   * system that has it may complete the call, once in all. It holds for this attempt, and beyond it only when `run` returns `ctx.pending`. Rejects with
+   * `BACKEND_UNAVAILABLE`, and with `LEASE_LOST` when the attempt no longer holds the call.
+   */
+  completionToken(): Promise<string>;
+  /**
+   * Lets the call wait for an outside system, without a worker: `return ctx.pending({ expiresInMs: 3_600_000 })`. Throws a `ToolError`
+   * `RESULT_INVALID` for wrong options.
+   */
+  pending(options: PendingOptions): PendingResult;
 }

@@ -2,6 +2,7 @@
 
 import { findUnserializable } from '../util/json/json-support.ts';
 import { wellFormed } from '../util/text/text-cut.ts';
+import { isPending } from './pending.ts';
 
 export interface Artifact {
   readonly kind: 'file-created' | 'file-modified' | 'file-deleted' | 'memory-record' | 'other';
@@ -47,6 +48,7 @@ const ARTIFACT_KINDS: readonly string[] = ['file-created', 'file-modified', 'fil
  * `undefined` becomes null. Returns a sentence about a value that cannot be a result.
  */
 export function normalizeResult(toolName: string, value: unknown): ToolResult<unknown> | string {
+  if (isPending(value)) return `${toolName} may return ctx.pending from run alone.`;
   if (typeof value !== 'object' || value === null || !('output' in value))
     return `${toolName} must return { output, display?, artifacts? }; it returned ${kindOf(value) === 'object' ? 'an object without output' : kindOf(value)}.`;
   const { output, display, artifacts, content, success, tainted } = value as ToolResult<unknown>;

@@ -53,6 +53,7 @@ export {
   type WorkspaceLine,
   type WorkspaceSearch,
 } from './capabilities.ts';
+export type { ExpiryRule, PendingOptions, PendingResult } from './pending.ts';
 export type { AgentReport, AgentState, Agents } from './sub-agent.ts';
 export type { AgentTool, CallingAgent, Progress, ToolContext, ToolLogger } from './tool-context.ts';
 export type { Artifact, ContentBlock, ProbeAnswer, ToolResult } from './tool-result.ts';

@@ -207,7 +207,8 @@ export class ApprovalGate {
   async leave({ callId, started, running }: Attempt, outcome: JobOutcome): Promise<void> {
     const { approvalId, resolution = '', fence } = started;
     if (approvalId === undefined || outcome.kind === 'abandoned') return;
-    const ended = outcome.kind === 'finished' || outcome.kind === 'dropped';
+    const isLast = outcome.kind === 'pending' && outcome.onExpiry !== 'retry';
+    const ended = outcome.kind === 'finished' || outcome.kind === 'dropped' || isLast;
     const { used, log } = this.#parts;
     try {
       await used.end(`${approvalId} ${resolution}`, { fence, token: running.token, ended });

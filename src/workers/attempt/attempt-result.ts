@@ -1,22 +1,26 @@
 import type { Failure, PawlError } from '../../shared/errors/failure.ts';
-import type { ToolResult } from '../../shared/tools/tool.ts';
+import type { PendingResult, ToolResult } from '../../shared/tools/tool.ts';
 
 /** The result of one run of a tool's code. */
 export type AttemptResult =
   | { readonly kind: 'value'; readonly result: ToolResult<unknown> }
   | { readonly kind: 'failure'; readonly failure: Failure }
+  /** The tool left the call to an outside system. */
+  | { readonly kind: 'pending'; readonly pending: PendingResult }
   /** The attempt was ended from outside, with the result that the tool still returned, or what is known of its effect. */
   | {
       readonly kind: 'aborted';
       readonly reason: PawlError;
       readonly result?: ToolResult<unknown>;
+      readonly pending?: PendingResult;
       readonly evidence: Evidence;
     };
 
 /** A tool that finished although it was asked to stop has its result. An attempt that has lost its lease has none. */
 export function finishedResult(result: AttemptResult): AttemptResult {
-  if (result.kind !== 'aborted' || result.result === undefined || result.reason.code === 'LEASE_LOST') return result;
-  return { kind: 'value', result: result.result };
+  if (result.kind !== 'aborted' || result.reason.code === 'LEASE_LOST') return result;
+  if (result.pending !== undefined) return { kind: 'pending', pending: result.pending };
+  return result.result === undefined ? result : { kind: 'value', result: result.result };
 }
 
 /** The attempt's code was not reached, or it proved that nothing had happened, or it can have had its effect. */

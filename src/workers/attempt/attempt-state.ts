@@ -3,7 +3,7 @@
  */
 import { type AttemptRecord, isInDoubt } from '../../shared/calls/call-state.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import type { Outcome } from '../../shared/calls/outcome.ts';
+import { type Outcome, retriedBy } from '../../shared/calls/outcome.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import type { ToolPolicy } from '../../shared/config/tool-settings.ts';
 import { type Failure, PawlError } from '../../shared/errors/failure.ts';
@@ -187,20 +187,5 @@ export function outcomeBase(attempt: Attempt): Pick<Outcome, 'toolName' | 'durat
     toolName: envelope.toolName,
     durationMs: nowMs(attempt) - started.firstStartedAtMs,
     ...retriedBy(started.earlier),
-  };
-}
-
-/** The reasons why the attempts before the last one failed. */
-export function retriedBy(earlier: readonly AttemptRecord[]): Pick<Outcome, 'retriedBy'> {
-  // An attempt that left a vote did not fail.
-  const failed = earlier.filter(({ vote }) => vote === undefined);
-  if (failed.length === 0) return {};
-  return {
-    retriedBy: failed.map((attempt) => ({
-      attempt: attempt.attempt,
-      delayMs: attempt.delayMs ?? 0,
-      reasonCode: attempt.errorCode ?? 'LEASE_LOST',
-      latencyMs: attempt.finishedAtMs - attempt.startedAtMs,
-    })),
   };
 }

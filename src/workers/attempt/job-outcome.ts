@@ -1,5 +1,6 @@
 import type { Outcome } from '../../shared/calls/outcome.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
+import type { ExpiryRule } from '../../shared/tools/pending.ts';
 
 /** The end of a job, which says what its queue does with it next. */
 export type JobOutcome =
@@ -10,6 +11,8 @@ export type JobOutcome =
   /** There is nothing left to do for this job. */
   | { readonly kind: 'dropped' }
   | { readonly kind: 'postponed'; readonly delayMs: number }
+  /** The call waits for an outside system. The step that wrote this has delayed its job. */
+  | { readonly kind: 'pending'; readonly expiresAtMs: number; readonly onExpiry: ExpiryRule }
   /** The call is parked for a resource lock, `delayMs` at most. The release of the lock resumes it. */
   | { readonly kind: 'waiting-for-lock'; readonly delayMs: number }
   /** The call is parked for what its tool or a limit waits for, `delayMs` at most. `isReady` is asked once more when its job is delayed. */

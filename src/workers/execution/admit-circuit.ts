@@ -1,7 +1,7 @@
 /** Asks a circuit that is not closed whether an attempt may begin: as its probe, or at all. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { leftInDoubt } from '../../shared/calls/call-state.ts';
-import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
 import { type Circuit, forcedOpenText } from '../../shared/circuits/circuit-breaker.ts';
 import { targetOfCircuit } from '../../shared/circuits/circuit-key.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -13,7 +13,6 @@ import { parseCircuit } from '../../shared/store/circuits/circuits.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import type { AnyTool } from '../../shared/tools/tool.ts';
-import { retriedBy } from '../attempt/attempt-state.ts';
 import type { CircuitHold } from '../attempt/circuit-hold.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import { reportShadow } from '../attempt/shadow-mode.ts';

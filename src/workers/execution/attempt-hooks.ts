@@ -52,7 +52,8 @@ export class AttemptHooks {
 
   /** The result after the hooks. A hook that fails closed after the attempt says nothing about the tool's effect. */
   async after(attempt: Attempt, options: AttemptOptions, result: AttemptResult): Promise<AttemptResult> {
-    if (!this.#hooks.has('afterAttempt')) return result;
+    // The hooks of attempts do not see the output of an outside system.
+    if (!this.#hooks.has('afterAttempt') || result.kind === 'pending') return result;
     try {
       const ending = endingFor(result);
       const made = await this.#hooks.afterAttempt({ ...this.#event(attempt), ending });
@@ -100,6 +101,7 @@ export class AttemptHooks {
 function mayHaveActed({ tool }: Attempt, result: AttemptResult): boolean {
   switch (result.kind) {
     case 'value':
+    case 'pending':
       return true;
     case 'failure':
       return isInDoubt(tool.effects, result.failure);
@@ -109,7 +111,7 @@ function mayHaveActed({ tool }: Attempt, result: AttemptResult): boolean {
 }
 
 /** The result in the shape that hooks see. */
-function endingFor(result: AttemptResult): AfterAttemptEvent['ending'] {
+function endingFor(result: Exclude<AttemptResult, { readonly kind: 'pending' }>): AfterAttemptEvent['ending'] {
   switch (result.kind) {
     case 'value':
       return result;

@@ -67,6 +67,11 @@ export class AttemptAudit {
     void this.#write({ type: 'call-ended', ...call, status, attempts, code: error?.code, reason: error?.message });
   }
 
+  /** Records that a pending call has expired. */
+  expired(ended: Extract<AuditEvent, { type: 'call-ended' }>): void {
+    void this.#write(ended);
+  }
+
   async #write(event: AuditEvent, tries = 1): Promise<void> {
     for (let left = tries - 1; ; left -= 1) {
       try {
@@ -110,6 +115,8 @@ function statusOf(
   switch (result.kind) {
     case 'value':
       return { status: 'success', ...(final.kind === 'value' ? { result: final.result.output ?? null } : {}) };
+    case 'pending':
+      return { status: 'pending' };
     case 'failure':
       return { status: 'error', code: result.failure.code, reason: result.failure.message };
     case 'aborted':

@@ -17,6 +17,7 @@ import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import type { CallSettler } from '../outcome/settle-call.ts';
 import type { CircuitAdmitter, OpenCircuit } from './admit-circuit.ts';
 import type { WorkerTools } from './executor-deps.ts';
+import type { PendingExpiry } from './expire-pending.ts';
 import type { AttemptFactory } from './new-attempt.ts';
 import type { Suspects } from './run-alone.ts';
 import type { IncompatibleCalls } from './skip-worker.ts';
@@ -33,6 +34,7 @@ export interface AttemptStarterDeps {
   readonly incompatible: IncompatibleCalls;
   readonly attempts: AttemptFactory;
   readonly settler: Pick<CallSettler, 'refuse'>;
+  readonly expiry: PendingExpiry;
   readonly log: Logger;
   /** Without a gate, no call waits for a person's decision here. */
   readonly gate?: Pick<ApprovalGate, 'attend' | 'again'>;
@@ -93,6 +95,8 @@ export class AttemptStarter {
       case 'awaiting':
         if (gate === undefined) return { end: { kind: 'dropped' } };
         return { end: await gate.attend(answer.approvalId, answer.nowMs, tools.toolNamed) };
+      case 'pending':
+        return { end: await this.#deps.expiry.attend(job, answer, this.#toolNamedBy(answer.request)) };
       case 'early':
         return { end: { kind: 'postponed', delayMs: answer.remainingMs } };
       case 'suspect':

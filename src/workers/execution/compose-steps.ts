@@ -8,6 +8,7 @@ import { Consensus } from '../outcome/consensus.ts';
 import { OutcomeResolver } from '../outcome/decide-outcome.ts';
 import { CallEnder } from '../outcome/end-call.ts';
 import { Parking } from '../outcome/park-call.ts';
+import { PendingCalls } from '../outcome/pend-call.ts';
 import { FailedAttempts } from '../outcome/retry-call.ts';
 import { CallSettler } from '../outcome/settle-call.ts';
 import { CircuitAdmitter } from './admit-circuit.ts';
@@ -16,6 +17,7 @@ import { AttemptAudit } from './audit.ts';
 import { AttemptStarter } from './begin-attempt.ts';
 import { ForcedCircuitCheck } from './check-forced-circuit.ts';
 import type { ExecutorDeps } from './executor-deps.ts';
+import { PendingExpiry } from './expire-pending.ts';
 import { AttemptFactory } from './new-attempt.ts';
 import { CallPermits } from './permit-call.ts';
 import { StartBarrier } from './persist-start.ts';
@@ -56,10 +58,13 @@ export function composeSteps(deps: ExecutorDeps, reachCode: (attempt: Attempt) =
   const failed = new FailedAttempts({ ...deps, ...endings, hooks });
   const { toolWaitMs } = settings;
   const consensus = new Consensus({ ...isolation(deps), toolWaitMs, parking, ender, schedule });
-  const resolver = new OutcomeResolver({ ender, failed, consensus, parking, settler });
+  const records = backend.completions;
+  const pending = new PendingCalls({ ...endings, records, consensus, failed });
+  const resolver = new OutcomeResolver({ ender, failed, consensus, parking, settler, pending });
+  const audit = new AttemptAudit(deps.audit, log, schedule);
   const preparation = composePreparation(deps, writes);
   return {
-    starter: composeStarter(deps, endings),
+    starter: composeStarter(deps, endings, new PendingExpiry({ ...deps, records, settler, audit })),
     recovery: new Recovery({ preparation, hooks, ender, resolver, settler, reachCode }),
     forced: new ForcedCircuitCheck({ forced: deps.forced, ender, parking, writes, onEvent: deps.onEvent }),
     consensus,
@@ -69,7 +74,7 @@ export function composeSteps(deps: ExecutorDeps, reachCode: (attempt: Attempt) =
     resolver,
     ender,
     parking,
-    audit: new AttemptAudit(deps.audit, log, schedule),
+    audit,
   };
 }
 
@@ -95,7 +100,11 @@ function composeEndings({ backend, settings, log, schedule, environment, ...deps
   return { writes, circuits, settler, ender, parking: new Parking({ settler, circuits, writes }) };
 }
 
-function composeStarter(deps: ExecutorDeps, { writes, circuits, settler }: Endings): AttemptStarter {
+function composeStarter(
+  deps: ExecutorDeps,
+  { writes, circuits, settler }: Endings,
+  expiry: PendingExpiry,
+): AttemptStarter {
   const { settings, backend, workerId, clock, traces, log, onEvent } = deps;
   const { ledger, clustered = false } = backend;
   return new AttemptStarter({
@@ -115,6 +124,7 @@ function composeStarter(deps: ExecutorDeps, { writes, circuits, settler }: Endin
     }),
     attempts: new AttemptFactory({ settings, workerId, clock, ledger, clustered, writes, traces }),
     settler,
+    expiry,
     log,
     ...(deps.gate === undefined ? {} : { gate: deps.gate }),
   });
@@ -126,6 +136,7 @@ function composePreparation(deps: ExecutorDeps, writes: LeaseWrites): Preparatio
     settings,
     ledger: backend.ledger,
     writes,
+    completions: backend.completions,
     log,
     environment,
     ...(memory === undefined ? {} : { memory }),

@@ -7,7 +7,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import type { SwitchCache } from '../../shared/config/switches.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
-import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
+import type { CallLedger, CircuitRecords, PendingRecords } from '../../shared/store/ports.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { AgentTool, AnyTool, Channels, MemoryStore } from '../../shared/tools/tool.ts';
@@ -88,7 +88,12 @@ export interface AttemptGuards {
 
 export interface ExecutorDeps extends WorkerTools, CallSurroundings, ToolServices, FleetState, AttemptGuards {
   readonly settings: Settings;
-  readonly backend: { readonly ledger: CallLedger; readonly breakers: CircuitRecords; readonly clustered?: boolean };
+  readonly backend: {
+    readonly ledger: CallLedger;
+    readonly completions: PendingRecords;
+    readonly breakers: CircuitRecords;
+    readonly clustered?: boolean;
+  };
   readonly workerId: string;
   readonly clock: Clock;
   readonly random: Random;

@@ -8,6 +8,7 @@ import { withoutNulls } from '../../shared/model-tools/arguments.ts';
 import type { RetryPolicy } from '../../shared/retries/retry.ts';
 import type { Validator } from '../../shared/schema/schema.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
+import { isPending } from '../../shared/tools/pending.ts';
 import type { AnyTool, ProbeAnswer, Readiness, ToolContext } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
 import { normalizeResult } from '../../shared/tools/tool-result.ts';
@@ -45,7 +46,7 @@ export async function runAttempt(options: AttemptOptions): Promise<AttemptResult
   return conclude(
     options,
     () => options.tool.run(options.params, options.context),
-    (value) => checkedResult(value, options),
+    (value) => (isPending(value) ? { kind: 'pending', pending: value } : checkedResult(value, options)),
   );
 }
 
@@ -100,6 +101,7 @@ export async function askReady(options: AttemptOptions, waitedMs: number): Promi
   );
   switch (ending.kind) {
     case 'value':
+    case 'pending':
       return answer.ready
         ? { kind: 'ready' }
         : { kind: 'waiting', againInMs: Math.max(answer.againInMs, SHORTEST_WAIT_MS) };
@@ -174,6 +176,7 @@ async function windDown(
   const last = await Promise.race([finished, limit]);
   stopTimer();
   if (last?.kind === 'value') return { kind: 'aborted', reason, result: last.result, evidence: 'unknown' };
+  if (last?.kind === 'pending') return { kind: 'aborted', reason, pending: last.pending, evidence: 'unknown' };
   const proven = last?.kind === 'failure' && last.failure.nothingHappened && last.failure.code !== reason.code;
   return { kind: 'aborted', reason, evidence: proven ? 'proven' : 'unknown' };
 }

@@ -1,13 +1,12 @@
 /** Calls that this worker cannot run: they go to other workers, or end when the fleet has had none for too long. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { type AttemptRecord, isHarmless, leftInDoubt } from '../../shared/calls/call-state.ts';
-import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
 import { type Failure, failureOf } from '../../shared/errors/failure.ts';
 import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
 import { needOf, type StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import { retriedBy } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { CallSettler, KeptTool } from '../outcome/settle-call.ts';
 import type { LastPublished } from './version-check.ts';

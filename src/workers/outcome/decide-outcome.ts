@@ -11,6 +11,7 @@ import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { Consensus } from './consensus.ts';
 import type { CallEnder } from './end-call.ts';
 import type { Parking } from './park-call.ts';
+import type { PendingCalls } from './pend-call.ts';
 import type { FailedAttempts } from './retry-call.ts';
 import type { SerializedResult, SerializedSuccess } from './serialize-result.ts';
 import type { CallSettler } from './settle-call.ts';
@@ -21,6 +22,7 @@ export interface OutcomeResolverDeps {
   readonly consensus: Pick<Consensus, 'isNeededFor' | 'vote'>;
   readonly parking: Pick<Parking, 'requeue'>;
   readonly settler: Pick<CallSettler, 'release'>;
+  readonly pending: Pick<PendingCalls, 'pend'>;
 }
 
 export class OutcomeResolver {
@@ -36,6 +38,8 @@ export class OutcomeResolver {
         return this.#succeeded(attempt, result);
       case 'failure':
         return this.#deps.failed.resolve(attempt, result.failure);
+      case 'pending':
+        return this.#deps.pending.pend(attempt, result.pending);
       case 'aborted':
         return this.aborted(attempt, result.reason, result.evidence);
     }

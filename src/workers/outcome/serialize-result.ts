@@ -1,10 +1,9 @@
 /** Turns the result of an attempt into the outcome and the JSON text that its call ends with. */
-import { longOutcomeText, type Outcome, storedForm } from '../../shared/calls/outcome.ts';
+import { type Outcome, outcomeText } from '../../shared/calls/outcome.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { failureOf } from '../../shared/errors/failure.ts';
 import type { ToolResult } from '../../shared/tools/tool.ts';
 import { resultMetadata } from '../../shared/tools/tool-result.ts';
-import { isLong, jsonText } from '../../shared/util/json/json-stream.ts';
 import type { LargeText } from '../../shared/util/json/large-json.ts';
 import type { AttemptResult } from '../attempt/attempt-result.ts';
 import { type Attempt, outcomeBase } from '../attempt/attempt-state.ts';
@@ -31,7 +30,8 @@ export async function serializeResult(
   const outcome = successOutcome(attempt, result.result, diff);
   const maxBytes = policy.maxResultBytes ?? tool.maxResultBytes;
   try {
-    const outcomeJson = isLong(outcome) ? await longOutcomeText(outcome, maxBytes) : shortText(outcome, maxBytes);
+    const text = outcomeText(outcome, maxBytes);
+    const outcomeJson = text instanceof Promise ? await text : text;
     if (outcomeJson !== undefined) return { kind: 'value', result: result.result, outcome, outcomeJson };
   } catch (error) {
     const message = `The output of ${tool.name} is not JSON-serializable: ${classify(error).message}`;
@@ -52,10 +52,4 @@ function successOutcome(attempt: Attempt, result: ToolResult<unknown>, diff: str
     output: { content: result.output ?? null, ...(Object.keys(metadata).length === 0 ? {} : { metadata }) },
     ...(shownBytes === undefined ? {} : { shownBytes }),
   };
-}
-
-/** Undefined when it has more than `maxBytes`. Bytes are counted only where the length in characters does not decide. */
-function shortText(outcome: Outcome, maxBytes: number): string | undefined {
-  const text = jsonText(storedForm(outcome));
-  return text.length * 3 <= maxBytes || Buffer.byteLength(text) <= maxBytes ? text : undefined;
 }

@@ -143,6 +143,11 @@ export class CallSettler {
     return this.#atOnce.settle(this.#failing(refused), undefined);
   }
 
+  /** Builds the end of a call for which no attempt of this worker ran. */
+  refusal(refused: Refused): Settle {
+    return this.#failing(refused);
+  }
+
   #failing({ callId, fence, outcome, attempts, tool = { policy: {}, effects: 'none' } }: Refused): Settle {
     const { policy, effects, expectedRetrySafe = false } = tool;
     const keptLong = isKeptLong(effects, attempts, outcome.settlement);

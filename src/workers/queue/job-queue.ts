@@ -346,6 +346,8 @@ export class JobQueue {
       case 'released':
         await this.#jobOf(taken).moveToWait(token);
         return;
+      case 'pending':
+        return;
       case 'abandoned':
         // Without a move the job stays active until its lock runs out, and another worker recovers it.
         return;

@@ -40,7 +40,9 @@ export class OrphanSweep {
     const passed = this.#passed.get(queue) ?? 0;
     const old = await this.#ledger.index.inflightBefore(partition, nowMs - SWEEP_AFTER_MS, this.#batch, passed);
     this.#passed.set(queue, old.length < this.#batch ? 0 : passed + old.length);
-    for (const callId of old) {
+    // A pending call needs its job when it expires, not before.
+    const overdue = await this.#ledger.index.pendingBefore(partition, nowMs - SWEEP_AFTER_MS, this.#batch);
+    for (const callId of [...old, ...overdue]) {
       const record = await this.#ledger.read(callId);
       if (record === undefined) continue;
       // A decision is about the generation under which its call waits. All other calls get the next one, since a generation also

@@ -44,6 +44,7 @@ function placeWith(
           .slice(select.offset, select.offset + select.limit),
       counts: async () => ({ inflight: inflight.size }),
       // All were claimed at 500.
+      pendingOf: async () => [],
       inflightBefore: async (_place: unknown, beforeMs: number, limit: number, passed = 0) =>
         beforeMs < 500 ? [] : [...inflight].slice(passed, passed + limit),
     },

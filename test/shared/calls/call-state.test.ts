@@ -20,22 +20,31 @@ const STANDINGS: readonly CallStatus[] = [
 
 /** Columns in the order of STANDINGS: x is legal. */
 const LEGAL: Readonly<Record<CallStatus, string>> = {
-  //                    cl aw de qu ru wa do fa ca
-  claimed: '            .  x  x  x  .  .  .  .  x',
-  'awaiting-approval': '.  .  x  x  .  .  .  x  x',
-  delayed: '            .  .  .  x  .  .  .  .  x',
-  queued: '             .  .  .  .  x  .  .  x  x',
-  running: '            .  .  .  x  x  x  x  x  x',
-  'waiting-retry': '    .  .  .  .  x  .  .  x  x',
-  done: '               .  .  .  .  .  .  .  .  .',
-  failed: '             .  x  .  x  .  .  x  x  .',
-  cancelled: '          .  x  .  x  .  .  x  x  .',
+  //                    cl aw de qu ru pe wa do fa ca
+  claimed: '            .  x  x  x  .  .  .  .  .  x',
+  'awaiting-approval': '.  .  x  x  .  .  .  .  x  x',
+  delayed: '            .  .  .  x  .  .  .  .  .  x',
+  queued: '             .  .  .  .  x  .  .  .  x  x',
+  running: '            .  .  .  x  x  x  x  x  x  x',
+  pending: '            .  .  .  .  .  .  x  x  x  x',
+  'waiting-retry': '    .  .  .  .  x  .  .  .  x  x',
+  done: '               .  .  .  .  .  .  .  .  .  .',
+  failed: '             .  x  .  x  .  .  .  x  x  .',
+  cancelled: '          .  x  .  x  .  .  .  x  x  .',
 };
 
 describe('R11: the states of a call', () => {
   test('are four, with phases inside inflight', () => {
     expect(CALL_STATES).toEqual(['inflight', 'done', 'failed', 'cancelled']);
-    expect(PHASES).toEqual(['claimed', 'awaiting-approval', 'delayed', 'queued', 'running', 'waiting-retry']);
+    expect(PHASES).toEqual([
+      'claimed',
+      'awaiting-approval',
+      'delayed',
+      'queued',
+      'running',
+      'pending',
+      'waiting-retry',
+    ]);
   });
 
   test.each(

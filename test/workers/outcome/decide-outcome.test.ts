@@ -26,12 +26,20 @@ function resolverFor(voted?: VoteResult) {
     resolve: vi.fn(async () => DROPPED),
     requeue: vi.fn(async () => DROPPED),
     release: vi.fn(async () => {}),
+    pend: vi.fn(async () => DROPPED),
   };
   const consensus = {
     isNeededFor: () => voted !== undefined,
     vote: async () => voted ?? ({ kind: 'agreed' } as const),
   };
-  const resolver = new OutcomeResolver({ ender: steps, failed: steps, consensus, parking: steps, settler: steps });
+  const resolver = new OutcomeResolver({
+    ender: steps,
+    failed: steps,
+    consensus,
+    parking: steps,
+    settler: steps,
+    pending: steps,
+  });
   return { resolver, steps };
 }
 

@@ -18,7 +18,7 @@ const attempt = z.object({
   worker: text,
   startedAtMs: atMs,
   finishedAtMs: atMs,
-  status: z.enum(['success', 'error', 'lost']),
+  status: z.enum(['success', 'error', 'lost', 'pending']),
   retriable: flag,
   errorCode: text.optional(),
   inDoubt: z.literal(true).optional(),
@@ -60,6 +60,7 @@ export const callSummary = z.object({
   status: text.optional().describe('Of its result.'),
   errorCode: text.optional(),
   settlement: z.enum(SETTLEMENTS).optional(),
+  pendingUntilMs: atMs.optional().describe('When a pending call expires.'),
   unresolved: z
     .literal(true)
     .optional()

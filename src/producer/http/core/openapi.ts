@@ -86,6 +86,7 @@ function operation(each: Route): object {
   return {
     operationId: each.operationId,
     summary: each.summary,
+    ...(each.isOpen === true ? { security: [] } : {}),
     parameters: [
       ...pathParameters(each.path),
       ...parameters(each.query, 'query'),

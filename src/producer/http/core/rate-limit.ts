@@ -12,6 +12,11 @@ import { callerOf } from './route.ts';
 const BACKLOG_AGE_MS = 500;
 const BACKLOG_RETRY_MS = 2_000;
 
+/** So many callers are remembered before idle ones are forgotten. */
+const MAX_CALLERS = 10_000;
+/** A caller that was idle for this long may do as much as a new one. */
+const IDLE_MS = 1_000;
+
 interface Budget {
   /** Requests in progress, streams included. */
   running: number;
@@ -57,10 +62,18 @@ export class RateLimiter {
     if (budget === undefined) {
       budget = { running: 0, tokens: most, filledAtMs: nowMs };
       this.#budgets.set(callerId, budget);
+      this.#forgetIdle(nowMs);
     }
     budget.tokens = Math.min(most, budget.tokens + ((nowMs - budget.filledAtMs) / 1_000) * requestsPerSecond);
     budget.filledAtMs = nowMs;
     return budget;
+  }
+
+  /** Callers without a token are counted by their addresses, of which there may be any number. */
+  #forgetIdle(nowMs: number): void {
+    if (this.#budgets.size <= MAX_CALLERS) return;
+    for (const [callerId, { running, filledAtMs }] of this.#budgets)
+      if (running === 0 && nowMs - filledAtMs > IDLE_MS) this.#budgets.delete(callerId);
   }
 }
 

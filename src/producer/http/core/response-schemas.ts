@@ -29,6 +29,11 @@ import { scheduleResponses } from './schedule-responses.ts';
 /** A component that another module describes. */
 const resultEnvelope = z.unknown().meta({ $ref: '#/components/schemas/ToolResultEnvelope' });
 
+const completionAnswer = z.object({
+  state: z.enum(['completed', 'pending']),
+  expiresAtMs: atMs.optional().describe('Of a call that was given more time.'),
+});
+
 const progress = z.object({ progress: z.number(), total: z.number().optional(), message: text.optional() });
 
 const budget = z.object({ calls: z.number(), costUnits: z.number(), timeMs: z.number() });
@@ -197,6 +202,7 @@ const circuit = z.object({
 const counts = z.object({
   inflight: count,
   delayed: count.describe('Calls that start later.'),
+  pending: count.describe('Calls that outside systems complete.'),
   calls: count,
 });
 
@@ -266,6 +272,7 @@ const agentOrder = z.object({
 
 export const responseSchemas = {
   ...groupSchemas,
+  CompletionAnswer: completionAnswer,
   CallUnderWay: z.object({ callId: text, requestId: text, ...standing }),
   CallList: z.object({ calls: z.array(callSummary), truncated: flag.optional() }),
   Call: callSummary.extend({

@@ -5,6 +5,7 @@
 import express, { type Express, type NextFunction, type Request, type RequestHandler, type Response } from 'express';
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
+import { redact } from '../../../shared/errors/redaction.ts';
 import { zodIssues } from '../../../shared/schema/zod-issues.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
 import { readExactJson } from '../../../shared/util/json/exact-json.ts';
@@ -56,6 +57,8 @@ export interface Route {
   /** The name of the operation in generated clients. */
   readonly operationId: string;
   readonly permission: Permission;
+  /** A right in its path stands for the token of other routes. */
+  readonly isOpen?: boolean;
   readonly summary: string;
   readonly query: z.ZodType;
   /** The schema of the headers that the route uses, named in lower case. Other headers are ignored. */
@@ -80,6 +83,7 @@ export function route<
   readonly path: string;
   readonly operationId: string;
   readonly permission: Permission;
+  readonly isOpen?: boolean;
   readonly summary: string;
   readonly query?: Query;
   readonly headers?: Headers;
@@ -254,11 +258,14 @@ export function errorHandler(log: Logger) {
     const { status, headers, body, defect } = toHttpRefusal(thrown);
     if (defect) {
       const stack = thrown instanceof Error ? thrown.stack : String(thrown);
-      log.error({ event: 'http_defect', method: request.method, path: request.path, stack }, 'a request failed');
+      log.error(
+        { event: 'http_defect', method: request.method, path: redact(request.path), stack },
+        'a request failed',
+      );
     } else if (status === 503) {
       const error = thrown instanceof Error ? thrown.message : String(thrown);
       log.warn(
-        { event: 'http_unavailable', method: request.method, path: request.path, error },
+        { event: 'http_unavailable', method: request.method, path: redact(request.path), error },
         'a request was refused',
       );
     }

@@ -46,6 +46,7 @@ export function callSummary(record: CallRecord) {
     ...(request.startAtMs === undefined ? {} : { startAtMs: request.startAtMs }),
     createdAtMs: record.createdAtMs,
     updatedAtMs: record.updatedAtMs,
+    ...(record.pendingUntilMs === undefined || !running ? {} : { pendingUntilMs: record.pendingUntilMs }),
     ...(record.expiresAtMs === undefined ? {} : { expiresAtMs: record.expiresAtMs }),
     ...(record.freeAtMs === undefined ? {} : { freeAtMs: record.freeAtMs }),
     ...(outcome === undefined || running ? {} : { status: outcome.status }),

@@ -78,7 +78,10 @@ function getCall({ pawl, longPolls }: CallRouteDeps): Route {
       if (query.wait > 0 && record.state === 'inflight')
         await longPolls.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onGone);
       const now = query.wait > 0 ? await callFor(pawl, caller, callId) : record;
-      const progress = now.phase === 'running' ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event : undefined;
+      const progress =
+        now.phase === 'running' || now.phase === 'pending'
+          ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event
+          : undefined;
       return { status: 200, body: { ...callView(now), ...(progress === undefined ? {} : { progress }) } };
     },
   });

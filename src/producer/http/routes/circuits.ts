@@ -161,6 +161,7 @@ async function reliability(pawl: Pawl): Promise<object> {
     ledger: {
       inflight: counts.reduce((sum, { inflight }) => sum + inflight, 0),
       delayed: counts.reduce((sum, { delayed }) => sum + delayed, 0),
+      pending: counts.reduce((sum, { pending }) => sum + pending, 0),
       calls: counts.reduce((sum, { calls }) => sum + calls, 0),
       tiers: Object.fromEntries(TIERS.map((tier, index) => [tier, counts[index]])),
     },

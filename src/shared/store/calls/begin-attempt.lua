@@ -19,6 +19,7 @@
 --   stale      the job is not the record's (older generation, or the record is gone)
 --   early      ms: the call, or its next attempt, is not due yet
 --   awaiting   approval ID: a person has not decided yet
+--   pending    ms until it expires, rule of the expiry, request, signature, fence, attempts, resolution: an outside system completes it
 --   apart      nothing was written: the call must be started by itself
 --   suspect    '1' when the attempt before this one left no record, request, '1' when the call is to run alone: an attempt of the
 --              call was lost before, and the worker wants no second one of its kind: nothing was written
@@ -36,8 +37,12 @@ local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(field
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
 -- A record that has an outcome has ended, whatever its state says: any writer can change that.
 if state ~= 'inflight' or fields[19] or fields[20] then return {'ended', now, state} end
-if fields[21] and ARGV[9] == '1' then return {'apart', now} end
 if phase == 'awaiting-approval' then return {'awaiting', now, fields[17] or ''} end
+if phase == 'pending' then
+  local untilMs, rule = unpack(redis.call('HMGET', KEYS[1], 'pendingUntilMs', 'onExpiry'))
+  return {'pending', now, (untilMs or now) - now, rule or 'fail', fields[5], fields[14] or '', fence, attempts, fields[18] or ''}
+end
+if fields[21] and ARGV[9] == '1' then return {'apart', now} end
 if fields[12] then
   local earlyMs = tonumber(fields[12]) - now
   if phase == 'waiting-retry' and earlyMs > 5 or phase == 'delayed' and earlyMs > 0 then return {'early', now, earlyMs} end

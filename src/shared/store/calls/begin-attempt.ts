@@ -2,13 +2,14 @@
  * Beginning an attempt: the next fence, or why there is none.
  */
 import type { AttemptRecord, CallState } from '../../calls/call-state.ts';
+import type { ExpiryRule } from '../../tools/pending.ts';
 import type { CallJob } from '../queues/jobs.ts';
 import { Script } from '../redis/script.ts';
 import { parseAttempts, type StoredRequest } from './call-record.ts';
 import type { LedgerAccess } from './ledger-context.ts';
 import { verifiedCheckpoint } from './records/checkpoint.ts';
 import { parseRequest } from './records/request-text.ts';
-import { verifyRequest } from './records/signed-records.ts';
+import { isSignedRequest, verifyRequest } from './records/signed-records.ts';
 
 export interface BeginAttempt {
   readonly workerId: string;
@@ -47,6 +48,18 @@ export interface StartedAttempt {
   readonly checkpoint?: string;
 }
 
+/** A call that waits for an outside system. Its attempt has ended. */
+export interface PendingCall {
+  readonly kind: 'pending';
+  readonly nowMs: number;
+  /** 0 or less when it has expired. */
+  readonly remainingMs: number;
+  readonly onExpiry: ExpiryRule;
+  readonly request: StoredRequest;
+  readonly fence: number;
+  readonly earlier: readonly AttemptRecord[];
+}
+
 export type BeginResult =
   | StartedAttempt
   | {
@@ -62,6 +75,7 @@ export type BeginResult =
   | { readonly kind: 'forged'; readonly fence: number }
   | { readonly kind: 'ended'; readonly state: CallState }
   | { readonly kind: 'stale' }
+  | PendingCall
   /** A person has not decided yet. */
   | { readonly kind: 'awaiting'; readonly nowMs: number; readonly approvalId: string }
   /** An attempt of the call was lost before, and the worker said that it wants no second call of that kind. */
@@ -110,6 +124,8 @@ export function beginResult(
       return startedResult(access, job, answer, nowMs);
     case 'circuit':
       return circuitResult(access, job, answer, nowMs);
+    case 'pending':
+      return pendingCall(access, job, answer);
     case 'early':
       return { kind: 'early', remainingMs: Number(answer[2]) };
     case 'awaiting':
@@ -179,5 +195,25 @@ function circuitResult(
     request: parseRequest(request),
     fence,
     earlier: parseAttempts(answer[7] as string),
+  };
+}
+
+/** A call may be pending for longer than its signed request lets attempts begin. */
+function pendingCall(
+  access: LedgerAccess,
+  job: Pick<CallJob, 'callId' | 'generation'>,
+  answer: unknown[],
+): Extract<BeginResult, { kind: 'pending' | 'forged' }> {
+  const [, now, remaining, onExpiry, text, signature, fence, attempts, resolution] = answer as string[];
+  const signed = { ...job, resolution: resolution ?? '', text: text ?? '' };
+  if (!isSignedRequest(access.signatures, signed, signature ?? '')) return { kind: 'forged', fence: Number(fence) };
+  return {
+    kind: 'pending',
+    nowMs: Number(now),
+    remainingMs: Number(remaining),
+    onExpiry: onExpiry as ExpiryRule,
+    request: parseRequest(signed.text),
+    fence: Number(fence),
+    earlier: parseAttempts(attempts ?? ''),
   };
 }

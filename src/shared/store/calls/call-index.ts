@@ -33,8 +33,11 @@ export interface Selection {
   readonly limit: number;
   readonly offset?: number;
   readonly sessionKey?: string;
-  /** Only those in flight, those whose outcome is unknown, those that workers hold, those that start later, or those that a person decides on. */
-  readonly only?: 'inflight' | 'inDoubt' | 'running' | 'delayed' | 'awaiting-approval' | undefined;
+  /**
+   * Only those that the fleet works on, those whose outcome is unknown, those that workers hold, those that start later, those that a
+   * person decides on, or those that an outside system completes.
+   */
+  readonly only?: 'inflight' | 'inDoubt' | 'running' | 'delayed' | 'awaiting-approval' | 'pending' | undefined;
 }
 
 /** For `Script`: `prune_index`. */
@@ -70,6 +73,8 @@ export class CallIndex {
       return (await redis.lrange(keys.job('active'), offset, last)).map((job) => callOfJob(job).callId);
     if (only === 'delayed' && sessionKey !== undefined)
       return redis.zrange(keys.delayedSessionCalls(sessionKey), String(offset), String(last));
+    // They may be older than what a session's index keeps.
+    if (only === 'pending') return redis.zrange(keys.pending, String(offset), String(last));
     if (sessionKey !== undefined) return redis.lrange(keys.sessionCalls(sessionKey), offset, last);
     if (only === 'calls') return redis.lrange(keys.calls, offset, last);
     if (only === 'awaiting-approval')
@@ -94,6 +99,17 @@ export class CallIndex {
   async inflightBefore(partition: Partition, beforeMs: number, limit: number, passed = 0): Promise<string[]> {
     const { inflight } = this.#access.keys(partition);
     return this.#access.redis.zrangebyscore(inflight, '-inf', beforeMs, 'LIMIT', passed, limit);
+  }
+
+  /** IDs of a session's pending calls, and of some that have ended. */
+  async pendingOf(partition: Partition, sessionKey: string): Promise<string[]> {
+    return this.#access.redis.smembers(`${this.#access.keys(partition).pending}:${sessionKey}`);
+  }
+
+  /** IDs of pending calls that should have expired before a time. */
+  async pendingBefore(partition: Partition, beforeMs: number, limit: number): Promise<string[]> {
+    const { pending } = this.#access.keys(partition);
+    return this.#access.redis.zrangebyscore(pending, '-inf', beforeMs, 'LIMIT', 0, limit);
   }
 
   /** Removes calls from the index whose records may have expired. Claims do the same as they go. */
@@ -191,18 +207,25 @@ export class CallIndex {
     return sizes;
   }
 
-  /** `inflight`: those that wait or run; `delayed`: those that start later. `calls` has both of them. */
-  async counts(
-    partition: Partition,
-  ): Promise<{ readonly inflight: number; readonly delayed: number; readonly calls: number }> {
+  /**
+   * `inflight`: those that wait or run; `delayed`: those that start later; `pending`: those that an outside system completes. `calls` has
+   * all of them.
+   */
+  async counts(partition: Partition): Promise<{
+    readonly inflight: number;
+    readonly delayed: number;
+    readonly pending: number;
+    readonly calls: number;
+  }> {
     const keys = this.#access.keys(partition);
     const nowMs = await this.#access.now();
-    const [inflight, delayed, calls] = await Promise.all([
+    const [inflight, delayed, pending, calls] = await Promise.all([
       this.#access.redis.zcard(keys.inflight),
       this.#access.redis.zcount(keys.inflight, `(${nowMs}`, '+inf'),
+      this.#access.redis.zcard(keys.pending),
       this.#access.redis.llen(keys.calls),
     ]);
-    // One in flight is kept, however long ago it was claimed.
-    return { inflight: Math.max(0, inflight - delayed), delayed, calls: Math.max(inflight, calls) };
+    // One that has not ended is kept, however long ago it was claimed.
+    return { inflight: Math.max(0, inflight - delayed), delayed, pending, calls: Math.max(inflight + pending, calls) };
   }
 }

@@ -82,6 +82,8 @@ export interface CallRecord {
   /** When its key is free to run again, though the record is still there; absent where that is no sooner. */
   readonly freeAtMs?: number;
   readonly lockUntilMs?: number;
+  /** When a pending call expires. */
+  readonly pendingUntilMs?: number;
   readonly worker?: string;
   readonly startedAtMs?: number;
   readonly cancelRequested: boolean;
@@ -153,6 +155,7 @@ export function callRecord({ callId, fields, request, outcome, nowMs }: ReadReco
     ...number('expiresAtMs'),
     ...number('freeAtMs'),
     ...number('lockUntilMs'),
+    ...number('pendingUntilMs'),
     ...(startedAtMs === undefined ? {} : { startedAtMs: Number(startedAtMs) }),
     ...(fields['worker'] === undefined ? {} : { worker: fields['worker'] }),
     cancelRequested: fields['cancelRequested'] === '1',

@@ -6,9 +6,9 @@ import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { jobIdOf } from '../queues/jobs.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { Script } from '../redis/script.ts';
-import type { LedgerAccess } from './ledger-context.ts';
+import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 
-const cancelScript = new Script(new URL('./cancel.lua', import.meta.url), DEAD_LETTER_LUA);
+const cancelScript = new Script(new URL('./cancel.lua', import.meta.url), [PARTITION_LUA, ...DEAD_LETTER_LUA]);
 
 /** The outcomes from which the script chooses, by what the call is doing. */
 export interface CancelOutcomes extends RecordLife {
@@ -22,7 +22,8 @@ export interface CancelOutcomes extends RecordLife {
 
 export type CancelAnswer =
   | { readonly kind: 'cancelled'; readonly jobId: string }
-  | { readonly kind: 'requested' | 'too-late' | 'gone' };
+  /** `pending`: a deadline does not end a call that waits for an outside system. */
+  | { readonly kind: 'requested' | 'too-late' | 'gone' | 'pending' };
 
 export async function writeCancellation(
   access: LedgerAccess,
@@ -64,7 +65,7 @@ export async function writeCancellation(
       access.deadLetterMs(callId) ?? '',
     ],
   );
-  if (code !== 'cancelled') return { kind: code as 'requested' | 'too-late' | 'gone' };
+  if (code !== 'cancelled') return { kind: code as 'requested' | 'too-late' | 'gone' | 'pending' };
   return { kind: 'cancelled', jobId: jobIdOf(callId, generation as string) };
 }
 

@@ -10,6 +10,7 @@
 --       18 how long a failed call is a dead letter, ms, '' for one that is none
 -- Returns {code, now, …}:
 --   cancelled  generation: the call ended here and now   requested: its worker has been asked
+--   pending    its own expiry counts, not its deadline
 --   too-late   state: it had ended before                gone: there is no such record
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inboxes', 'fence', 'approval', 'paramsAt', 'endedBy',
@@ -24,11 +25,12 @@ if fields[2] == 'running' then
   redis.call('PUBLISH', ARGV[8], '{"type":"cancel","callId":"' .. ARGV[1] .. '","because":"' .. ARGV[4] .. '"}')
   return {'requested', now}
 end
+if fields[2] == 'pending' and ARGV[4] ~= 'cancelled' then return {'pending', now} end
 local outcome, signature, ttl, freeAfter = ARGV[2], ARGV[9], ARGV[5], ARGV[17]
 if fields[5] then outcome, signature = ARGV[3], ARGV[10] end
 -- An operator has decided what became of some.
 local attempts = string.gsub(fields[9] or '', '[^\n]*,"resolved":true[^\n]*\n', '')
-if attempts:find('"inDoubt":true', 1, true) or attempts:find('"status":"lost"', 1, true) then
+if fields[2] == 'pending' or attempts:find('"inDoubt":true', 1, true) or attempts:find('"status":"lost"', 1, true) then
   outcome, signature, ttl = ARGV[14], ARGV[15], ARGV[16]
   if isUnresolved(ARGV[4], outcome) then freeAfter = '' end
 end
@@ -38,7 +40,11 @@ if fields[2] == 'awaiting-approval' then
   redis.call('PEXPIRE', approval, ARGV[12])
   redis.call('ZREM', ARGV[11] .. 's:pending', fields[6])
 end
-if fields[2] == 'awaiting-approval' or fields[2] == 'delayed' then
+if fields[2] == 'pending' then
+  redis.call('ZREM', KEYS[5] .. PENDING, ARGV[1])
+  redis.call('HDEL', KEYS[1], 'pendingUntilMs', 'onExpiry')
+end
+if fields[2] == 'awaiting-approval' or fields[2] == 'delayed' or fields[2] == 'pending' then
   -- Until its time is over the job would be counted as one that waits for a retry.
   local job = ARGV[1] .. '.' .. fields[3]
   if redis.call('ZREM', KEYS[4] .. 'delayed', job) == 1 then redis.call('DEL', KEYS[4] .. job) end

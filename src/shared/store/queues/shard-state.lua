@@ -1,9 +1,10 @@
 -- How one place stands: what is in flight, waits, runs, and is in doubt.
 --
 -- KEYS  1 in-flight index  2 active jobs  3 delayed jobs  4 pending approvals  5 index of calls in doubt
+--       6 index of pending calls
 -- ARGV  1 key prefix of records  2 how many of the oldest calls in flight are looked at
 -- Returns {in flight, active, delayed, pending approvals, in doubt, oldest wait in ms, stale, in flight and to start later,
--- those of them that wait for an approval}
+-- those of them that wait for an approval, pending}
 local now = nowMs()
 redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', now)
 local oldestWaitMs, stale = 0, 0
@@ -25,4 +26,4 @@ for _, approval in ipairs(starting > 0 and redis.call('ZRANGE', KEYS[4], 0, ARGV
 end
 return {
   redis.call('ZCARD', KEYS[1]), redis.call('LLEN', KEYS[2]), redis.call('ZCARD', KEYS[3]), redis.call('ZCARD', KEYS[4]),
-  redis.call('ZCARD', KEYS[5]), oldestWaitMs, stale, starting, unapproved}
+  redis.call('ZCARD', KEYS[5]), oldestWaitMs, stale, starting, unapproved, redis.call('ZCARD', KEYS[6])}

@@ -14,6 +14,8 @@ export interface ShardState {
   /** Until their callers want them to start. They are not counted in `inflight`. */
   readonly starting: number;
   readonly awaitingApproval: number;
+  /** Completed by outside systems; not in flight. */
+  readonly pending: number;
   /** Could run now, and no worker has taken them. */
   readonly waiting: number;
   /** Calls of unknown outcome that no operator has resolved. */
@@ -32,25 +34,26 @@ export async function readShardState(redis: Redis, prefix: string, partition: Pa
   const keys = new PartitionKeys(prefix, partition);
   const counts = (await stateScript.run(
     redis,
-    [keys.inflight, keys.job('active'), keys.job('delayed'), `${keys.approvals}s:pending`, keys.inDoubt],
+    [keys.inflight, keys.job('active'), keys.job('delayed'), `${keys.approvals}s:pending`, keys.inDoubt, keys.pending],
     [keys.records, LOOKED_AT],
   )) as number[];
   const [inflight = 0, running = 0, delayed = 0, awaitingApproval = 0, inDoubt = 0, oldestWaitMs = 0, stale = 0] =
     counts;
-  const [starting = 0, unapproved = 0] = counts.slice(7);
+  const [starting = 0, unapproved = 0, pending = 0] = counts.slice(7);
   const approved = starting - unapproved;
   return {
     inflight: Math.max(0, inflight - starting),
     running,
-    // A call that awaits an approval has a delayed job, which ends the waiting.
-    delayed: Math.max(0, delayed - awaitingApproval - approved),
+    // A call that awaits an approval or a completion has a delayed job, which ends the waiting.
+    delayed: Math.max(0, delayed - awaitingApproval - approved - pending),
     starting: approved,
     awaitingApproval,
     // Calls wait for a worker in more than one list: they are what is in flight and neither runs nor waits for something else.
-    waiting: Math.max(0, inflight - running - Math.max(delayed, awaitingApproval + approved)),
+    waiting: Math.max(0, inflight - running - Math.max(delayed - pending, awaitingApproval + approved)),
     inDoubt,
     oldestWaitMs,
     stale,
+    pending,
   };
 }
 
@@ -70,5 +73,6 @@ function together(one: ShardState, other: ShardState): ShardState {
     inDoubt: one.inDoubt + other.inDoubt,
     oldestWaitMs: Math.max(one.oldestWaitMs, other.oldestWaitMs),
     stale: one.stale + other.stale,
+    pending: one.pending + other.pending,
   };
 }

@@ -21,6 +21,8 @@ export const PARTITION_NAMES = {
   INFLIGHT: ':inflight',
   CALLS: ':calls',
   IN_DOUBT: ':in-doubt',
+  /** Calls that an outside system completes, by when they expire. They are not in flight: nothing of the fleet works on them. */
+  PENDING: ':pending',
   CIRCUITS: ':circuits',
   WINDOWS: ':window:',
   RETRIES: ':retries:',
@@ -53,6 +55,7 @@ export class PartitionKeys {
   readonly calls: string;
   /** Calls whose outcome is unknown, by when they are forgotten. */
   readonly inDoubt: string;
+  readonly pending: string;
   readonly circuits: string;
   /** How many calls of each tool there are, in parts of the retention. */
   readonly sizes: string;
@@ -68,6 +71,7 @@ export class PartitionKeys {
     this.inflight = `${this.base}${PARTITION_NAMES.INFLIGHT}`;
     this.calls = `${this.base}${PARTITION_NAMES.CALLS}`;
     this.inDoubt = `${this.base}${PARTITION_NAMES.IN_DOUBT}`;
+    this.pending = `${this.base}${PARTITION_NAMES.PENDING}`;
     this.circuits = `${this.base}${PARTITION_NAMES.CIRCUITS}`;
     this.sizes = `${this.base}${PARTITION_NAMES.SIZES}`;
     this.sessions = `${this.base}${PARTITION_NAMES.SESSIONS}`;

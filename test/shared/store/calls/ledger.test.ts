@@ -431,7 +431,7 @@ describe('settling', () => {
       expect(await inbox(books, id)).toEqual([
         { type: 'settled', callId: claim.callId, state: 'done', atMs: expect.any(Number), outcome: SUCCESS },
       ]);
-    expect(await books.ledger.index.counts(PLACE)).toEqual({ inflight: 0, delayed: 0, calls: 1 });
+    expect(await books.ledger.index.counts(PLACE)).toEqual({ inflight: 0, delayed: 0, pending: 0, calls: 1 });
   });
 
   test.each([

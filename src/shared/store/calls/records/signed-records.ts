@@ -6,7 +6,7 @@ import type { Signatures } from '../../../signing/signatures.ts';
 import type { InboxEvent } from '../../queues/result-inbox.ts';
 
 /** A signed request is valid for this long after its job was queued, or after the start of a delayed call. */
-const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
+export const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
 
 export interface SignedRequest {
   readonly callId: string;
@@ -19,6 +19,11 @@ export function signRequest(signatures: Signatures, { callId, generation, resolu
   return signatures.sign('request', [callId, generation, resolution], text);
 }
 
+/** Whether the fleet signed the request, however long ago: enough to end a call, not to begin an attempt. */
+export function isSignedRequest(signatures: Signatures, signed: SignedRequest, signature: string): boolean {
+  return signatures.verify('request', [signed.callId, signed.generation, signed.resolution], signed.text, signature);
+}
+
 export function verifyRequest(
   signatures: Signatures,
   { callId, generation, resolution, text }: SignedRequest,
@@ -26,7 +31,7 @@ export function verifyRequest(
   nowMs: number,
 ): boolean {
   const id = [callId, generation, resolution];
-  if (!signatures.verify('request', id, text, signature)) return false;
+  if (!isSignedRequest(signatures, { callId, generation, resolution, text }, signature)) return false;
   if (!signatures.present || nowMs - Number(generation) <= REQUEST_VALID_MS) return true;
   const { startAtMs = 0 } = JSON.parse(text) as { readonly startAtMs?: number };
   if (nowMs - startAtMs <= REQUEST_VALID_MS) return true;

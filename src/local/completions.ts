@@ -1,0 +1,188 @@
+/** Pending calls of runs without a fleet: they wait in the process that runs them, and end with it. */
+import { type CompletionTerms, tokenName } from '../shared/calls/completion.ts';
+import { PawlError } from '../shared/errors/failure.ts';
+import type {
+  CompletionEnd,
+  CompletionEntry,
+  CompletionRefusal,
+  IssuedToken,
+  Pend,
+  PendAnswer,
+} from '../shared/store/completions/completions.ts';
+import type { PendingRecords } from '../shared/store/ports.ts';
+import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
+import { MAX_PENDING_MS } from '../shared/tools/pending.ts';
+import type { Schedule } from '../shared/util/time.ts';
+import { executionOf, leased } from './call-record.ts';
+import type { KeyedQueue } from './keyed-queue.ts';
+import type { OwnCall, OwnCalls } from './own-calls.ts';
+
+interface Token {
+  readonly callId: string;
+  readonly fence: number;
+  readonly terms: CompletionTerms;
+  extendMs: number;
+  used: boolean;
+}
+
+export interface LocalCompletionsDeps {
+  readonly own: OwnCalls;
+  readonly locks: KeyedQueue;
+  readonly schedule: Schedule;
+  now(): Promise<number>;
+  onEvent(event: InboxEvent): void;
+}
+
+/** Tokens that are remembered, those that were used included. */
+const MAX_TOKENS = 10_000;
+
+export class LocalCompletions implements PendingRecords {
+  readonly #deps: LocalCompletionsDeps;
+  readonly #tokens = new Map<string, Token>();
+
+  constructor(deps: LocalCompletionsDeps) {
+    this.#deps = deps;
+  }
+
+  async issue({ callId, fence, token, terms }: IssuedToken): Promise<'issued' | 'fenced'> {
+    if (this.#deps.own.get(callId)?.fence !== fence) return 'fenced';
+    const name = tokenName(token);
+    if (!this.#tokens.has(name)) this.#tokens.set(name, { callId, fence, terms, extendMs: 0, used: false });
+    const [oldest] = this.#tokens.keys();
+    if (this.#tokens.size > MAX_TOKENS && oldest !== undefined) this.#tokens.delete(oldest);
+    return 'issued';
+  }
+
+  async pend(pend: Pend): Promise<PendAnswer> {
+    const { own, locks, now } = this.#deps;
+    const { callId, fence, attempts, expiresInMs, onExpiry } = pend;
+    await this.issue(pend);
+    return locks.take(callId, async () => {
+      const call = own.get(callId);
+      if (call === undefined) return { kind: 'ended' };
+      if (call.fence !== fence) return { kind: 'fenced' };
+      if (call.cancelRequested) return { kind: 'cancelled' };
+      const nowMs = await now();
+      // Another process that takes the call over sees an attempt that left no record: its tool's effects decide.
+      const execution = executionOf(attempts.slice(0, -1), attempts.length);
+      if (!(await own.write(call, { ...leased(call.record, nowMs), execution }))) return { kind: 'fenced' };
+      const untilMs = nowMs + expiresInMs + (this.#tokens.get(tokenName(pend.token))?.extendMs ?? 0);
+      call.phase = 'pending';
+      call.attempts = attempts;
+      call.pending = { untilMs, onExpiry, wake: () => {} };
+      return { kind: 'pending', expiresAtMs: untilMs };
+    });
+  }
+
+  /** Resolves when the call is not pending any more, or when it may have expired. */
+  async wait(callId: string, ms: number): Promise<void> {
+    const pending = this.#deps.own.get(callId)?.pending;
+    if (pending === undefined) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const stop = this.#deps.schedule(resolve, ms);
+    pending.wake = resolve;
+    await promise.finally(stop);
+  }
+
+  /** Ends the waiting of all calls: the runner closes. */
+  close(): void {
+    for (const call of this.#deps.own) call.pending?.wake();
+  }
+
+  async expire({
+    callId,
+    fence,
+    state,
+    outcome,
+    attempts,
+    ttlMs,
+    freeAfterMs,
+  }: Parameters<PendingRecords['expire']>[0]) {
+    return this.#deps.locks.take(callId, async () => {
+      const call = this.#deps.own.get(callId);
+      if (call?.pending === undefined || call.fence !== fence) return 'ended' as const;
+      if (call.pending.untilMs > (await this.#deps.now())) return 'early' as const;
+      const ended = await this.#deps.own.end(call, { state, outcome, attempts, ttlMs: freeAfterMs ?? ttlMs });
+      return ended ? ('settled' as const) : ('fenced' as const);
+    });
+  }
+
+  async resume(callId: string, fence: number, attempts: Parameters<PendingRecords['resume']>[2]) {
+    const { own, locks, now } = this.#deps;
+    return locks.take(callId, async () => {
+      const call = own.get(callId);
+      if (call?.pending === undefined || call.fence !== fence) return 'ended' as const;
+      const nowMs = await now();
+      if (call.pending.untilMs > nowMs) return 'early' as const;
+      const execution = executionOf(attempts, attempts.length);
+      if (!(await own.write(call, { ...leased(call.record, nowMs), execution }))) return 'ended' as const;
+      call.phase = 'waiting-retry';
+      call.attempts = attempts;
+      call.pending = undefined;
+      return 'postponed' as const;
+    });
+  }
+
+  // The outside system's side
+
+  async find(token: string): Promise<CompletionEntry> {
+    const name = tokenName(token);
+    const found = this.#tokens.get(name);
+    if (found === undefined) throw new PawlError('UNKNOWN_COMPLETION');
+    return { name, callId: found.callId, terms: found.terms };
+  }
+
+  complete(
+    { name, callId }: CompletionEntry,
+    { settle, attempt }: CompletionEnd,
+  ): Promise<'settled' | CompletionRefusal> {
+    return this.#open(name, callId, async (call, token) => {
+      const { state, outcome, ttlMs, freeAfterMs = ttlMs } = settle;
+      const attempts = call.attempts.map((each) => (each.status === 'pending' ? { ...each, ...attempt } : each));
+      if (!(await this.#deps.own.end(call, { state, outcome, attempts, ttlMs: freeAfterMs }))) return 'over';
+      token.used = true;
+      return 'settled';
+    });
+  }
+
+  report({ name, callId }: CompletionEntry, event: object): Promise<'told' | CompletionRefusal> {
+    return this.#open(name, callId, async () => {
+      this.#deps.onEvent(event as InboxEvent);
+      return 'told';
+    });
+  }
+
+  extend(
+    { name, callId }: CompletionEntry,
+    extendMs: number,
+  ): Promise<CompletionRefusal | { readonly expiresAtMs: number | undefined }> {
+    return this.#open(name, callId, async (call, token) => {
+      if (call.pending === undefined) {
+        token.extendMs += extendMs;
+        return { expiresAtMs: undefined };
+      }
+      const untilMs = call.pending.untilMs + extendMs;
+      if (untilMs > (await this.#deps.now()) + MAX_PENDING_MS) return 'toolong';
+      call.pending.untilMs = untilMs;
+      return { expiresAtMs: untilMs };
+    });
+  }
+
+  #open<Answer>(
+    name: string,
+    callId: string,
+    apply: (call: OwnCall, token: Token) => Promise<Answer | CompletionRefusal>,
+  ): Promise<Answer | CompletionRefusal> {
+    const { own, locks, now } = this.#deps;
+    return locks.take(callId, async () => {
+      const token = this.#tokens.get(name);
+      if (token === undefined) return 'unknown';
+      if (token.used) return 'used';
+      const call = own.get(callId);
+      if (call === undefined || call.fence !== token.fence) return 'over';
+      if (call.phase !== 'pending' && call.phase !== 'running') return 'over';
+      if (call.pending !== undefined && call.pending.untilMs <= (await now())) return 'expired';
+      return apply(call, token);
+    });
+  }
+}

@@ -1,0 +1,263 @@
+/** Completes pending calls: checks what an outside system says against the call's tool, and writes the outcome once. */
+import type { RecordAudit } from '../../shared/audit/audit-event.ts';
+import type { AttemptRecord } from '../../shared/calls/call-state.ts';
+import { lifeOfFailure } from '../../shared/calls/call-state.ts';
+import {
+  type CompletedWith,
+  type Completion,
+  type CompletionResult,
+  type CompletionTerms,
+  type ReadCompletion,
+  readCompletion,
+} from '../../shared/calls/completion.ts';
+import { type Outcome, outcomeText, resultError, retriedBy } from '../../shared/calls/outcome.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { toolPolicy } from '../../shared/config/tool-settings.ts';
+import { clip, failureOf, PawlError } from '../../shared/errors/failure.ts';
+import { redact, secretsIn } from '../../shared/errors/redaction.ts';
+import { withoutNulls } from '../../shared/model-tools/arguments.ts';
+import { compileSchema } from '../../shared/schema/schema.ts';
+import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
+import type { CompletionEnd, CompletionEntry, CompletionRefusal } from '../../shared/store/completions/completions.ts';
+import { normalizeResult, resultMetadata } from '../../shared/tools/tool-result.ts';
+import type { LargeText } from '../../shared/util/json/large-json.ts';
+
+/** The answer to a completion. It says nothing of the call but whether it still waits. */
+export type CompletionAnswer =
+  | { readonly state: 'completed' }
+  /** `expiresAtMs` is absent while the attempt that issued the token still runs. */
+  | { readonly state: 'pending'; readonly expiresAtMs?: number };
+
+/** The part of a call's record that completing it needs. */
+export interface CompletableCall {
+  readonly callId: string;
+  readonly request: StoredRequest;
+  readonly phase?: string;
+  readonly fence: number;
+  readonly attempts: readonly AttemptRecord[];
+  readonly createdAtMs: number;
+  readonly startedAtMs?: number;
+  readonly readAtMs: number;
+}
+
+/** The records of pending calls: in Redis, or in the process that runs them. */
+export interface CompletionRecords {
+  find(token: string): Promise<CompletionEntry>;
+  complete(entry: CompletionEntry, end: CompletionEnd): Promise<'settled' | CompletionRefusal>;
+  report(entry: CompletionEntry, event: object): Promise<'told' | CompletionRefusal>;
+  extend(
+    entry: CompletionEntry,
+    extendMs: number,
+  ): Promise<CompletionRefusal | { readonly expiresAtMs: number | undefined }>;
+}
+
+export interface CompletionServiceDeps {
+  readonly records: CompletionRecords;
+  readonly settings: Settings;
+  /** The secrets of this process, which no message may quote. */
+  readonly secrets: readonly string[];
+  read(callId: string): Promise<CompletableCall | undefined>;
+  /** Records that a session sees what came from outside, before it can. */
+  taint(sessionKey: string, source: string): Promise<void>;
+  readonly audit: RecordAudit;
+  /** Counts what came of a completion. */
+  onCompletion(result: CompletionResult): void;
+}
+
+export class CompletionService {
+  readonly #deps: CompletionServiceDeps;
+
+  constructor(deps: CompletionServiceDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Completes the call of a token: `complete(token, { status: 'success', output })`. Throws `CONTRACT_INVALID`, `UNKNOWN_COMPLETION`,
+   * `COMPLETION_USED`, `COMPLETION_EXPIRED` and `COMPLETION_INVALID`. The token can be used again after the first and the last.
+   */
+  async complete(token: string, completion: Completion): Promise<CompletionAnswer> {
+    try {
+      const sent = readCompletion(completion);
+      const entry = await this.#deps.records.find(token);
+      const answer = await this.#apply(entry, sent);
+      this.#deps.onCompletion(resultOf(sent));
+      return answer;
+    } catch (error) {
+      if (error instanceof PawlError && error.code !== 'BACKEND_UNAVAILABLE') this.#deps.onCompletion('refused');
+      throw error;
+    }
+  }
+
+  #apply(entry: CompletionEntry, sent: ReadCompletion): Promise<CompletionAnswer> {
+    switch (sent.kind) {
+      case 'end':
+        return this.#end(entry, sent.end);
+      case 'progress':
+        return this.#report(entry, sent.report);
+      case 'extend':
+        return this.#extend(entry, sent.extendMs);
+    }
+  }
+
+  async #report(
+    entry: CompletionEntry,
+    { progress, total, message }: Extract<ReadCompletion, { kind: 'progress' }>['report'],
+  ): Promise<CompletionAnswer> {
+    const event = {
+      type: 'progress',
+      callId: entry.callId,
+      progress,
+      ...(total === undefined ? {} : { total }),
+      ...(message === undefined ? {} : { message: clip(redact(message, this.#deps.secrets)) }),
+    };
+    const answer = await this.#deps.records.report(entry, event);
+    if (answer !== 'told') throw refused(answer);
+    return { state: 'pending' };
+  }
+
+  async #extend(entry: CompletionEntry, extendMs: number): Promise<CompletionAnswer> {
+    const answer = await this.#deps.records.extend(entry, extendMs);
+    if (typeof answer === 'string') throw refused(answer);
+    return { state: 'pending', ...(answer.expiresAtMs === undefined ? {} : { expiresAtMs: answer.expiresAtMs }) };
+  }
+
+  async #end(entry: CompletionEntry, end: CompletedWith): Promise<CompletionAnswer> {
+    const { records, read } = this.#deps;
+    const call = await read(entry.callId);
+    if (call === undefined) throw refused('over');
+    const { outcome, text } = await this.#outcome(call, entry.terms, end);
+    if (outcome.status === 'success' && call.phase !== undefined) await this.#taint(call);
+    const answer = await records.complete(entry, this.#ending(call, outcome, text));
+    if (answer !== 'settled') throw refused(answer);
+    this.#record(call, outcome);
+    return { state: 'completed' };
+  }
+
+  /** A session that is gone needs no mark. */
+  async #taint({ request: { envelope } }: CompletableCall): Promise<void> {
+    try {
+      await this.#deps.taint(envelope.target.sessionKey, `${envelope.toolNamespace}.${envelope.toolName}`);
+    } catch (error) {
+      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+    }
+  }
+
+  #ending(call: CompletableCall, outcome: Outcome, outcomeJson: string | LargeText): CompletionEnd {
+    const { settings } = this.#deps;
+    const { envelope } = call.request;
+    const { ttl } = settings;
+    const own = toolPolicy(settings, { namespace: envelope.toolNamespace, name: envelope.toolName }).ttl;
+    const { callId, fence, attempts } = call;
+    const { error, status, attempts: number, durationMs } = outcome;
+    const life = error === undefined ? { ttlMs: own?.doneMs ?? ttl.doneMs } : lifeOfFailure(ttl, own);
+    const state = error === undefined ? 'done' : 'failed';
+    const value =
+      error === undefined
+        ? JSON.stringify({ status, attempts: number, durationMs })
+        : `${error.code}: ${error.message}`;
+    return {
+      settle: { callId, fence, state, outcome, outcomeJson, attempts, ...life },
+      job: { ended: error === undefined ? 'completed' : 'failed', value },
+      attempt: error === undefined ? { status: 'success' } : { status: 'error', errorCode: error.code },
+    };
+  }
+
+  /** Throws `COMPLETION_INVALID`. */
+  async #outcome(
+    call: CompletableCall,
+    terms: CompletionTerms,
+    end: CompletedWith,
+  ): Promise<{ readonly outcome: Outcome; readonly text: string | LargeText }> {
+    const { envelope } = call.request;
+    const { attempts } = call;
+    // While the attempt runs, the record does not have it yet.
+    const number = attempts.length + (call.phase === 'pending' ? 0 : 1);
+    const base = {
+      toolName: envelope.toolName,
+      durationMs: call.readAtMs - (attempts[0]?.startedAtMs ?? call.startedAtMs ?? call.createdAtMs),
+      attempts: number,
+      ...retriedBy(attempts.slice(0, number - 1)),
+    };
+    if (end.status === 'error') {
+      const known = [...secretsIn(envelope.payload.params), ...this.#deps.secrets];
+      const failure = { ...failureOf('TOOL_FAILED', redact(end.error.message, known)), code: end.error.code };
+      const outcome: Outcome = { ...base, status: 'error', error: resultError(failure, 'error') };
+      return { outcome, text: JSON.stringify(outcome) };
+    }
+    const output = checkedOutput(terms, end.output);
+    const result = normalizeResult(envelope.toolName, {
+      output,
+      ...(end.display === undefined ? {} : { display: end.display }),
+    });
+    if (typeof result === 'string') throw new PawlError('COMPLETION_INVALID', result);
+    const { shownBytes } = terms;
+    const outcome: Outcome = {
+      ...base,
+      status: 'success',
+      output: { content: result.output, metadata: resultMetadata(result, { outside: true, diff: '' }) },
+      ...(shownBytes === undefined ? {} : { shownBytes }),
+    };
+    const text = await outcomeText(outcome, terms.maxResultBytes);
+    if (text === undefined)
+      throw new PawlError(
+        'COMPLETION_INVALID',
+        `The output is larger than the ${terms.maxResultBytes} bytes that are allowed.`,
+      );
+    return { outcome, text };
+  }
+
+  #record({ callId, request: { envelope } }: CompletableCall, outcome: Outcome): void {
+    const { sessionKey, tenantId } = envelope.target;
+    const { status, attempts, error, output } = outcome;
+    void this.#deps.audit({
+      type: 'call-ended',
+      callId,
+      tool: `${envelope.toolNamespace}.${envelope.toolName}`,
+      sessionKey,
+      tenantId,
+      status,
+      attempts,
+      ...(error === undefined ? { result: output?.content } : { code: error.code, reason: error.message }),
+    });
+  }
+}
+
+/** An output that fits but for null in the place of what may be absent is not refused. Throws `COMPLETION_INVALID`. */
+function checkedOutput({ outputSchema }: CompletionTerms, output: unknown): unknown {
+  if (outputSchema === undefined) return output;
+  const validate = compileSchema(outputSchema);
+  const issues = validate(output);
+  if (issues.length === 0) return output;
+  const fitting = withoutNulls(outputSchema, output);
+  if (fitting !== output && validate(fitting).length === 0) return fitting;
+  const named = issues.map(({ path, message }) => ({ path: path === '' ? 'output' : `output.${path}`, message }));
+  const listed = named.map(({ path, message }) => `${path}: ${message}`).join('; ');
+  throw new PawlError('COMPLETION_INVALID', `The output does not match the tool’s schema: ${listed}.`, {
+    issues: named,
+  });
+}
+
+function resultOf(sent: ReadCompletion): CompletionResult {
+  if (sent.kind === 'end') return sent.end.status;
+  return sent.kind === 'progress' ? 'progress' : 'extended';
+}
+
+function refused(answer: CompletionRefusal): PawlError {
+  switch (answer) {
+    case 'unknown':
+      return new PawlError('UNKNOWN_COMPLETION');
+    case 'used':
+      return new PawlError('COMPLETION_USED');
+    case 'expired':
+      return new PawlError('COMPLETION_EXPIRED');
+    case 'over':
+      return new PawlError(
+        'COMPLETION_EXPIRED',
+        'The call no longer waits for this token: it has ended, or the attempt that issued the token has.',
+      );
+    case 'toolong':
+      return new PawlError('CONTRACT_INVALID', 'The call would wait for more than a year from now.', {
+        issues: [{ path: 'extendMs', message: 'makes the call wait for more than a year from now' }],
+      });
+  }
+}

@@ -1,0 +1,40 @@
+/** `POST /v1/completions/{token}`: an outside system completes a call that waits for it. The token is the right: no other one is needed. */
+import type { Express, RequestHandler } from 'express';
+import { type Completion, completionJsonSchema } from '../../../shared/calls/completion.ts';
+import { jsonObjectSchema } from '../../../shared/calls/envelope.ts';
+import type { Pawl } from '../../client.ts';
+import { mountRoutes, type Route, route } from '../core/route.ts';
+
+const PATH = '/v1/completions';
+
+export function completionRoutes(pawl: Pick<Pawl, 'complete'>): readonly Route[] {
+  return [
+    route({
+      method: 'post',
+      path: `${PATH}/{token}`,
+      operationId: 'completeCall',
+      permission: 'use',
+      isOpen: true,
+      summary:
+        'Completes a pending call, once, with an output or an error; or reports its progress, or gives it more time. Needs no other token.',
+      body: jsonObjectSchema,
+      bodySchema: completionJsonSchema,
+      responses: { 200: ['Whether the call is completed or still waits', 'CompletionAnswer'] },
+      handle: async ({ path, body }) => ({
+        status: 200,
+        // The body is checked where it is applied.
+        body: await pawl.complete(path['token'] ?? '', body as unknown as Completion),
+      }),
+    }),
+  ];
+}
+
+/** Mounts the routes before the authentication. `limit` bounds the requests of one address: tokens cannot be guessed in numbers. */
+export function mountCompletions(app: Express, pawl: Pawl, limit: RequestHandler): void {
+  const asAnyone: RequestHandler = (request, response, next) => {
+    response.locals['caller'] = { id: `completions ${request.socket.remoteAddress ?? ''}`, role: 'agent' };
+    next();
+  };
+  app.use(PATH, asAnyone, limit);
+  mountRoutes(app, completionRoutes(pawl));
+}

@@ -1,0 +1,124 @@
+/**
+ * Completions: the token with which an outside system completes a pending call, and what it may say.
+ *
+ * A token names its partition, so that it can be found, and is 256 random bits otherwise. Only its digest is stored.
+ */
+import { z } from 'zod';
+import { PawlError } from '../errors/failure.ts';
+import { digest } from '../schema/canonical-json.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
+import { zodIssues } from '../schema/zod-issues.ts';
+import { MAX_PENDING_MS } from '../tools/pending.ts';
+import type { Tier } from '../tools/tool.ts';
+import { partitionOf } from './call-id.ts';
+
+/** Tools that look for secrets find a token by this. */
+const TOKEN_PREFIX = 'pawlc_';
+/** The random bytes of a token. */
+export const TOKEN_BYTES = 32;
+
+/** The token of a call, from `TOKEN_BYTES` random bytes. */
+export function completionToken(callId: string, random: Buffer): string {
+  const [partition = ''] = callId.split('.', 1);
+  return `${TOKEN_PREFIX}${partition}.${random.toString('base64url')}`;
+}
+
+/** The partition of a token's call, and the name under which the token is stored. Throws `UNKNOWN_COMPLETION`. */
+export function readCompletionToken(token: string): {
+  readonly partition: { readonly tier: Tier; readonly shard: number };
+  readonly name: string;
+} {
+  const partition = token.startsWith(TOKEN_PREFIX) ? partitionOf(token.slice(TOKEN_PREFIX.length)) : undefined;
+  if (partition === undefined) throw new PawlError('UNKNOWN_COMPLETION');
+  return { partition, name: tokenName(token) };
+}
+
+/** The digest of a token. */
+export function tokenName(token: string): string {
+  return digest(token);
+}
+
+/** The rules of the tool that a completion has to keep, as the attempt's worker knows them. */
+export interface CompletionTerms {
+  readonly outputSchema?: JsonSchema;
+  readonly maxResultBytes: number;
+  /** The bytes of output that callers see. */
+  readonly shownBytes?: number;
+}
+
+/** The codes that an operator resolves; an outside system cannot end a call with them. */
+const RESERVED_CODES = ['OUTCOME_UNKNOWN', 'POISONED'];
+
+const success = z.strictObject({
+  status: z.literal('success'),
+  output: z.unknown().optional(),
+  display: z
+    .string()
+    .max(64 * 1_024)
+    .optional(),
+});
+const failure = z.strictObject({
+  status: z.literal('error'),
+  error: z.strictObject({
+    code: z
+      .string()
+      .regex(/^[A-Z][A-Z0-9_]{0,63}$/, 'must be a code such as CARD_DECLINED: capital letters, digits and underscores')
+      .refine((code) => !RESERVED_CODES.includes(code), `must not be one of ${RESERVED_CODES.join(', ')}`),
+    message: z.string().min(1).max(2_000),
+  }),
+});
+const amounts = { progress: z.number(), total: z.number().optional(), message: z.string().max(2_000).optional() };
+const progress = z.strictObject(amounts);
+const nestedProgress = z.strictObject({ progress: z.strictObject(amounts) });
+const extension = z.strictObject({ extendMs: z.number().int().min(1).max(MAX_PENDING_MS) });
+
+/** The end of a pending call, as an outside system reports it. */
+export type CompletedWith = z.output<typeof success> | z.output<typeof failure>;
+
+/**
+ * An outside system may report the end of a call, with `status`; its progress; or that it takes longer, by `extendMs`. For progress,
+ * `progress` is a number, beside `total` and `message`, or an object of the three.
+ */
+export type Completion =
+  | CompletedWith
+  | z.output<typeof progress>
+  | z.output<typeof nestedProgress>
+  | z.output<typeof extension>;
+
+/** For the OpenAPI document. */
+export const completionJsonSchema = {
+  oneOf: [success, failure, progress, nestedProgress, extension].map((form) => z.toJSONSchema(form, { io: 'input' })),
+};
+
+/** The result of a completion. */
+export type CompletionResult = 'success' | 'error' | 'progress' | 'extended' | 'refused';
+
+/** A completion, checked. */
+export type ReadCompletion =
+  | { readonly kind: 'end'; readonly end: CompletedWith }
+  | { readonly kind: 'progress'; readonly report: z.output<typeof progress> }
+  | { readonly kind: 'extend'; readonly extendMs: number };
+
+/** Throws `CONTRACT_INVALID` with the path of what is wrong. */
+export function readCompletion(value: unknown): ReadCompletion {
+  const sent = typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
+  if ('status' in sent) {
+    const end = checked(z.discriminatedUnion('status', [success, failure]), sent);
+    return { kind: 'end', end: end.status === 'success' ? { ...end, output: end.output ?? null } : end };
+  }
+  if ('extendMs' in sent) return { kind: 'extend', ...checked(extension, sent) };
+  if (typeof sent['progress'] === 'object') return { kind: 'progress', report: checked(nestedProgress, sent).progress };
+  if ('progress' in sent) return { kind: 'progress', report: checked(progress, sent) };
+  throw invalid([{ path: 'status', message: 'is missing; a completion has status, progress or extendMs' }]);
+}
+
+function checked<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw invalid(zodIssues(parsed.error));
+}
+
+function invalid(issues: readonly { readonly path: string; readonly message: string }[]): PawlError {
+  const listed = issues.map(({ path, message }) => `${path === '' ? 'the completion' : path}: ${message}`).join('; ');
+  return new PawlError('CONTRACT_INVALID', `The completion is not usable: ${listed}.`, { issues: [...issues] });
+}

@@ -1,0 +1,220 @@
+/**
+ * Pending calls, and the tokens with which outside systems complete them.
+ *
+ * A token's entry names its call and the attempt that issued it, signed by the worker. The entry outlives its use, so that a second
+ * completion gets another answer than a wrong token.
+ */
+import type { AttemptRecord } from '../../calls/call-state.ts';
+import { type CompletionTerms, readCompletionToken, tokenName } from '../../calls/completion.ts';
+import { PawlError } from '../../errors/failure.ts';
+import type { RetryAllowance } from '../../retries/retry-budget.ts';
+import { digest } from '../../schema/canonical-json.ts';
+import type { ExpiryRule } from '../../tools/pending.ts';
+import { MAX_PENDING_MS } from '../../tools/pending.ts';
+import { uuidv7 } from '../../util/time.ts';
+import { formatAttempts } from '../calls/call-record.ts';
+import type { LedgerAccess } from '../calls/ledger-context.ts';
+import { readySettle, SETTLE_LUA, type Settle, settleArguments, type WriteAnswer } from '../calls/settle.ts';
+import type { CircuitSample } from '../redis/circuit-messages.ts';
+import type { PartitionKeys } from '../redis/keys.ts';
+import { luaFunction, Script } from '../redis/script.ts';
+
+const END_LUA = [
+  ...SETTLE_LUA,
+  luaFunction(new URL('../calls/settle.lua', import.meta.url)),
+  luaFunction(new URL('./end-pending.lua', import.meta.url)),
+];
+const issueScript = new Script(new URL('./issue-token.lua', import.meta.url));
+const pendScript = new Script(new URL('./pend.lua', import.meta.url), [
+  ...SETTLE_LUA,
+  luaFunction(new URL('./issue-token.lua', import.meta.url)),
+]);
+const completeScript = new Script(new URL('./complete.lua', import.meta.url), END_LUA);
+const expireScript = new Script(new URL('./expire.lua', import.meta.url), END_LUA);
+const resumeScript = new Script(new URL('./resume.lua', import.meta.url), SETTLE_LUA);
+
+/** How long a token is known after its call has ended or expired, at least. */
+const KEPT_MS = 24 * 3_600_000;
+
+/** A token that an attempt issues. */
+export interface IssuedToken {
+  readonly callId: string;
+  readonly fence: number;
+  readonly token: string;
+  readonly terms: CompletionTerms;
+  /** How long the attempt may run. */
+  readonly attemptMs: number;
+}
+
+export interface Pend extends IssuedToken {
+  readonly attempts: readonly AttemptRecord[];
+  readonly expiresInMs: number;
+  readonly onExpiry: ExpiryRule;
+  /** The call's success for its circuit: the tool did its part. */
+  readonly sample?: CircuitSample | undefined;
+  readonly sessionKey: string;
+}
+
+export type PendAnswer =
+  | { readonly kind: 'pending'; readonly expiresAtMs: number }
+  | { readonly kind: 'cancelled' | 'ended' | 'fenced' };
+
+/** The call of a token. */
+export interface CompletionEntry {
+  readonly name: string;
+  readonly callId: string;
+  readonly terms: CompletionTerms;
+}
+
+/** Refusals of a completion: the token is used, the call has expired, does not wait for it, or would wait too long. */
+export type CompletionRefusal = 'unknown' | 'used' | 'expired' | 'over' | 'toolong';
+
+export interface CompletionEnd {
+  readonly settle: Settle;
+  /** For BullMQ's event about the job's end. */
+  readonly job: { readonly ended: 'completed' | 'failed'; readonly value: string };
+  /** The end of the attempt. */
+  readonly attempt: Pick<AttemptRecord, 'status'> & { readonly errorCode?: string };
+}
+
+export class Completions {
+  readonly #access: LedgerAccess;
+
+  constructor(access: LedgerAccess) {
+    this.#access = access;
+  }
+
+  /** Makes a token known. `fenced`: the attempt no longer holds the call. */
+  async issue(issued: IssuedToken): Promise<'issued' | 'ended' | 'fenced'> {
+    const keys = this.#access.placed(issued.callId);
+    const { entryKeys, args } = this.#entry(issued, issued.attemptMs);
+    const [code] = await issueScript.run(this.#access.redis, [keys.record(issued.callId), ...entryKeys], args);
+    return code as 'issued' | 'ended' | 'fenced';
+  }
+
+  /** Lets a call wait for its completion from now on. Only the newest attempt may. */
+  async pend(pend: Pend): Promise<PendAnswer> {
+    const { callId, attempts, expiresInMs, onExpiry, sample } = pend;
+    const access = this.#access;
+    const keys = access.placed(callId);
+    const { entryKeys, args } = this.#entry(pend, expiresInMs);
+    access.records?.send();
+    const [kind, , expiresAtMs] = await pendScript.run(
+      access.redis,
+      [...access.bases(keys), keys.job(''), ...entryKeys],
+      [
+        ...args,
+        formatAttempts(attempts),
+        expiresInMs,
+        onExpiry,
+        sample === undefined ? '' : JSON.stringify(sample),
+        pend.sessionKey,
+        access.retentionMs,
+      ],
+    );
+    if (kind === 'pending') return { kind, expiresAtMs: Number(expiresAtMs) };
+    return { kind: kind as 'cancelled' | 'ended' | 'fenced' };
+  }
+
+  #entry({ callId, fence, token, terms }: IssuedToken, neededMs: number) {
+    const keys = this.#access.placed(callId);
+    const text = JSON.stringify(terms);
+    const [name, termsName] = [tokenName(token), digest(text)];
+    const signature = this.#access.signatures.sign('completion', [name, callId, String(fence)], termsName);
+    return {
+      entryKeys: [entryKey(keys, name), termsKey(keys, termsName)],
+      args: [callId, fence, text, termsName, signature, neededMs + KEPT_MS],
+    };
+  }
+
+  /** The call of a token. Throws `UNKNOWN_COMPLETION`, also for an entry that no key of this fleet signed. */
+  async find(token: string): Promise<CompletionEntry> {
+    const { partition, name } = readCompletionToken(token);
+    const { redis, signatures } = this.#access;
+    const keys = this.#access.keys(partition);
+    const [callId, fence, termsName, signature] = await redis.hmget(
+      entryKey(keys, name),
+      ...['call', 'fence', 'terms', 'signature'],
+    );
+    if (typeof callId !== 'string' || typeof termsName !== 'string') throw new PawlError('UNKNOWN_COMPLETION');
+    if (!signatures.verify('completion', [name, callId, fence ?? ''], termsName, signature ?? ''))
+      throw new PawlError('UNKNOWN_COMPLETION');
+    const terms = await redis.get(termsKey(keys, termsName));
+    if (terms === null || digest(terms) !== termsName) throw new PawlError('UNKNOWN_COMPLETION');
+    return { name, callId, terms: JSON.parse(terms) as CompletionTerms };
+  }
+
+  /** Ends a call with what the outside system says, once. */
+  async complete(
+    entry: CompletionEntry,
+    { settle, job, attempt }: CompletionEnd,
+  ): Promise<'settled' | CompletionRefusal> {
+    const access = this.#access;
+    const ready = await readySettle(access, settle);
+    const [callId, fence, outcome, signature, , terms, apart] = settleArguments(access, ready);
+    const end = JSON.stringify(attempt).slice(1, -1);
+    const args = [job.ended, job.value, end, callId, fence, outcome, signature, terms, apart] as (string | number)[];
+    const [code] = await this.#run('settle', entry, args);
+    return code as 'settled' | CompletionRefusal;
+  }
+
+  /** Reports progress to those who wait for the call. */
+  async report(entry: CompletionEntry, event: object): Promise<'told' | CompletionRefusal> {
+    const [code] = await this.#run('progress', entry, [JSON.stringify(event)]);
+    return code as 'told' | CompletionRefusal;
+  }
+
+  /** Gives a call more time. Without `expiresAtMs`, its attempt still runs, and the time counts from its end. */
+  async extend(
+    entry: CompletionEntry,
+    extendMs: number,
+  ): Promise<CompletionRefusal | { readonly expiresAtMs: number | undefined }> {
+    const [code, , expiresAtMs] = await this.#run('extend', entry, [extendMs, MAX_PENDING_MS]);
+    if (code !== 'extended') return code as CompletionRefusal;
+    return { expiresAtMs: expiresAtMs === '' ? undefined : Number(expiresAtMs) };
+  }
+
+  #run(mode: string, { name, callId }: CompletionEntry, args: readonly (string | number)[]): Promise<unknown[]> {
+    const access = this.#access;
+    const keys = access.placed(callId);
+    const touched = [...access.bases(keys), keys.job(''), entryKey(keys, name), keys.progress(callId)];
+    return completeScript.run(access.redis, touched, [mode, uuidv7(), callId, KEPT_MS, ...args]);
+  }
+
+  /** Ends a pending call whose time is over. `early`: it was given more time meanwhile. */
+  async expire(settle: Settle): Promise<WriteAnswer | 'early'> {
+    const access = this.#access;
+    const ready = await readySettle(access, settle);
+    access.records?.send();
+    const bases = access.bases(access.placed(settle.callId));
+    const [code] = await expireScript.run(access.redis, bases, settleArguments(access, ready));
+    return code as WriteAnswer | 'early';
+  }
+
+  /** Lets a pending call whose time is over have its next attempt. */
+  async resume(
+    callId: string,
+    fence: number,
+    attempts: readonly AttemptRecord[],
+    { bucket, budget }: RetryAllowance,
+  ): Promise<'postponed' | 'ended' | 'early' | 'exhausted'> {
+    const access = this.#access;
+    const keys = access.placed(callId);
+    const [code] = await resumeScript.run(
+      access.redis,
+      [keys.base, access.home(keys).retries(bucket)],
+      [callId, fence, formatAttempts(attempts), budget.floor, budget.windowMs],
+    );
+    return code as 'postponed' | 'ended' | 'early' | 'exhausted';
+  }
+}
+
+/** The call of a token. `name` is the token's digest. */
+function entryKey({ base }: PartitionKeys, name: string): string {
+  return `${base}:completion:${name}`;
+}
+
+/** The terms of tokens: those of one tool share them. */
+function termsKey({ base }: PartitionKeys, name: string): string {
+  return `${base}:completion-terms:${name}`;
+}

@@ -1,0 +1,61 @@
+import { describe, expect, test } from 'vitest';
+import {
+  completionToken,
+  readCompletion,
+  readCompletionToken,
+  TOKEN_BYTES,
+} from '../../../src/shared/calls/completion.ts';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
+import { redact } from '../../../src/shared/errors/redaction.ts';
+
+function thrown(run: () => unknown): PawlError {
+  try {
+    run();
+  } catch (error) {
+    return error as PawlError;
+  }
+  throw new Error('nothing was thrown');
+}
+
+describe('a completion', () => {
+  test.each([
+    { completion: undefined, path: 'status' },
+    { completion: {}, path: 'status' },
+    { completion: { status: 'maybe' }, path: 'status' },
+    { completion: { status: 'success', output: 1, more: 1 }, path: '' },
+    { completion: { status: 'error', error: { code: 'no code', message: 'x' } }, path: 'error.code' },
+    { completion: { status: 'error', error: { code: 'POISONED', message: 'x' } }, path: 'error.code' },
+    { completion: { status: 'error', error: { code: 'A', message: '' } }, path: 'error.message' },
+    { completion: { progress: 'half' }, path: 'progress' },
+    { completion: { progress: { progress: 1, total: 'two' } }, path: 'progress.total' },
+    { completion: { extendMs: 0 }, path: 'extendMs' },
+    { completion: { extendMs: 1.5 }, path: 'extendMs' },
+    { completion: { extendMs: 366 * 24 * 3_600_000 }, path: 'extendMs' },
+  ])('of the form $completion is refused with its path', ({ completion, path }) => {
+    const refused = thrown(() => readCompletion(completion));
+    expect(refused).toBeInstanceOf(PawlError);
+    expect(refused).toMatchObject({ code: 'CONTRACT_INVALID', issues: [{ path }] });
+  });
+
+  test('reads progress as a number or as an object, and an absent output as null', () => {
+    const report = { progress: 1, total: 2, message: 'half' };
+    expect(readCompletion(report)).toEqual({ kind: 'progress', report });
+    expect(readCompletion({ progress: report })).toEqual({ kind: 'progress', report });
+    expect(readCompletion({ status: 'success' })).toEqual({ kind: 'end', end: { status: 'success', output: null } });
+  });
+});
+
+describe('a completion token', () => {
+  const callId = `s12.${'a'.repeat(43)}`;
+
+  test('names its partition and nothing else of its call, and is redacted', () => {
+    const token = completionToken(callId, Buffer.alloc(TOKEN_BYTES, 7));
+    expect(readCompletionToken(token).partition).toEqual({ tier: 'system', shard: 12 });
+    expect(token).not.toContain('a'.repeat(43));
+    expect(redact(`posted to ${token}, once`)).toBe('posted to [redacted], once');
+  });
+
+  test.each(['', 'nonsense', 'pawlc_', 'pawlc_s0.short', callId])('%j is none', (token) => {
+    expect(thrown(() => readCompletionToken(token)).code).toBe('UNKNOWN_COMPLETION');
+  });
+});
