@@ -54,7 +54,7 @@ export interface Growth {
 }
 
 interface Contender {
-  readonly id: 'theirs' | 'pawl' | 'one' | 'alike' | 'paced' | 'paced-one' | 'fresh';
+  readonly id: ContenderId;
   readonly side: Side;
   readonly producers: number;
   /** Of all of them together. */
@@ -62,25 +62,32 @@ interface Contender {
   readonly keys: Load['keys'];
 }
 
-type Round = ReadonlyMap<Contender['id'], Measured>;
+export type Round = ReadonlyMap<ContenderId, Measured>;
+export type ContenderId = 'theirs' | 'pawl' | 'one' | 'alike' | 'paced' | 'paced-one' | 'fresh';
 
 /** A round in which other programs took more of the machine's CPU time than this, 0 to 1, is a disturbed one. */
 const DISTURBED_SHARE = 0.3;
 /** Several producers are warmed up for so many times as long as one. */
 const SHARED_WARM_UP = 4;
+const MOST_WARM_UP_MS = 30_000;
 /** Of what all producers can do: nothing queues, so that a producer more or less is the only difference. */
 const PACED_SHARE = 0.5;
 /** Disturbed rounds are left out where so many others remain. */
 const ENOUGH_ROUNDS = 3;
 
 export async function compare(fleet: Fleet, workload: Workload, effort: Effort, against: Side): Promise<Compared> {
-  const { producers, keys, resultBytes, inFlight, beside, longer = 1, callsPerRound } = workload;
+  const { producers, keys, resultBytes, inFlight, beside, longer = 1, callsPerRound, toolMs = 0 } = workload;
   const run = (contender: Omit<Contender, 'id'>) =>
-    fleet.run(contender.side, contender.producers, { pace: contender.pace, resultBytes, keys: contender.keys });
+    fleet.run(contender.side, contender.producers, {
+      pace: contender.pace,
+      resultBytes,
+      keys: contender.keys,
+      toolMs,
+    });
   // At full load, whatever is measured afterwards: code that runs seldom takes long to be compiled, and many processes share the cores.
   const warmUp = (side: Side, producers: number, keys: Load['keys']) => {
-    const durationMs = effort.warmUpMs * (producers > 1 ? SHARED_WARM_UP : 1);
-    return run({ side, producers, pace: { inFlight: IN_FLIGHT, until: { durationMs } }, keys });
+    const durationMs = Math.min(MOST_WARM_UP_MS, effort.warmUpMs * (producers > 1 ? SHARED_WARM_UP : 1));
+    return run({ side, producers, pace: { inFlight: Math.max(IN_FLIGHT, inFlight), until: { durationMs } }, keys });
   };
   await warmUp(against, producers, warmUpKeys(keys));
   const { callsPerSecond } = await warmUp('pawl', producers, warmUpKeys(keys));
@@ -128,7 +135,12 @@ function warmUpKeys(keys: Load['keys']): Load['keys'] {
   return keys === 'same' ? 'fresh' : keys;
 }
 
-function summary(workload: Workload, against: Side, rounds: readonly Round[], counted: Compared['rounds']): Compared {
+export function summary(
+  workload: Workload,
+  against: Side,
+  rounds: readonly Round[],
+  counted: Compared['rounds'],
+): Compared {
   const all = (id: Contender['id']) => rounds.map((round) => round.get(id)).filter((one) => one !== undefined);
   const [theirs, pawl, fresh] = [all('theirs'), all('pawl'), all('fresh')];
   const growth = (many: readonly Measured[], one: readonly Measured[]): Growth => ({

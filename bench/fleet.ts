@@ -92,7 +92,11 @@ export class Fleet {
   }
 
   /** Runs a load, shared by the first `producerCount` producers of a side. */
-  async run(side: Side, producerCount: number, load: Pick<Load, 'pace' | 'resultBytes' | 'keys'>): Promise<Measured> {
+  async run(
+    side: Side,
+    producerCount: number,
+    load: Pick<Load, 'pace' | 'resultBytes' | 'keys' | 'toolMs'>,
+  ): Promise<Measured> {
     const { store, workers, producers } = this.#crew(side);
     await store.tidy();
     const machineBefore = machineCpuMs();

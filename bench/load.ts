@@ -12,15 +12,15 @@ import { quantile } from './statistics.ts';
 const REPEATED_KEYS = 500;
 const repeatedKeys = randomUUID();
 
-/** Makes one call under a key and resolves with the text of its result. */
-export type Call = (key: string, resultBytes: number) => Promise<string>;
+/** Makes one call under a key, of a tool that takes `toolMs`, and resolves with the text of its result. */
+export type Call = (key: string, resultBytes: number, toolMs: number) => Promise<string>;
 
 export async function runLoad(call: Call, load: Load): Promise<LoadReport> {
-  const { resultBytes, pace } = load;
+  const { resultBytes, pace, toolMs = 0 } = load;
   const keyOf = keysOf(load);
   const latenciesMs: number[] = [];
   const one = async (number: number, sinceMs: number) => {
-    const text = await call(keyOf(number), resultBytes);
+    const text = await call(keyOf(number), resultBytes, toolMs);
     latenciesMs.push(performance.now() - sinceMs);
     if (text.length !== resultBytes) throw new Error(`a result of ${resultBytes} B came back with ${text.length} B`);
   };

@@ -19,6 +19,8 @@ export interface Options {
 
 /** Many short rounds rather than few long ones: what disturbs a machine comes and goes within seconds. */
 const USUAL: Effort = { rounds: 21, roundMs: 700, warmUpMs: 3_000 };
+/** Long rounds in steady state: what a fleet shows that has run for a while. */
+const STEADY: Effort = { rounds: 5, roundMs: 10_000, warmUpMs: 30_000 };
 const QUICK: Effort = { rounds: 7, roundMs: 300, warmUpMs: 700 };
 
 const NAMES = [...WORKLOADS, ...SCENARIOS, ...PEERS.map((name) => ({ name, title: `against ${name}`, full: true }))];
@@ -31,6 +33,7 @@ docs/performance.md is written; on another machine than the record's, only --ful
   npm run bench -- --only NAME,NAME  these only; record and page are left as they are
   npm run bench -- --only NAME --add these only, into record and page
   npm run bench -- --quick           fewer and shorter rounds, for a first look; record and page are left as they are
+  npm run bench -- --steady          with any of these: 5 rounds of 10 s, after 30 s of load
   npm run bench -- --page            the page from the record; nothing is measured
   npm run bench -- --json            the figures on standard output as JSON
 
@@ -65,7 +68,7 @@ export function options(): Options {
     json: values.json,
     pageOnly: values.page,
     keeps: values.add || (named === undefined && !values.quick),
-    effort: values.quick ? QUICK : USUAL,
+    effort: values.quick ? QUICK : values.steady ? STEADY : USUAL,
   };
 }
 
@@ -75,6 +78,7 @@ function parse() {
       options: {
         full: { type: 'boolean', default: false },
         quick: { type: 'boolean', default: false },
+        steady: { type: 'boolean', default: false },
         only: { type: 'string' },
         add: { type: 'boolean', default: false },
         page: { type: 'boolean', default: false },

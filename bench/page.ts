@@ -112,8 +112,7 @@ ${scenarioLines(scenarios).join('\n')}
 - The hand-written side adds a job with an ID and waits for it. It has one ready \`QueueEvents\` for each producer.
 - Both sides run in each of ${effort.rounds} rounds of ${effort.roundMs / 1_000} s. A ratio is the median of the ratios within the rounds.
 - Each other system is written as its own documentation recommends. Durability is equal in pairs.
-- All processes are in one scheduling group of the kernel. Sixteen busy callers then starve Redis, and hand-written BullMQ suffers most.
-  With Redis and the worker in groups of their own, as containers have, the row of 16 producers is 2.3 times, with 0.44 of the CPU time.
+- Redis and each worker are in scheduling groups of their own, as containers are; the callers share one.
 
 ## What limits it
 

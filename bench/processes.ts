@@ -43,6 +43,8 @@ export class BenchProcess {
       // Warnings that are the same in each of many processes would hide what is measured.
       env: { LOG_LEVEL: 'error', ...process.env, ...env },
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+      // Redis and workers have scheduling groups of their own, as in containers; the callers share one.
+      detached: role === 'worker',
     });
     const started = new BenchProcess(child, `the ${role} of ${side}`);
     // Being ready is the answer to a question that nobody has to ask.

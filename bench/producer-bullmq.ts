@@ -11,7 +11,7 @@ import { fill, runLoad } from './load.ts';
 const WAIT_MS = 60_000;
 
 const { storeUrl, prefix, kept } = processOptions();
-const queue = new Queue<{ readonly bytes: number }, { readonly text: string }>('calls', {
+const queue = new Queue<{ readonly bytes: number; readonly ms: number }, { readonly text: string }>('calls', {
   connection: { url: storeUrl },
   prefix,
   defaultJobOptions: { removeOnComplete: { count: kept }, removeOnFail: { count: kept } },
@@ -22,8 +22,8 @@ queue.setMaxListeners(0);
 events.setMaxListeners(0);
 await Promise.all([queue.waitUntilReady(), events.waitUntilReady()]);
 
-async function call(key: string, resultBytes: number): Promise<string> {
-  const job = await queue.add('reply', { bytes: resultBytes }, { jobId: key });
+async function call(key: string, bytes: number, ms: number): Promise<string> {
+  const job = await queue.add('reply', { bytes, ms }, { jobId: key });
   const { text } = await job.waitUntilFinished(events, WAIT_MS);
   return text;
 }
@@ -35,6 +35,6 @@ serve(
   },
   {
     load: (load) => runLoad(call, load),
-    fill: ({ calls }) => fill(calls, (key) => queue.add('reply', { bytes: 200 }, { jobId: key })),
+    fill: ({ calls }) => fill(calls, (key) => queue.add('reply', { bytes: 200, ms: 0 }, { jobId: key })),
   },
 );

@@ -27,15 +27,16 @@ const sharedSession = await pawl
   .openSession({ sessionKey: 'shared', actorId: 'benchmark' })
   .catch(() => pawl.session('shared'));
 
-async function call(by: Session, key: string, resultBytes: number): Promise<string> {
-  const result = await by.call('reply', { bytes: resultBytes }, { idempotencyKey: key });
+async function call(by: Session, key: string, params: { bytes: number; ms: number }): Promise<string> {
+  const result = await by.call('reply', params, { idempotencyKey: key });
   if (result.status !== 'success') throw new Error(`${result.status}: ${result.error.message}`);
   return (result.output.content as { readonly text: string }).text;
 }
 
 /** Hands a call in; what becomes of it is another's affair. */
 async function handIn(key: string, toolMs: number): Promise<void> {
-  const [tool, params] = toolMs === 0 ? (['reply', { bytes: 200 }] as const) : (['slow', { ms: toolMs }] as const);
+  const [tool, params] =
+    toolMs === 0 ? (['reply', { bytes: 200, ms: 0 }] as const) : (['slow', { ms: toolMs }] as const);
   const submission = await session.submit(tool, params, { idempotencyKey: key, timeoutMs: QUEUE_TIME_MS });
   if (submission.kind === 'answered') throw new Error(`not queued: ${JSON.stringify(submission.result)}`);
   submission.result.catch(() => {});
@@ -97,7 +98,7 @@ async function refusals(calls: number, bulkMs: number): Promise<RefusalReport> {
 serve(() => pawl.close(), {
   load: (load) => {
     const by = load.keys === 'same' ? sharedSession : session;
-    return runLoad((key, bytes) => call(by, key, bytes), load);
+    return runLoad((key, bytes, ms) => call(by, key, { bytes, ms }), load);
   },
   fill: ({ calls, toolMs }) => fill(calls, (key) => handIn(key, toolMs)),
   turns,

@@ -37,6 +37,8 @@ export interface Load {
    * all producers of a round share.
    */
   readonly keys: 'fresh' | 'repeated' | 'same';
+  /** How long the tool takes. Default: it answers at once. */
+  readonly toolMs?: number;
   readonly sharedKey: string;
   /** Wall-clock time at which all producers of a round start together. */
   readonly startAtMs: number;

@@ -137,10 +137,8 @@ tool that answers at once.
   took more than 30 % of the machine: in each, both sides run once, in turns of order. Figures are medians; a ratio is the median of
   the ratios within the rounds, with the lowest and the highest beside it.
 - Before the first round every side runs for some seconds unmeasured; several producers, which share the cores, for longer than one.
-- All processes of a round are in one scheduling group of the kernel. With 16 busy callers, Redis gets an eighteenth of two cores, and
-  hand-written BullMQ suffers most from that. With Redis and the worker in groups of their own, as containers have, 16 producers with calls of
-  200 B make 2.3 times as many calls through Pawl, for 0.44 of the CPU time (2026-11-26). The rows of several producers below hold for one
-  group only.
+- Redis and each worker are in scheduling groups of their own, as containers are; the callers share one.
+- "First 5 s" starts new processes and a new Redis for each of 7 rounds, one side at a time, and counts from the first call.
 - CPU is user and system time in milliseconds per 1,000 calls: worker / all callers together / Redis. It is the less noisy figure.
 - Pawl keeps a record of every call; here for 5 s instead of 24 h, so that every round also pays for forgetting.
 - "File bytes per call" is what a call adds to Redis' append-only file. The file is rewritten between the rounds, not in them.

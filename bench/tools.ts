@@ -11,9 +11,10 @@ export const reply = defineTool({
   version: '1.0.0',
   description: 'Answers with a text of the wanted length.',
   tier: 'read-only',
-  input: z.object({ bytes: z.number().int().nonnegative() }),
-  run: ({ bytes }) => {
+  input: z.object({ bytes: z.number().int().nonnegative(), ms: z.number().nonnegative() }),
+  run: ({ bytes, ms }) => {
     noteRun();
+    if (ms > 0) return sleep(ms).then(() => ({ output: { text: replyText(bytes) } }));
     return { output: { text: replyText(bytes) } };
   },
 });

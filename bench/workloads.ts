@@ -37,6 +37,10 @@ export interface Workload {
   readonly longer?: number;
   /** Finished jobs and events that the hand-written side keeps. */
   readonly kept?: number;
+  /** How long the tool takes. Default: it answers at once. */
+  readonly toolMs?: number;
+  /** Each round has new processes, and is measured from their first call. */
+  readonly cold?: true;
   /** Part of the long record only (`--full`). */
   readonly full?: true;
 }
@@ -45,6 +49,8 @@ const SMALL_BYTES = 200;
 const LARGE_BYTES = 32 * 1_024;
 const HUGE_BYTES = 1_024 * 1_024;
 const DUPLICATES = 1_000;
+/** The slots of four workers. */
+const FOUR_WORKERS = 4 * IN_FLIGHT;
 /** Most of them wait for a slot. */
 const DEEP = 512;
 
@@ -110,6 +116,28 @@ export const WORKLOADS: readonly Workload[] = [
   { ...SMALL, name: 'small-4', title: '200 B, 4 producers', producers: 4, full: true },
   { ...SMALL, name: 'workers-2', title: '200 B, 4 producers, 2 workers', producers: 4, workers: 2, full: true },
   { ...SMALL, name: 'workers-4', title: '200 B, 4 producers, 4 workers', producers: 4, workers: 4, full: true },
+  { ...SMALL, name: 'tool-5', title: 'a tool of 5 ms', toolMs: 5, full: true },
+  { ...SMALL, name: 'tool-50', title: 'a tool of 50 ms', toolMs: 50, full: true },
+  { ...SMALL, name: 'tool-500', title: 'a tool of 500 ms', toolMs: 500, longer: 3, full: true },
+  {
+    ...SMALL,
+    name: 'tool-50-4',
+    title: 'a tool of 50 ms, 4 producers, 4 workers, 256 in flight',
+    producers: 4,
+    workers: 4,
+    inFlight: FOUR_WORKERS,
+    toolMs: 50,
+    full: true,
+  },
+  { ...SMALL, name: 'cold-1', title: '200 B, 1 producer, first 5 s', cold: true, full: true },
+  {
+    ...SMALL,
+    name: 'cold-16',
+    title: '200 B, 16 producers, first 5 s',
+    producers: MANY_PRODUCERS,
+    cold: true,
+    full: true,
+  },
   {
     ...SMALL,
     name: 'duplicates',
