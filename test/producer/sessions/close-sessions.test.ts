@@ -36,9 +36,10 @@ function placeWith(
     },
     now: async () => 1_000,
     index: {
-      list: async (_place: unknown, select: { sessionKey: string; limit: number; offset: number }) =>
+      // None of them is delayed.
+      list: async (_place: unknown, select: { sessionKey: string; only?: string; limit: number; offset: number }) =>
         [...sessions]
-          .filter(([, session]) => session === select.sessionKey)
+          .filter(([, session]) => session === select.sessionKey && select.only !== 'delayed')
           .map(([callId]) => callId)
           .reverse()
           .slice(select.offset, select.offset + select.limit),
