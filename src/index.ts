@@ -27,6 +27,7 @@ export type {
   DeadLetterService,
 } from './producer/dead-letters/dead-letter-service.ts';
 export type { BatchCallOf, BatchOptions, RunningBatch } from './producer/groups/session-batch.ts';
+export type { PlanOptions, RunningPlan } from './producer/groups/session-plan.ts';
 export type { BulkResolution } from './producer/operations/bulk-resolution.ts';
 export type { CallSelection, CallService } from './producer/operations/call-service.ts';
 export type { CircuitService } from './producer/operations/circuit-service.ts';

@@ -33,6 +33,11 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'after the cooldown one probe: success, HALF_OPEN',
     'and a second one: success, CLOSED',
   ],
+  'plans.ts': [
+    'done: Oslo, Paris',
+    'undone because of failing: booked in the end: nothing',
+    'PLAN_INVALID nodes.wrong.params.city',
+  ],
   'batches.ts': ['success 5', 'error calls.1.params.city', 'success 4', '2 calls accepted', 'the batch is done'],
   'cancellation.ts': [
     'in the queue: cancelled-before-start',

@@ -27,6 +27,7 @@ import type { CompletionAnswer } from './completions/completion-service.ts';
 import { composeProducer, type PawlOptions, type ProducerParts } from './compose.ts';
 import type { DeadLetterService } from './dead-letters/dead-letter-service.ts';
 import type { BatchService } from './groups/batches.ts';
+import type { PlanService } from './groups/plans.ts';
 import type { CallService } from './operations/call-service.ts';
 import type { CircuitService } from './operations/circuit-service.ts';
 import type { ShardService, WorkerService } from './operations/fleet-services.ts';
@@ -58,6 +59,8 @@ export class Pawl implements AsyncDisposable {
   readonly deadLetters: DeadLetterService;
   /** Many calls in one request, each with an outcome of its own. */
   readonly batches: BatchService;
+  /** Graphs of calls that need each other's results. */
+  readonly plans: PlanService;
   /** Lists the fleet's circuits, forces them open and resets them. */
   readonly circuits: CircuitService;
   /** The kill switch of the reliability layer. */
@@ -111,6 +114,7 @@ export class Pawl implements AsyncDisposable {
     this.calls = parts.calls;
     this.deadLetters = parts.deadLetters;
     this.batches = parts.batches;
+    this.plans = parts.plans;
     this.circuits = parts.circuits;
     this.reliability = parts.reliability;
     this.shards = parts.shards;

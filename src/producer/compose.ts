@@ -36,7 +36,6 @@ import { composeCompletions } from './completions/compose-completions.ts';
 import { composeDeadLetters } from './dead-letters/compose-dead-letters.ts';
 import { eventObserver } from './event-observer.ts';
 import { FleetUpdates } from './fleet-updates.ts';
-import type { BatchService } from './groups/batches.ts';
 import { composeGroups } from './groups/compose-groups.ts';
 import { CallService } from './operations/call-service.ts';
 import { CircuitService } from './operations/circuit-service.ts';
@@ -239,8 +238,12 @@ function composeSessions(
   {
     calls,
     sessionTools,
-    batches,
-  }: { readonly calls: CallService; readonly sessionTools: SessionTools; readonly batches: BatchService },
+    together: { batches, plans },
+  }: {
+    readonly calls: CallService;
+    readonly sessionTools: SessionTools;
+    readonly together: Pick<ReturnType<typeof composeGroups>, 'batches' | 'plans'>;
+  },
 ) {
   const { backend, options, settings, state, inboxId, now, onError } = core;
   const listening = new ListeningSessions();
@@ -269,6 +272,7 @@ function composeSessions(
       callOf: (callId) => calls.readAsItRan(callId),
       agents,
       batches,
+      plans,
       repeatedCalls: backend.repeatedCalls,
       listening,
       listenerFailed: core.listenerFailed,
@@ -361,7 +365,7 @@ export function composeProducer(options: PawlOptions, backend: Backend) {
   const { sessions, agents, skills, listening } = composeSessions(core, submitter, {
     calls: operations.calls,
     sessionTools: tools.sessionTools,
-    batches: together.batches,
+    together,
   });
   const updates = new FleetUpdates({
     ...core,

@@ -1,23 +1,31 @@
 /** Composes what batches and plans need. */
 import type { Settings } from '../../shared/config/config.ts';
 import type { Backend } from '../../shared/store/backend.ts';
+import { spent } from '../../shared/store/limits/budgets.ts';
+import type { Clock } from '../../shared/util/time.ts';
 import type { CallSubmitter } from '../calls/submit-call.ts';
+import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { BATCH_RULES, BatchService } from './batches.ts';
 import type { GroupCalls } from './group-driver.ts';
 import { GroupRunner } from './group-runner.ts';
+import { forbiddenBy, lackingIn, type PlanRulesDeps, planRules } from './plan-rules.ts';
+import { PlanService } from './plans.ts';
 
 export interface ComposeGroupsDeps {
   readonly backend: Pick<Backend, 'groups' | 'ledger'>;
   readonly settings: Pick<Settings, 'ttl'>;
+  readonly clock: Clock;
+  readonly catalogue: ToolCatalogue;
   /** Redis' clock. */
   now(): Promise<number>;
   onError(error: Error): void;
 }
 
 export function composeGroups(
-  { backend, settings, now, onError }: ComposeGroupsDeps,
-  submitter: Pick<CallSubmitter, 'identify' | 'submit'>,
-  service: Pick<GroupCalls, 'read' | 'result' | 'cancel'>,
+  { backend, settings, clock, catalogue, now, onError }: ComposeGroupsDeps,
+  submitter: Pick<CallSubmitter, 'identify' | 'submit' | 'check'>,
+  service: Pick<GroupCalls, 'read' | 'result' | 'cancel'> &
+    Pick<PlanRulesDeps, 'output'> & { readAsItRan: PlanRulesDeps['callOf'] },
 ) {
   const records = backend.groups;
   const calls: GroupCalls = {
@@ -31,8 +39,21 @@ export function composeGroups(
     cancel: (callId, by) => service.cancel(callId, by),
   };
   const keptMs = settings.ttl.doneMs;
-  const rules = { batch: BATCH_RULES, plan: BATCH_RULES };
+  const plan = planRules({
+    clock,
+    callOf: (callId) => service.readAsItRan(callId),
+    output: (callId) => service.output(callId),
+  });
+  const rules = { batch: BATCH_RULES, plan };
   const runner = new GroupRunner({ records, rules, calls, keptMs, now, onError });
   const glance = (callId: string) => backend.ledger.glance(callId);
-  return { groups: runner, batches: new BatchService({ records, runner, calls, glance, now }) };
+  const plans = new PlanService({
+    records,
+    runner,
+    catalogue,
+    now,
+    forbidden: forbiddenBy((envelope, session) => submitter.check(envelope, session), clock),
+    lacking: lackingIn((account) => spent(backend.ledger.access, account)),
+  });
+  return { groups: runner, batches: new BatchService({ records, runner, calls, glance, now }), plans };
 }

@@ -63,9 +63,12 @@ export class GroupDriver {
   }
 
   /** Goes on with what has begun, and begins what may begin. */
-  start(envelopeFor: (key: string) => ToolCallEnvelope | undefined): void {
+  start(envelopeFor: (key: string) => Promise<ToolCallEnvelope | undefined>): void {
     for (const [key, { callId }] of this.#progress.running)
-      this.#follow(key, this.#resume(envelopeFor(key), callId ?? ''));
+      this.#follow(
+        key,
+        this.#resume(() => envelopeFor(key), callId ?? ''),
+      );
     this.step();
   }
 
@@ -166,9 +169,10 @@ export class GroupDriver {
   }
 
   /** A call that began before: its record says how it stands. Without one it was never claimed. */
-  async #resume(envelope: ToolCallEnvelope | undefined, callId: string): Promise<Submission> {
+  async #resume(envelopeFor: () => Promise<ToolCallEnvelope | undefined>, callId: string): Promise<Submission> {
     const record = await this.#deps.calls.read(callId);
     if (record === undefined) {
+      const envelope = await envelopeFor();
       if (envelope !== undefined) return this.#submit({ key: '', envelope });
       throw new PawlError('UNKNOWN_CALL', `The call ${callId} of ${this.#group.head.id} cannot be made again.`);
     }

@@ -12,7 +12,11 @@ import { type GroupCalls, GroupDriver } from './group-driver.ts';
 export interface GroupRules {
   progressOf(group: TakenGroup): GroupProgress;
   /** The envelope of a call that has begun, should it have to be submitted again. */
-  envelopeOf(group: TakenGroup, progress: GroupProgress, key: string): ToolCallEnvelope | undefined;
+  envelopeOf(
+    group: TakenGroup,
+    progress: GroupProgress,
+    key: string,
+  ): ToolCallEnvelope | undefined | Promise<ToolCallEnvelope | undefined>;
 }
 
 export interface GroupRunnerDeps {
@@ -140,7 +144,7 @@ export class GroupRunner {
       progress,
     );
     this.#driven.set(id, driver);
-    driver.start((key) => rules[kind].envelopeOf(group, progress, key));
+    driver.start(async (key) => rules[kind].envelopeOf(group, progress, key));
   }
 
   /** Gives all groups back, so that another process goes on with them at once. */

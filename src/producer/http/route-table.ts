@@ -14,6 +14,7 @@ import { deadLetterRoutes } from './routes/dead-letters.ts';
 import { eventRoutes } from './routes/events.ts';
 import { fleetRoutes } from './routes/fleet.ts';
 import { metricsRoute } from './routes/metrics.ts';
+import { planRoutes } from './routes/plans.ts';
 import { questionRoutes } from './routes/questions.ts';
 import { registryRoutes } from './routes/registry.ts';
 import { scheduleRoutes } from './routes/schedules.ts';
@@ -32,6 +33,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...callRoutes(deps),
     ...batchRoutes(deps),
     ...completionRoutes(pawl),
+    ...planRoutes(deps),
     ...eventRoutes(deps),
     ...deadLetterRoutes(pawl),
     ...scheduleRoutes(pawl),

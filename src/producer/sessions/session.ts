@@ -5,6 +5,7 @@ import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/en
 import { refusal } from '../../shared/calls/outcome.ts';
 import { type StartTime, startingAt, startTimeOf } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import type { NewPlan } from '../../shared/groups/plan.ts';
 import { type DecodedCall, decodeCall, type ProviderCall } from '../../shared/model-tools/decode.ts';
 import type { ExportableTool, ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
 import { toolsFor } from '../../shared/model-tools/tools-for.ts';
@@ -21,6 +22,7 @@ import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from '../calls/validation-retry.ts';
 import type { BatchService } from '../groups/batches.ts';
+import type { PlanService } from '../groups/plans.ts';
 import {
   type BatchCallOf,
   type BatchOptions,
@@ -28,6 +30,7 @@ import {
   type RunningBatch,
   runBatch,
 } from '../groups/session-batch.ts';
+import { type PlanOptions, type RunningPlan, runPlan } from '../groups/session-plan.ts';
 import { notify } from './listeners.ts';
 import type { ListeningSessions } from './listening-sessions.ts';
 import { type AgentEventOf, approvalEventOf, type InvalidParams, type SessionEventsOf } from './session-events.ts';
@@ -55,6 +58,8 @@ export interface SessionHost {
   };
   /** Absent where no state outlives the process. */
   readonly batches?: Pick<BatchService, 'create' | 'results' | 'cancel'>;
+  /** Likewise. */
+  readonly plans?: Pick<PlanService, 'create' | 'ended' | 'cancel'>;
   /** Absent where no state outlives the process. */
   readonly repeatedCalls?: Pick<RepeatedCalls, 'latest' | 'remember'>;
   readonly listening: ListeningSessions;
@@ -165,6 +170,16 @@ export class Session {
     options: BatchOptions = {},
   ): RunningBatch<BatchResults<Tools>> {
     return runBatch(this.#host.batches, this, calls, options);
+  }
+
+  /**
+   * Runs a graph of calls, and resolves with how each node ended. Rejects with `PLAN_INVALID` and all issues for a plan that cannot run:
+   * then nothing has run. It goes on when this process dies.
+   *
+   *     await session.plan({ nodes: { a: { tool: 'cities' }, b: { tool: 'book', params: { city: { $from: 'a.home' } } } } });
+   */
+  plan(plan: NewPlan, options: PlanOptions = {}): RunningPlan {
+    return runPlan(this.#host.plans, this, plan, options);
   }
 
   /** Emits the end of a call. A listener may be attached right after the call, so it is called one turn later. */

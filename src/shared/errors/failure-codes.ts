@@ -11,6 +11,12 @@ export const FAILURES = {
     'The call does not follow the contract.',
     'The caller sent a malformed envelope.',
   ),
+  PLAN_INVALID: kind(
+    'request',
+    ['nothingHappened'],
+    'The plan cannot run.',
+    'The check before the start found issues: each is named with its path.',
+  ),
   INVALID_PARAMS: kind(
     'request',
     ['nothingHappened'],

@@ -29,6 +29,7 @@ const DEFECT = 500;
 /** A code without a row does not compile. */
 export const FAILURE_RESPONSES: Readonly<Record<FailureCode, FailureResponse>> = {
   CONTRACT_INVALID: { http: 400, exit: 'usage', mcp: 'toolResult' },
+  PLAN_INVALID: { http: 400, exit: 'usage', mcp: 'toolResult' },
   INVALID_PARAMS: { http: 400, exit: 'usage', mcp: 'toolResult' },
   DEDUPE_REQUIRED: { http: 400, exit: 'usage', mcp: 'toolResult' },
   UNKNOWN_TOOL: { http: 404, exit: 'usage', mcp: 'toolResult' },

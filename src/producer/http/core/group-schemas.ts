@@ -1,6 +1,7 @@
 /** The shapes of batches and plans: a part of the response schemas. */
 import { z } from 'zod';
 import { BATCH_STATES } from '../../../shared/groups/batch.ts';
+import { PLAN_STATES } from '../../../shared/groups/plan.ts';
 
 const text = z.string();
 const count = z.number().int().min(0);
@@ -20,7 +21,41 @@ const memberStanding = {
   errorCode: text.optional(),
 };
 
+const planCall = z.object({
+  callId: text.optional(),
+  ...memberStanding,
+  message: text.optional(),
+  unresolved: z.literal(true).optional().describe('It may have had its effect.'),
+});
+
+const planSummary = z.object({
+  planId: text,
+  session: text,
+  state: z.enum(PLAN_STATES),
+  counts: z.record(text, count).describe('`total`, and how many nodes are in each state.'),
+  because: text.optional().describe('The node whose failure ended the plan.'),
+  createdAtMs: atMs,
+  endedAtMs: atMs.optional(),
+});
+
 export const groupSchemas = {
+  PlanOrder: z.object({ order: z.array(text) }),
+  AcceptedPlan: z.object({ planId: text, order: z.array(text) }),
+  PlanList: z.object({ plans: z.array(planSummary) }),
+  Plan: planSummary.extend({
+    nodes: z.record(
+      text,
+      z.object({
+        tool: text,
+        namespace: text,
+        state: z.enum(['waiting', 'running', 'success', 'error', 'skipped', 'cancelled']),
+        needs: z.array(text),
+        skipped: text.optional().describe('Why it did not run.'),
+        error: z.object({ code: text, message: text }).optional().describe('It failed before a call was made.'),
+        calls: z.array(planCall.extend({ undo: planCall.optional() })),
+      }),
+    ),
+  }),
   AcceptedBatch: z.object({
     batchId: text,
     calls: z.array(z.union([z.object({ callId: text }), z.object({ error: entryError })])),

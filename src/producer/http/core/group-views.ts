@@ -1,7 +1,9 @@
 /** The shapes in which the API and the commands show batches and plans. */
-import type { MemberEnd } from '../../../shared/groups/group.ts';
+import { needsOf } from '../../../shared/groups/check-plan.ts';
+import type { Member, MemberEnd } from '../../../shared/groups/group.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
 import type { Batch, BatchCall } from '../../groups/batches.ts';
+import type { Plan } from '../../groups/plans.ts';
 import { phaseOf } from './views.ts';
 
 /** How a call of a group stands: by its own record, or by what the group has noted of it. */
@@ -55,5 +57,53 @@ function batchCallView({ entry, member, record }: BatchCall, isOver: boolean) {
     ...standing,
     ...(record?.attempts === undefined ? {} : { attempts: record.attempts.length }),
     ...(message === undefined ? {} : { message }),
+  };
+}
+
+/** A plan as lists show it. */
+export function planSummary({ head, definition, state, because, endedAtMs, nodes }: Plan) {
+  const counts: Record<string, number> = { total: nodes.length };
+  for (const node of nodes) counts[node.state] = (counts[node.state] ?? 0) + 1;
+  return {
+    planId: head.id,
+    session: definition.target.sessionKey,
+    state,
+    counts,
+    ...(because === undefined ? {} : { because }),
+    createdAtMs: head.createdAtMs,
+    ...(endedAtMs === undefined ? {} : { endedAtMs }),
+  };
+}
+
+export function planView(plan: Plan) {
+  const nodes = plan.nodes.map(planNodeView);
+  return { ...planSummary(plan), nodes: Object.fromEntries(nodes.map(({ name, ...node }) => [name, node])) };
+}
+
+function planNodeView({ name, node, state, note, calls }: Plan['nodes'][number]) {
+  return {
+    name,
+    tool: node.name,
+    namespace: node.namespace,
+    state,
+    needs: [...needsOf(node)],
+    ...(note?.skipped === undefined ? {} : { skipped: note.skipped }),
+    ...(note?.error === undefined ? {} : { error: note.error }),
+    calls: calls.map(({ member, undo }) => ({
+      ...planCallView(member),
+      ...(undo === undefined ? {} : { undo: planCallView(undo) }),
+    })),
+  };
+}
+
+function planCallView(member: Member | undefined) {
+  const { callId, end } = member ?? {};
+  return {
+    ...(callId === undefined ? {} : { callId }),
+    ...(member !== undefined && end === undefined
+      ? { state: 'inflight', phase: 'inflight' }
+      : memberView(undefined, end)),
+    ...(end?.message === undefined ? {} : { message: end.message }),
+    ...(end?.mayHaveHappened === true ? { unresolved: true as const } : {}),
   };
 }

@@ -1,0 +1,253 @@
+/** `pawl.plans`: graphs of calls that need each other's results, checked before anything runs, and resumed after any process died. */
+import { type Issue, PawlError } from '../../shared/errors/failure.ts';
+import { checkPlan } from '../../shared/groups/check-plan.ts';
+import { type GroupHead, type Member, membersOf } from '../../shared/groups/group.ts';
+import {
+  type AcceptedNode,
+  DEFAULT_CONCURRENCY,
+  type PlanDefinition,
+  type PlanNodes,
+  type PlanState,
+  planSchema,
+} from '../../shared/groups/plan.ts';
+import {
+  type NodeNote,
+  type NodeState,
+  nodeField,
+  nodeState,
+  PHASE_FIELD,
+  type PlanPhase,
+  undoKey,
+} from '../../shared/groups/plan-progress.ts';
+import { zodIssues } from '../../shared/schema/zod-issues.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
+import { DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { uuidv7 } from '../../shared/util/time.ts';
+import { callTargetOf } from '../calls/call-envelope.ts';
+import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
+import type { GroupRunner } from './group-runner.ts';
+
+export interface SubmitPlan {
+  /** The session whose calls the nodes are. */
+  readonly session: SessionRecord;
+  /** `{ nodes, concurrency? }`, unchecked. */
+  readonly plan: unknown;
+  readonly submittedBy?: string | undefined;
+}
+
+export interface AcceptedPlan {
+  readonly planId: string;
+  /** The nodes' names, each behind those that it needs. */
+  readonly order: readonly string[];
+}
+
+/** A call of a node. */
+export interface PlanCall {
+  readonly key: string;
+  readonly member: Member | undefined;
+  /** The call that undoes it. */
+  readonly undo?: Member;
+}
+
+export interface PlanNodeView {
+  readonly name: string;
+  readonly node: AcceptedNode;
+  readonly state: NodeState | 'cancelled';
+  readonly note?: NodeNote;
+  readonly calls: readonly PlanCall[];
+}
+
+export interface Plan {
+  readonly head: GroupHead;
+  readonly definition: PlanDefinition;
+  readonly state: PlanState;
+  /** The node whose failure ended the plan. */
+  readonly because?: string;
+  readonly endedAtMs?: number;
+  readonly nodes: readonly PlanNodeView[];
+}
+
+export interface PlanServiceDeps {
+  readonly records: GroupRecords;
+  readonly runner: GroupRunner;
+  readonly catalogue: Pick<ToolCatalogue, 'find'>;
+  /** The reason why policy forbids a call, whose parameters may hold references; undefined when it may be made, or be approved. */
+  forbidden(
+    session: SessionRecord,
+    tool: ResolvedTool,
+    params: Readonly<Record<string, unknown>>,
+  ): Promise<string | undefined>;
+  /** The budgets of the session that all nodes together exceed. */
+  lacking(
+    session: SessionRecord,
+    nodes: readonly { readonly tool: ResolvedTool; readonly params: object }[],
+  ): Promise<readonly Issue[]>;
+  now(): Promise<number>;
+}
+
+export class PlanService {
+  readonly #deps: PlanServiceDeps;
+
+  constructor(deps: PlanServiceDeps) {
+    this.#deps = deps;
+  }
+
+  /** Checks a plan, and runs nothing. Throws `PLAN_INVALID` with all issues, each with its path. */
+  async check({ session, plan }: SubmitPlan): Promise<PlanDefinition> {
+    const parsed = planSchema.safeParse(plan);
+    if (!parsed.success) throw invalidPlan(zodIssues(parsed.error));
+    const { nodes, concurrency = DEFAULT_CONCURRENCY } = parsed.data;
+    const tools = new Map<string, ResolvedTool>();
+    const unknown: Issue[] = [];
+    for (const [name, { tool }] of Object.entries(nodes)) {
+      const found = await this.#tool(tool);
+      if (found instanceof PawlError) unknown.push({ path: `nodes.${name}.tool`, message: found.message });
+      else tools.set(name, found);
+    }
+    const { issues, order } = checkPlan(nodes, tools);
+    const forbidden = await this.#forbidden(session, nodes, tools);
+    const all = [...unknown, ...issues, ...forbidden];
+    const costs = [...tools].map(([name, tool]) => ({ tool, params: nodes[name]?.params ?? {} }));
+    if (all.length === 0) all.push(...(await this.#deps.lacking(session, costs)));
+    if (all.length > 0) throw invalidPlan(all);
+    const accepted = Object.fromEntries(
+      Object.entries(nodes).map(([name, node]) => {
+        const { namespace, name: own, definition, effects } = tools.get(name) as ResolvedTool;
+        return [name, { ...node, namespace, name: own, definition, effects } as AcceptedNode];
+      }),
+    );
+    return { target: callTargetOf(session), nodes: accepted, order, concurrency };
+  }
+
+  async #tool(tool: string): Promise<ResolvedTool | PawlError> {
+    const dot = tool.lastIndexOf('.');
+    const [namespace, name] = dot <= 0 ? [DEFAULT_NAMESPACE, tool] : [tool.slice(0, dot), tool.slice(dot + 1)];
+    try {
+      return await this.#deps.catalogue.find(namespace, name);
+    } catch (error) {
+      if (error instanceof PawlError && error.code === 'UNKNOWN_TOOL') return error;
+      throw error;
+    }
+  }
+
+  async #forbidden(
+    session: SessionRecord,
+    nodes: PlanNodes,
+    tools: ReadonlyMap<string, ResolvedTool>,
+  ): Promise<Issue[]> {
+    const issues: Issue[] = [];
+    for (const [name, tool] of tools) {
+      const message = await this.#deps.forbidden(session, tool, nodes[name]?.params ?? {});
+      if (message !== undefined) issues.push({ path: `nodes.${name}.tool`, message });
+    }
+    return issues;
+  }
+
+  /** Checks a plan and begins it. From then on every front door can go on with it. Throws `PLAN_INVALID`. */
+  async create(submitted: SubmitPlan): Promise<AcceptedPlan> {
+    const definition = await this.check(submitted);
+    const planId = uuidv7();
+    const { tenantId } = submitted.session;
+    const head: GroupHead = {
+      id: planId,
+      kind: 'plan',
+      ...(tenantId === undefined ? {} : { tenantId }),
+      ...(submitted.submittedBy === undefined ? {} : { submittedBy: submitted.submittedBy }),
+      createdAtMs: await this.#deps.now(),
+    };
+    await this.#deps.runner.create(head, definition);
+    return { planId, order: definition.order };
+  }
+
+  /** A plan as it stands. Throws `NOT_FOUND`. */
+  async read(planId: string): Promise<Plan> {
+    return planOf(await this.#record(planId));
+  }
+
+  async #record(planId: string): Promise<GroupRecord> {
+    const record = await this.#deps.records.read(planId);
+    if (record?.head.kind !== 'plan')
+      throw new PawlError('NOT_FOUND', `There is no plan ${JSON.stringify(startOf(planId, 64))}, or it has expired.`);
+    return record;
+  }
+
+  /** Plans, the newest first. */
+  async list({
+    limit = 50,
+    tenantId,
+  }: {
+    readonly limit?: number;
+    readonly tenantId?: string | undefined;
+  } = {}): Promise<Plan[]> {
+    const ids = await this.#deps.records.list('plan', limit, tenantId);
+    const records = await Promise.all(ids.map((id) => this.#deps.records.read(id)));
+    return records.filter((record) => record !== undefined).map(planOf);
+  }
+
+  /** The plan when it is over. */
+  async ended(planId: string): Promise<Plan> {
+    return planOf(await this.#deps.runner.ended(planId));
+  }
+
+  /** Begins no further call, and cancels those that have not ended. What was done stays. Throws `NOT_FOUND`. */
+  async cancel(planId: string, by = 'library'): Promise<void> {
+    await this.#record(planId);
+    await this.#deps.records.cancel(planId, by);
+    this.#deps.runner.hear(planId);
+  }
+}
+
+function planOf({ head, definition, fields, cancelledBy, endedAtMs }: GroupRecord): Plan {
+  const plan = definition as PlanDefinition;
+  const members = membersOf(fields);
+  const phase = fields[PHASE_FIELD] as PlanPhase | undefined;
+  const isOver = endedAtMs !== undefined;
+  const nodes = plan.order.map((name): PlanNodeView => {
+    const node = plan.nodes[name] as AcceptedNode;
+    const note = fields[nodeField(name)] as NodeNote | undefined;
+    const { state, keys } = nodeState(node, name, note, members);
+    const calls = keys.map((key): PlanCall => {
+      const undo = members.get(undoKey(key));
+      return { key, member: members.get(key), ...(undo === undefined ? {} : { undo }) };
+    });
+    const never = isOver && (state === 'waiting' || state === 'running');
+    return { name, node, state: never ? 'cancelled' : state, calls, ...(note === undefined ? {} : { note }) };
+  });
+  return {
+    head,
+    definition: plan,
+    state: stateOf({ phase, isOver, isCancelled: cancelledBy !== undefined, members }),
+    nodes,
+    ...(phase === undefined ? {} : { because: phase.because }),
+    ...(isOver ? { endedAtMs } : {}),
+  };
+}
+
+function stateOf({
+  phase,
+  isOver,
+  isCancelled,
+  members,
+}: {
+  readonly phase: PlanPhase | undefined;
+  readonly isOver: boolean;
+  readonly isCancelled: boolean;
+  readonly members: ReadonlyMap<string, Member>;
+}): PlanState {
+  if (isCancelled) return isOver ? 'cancelled' : 'cancelling';
+  if (!isOver) return phase?.phase ?? 'running';
+  if (phase === undefined) return 'done';
+  // A call in doubt, or one that could not be undone, is reported by its node: the plan is not undone.
+  const isUndone = [...members].every(
+    ([key, { end }]) => end?.mayHaveHappened !== true && (!key.endsWith('/undo') || end?.status === 'success'),
+  );
+  return phase.phase === 'undoing' && isUndone ? 'undone' : 'failed';
+}
+
+function invalidPlan(issues: readonly Issue[]): PawlError {
+  const listed = issues.slice(0, 10).map(({ path, message }) => `${path === '' ? 'the plan' : path}: ${message}`);
+  const more = issues.length > 10 ? `; and ${issues.length - 10} more` : '';
+  return new PawlError('PLAN_INVALID', `The plan cannot run: ${listed.join('; ')}${more}.`, { issues });
+}

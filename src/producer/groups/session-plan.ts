@@ -1,0 +1,41 @@
+/** `session.plan`: runs a graph of calls, and resolves with how each node ended. */
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { NewPlan } from '../../shared/groups/plan.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import type { AcceptedPlan, Plan, PlanService } from './plans.ts';
+
+export interface PlanOptions {
+  /** Aborting cancels the plan. */
+  readonly signal?: AbortSignal;
+}
+
+/** The promise of the plan's end. */
+export type RunningPlan = Promise<Plan> & {
+  readonly accepted: Promise<AcceptedPlan>;
+  /** Begins no further call, and cancels those that have not ended. */
+  cancel(): Promise<void>;
+};
+
+/** Throws `NOT_FOUND` where nothing outlives the process. */
+export function runPlan(
+  service: Pick<PlanService, 'create' | 'ended' | 'cancel'> | undefined,
+  session: { readonly record: SessionRecord },
+  plan: NewPlan,
+  { signal }: PlanOptions,
+): RunningPlan {
+  if (service === undefined) throw new PawlError('NOT_FOUND', 'There are no plans without a fleet: use call.');
+  const accepted = service.create({ session: session.record, plan });
+  const cancel = async () => service.cancel((await accepted).planId);
+  const onAbort = () => void cancel().catch(() => {});
+  const run = async () => {
+    const { planId } = await accepted;
+    if (signal?.aborted === true) onAbort();
+    signal?.addEventListener('abort', onAbort, { once: true });
+    try {
+      return await service.ended(planId);
+    } finally {
+      signal?.removeEventListener('abort', onAbort);
+    }
+  };
+  return Object.assign(run(), { accepted, cancel });
+}

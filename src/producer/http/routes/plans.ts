@@ -1,0 +1,106 @@
+/** `/v1/plans`: graphs of calls that need each other's results. */
+import { z } from 'zod';
+import { PawlError } from '../../../shared/errors/failure.ts';
+import { planSchema } from '../../../shared/groups/plan.ts';
+import type { Pawl } from '../../client.ts';
+import type { Plan } from '../../groups/plans.ts';
+import { type Caller, seesTenant } from '../core/access.ts';
+import type { ApiDeps } from '../core/api-deps.ts';
+import { planSummary, planView } from '../core/group-views.ts';
+import { queryNumber, type Route, route } from '../core/route.ts';
+import { nameOf, submitterOf } from './approvals.ts';
+import { sessionFor, sessionOrNew } from './sessions.ts';
+
+const MAX_LISTED = 200;
+const session = z.string().min(1).max(256);
+/** The rest is checked with the tools, so that all issues come at once. */
+const newPlanSchema = z.looseObject({ session });
+
+type PlanRouteDeps = Pick<ApiDeps, 'pawl' | 'checkAccepting'>;
+
+export function planRoutes(deps: PlanRouteDeps): readonly Route[] {
+  return [createPlan(deps), listPlans(deps), getPlan(deps), cancelPlan(deps)];
+}
+
+function createPlan({ pawl, checkAccepting }: PlanRouteDeps): Route {
+  return route({
+    method: 'post',
+    path: '/v1/plans',
+    operationId: 'createPlan',
+    permission: 'use',
+    summary: 'Checks a plan and begins it; with `dryRun=true`, checks it alone.',
+    query: z.strictObject({ dryRun: z.enum(['true', 'false']).default('false') }),
+    body: newPlanSchema,
+    bodySchema: z.toJSONSchema(planSchema.extend({ session }), { io: 'input' }),
+    responses: {
+      200: ['The order of its nodes, with `dryRun=true`', 'PlanOrder'],
+      202: ['The plan has begun', 'AcceptedPlan'],
+    },
+    async handle({ query, body, caller }) {
+      const { session: sessionKey, ...plan } = body;
+      if (query.dryRun === 'true') {
+        const { record } = await sessionFor(pawl, caller, sessionKey);
+        return { status: 200, body: { order: (await pawl.plans.check({ session: record, plan })).order } };
+      }
+      await checkAccepting();
+      const { record } = await sessionOrNew(pawl, caller, { sessionKey });
+      const accepted = await pawl.plans.create({ session: record, plan, ...submitterOf(caller) });
+      return { status: 202, headers: { Location: `/v1/plans/${accepted.planId}` }, body: accepted };
+    },
+  });
+}
+
+function listPlans({ pawl }: PlanRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/plans',
+    operationId: 'listPlans',
+    permission: 'use',
+    summary: 'Plans, the newest first, without their nodes.',
+    query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'plans' }) }),
+    responses: { 200: ['The plans', 'PlanList'] },
+    async handle({ query, caller }) {
+      const plans = await pawl.plans.list({ limit: query.limit, tenantId: caller.tenantId });
+      return { status: 200, body: { plans: plans.map(planSummary) } };
+    },
+  });
+}
+
+function getPlan({ pawl }: PlanRouteDeps): Route {
+  return route({
+    method: 'get',
+    path: '/v1/plans/{id}',
+    operationId: 'getPlan',
+    permission: 'use',
+    summary: 'A plan, with its nodes as they stand. `GET /v1/calls/{callId}` has the result of each call.',
+    responses: { 200: ['The plan', 'Plan'] },
+    handle: async ({ path, caller }) => ({
+      status: 200,
+      body: planView(await planFor(pawl, caller, path['id'] ?? '')),
+    }),
+  });
+}
+
+function cancelPlan({ pawl }: PlanRouteDeps): Route {
+  return route({
+    method: 'delete',
+    path: '/v1/plans/{id}',
+    operationId: 'cancelPlan',
+    permission: 'use',
+    summary: 'Begins no further call of a plan, and cancels those that have not ended. What was done stays.',
+    responses: { 200: ['The plan, as it stands now', 'Plan'] },
+    async handle({ path, caller }) {
+      const { head } = await planFor(pawl, caller, path['id'] ?? '');
+      await pawl.plans.cancel(head.id, nameOf(caller));
+      return { status: 200, body: planView(await pawl.plans.read(head.id)) };
+    },
+  });
+}
+
+/** Throws `NOT_FOUND`, also for another tenant's plan. */
+async function planFor(pawl: Pawl, caller: Caller, id: string): Promise<Plan> {
+  const plan = await pawl.plans.read(id);
+  if (!seesTenant(caller, plan.head.tenantId))
+    throw new PawlError('NOT_FOUND', `There is no plan ${JSON.stringify(id)}, or it has expired.`);
+  return plan;
+}

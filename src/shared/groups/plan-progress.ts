@@ -1,0 +1,395 @@
+/**
+ * Decides what a plan does next.
+ *
+ * running    nodes begin as those that they need have ended
+ * stopping   a node has failed: what runs goes on to its end, and nothing begins
+ * undoing    likewise; then the calls that succeeded are compensated, the last one first
+ *
+ * A node waits, runs, and ends as success, error or skipped. The record has each call, and each decision that no call shows.
+ */
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts';
+import { PawlError } from '../errors/failure.ts';
+import { needsOf } from './check-plan.ts';
+import { type GroupProgress, type Member, type MemberEnd, memberField, membersOf, type NextCall } from './group.ts';
+import {
+  type AcceptedNode,
+  type Condition,
+  conditionsOf,
+  MAX_ITEMS,
+  type PlanDefinition,
+  type PlanOutcome,
+  type Reference,
+} from './plan.ts';
+import { parseReference, resolveReferences, valueAt } from './references.ts';
+
+export type NodeState = 'waiting' | 'running' | 'success' | 'error' | 'skipped';
+
+/** A decision about a node that none of its calls shows. */
+export interface NodeNote {
+  readonly skipped?: string;
+  /** How many calls its `forEach` makes. */
+  readonly items?: number;
+  /** It failed before a call was made. */
+  readonly error?: { readonly code: string; readonly message: string };
+}
+
+export interface PlanPhase {
+  readonly phase: 'stopping' | 'undoing';
+  /** The node whose failure began it. */
+  readonly because: string;
+}
+
+/** The surroundings of a plan, which it asks. */
+export interface PlanDeps {
+  envelope(key: string, node: AcceptedNode, params: unknown): ToolCallEnvelope;
+  /** The whole output of a call that succeeded. */
+  output(callId: string): Promise<unknown>;
+  /** The envelope that undoes a call. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL`. */
+  compensation(callId: string): Promise<ToolCallEnvelope>;
+}
+
+export function nodeField(name: string): string {
+  return `node:${name}`;
+}
+
+export const PHASE_FIELD = 'phase';
+const UNDO = '/undo';
+
+/** The key of a node's call: `node`, or `node:3` for the item at place 3. */
+function keyOf(name: string, index?: number): string {
+  return index === undefined ? name : `${name}:${index}`;
+}
+
+export function undoKey(key: string): string {
+  return `${key}${UNDO}`;
+}
+
+/** How a node stands, by its notes and calls. */
+export function nodeState(
+  node: Pick<AcceptedNode, 'forEach'>,
+  name: string,
+  note: NodeNote | undefined,
+  members: ReadonlyMap<string, Member>,
+): { readonly state: NodeState; readonly unknown: boolean; readonly keys: readonly string[] } {
+  if (note?.skipped !== undefined) return { state: 'skipped', unknown: false, keys: [] };
+  if (note?.error !== undefined) return { state: 'error', unknown: false, keys: [] };
+  const items = note?.items;
+  if (node.forEach !== undefined && items === undefined) return { state: 'waiting', unknown: false, keys: [] };
+  const keys = items === undefined ? [name] : Array.from({ length: items }, (_, index) => keyOf(name, index));
+  const ends = keys.map((key) => members.get(key)?.end);
+  const unknown = ends.some((end) => end?.mayHaveHappened === true);
+  const begun = keys.some((key) => members.has(key));
+  if (ends.every((end) => end?.status === 'success')) return { state: 'success', unknown, keys };
+  if (ends.every((end) => end !== undefined)) return { state: 'error', unknown, keys };
+  return { state: begun || items !== undefined ? 'running' : 'waiting', unknown, keys };
+}
+
+export class PlanProgress implements GroupProgress {
+  readonly #definition: PlanDefinition;
+  readonly #deps: PlanDeps;
+  readonly #members: Map<string, Member>;
+  readonly #notes = new Map<string, NodeNote>();
+  readonly #states = new Map<string, NodeState>();
+  readonly #unknown = new Set<string>();
+  readonly #changes = new Map<string, object>();
+  readonly #running = new Map<string, Member>();
+  /** Keys that were given out and have not begun. */
+  readonly #given = new Set<string>();
+  readonly #needs: ReadonlyMap<string, ReadonlySet<string>>;
+  /** Nodes whose failure another node's `when` asks for. */
+  readonly #handled: ReadonlySet<string>;
+  readonly #outputs = new Map<string, unknown>();
+  readonly #items = new Map<string, readonly unknown[]>();
+  #phase: PlanPhase | undefined;
+  #cancelled = false;
+  #order = 0;
+  #undone = false;
+
+  constructor(definition: PlanDefinition, fields: Readonly<Record<string, object>>, deps: PlanDeps) {
+    this.#definition = definition;
+    this.#deps = deps;
+    this.#members = membersOf(fields);
+    this.#phase = fields[PHASE_FIELD] as PlanPhase | undefined;
+    const nodes = Object.entries(definition.nodes);
+    this.#needs = new Map(nodes.map(([name, node]) => [name, needsOf(node)]));
+    this.#handled = new Set(nodes.flatMap(([, node]) => conditionsOf(node).filter(asksForFailure)).map((c) => c.node));
+    for (const [key, member] of this.#members) {
+      if (member.end === undefined) this.#running.set(key, member);
+      else this.#order = Math.max(this.#order, member.end.order);
+    }
+    for (const [name, node] of nodes) {
+      const note = fields[nodeField(name)] as NodeNote | undefined;
+      if (note !== undefined) this.#notes.set(name, note);
+      const { state, unknown } = nodeState(node, name, note, this.#members);
+      this.#states.set(name, state);
+      if (unknown) this.#unknown.add(name);
+    }
+  }
+
+  get running(): ReadonlyMap<string, Member> {
+    return this.#running;
+  }
+
+  get cancelling(): boolean {
+    return this.#cancelled;
+  }
+
+  cancel(): void {
+    this.#cancelled = true;
+  }
+
+  takeChanges(): ReadonlyMap<string, object> {
+    const changes = new Map(this.#changes);
+    this.#changes.clear();
+    return changes;
+  }
+
+  get isOver(): boolean {
+    if (this.#running.size > 0 || this.#given.size > 0) return false;
+    if (this.#cancelled || this.#phase?.phase === 'stopping') return true;
+    if (this.#phase?.phase === 'undoing') return this.#undone;
+    return [...this.#states.values()].every((state) => state !== 'waiting' && state !== 'running');
+  }
+
+  async next(): Promise<readonly NextCall[]> {
+    if (this.#cancelled) return [];
+    if (this.#phase !== undefined) return this.#phase.phase === 'undoing' ? this.#nextUndo() : [];
+    const calls: NextCall[] = [];
+    // A skipped node is an end that others wait for; they stand behind it in the order.
+    for (const name of this.#definition.order) {
+      if (this.#phase !== undefined) return calls;
+      const state = this.#states.get(name);
+      if (state === 'waiting' && this.#hasEnded(name)) await this.#begin(name);
+      if (this.#states.get(name) === 'running') await this.#giveOut(name, calls);
+    }
+    return calls;
+  }
+
+  #hasEnded(name: string): boolean {
+    return [...(this.#needs.get(name) ?? [])].every((other) => isEnd(this.#states.get(other)));
+  }
+
+  /** All that the node needs has ended: it runs, or is skipped. */
+  async #begin(name: string): Promise<void> {
+    const node = this.#node(name);
+    const conditions = conditionsOf(node);
+    const failed = conditions.find((condition) => !this.#holds(condition));
+    if (failed !== undefined) return this.#skip(name, `${failed.node} is not ${failed.is}`);
+    const asked = new Set(conditions.map((condition) => condition.node));
+    const missing = [...(this.#needs.get(name) ?? [])].find(
+      (other) => !asked.has(other) && this.#states.get(other) !== 'success',
+    );
+    if (missing !== undefined) return this.#skip(name, `${missing} has not succeeded`);
+    if (node.forEach !== undefined && !(await this.#expand(name, node.forEach))) return;
+    this.#states.set(name, 'running');
+    this.#settleNode(name);
+  }
+
+  #holds({ node, is }: Condition): boolean {
+    const state = this.#states.get(node);
+    if (is === 'ended') return true;
+    if (is === 'unknown') return this.#unknown.has(node);
+    return state === (is satisfies PlanOutcome);
+  }
+
+  #skip(name: string, skipped: string): void {
+    this.#states.set(name, 'skipped');
+    this.#note(name, { skipped });
+  }
+
+  #note(name: string, note: NodeNote): void {
+    this.#notes.set(name, note);
+    this.#changes.set(nodeField(name), note);
+  }
+
+  async #expand(name: string, forEach: Reference): Promise<boolean> {
+    const list = await this.#valueOf(forEach);
+    const fault = !Array.isArray(list)
+      ? `forEach must be a list; ${pathOf(forEach)} is ${list === undefined ? 'not there' : typeof list}`
+      : list.length > MAX_ITEMS
+        ? `forEach has ${list.length} items; at most ${MAX_ITEMS} are allowed`
+        : undefined;
+    if (fault !== undefined) {
+      this.#fail(name, fault);
+      return false;
+    }
+    this.#items.set(name, list as readonly unknown[]);
+    this.#note(name, { items: (list as readonly unknown[]).length });
+    return true;
+  }
+
+  /** The node ends without a call. */
+  #fail(name: string, message: string): void {
+    this.#states.set(name, 'error');
+    this.#note(name, { error: { code: 'INVALID_PARAMS', message } });
+    this.#onFailure(name);
+  }
+
+  /** Adds the node's calls that may begin, as far as the plan's concurrency allows. */
+  async #giveOut(name: string, calls: NextCall[]): Promise<void> {
+    const node = this.#node(name);
+    const count = node.forEach === undefined ? undefined : (this.#notes.get(name)?.items ?? 0);
+    for (let index = 0; index < (count ?? 1); index += 1) {
+      if (this.#running.size + this.#given.size >= this.#definition.concurrency) return;
+      const key = keyOf(name, count === undefined ? undefined : index);
+      if (this.#members.has(key) || this.#given.has(key)) continue;
+      const params = await this.#paramsOf(name, count === undefined ? undefined : index);
+      if (params === undefined) return;
+      this.#given.add(key);
+      calls.push({ key, envelope: this.#deps.envelope(key, node, params) });
+    }
+  }
+
+  async #paramsOf(name: string, index: number | undefined): Promise<unknown> {
+    const node = this.#node(name);
+    const values = new Map<string, unknown>();
+    for (const other of this.#needs.get(name) ?? [])
+      if (refersTo(node.params, other)) values.set(other, await this.#outputOf(other));
+    if (index !== undefined && node.forEach !== undefined) {
+      const items = this.#items.get(name) ?? ((await this.#valueOf(node.forEach)) as readonly unknown[]);
+      this.#items.set(name, items);
+      values.set('item', items[index]);
+      values.set('index', index);
+    }
+    let missing: string | undefined;
+    const params = resolveReferences(node.params, (reference) => {
+      const { node: from, path } = parseReference(reference);
+      const value = valueAt(values.get(from), path);
+      if (value === undefined) missing ??= pathOf(reference);
+      return value;
+    });
+    if (missing === undefined) return params;
+    this.#fail(name, `${missing} has no value`);
+    return undefined;
+  }
+
+  async #valueOf(reference: Reference): Promise<unknown> {
+    const { node, path } = parseReference(reference);
+    return valueAt(await this.#outputOf(node), path);
+  }
+
+  /** The output of a node; that of a `forEach` is a list, with null for what failed. */
+  async #outputOf(name: string): Promise<unknown> {
+    const items = this.#node(name).forEach === undefined ? undefined : (this.#notes.get(name)?.items ?? 0);
+    if (items === undefined) return this.#outputOfCall(name);
+    return Promise.all(
+      Array.from({ length: items }, async (_, index) => (await this.#outputOfCall(keyOf(name, index))) ?? null),
+    );
+  }
+
+  async #outputOfCall(key: string): Promise<unknown> {
+    const member = this.#members.get(key);
+    if (this.#outputs.has(key) || member?.callId === undefined || member.end?.status !== 'success')
+      return this.#outputs.get(key);
+    const output = await this.#deps.output(member.callId);
+    this.#outputs.set(key, output);
+    return output;
+  }
+
+  began(key: string, callId: string, paramsDigest: string): void {
+    const member = { callId, paramsDigest };
+    this.#given.delete(key);
+    this.#members.set(key, member);
+    this.#running.set(key, member);
+    this.#changes.set(memberField(key), member);
+  }
+
+  ended(key: string, end: Omit<MemberEnd, 'order'>, callId: string | undefined, result?: ToolResultEnvelope): void {
+    this.#order += 1;
+    this.#given.delete(key);
+    this.#running.delete(key);
+    const member: Member = { ...(callId === undefined ? {} : { callId }), end: { ...end, order: this.#order } };
+    this.#members.set(key, member);
+    this.#changes.set(memberField(key), member);
+    if (key.endsWith(UNDO)) return;
+    const name = key.split(':')[0] ?? key;
+    // A large output is read when it is needed.
+    const output = result?.output;
+    if (output !== undefined && output.metadata?.['whole'] === undefined && this.#isReferredTo(name))
+      this.#outputs.set(key, output.content);
+    this.#settleNode(name);
+  }
+
+  /** The envelope of a call that has begun, should it have to be submitted again. */
+  async envelopeOf(key: string): Promise<ToolCallEnvelope | undefined> {
+    if (key.endsWith(UNDO)) return this.#deps.compensation(this.#members.get(key.slice(0, -UNDO.length))?.callId ?? '');
+    const [name = '', index] = key.split(':');
+    const params = await this.#paramsOf(name, index === undefined ? undefined : Number(index));
+    return params === undefined ? undefined : this.#deps.envelope(key, this.#node(name), params);
+  }
+
+  #isReferredTo(name: string): boolean {
+    return [...this.#needs.values()].some((needs) => needs.has(name));
+  }
+
+  #settleNode(name: string): void {
+    const { state, unknown } = nodeState(this.#node(name), name, this.#notes.get(name), this.#members);
+    if (unknown) this.#unknown.add(name);
+    if (isEnd(state)) this.#states.set(name, state);
+    const hasFailed = this.#failedBy(name);
+    if (hasFailed) this.#onFailure(name);
+  }
+
+  /** A `forEach` that stops the plan does so with its first failure. */
+  #failedBy(name: string): boolean {
+    if (this.#states.get(name) === 'error') return true;
+    const items = this.#notes.get(name)?.items ?? 0;
+    return Array.from({ length: items }, (_, index) => this.#members.get(keyOf(name, index))?.end).some(
+      (end) => end !== undefined && end.status !== 'success',
+    );
+  }
+
+  #onFailure(name: string): void {
+    const policy = this.#node(name).onFailure ?? (this.#handled.has(name) ? 'continue' : 'stop');
+    if (policy === 'continue' || this.#phase !== undefined) return;
+    this.#phase = { phase: policy === 'undo' ? 'undoing' : 'stopping', because: name };
+    this.#changes.set(PHASE_FIELD, this.#phase);
+  }
+
+  /** One at a time, the call that succeeded last first. */
+  async #nextUndo(): Promise<readonly NextCall[]> {
+    if (this.#running.size > 0 || this.#given.size > 0) return [];
+    const open = [...this.#members]
+      .filter(([key, { end }]) => !key.endsWith(UNDO) && end?.status === 'success')
+      .filter(([key]) => !this.#members.has(undoKey(key)))
+      .filter(([key]) => this.#node(key.split(':')[0] ?? key).effects !== 'none')
+      .sort(([, one], [, other]) => (other.end?.order ?? 0) - (one.end?.order ?? 0));
+    for (const [key, { callId = '' }] of open) {
+      try {
+        const envelope = await this.#deps.compensation(callId);
+        this.#given.add(undoKey(key));
+        return [{ key: undoKey(key), envelope }];
+      } catch (error) {
+        if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+        this.ended(undoKey(key), { status: 'error', code: error.code, message: error.message }, undefined);
+      }
+    }
+    this.#undone = true;
+    return [];
+  }
+
+  #node(name: string): AcceptedNode {
+    return this.#definition.nodes[name] as AcceptedNode;
+  }
+}
+
+function asksForFailure({ is }: Condition): boolean {
+  return is !== 'success' && is !== 'skipped';
+}
+
+function isEnd(state: NodeState | undefined): boolean {
+  return state === 'success' || state === 'error' || state === 'skipped';
+}
+
+function pathOf({ $from }: Reference): string {
+  return typeof $from === 'string' ? $from : $from.join('.');
+}
+
+function refersTo(params: unknown, name: string): boolean {
+  let found = false;
+  resolveReferences(params, (reference) => {
+    found ||= parseReference(reference).node === name;
+    return null;
+  });
+  return found;
+}

@@ -1,0 +1,83 @@
+/** A plan: a graph whose nodes are calls. A node's parameters may refer to what other nodes returned. */
+import { z } from 'zod';
+import { jsonObjectSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
+import type { Effects } from '../tools/tool.ts';
+import { MAX_MEMBERS } from './group.ts';
+
+/** `error` is every end but a success; `unknown` is one that may have had its effect; `ended` is each of them. */
+export const PLAN_OUTCOMES = ['success', 'error', 'unknown', 'skipped', 'ended'] as const;
+export type PlanOutcome = (typeof PLAN_OUTCOMES)[number];
+
+/** The most items of a `forEach`. */
+export const MAX_ITEMS = 1_000;
+/** Names that references have for the item of a `forEach` and its place. */
+export const RESERVED_NAMES = ['item', 'index'] as const;
+
+const nameSchema = z.string().max(64);
+const referenceSchema = z.strictObject({ $from: z.union([z.string().min(1), z.array(z.string()).min(1)]) });
+const conditionSchema = z.strictObject({ node: nameSchema, is: z.enum(PLAN_OUTCOMES) });
+
+export const planNodeSchema = z.strictObject({
+  /** `name` or `namespace.name`. */
+  tool: z.string().min(1).max(256),
+  params: jsonObjectSchema.default({}),
+  /** Nodes that must have succeeded before. */
+  after: z.array(nameSchema).max(MAX_MEMBERS).optional(),
+  /** Makes one call for each item of a list. */
+  forEach: referenceSchema.optional(),
+  /** Runs only if each of these nodes has ended so; in place of having succeeded. */
+  when: z.union([conditionSchema, z.array(conditionSchema).min(1).max(100)]).optional(),
+  onFailure: z.enum(['stop', 'continue', 'undo']).optional(),
+  timeoutMs: z.number().int().positive().optional(),
+});
+
+export const planSchema = z.strictObject({
+  nodes: z
+    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/), planNodeSchema)
+    .refine((nodes) => Object.keys(nodes).length >= 1, 'must have a node')
+    .refine((nodes) => Object.keys(nodes).length <= MAX_MEMBERS, `must have at most ${MAX_MEMBERS} nodes`),
+  /** So many of its calls are in flight at once. */
+  concurrency: z.number().int().min(1).max(MAX_MEMBERS).optional(),
+});
+
+export type NewPlan = z.input<typeof planSchema>;
+export type PlanNode = z.output<typeof planNodeSchema>;
+export type PlanNodes = Readonly<Record<string, PlanNode>>;
+export type Condition = z.output<typeof conditionSchema>;
+export type Reference = z.output<typeof referenceSchema>;
+
+/** A node as it was accepted. */
+export interface AcceptedNode extends PlanNode {
+  readonly namespace: string;
+  readonly name: string;
+  /** The digest of the tool's definition. */
+  readonly definition: string;
+  readonly effects: Effects;
+}
+
+export interface PlanDefinition {
+  readonly target: ToolCallEnvelope['target'];
+  readonly nodes: Readonly<Record<string, AcceptedNode>>;
+  /** The nodes' names, each behind those that it needs. */
+  readonly order: readonly string[];
+  readonly concurrency: number;
+}
+
+export const DEFAULT_CONCURRENCY = 100;
+
+export const PLAN_STATES = [
+  'running',
+  'stopping',
+  'undoing',
+  'cancelling',
+  'done',
+  'failed',
+  'undone',
+  'cancelled',
+] as const;
+export type PlanState = (typeof PLAN_STATES)[number];
+
+export function conditionsOf({ when }: Pick<PlanNode, 'when'>): readonly Condition[] {
+  if (when === undefined) return [];
+  return Array.isArray(when) ? when : [when];
+}

@@ -1,0 +1,125 @@
+/** Looks places up in a JSON Schema: whether they can exist in its values, and which types they can have. */
+import { decoded } from '../schema/json-pointer.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
+
+/** The schemas that a place may have. `any`: nothing is known. An empty list: the place cannot exist. */
+export type Possible = readonly JsonSchema[] | 'any';
+
+/** Deeper alternatives are not looked at. */
+const MAX_DEPTH = 20;
+
+export function schemasAt(root: JsonSchema | undefined, path: readonly string[]): Possible {
+  if (root === undefined) return 'any';
+  let schemas: readonly JsonSchema[] = [root];
+  for (const part of path) {
+    const below: JsonSchema[] = [];
+    for (const schema of schemas) {
+      const found = membersOf(root, schema, part, 0);
+      if (found === 'any') return 'any';
+      below.push(...found);
+    }
+    schemas = below;
+  }
+  return schemas;
+}
+
+function membersOf(root: JsonSchema, schema: unknown, part: string, depth: number): Possible {
+  const alternatives = alternativesOf(root, schema, depth);
+  if (alternatives === 'any') return 'any';
+  const found: JsonSchema[] = [];
+  for (const each of alternatives) {
+    const member = memberOf(each, part);
+    if (member === 'any') return 'any';
+    if (member !== undefined) found.push(member);
+  }
+  return found;
+}
+
+/** The schema with its references followed and its alternatives apart. */
+function alternativesOf(root: JsonSchema, schema: unknown, depth: number): Possible {
+  if (typeof schema !== 'object' || schema === null) return schema === false ? [] : 'any';
+  const each = schema as JsonSchema;
+  if (depth > MAX_DEPTH || each['allOf'] !== undefined || each['if'] !== undefined) return 'any';
+  const reference = each['$ref'];
+  if (typeof reference === 'string') {
+    const target = reference === '#' ? root : definitionOf(root, reference);
+    return target === undefined ? 'any' : alternativesOf(root, target, depth + 1);
+  }
+  const choices = each['anyOf'] ?? each['oneOf'];
+  if (!Array.isArray(choices)) return [each];
+  const all: JsonSchema[] = [];
+  for (const choice of choices) {
+    const found = alternativesOf(root, choice, depth + 1);
+    if (found === 'any') return 'any';
+    all.push(...found);
+  }
+  return all;
+}
+
+function definitionOf(root: JsonSchema, reference: string): unknown {
+  const prefix = '#/$defs/';
+  if (!reference.startsWith(prefix)) return undefined;
+  return (root['$defs'] as Readonly<Record<string, unknown>> | undefined)?.[decoded(reference.slice(prefix.length))];
+}
+
+/** The schema of one member; undefined when it cannot exist. */
+function memberOf(schema: JsonSchema, part: string): JsonSchema | 'any' | undefined {
+  const types = typesOf([schema]);
+  const mayBe = (type: string) => types === undefined || types.has(type);
+  const properties = schema['properties'] as Readonly<Record<string, unknown>> | undefined;
+  if (mayBe('object')) {
+    if (properties !== undefined && Object.hasOwn(properties, part)) return schemaOrAny(properties[part]);
+    const further = schema['additionalProperties'];
+    if (schema['patternProperties'] !== undefined) return 'any';
+    if (further !== false) return schemaOrAny(further);
+  }
+  if (mayBe('array') && /^\d{1,9}$/.test(part)) {
+    const first = (schema['prefixItems'] as readonly unknown[] | undefined)?.[Number(part)];
+    const item = first ?? schema['items'];
+    return item === false ? undefined : schemaOrAny(item);
+  }
+  return undefined;
+}
+
+function schemaOrAny(schema: unknown): JsonSchema | 'any' {
+  return typeof schema === 'object' && schema !== null ? (schema as JsonSchema) : 'any';
+}
+
+/** The types of the values that the schemas allow; undefined when nothing is known. */
+export function typesOf(schemas: Possible): ReadonlySet<string> | undefined {
+  if (schemas === 'any') return undefined;
+  const types = new Set<string>();
+  for (const schema of schemas) {
+    const own = schema['type'] ?? typesOfValues(schema);
+    if (own === undefined) return undefined;
+    for (const type of Array.isArray(own) ? own : [own]) types.add(String(type));
+  }
+  return types;
+}
+
+function typesOfValues(schema: JsonSchema): readonly string[] | undefined {
+  const values = 'const' in schema ? [schema['const']] : schema['enum'];
+  if (!Array.isArray(values)) return undefined;
+  return values.map((value) => (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value));
+}
+
+/** The schemas at a place with its alternatives apart. */
+export function alternativesAt(root: JsonSchema | undefined, path: readonly string[]): Possible {
+  const schemas = schemasAt(root, path);
+  if (schemas === 'any' || root === undefined) return 'any';
+  const all: JsonSchema[] = [];
+  for (const schema of schemas) {
+    const found = alternativesOf(root, schema, 0);
+    if (found === 'any') return 'any';
+    all.push(...found);
+  }
+  return all;
+}
+
+/** Whether a value of one kind may be one of the other. */
+export function mayFit(given: Possible, expected: Possible): boolean {
+  const [from, to] = [typesOf(given), typesOf(expected)];
+  if (from === undefined || to === undefined || from.size === 0 || to.size === 0) return true;
+  const isNumber = (types: ReadonlySet<string>) => types.has('number') || types.has('integer');
+  return [...from].some((type) => to.has(type)) || (isNumber(from) && isNumber(to));
+}

@@ -1,0 +1,228 @@
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import { startFleet } from '../../helpers/fleet.ts';
+import { eventually, signal } from '../../helpers/signal.ts';
+
+function journeyTools() {
+  const log: string[] = [];
+  const gate = signal();
+  const cities = defineTool({
+    name: 'cities',
+    version: '1.0.0',
+    description: 'Cities.',
+    tier: 'read-only',
+    input: z.object({}),
+    output: z.object({ list: z.array(z.object({ name: z.string() })), home: z.string() }),
+    run: () => ({ output: { list: [{ name: 'Paris' }, { name: 'Oslo' }], home: 'Bern' } }),
+  });
+  const book = defineTool({
+    name: 'book',
+    version: '1.0.0',
+    description: 'Books.',
+    tier: 'system',
+    effects: 'idempotent',
+    input: z.object({ city: z.string(), note: z.unknown().optional() }),
+    output: z.object({ reservation: z.string() }),
+    run: ({ city, note }) => {
+      if (city === 'Nowhere') throw Object.assign(new Error('no such city'), { status: 422 });
+      log.push(`book ${city}${note === undefined ? '' : ` ${JSON.stringify(note)}`}`);
+      return { output: { reservation: `${city}-1` } };
+    },
+    compensate: async ({ city }) => {
+      log.push(`undo ${city}`);
+    },
+  });
+  const wait = defineTool({
+    name: 'wait',
+    version: '1.0.0',
+    description: 'Waits.',
+    tier: 'read-only',
+    input: z.object({}),
+    run: async (_params, ctx) => {
+      log.push('wait');
+      await Promise.race([gate.promise, new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))]);
+      ctx.signal.throwIfAborted();
+      return { output: 'waited' };
+    },
+  });
+  return { tools: [cities, book, wait], log, gate };
+}
+
+const stateOf = (plan: { nodes: readonly { name: string; state: string }[] }) =>
+  Object.fromEntries(plan.nodes.map(({ name, state }) => [name, state]));
+
+test('a plan runs its nodes in order, and references bring values from one to the other', async () => {
+  const { tools, log } = journeyTools();
+  const { session, pawl } = await startFleet({ tools });
+  const plan = await session.plan({
+    nodes: {
+      home: { tool: 'book', params: { city: { $from: 'cities.home' } } },
+      each: { tool: 'book', forEach: { $from: 'cities.list' }, params: { city: { $from: 'item.name' } } },
+      all: {
+        tool: 'book',
+        params: { city: 'Rome', note: { first: { $from: 'each.0.reservation' }, raw: { $literal: { $from: 'x' } } } },
+        after: ['home'],
+      },
+      cities: { tool: 'cities' },
+    },
+  });
+  expect(plan.state).toBe('done');
+  expect(stateOf(plan)).toEqual({ cities: 'success', home: 'success', each: 'success', all: 'success' });
+  expect(log.slice(0, 3).toSorted()).toEqual(['book Bern', 'book Oslo', 'book Paris']);
+  expect(log[3]).toBe('book Rome {"first":"Paris-1","raw":{"$from":"x"}}');
+  const each = plan.nodes.find(({ name }) => name === 'each');
+  const record = await pawl.read(each?.calls[1]?.member?.callId ?? '');
+  expect(record?.request.envelope.payload.idempotencyKey).toBe(`${plan.head.id}:each:1`);
+});
+
+test('a node that fails stops the plan, and what needs it does not run', async () => {
+  const { tools, log } = journeyTools();
+  const { session } = await startFleet({ tools });
+  const plan = await session.plan({
+    nodes: {
+      first: { tool: 'book', params: { city: 'Nowhere' } },
+      next: { tool: 'book', params: { city: 'Rome' }, after: ['first'] },
+    },
+  });
+  expect(plan).toMatchObject({ state: 'failed', because: 'first' });
+  expect(stateOf(plan)).toEqual({ first: 'error', next: 'cancelled' });
+  expect(log).toEqual([]);
+});
+
+test('a plan continues past a failure that a node asks for, and skips what needs a success', async () => {
+  const { tools, log } = journeyTools();
+  const { session } = await startFleet({ tools });
+  const plan = await session.plan({
+    nodes: {
+      first: { tool: 'book', params: { city: 'Nowhere' } },
+      mend: { tool: 'book', params: { city: 'Rome' }, when: { node: 'first', is: 'error' } },
+      never: { tool: 'book', params: { city: 'Bonn' }, when: { node: 'first', is: 'success' } },
+      needs: { tool: 'book', params: { city: 'Graz' }, after: ['first'] },
+      last: { tool: 'book', params: { city: 'Linz' }, when: [{ node: 'needs', is: 'skipped' }] },
+    },
+  });
+  expect(plan.state).toBe('done');
+  expect(stateOf(plan)).toEqual({
+    first: 'error',
+    mend: 'success',
+    never: 'skipped',
+    needs: 'skipped',
+    last: 'success',
+  });
+  expect(log.toSorted()).toEqual(['book Linz', 'book Rome']);
+});
+
+test('a plan that is undone compensates what succeeded, the last one first', async () => {
+  const { tools, log } = journeyTools();
+  const { session } = await startFleet({ tools });
+  const plan = await session.plan({
+    nodes: {
+      a: { tool: 'book', params: { city: 'A' } },
+      b: { tool: 'book', params: { city: 'B' }, after: ['a'] },
+      c: { tool: 'book', params: { city: 'C' }, after: ['b'] },
+      d: { tool: 'book', params: { city: 'Nowhere' }, after: ['c'], onFailure: 'undo' },
+    },
+  });
+  expect(plan).toMatchObject({ state: 'undone', because: 'd' });
+  expect(log).toEqual(['book A', 'book B', 'book C', 'undo C', 'undo B', 'undo A']);
+});
+
+test('all faults of a plan are found before anything runs, each with its path, and nothing is stored', async () => {
+  const { tools, log } = journeyTools();
+  const { session, world } = await startFleet({ tools });
+  const paths = (nodes: object) =>
+    session.plan({ nodes } as never).then(
+      () => [],
+      (error: { code: string; issues: readonly { path: string }[] }) => {
+        expect(error.code).toBe('PLAN_INVALID');
+        return error.issues.map(({ path }) => path);
+      },
+    );
+  const city = { city: 'Rome' };
+  const faults = await paths({
+    a: { tool: 'bok', params: city },
+    b: { tool: 'book', params: { city: 5 } },
+    c: { tool: 'book', params: { city: { $from: 'list.hom' } }, after: ['nobody', 'c'] },
+    d: { tool: 'book', params: { city: { $from: 'list.list' } } },
+    e: { tool: 'book', params: { city: { $from: 'item.name' } } },
+    f: { tool: 'book', params: { town: { $from: 'list.home' } }, forEach: { $from: 'list.home' } },
+    list: { tool: 'cities' },
+  });
+  expect(faults.toSorted()).toEqual([
+    'nodes.a.tool',
+    'nodes.b.params.city',
+    'nodes.c.after.0',
+    'nodes.c.after.1',
+    'nodes.c.params.city',
+    'nodes.d.params.city',
+    'nodes.e.params.city',
+    'nodes.f.forEach',
+    'nodes.f.params.city',
+    'nodes.f.params.town',
+  ]);
+  const [cycle] = await paths({
+    a: { tool: 'book', params: city, after: ['b'] },
+    b: { tool: 'book', params: city, after: ['a'] },
+  });
+  expect(cycle).toBe('nodes.a');
+  expect(await paths({})).toEqual(['nodes']);
+  expect(log).toEqual([]);
+  expect((await world.keys()).filter((key) => key.includes('{groups}'))).toEqual([]);
+});
+
+test('a plan is checked against the session: what it may not do, and what its budget lacks', async () => {
+  const { tools } = journeyTools();
+  const { session, pawl } = await startFleet({ tools });
+  const reader = await session.worker();
+  const nodes = { a: { tool: 'book', params: { city: 'A' } }, b: { tool: 'book', params: { city: 'B' } } };
+  await expect(reader.plan({ nodes })).rejects.toMatchObject({
+    code: 'PLAN_INVALID',
+    issues: [{ path: 'nodes.a.tool' }, { path: 'nodes.b.tool' }],
+  });
+  const poor = await pawl.openSession({ actorId: 'ada', budget: { calls: 1 } });
+  await expect(poor.plan({ nodes })).rejects.toMatchObject({ issues: [{ path: 'budget.calls' }] });
+});
+
+test('a plan is cancelled: what runs is cancelled, and nothing else begins', async () => {
+  const { tools, log } = journeyTools();
+  const { session } = await startFleet({ tools });
+  const running = session.plan({
+    nodes: { a: { tool: 'wait' }, b: { tool: 'book', params: { city: 'B' }, after: ['a'] } },
+  });
+  await eventually(() => log.length === 1, { what: 'the first node' });
+  await running.cancel();
+  const plan = await running;
+  expect(plan.state).toBe('cancelled');
+  expect(stateOf(plan)).toEqual({ a: 'error', b: 'cancelled' });
+  expect(log).toEqual(['wait']);
+});
+
+test('another process goes on with a plan whose process has left', async () => {
+  const { tools, log, gate } = journeyTools();
+  const { session, openProducer } = await startFleet({ tools });
+  const frontDoor = await openProducer();
+  const leaving = await openProducer();
+  frontDoor.takeOverGroups();
+  const own = await leaving.session(session.key);
+  const running = own.plan({
+    nodes: {
+      list: { tool: 'cities' },
+      hold: { tool: 'wait', after: ['list'] },
+      each: {
+        tool: 'book',
+        forEach: { $from: 'list.list' },
+        params: { city: { $from: 'item.name' } },
+        after: ['hold'],
+      },
+    },
+  });
+  running.catch(() => {});
+  const { planId } = await running.accepted;
+  await eventually(() => log.length === 1, { what: 'the node that waits' });
+  await leaving.close();
+  gate.fire();
+  const plan = await frontDoor.plans.ended(planId);
+  expect(plan.state).toBe('done');
+  expect(log.toSorted()).toEqual(['book Oslo', 'book Paris', 'wait']);
+});
