@@ -14,6 +14,7 @@ import {
   shardCommands,
   workerCommands,
 } from './cli/command-groups/operations.ts';
+import { planCommands } from './cli/command-groups/plans.ts';
 import { scheduleCommands } from './cli/command-groups/schedules.ts';
 import { sessionCommands } from './cli/command-groups/sessions.ts';
 import { startCommands } from './cli/command-groups/start.ts';
@@ -118,6 +119,7 @@ export function createProgram(context: CliContext, end: End): Command {
   deadLetterCommands(program, context, end);
   toolCommands(program, context, end);
   sessionCommands(program, context, end);
+  planCommands(program, context, end);
   scheduleCommands(program, context, end);
   workerCommands(program, context, end);
   circuitCommands(program, context, end);

@@ -170,6 +170,7 @@ describe('help', () => {
         'demo',
         'doctor',
         'mcp',
+        ...['plans cancel', 'plans ls', 'plans run', 'plans show'],
         'policy explain',
         ...['questions answer', 'questions dismiss', 'questions ls'],
         'reliability disable',

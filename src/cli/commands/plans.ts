@@ -1,0 +1,101 @@
+/** `pawl plans`: lists, shows, runs and cancels plans. */
+import type { Plan, PlanNodeView } from '../../producer/groups/plans.ts';
+import { planSummary, planView } from '../../producer/http/core/group-views.ts';
+import { needsOf } from '../../shared/groups/check-plan.ts';
+import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
+import { requireTrustedKeys } from '../doctor/signing-keys.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { readParams } from '../params.ts';
+import { type Column, moment, prettyJson, table } from '../print.ts';
+
+const COLUMNS: readonly Column<Plan>[] = [
+  { title: 'PLAN', text: ({ head }) => head.id },
+  { title: 'STATE', text: ({ state }) => state },
+  { title: 'NODES', align: 'right', text: ({ nodes }) => String(nodes.length) },
+  { title: 'STARTED', text: ({ head }) => moment(head.createdAtMs) },
+  { title: 'SESSION', text: ({ definition }) => definition.target.sessionKey },
+];
+
+const NODE_COLUMNS: readonly Column<PlanNodeView>[] = [
+  { title: 'NODE', text: ({ name }) => name },
+  { title: 'TOOL', text: ({ node }) => node.name },
+  { title: 'STATE', text: ({ state }) => state },
+  { title: 'NEEDS', text: ({ node }) => [...needsOf(node)].join(', ') },
+  { title: 'WHY', text: whyOf },
+  { title: 'CALL', text: ({ calls }) => callsOf(calls) },
+];
+
+interface JsonOption {
+  readonly json?: boolean;
+}
+
+function whyOf({ note, calls }: PlanNodeView): string {
+  const failed = calls.find(({ member }) => member?.end?.code !== undefined)?.member?.end?.code;
+  return note?.skipped ?? note?.error?.message ?? failed ?? '';
+}
+
+function callsOf(calls: PlanNodeView['calls']): string {
+  const [first] = calls;
+  return calls.length > 1 ? `${calls.length} calls` : (first?.member?.callId ?? '');
+}
+
+export async function listPlans(
+  context: CliContext,
+  options: JsonOption & { readonly limit: number },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const plans = await pawl.plans.list({ limit: options.limit });
+    if (options.json === true) print(context, prettyJson({ plans: plans.map(planSummary) }));
+    else if (plans.length === 0) say(context, 'there are no plans');
+    else print(context, table(plans, COLUMNS));
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function showPlan(context: CliContext, id: string, options: JsonOption): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    printPlan(context, await pawl.plans.read(id), options);
+    return EXIT_CODES.success.code;
+  });
+}
+
+function printPlan(context: CliContext, plan: Plan, { json }: JsonOption): void {
+  if (json === true) {
+    print(context, prettyJson(planView(plan)));
+    return;
+  }
+  const because = plan.because === undefined ? '' : `, because of ${plan.because}`;
+  print(context, `${plan.head.id}: ${plan.state}${because}\n\n${table(plan.nodes, NODE_COLUMNS)}`);
+}
+
+/** The exit code is 0 when the plan is done. */
+export async function runPlan(
+  context: CliContext,
+  file: string,
+  options: JsonOption & { readonly session: string; readonly dryRun?: boolean },
+): Promise<number> {
+  const plan = await readParams(context, file === '-' ? '-' : `@${file}`);
+  return withPawl(context, async (pawl) => {
+    const { record: session } = await pawl.session(options.session);
+    if (options.dryRun === true) {
+      const { order } = await pawl.plans.check({ session, plan });
+      print(context, options.json === true ? prettyJson({ order }) : order.join('\n'));
+      return EXIT_CODES.success.code;
+    }
+    await requireTrustedKeys(context, pawl);
+    const { planId } = await pawl.plans.create({ session, plan });
+    say(context, `the plan ${planId} has begun; it goes on when this command ends`);
+    const ended = await pawl.plans.ended(planId);
+    printPlan(context, ended, options);
+    return ended.state === 'done' ? EXIT_CODES.success.code : EXIT_CODES.failed.code;
+  });
+}
+
+export async function cancelPlan(context: CliContext, id: string, options: JsonOption): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await pawl.plans.cancel(id, operatorName());
+    const plan = await pawl.plans.read(id);
+    print(context, options.json === true ? prettyJson(planView(plan)) : `${id} is ${plan.state}`);
+    return EXIT_CODES.success.code;
+  });
+}
