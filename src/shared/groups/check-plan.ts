@@ -66,7 +66,7 @@ function checkNode(nodes: PlanNodes, name: string, tools: ReadonlyMap<string, Pl
   for (const place of malformed)
     issues.push({
       path: [at, 'params', ...place].join('.'),
-      message: 'must be {"$from": "node.path"} and nothing else; {"$literal": …} takes a value as it is',
+      message: 'must be { $from: "node.path" } and nothing else; { $literal: … } takes a value as it is',
     });
   issues.push(...checkForEach(nodes, name, tools, known));
   for (const reference of references) issues.push(...checkReference(nodes, name, reference, { tools, known }));
