@@ -112,6 +112,43 @@ describe('pawl call', () => {
     }
   });
 
+  test('starts a call later, prints its ID and does not wait', async () => {
+    const at = new Date(Date.now() + 86_400_000).toISOString();
+    const [after, atTime, asJson] = await Promise.all([
+      place.run(['call', 'plain', '--after', '10m', '--key', fresh()]),
+      place.run(['call', 'plain', '--at', at, '--key', fresh()]),
+      place.run(['call', 'plain', '--after', '2h', '--key', fresh(), '--json']),
+    ]);
+    for (const { code, stdout, stderr } of [after, atTime]) {
+      expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringContaining('starts at') });
+      expect(stdout).toMatch(/^\S+\n$/);
+    }
+    const json = JSON.parse(asJson.stdout) as { readonly callId: string; readonly startAtMs: number };
+    expect([asJson.code, json]).toMatchObject([0, { state: 'inflight', phase: 'delayed' }]);
+    const inMs = json.startAtMs - Date.now();
+    expect(inMs).toBeGreaterThan(7_000_000);
+    expect(inMs).toBeLessThanOrEqual(7_200_100);
+    const listed = await place.run(['calls', 'ls', '--state', 'delayed', '--json']);
+    const started = Object.values(JSON.parse(listed.stdout) as object).flat() as readonly {
+      readonly callId: string;
+      readonly startAtMs: number;
+    }[];
+    expect(started.find(({ callId }) => callId === atTime.stdout.trim())).toMatchObject({ startAtMs: Date.parse(at) });
+    for (const callId of [after.stdout.trim(), atTime.stdout.trim(), json.callId])
+      expect(await place.run(['calls', 'cancel', callId])).toMatchObject({ code: 0 });
+  });
+
+  test.each([
+    ['together', ['--after', '10m', '--at', '2027-01-31T08:00:00Z']],
+    ['in the past', ['--at', '2020-01-01T00:00:00Z']],
+    ['ISO 8601', ['--at', 'tomorrow']],
+    ['365 days', ['--after', '366d']],
+    ['time span', ['--after', 'soon']],
+  ])('refuses a start that is none: %s', async (message, args) => {
+    const { code, stdout, stderr } = await place.run(['call', 'plain', '--key', fresh(), ...args]);
+    expect({ code, stdout, stderr }).toEqual({ code: 2, stdout: '', stderr: expect.stringContaining(message) });
+  });
+
   test('gives 1 for an error of the tool, 4 for a timeout, 5 when denied', async () => {
     await place.run(['sessions', 'open', '--kind', 'worker', '--key', 'helper']);
     const [failed, late, denied] = await Promise.all([

@@ -462,6 +462,50 @@ describe('/mcp', () => {
     expect(other.result).toMatchObject({ isError: true, _meta: { 'pawl/error': { code: 'IDEMPOTENCY_CONFLICT' } } });
   });
 
+  test('starts a call later when its request says so, and says when; the same key gives its result', async () => {
+    const { tools, runs } = testTools();
+    const rig = await startRig({ tools });
+    const ask = modern(rig);
+    const noTasks = { 'io.modelcontextprotocol/clientCapabilities': {} };
+    const call = (meta: object) =>
+      ask('tools/call', { name: 'echo', arguments: { text: 'x' }, _meta: { ...noTasks, ...meta } });
+    const startAt = new Date(Date.now() + 3_600_000).toISOString();
+    const { result } = await call({ 'pawl/startAt': startAt });
+    expect(result._meta).toMatchObject({ 'pawl/phase': 'delayed', 'pawl/startAtMs': Date.parse(startAt) });
+    const key = { 'pawl/idempotencyKey': 'later' };
+    const soon = await call({ 'pawl/startAfterMs': 700, ...key });
+    expect(soon.result).toMatchObject({
+      content: [{ type: 'text', text: expect.stringContaining('has not run yet') }],
+      _meta: { 'pawl/phase': 'delayed', 'pawl/startAtMs': expect.any(Number) },
+    });
+    expect(runs()).toBe(0);
+    const { 'pawl/callId': callId } = soon.result._meta;
+    expect((await rig.ask(`/v1/calls/${callId}?wait=10000`)).body).toMatchObject({ state: 'done' });
+    expect((await call(key)).result).toMatchObject({
+      structuredContent: { text: 'x' },
+      _meta: { 'pawl/callId': callId },
+    });
+    expect(runs()).toBe(1);
+    const task = await ask('tools/call', {
+      name: 'echo',
+      arguments: { text: 'task' },
+      _meta: { 'pawl/startAfterMs': 600_000 },
+    });
+    expect(task.result).toMatchObject({ resultType: 'task', status: 'working' });
+    const { calls } = (await rig.ask('/v1/calls')).body;
+    for (const wrong of [
+      { 'pawl/startAfterMs': 'soon' },
+      { 'pawl/startAfterMs': -1 },
+      { 'pawl/startAt': 'tomorrow' },
+      { 'pawl/startAfterMs': 5, 'pawl/startAt': startAt },
+    ]) {
+      const { error } = await call(wrong);
+      expect(error).toMatchObject({ code: -32_602, message: expect.stringContaining('_meta["pawl/start') });
+    }
+    expect((await call({ 'pawl/startAt': '2020-01-01T00:00:00Z' })).result).toMatchObject({ isError: true });
+    expect((await rig.ask('/v1/calls')).body.calls).toHaveLength(calls.length);
+  });
+
   test('a call that takes a while becomes a task, which any server tells of until its end', async () => {
     const { tools, release } = testTools();
     const rig = await startRig({ tools });
