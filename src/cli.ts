@@ -8,6 +8,7 @@ import { callCommands } from './cli/command-groups/calls.ts';
 import { deadLetterCommands } from './cli/command-groups/dead-letters.ts';
 import {
   auditCommands,
+  callbackCommands,
   circuitCommands,
   doctorCommand,
   reliabilityCommands,
@@ -124,6 +125,7 @@ export function createProgram(context: CliContext, end: End): Command {
   workerCommands(program, context, end);
   circuitCommands(program, context, end);
   shardCommands(program, context, end);
+  callbackCommands(program, context, end);
   approvalCommands(program, context, end);
   questionCommands(program, context, end);
   policyCommands(program, context, end);

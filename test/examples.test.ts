@@ -198,6 +198,12 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'the clocks change: 2099-03-28T01:30:00.000Z, 2099-03-29T01:00:00.000Z, 2099-03-30T00:30:00.000Z',
     'a wrong one: CONTRACT_INVALID at cron',
   ],
+  'callbacks.ts': [
+    'submitted; nothing waits for it',
+    'call.settled: success',
+    'requests: 2, messages: 1',
+    'about this call: true',
+  ],
   'progress.ts': ['build_index is queued', '1 of 5', '4 of 5', 'success: 5 documents indexed'],
 };
 

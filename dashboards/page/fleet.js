@@ -1,5 +1,6 @@
 /** The fleet: the tiers with their load, and the workers that serve them. */
 import { ask, part } from './api.js';
+import { openCallbacks } from './callbacks.js';
 import { ago, count, duration, element } from './dom.js';
 import { button, confirm, heading, liveTable, pill } from './parts.js';
 
@@ -84,7 +85,11 @@ export function open(root, page) {
     });
   }
 
-  return () => looking.stop();
+  const closeCallbacks = openCallbacks(root, page);
+  return () => {
+    looking.stop();
+    closeCallbacks();
+  };
 }
 
 /** `3 of 32`, with a bar of the load. */

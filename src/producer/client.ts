@@ -16,6 +16,7 @@ import type { FleetMetrics } from '../shared/store/telemetry/fleet-metrics.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
 import type { ApprovalService } from './approvals/approvals.ts';
 import type { QuestionService } from './approvals/questions.ts';
+import type { CallbackService } from './callbacks/callback-service.ts';
 import { type AuditQuery, findRecords } from './calls/audit.ts';
 import type { CallSubscriber } from './calls/call-events.ts';
 import type { Cancellation } from './calls/cancel.ts';
@@ -66,6 +67,8 @@ export class Pawl implements AsyncDisposable {
   /** The kill switch of the reliability layer. */
   readonly reliability: ReliabilityService;
   readonly shards: ShardService;
+  /** Ends of calls that are posted to a URL: lists them, and sends them again. */
+  readonly callbacks: CallbackService;
   readonly workers: WorkerService;
   /** Opens and finds sessions, changes their state and closes them. */
   readonly sessions: SessionService;
@@ -118,6 +121,7 @@ export class Pawl implements AsyncDisposable {
     this.circuits = parts.circuits;
     this.reliability = parts.reliability;
     this.shards = parts.shards;
+    this.callbacks = parts.callbacks;
     this.workers = parts.workers;
     this.sessions = parts.sessions;
     this.approvals = parts.approvals;

@@ -23,6 +23,7 @@ import type { Clock } from '../shared/util/time.ts';
 import { backgroundSchedule, uuidv7 } from '../shared/util/time.ts';
 import { ApprovalService } from './approvals/approvals.ts';
 import { QuestionService } from './approvals/questions.ts';
+import { CallbackService } from './callbacks/callback-service.ts';
 import { CallAudit, overrideRecorder } from './calls/audit.ts';
 import { CallSubscriptions } from './calls/call-events.ts';
 import { composeSubmitter } from './calls/compose-submitter.ts';
@@ -206,6 +207,7 @@ function composeOperations(core: Core, approvals: ApprovalService, onEvent: (eve
     circuits: new CircuitService({ ...core, admin }),
     reliability: new ReliabilityService({ records: backend.switches, switches, catalogue, recordOverride }),
     shards: new ShardService(backend, recordOverride),
+    callbacks: new CallbackService(backend, core.settings, recordOverride),
     workers: new WorkerService(backend, recordOverride),
   };
 }

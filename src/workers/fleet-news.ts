@@ -51,6 +51,9 @@ export class FleetNews {
       case 'handover':
         dynamic.notify(broadcast.callId);
         return;
+      case 'callback':
+        this.#deps.parts.callbacks.wake();
+        return;
       case 'drain':
         if (broadcast.workerId === workerId) this.#deps.onDrainAsked();
         return;
@@ -64,6 +67,7 @@ export class FleetNews {
   async catchUp(): Promise<void> {
     const { sessions, forced, nodeCircuits, declared, heartbeat, running, leases } = this.#deps.parts;
     sessions.clear();
+    this.#deps.parts.callbacks.wake();
     await Promise.all([
       this.learnSwitches(),
       forced.catchUp(this.#deps.tiers).then((circuits) => nodeCircuits.relearn(circuits)),

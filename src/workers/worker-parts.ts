@@ -4,6 +4,7 @@ import { durabilityOf } from '../shared/config/durability.ts';
 import { SwitchCache } from '../shared/config/switches.ts';
 import { loadOptional } from '../shared/errors/optional-packages.ts';
 import type { Backend } from '../shared/store/backend.ts';
+import { callbackSecrets } from '../shared/store/callbacks/secrets.ts';
 import { publishedTool, publishedToolId } from '../shared/store/fleet/catalogue.ts';
 import { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
@@ -12,6 +13,7 @@ import { type Clock, systemClock, uuidv7 } from '../shared/util/time.ts';
 import { WorkerChannels } from './approvals/channels.ts';
 import { type RegisteredTool, register } from './attempt/attempt-state.ts';
 import { RunningAttempts } from './attempt/running-attempts.ts';
+import { CallbackSender } from './callbacks/callback-sender.ts';
 import { ForcedCircuits } from './circuits/forced-circuits.ts';
 import { NodeCircuits } from './circuits/node-circuit.ts';
 import { composeExecutor } from './compose-executor.ts';
@@ -19,6 +21,7 @@ import { ClientToolCalls } from './connectors/client.ts';
 import { DeclaredTools } from './connectors/declared-tools.ts';
 import { compiledIn } from './connectors/index.ts';
 import type { McpConnections } from './connectors/mcp/tools.ts';
+import { openNetwork } from './context/network.ts';
 import { TerminalLink } from './context/remote-terminal.ts';
 import { TerminalHost } from './context/terminal-host.ts';
 import { LimitAcquirer } from './execution/acquire-limits.ts';
@@ -137,6 +140,7 @@ function composeServices(host: WorkerHost, { served, workerId, clock }: Identity
       link: new TerminalLink({ backend, workerId, onError }),
     }),
     limits: new LimitAcquirer({ limits, leaseMs: settings.lockDurationMs, tenants: settings.tenants, log, onError }),
+    callbacks: composeCallbacks(host, metrics),
     disk: needsDisk ? DiskBarrier.open(backend, onError) : undefined,
     metrics,
     publisher: new MetricsPublisher({
@@ -151,6 +155,24 @@ function composeServices(host: WorkerHost, { served, workerId, clock }: Identity
       onError,
     }),
   };
+}
+
+/** Every worker sends callbacks, whatever the tier of their calls. */
+function composeCallbacks({ options, backend, onError }: WorkerHost, metrics: WorkerMetrics): CallbackSender {
+  const { settings, log } = options;
+  const { signatures, callbacks, ledger, shards } = backend;
+  return new CallbackSender({
+    callbacks,
+    signatures,
+    fetch: openNetwork({ signal: new AbortController().signal, allowedHosts: settings.allowedHosts }),
+    log,
+    random: options.random ?? Math.random,
+    partitions: () => shards.partitions(),
+    secretsOf: (tenantId) => callbackSecrets({ settings, signatures, callbacks }, tenantId),
+    now: () => ledger.now(),
+    onSent: (result) => metrics.callbackSent(result),
+    onError,
+  });
 }
 
 /** Composes the queues and the executor of their jobs. */

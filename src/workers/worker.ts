@@ -184,7 +184,8 @@ export class ToolWorker implements AsyncDisposable {
   }
 
   async #release(): Promise<void> {
-    const { queues, terminals, disk, running, nodeCircuits, mcp, publisher } = this.#parts;
+    const { queues, terminals, disk, running, nodeCircuits, mcp, publisher, callbacks } = this.#parts;
+    await callbacks.close();
     await terminals.close();
     queues.closeLocks();
     disk?.close();

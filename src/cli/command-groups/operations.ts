@@ -4,6 +4,7 @@
  */
 import { type Command, Option } from 'commander';
 import { AUDIT_TYPES } from '../../shared/audit/audit-event.ts';
+import { CALLBACK_STATES } from '../../shared/callbacks/callback-state.ts';
 import { command, commandGroup, type End, jsonOption, limitOption, positiveInteger } from '../command-options.ts';
 import type { CliContext } from '../context.ts';
 
@@ -39,6 +40,29 @@ export function circuitCommands(program: Command, context: CliContext, end: End)
   const reset = command(circuits, 'reset', 'close a circuit at once', ['pawl circuits reset tool:tools.shell']);
   jsonOption(reset.argument('<key>', 'a circuit, or the name of a tool')).action(async (key: string, options) =>
     end(await (await import('../commands/circuits.ts')).setCircuit(context, 'reset', key, options)),
+  );
+}
+
+export function callbackCommands(program: Command, context: CliContext, end: End): void {
+  const callbacks = commandGroup(program, 'callbacks', 'list the ends of calls that are posted, and send one again', [
+    'pawl callbacks --state failing',
+    'pawl callbacks replay msg_w0_…',
+  ]);
+  const ls = command(callbacks, 'ls', 'list callbacks, the newest first', ['pawl callbacks ls --state failing']);
+  jsonOption(limitOption(ls).addOption(new Option('--state <state>', 'those alone').choices(CALLBACK_STATES))).action(
+    async (options) => end(await (await import('../commands/callbacks.ts')).listCallbacks(context, options)),
+  );
+  const replay = command(callbacks, 'replay', 'send a callback again, under the same ID', [
+    'pawl callbacks replay msg_w0_…',
+  ]);
+  jsonOption(replay.argument('<id>', 'of the callback')).action(async (id: string, options) =>
+    end(await (await import('../commands/callbacks.ts')).replayCallback(context, id, options)),
+  );
+  const secret = command(callbacks, 'secret', 'print the secret with which a receiver verifies callbacks', [
+    'pawl callbacks secret --tenant acme',
+  ]).option('--tenant <id>', 'whose callbacks (default: those of calls without a tenant)');
+  jsonOption(secret).action(async (options) =>
+    end(await (await import('../commands/callbacks.ts')).showCallbackSecret(context, options)),
   );
 }
 

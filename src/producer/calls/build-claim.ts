@@ -1,6 +1,7 @@
 /**
  * The claim of a call, with the request for approval where a person has to decide.
  */
+import { callbackAddress } from '../../shared/callbacks/callback.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
@@ -35,8 +36,11 @@ export class ClaimBuilder {
    * `record` is the audit record that the claim writes. Throws `PERMISSION_DENIED` when a person must approve the call and its session
    * reaches no person.
    */
-  async build(call: IdentifiedCall, { submittedBy }: SubmitOptions, record?: string): Promise<Claim> {
-    const claim = this.#withoutApproval(call, submittedBy, record);
+  async build(call: IdentifiedCall, options: SubmitOptions, record?: string): Promise<Claim> {
+    const { submittedBy, callbackUrl = call.callbackUrl } = options;
+    const plain = this.#withoutApproval(call, submittedBy, record);
+    const claim =
+      callbackUrl === undefined ? plain : { ...plain, callback: callbackAddress(callbackUrl, call.envelope) };
     const { asks, envelope, tool, start } = call;
     const { approvals } = this.#deps;
     // A start in the past names a call that was made before: no person is asked about another one.

@@ -2,6 +2,8 @@
  * The envelope of a session's call, built from the caller's options and checked. The parts that are the same for many calls are built and
  * checked once.
  */
+
+import { callbackUrlSchema } from '../../shared/callbacks/callback.ts';
 import {
   CONTRACT_VERSION,
   contractInvalid,
@@ -44,6 +46,8 @@ export interface CallOptions extends StartOptions {
   readonly traceparent?: string;
   /** Travels with the call, and is found in `ctx.values`. */
   readonly baggage?: Readonly<Record<string, string>>;
+  /** The call's end is posted there (docs/callbacks.md). It is no part of the call's identity: the first submission's holds. */
+  readonly callbackUrl?: string;
   /** For a tool that is called by name. Default `tools`. */
   readonly namespace?: string;
   /** Aborting cancels the call. */
@@ -73,6 +77,7 @@ export function callEnvelope(
     throw contractInvalid([
       { path: 'options.signal', message: `must be an AbortSignal; got ${typeof options.signal}` },
     ]);
+  checkCallbackUrl(options.callbackUrl);
   const deadlineAtMs = options.deadlineAtMs ?? deadlineOf(options, clock.now());
   return {
     contractVersion: CONTRACT_VERSION,
@@ -101,6 +106,14 @@ export function callEnvelope(
 function deadlineOf(options: CallOptions, nowMs: number): number | undefined {
   const start = startTimeOf(options, nowMs);
   return options.timeoutMs === undefined ? undefined : (start?.atMs ?? nowMs) + options.timeoutMs;
+}
+
+/** Throws `CONTRACT_INVALID`. */
+function checkCallbackUrl(url: string | undefined): void {
+  if (url === undefined) return;
+  const { error } = callbackUrlSchema.safeParse(url);
+  if (error !== undefined)
+    throw contractInvalid([{ path: 'options.callbackUrl', message: error.issues[0]?.message ?? 'must be a URL' }]);
 }
 
 /** Also one of another realm, or of a library's own. */
@@ -201,6 +214,7 @@ const OPTIONS: Readonly<Record<keyof CallOptions, true>> = {
   safetyCritical: true,
   traceparent: true,
   baggage: true,
+  callbackUrl: true,
   namespace: true,
   signal: true,
   startAfterMs: true,

@@ -32,6 +32,8 @@ export interface PassedCall extends AuthorizedCall {
 /** A call with its identity and what it takes from budgets: all that a claim needs. */
 export interface IdentifiedCall extends Pick<PassedCall, 'envelope' | 'tool' | 'circuit' | 'channel' | 'start'> {
   readonly paramsDigest: string;
+  /** The end of each call of its session is posted there. */
+  readonly callbackUrl?: string;
   readonly identity: Identity;
   readonly admission: CallAdmission;
   /** When the session's agent is warned, or stopped. */

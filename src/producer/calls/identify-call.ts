@@ -59,6 +59,7 @@ export class CallIdentifier {
       ...(start === undefined ? {} : { start }),
       sessionActorId: session.actorId === envelope.target.actorId ? undefined : session.actorId,
       asks: asks ? { policyResult, session } : undefined,
+      ...(session.callbackUrl === undefined ? {} : { callbackUrl: session.callbackUrl }),
       ...this.#loopGuard(tool, identity, modes),
       ...(modes.dedupe === 'shadow'
         ? { shadow: { slotId: known.mergeId ?? known.callId, derived: known.mergeId !== undefined } }

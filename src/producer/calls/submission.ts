@@ -32,6 +32,8 @@ export interface SubmitOptions extends StartOptions {
   readonly session?: SessionRecord;
   /** The submitter, where the front door knows it. A submitter cannot approve its own call. */
   readonly submittedBy?: string;
+  /** The end of the call is posted there, instead of to the URL of its session. */
+  readonly callbackUrl?: string;
   /** Called when a person has to decide before the call can run. */
   readonly onApproval?: (request: ApprovalRequest) => void;
   /** Called as soon as the call has its ID. */

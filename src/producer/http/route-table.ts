@@ -6,6 +6,7 @@ import { agentRoutes } from './routes/agents.ts';
 import { approvalRoutes } from './routes/approvals.ts';
 import { auditRoutes } from './routes/audit.ts';
 import { batchRoutes } from './routes/batches.ts';
+import { callbackRoutes } from './routes/callbacks.ts';
 import { callRoutes } from './routes/calls.ts';
 import { circuitRoutes } from './routes/circuits.ts';
 import { completionRoutes } from './routes/completions.ts';
@@ -46,6 +47,7 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
     ...skillRoutes(pawl),
     ...circuitRoutes(pawl),
     ...fleetRoutes(pawl),
+    ...callbackRoutes(pawl),
     ...auditRoutes(pawl),
     metricsRoute(fleet),
     openApiRoute(() => routes, version),

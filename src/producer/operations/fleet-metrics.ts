@@ -103,7 +103,7 @@ export class FleetView {
     const { redis, prefix, shards } = source.backend;
     // This process's counts are part of the fleet's.
     await source.publishMetrics();
-    const [content, circuits, states, counts, sizes, deadLetters, totals, isDurable] = await Promise.all([
+    const [content, circuits, states, counts, sizes, deadLetters, totals, isDurable, failing] = await Promise.all([
       // The list includes declared tools.
       source.catalogue(),
       source.circuits.list(),
@@ -113,6 +113,7 @@ export class FleetView {
       tierDeadLetters(source.backend),
       source.fleetMetrics.read(),
       this.#isDurable(),
+      failingCallbacks(source.backend),
     ]);
     for (const tool of content.tools) source.metrics.tools.add(tool);
     const set = new MetricSet();
@@ -123,6 +124,7 @@ export class FleetView {
       set.set(METRICS.ledger, { tier, state: 'inflight' }, inflight + pending);
       set.set(METRICS.ledger, { tier, state: 'settled' }, Math.max(0, calls - inflight - delayed - pending));
       set.set(METRICS.deadLetters, { tier }, deadLetters[index] ?? 0);
+      set.set(METRICS.callbacksFailing, { tier }, failing[index] ?? 0);
       const state = states[index];
       if (state !== undefined) this.#showTier(set, tier, state, { workers: content.workers, totals });
     }
@@ -210,4 +212,9 @@ export class FleetView {
       set.count(METRICS.cacheSize, { tool, scope: scopeOf(settings, published) }, Math.max(0, size));
     }
   }
+}
+
+/** By tier. */
+function failingCallbacks({ callbacks, shards }: Pick<Backend, 'callbacks' | 'shards'>): Promise<number[]> {
+  return Promise.all(TIERS.map((tier) => callbacks.countFailing(shards.partitions([tier]))));
 }

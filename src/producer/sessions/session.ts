@@ -139,7 +139,7 @@ export class Session {
     options: CallOptions = {},
   ): Promise<ToolResultEnvelope<OutputOf<T>>> {
     const prepared = this.#prepare(tool, params, options);
-    const submission = prepared.refused ?? (await this.#send(prepared, options.signal));
+    const submission = prepared.refused ?? (await this.#send(prepared, options));
     return (await this.#reportEnd(submission)) as ToolResultEnvelope<OutputOf<T>>;
   }
 
@@ -150,7 +150,7 @@ export class Session {
     options: CallOptions = {},
   ): Promise<Submission<OutputOf<T>>> {
     const prepared = this.#prepare(tool, params, options);
-    const submission = prepared.refused ?? (await this.#send(prepared, options.signal));
+    const submission = prepared.refused ?? (await this.#send(prepared, options));
     // A rejection reaches the caller through the submission's own result.
     this.#reportEnd(submission).catch(() => {});
     return submission as Submission<OutputOf<T>>;
@@ -217,10 +217,11 @@ export class Session {
     return start === undefined ? this.#host.refuseNow(envelope) : undefined;
   }
 
-  async #send({ envelope, start }: AcceptableCall, signal: AbortSignal | undefined): Promise<Submission> {
+  async #send({ envelope, start }: AcceptableCall, { signal, callbackUrl }: CallOptions): Promise<Submission> {
     const submission = await this.#host.submit(envelope, {
       ...(start === undefined ? {} : { start }),
       session: this.record,
+      ...(callbackUrl === undefined ? {} : { callbackUrl }),
       onProgress: (event) => this.#emitProgress(event),
       onApproval: (request) => this.emit('approval-requested', approvalEventOf(request)),
       onAccepted: (callId) => this.emit('queued', { callId, toolName: envelope.toolName }),
@@ -241,7 +242,7 @@ export class Session {
   ): Promise<ToolResultEnvelope> {
     const envelope = await this.compensation(callId, options);
     const refused = this.#refuseNow({ envelope }, options.signal);
-    return this.#reportEnd(refused ?? (await this.#send({ envelope }, options.signal)));
+    return this.#reportEnd(refused ?? (await this.#send({ envelope }, options)));
   }
 
   /** The envelope that undoes a call. Throws as `compensate` rejects. */

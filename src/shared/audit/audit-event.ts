@@ -95,7 +95,8 @@ export type AuditEvent =
         | 'session-state'
         | 'worker'
         | 'shards'
-        | 'dead-letters';
+        | 'dead-letters'
+        | 'callback';
       /** Such as `force_open` or `retry`. */
       readonly action: string;
       readonly by: string;

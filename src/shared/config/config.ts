@@ -156,6 +156,8 @@ export const settingsSchema = z.strictObject({
   skillFolders: z.array(z.string().min(1)).default([]),
   /** The webhook addresses with which the API's agents may open sessions. Other roles may use any. */
   webhooks: z.array(z.url()).default([]),
+  /** Secrets that sign callbacks: each makes a signature. Default: one that follows from the signing keys. */
+  callbackSecrets: z.array(z.string().min(16)).default([]),
   /** The access of declared HTTP connectors in a worker. */
   connectors: z
     .strictObject({

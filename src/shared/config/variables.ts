@@ -71,6 +71,7 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_METRICS_PREFIX', path: ['metricsPrefix'], read: asText },
   { name: 'PAWL_METRICS_PORT', path: ['metricsPort'], read: asNumber },
   { name: 'PAWL_METRICS_HOST', path: ['metricsHost'], read: asText },
+  { name: 'PAWL_CALLBACK_SECRETS', path: ['callbackSecrets'], read: asList },
   { name: 'PAWL_BOARD_REDIS_URL', path: ['boardRedisUrl'], read: asText },
   { name: 'PAWL_BLOB_STORE', path: ['blobStore'], read: asText },
   { name: 'PAWL_BULL_EVENTS', path: ['bullEvents'], read: asText },
@@ -105,7 +106,7 @@ export const VARIABLES: readonly Variable[] = [
 export const SECRET_VARIABLES = VARIABLES.filter(({ path }) => isSecret(path.join('.'))).map(({ name }) => name);
 
 export function isSecret(path: string): boolean {
-  return /^(apiTokens|signingKeys|workerKeys|redisUrl|boardRedisUrl)\b/.test(path);
+  return /^(apiTokens|callbackSecrets|signingKeys|workerKeys|redisUrl|boardRedisUrl)\b/.test(path);
 }
 
 /** The tiers in a list such as `read-only,workspace`. Throws `CONFIGURATION` for anything else. */

@@ -263,15 +263,16 @@ export function secretsOf(
     readonly signingKeys?: readonly { readonly key: string }[];
     readonly workerKeys?: Readonly<Record<string, readonly { readonly key: string }[] | undefined>>;
     readonly apiTokens?: readonly { readonly token: string }[];
+    readonly callbackSecrets?: readonly string[];
     readonly redisUrl?: string | undefined;
   },
   environment: Readonly<Record<string, string | undefined>>,
 ): string[] {
-  const { signingKeys = [], workerKeys = {}, apiTokens = [], redisUrl = '' } = settings;
+  const { signingKeys = [], workerKeys = {}, apiTokens = [], callbackSecrets = [], redisUrl = '' } = settings;
   return secretsIn({
     ...environment,
     secret: [...signingKeys, ...Object.values(workerKeys).flatMap((keys) => keys ?? [])].map(({ key }) => key),
-    token: apiTokens.map(({ token }) => token),
+    token: [...apiTokens.map(({ token }) => token), ...callbackSecrets],
     password: [
       /:([^:@/]+)@/.exec(redisUrl)?.[1],
       ...[...redisUrl.matchAll(/password=([^&#,]+)/gi)].map(([, value]) => value),

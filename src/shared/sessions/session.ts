@@ -1,6 +1,7 @@
 /** Sessions form a tree; a session's kind decides which capabilities its calls get. */
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { callbackUrlSchema } from '../callbacks/callback.ts';
 import { identifierSchema } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.ts';
@@ -77,6 +78,8 @@ export const openSessionSchema = z
     channel: channelSchema.optional(),
     skills: z.array(z.string().min(1).max(256)).max(64).optional(),
     budget: budgetSchema.optional(),
+    /** The end of each of its calls is posted there. */
+    callbackUrl: callbackUrlSchema.optional(),
     /** The default priority of its calls, and of those of the sessions below it. */
     importance: z.enum(PRIORITIES).optional(),
   })
@@ -123,6 +126,7 @@ export interface SessionRecord {
   /** Its own budget and those of the sessions above it. */
   readonly budgets?: readonly SessionBudget[];
   readonly importance?: Priority;
+  readonly callbackUrl?: string;
   /** The taint only grows, and the sessions below inherit it. */
   readonly taint?: readonly Taint[];
   /** The shard of its calls in each tier. */

@@ -16,6 +16,7 @@ import { StandingApprovals } from './approvals/standing-approvals.ts';
 import { AuditTrail } from './audit/audit-trail.ts';
 import { AuditWriter } from './audit/audit-writer.ts';
 import { FileBlobs } from './blobs/file-blobs.ts';
+import { CallbackRecords } from './callbacks/callbacks.ts';
 import { longestKeptMs } from './calls/call-index.ts';
 import { Ledger } from './calls/ledger.ts';
 import { RepeatedCalls } from './calls/repeated-calls.ts';
@@ -86,6 +87,8 @@ export interface Backend {
   readonly schedules: ScheduleRecords;
   /** Calls of client-executed tools. */
   readonly clientCalls: ClientCalls;
+  /** Ends of calls that are posted to a URL. */
+  readonly callbacks: CallbackRecords;
   readonly switches: SwitchRecords;
   /** Redis' clock, for every time that another process will compare. */
   readonly clock: FollowedClock;
@@ -233,6 +236,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
     skills: new SkillRecords(redis, prefix, signatures),
     schedules: new ScheduleRecords(redis, prefix, signatures),
     clientCalls: new ClientCalls(redis, prefix, signatures),
+    callbacks: new CallbackRecords(redis, prefix, signatures),
     switches: new SwitchRecords(redis, prefix),
     groups: new GroupRecords(redis, prefix, signatures, Math.min(settings.lockDurationMs, LONGEST_GROUP_LEASE_MS)),
     tasks: new Tasks(redis, prefix, ttl.doneMs, signatures),

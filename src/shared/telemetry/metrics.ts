@@ -233,6 +233,20 @@ export const METRICS = {
     labels: ['tier'],
     countedBy: 'fleet',
   }),
+  callbacks: define({
+    name: 'callbacks_sent_total',
+    type: 'counter',
+    help: 'Callbacks that were sent: delivered, failing (sent again later) or failed (given up).',
+    labels: ['result'],
+    countedBy: 'worker',
+  }),
+  callbacksFailing: define({
+    name: 'callbacks_failing',
+    type: 'gauge',
+    help: 'Callbacks that were sent in vain, those that were given up included.',
+    labels: ['tier'],
+    countedBy: 'fleet',
+  }),
   approvals: define({
     name: 'approvals_waiting',
     type: 'gauge',

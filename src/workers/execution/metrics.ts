@@ -72,6 +72,10 @@ export class WorkerMetrics {
     if (leaseLost) this.#set.count(METRICS.leaseLosses, { tier });
   }
 
+  callbackSent(result: string): void {
+    this.#set.count(METRICS.callbacks, { result });
+  }
+
   /** An outcome was refused: a newer attempt holds the call. */
   writeFenced(tier: Tier): void {
     this.#set.count(METRICS.fencedWrites, { tier });

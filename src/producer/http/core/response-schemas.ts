@@ -23,6 +23,7 @@ import {
   text,
   tier,
 } from './call-schemas.ts';
+import { callbackSchema } from './callback-schema.ts';
 import { groupSchemas } from './group-schemas.ts';
 import { scheduleResponses } from './schedule-responses.ts';
 
@@ -58,6 +59,7 @@ const session = z.object({
   budget: openSessionSchema.shape.budget,
   budgets: z.array(json).optional(),
   importance: openSessionSchema.shape.importance,
+  callbackUrl: text.optional(),
   taint: z.array(z.object({ source: text, atMs })).optional(),
   shards: z.partialRecord(tier, count).optional(),
   createdAtMs: atMs,
@@ -289,6 +291,8 @@ export const responseSchemas = {
   BulkAnswer: bulkAnswer.extend({ redriveId: text.optional(), state: redriveRecord.shape.state.optional() }),
   RedriveList: z.object({ redrives: z.array(redriveRecord.extend({ skippedCount: count })) }),
   Redrive: redriveRecord.extend({ skipped: bulkAnswer.shape.skipped }),
+  CallbackList: z.object({ callbacks: z.array(callbackSchema), truncated: flag.optional() }),
+  Callback: callbackSchema,
   Cancellation: z.object({ settlement: z.enum(SETTLEMENTS), result: resultEnvelope.optional() }),
   Session: session.extend({ spent: budget.optional() }),
   SessionList: z.object({ sessions: z.array(session) }),

@@ -68,6 +68,7 @@ async function entriesOf(pawl: Pawl, caller: Caller, calls: readonly object[]): 
   const entries: BatchEntry[] = [];
   for (const call of calls) {
     try {
+      if ('callbackUrl' in call) throw memberCallback();
       entries.push(await shortEnvelope(pawl, caller, call));
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
@@ -113,4 +114,10 @@ async function batchFor(pawl: Pawl, caller: Caller, id: string): Promise<Batch> 
   if (!seesTenant(caller, batch.head.tenantId))
     throw new PawlError('NOT_FOUND', `There is no batch ${JSON.stringify(id)}, or it has expired.`);
   return batch;
+}
+
+/** The driver of a batch knows the envelopes of its calls, and no more. */
+function memberCallback(): PawlError {
+  const message = 'is not taken for a call of a batch: give the URL to its session';
+  return new PawlError('CONTRACT_INVALID', `callbackUrl ${message}.`, { issues: [{ path: 'callbackUrl', message }] });
 }

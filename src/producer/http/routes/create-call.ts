@@ -1,5 +1,6 @@
 /** `POST /v1/calls`: submits a call, as an envelope or in the short form, now or for later. */
 import { z } from 'zod';
+import { callbackUrlSchema } from '../../../shared/callbacks/callback.ts';
 import {
   contractInvalid,
   contractSchemas,
@@ -53,6 +54,7 @@ export const shortCallSchema = z.strictObject({
   safetyCritical: z.boolean().optional(),
   traceparent: z.string().max(128).optional(),
   baggage: z.record(z.string(), z.string()).optional(),
+  callbackUrl: callbackUrlSchema.optional(),
 });
 
 /** The start in the short form's body, which is taken out before: `startTimeOf` says more than a type does. */
@@ -211,7 +213,10 @@ async function submitShort(
   body: unknown,
   start: StartTime | undefined,
 ): Promise<Submission> {
-  return pawl.submit(await shortEnvelope(pawl, caller, body, start), { ...submitterOf(caller), start });
+  const envelope = await shortEnvelope(pawl, caller, body, start);
+  const { callbackUrl } = body as { readonly callbackUrl?: string };
+  const callback = callbackUrl === undefined ? {} : { callbackUrl };
+  return pawl.submit(envelope, { ...submitterOf(caller), start, ...callback });
 }
 
 /** The envelope of a call in its short form, whose session is opened if there is none. Throws `CONTRACT_INVALID`. */

@@ -19,8 +19,10 @@ import { toolPolicy } from '../../config/tool-settings.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
+import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { type CallRecord, withParams } from '../calls/call-record.ts';
 import type { Ledger } from '../calls/ledger.ts';
+import { PARTITION_LUA } from '../calls/ledger-context.ts';
 import { verifyApproval } from '../calls/records/signed-records.ts';
 import { resignRequest } from '../calls/requeue-call.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
@@ -63,6 +65,8 @@ export type DecideAnswer =
   | { readonly kind: 'forged' };
 
 const decideScript = new Script(new URL('./decide.lua', import.meta.url), [
+  PARTITION_LUA,
+  ...CALLBACK_LUA,
   ...ENQUEUE_LUA,
   ENQUEUE_DELAYED_LUA,
   ...DEAD_LETTER_LUA,

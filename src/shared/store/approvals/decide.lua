@@ -20,7 +20,7 @@ local state, expiresAtMs, generation, decidedBy = unpack(redis.call('HMGET', KEY
 if not state then return {'gone', now} end
 if decidedBy == ARGV[14] then return {'decided', now} end
 if state ~= 'pending' then return {'already', now, state} end
-local call = redis.call('HMGET', KEYS[3], 'state', 'phase', 'generation', 'inboxes', 'paramsAt', 'notBeforeMs')
+local call = redis.call('HMGET', KEYS[3], 'state', 'phase', 'generation', 'inboxes', 'paramsAt', 'notBeforeMs', 'callback')
 local waits = call[1] == 'inflight' and call[2] == 'awaiting-approval' and call[3] == generation
 local to = ARGV[2]
 if not waits then
@@ -61,6 +61,7 @@ else
   if isUnresolved('failed', ARGV[7]) then redis.call('ZADD', KEYS[7], expiresAt, ARGV[5]) end
   -- A call that a person denied has failed as it should.
   if to == 'expired' and ARGV[16] ~= '' then add_dead_letter({KEYS[8]}, {ARGV[5], text(now), ARGV[16]}) end
+  if call[7] then add_callback({string.sub(KEYS[3], 1, -1 - #RECORDS - #ARGV[5])}, {ARGV[5], 'failed', ARGV[7], ARGV[8], false}) end
   notify(call[4], ARGV[10], settledEvent(ARGV[5], 'failed', ARGV[8], ARGV[7], now))
 end
 return {'decided', now}

@@ -23,6 +23,8 @@ export interface StoredRequest {
   readonly channel?: string;
   /** Names of the budgets that the time of its attempts is taken from. */
   readonly timed?: readonly string[];
+  /** The receiver of its end, signed (`signedCallback`). */
+  readonly callback?: string;
   /** Sessions other than its own may have joined it. */
   readonly shared?: true;
   /** The call does not start before this time on Redis' clock. */

@@ -2,13 +2,18 @@
 import type { RecordLife } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
+import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { jobIdOf } from '../queues/jobs.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { Script } from '../redis/script.ts';
 import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 
-const cancelScript = new Script(new URL('./cancel.lua', import.meta.url), [PARTITION_LUA, ...DEAD_LETTER_LUA]);
+const cancelScript = new Script(new URL('./cancel.lua', import.meta.url), [
+  PARTITION_LUA,
+  ...CALLBACK_LUA,
+  ...DEAD_LETTER_LUA,
+]);
 
 /** The outcomes from which the script chooses, by what the call is doing. */
 export interface CancelOutcomes extends RecordLife {

@@ -14,7 +14,7 @@
 --   too-late   state: it had ended before                gone: there is no such record
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inboxes', 'fence', 'approval', 'paramsAt', 'endedBy',
-  'attempts')
+  'attempts', 'callback')
 if not fields[1] then return {'gone', now} end
 if fields[8] == ARGV[13] then return {'cancelled', now, fields[3]} end
 if fields[1] ~= 'inflight' then return {'too-late', now, fields[1]} end
@@ -60,5 +60,6 @@ if fields[7] then redis.call('PEXPIREAT', fields[7], expiresAt) end
 redis.call('ZREM', KEYS[2], ARGV[1])
 if isUnresolved(ARGV[4], outcome) then redis.call('ZADD', KEYS[3], expiresAt, ARGV[1]) end
 if ARGV[4] == 'failed' and ARGV[18] ~= '' then add_dead_letter({KEYS[5]}, {ARGV[1], text(now), ARGV[18]}) end
+if fields[10] then add_callback({string.sub(KEYS[1], 1, -1 - #RECORDS - #ARGV[1])}, {ARGV[1], ARGV[4], outcome, signature, false}) end
 notify(withInbox(fields[4], ARGV[6]), ARGV[7], settledEvent(ARGV[1], ARGV[4], signature, outcome, now))
 return {'cancelled', now, fields[3]}

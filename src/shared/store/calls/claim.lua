@@ -181,6 +181,7 @@ if startAt then field('notBeforeMs', text(startAt)) end
 if fence then field('fence', text(fence)) end
 if ARGV[8] ~= '' then field('signature', ARGV[8]) end
 if terms.once then field('once', '1') end
+if terms.callback then field('callback', '1') end
 -- The first write is one that Redis refuses when its memory is full: after any other, all of them would pass.
 redis.call('HSET', key, unpack(fields))
 if stale then redis.call('HDEL', key, 'sameAs', 'sameRequest') end

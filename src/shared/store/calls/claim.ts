@@ -1,5 +1,6 @@
 /** Claiming a call: the first writer of an identity gets it; every other one receives the state of that call. */
 import type { ApprovalRequest } from '../../approvals/approval.ts';
+import type { CallbackAddress } from '../../callbacks/callback.ts';
 import { isMerged, type RequestNaming, requestNameOf } from '../../calls/call-id.ts';
 import type { CallState, Phase } from '../../calls/call-state.ts';
 import type { DedupeMode } from '../../calls/envelope.ts';
@@ -8,6 +9,7 @@ import { type Account, type Spends, UNITS, type Unit } from '../../limits/budget
 import { queueNameOf } from '../../queues/priority.ts';
 import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
+import { signedCallback } from '../callbacks/callbacks.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { budgetArguments, reserve, type Spent } from '../limits/budgets.ts';
 import { ENQUEUE_DELAYED_LUA, ENQUEUE_LUA, jobData, PUSH_LUA } from '../queues/jobs.ts';
@@ -48,6 +50,8 @@ export interface Claim {
   readonly inboxId?: string;
   /** The call starts at this time on Redis' clock. */
   readonly start?: StartTime;
+  /** The end of the call is posted there. */
+  readonly callback?: CallbackAddress;
   /** The call waits for a person's decision before it is queued. */
   readonly approval?: ApprovalRequest;
   /** The audit record of the claim. */
@@ -169,8 +173,10 @@ export class ClaimWriter {
 }
 
 function askedOf(access: LedgerAccess, keys: PartitionKeys, claim: Claim): Asked {
-  const { callId, generation, shadow, loop, record } = claim;
-  const request = requestText(claim.request);
+  const { callId, generation, shadow, loop, record, callback } = claim;
+  const request = requestText(
+    callback === undefined ? claim.request : { ...claim.request, callback: signedCallback(access, callId, callback) },
+  );
   return {
     args: [
       callId,
@@ -218,6 +224,8 @@ function termsOf(claim: Claim): string {
     circuit: claim.circuit,
     /** It must not start twice. */
     once: claim.once,
+    /** Its end is posted. */
+    callback: claim.callback && true,
     /** Name of its job. */
     job: toolName,
     /** The job may be kept after its end. */

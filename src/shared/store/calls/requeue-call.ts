@@ -2,11 +2,12 @@
 import type { ApprovalRequest } from '../../approvals/approval.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
+import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import { luaFunction, Script } from '../redis/script.ts';
 import { type CallRecord, resolutionOf } from './call-record.ts';
-import type { LedgerAccess } from './ledger-context.ts';
+import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 import { signApproval, signRequest, verifyRequest } from './records/signed-records.ts';
 
 /** For `Script`: `reopen_call`, which begins another round of a call that has ended. */
@@ -16,7 +17,11 @@ export const REOPEN_LUA = [
   luaFunction(new URL('./reopen-call.lua', import.meta.url)),
 ];
 
-const resolveScript = new Script(new URL('./resolve.lua', import.meta.url), DEAD_LETTER_LUA);
+const resolveScript = new Script(new URL('./resolve.lua', import.meta.url), [
+  PARTITION_LUA,
+  ...CALLBACK_LUA,
+  ...DEAD_LETTER_LUA,
+]);
 const requeueScript = new Script(new URL('./requeue.lua', import.meta.url), REOPEN_LUA);
 
 /** Why a call is queued again: an operator resolved its unknown outcome as `retry`, or its job is missing. */

@@ -7,7 +7,7 @@
 --       8 how long a failed call is a dead letter, ms, '' for one that is none
 -- Returns {code, now, …}: resolved · refused state · gone
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'paramsAt', 'endedBy', 'attempts')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'paramsAt', 'endedBy', 'attempts', 'callback')
 if not fields[1] then return {'gone', now} end
 if fields[4] == ARGV[6] then return {'resolved', now} end
 if not isUnresolved(fields[1], fields[2]) then return {'refused', now, fields[1]} end
@@ -24,4 +24,5 @@ redis.call('PEXPIREAT', KEYS[1], expiresAt)
 if fields[3] then redis.call('PEXPIREAT', fields[3], expiresAt) end
 redis.call('ZREM', KEYS[2], ARGV[5])
 if ARGV[1] == 'done' then remove_dead_letter({KEYS[3]}, {ARGV[5]}) elseif ARGV[8] ~= '' then add_dead_letter({KEYS[3]}, {ARGV[5], text(now), ARGV[8]}) end
+if fields[6] then add_callback({string.sub(KEYS[1], 1, -1 - #RECORDS - #ARGV[5])}, {ARGV[5], ARGV[1], ARGV[2], ARGV[4], false}) end
 return {'resolved', now}

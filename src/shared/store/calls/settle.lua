@@ -8,7 +8,7 @@
 local base, callId, terms, apart = KEYS[1], ARGV[1], decoded(ARGV[6]), ARGV[7] ~= '' and cjson.decode(ARGV[7])
 local record, now = base .. RECORDS .. callId, nowMs()
 local fields = redis.call('HMGET', record, 'state', 'fence', 'inboxes', 'version', 'paramsAt', 'generation', 'createdAtMs', 'paramsDigest',
-  'signature', 'notBeforeMs', 'cancelRequested', 'approval', 'checkpoint')
+  'signature', 'notBeforeMs', 'cancelRequested', 'approval', 'checkpoint', 'callback')
 local attempts = ARGV[5]
 if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'inflight' then return {'ended', now} end
@@ -53,6 +53,9 @@ if apart then redis.call('PEXPIREAT', apart.key, expiresAt) end
 deferWrite('ZREM', base .. INFLIGHT, callId)
 if isUnresolved(terms.state, ARGV[3]) then redis.call('ZADD', base .. IN_DOUBT, expiresAt, callId) end
 if terms.letterMs then add_dead_letter({base}, {callId, text(now), text(terms.letterMs)}) end
+if fields[14] then
+  add_callback({base}, {callId, terms.state, ARGV[3], ARGV[4], apart and not apart.reference and apart.key})
+end
 local sample = terms.sample
 if sample then
   local name = sample.circuit

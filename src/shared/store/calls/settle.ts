@@ -7,6 +7,7 @@ import type { Outcome } from '../../calls/outcome.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
 import { UNREFERRED_MS } from '../blobs/redis-blobs.ts';
+import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import type { CircuitSample } from '../redis/circuit-messages.ts';
 import { luaConstants, Script } from '../redis/script.ts';
@@ -41,7 +42,12 @@ export interface Settle extends RecordLife {
 }
 
 /** For `Script`: what `settle` needs. */
-export const SETTLE_LUA = [PARTITION_LUA, ...DEAD_LETTER_LUA, luaConstants({ MAX_EVENT_OUTCOME_BYTES })];
+export const SETTLE_LUA = [
+  PARTITION_LUA,
+  ...CALLBACK_LUA,
+  ...DEAD_LETTER_LUA,
+  luaConstants({ MAX_EVENT_OUTCOME_BYTES }),
+];
 
 const settleScript = new Script(new URL('./settle.lua', import.meta.url), SETTLE_LUA);
 

@@ -1,0 +1,53 @@
+/** `pawl callbacks`: the ends of calls that are posted to a URL. */
+import type { CallbackView } from '../../producer/callbacks/callback-service.ts';
+import type { CallbackState } from '../../shared/callbacks/callback-state.ts';
+import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { type Column, moment, prettyJson, table } from '../print.ts';
+
+const COLUMNS: readonly Column<CallbackView>[] = [
+  { title: 'ID', text: ({ id }) => id },
+  { title: 'STATE', text: ({ state }) => state },
+  { title: 'SENT', align: 'right', text: ({ attempts }) => String(attempts) },
+  {
+    title: 'LAST',
+    text: ({ lastStatus, lastError }) => (lastStatus === undefined ? (lastError ?? '') : String(lastStatus)),
+  },
+  { title: 'NEXT', text: ({ nextAtMs }) => (nextAtMs === undefined ? '' : moment(nextAtMs)) },
+  { title: 'TOOL', text: ({ tool }) => tool },
+  { title: 'URL', text: ({ url }) => url },
+];
+
+export async function listCallbacks(
+  context: CliContext,
+  options: { limit: number; state?: CallbackState; json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { limit, state } = options;
+    const listed = await pawl.callbacks.list({ limit, state });
+    if (options.json === true) print(context, prettyJson(listed));
+    else if (listed.callbacks.length > 0) print(context, table(listed.callbacks, COLUMNS));
+    else say(context, state === undefined ? 'there are no callbacks' : `no callback is ${state}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function replayCallback(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const replayed = await pawl.callbacks.replay(id, { by: operatorName() });
+    if (options.json === true) print(context, prettyJson(replayed));
+    else say(context, `${id} is sent again, to ${replayed.url}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function showCallbackSecret(
+  context: CliContext,
+  options: { tenant?: string; json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const secrets = await pawl.callbacks.secrets(options.tenant);
+    print(context, options.json === true ? prettyJson({ secrets }) : secrets.join('\n'));
+    return EXIT_CODES.success.code;
+  });
+}

@@ -1,0 +1,139 @@
+/** `pawl.callbacks`: the ends of calls that are posted to a URL, and how that goes. */
+import type { CallbackState } from '../../shared/callbacks/callback-state.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Backend } from '../../shared/store/backend.ts';
+import type { CallbackRecord } from '../../shared/store/callbacks/callbacks.ts';
+import { callbackSecrets } from '../../shared/store/callbacks/secrets.ts';
+import type { RecordOverride } from '../calls/audit.ts';
+
+export interface CallbackView {
+  /** The `webhook-id`, the same each time that it is sent. */
+  readonly id: string;
+  readonly callId: string;
+  readonly url: string;
+  readonly tool: string;
+  readonly session: string;
+  readonly tenantId?: string;
+  readonly state: CallbackState;
+  /** How often it was sent. */
+  readonly attempts: number;
+  readonly settledAtMs: number;
+  /** When it is sent again. */
+  readonly nextAtMs?: number;
+  readonly lastAtMs?: number;
+  /** The HTTP status of the receiver. */
+  readonly lastStatus?: number;
+  readonly lastError?: string;
+}
+
+export interface CallbackFilter {
+  readonly state?: CallbackState | undefined;
+  readonly tenantId?: string | undefined;
+  /** Default 50. */
+  readonly limit?: number;
+}
+
+const DEFAULT_LIMIT = 50;
+/** A partition's callbacks are looked through as far as this. */
+const MAX_LOOKED = 10_000;
+
+export class CallbackService {
+  readonly #backend: Pick<Backend, 'callbacks' | 'shards' | 'signatures'>;
+  readonly #settings: Settings;
+  readonly #recordOverride: RecordOverride;
+
+  constructor(backend: Backend, settings: Settings, recordOverride: RecordOverride) {
+    this.#backend = backend;
+    this.#settings = settings;
+    this.#recordOverride = recordOverride;
+  }
+
+  /** Callbacks of calls that have ended, the newest first; `truncated` when older ones were not looked at. */
+  async list({ state, tenantId, limit = DEFAULT_LIMIT }: CallbackFilter = {}): Promise<{
+    readonly callbacks: readonly CallbackView[];
+    readonly truncated?: true;
+  }> {
+    const { callbacks, shards } = this.#backend;
+    const parts = await Promise.all(
+      shards.partitions().map((partition) => firstOf(callbacks.list(partition, state), { tenantId, limit })),
+    );
+    const found = parts.flatMap((part) => part.found).sort((one, other) => other.settledAtMs - one.settledAtMs);
+    const isCut = found.length > limit || parts.some((part) => part.isCut);
+    return { callbacks: found.slice(0, limit), ...(isCut ? { truncated: true } : {}) };
+  }
+
+  /** Sends a callback again, at once and for another day, under the same ID. Throws `NOT_FOUND`. */
+  async replay(id: string, { by, tenantId }: { readonly by?: string; readonly tenantId?: string | undefined } = {}) {
+    const { callbacks } = this.#backend;
+    const { callId, target } = await callbacks.read(id);
+    if (target === undefined || (tenantId !== undefined && target.tenantId !== tenantId))
+      throw new PawlError('NOT_FOUND', `There is no callback ${JSON.stringify(id)}, or its record has expired.`);
+    await callbacks.replay(id);
+    const { session: sessionKey, tool } = target;
+    await this.#recordOverride({
+      what: 'callback',
+      action: 'replay',
+      by,
+      callId,
+      sessionKey,
+      tool,
+      ...ofTenant(target),
+    });
+    return viewOf(await callbacks.read(id));
+  }
+
+  /** The secrets with which a receiver verifies callbacks, the newest first. */
+  secrets(tenantId?: string): Promise<readonly string[]> {
+    const { callbacks, signatures } = this.#backend;
+    return callbackSecrets({ settings: this.#settings, signatures, callbacks }, tenantId);
+  }
+}
+
+async function firstOf(
+  records: AsyncGenerator<CallbackRecord>,
+  { tenantId, limit }: { readonly tenantId: string | undefined; readonly limit: number },
+): Promise<{ readonly found: readonly CallbackView[]; readonly isCut: boolean }> {
+  const found: CallbackView[] = [];
+  let looked = 0;
+  for await (const record of records) {
+    looked += 1;
+    if (record.target === undefined || (tenantId !== undefined && record.target.tenantId !== tenantId)) continue;
+    if (found.length === limit || looked > MAX_LOOKED) return { found, isCut: true };
+    found.push(viewOf(record));
+  }
+  return { found, isCut: false };
+}
+
+function viewOf({
+  id,
+  callId,
+  target,
+  state,
+  attempts,
+  settledAtMs,
+  dueAtMs,
+  last,
+  lastAtMs,
+}: CallbackRecord): CallbackView {
+  const { url = '', tool = '', session = '', tenantId } = target ?? {};
+  return {
+    id,
+    callId,
+    url,
+    tool,
+    session,
+    ...(tenantId === undefined ? {} : { tenantId }),
+    state,
+    attempts,
+    settledAtMs,
+    ...(dueAtMs === undefined ? {} : { nextAtMs: dueAtMs }),
+    ...(lastAtMs === undefined ? {} : { lastAtMs }),
+    ...(last?.status === undefined ? {} : { lastStatus: last.status }),
+    ...(last?.error === undefined ? {} : { lastError: last.error }),
+  };
+}
+
+function ofTenant({ tenantId }: { readonly tenantId?: string }) {
+  return tenantId === undefined ? {} : { tenantId };
+}

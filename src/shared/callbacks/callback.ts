@@ -1,0 +1,141 @@
+/** Callbacks: a caller names a URL, and the end of its call is posted there in the form of Standard Webhooks. */
+import { createHmac } from 'node:crypto';
+import { z } from 'zod';
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts';
+import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
+
+const MAX_URL_LENGTH = 2_048;
+/** Larger results are referred to. */
+const MAX_RESULT_BYTES = 64 * 1_024;
+
+/** The fault of a callback's URL, as the end of a sentence; undefined for a usable one. */
+function faultOf(url: string): string | undefined {
+  if (url.length > MAX_URL_LENGTH) return `has ${url.length} characters; at most ${MAX_URL_LENGTH} are allowed`;
+  if (!URL.canParse(url)) return 'must be a URL';
+  const { protocol, username, password, hash } = new URL(url);
+  if (protocol !== 'https:' && protocol !== 'http:') return `must be an http or https URL; got ${protocol}`;
+  if (username !== '' || password !== '') return 'must hold no user and no password: they would be stored and shown';
+  return hash === '' ? undefined : 'must hold no fragment';
+}
+
+/** The URL to which the end of a call is posted: http or https, without credentials and fragment, up to 2,048 characters. */
+export const callbackUrlSchema = z.string().superRefine((url, context) => {
+  const message = faultOf(url);
+  if (message !== undefined) context.addIssue({ code: 'custom', message });
+});
+
+/** The receiver of a call's end, and what is posted about the call. Signed with the call's request. */
+export interface CallbackAddress {
+  readonly url: string;
+  /** With the port, where it is not the scheme's own. */
+  readonly host: string;
+  readonly requestId: string;
+  /** As the short form of a call names it. */
+  readonly tool: string;
+  readonly session: string;
+  readonly tenantId?: string;
+  readonly toolCallId?: string;
+}
+
+export interface CallbackTarget extends CallbackAddress {
+  /** The channel on which senders learn of it. */
+  readonly news: string;
+}
+
+/** The address of a call's callback. */
+export function callbackAddress(
+  url: string,
+  { requestId, toolNamespace, toolName, toolCallId, target }: ToolCallEnvelope,
+): CallbackAddress {
+  const { sessionKey, tenantId } = target;
+  return {
+    url,
+    host: new URL(url).host,
+    requestId,
+    tool: toolNamespace === DEFAULT_NAMESPACE ? toolName : `${toolNamespace}.${toolName}`,
+    session: sessionKey,
+    ...(tenantId === undefined ? {} : { tenantId }),
+    ...(toolCallId === undefined ? {} : { toolCallId }),
+  };
+}
+
+/** The body of a callback. A result above 64 KiB is left out: `resultPath` is where it can be read. */
+export function callbackBody(
+  { tool, session, tenantId, toolCallId }: CallbackTarget,
+  call: {
+    readonly callId: string;
+    readonly settledAtMs: number;
+    readonly result: ToolResultEnvelope | undefined;
+    readonly status: string;
+  },
+): string {
+  const { callId, settledAtMs, result, status } = call;
+  const resultPath = `/v1/calls/${encodeURIComponent(callId)}`;
+  const isSmall = result !== undefined && Buffer.byteLength(JSON.stringify(result)) <= MAX_RESULT_BYTES;
+  return JSON.stringify({
+    type: 'call.settled',
+    timestamp: new Date(settledAtMs).toISOString(),
+    data: {
+      callId,
+      tool,
+      session,
+      ...(tenantId === undefined ? {} : { tenantId }),
+      ...(toolCallId === undefined ? {} : { toolCallId }),
+      status,
+      ...(isSmall ? { result } : { resultPath }),
+    },
+  });
+}
+
+const SECRET_PREFIX = 'whsec_';
+
+/** The secret of one tenant's callbacks. Tenants do not know each other's. */
+export function callbackSecret(secret: string, tenantId: string | undefined): string {
+  if (tenantId === undefined) return secret;
+  return `${SECRET_PREFIX}${createHmac('sha256', keyOf(secret)).update(`tenant:${tenantId}`).digest('base64')}`;
+}
+
+/** The headers of Standard Webhooks. During a rotation, each secret makes a signature. */
+export function signedHeaders(
+  secrets: readonly string[],
+  { id, atMs, body }: { readonly id: string; readonly atMs: number; readonly body: string },
+): Record<string, string> {
+  const timestamp = String(Math.floor(atMs / 1_000));
+  const signatures = secrets.map(
+    (secret) => `v1,${createHmac('sha256', keyOf(secret)).update(`${id}.${timestamp}.${body}`).digest('base64')}`,
+  );
+  return {
+    'content-type': 'application/json',
+    'webhook-id': id,
+    'webhook-timestamp': timestamp,
+    'webhook-signature': signatures.join(' '),
+  };
+}
+
+/** `whsec_` is followed by the key in base64; another text is the key itself. */
+function keyOf(secret: string): Buffer {
+  return secret.startsWith(SECRET_PREFIX)
+    ? Buffer.from(secret.slice(SECRET_PREFIX.length), 'base64')
+    : Buffer.from(secret);
+}
+
+/** A secret made from a key: `whsec_` and base64. */
+export function secretFrom(key: string): string {
+  return `${SECRET_PREFIX}${createHmac('sha256', key).update('callbacks').digest('base64')}`;
+}
+
+const FIRST_DELAY_MS = 2_000;
+const MAX_DELAY_MS = 3_600_000;
+/** A callback is sent again for a day after the call's end, or after its replay. */
+const TRIED_MS = 24 * 3_600_000;
+
+/** The delay before a callback is sent again, by how often it was; undefined when its day is over. */
+export function retryDelayMs(
+  { attempts, sinceMs, nowMs }: { readonly attempts: number; readonly sinceMs: number; readonly nowMs: number },
+  random: () => number,
+  retryAfterMs = 0,
+): number | undefined {
+  const backoffMs = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** Math.min(attempts - 1, 20));
+  const delayMs = Math.max(retryAfterMs, Math.round(backoffMs * (0.5 + random() / 2)));
+  return nowMs + delayMs - sinceMs > TRIED_MS ? undefined : delayMs;
+}

@@ -1,0 +1,214 @@
+/**
+ * The callbacks of calls that have ended. The script that ends a call writes its callback in the same step, beside the call's record, so
+ * that no end is lost. A sender leases those that are due.
+ */
+
+import type { CallbackAddress, CallbackTarget } from '../../callbacks/callback.ts';
+import type { CallbackState } from '../../callbacks/callback-state.ts';
+import { partitionFor } from '../../calls/call-id.ts';
+import { PawlError } from '../../errors/failure.ts';
+import type { Signatures } from '../../signing/signatures.ts';
+import { broadcastChannel } from '../redis/broadcasts.ts';
+import type { Redis } from '../redis/connection.ts';
+import { type FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts';
+import { luaConstants, luaFunction, Script } from '../redis/script.ts';
+
+/** Callbacks are listed, and can be replayed, for this long after their call's end. */
+const KEPT_MS = 3 * 24 * 3_600_000;
+/** Callbacks that one host gets at a time. */
+const SLOTS_OF_HOST = 8;
+
+const CONSTANTS = luaConstants({ CALLBACK_KEPT_MS: KEPT_MS, SLOTS_OF_HOST });
+const HOST_LUA = [CONSTANTS, luaFunction(new URL('./schedule-host.lua', import.meta.url))];
+
+/** For scripts that end calls. They also need the names of a partition's keys. */
+export const CALLBACK_LUA: readonly string[] = [CONSTANTS, luaFunction(new URL('./add-callback.lua', import.meta.url))];
+
+const takeScript = new Script(new URL('./take-callbacks.lua', import.meta.url), HOST_LUA);
+const finishScript = new Script(new URL('./finish-callback.lua', import.meta.url), HOST_LUA);
+const replayScript = new Script(new URL('./replay-callback.lua', import.meta.url), HOST_LUA);
+
+/** The result of one sending. */
+export interface SentCallback {
+  readonly status?: number;
+  readonly error?: string;
+}
+
+export interface CallbackRecord {
+  readonly id: string;
+  readonly callId: string;
+  /** Undefined when no key of this fleet signed it. */
+  readonly target: CallbackTarget | undefined;
+  readonly state: CallbackState;
+  readonly callState: string;
+  /** JSON; '' for an outcome that is too large. */
+  readonly outcome: string;
+  readonly signature: string;
+  readonly settledAtMs: number;
+  /** The start of the day in which it is sent again. */
+  readonly sinceMs: number;
+  readonly attempts: number;
+  readonly dueAtMs?: number;
+  readonly last?: SentCallback;
+  readonly lastAtMs?: number;
+}
+
+/** A callback that this sender holds. */
+export interface LeasedCallback extends CallbackRecord {
+  readonly token: string;
+}
+
+export interface CallbackEnd {
+  readonly state: Exclude<CallbackState, 'pending'>;
+  readonly delayMs?: number;
+  readonly last: SentCallback;
+  /** Whether the host took it; undefined where the host is not to blame. */
+  readonly answered?: boolean;
+}
+
+export interface TakenCallbacks {
+  readonly callbacks: readonly LeasedCallback[];
+  /** Until the next one is due; undefined when none waits. */
+  readonly nextInMs?: number;
+}
+
+/** As a request holds it: its signature, a line break and the target. */
+export function signedCallback(
+  { redis, fleet, signatures }: { readonly redis: Redis; readonly fleet: FleetKeys; readonly signatures: Signatures },
+  callId: string,
+  address: CallbackAddress,
+): string {
+  const target: CallbackTarget = { ...address, news: broadcastChannel(redis, fleet.prefix) };
+  const text = JSON.stringify(target);
+  return `${signatures.sign('callback', callId, text)}\n${text}`;
+}
+
+const ID = /^msg_([a-z]+\d+)_(.+)_(\d+)$/;
+/** Callbacks that are read in one step. */
+const CHUNK = 100;
+
+export class CallbackRecords {
+  readonly #redis: Redis;
+  readonly #prefix: string;
+  readonly #signatures: Signatures;
+
+  constructor(redis: Redis, prefix: string, signatures: Signatures) {
+    this.#redis = redis;
+    this.#prefix = prefix;
+    this.#signatures = signatures;
+  }
+
+  /** Leases callbacks of a partition that are due. */
+  async take(partition: Partition, token: string, leaseMs: number, most: number): Promise<TakenCallbacks> {
+    const answer = await takeScript.run(this.#redis, [this.#base(partition)], [token, leaseMs, most]);
+    const [nextInMs, ...taken] = answer as [number, ...string[][]];
+    return {
+      callbacks: taken.map(([id = '', ...fields]) => ({ ...this.#record(id, pairsOf(fields)), token })),
+      ...(nextInMs < 0 ? {} : { nextInMs }),
+    };
+  }
+
+  /** False when another sender holds it by now. */
+  async finish({ id, token }: LeasedCallback, { state, delayMs = 0, last, answered }: CallbackEnd): Promise<boolean> {
+    const blame = answered === undefined ? '' : answered ? '0' : '1';
+    const args = [id, token, state, delayMs, JSON.stringify(last), blame];
+    const [code] = await finishScript.run(this.#redis, [this.#baseOf(id)], args);
+    return code === 'written';
+  }
+
+  /** Sends a callback again. Throws `NOT_FOUND`. */
+  async replay(id: string): Promise<void> {
+    const channel = broadcastChannel(this.#redis, this.#prefix);
+    const [code] = await replayScript.run(this.#redis, [this.#baseOf(id)], [id, channel]);
+    if (code !== 'queued') throw unknownCallback(id);
+  }
+
+  /** Throws `NOT_FOUND`. */
+  async read(id: string): Promise<CallbackRecord> {
+    const fields = await this.#redis.hgetall(`${this.#baseOf(id)}:callback:${id}`);
+    if (fields['callId'] === undefined) throw unknownCallback(id);
+    return this.#record(id, fields);
+  }
+
+  /** The callbacks of a partition, the newest first; those that fail have an index of their own. */
+  async *list(partition: Partition, state?: CallbackState): AsyncGenerator<CallbackRecord> {
+    const base = this.#base(partition);
+    const isFailing = state === 'failing' || state === 'failed';
+    const index = isFailing ? `${base}:callbacks:failing` : `${base}:callbacks`;
+    for (let from = 0; ; from += CHUNK) {
+      const ids = await this.#redis.zrevrange(index, from, from + CHUNK - 1);
+      const records = await Promise.all(ids.map((id) => this.#redis.hgetall(`${base}:callback:${id}`)));
+      for (const [position, fields] of records.entries()) {
+        if (fields['callId'] === undefined || (state !== undefined && fields['state'] !== state)) continue;
+        yield this.#record(ids[position] ?? '', fields);
+      }
+      if (ids.length < CHUNK) return;
+    }
+  }
+
+  /** The callbacks that were sent in vain, those that are not sent again included. */
+  async countFailing(partitions: readonly Partition[]): Promise<number> {
+    const counts = await Promise.all(
+      partitions.map((one) => this.#redis.zcard(`${this.#base(one)}:callbacks:failing`)),
+    );
+    return counts.reduce((sum, count) => sum + count, 0);
+  }
+
+  /** A secret of the fleet that has neither keys nor a secret of its settings. The first process that asks makes it. */
+  async ownSecret(made: string): Promise<string> {
+    const key = `${this.#prefix}:{fleet}:callback-secret`;
+    await this.#redis.set(key, made, 'NX');
+    return (await this.#redis.get(key)) ?? made;
+  }
+
+  #base(partition: Partition): string {
+    return new PartitionKeys(this.#prefix, partition).base;
+  }
+
+  /** Throws `NOT_FOUND` for a text that is no callback's ID. */
+  #baseOf(id: string): string {
+    const [, place, rest] = ID.exec(id) ?? [];
+    if (place === undefined) throw unknownCallback(id);
+    try {
+      return this.#base(partitionFor(`${place}.${rest}`));
+    } catch {
+      throw unknownCallback(id);
+    }
+  }
+
+  #record(id: string, fields: Readonly<Record<string, string>>): CallbackRecord {
+    const callId = fields['callId'] ?? '';
+    const callback = fields['target'] ?? '';
+    const end = callback.indexOf('\n');
+    const text = callback.slice(end + 1);
+    const isSigned = this.#signatures.verify('callback', callId, text, callback.slice(0, end));
+    return {
+      id,
+      callId,
+      target: isSigned ? (JSON.parse(text) as CallbackTarget) : undefined,
+      state: fields['state'] as CallbackState,
+      callState: fields['callState'] ?? '',
+      outcome: fields['outcome'] ?? '',
+      signature: fields['signature'] ?? '',
+      settledAtMs: Number(fields['settledAtMs']),
+      sinceMs: Number(fields['sinceMs']),
+      attempts: Number(fields['attempts'] ?? 0),
+      ...(fields['dueAtMs'] === undefined ? {} : { dueAtMs: Number(fields['dueAtMs']) }),
+      ...(fields['last'] === undefined ? {} : { last: JSON.parse(fields['last']) as SentCallback }),
+      ...(fields['lastAtMs'] === undefined ? {} : { lastAtMs: Number(fields['lastAtMs']) }),
+    };
+  }
+}
+
+function pairsOf(fields: readonly string[]): Readonly<Record<string, string>> {
+  const pairs: Record<string, string> = {};
+  for (let at = 0; at < fields.length; at += 2) pairs[fields[at] ?? ''] = fields[at + 1] ?? '';
+  return pairs;
+}
+
+function unknownCallback(id: string): PawlError {
+  return new PawlError(
+    'NOT_FOUND',
+    `There is no callback ${JSON.stringify(id.slice(0, 200))}, or its record has expired.`,
+  );
+}

@@ -1,0 +1,188 @@
+/**
+ * Sends callbacks: a worker leases those that are due and posts them. A host that is slow or down gets few at a time, so that it delays
+ * no other. A callback whose worker is lost is sent by another one when its lease ends; its ID stays the same.
+ */
+import { callbackBody, retryDelayMs, signedHeaders } from '../../shared/callbacks/callback.ts';
+import { envelopeOf, outcomeOf } from '../../shared/calls/outcome.ts';
+import { classify } from '../../shared/errors/classify-error.ts';
+import { clip } from '../../shared/errors/failure.ts';
+import type { Signatures } from '../../shared/signing/signatures.ts';
+import type { CallbackEnd, CallbackRecords, LeasedCallback } from '../../shared/store/callbacks/callbacks.ts';
+import type { Partition } from '../../shared/store/redis/keys.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
+import { type Schedule, systemSchedule, uuidv7 } from '../../shared/util/time.ts';
+import type { Fetch } from '../context/network.ts';
+
+export interface CallbackSenderDeps {
+  readonly callbacks: Pick<CallbackRecords, 'take' | 'finish'>;
+  readonly signatures: Signatures;
+  /** Through the guarded network. */
+  readonly fetch: Fetch;
+  readonly log: Logger;
+  readonly random: () => number;
+  readonly schedule?: Schedule;
+  partitions(): readonly Partition[];
+  secretsOf(tenantId: string | undefined): Promise<readonly string[]>;
+  /** Redis' clock. */
+  now(): Promise<number>;
+  onSent(state: CallbackEnd['state']): void;
+  onError(error: Error): void;
+}
+
+const SEND_TIMEOUT_MS = 10_000;
+/** Longer than a sending can take. */
+const LEASE_MS = 30_000;
+const MAX_SENDING = 64;
+/** A broadcast says that a callback is due; one that was lost is found by looking. */
+const LOOK_EVERY_MS = 5_000;
+const WAKE_WITHIN_MS = 25;
+const CLOSE_MS = 1_000;
+const GONE = 410;
+
+type Unfinished = Omit<CallbackEnd, 'delayMs'> & { readonly retryAfterMs?: number };
+
+export class CallbackSender {
+  readonly #deps: CallbackSenderDeps;
+  readonly #schedule: Schedule;
+  readonly #sending = new Set<Promise<void>>();
+  #cancel: () => void = () => {};
+  #dueAtMs = Number.POSITIVE_INFINITY;
+  #looking: Promise<void> | undefined;
+  #closed = false;
+  readonly #stop = new AbortController();
+
+  constructor(deps: CallbackSenderDeps) {
+    this.#deps = deps;
+    this.#schedule = deps.schedule ?? systemSchedule;
+    this.#lookIn(LOOK_EVERY_MS * deps.random());
+  }
+
+  /** A callback may be due. All workers receive the broadcast, so each waits a moment of its own. */
+  wake(): void {
+    this.#lookIn(WAKE_WITHIN_MS * this.#deps.random());
+  }
+
+  /** Takes no more callbacks. Those that are on their way have a moment; then other workers send them. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#cancel();
+    const ended = Promise.all([this.#looking, ...this.#sending]);
+    await Promise.race([ended, this.#within(CLOSE_MS)]);
+    this.#stop.abort();
+    await Promise.race([ended, this.#within(CLOSE_MS)]);
+  }
+
+  #within(ms: number): Promise<void> {
+    return new Promise((resolve) => void this.#schedule(resolve, this.#sending.size === 0 ? 0 : ms));
+  }
+
+  #lookIn(delayMs: number): void {
+    const atMs = performance.now() + delayMs;
+    if (this.#closed || atMs >= this.#dueAtMs) return;
+    this.#cancel();
+    this.#dueAtMs = atMs;
+    this.#cancel = this.#schedule(() => {
+      this.#dueAtMs = Number.POSITIVE_INFINITY;
+      if (this.#looking !== undefined) return this.#lookIn(WAKE_WITHIN_MS);
+      this.#looking = this.#look()
+        .catch((error: Error) => {
+          this.#deps.onError(error);
+          return LOOK_EVERY_MS;
+        })
+        .then((nextInMs) => {
+          this.#looking = undefined;
+          this.#lookIn(nextInMs);
+        });
+    }, delayMs);
+  }
+
+  /** Takes what is due. Returns when to look again. */
+  async #look(): Promise<number> {
+    const { callbacks, partitions, random } = this.#deps;
+    let nextInMs = LOOK_EVERY_MS * (0.5 + random() / 2);
+    for (const partition of partitions()) {
+      const room = MAX_SENDING - this.#sending.size;
+      if (room <= 0 || this.#closed) break;
+      const taken = await callbacks.take(partition, uuidv7(), LEASE_MS, room);
+      for (const callback of taken.callbacks) this.#start(callback);
+      if (taken.nextInMs !== undefined) nextInMs = Math.min(nextInMs, Math.max(WAKE_WITHIN_MS, taken.nextInMs));
+    }
+    return nextInMs;
+  }
+
+  #start(callback: LeasedCallback): void {
+    const sending = this.#send(callback)
+      .catch((error: Error) => this.#deps.onError(error))
+      .then(() => {
+        this.#sending.delete(sending);
+        this.wake();
+      });
+    this.#sending.add(sending);
+  }
+
+  async #send(callback: LeasedCallback): Promise<void> {
+    const { callbacks, random, log, onSent } = this.#deps;
+    const result = await this.#post(callback);
+    const end = await this.#endOf(callback, result, random);
+    if (!(await callbacks.finish(callback, end))) return;
+    onSent(end.state);
+    if (end.state === 'failed')
+      log.warn(
+        { event: 'callback_failed', callbackId: callback.id, callId: callback.callId, ...end.last },
+        'a callback was given up; pawl callbacks replay sends it again',
+      );
+  }
+
+  async #endOf(
+    { attempts, sinceMs }: LeasedCallback,
+    { retryAfterMs, ...end }: Unfinished,
+    random: () => number,
+  ): Promise<CallbackEnd> {
+    if (end.state !== 'failing') return end;
+    // Another worker sends it at once.
+    if (this.#stop.signal.aborted) return { ...end, delayMs: 0 };
+    const delayMs = retryDelayMs({ attempts, sinceMs, nowMs: await this.#deps.now() }, random, retryAfterMs);
+    return delayMs === undefined ? { ...end, state: 'failed' } : { ...end, delayMs };
+  }
+
+  async #post(callback: LeasedCallback): Promise<Unfinished> {
+    const { fetch, secretsOf, now } = this.#deps;
+    const { target } = callback;
+    const body = this.#bodyOf(callback);
+    if (target === undefined || body === undefined)
+      return { state: 'failed', last: { error: 'The callback is not signed by this fleet.' } };
+    const headers = signedHeaders(await secretsOf(target.tenantId), { id: callback.id, atMs: await now(), body });
+    const signal = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(SEND_TIMEOUT_MS)]);
+    try {
+      const response = await fetch(target.url, { method: 'POST', headers, body, redirect: 'manual', signal });
+      response.body?.cancel().catch(() => {});
+      return answered(response);
+    } catch (error) {
+      if (this.#stop.signal.aborted) return { state: 'failing', last: { error: 'its worker stopped' } };
+      const { code, message } = classify(signal.aborted ? Object.assign(new Error(), { name: 'TimeoutError' }) : error);
+      const last = { error: signal.aborted ? `no answer within ${SEND_TIMEOUT_MS} ms` : clip(message) };
+      return { state: 'failing', last, ...(code === 'PERMISSION_DENIED' ? {} : { answered: false }) };
+    }
+  }
+
+  /** Undefined for an outcome that no worker of this fleet signed. */
+  #bodyOf({ target, callId, callState, outcome: text, signature, settledAtMs }: LeasedCallback): string | undefined {
+    if (target === undefined) return undefined;
+    const status = callState === 'done' ? 'success' : 'error';
+    if (text === '') return callbackBody(target, { callId, settledAtMs, status, result: undefined });
+    if (!this.#deps.signatures.verify('outcome', [callId, callState], text, signature)) return undefined;
+    const { requestId, tool } = target;
+    const result = envelopeOf(outcomeOf(JSON.parse(text)), { requestId, callId, toolName: tool });
+    return callbackBody(target, { callId, settledAtMs, status: result.status, result });
+  }
+}
+
+/** A receiver that redirects did not take the callback: where it points to was not named by the caller. */
+function answered({ ok, status, headers }: Response): Unfinished {
+  const last = { status };
+  if (ok) return { state: 'delivered', last, answered: true };
+  if (status === GONE) return { state: 'failed', last, answered: true };
+  const { retryAfterMs } = classify(Object.assign(new Error(`HTTP ${status}`), { status, headers }));
+  const isBusy = status >= 500 || status === 429;
+  return { state: 'failing', last, answered: !isBusy, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
+}
