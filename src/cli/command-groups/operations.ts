@@ -50,19 +50,19 @@ export function callbackCommands(program: Command, context: CliContext, end: End
   ]);
   const ls = command(callbacks, 'ls', 'list callbacks, the newest first', ['pawl callbacks ls --state failing']);
   jsonOption(limitOption(ls).addOption(new Option('--state <state>', 'those alone').choices(CALLBACK_STATES))).action(
-    async (options) => end(await (await import('../commands/callbacks.ts')).listCallbacks(context, options)),
+    async (options) => end(await (await import('../commands/callbacks/callbacks.ts')).listCallbacks(context, options)),
   );
   const replay = command(callbacks, 'replay', 'send a callback again, under the same ID', [
     'pawl callbacks replay msg_w0_…',
   ]);
   jsonOption(replay.argument('<id>', 'of the callback')).action(async (id: string, options) =>
-    end(await (await import('../commands/callbacks.ts')).replayCallback(context, id, options)),
+    end(await (await import('../commands/callbacks/callbacks.ts')).replayCallback(context, id, options)),
   );
   const secret = command(callbacks, 'secret', 'print the secret with which a receiver verifies callbacks', [
     'pawl callbacks secret --tenant acme',
   ]).option('--tenant <id>', 'whose callbacks (default: those of calls without a tenant)');
   jsonOption(secret).action(async (options) =>
-    end(await (await import('../commands/callbacks.ts')).showCallbackSecret(context, options)),
+    end(await (await import('../commands/callbacks/callbacks.ts')).showCallbackSecret(context, options)),
   );
 }
 

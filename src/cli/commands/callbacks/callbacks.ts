@@ -1,9 +1,9 @@
 /** `pawl callbacks`: the ends of calls that are posted to a URL. */
-import type { CallbackView } from '../../producer/callbacks/callback-service.ts';
-import type { CallbackState } from '../../shared/callbacks/callback-state.ts';
-import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, moment, prettyJson, table } from '../print.ts';
+import type { CallbackView } from '../../../producer/callbacks/callback-service.ts';
+import type { CallbackState } from '../../../shared/callbacks/callback-state.ts';
+import { type CliContext, operatorName, print, say, withPawl } from '../../context.ts';
+import { EXIT_CODES } from '../../exit-codes.ts';
+import { type Column, moment, prettyJson, table } from '../../print.ts';
 
 const COLUMNS: readonly Column<CallbackView>[] = [
   { title: 'ID', text: ({ id }) => id },
