@@ -10,7 +10,7 @@ import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration, prettyJson, table } from '../print.ts';
 import { SETTLEMENT_SENTENCES } from './call.ts';
 import { howToResolve, storyOf } from './call-story.ts';
-import { type ChangeOptions, resolveAll } from './dead-letters.ts';
+import { type BulkOptions, resolveAll } from './dead-letters.ts';
 
 export interface ListCallsOptions extends CallFilter {
   readonly session?: string;
@@ -79,7 +79,7 @@ export async function runCancel(context: CliContext, callId: string, options: { 
   });
 }
 
-export interface ResolveCallOptions extends ChangeOptions {
+export interface ResolveCallOptions extends BulkOptions {
   readonly as: Resolution['as'];
   readonly output?: string;
 }

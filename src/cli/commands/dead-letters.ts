@@ -25,7 +25,7 @@ export interface FilterOptions {
   readonly until?: string;
 }
 
-export interface ChangeOptions extends FilterOptions {
+export interface BulkOptions extends FilterOptions {
   readonly all?: boolean;
   readonly dryRun?: boolean;
   readonly reason?: string;
@@ -76,7 +76,7 @@ export async function listDeadLetters(
 }
 
 /** Waits for the end of the redrive. A command that is interrupted leaves it to a front door. */
-export async function redrive(context: CliContext, ids: readonly string[], options: ChangeOptions): Promise<number> {
+export async function redrive(context: CliContext, ids: readonly string[], options: BulkOptions): Promise<number> {
   const selection = selectionOf(ids, options);
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
@@ -92,7 +92,7 @@ export async function redrive(context: CliContext, ids: readonly string[], optio
   });
 }
 
-export async function discard(context: CliContext, ids: readonly string[], options: ChangeOptions): Promise<number> {
+export async function discard(context: CliContext, ids: readonly string[], options: BulkOptions): Promise<number> {
   const selection = selectionOf(ids, options);
   return withPawl(context, async (pawl) => {
     const { dryRun, reason } = options;
@@ -129,7 +129,7 @@ export async function stopRedrive(
 export async function resolveAll(
   context: CliContext,
   resolution: Resolution,
-  options: ChangeOptions & { readonly reason: string },
+  options: BulkOptions & { readonly reason: string },
 ): Promise<number> {
   const filter = filterOf(options);
   return withPawl(context, async (pawl) => {
@@ -157,7 +157,7 @@ async function resolvedInTurns(
   }
 }
 
-function report(context: CliContext, answer: BulkAnswer, what: string, { dryRun, json }: ChangeOptions): void {
+function report(context: CliContext, answer: BulkAnswer, what: string, { dryRun, json }: BulkOptions): void {
   if (json === true) {
     print(context, prettyJson(answer));
     return;
@@ -171,7 +171,7 @@ function report(context: CliContext, answer: BulkAnswer, what: string, { dryRun,
 }
 
 /** A command without IDs and filter would concern all dead letters: that has to be said. */
-function selectionOf(ids: readonly string[], options: ChangeOptions) {
+function selectionOf(ids: readonly string[], options: BulkOptions) {
   const filter = filterOf(options);
   const isFiltered = Object.keys(filter).length > 0;
   if (ids.length > 0 && (isFiltered || options.all === true))

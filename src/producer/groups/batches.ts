@@ -10,7 +10,7 @@ import {
   type BatchState,
   batchKey,
 } from '../../shared/groups/batch.ts';
-import { type GroupHead, MAX_MEMBERS, type Member, membersOf } from '../../shared/groups/group.ts';
+import { decodedMembers, type GroupHead, MAX_MEMBERS, type Member } from '../../shared/groups/group.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -64,7 +64,7 @@ export interface BatchServiceDeps {
 const MAX_BYTES = 4 * 1_024 * 1_024;
 
 export const BATCH_RULES: GroupRules = {
-  progressOf: ({ definition, fields }) => new BatchProgress(definition as BatchDefinition, membersOf(fields)),
+  progressOf: ({ definition, fields }) => new BatchProgress(definition as BatchDefinition, decodedMembers(fields)),
   envelopeOf: ({ definition }, _progress, key) => (definition as BatchDefinition).entries[Number(key)]?.envelope,
 };
 
@@ -124,7 +124,7 @@ export class BatchService {
   async #batch(record: GroupRecord): Promise<Batch> {
     const { head, endedAtMs, cancelledBy } = record;
     const definition = record.definition as BatchDefinition;
-    const members = membersOf(record.fields);
+    const members = decodedMembers(record.fields);
     const calls = await Promise.all(
       definition.entries.map(async (entry, index): Promise<BatchCall> => {
         const member = members.get(String(index));
@@ -152,7 +152,7 @@ export class BatchService {
     known: ReadonlyMap<string, ToolResultEnvelope> = new Map(),
   ): Promise<readonly ToolResultEnvelope[]> {
     const record = await this.#deps.runner.ended(batchId);
-    const members = membersOf(record.fields);
+    const members = decodedMembers(record.fields);
     const { entries } = record.definition as BatchDefinition;
     return Promise.all(
       entries.map((entry, index) => {

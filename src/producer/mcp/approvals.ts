@@ -27,7 +27,7 @@ export function onApprovalRequested(pawl: Pawl, callId: string, then: () => void
 
 /** The reply in place of a result: the question whether to approve the call, or a text that says to wait. */
 export async function approvalAnswer(pawl: Pawl, client: McpClient, callId: string, tool: McpTool): Promise<Result> {
-  if (!client.canAsk.includes('elicitation') || !client.isLocal) return pendingResult(callId, tool);
+  if (!client.canAsk.includes('elicitation') || !client.isLocal) return awaitsDecision(callId, tool);
   const { record, digest } = await pawl.approvals.show(callId);
   const { request, preview } = record;
   const message = `Approve ${tool.mcpName}? ${shownLine(preview?.summary ?? request.reason)}\n${formatForDisplay(request.params)}`;
@@ -69,7 +69,7 @@ export async function applyDecision(
 }
 
 /** The reply to a client that cannot approve its call itself. */
-export function pendingResult(callId: string, { mcpName }: McpTool): Result {
+export function awaitsDecision(callId: string, { mcpName }: McpTool): Result {
   const text =
     `${mcpName} needs a person's approval and has not run yet. The request is with the session's approvers (call ${callId}). ` +
     'Go on with other work; ask again with the same arguments and idempotency key to learn what became of it.';

@@ -16,7 +16,7 @@ import { isDelayed } from '../../shared/calls/start-time.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
-import { applyDecision, approvalAnswer, onApprovalRequested, pendingResult } from './approvals.ts';
+import { applyDecision, approvalAnswer, awaitsDecision, onApprovalRequested } from './approvals.ts';
 import { clientSession, type McpClient, TASKS_EXTENSION, takeKeyArgument } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
@@ -49,7 +49,7 @@ export async function callTool(
   if (tool.annotations.taskSupport === 'required' && !client.takesTasks && ctx.mcpReq.envelope !== undefined)
     throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
   const decision = await applyDecision(pawl, client, ctx);
-  if (decision?.isOpen) return pendingResult(decision.callId, tool);
+  if (decision?.isOpen) return awaitsDecision(decision.callId, tool);
   if (decision !== undefined)
     return (
       (await startsLater(pawl, client, decision.callId, { tool, params })) ??

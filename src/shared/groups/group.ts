@@ -72,7 +72,7 @@ export function memberField(key: string): string {
 }
 
 /** The members of a record, by key. */
-export function membersOf(fields: Readonly<Record<string, object>>): Map<string, Member> {
+export function decodedMembers(fields: Readonly<Record<string, object>>): Map<string, Member> {
   const members = new Map<string, Member>();
   for (const [field, value] of Object.entries(fields))
     if (field.startsWith('call:')) members.set(field.slice('call:'.length), value as Member);

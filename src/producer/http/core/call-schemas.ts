@@ -36,7 +36,7 @@ export const standing = {
   phase: z.enum([...PHASES, ...CALL_STATES]).describe('Of a call that has ended, its state.'),
 };
 
-export const callSummary = z.object({
+export const callSummarySchema = z.object({
   callId: text,
   requestId: text,
   tool: text,
@@ -98,7 +98,7 @@ export const redriveRecord = z.object({
 
 export const deadLetterList = z.object({
   deadLetters: z.array(
-    callSummary.extend({
+    callSummarySchema.extend({
       attempts: count,
       tenantId: text.optional(),
       failedAtMs: atMs,

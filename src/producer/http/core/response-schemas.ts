@@ -13,7 +13,7 @@ import { AGENT_MESSAGES } from '../../../shared/tools/sub-agent.ts';
 import {
   atMs,
   bulkAnswer,
-  callSummary,
+  callSummarySchema,
   count,
   deadLetterList,
   flag,
@@ -276,8 +276,8 @@ export const responseSchemas = {
   ...groupSchemas,
   CompletionAnswer: completionAnswer,
   CallUnderWay: z.object({ callId: text, requestId: text, ...standing }),
-  CallList: z.object({ calls: z.array(callSummary), truncated: flag.optional() }),
-  Call: callSummary.extend({
+  CallList: z.object({ calls: z.array(callSummarySchema), truncated: flag.optional() }),
+  Call: callSummarySchema.extend({
     fence: count,
     params: json.describe('Without secrets.'),
     idempotencyKey: text.optional(),

@@ -20,7 +20,7 @@ import { nameOf, submitterOf } from './approvals.ts';
 import { sessionFor } from './sessions.ts';
 
 export const DEFAULT_WAIT_MS = 30_000;
-export const MAX_WAIT_MS = 5 * 60_000;
+export const MAX_ANSWER_WAIT_MS = 5 * 60_000;
 const MAX_LISTED = 1_000;
 
 const resolutionSchema = z.discriminatedUnion('as', [
@@ -70,7 +70,7 @@ function getCall({ pawl, longPolls }: CallRouteDeps): Route {
     operationId: 'getCall',
     permission: 'use',
     summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
-    query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
+    query: z.strictObject({ wait: queryNumber({ max: MAX_ANSWER_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
     responses: { 200: ['The call', 'Call'] },
     async handle({ path, query, caller, onGone }) {
       const record = await callFor(pawl, caller, path['callId'] ?? '');
@@ -132,7 +132,7 @@ function compensateCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Rou
     summary:
       'Undoes a call that succeeded, once, with its tool’s `compensate`: as a call of its own, waited for like one.',
     query: z.strictObject({
-      wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
+      wait: queryNumber({ max: MAX_ANSWER_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
     }),
     responses: {
       200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],

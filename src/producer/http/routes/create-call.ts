@@ -29,7 +29,7 @@ import { type Caller, checkTenant } from '../core/access.ts';
 import { invalidBody } from '../core/errors.ts';
 import { optionalQueryNumber, type Route, route } from '../core/route.ts';
 import { submitterOf } from './approvals.ts';
-import { type CallRouteDeps, DEFAULT_WAIT_MS, MAX_WAIT_MS, replyTo, underWay } from './calls.ts';
+import { type CallRouteDeps, DEFAULT_WAIT_MS, MAX_ANSWER_WAIT_MS, replyTo, underWay } from './calls.ts';
 import { sessionOrNew } from './sessions.ts';
 
 /** The short form of a call. The session fills in the other fields. */
@@ -85,7 +85,7 @@ export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): 
     summary: 'Submits a call, as an envelope or in the short form, and waits for its end.',
     query: z.strictObject({
       wait: optionalQueryNumber({
-        max: MAX_WAIT_MS,
+        max: MAX_ANSWER_WAIT_MS,
         fallback: `${DEFAULT_WAIT_MS}, or 0 for a delayed call`,
         unit: 'milliseconds',
       }),

@@ -8,6 +8,10 @@ local NEIGHBOURS = 16
 local index, most, callIds = KEYS[1], tonumber(ARGV[2]), nil
 callIds = redis.call('LRANGE', index, -most - NEIGHBOURS, -1)
 local times = {}
+-- When a call was claimed, from its fields 'createdAtMs' and 'ended'.
+local function claimedAt(createdAtMs, ended)
+  return tonumber(createdAtMs or ended and endedFields(ended).createdAtMs)
+end
 local function timeOf(position)
   if times[position] == nil then
     times[position] = claimedAt(unpack(redis.call('HMGET', KEYS[2] .. callIds[position], 'createdAtMs', 'ended'))) or false

@@ -11,8 +11,8 @@ import {
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
 import type { Redis } from '../redis/connection.ts';
-import { DedupeKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
+import { DedupeKeys } from './dedupe-keys.ts';
 
 export interface RedisDedupeOptions {
   readonly redis: Redis;

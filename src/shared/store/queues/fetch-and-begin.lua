@@ -15,7 +15,9 @@ if not jobs then
   jobs = {moveToActive(
     keysOf(queue, {'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'marker'}),
     {queue, now, {token = ARGV[1], lockDuration = ARGV[3]}})}
-  onClockOf(ARGV[2], jobs[1], now)
+  -- BullMQ says when the next job is due, the fourth of four answers: puts that on the clock of the worker that asked.
+  local taken = jobs[1]
+  if type(taken) == 'table' and tonumber(taken[4] or 0) > 0 then taken[4] = taken[4] + (ARGV[2] - now) end
 elseif not jobs[1] then
   jobs = {'elsewhere'}
 end

@@ -167,11 +167,6 @@ local function isDelayedSoon(queue)
   return first[2] ~= nil and first[2] / 0x1000 < nowMs() + 15000
 end
 
--- BullMQ says when the next job is due, the fourth of four answers: puts that on the clock of the worker that asked.
-local function onClockOf(workerNow, answer, now)
-  if type(answer) == 'table' and tonumber(answer[4] or 0) > 0 then answer[4] = answer[4] + (workerNow - now) end
-end
-
 -- Appends an event to the inbox of every producer that waits.
 --   inboxes  producer IDs, separated by spaces; inboxPrefix  key of an inbox without its ID
 --   event  JSON, in pieces: Lua looks at every byte of every text that it makes, and the message is one
@@ -284,10 +279,6 @@ local function endedFields(ended)
   return {
     generation = generation, createdAtMs = text(createdAtMs), updatedAtMs = text(createdAtMs + settled), fence = fence, version = version,
     paramsDigest = digest}
-end
--- When a call was claimed, from its fields 'createdAtMs' and 'ended'.
-local function claimedAt(createdAtMs, ended)
-  return tonumber(createdAtMs or ended and endedFields(ended).createdAtMs)
 end
 
 -- Adds a waiting producer to a record's list, once.
