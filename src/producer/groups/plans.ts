@@ -1,7 +1,7 @@
 /** `pawl.plans`: graphs of calls that need each other's results, checked before anything runs, and resumed after any process died. */
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { checkPlan } from '../../shared/groups/check-plan.ts';
-import { type GroupHead, type Member, membersOf } from '../../shared/groups/group.ts';
+import { decodedMembers, type GroupHead, type Member } from '../../shared/groups/group.ts';
 import {
   type AcceptedNode,
   DEFAULT_CONCURRENCY,
@@ -201,7 +201,7 @@ export class PlanService {
 
 function planOf({ head, definition, fields, cancelledBy, endedAtMs }: GroupRecord): Plan {
   const plan = definition as PlanDefinition;
-  const members = membersOf(fields);
+  const members = decodedMembers(fields);
   const phase = fields[PHASE_FIELD] as PlanPhase | undefined;
   const isOver = endedAtMs !== undefined;
   const nodes = plan.order.map((name): PlanNodeView => {

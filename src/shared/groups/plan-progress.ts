@@ -10,7 +10,14 @@
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { needsOf } from './check-plan.ts';
-import { type GroupProgress, type Member, type MemberEnd, memberField, membersOf, type NextCall } from './group.ts';
+import {
+  decodedMembers,
+  type GroupProgress,
+  type Member,
+  type MemberEnd,
+  memberField,
+  type NextCall,
+} from './group.ts';
 import {
   type AcceptedNode,
   type Condition,
@@ -108,7 +115,7 @@ export class PlanProgress implements GroupProgress {
   constructor(definition: PlanDefinition, fields: Readonly<Record<string, object>>, deps: PlanDeps) {
     this.#definition = definition;
     this.#deps = deps;
-    this.#members = membersOf(fields);
+    this.#members = decodedMembers(fields);
     this.#phase = fields[PHASE_FIELD] as PlanPhase | undefined;
     const nodes = Object.entries(definition.nodes);
     this.#needs = new Map(nodes.map(([name, node]) => [name, needsOf(node)]));

@@ -14,7 +14,7 @@ export function schemasAt(root: JsonSchema | undefined, path: readonly string[])
   for (const part of path) {
     const below: JsonSchema[] = [];
     for (const schema of schemas) {
-      const found = membersOf(root, schema, part, 0);
+      const found = decodedMembers(root, schema, part, 0);
       if (found === 'any') return 'any';
       below.push(...found);
     }
@@ -23,7 +23,7 @@ export function schemasAt(root: JsonSchema | undefined, path: readonly string[])
   return schemas;
 }
 
-function membersOf(root: JsonSchema, schema: unknown, part: string, depth: number): Possible {
+function decodedMembers(root: JsonSchema, schema: unknown, part: string, depth: number): Possible {
   const alternatives = alternativesOf(root, schema, depth);
   if (alternatives === 'any') return 'any';
   const found: JsonSchema[] = [];
