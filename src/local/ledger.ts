@@ -271,6 +271,7 @@ export class LocalLedger implements CallLedger {
     const record = await this.#parts.store.get(callId);
     if (record === undefined) return undefined;
     const own = this.#own.get(callId);
+    const dot = record.tool.lastIndexOf('.');
     return {
       callId,
       state: record.state,
@@ -280,7 +281,8 @@ export class LocalLedger implements CallLedger {
       request: {
         envelope: {
           requestId: record.request.requestId,
-          toolName: record.tool.slice(record.tool.lastIndexOf('.') + 1),
+          toolNamespace: record.tool.slice(0, dot),
+          toolName: record.tool.slice(dot + 1),
         },
         ...(own === undefined ? {} : { tool: own.request.tool }),
       },

@@ -124,8 +124,8 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   /** Throws `UNKNOWN_CALL`. */
   cancel(callId: string): Promise<Cancellation> {
     const { settings, schedule } = this.#parts;
-    const { ttl } = settings;
-    return cancelCall({ ledger: this.#ledger, results: this.#results, inboxId: LOCAL_INBOX, ttl, schedule }, callId);
+    const deps = { ledger: this.#ledger, results: this.#results, inboxId: LOCAL_INBOX, settings, schedule };
+    return cancelCall(deps, callId);
   }
 
   /** Completes a call that waits for an outside system, as `pawl.complete` does. */

@@ -195,7 +195,7 @@ function composeTools({ settings, options, backend, catalogue, now }: Core) {
 }
 
 function composeOperations(core: Core, approvals: ApprovalService, onEvent: (event: DispatchEvent) => void) {
-  const { backend, settings, catalogue, switches, recordOverride } = core;
+  const { backend, catalogue, switches, recordOverride } = core;
   const tools = async () => (await catalogue.all()).tools;
   const admin = new CircuitAdmin(
     { breakers: backend.breakers, ledger: backend.ledger, tools },
@@ -203,7 +203,7 @@ function composeOperations(core: Core, approvals: ApprovalService, onEvent: (eve
     (change) => onEvent({ type: 'tool_call_circuit_state', ...change }),
   );
   return {
-    calls: new CallService({ ...core, ttl: settings.ttl, approvals }),
+    calls: new CallService({ ...core, approvals }),
     circuits: new CircuitService({ ...core, admin }),
     reliability: new ReliabilityService({ records: backend.switches, switches, catalogue, recordOverride }),
     shards: new ShardService(backend, recordOverride),

@@ -1,10 +1,12 @@
 /** Cancelling a call from outside, wherever it is, and learning how that ended. */
 
 import { partitionFor } from '../../shared/calls/call-id.ts';
-import { isHarmless, type LedgerTtls, type Settlement } from '../../shared/calls/call-state.ts';
-import { lifeOfUnstarted } from '../../shared/calls/compensation.ts';
+import { isHarmless, lifeOfUnstarted, type Settlement } from '../../shared/calls/call-state.ts';
+import { compensated } from '../../shared/calls/compensation.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { doubtful, envelopeOf, type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { Effects } from '../../shared/retries/effects.ts';
 import type { CallLedger, KnownCall } from '../../shared/store/ports.ts';
@@ -23,8 +25,8 @@ export interface CancelDeps {
   readonly ledger: CallLedger;
   readonly results: Results;
   readonly inboxId: string;
-  /** How long the record of a cancelled call lives. */
-  readonly ttl: LedgerTtls;
+  /** They say how long the record of a cancelled call lives. */
+  readonly settings: Pick<Settings, 'ttl' | 'tools'>;
   readonly schedule?: Schedule;
   /** A call that no attempt ran for has ended. */
   onCancelled?(callId: string): Promise<void>;
@@ -60,19 +62,22 @@ export async function cancelCall(deps: CancelDeps, callId: string): Promise<Canc
 
 /** Ends a call that waits, or tells the worker of a running one. */
 export function requestCancellation(
-  { ledger, inboxId, ttl }: Pick<CancelDeps, 'ledger' | 'ttl'> & { readonly inboxId?: string },
+  { ledger, inboxId, settings }: Pick<CancelDeps, 'ledger' | 'settings'> & { readonly inboxId?: string },
   record: KnownCall,
 ): ReturnType<CallLedger['cancel']> {
-  const { control = {} } = record.request.envelope;
+  const { toolNamespace, toolName, control = {} } = record.request.envelope;
+  const ttls = ttlsOf(settings, { namespace: toolNamespace, name: toolName });
   return ledger.cancel(record.callId, {
     state: 'cancelled',
     beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
     betweenAttempts: cancelledOutcome(record, 'cancelled'),
-    ...lifeOfUnstarted(ttl, control),
+    ...lifeOfUnstarted(ttls, compensated({ control }) !== undefined),
     // An attempt that was lost says nothing of its effects, but its tool does.
     ...(partitionFor(record.callId).tier === 'read-only' || effectsOf(record) === 'none'
       ? {}
-      : { inDoubt: { outcome: cancelledOutcome(record, 'unsettled'), ttlMs: Math.max(ttl.cancelledMs, ttl.doneMs) } }),
+      : {
+          inDoubt: { outcome: cancelledOutcome(record, 'unsettled'), ttlMs: Math.max(ttls.cancelledMs, ttls.doneMs) },
+        }),
     ...(inboxId === undefined ? {} : { inboxId }),
   });
 }

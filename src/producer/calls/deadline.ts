@@ -5,7 +5,7 @@ import { lifeOfFailure } from '../../shared/calls/call-state.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { doubtful, envelopeOf, type Outcome, resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { toolPolicy } from '../../shared/config/tool-settings.ts';
+import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { FailureStatus } from '../../shared/errors/result-status.ts';
 import type { CancelAnswer } from '../../shared/store/calls/cancel-call.ts';
@@ -86,7 +86,7 @@ async function cancelLate(
     state: 'failed',
     beforeStart: late,
     betweenAttempts: late,
-    ...lifeOfFailure(settings.ttl, toolPolicy(settings, tool).ttl),
+    ...lifeOfFailure(ttlsOf(settings, tool)),
     ...inDoubt(settings, tool),
     inboxId,
   });
@@ -141,7 +141,7 @@ function maybeGoingOn(late: Outcome, tool: ResolvedTool): Outcome {
 function inDoubt(settings: Settings, tool: ResolvedTool): Pick<Parameters<CallLedger['cancel']>[1], 'inDoubt'> {
   if (tool.effects !== 'once' && tool.effects !== 'probe') return {};
   const outcome = lateOutcome(tool.name, 'error', failureOf('OUTCOME_UNKNOWN'));
-  return { inDoubt: { outcome, ttlMs: toolPolicy(settings, tool).ttl?.doneMs ?? settings.ttl.doneMs } };
+  return { inDoubt: { outcome, ttlMs: ttlsOf(settings, tool).doneMs } };
 }
 
 function lateOutcome(toolName: string, status: FailureStatus, failure: Failure): Outcome {

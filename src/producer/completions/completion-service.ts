@@ -12,7 +12,7 @@ import {
 } from '../../shared/calls/completion.ts';
 import { type Outcome, outcomeText, resultError, retriedBy } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { toolPolicy } from '../../shared/config/tool-settings.ts';
+import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { clip, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
 import { withoutNulls } from '../../shared/model-tools/arguments.ts';
@@ -145,11 +145,10 @@ export class CompletionService {
   #ending(call: CompletableCall, outcome: Outcome, outcomeJson: string | LargeText): CompletionEnd {
     const { settings } = this.#deps;
     const { envelope } = call.request;
-    const { ttl } = settings;
-    const own = toolPolicy(settings, { namespace: envelope.toolNamespace, name: envelope.toolName }).ttl;
+    const ttls = ttlsOf(settings, { namespace: envelope.toolNamespace, name: envelope.toolName });
     const { callId, fence, attempts } = call;
     const { error, status, attempts: number, durationMs } = outcome;
-    const life = error === undefined ? { ttlMs: own?.doneMs ?? ttl.doneMs } : lifeOfFailure(ttl, own);
+    const life = error === undefined ? { ttlMs: ttls.doneMs } : lifeOfFailure(ttls);
     const state = error === undefined ? 'done' : 'failed';
     const value =
       error === undefined

@@ -29,8 +29,8 @@ export interface CallSelection {
 
 export interface CallServiceDeps {
   readonly backend: Pick<Backend, 'ledger' | 'shards' | 'approvals'>;
-  /** How long the records of calls that have ended live. */
-  readonly ttl: Settings['ttl'];
+  /** They say how long the records of calls that have ended live. */
+  readonly settings: Pick<Settings, 'ttl' | 'tools'>;
   readonly results: Results;
   readonly inboxId: string;
   readonly approvals: Pick<ApprovalService, 'cancelled' | 'requestAgain' | 'requested'>;
@@ -121,10 +121,10 @@ export class CallService {
 
   /** Cancels a call wherever it is. Throws `UNKNOWN_CALL`. */
   async cancel(callId: string, by?: string): Promise<Cancellation> {
-    const { backend, ttl, results, inboxId, approvals, recordOverride } = this.#deps;
+    const { backend, settings, results, inboxId, approvals, recordOverride } = this.#deps;
     const { ledger } = backend;
     const onCancelled = (ended: string) => approvals.cancelled(ended);
-    const ended = await cancelCall({ ledger, results, inboxId, ttl, onCancelled }, callId);
+    const ended = await cancelCall({ ledger, results, inboxId, settings, onCancelled }, callId);
     const about = aboutCall(callId, await ledger.glance(callId));
     await recordOverride({ what: 'cancellation', action: ended.settlement, by, ...about });
     return ended;
@@ -132,10 +132,10 @@ export class CallService {
 
   /** Asks for a call's end without waiting for it. Throws `UNKNOWN_CALL`. */
   async requestCancel(callId: string, by?: string): Promise<void> {
-    const { backend, ttl, approvals, recordOverride } = this.#deps;
+    const { backend, settings, approvals, recordOverride } = this.#deps;
     const record = await backend.ledger.read(callId);
     if (record === undefined) throw new PawlError('UNKNOWN_CALL');
-    const answer = await requestCancellation({ ledger: backend.ledger, ttl }, record);
+    const answer = await requestCancellation({ ledger: backend.ledger, settings }, record);
     if (answer.kind === 'cancelled') await approvals.cancelled(callId);
     await recordOverride({ what: 'cancellation', action: 'requested', by, ...aboutCall(callId, record) });
   }
@@ -154,12 +154,12 @@ export class CallService {
    * `CALL_NOT_RESOLVABLE`.
    */
   async resolve(callId: string, resolution: Resolution, by?: string, reason?: string): Promise<CallRecord> {
-    const { backend, ttl, recordOverride } = this.#deps;
+    const { backend, settings, recordOverride } = this.#deps;
     const { ledger } = backend;
     const record = await ledger.read(callId);
     if (record === undefined) throw unknownCall(callId);
     const answer =
-      resolution.as === 'retry' ? await this.#retry(record) : await resolveAs({ ledger, ttl }, record, resolution);
+      resolution.as === 'retry' ? await this.#retry(record) : await resolveAs({ ledger, settings }, record, resolution);
     if (answer === 'gone') throw new PawlError('UNKNOWN_CALL');
     if (answer === 'refused') {
       throw new PawlError(

@@ -5,7 +5,7 @@
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { durable } from '../../shared/config/durability.ts';
-import { scopeOf, toolPolicy } from '../../shared/config/tool-settings.ts';
+import { scopeOf, ttlsOf } from '../../shared/config/tool-settings.ts';
 import { neededWorkers } from '../../shared/queues/scaling.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
@@ -200,10 +200,10 @@ export class FleetView {
     const counted = new Set<string>();
     for (const published of catalogue) {
       const tool = metrics.tools.labelFor(published.namespace, published.name);
-      const own = toolPolicy(settings, published).ttl;
-      set.set(METRICS.ttl, { tool, state: 'done' }, (own?.doneMs ?? settings.ttl.doneMs) / 1_000);
-      set.set(METRICS.ttl, { tool, state: 'failed' }, (own?.failedMs ?? settings.ttl.failedMs) / 1_000);
-      set.set(METRICS.ttl, { tool, state: 'cancelled' }, settings.ttl.cancelledMs / 1_000);
+      const ttls = ttlsOf(settings, published);
+      set.set(METRICS.ttl, { tool, state: 'done' }, ttls.doneMs / 1_000);
+      set.set(METRICS.ttl, { tool, state: 'failed' }, ttls.failedMs / 1_000);
+      set.set(METRICS.ttl, { tool, state: 'cancelled' }, ttls.cancelledMs / 1_000);
       set.set(METRICS.tools, { tool, tier: published.tier }, 1);
       // The versions of a tool are one in the ledger.
       const name = `${published.namespace}.${published.name}`;

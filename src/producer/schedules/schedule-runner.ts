@@ -8,7 +8,7 @@
  */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { toolPolicy } from '../../shared/config/tool-settings.ts';
+import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { FAILURES } from '../../shared/errors/failure-codes.ts';
 import {
@@ -24,7 +24,6 @@ import type { Backend } from '../../shared/store/backend.ts';
 import type { StoredSchedule } from '../../shared/store/schedules/schedules.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
 import { withinMs } from '../calls/result-waiters.ts';
 import type { CallService } from '../operations/call-service.ts';
@@ -146,11 +145,7 @@ export class ScheduleRunner {
     starting: NonNullable<StoredSchedule['progress']['starting']>,
   ): Promise<void> {
     const { atMs, sinceMs, callRevision } = starting;
-    const { ttl } = this.#deps.settings;
-    const kept = {
-      ...ttl,
-      ...defined<Partial<Settings['ttl']>>(toolPolicy(this.#deps.settings, record.tool).ttl ?? {}),
-    };
+    const kept = ttlsOf(this.#deps.settings, record.tool);
     const isRemembered = this.#deps.clock.now() - sinceMs < Math.min(kept.doneMs, kept.failedMs, kept.cancelledMs) / 2;
     if (isRemembered && callRevision === record.callRevision) return this.#start(record, starting);
     const reason = 'a front door died as it started this one, and whether its call exists is not known';

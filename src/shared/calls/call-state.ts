@@ -207,14 +207,22 @@ export interface RecordLife {
   readonly freeAfterMs?: number;
 }
 
-/** The lifetime of a failed call's record. `own` is its tool's policy. */
-export function lifeOfFailure(
-  ttl: Pick<LedgerTtls, 'doneMs' | 'failedMs' | 'failedKeptMs'>,
-  own: { readonly [Name in 'doneMs' | 'failedMs' | 'failedKeptMs']?: number | undefined } = {},
-): RecordLife {
-  const freeAfterMs = own.failedMs ?? ttl.failedMs;
-  const keptMs = own.failedKeptMs ?? ttl.failedKeptMs ?? own.doneMs ?? ttl.doneMs;
-  return { ttlMs: Math.max(keptMs, freeAfterMs), freeAfterMs };
+/** The lifetime of a failed call's record. */
+export function lifeOfFailure({ doneMs, failedMs, failedKeptMs = doneMs }: LedgerTtls): RecordLife {
+  return { ttlMs: Math.max(failedKeptMs, failedMs), freeAfterMs: failedMs };
+}
+
+/** The lifetime of the record of a call whose outcome is unknown: its key must not be free sooner than that of a success. */
+export function lifeOfUnresolved(ttls: LedgerTtls): RecordLife {
+  return { ttlMs: Math.max(ttls.doneMs, lifeOfFailure(ttls).ttlMs) };
+}
+
+/**
+ * The lifetime of a call that was cancelled before anything happened. A compensation's key is free again as soon as that of a failed
+ * call, because a second try has no other key.
+ */
+export function lifeOfUnstarted({ cancelledMs, failedMs }: LedgerTtls, isCompensation: boolean): RecordLife {
+  return { ttlMs: cancelledMs, ...(isCompensation ? { freeAfterMs: failedMs } : {}) };
 }
 
 export const DEFAULT_TTLS: LedgerTtls = { doneMs: 24 * 3_600_000, failedMs: 5 * 60_000, cancelledMs: 24 * 3_600_000 };

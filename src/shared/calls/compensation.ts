@@ -6,7 +6,6 @@
 import { PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import type { ToolResult } from '../tools/tool-result.ts';
-import type { LedgerTtls, RecordLife } from './call-state.ts';
 import { contractInvalid, type ToolCallEnvelope } from './envelope.ts';
 import type { Outcome } from './outcome.ts';
 
@@ -26,14 +25,6 @@ export interface CompensatedCall {
 /** The call that a call undoes; undefined for an ordinary one. */
 export function compensated({ control }: Pick<ToolCallEnvelope, 'control'>): string | undefined {
   return control.requestTags?.find((tag) => tag.startsWith(TAG))?.slice(TAG.length);
-}
-
-/**
- * The lifetime of a call that was cancelled before anything happened. A compensation's key is free again as soon as that of a failed
- * call, because a second try has no other key.
- */
-export function lifeOfUnstarted(ttl: LedgerTtls, control: ToolCallEnvelope['control']): RecordLife {
-  return { ttlMs: ttl.cancelledMs, ...(compensated({ control }) === undefined ? {} : { freeAfterMs: ttl.failedMs }) };
 }
 
 /** The key holds the generation: a call that was forgotten and ran again has not been undone yet. */

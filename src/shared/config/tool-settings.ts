@@ -1,5 +1,6 @@
 /** The operator's settings for single tools, and what they mean for a call. */
 import { z } from 'zod';
+import type { LedgerTtls } from '../calls/call-state.ts';
 import {
   type CircuitOverrides,
   type CircuitPolicy,
@@ -12,6 +13,7 @@ import type { Effects } from '../retries/effects.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { sessionStateSchema } from '../sessions/session.ts';
 import type { Tier } from '../tools/tool.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { bytes, durability, keptMs } from './setting-types.ts';
 
@@ -38,7 +40,8 @@ export const toolPolicySchema = z.strictObject({
   /** Accept `dedupeMode: "disabled"` above the read-only tier. */
   allowDisabledDedupe: z.boolean().optional(),
   ttl: z
-    .strictObject({ doneMs: keptMs.optional(), failedMs: keptMs.optional(), failedKeptMs: keptMs.optional() })
+    .strictObject({ doneMs: keptMs, failedMs: keptMs, failedKeptMs: keptMs, cancelledMs: keptMs })
+    .partial()
     .optional(),
   /** The limits of the tool's calls in the whole fleet. */
   limits: limitSettingsSchema.optional(),
@@ -73,6 +76,11 @@ interface ToolSettings {
   readonly tools: Readonly<Record<string, ToolPolicy>>;
 }
 
+interface Named {
+  readonly namespace: string;
+  readonly name: string;
+}
+
 /** The operator's defaults for all tools. */
 interface ToolDefaults {
   readonly defaults: { readonly circuit?: z.output<typeof circuitDefaultsSchema> | undefined };
@@ -81,10 +89,7 @@ interface ToolDefaults {
 const NO_POLICY: ToolPolicy = {};
 
 /** The operator's settings for one tool: the qualified name's entry over the plain name's. */
-export function toolPolicy(
-  settings: ToolSettings,
-  tool: { readonly namespace: string; readonly name: string },
-): ToolPolicy {
+export function toolPolicy(settings: ToolSettings, tool: Named): ToolPolicy {
   // Most tools have none, and every call asks several times.
   if (hasNoKeys(settings.tools)) return NO_POLICY;
   const plain = settings.tools[tool.name];
@@ -92,25 +97,23 @@ export function toolPolicy(
   return plain === undefined && qualified === undefined ? NO_POLICY : { ...plain, ...qualified };
 }
 
+/** The lifetimes of the records of a tool's calls: its own of `tools.NAME.ttl`, over those of `ttl`. */
+export function ttlsOf(settings: ToolSettings & { readonly ttl: LedgerTtls }, tool: Named): LedgerTtls {
+  const { ttl } = toolPolicy(settings, tool);
+  return ttl === undefined ? settings.ttl : { ...settings.ttl, ...defined<Partial<LedgerTtls>>(ttl) };
+}
+
 /** The policy of a tool's circuit. The operator's settings of the tool come first, then the tool's own, then the operator's defaults. */
 export function circuitPolicyOf(
   settings: ToolSettings & ToolDefaults,
-  tool: {
-    readonly namespace: string;
-    readonly name: string;
-    readonly tier: Tier;
-    readonly circuit: CircuitOverrides;
-  },
+  tool: Named & { readonly tier: Tier; readonly circuit: CircuitOverrides },
 ): CircuitPolicy {
   const { circuit } = toolPolicy(settings, tool);
   return circuitPolicy(tool.tier === 'read-only', tool.circuit, circuit, settings.defaults.circuit);
 }
 
 /** Whether equal calls of a tool are merged over all sessions or within one: only tools without effects can share calls. */
-export function scopeOf(
-  settings: ToolSettings,
-  tool: { readonly namespace: string; readonly name: string; readonly effects?: Effects },
-): 'session' | 'global' {
+export function scopeOf(settings: ToolSettings, tool: Named & { readonly effects?: Effects }): 'session' | 'global' {
   return toolPolicy(settings, tool).scope === 'global' && tool.effects === 'none' ? 'global' : 'session';
 }
 

@@ -30,7 +30,8 @@ export interface CallLedger
 /** The part of a call's record that waiting for it and cancelling it need. */
 export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcome' | 'createdAtMs' | 'readAtMs'> {
   readonly request: {
-    readonly envelope: Pick<ToolCallEnvelope, 'requestId' | 'toolName'> & Partial<Pick<ToolCallEnvelope, 'control'>>;
+    readonly envelope: Pick<ToolCallEnvelope, 'requestId' | 'toolNamespace' | 'toolName'> &
+      Partial<Pick<ToolCallEnvelope, 'control'>>;
     readonly tool?: Pick<StoredRequest['tool'], 'effects'>;
   };
   readonly attempts: readonly unknown[];

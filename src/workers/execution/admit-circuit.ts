@@ -6,7 +6,7 @@ import { type Circuit, forcedOpenText } from '../../shared/circuits/circuit-brea
 import { targetOfCircuit } from '../../shared/circuits/circuit-key.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
-import { circuitPolicyOf, toolPolicy } from '../../shared/config/tool-settings.ts';
+import { circuitPolicyOf } from '../../shared/config/tool-settings.ts';
 import { failureOf } from '../../shared/errors/failure.ts';
 import type { BeginResult } from '../../shared/store/calls/begin-attempt.ts';
 import { parseCircuit } from '../../shared/store/circuits/circuits.ts';
@@ -81,7 +81,7 @@ export class CircuitAdmitter {
   }
 
   #refuse(callId: string, answer: OpenCircuit, tool: AnyTool, retryAfterMs: number): Promise<JobOutcome> {
-    const { settings, settler, onEvent } = this.#deps;
+    const { settler, onEvent } = this.#deps;
     const { fence, request, earlier } = answer;
     const { envelope } = request;
     const seen = parseCircuit(answer.circuitRaw);
@@ -102,8 +102,7 @@ export class CircuitAdmitter {
     const event = { callId, envelope, attempt: earlier.length, errorCode: failure.code, breakerState };
     onEvent({ type: 'tool_call_blocked', ...event });
     const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
-    const kept = { policy: toolPolicy(settings, tool), effects: tool.effects, expectedRetrySafe };
-    return settler.refuse({ callId, fence, outcome, attempts: earlier, tool: kept });
+    return settler.refuse({ callId, fence, outcome, attempts: earlier, tool, expectedRetrySafe });
   }
 }
 

@@ -14,7 +14,7 @@ import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { RegisteredTool } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { CallSettler, KeptTool } from '../outcome/settle-call.ts';
+import type { CallSettler } from '../outcome/settle-call.ts';
 import type { AttemptAudit } from './audit.ts';
 
 export interface PendingExpiryDeps {
@@ -74,7 +74,7 @@ export class PendingExpiry {
   }
 
   async #end(job: CallJob, call: PendingCall, message: string): Promise<JobOutcome> {
-    const { records, settler, settings } = this.#deps;
+    const { records, settler } = this.#deps;
     const { envelope, tool } = call.request;
     const isUnknown = call.onExpiry === 'unknown';
     const failure = failureOf(isUnknown ? 'OUTCOME_UNKNOWN' : 'COMPLETION_EXPIRED', message);
@@ -88,13 +88,10 @@ export class PendingExpiry {
       attempts: attempts.length,
       error: resultError(failure, status),
     };
-    const kept: KeptTool = {
-      policy: toolPolicy(settings, namedTool(call)),
-      effects: tool.effects ?? 'once',
-      expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
-    };
+    const kept = { ...namedTool(call), effects: tool.effects ?? 'once' };
+    const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
     const { callId } = job;
-    const settle = settler.refusal({ callId, fence: call.fence, outcome, attempts, tool: kept });
+    const settle = settler.refusal({ callId, fence: call.fence, outcome, attempts, tool: kept, expectedRetrySafe });
     const answer = await records.expire(settle);
     if (answer === 'early') return { kind: 'postponed', delayMs: AGAIN_MS };
     if (answer !== 'settled') return { kind: 'dropped' };

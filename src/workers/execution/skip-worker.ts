@@ -8,7 +8,7 @@ import { needOf, type StoredRequest } from '../../shared/store/calls/call-record
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { CallSettler, KeptTool } from '../outcome/settle-call.ts';
+import type { CallSettler, Refused } from '../outcome/settle-call.ts';
 import type { LastPublished } from './version-check.ts';
 
 /** How long a job waits when no living worker can run its tool. */
@@ -52,7 +52,7 @@ export class IncompatibleCalls {
     const inDoubt = recovered && !isHarmless(request.tool.effects);
     const failure = inDoubt ? failureOf('OUTCOME_UNKNOWN') : failureOf('TOOL_UNAVAILABLE', message);
     const outcome = unstartedOutcome(request, earlier, failure);
-    return settler.refuse({ callId, fence, outcome, attempts: earlier, tool: keptAs(request) });
+    return settler.refuse({ callId, fence, outcome, attempts: earlier, ...keptAs(request) });
   }
 
   /** The call was cancelled while this worker, which does not know its tool, held it. */
@@ -61,14 +61,15 @@ export class IncompatibleCalls {
       partitionFor(callId).tier === 'read-only' || request.tool.effects === 'none' || !leftInDoubt(earlier);
     const settlement = earlier.length === 0 ? 'cancelled-before-start' : harmless ? 'cancelled' : 'unsettled';
     const outcome = { ...unstartedOutcome(request, earlier, failureOf('CANCELLED')), settlement } as const;
-    return this.#deps.settler.refuse({ callId, fence, outcome, attempts: earlier, tool: keptAs(request) });
+    return this.#deps.settler.refuse({ callId, fence, outcome, attempts: earlier, ...keptAs(request) });
   }
 }
 
 /** The record of a call whose tool this worker does not know is kept as its request says. */
-function keptAs({ tool, envelope }: StoredRequest): KeptTool {
-  const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
-  return { policy: {}, effects: tool.effects ?? 'once', expectedRetrySafe };
+function keptAs({ tool, envelope }: StoredRequest): Pick<Refused, 'tool' | 'expectedRetrySafe'> {
+  const { toolNamespace: namespace, toolName: name, payload } = envelope;
+  const expectedRetrySafe = payload.callHints?.expectedRetrySafe ?? false;
+  return { tool: { namespace, name, effects: tool.effects ?? 'once' }, expectedRetrySafe };
 }
 
 /** The outcome of a call that ends without an attempt of this worker. */

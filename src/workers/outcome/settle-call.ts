@@ -7,24 +7,27 @@ import {
   type AttemptRecord,
   type CallState,
   isKeptLong,
+  type LedgerTtls,
   leftInDoubt,
   lifeOfFailure,
+  lifeOfUnresolved,
+  lifeOfUnstarted,
   type RecordLife,
   type Settlement,
   settlementOfAborted,
 } from '../../shared/calls/call-state.ts';
-import { lifeOfUnstarted } from '../../shared/calls/compensation.ts';
+import { compensated } from '../../shared/calls/compensation.ts';
 import { doubtful, isUnresolved, type Outcome, resultError, stateOf } from '../../shared/calls/outcome.ts';
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import type { ToolPolicy } from '../../shared/config/tool-settings.ts';
+import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf } from '../../shared/errors/failure.ts';
 import type { FailureStatus } from '../../shared/errors/result-status.ts';
-import type { Effects } from '../../shared/retries/effects.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
+import type { AnyTool } from '../../shared/tools/tool.ts';
 import { type Attempt, attemptsWith, outcomeBase } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { LeaseWrites } from '../attempt/retry-write.ts';
@@ -38,21 +41,16 @@ export interface FailureDetails {
   readonly settlement?: Settlement;
 }
 
-/** The settings of a tool that decide how long its calls are kept, and what is reported of one whose effect is in doubt. */
-export interface KeptTool {
-  readonly policy: ToolPolicy;
-  readonly effects: Effects;
-  /** The caller vouches that a second run does no harm. */
-  readonly expectedRetrySafe?: boolean;
-}
-
 /** The end of a call for which no attempt of this worker ran. */
 export interface Refused {
   readonly callId: string;
   readonly fence: number;
   readonly outcome: Outcome;
   readonly attempts: readonly AttemptRecord[];
-  readonly tool?: KeptTool;
+  /** It decides how long its calls are kept, and what is reported of one whose effect is in doubt. */
+  readonly tool?: Pick<AnyTool, 'namespace' | 'name' | 'effects'>;
+  /** The caller vouches that a second run does no harm. */
+  readonly expectedRetrySafe?: boolean;
 }
 
 export interface Postponed {
@@ -103,7 +101,7 @@ export class CallSettler {
     sample: Settle['sample'],
   ): Promise<JobOutcome> {
     const settle: Settle = {
-      ...this.#ending(attempt.callId, attempt.started.fence, outcome, attempt.policy),
+      ...this.#ending(attempt.callId, attempt.started.fence, outcome, ttlsOf(this.#deps.settings, attempt.tool)),
       outcomeJson,
       attempts: attemptsWith(attempt, undefined),
       ...(sample === undefined ? {} : { sample }),
@@ -126,11 +124,12 @@ export class CallSettler {
       error: resultError(failure, status, breakerState),
       ...(settlement === undefined ? {} : { settlement }),
     };
-    const { callId, started, policy, tool, envelope } = attempt;
-    const unstarted = settlement === 'cancelled' && lifeOfUnstarted(this.#deps.settings.ttl, envelope.control);
+    const { callId, started, tool, envelope } = attempt;
+    const ttls = ttlsOf(this.#deps.settings, tool);
+    const unstarted = settlement === 'cancelled' && lifeOfUnstarted(ttls, compensated(envelope) !== undefined);
     const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
-    const kept = { policy, effects: tool.effects, expectedRetrySafe };
-    return { ...this.#failing({ callId, fence: started.fence, outcome, attempts, tool: kept }), ...unstarted };
+    const { fence } = started;
+    return { ...this.#failing({ callId, fence, outcome, attempts, tool, expectedRetrySafe }), ...unstarted };
   }
 
   /** Ends a call with an error, as `failing` built it. */
@@ -148,37 +147,25 @@ export class CallSettler {
     return this.#failing(refused);
   }
 
-  #failing({ callId, fence, outcome, attempts, tool = { policy: {}, effects: 'none' } }: Refused): Settle {
-    const { policy, effects, expectedRetrySafe = false } = tool;
-    const keptLong = isKeptLong(effects, attempts, outcome.settlement);
+  #failing({ callId, fence, outcome, attempts, tool, expectedRetrySafe = false }: Refused): Settle {
+    const { settings } = this.#deps;
+    const ttls = tool === undefined ? settings.ttl : ttlsOf(settings, tool);
+    const keptLong = isKeptLong(tool?.effects ?? 'none', attempts, outcome.settlement);
     const inDoubt = keptLong && (!expectedRetrySafe || outcome.settlement === 'unsettled');
     const reported = inDoubt && outcome.error !== undefined ? { ...outcome, error: doubtful(outcome.error) } : outcome;
-    const { ttlMs, freeAfterMs, ...ending } = this.#ending(callId, fence, reported, policy);
+    const { ttlMs, freeAfterMs, ...ending } = this.#ending(callId, fence, reported, ttls);
     return {
       ...ending,
-      ttlMs: keptLong ? Math.max(ttlMs, this.#doneTtlMs(policy)) : ttlMs,
+      ttlMs: keptLong ? Math.max(ttlMs, ttls.doneMs) : ttlMs,
       ...(keptLong || freeAfterMs === undefined ? {} : { freeAfterMs }),
       outcomeJson: JSON.stringify(reported),
       attempts,
     };
   }
 
-  #ending(callId: string, fence: number, outcome: Outcome, policy: ToolPolicy) {
+  #ending(callId: string, fence: number, outcome: Outcome, ttls: LedgerTtls) {
     const state = stateOf(outcome);
-    return { callId, fence, state, outcome, ...this.#life(state, outcome, policy) };
-  }
-
-  /** How long the record is kept. The key of a call in doubt must not be free sooner than that of a success. */
-  #life(state: Exclude<CallState, 'inflight'>, outcome: Outcome, policy: ToolPolicy): RecordLife {
-    const { ttl } = this.#deps.settings;
-    if (state === 'done') return { ttlMs: this.#doneTtlMs(policy) };
-    if (isUnresolved(outcome))
-      return { ttlMs: Math.max(this.#doneTtlMs(policy), lifeOfFailure(ttl, policy.ttl).ttlMs) };
-    return state === 'cancelled' ? { ttlMs: ttl.cancelledMs } : lifeOfFailure(ttl, policy.ttl);
-  }
-
-  #doneTtlMs(policy: ToolPolicy): number {
-    return policy.ttl?.doneMs ?? this.#deps.settings.ttl.doneMs;
+    return { callId, fence, state, outcome, ...lifeOf(state, outcome, ttls) };
   }
 
   /** Queues the call again after `delayMs`, without consuming an attempt. */
@@ -221,4 +208,11 @@ export class CallSettler {
       log.warn({ callId, error: classify(error).message }, 'an attempt was given up; its lease will run out');
     }
   }
+}
+
+/** How long the record is kept. */
+function lifeOf(state: Exclude<CallState, 'inflight'>, outcome: Outcome, ttls: LedgerTtls): RecordLife {
+  if (state === 'done') return { ttlMs: ttls.doneMs };
+  if (isUnresolved(outcome)) return lifeOfUnresolved(ttls);
+  return state === 'cancelled' ? { ttlMs: ttls.cancelledMs } : lifeOfFailure(ttls);
 }

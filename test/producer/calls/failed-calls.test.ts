@@ -89,7 +89,7 @@ describe('a call that failed', () => {
   test.each(Object.keys(failures).filter((why) => !why.includes('person')))(
     'because %s is found when its key is free, and makes way when that is used, with whatever parameters',
     async (why) => {
-      const settings = { ttl: { failedMs: 1 } };
+      const settings = { tools: { pay: { ttl: { failedMs: 1 } } } };
       const { fleet, tool, callId } = await fail(why, settings);
       const free = await eventually(async () => {
         const record = await fleet.pawl.read(callId);

@@ -266,6 +266,8 @@ const LONGEST: Readonly<Record<string, number>> = {
   'tools.shell.loopGuard.windowMs': CENTURY_MS,
   'tools.shell.ttl.doneMs': CENTURY_MS,
   'tools.shell.ttl.failedMs': CENTURY_MS,
+  'tools.shell.ttl.failedKeptMs': CENTURY_MS,
+  'tools.shell.ttl.cancelledMs': CENTURY_MS,
   'defaults.retry.maxElapsedMs': WEEK_MS,
   'defaults.circuit.cooldownMs': CENTURY_MS,
   'reliability.loopGuard.windowMs': CENTURY_MS,

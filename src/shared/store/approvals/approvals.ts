@@ -12,10 +12,10 @@ import {
 } from '../../approvals/approval.ts';
 import { briefDecision, briefPreview, briefRequest } from '../../approvals/approval-summary.ts';
 import { partitionOf } from '../../calls/call-id.ts';
-import { lifeOfFailure, type RecordLife } from '../../calls/call-state.ts';
+import { lifeOfFailure, lifeOfUnresolved, type RecordLife } from '../../calls/call-state.ts';
 import { isUnresolved, type Outcome } from '../../calls/outcome.ts';
 import type { Settings } from '../../config/config.ts';
-import { toolPolicy } from '../../config/tool-settings.ts';
+import { ttlsOf } from '../../config/tool-settings.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { uuidv7 } from '../../util/time.ts';
@@ -251,18 +251,14 @@ export class Approvals {
    * start, then as long as its decision holds, and then run.
    */
   #keptMs({ tool, startAtMs = 0 }: ApprovalRequest, to: ApprovalEnd, nowMs: number): number {
-    const doneMs = this.#doneMs(tool);
+    const { doneMs } = ttlsOf(this.#settings, tool);
     if (to !== 'approved') return doneMs;
     return doneMs + Math.max(0, startAtMs - nowMs) + DECISION_VALID_MS + LONG_RUN_MS;
   }
 
   #lifeOf({ tool }: ApprovalRequest, outcome: Outcome): RecordLife {
-    const life = lifeOfFailure(this.#settings.ttl, toolPolicy(this.#settings, tool).ttl);
-    return isUnresolved(outcome) ? { ttlMs: Math.max(this.#doneMs(tool), life.ttlMs) } : life;
-  }
-
-  #doneMs(tool: ApprovalRequest['tool']): number {
-    return toolPolicy(this.#settings, tool).ttl?.doneMs ?? this.#settings.ttl.doneMs;
+    const ttls = ttlsOf(this.#settings, tool);
+    return isUnresolved(outcome) ? lifeOfUnresolved(ttls) : lifeOfFailure(ttls);
   }
 
   async #decide(
