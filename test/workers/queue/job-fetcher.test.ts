@@ -226,7 +226,7 @@ test('a worker that ends a job while another one is delayed asks when that is du
   const books = await openBooks();
   const keys = books.ledger.keys(PLACE);
   const [job = ''] = await claimed(books, 'a');
-  await books.redis.zadd(keys.job('delayed'), (Date.now() + 60_000) * 0x1000, 'later');
+  await books.redis.zadd(keys.job('delayed'), (Date.now() + 10_000) * 0x1000, 'later');
   await books.redis.del(keys.job('marker'));
   const worker = await openDeliveries(books);
   await worker.take();

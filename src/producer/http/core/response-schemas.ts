@@ -215,7 +215,15 @@ const reliability = z.object({
   shadow: z.array(json),
 });
 
-const partitionCounts = { inflight: count, running: count, delayed: count, awaitingApproval: count, waiting: count };
+const partitionCounts = {
+  inflight: count,
+  running: count,
+  delayed: count,
+  starting: count,
+  pending: count,
+  awaitingApproval: count,
+  waiting: count,
+};
 
 const worker = z.object({
   id: text,

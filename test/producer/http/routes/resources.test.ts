@@ -256,6 +256,8 @@ test('/openapi.json and docs/http.md describe the same routes, and each of them 
   }
   expect(body.paths['/v1/calls'].post.parameters).toMatchObject([
     { name: 'wait', in: 'query' },
+    { name: 'startAfterMs', in: 'query' },
+    { name: 'startAt', in: 'query' },
     { name: 'idempotency-key', in: 'header' },
     { name: 'traceparent', in: 'header' },
   ]);
@@ -278,7 +280,7 @@ test('/openapi.json says what a generated client needs: names, types of paramete
   expect(calls.post.parameters[0].schema).toEqual({
     type: 'integer',
     minimum: 0,
-    description: 'milliseconds; default: 30000; more than 300000 is taken as that.',
+    description: 'milliseconds; default: 30000, or 0 for a delayed call; more than 300000 is taken as that.',
   });
   expect(Object.keys(events.get.responses[200].content)).toEqual(['text/event-stream']);
   // A client that is made of the document would not send such a member.

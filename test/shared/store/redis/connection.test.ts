@@ -112,7 +112,7 @@ test('a script runs before what its connection says next, also on a server that 
   onTestFinished(() => redis.disconnect());
   await whenReady(redis, 10_000);
   const key = `${prefix}:text`;
-  const unknown = new Script(new URL('../../../../src/shared/store/calls/records/store-chunk.lua', import.meta.url), [
+  const unknown = new Script(new URL('../../../../src/shared/store/blobs/store-chunk.lua', import.meta.url), [
     luaConstants({ MADE_FOR: prefix }),
   ]);
   for (const part of ['first', 'second']) {
