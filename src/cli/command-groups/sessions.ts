@@ -1,7 +1,7 @@
 /** The commands below `sessions`. Each loads the module of its work when it runs. */
 import { type Command, Option } from 'commander';
 import { PRIORITIES } from '../../shared/queues/priority-names.ts';
-import { CHANNEL_KINDS, SESSION_KINDS } from '../../shared/sessions/session-kinds.ts';
+import { CHANNEL_KINDS, REMOTE_CHANNELS, SESSION_KINDS } from '../../shared/sessions/session-kinds.ts';
 import { command, commandGroup, type End, jsonOption, jsonValue, limitOption } from '../command-options.ts';
 import type { CliContext } from '../context.ts';
 
@@ -58,8 +58,10 @@ function openCommand(sessions: Command, context: CliContext, end: End): void {
     .option('--tenant <id>', 'the tenant that it belongs to (default: that of the session above it, if any)')
     .addOption(new Option('--importance <class>', 'of its calls').choices([...PRIORITIES]))
     .option('--workspace <folder>', 'root of the files that its tools may touch (default: this folder)')
-    .addOption(new Option('--channel <kind>', 'where it reaches people').choices([...CHANNEL_KINDS]))
-    .option('--webhook <url>', 'of a webhook channel')
+    .addOption(new Option('--channel <kind>', 'where it reaches people').choices([...CHANNEL_KINDS]));
+  for (const [kind, { field }] of Object.entries(REMOTE_CHANNELS))
+    open.option(`--${kind} <${field}>`, `of a ${kind} channel`);
+  open
     .option('--skill <name...>', 'skills that it works with, and that restrict its tools')
     .option('--budget <json>', 'what it and the sessions below it may spend: {"calls":50,"costUnits":10}', jsonValue);
   jsonOption(open).action(async (options) =>

@@ -5,7 +5,13 @@ import { spentBy } from '../../producer/http/routes/sessions.ts';
 import type { Budget } from '../../shared/limits/budget.ts';
 import type { Priority } from '../../shared/queues/priority-names.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import type { SessionKind } from '../../shared/sessions/session-kinds.ts';
+import {
+  type CHANNEL_KINDS,
+  REMOTE_CHANNELS,
+  REMOTE_KINDS,
+  type RemoteChannel,
+  type SessionKind,
+} from '../../shared/sessions/session-kinds.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
@@ -24,7 +30,7 @@ const COLUMNS: readonly Column<SessionRecord>[] = [
 ];
 const CALLS_SHOWN = 20;
 
-export interface OpenSessionOptions {
+export interface OpenSessionOptions extends Readonly<Partial<Record<RemoteChannel, string>>> {
   readonly kind: SessionKind;
   readonly key?: string;
   readonly parent?: string;
@@ -36,8 +42,7 @@ export interface OpenSessionOptions {
   readonly tenant?: string;
   readonly importance?: Priority;
   readonly workspace?: string;
-  readonly channel?: 'console' | 'operator' | 'webhook';
-  readonly webhook?: string;
+  readonly channel?: (typeof CHANNEL_KINDS)[number];
   readonly skill?: readonly string[];
   /** Unchecked; `openSession` validates it. */
   readonly budget?: Budget;
@@ -47,9 +52,10 @@ export interface OpenSessionOptions {
 export async function openSession(context: CliContext, options: OpenSessionOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
-    const { key, parent, actor, agent, tenant, importance, workspace, kind, webhook, skill, budget } = options;
+    const { key, parent, actor, agent, tenant, importance, workspace, kind, skill, budget } = options;
     const { agentName: name, model, state } = options;
-    const channel = options.channel ?? (webhook === undefined ? undefined : 'webhook');
+    const remote = REMOTE_KINDS.find((each) => options[each] !== undefined);
+    const channel = options.channel ?? remote;
     const { record } = await pawl.openSession({
       kind,
       ...(key === undefined ? {} : { sessionKey: key }),
@@ -63,7 +69,7 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...(workspace === undefined ? {} : { workspaceRoot: workspace }),
       ...(channel === undefined
         ? {}
-        : { channel: { kind: channel, ...(webhook === undefined ? {} : { url: webhook }) } }),
+        : { channel: { kind: channel, ...(remote && { [REMOTE_CHANNELS[remote].field]: options[remote] }) } }),
       ...(skill === undefined ? {} : { skills: [...skill] }),
       ...(budget === undefined ? {} : { budget }),
     });

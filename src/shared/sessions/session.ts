@@ -13,7 +13,14 @@ import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
 import type { SessionAgent } from '../tools/tool-context.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { sessionAgent, sessionAgentSchema } from './session-agent.ts';
-import { CHANNEL_KINDS, SESSION_KINDS, type SessionKind } from './session-kinds.ts';
+import {
+  CHANNEL_KINDS,
+  REMOTE_CHANNELS,
+  REMOTE_KINDS,
+  SESSION_KINDS,
+  type SessionKind,
+  targetOf,
+} from './session-kinds.ts';
 import type { SkillRule } from './skill-rule.ts';
 
 /**
@@ -33,19 +40,14 @@ export const SESSION_TIERS: Readonly<Record<SessionKind, readonly Tier[]>> = {
   worker: ['read-only'],
 };
 
-export const channelSchema = z
-  .looseObject({ kind: z.enum(CHANNEL_KINDS) })
-  .refine(
-    ({ kind, url }) => kind !== 'webhook' || (typeof url === 'string' && /^https?:/.test(url) && URL.canParse(url)),
-    {
-      error: 'of a webhook must be an http or https URL',
-      path: ['url'],
-    },
-  );
+export const channelSchema = z.looseObject({ kind: z.enum(CHANNEL_KINDS) }).superRefine((channel, context) => {
+  const target = targetOf(channel);
+  if (target !== undefined && !target.isValid(target.value))
+    context.addIssue({ code: 'custom', path: [target.field], message: target.expected });
+});
 
 /** The advice for a caller whose session has no channel and needs one. */
-export const GIVE_A_CHANNEL =
-  "open the session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' } or { kind: 'webhook', url }";
+export const GIVE_A_CHANNEL = `open the session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' }${REMOTE_KINDS.map((kind) => ` or { kind: '${kind}', ${REMOTE_CHANNELS[kind].field} }`).join('')}`;
 /** The last state of a session. Its owner sets any other state. */
 const CLOSED = 'closed';
 /** The state of a session whose owner names none. */

@@ -1,5 +1,6 @@
 /** `/v1/sessions`: open, find, change and close sessions. */
 import { z } from 'zod';
+import type { Settings } from '../../../shared/config/config.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { sessionAccount } from '../../../shared/limits/budget.ts';
 import { requireAllowedRoot } from '../../../shared/policy/workspace-root.ts';
@@ -9,6 +10,7 @@ import {
   openSessionSchema,
   type SessionRecord,
 } from '../../../shared/sessions/session.ts';
+import { targetOf } from '../../../shared/sessions/session-kinds.ts';
 import { spent } from '../../../shared/store/limits/budgets.ts';
 import { liesIn } from '../../../shared/util/file-path.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
@@ -42,7 +44,7 @@ function openSession(pawl: Pawl): Route {
     responses: { 201: ['The session', 'Session'] },
     async handle({ body, caller }) {
       if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
-      checkWebhook(caller, body.channel, pawl.settings.webhooks);
+      checkTarget(caller, body.channel, pawl.settings);
       const parent = body.parent === undefined ? undefined : await sessionFor(pawl, caller, body.parent);
       const tenantId = caller.tenantId ?? body.tenantId;
       const workspaceRoot = workspaceRootFor(caller, body, pawl, tenantId ?? parent?.record.tenantId);
@@ -133,15 +135,16 @@ function closeSession(pawl: Pawl): Route {
   });
 }
 
-/** A webhook receives the approval's buttons, so an agent may only name an address of the settings. Throws `PERMISSION_DENIED`. */
-function checkWebhook(
-  caller: Caller,
-  channel: { readonly kind: string; readonly [name: string]: unknown } | undefined,
-  allowed: readonly string[],
-): void {
-  if (channel?.kind !== 'webhook' || allowed.includes(String(channel['url']))) return;
+/** A remote channel receives the approval's buttons, so an agent may only name a target of the settings. Throws `PERMISSION_DENIED`. */
+function checkTarget(caller: Caller, channel: OpenSession['channel'], settings: Settings): void {
+  const target = channel && targetOf(channel);
+  if (target === undefined || settings[target.allowed].includes(target.value)) return;
   if (permissionsOf(caller).includes('administer')) return;
-  throw new PawlError('PERMISSION_DENIED', 'The url of the webhook channel is not one of the setting `webhooks`.');
+  const { kind, field, allowed } = target;
+  throw new PawlError(
+    'PERMISSION_DENIED',
+    `The ${field} of the ${kind} channel is not one of the setting \`${allowed}\`.`,
+  );
 }
 
 /** The part of its own budget that the session and those below it have spent. */

@@ -1,7 +1,7 @@
 /** The records of sessions. Readers may cache them until a broadcast says otherwise: see `SessionRecord` for what changes. */
 import type { ApprovalRoute } from '../../approvals/approval.ts';
 import { type SessionRecord, sessionClosed, sessionForged, withTaint } from '../../sessions/session.ts';
-import { CHANNEL_KINDS } from '../../sessions/session-kinds.ts';
+import { LOCAL_CHANNELS, type LocalChannel } from '../../sessions/session-kinds.ts';
 import { Signatures } from '../../signing/signatures.ts';
 import type { Shards } from '../queues/shards.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
@@ -71,12 +71,12 @@ export class Sessions {
   /** The channel of a new session that names none, and is below none; undefined where no front door offers one. */
   async defaultChannel(): Promise<SessionRecord['channel']> {
     const published = await this.#redis.get(this.#keys.defaultChannel);
-    const kind = CHANNEL_KINDS.find((each) => each === published && each !== 'webhook');
+    const kind = LOCAL_CHANNELS.find((each) => each === published);
     return kind === undefined ? undefined : { kind };
   }
 
   /** Offers one for a while; 0 ends that. */
-  async offerChannel(kind: 'operator' | 'console', forMs: number): Promise<void> {
+  async offerChannel(kind: LocalChannel, forMs: number): Promise<void> {
     if (forMs === 0) await this.#redis.del(this.#keys.defaultChannel);
     else await this.#redis.set(this.#keys.defaultChannel, kind, 'PX', forMs);
   }

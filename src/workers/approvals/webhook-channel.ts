@@ -1,0 +1,80 @@
+/** The webhook channel: posts messages, and approvals in the shape of Slack's messages, to a service of people. */
+
+import { digestOf } from '../../shared/approvals/approval.ts';
+import { approvalButtons } from '../../shared/approvals/webhook-button.ts';
+import type { Signatures } from '../../shared/signing/signatures.ts';
+import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { escapeInvisible, formatForDisplay } from '../../shared/util/text/visible-text.ts';
+
+const POST_TIMEOUT_MS = 5_000;
+/** Characters of one section of a message: Slack refuses longer ones. */
+const MAX_SECTION = 3_000;
+/** The limits of the text around the parameters, and of one text of a caller. */
+const MAX_NOTE = 200;
+const MAX_LINE = 300;
+
+export const webhook = {
+  timeoutMs: POST_TIMEOUT_MS,
+  send: post,
+  announce(url: string, record: ApprovalRecord, signatures: Signatures): Promise<void> {
+    const { request } = record;
+    const text = announcement(record);
+    const buttons = approvalButtons(request, signatures);
+    return post(url, {
+      text,
+      blocks: [
+        { type: 'section', text: { type: 'mrkdwn', text } },
+        ...(buttons.length === 0 ? [] : [{ type: 'actions', block_id: 'pawl-approval', elements: buttons }]),
+      ],
+      approval: { id: request.id, callId: request.callId, digest: digestOf(request), expiresAtMs: request.expiresAtMs },
+    });
+  },
+};
+
+/** The text of an approval for people. It says when it leaves out a part of the parameters, because the decision covers that part as well. */
+function announcement({ request, preview }: ApprovalRecord): string {
+  const { tool, actorId, session, reason, justification } = request;
+  const named = actorId === session.actorId ? '' : `, in the name of ${line(actorId)},`;
+  const head = [
+    `*${line(preview?.summary ?? tool.name)}*`,
+    `${tool.namespace}.${tool.name} ${tool.version}, asked by ${line(session.actorId)}${named} in ${line(session.key)}`,
+    `${line(reason)}${justification === undefined ? '' : `; why: ${line(justification)}`}`,
+  ].join('\n');
+  const params = inert(formatForDisplay(request.params));
+  const shown = startOf(params, Math.max(0, MAX_SECTION - MAX_NOTE - head.length));
+  const left = params.length - shown.length;
+  const note = `*${left} more characters of the parameters are not shown here: look at the whole approval before you decide.*`;
+  return `${head}\n\`\`\`${shown}\`\`\`${left === 0 ? '' : `\n${note}`}`;
+}
+
+/** Text of a caller in one line of ours. */
+function line(text: string): string {
+  const whole = inert(text.replaceAll(/\s+/g, ' '));
+  return whole.length <= MAX_LINE ? whole : `${startOf(whole, MAX_LINE)}…`;
+}
+
+/** The text as Slack shows it: without links and mentions, and unable to end the block around it. */
+function inert(text: string): string {
+  const entities: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' };
+  return escapeInvisible(text)
+    .replaceAll(/[&<>]/g, (character) => entities[character] ?? '')
+    .replaceAll('```', '\\u{60}'.repeat(3));
+}
+
+/** Throws what says whether the message may have been taken all the same: who answers late, or with a failure, may show it. */
+async function post(url: string, body: object): Promise<void> {
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    redirect: 'error',
+    signal: AbortSignal.timeout(POST_TIMEOUT_MS),
+  }).catch((cause: unknown) => {
+    throw new Error('The channel did not take the message', { cause });
+  });
+  await response.body?.cancel().catch(() => {});
+  if (response.ok) return;
+  const { status, headers } = response;
+  throw Object.assign(new Error(`The channel did not take the message: it answered ${status}`), { status, headers });
+}
