@@ -1,5 +1,5 @@
 /** The status of a call in one word, and the columns of tables of calls. */
-import { ago, duration } from './dom.js';
+import { ago, duration, element, moment } from './dom.js';
 import { link, pill } from './parts.js';
 
 /** The status of a call in one word: its phase while it is in flight. */
@@ -9,12 +9,18 @@ export function callStatus({ state, phase, unresolved, cancelRequested }) {
   return cancelRequested ? 'cancelling' : (phase ?? state);
 }
 
+/** The status; of a delayed call, when it starts, too. */
+function stateOf(call) {
+  const status = callStatus(call);
+  return status === 'delayed' ? element('span', {}, pill(status), ` until ${moment(call.startAtMs)}`) : pill(status);
+}
+
 export const CALL_COLUMNS = [
   {
     title: 'Call',
     cell: ({ callId, namespace, tool }) => link('calls', callId, namespace === 'tools' ? tool : `${namespace}.${tool}`),
   },
-  { title: 'State', cell: (call) => pill(callStatus(call)) },
+  { title: 'State', cell: stateOf },
   { title: 'Session', kind: 'long', cell: ({ session }) => session },
   {
     title: 'Attempts',

@@ -15,6 +15,7 @@ const STATES = {
   '': 'All states',
   inflight: 'In flight',
   'awaiting-approval': 'Awaiting approval',
+  delayed: 'Delayed',
   queued: 'Queued',
   running: 'Running',
   'waiting-retry': 'Waiting for a retry',

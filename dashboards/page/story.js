@@ -102,11 +102,12 @@ export function openStory(root, page, callId) {
       trace === undefined || url === undefined
         ? trace
         : element('a', { href: url.replace('{traceId}', trace), target: '_blank', rel: 'noreferrer' }, trace);
-    const { idempotencyKey, deadlineAtMs, expiresAtMs, freeAtMs, worker, fence } = call;
+    const { idempotencyKey, startAtMs, deadlineAtMs, expiresAtMs, freeAtMs, worker, fence } = call;
     return facts([
       ['Session', link('sessions', call.session)],
       ['Actor', call.actorId],
       ['Submitted', moment(call.createdAtMs)],
+      ['Start', startAtMs === undefined ? undefined : moment(startAtMs)],
       ['Deadline', deadlineAtMs === undefined ? undefined : moment(deadlineAtMs)],
       ['Worker', worker],
       ['Newest fence', fence === 0 ? undefined : String(fence)],
@@ -152,7 +153,7 @@ function retryMeaning({ inDoubt, retriable }, { effects, unresolved }) {
 
 /** The events of a call, in order, with the time since its submission. */
 function callEvents(call, page) {
-  const { createdAtMs, attempts, phase, state, lostAttempts, progress } = call;
+  const { createdAtMs, startAtMs, attempts, phase, state, lostAttempts, progress } = call;
   const lines = [];
   const add = (atMs, tone, title, note) =>
     void lines.push(
@@ -168,8 +169,8 @@ function callEvents(call, page) {
         ),
       ),
     );
-  add(createdAtMs, 'dim', 'Submitted', 'recorded and queued in one step');
-  let waitedFrom = createdAtMs;
+  add(createdAtMs, 'dim', 'Submitted', startAtMs === undefined ? 'recorded and queued in one step' : 'to start later');
+  let waitedFrom = Math.max(createdAtMs, startAtMs ?? 0);
   const began = (number, { startedAtMs, fence, worker = 'a worker' }) =>
     add(
       startedAtMs,
@@ -215,6 +216,8 @@ function callEvents(call, page) {
       'Waits for a person',
       page.may('decide') ? link('approvals', call.callId, 'see Approvals') : 'an approver decides',
     );
+  if (state === 'inflight' && phase === 'delayed')
+    add(undefined, 'dim', 'Waits for its start', `at ${moment(startAtMs)}, without a worker`);
   if (state === 'inflight' && (phase === 'queued' || phase === 'claimed'))
     add(undefined, 'busy', 'Waits for a worker', 'in its tier’s queue');
   if (state === 'inflight' && phase === 'running') {

@@ -4,6 +4,7 @@ import { judge } from './checker.ts';
 import { type CallHistory, History } from './history.ts';
 import type { Told } from './protocol.ts';
 import { redrives } from './rows/dead-letters.ts';
+import { delayedRow } from './rows/delayed-calls.ts';
 import { ROWS } from './rows/index.ts';
 import { randomKills } from './rows/kills.ts';
 import { scheduleRow } from './rows/schedules.ts';
@@ -63,6 +64,15 @@ test('schedules keep their rules while front doors are killed and Redis is resta
   const { breaches, calls } = await runRow(scheduleRow({ seconds: 45 }), 'pawl', SEED);
   expect(breaches, `npm run chaos -- --rows 48 --seed ${SEED} --stacks pawl`).toEqual([]);
   expect(calls).toBeGreaterThan(45);
+});
+
+test('delayed calls run once each and none early, although workers, front doors and Redis are killed', {
+  timeout: 300_000,
+  tags: 'slow',
+}, async () => {
+  const { breaches, calls } = await runRow(delayedRow({ calls: 200 }), 'pawl', SEED);
+  expect(breaches, `npm run chaos -- --rows 50 --seed ${SEED} --stacks pawl`).toEqual([]);
+  expect(calls).toBe(200);
 });
 
 test('rows are numbered once each', () => {

@@ -34,6 +34,10 @@ export class History {
     return [...this.#calls.values()];
   }
 
+  find(name: string): CallHistory | undefined {
+    return this.#calls.get(name);
+  }
+
   isOnce(name: string): boolean {
     return this.#calls.get(name)?.once ?? false;
   }

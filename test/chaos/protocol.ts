@@ -10,6 +10,8 @@ export interface Ask {
   readonly name?: string;
   /** For the whole call, queue time included. */
   readonly timeoutMs?: number;
+  /** A delayed call: the answer is an `info` at once. */
+  readonly startAtMs?: number;
 }
 
 /** What a person does about a call that waits for a decision; `amount` stands in for that parameter of the call's. */
@@ -27,6 +29,9 @@ export interface Deed {
 export type Told =
   | { readonly kind: 'ok'; readonly output: unknown }
   | { readonly kind: 'fail' | 'doubt' | 'info' | 'refused'; readonly code: string; readonly message: string };
+
+/** The answer to a call that starts later. */
+export const DELAYED: Told = { kind: 'info', code: 'DELAYED', message: 'starts later' };
 
 /** All calls that failed are to run again, so many a second. */
 export interface RedriveOrder {

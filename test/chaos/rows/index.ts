@@ -1,6 +1,7 @@
 /** All rows of the fault matrix, by number. */
 import { approvalRows } from './approvals.ts';
 import { deadLetterRows } from './dead-letters.ts';
+import { delayedRows } from './delayed-calls.ts';
 import { keyRows } from './keys.ts';
 import { killRows } from './kills.ts';
 import { loadRows } from './load.ts';
@@ -28,4 +29,5 @@ export const ROWS: readonly Row[] = [
   ...versionRows,
   ...deadLetterRows,
   ...scheduleRows,
+  ...delayedRows,
 ].sort((one, other) => one.number - other.number);

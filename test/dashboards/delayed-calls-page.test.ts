@@ -1,0 +1,32 @@
+import { describe, expect, test } from 'vitest';
+import { scripted } from '../helpers/tools.ts';
+import { startRig } from '../producer/http/rig.ts';
+import { hasBrowser, openPage } from './browser.ts';
+
+describe.skipIf(!hasBrowser)('the operator’s page', () => {
+  test('shows delayed calls with their start, and cancels one', async () => {
+    const { tool } = scripted('remind', () => ({ output: 'done' }));
+    const { server, call, ask } = await startRig({ tools: [tool] });
+    await call({ tool: 'remind', session: 's', idempotencyKey: 'now' });
+    const startAt = new Date(Date.now() + 3 * 3_600_000);
+    const later = await ask('/v1/calls', {
+      method: 'POST',
+      json: { tool: 'remind', session: 's', idempotencyKey: 'later', startAt: startAt.toISOString() },
+    });
+    expect(later.status).toBe(202);
+    const page = await openPage(server.url);
+    const shownStart = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' }).format(startAt);
+    await page.getByRole('link', { name: 'Calls', exact: true }).click();
+    await page.getByText('2 calls').waitFor();
+    await page.getByLabel('State').selectOption('Delayed');
+    await page.getByText('1 call', { exact: true }).waitFor();
+    await page.getByText(`until ${shownStart}`).waitFor();
+    await page.getByRole('link', { name: 'remind' }).click();
+    await page.getByText('Waits for its start').waitFor();
+    await page.getByText(`at ${shownStart}, without a worker`).waitFor();
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await page.getByRole('button', { name: 'Cancel the call' }).click();
+    await page.getByText('CANCELLED, cancelled before start').waitFor();
+    expect((await ask(`/v1/calls/${later.body.callId}`)).body).toMatchObject({ settlement: 'cancelled-before-start' });
+  });
+});
