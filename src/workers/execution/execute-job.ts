@@ -85,6 +85,8 @@ export class Executor {
 
   async #attempt(attempt: Attempt): Promise<JobOutcome> {
     const { recovery, forced, consensus, barrier, audit } = this.#steps;
+    const early = await this.#waitForStart(attempt);
+    if (early !== undefined) return early;
     if (attempt.started.recovered) audit.lost(attempt);
     const recovered = await recovery.recover(attempt);
     if ('end' in recovered) return recovered.end;
@@ -107,6 +109,14 @@ export class Executor {
     if ('end' in guarded) return guarded.end;
     const result = await this.#run(attempt, guarded.go);
     return this.#decide(attempt, guarded.go, result);
+  }
+
+  /** The record's own time is not signed: a writer to Redis can bring it forward. The start in the request is signed. */
+  async #waitForStart(attempt: Attempt): Promise<JobOutcome | undefined> {
+    const { request, nowMs: beganAtMs, earlier, recovered } = attempt.started;
+    const delayMs = request.startAtMs === undefined ? 0 : request.startAtMs - beganAtMs;
+    if (delayMs <= 0 || recovered) return undefined;
+    return this.#steps.parking.postpone(attempt, { phase: 'unstarted', attempts: earlier, delayMs });
   }
 
   async #limit(attempt: Attempt): Promise<JobOutcome | undefined> {

@@ -28,12 +28,15 @@ async function open(options: { readonly workers?: number; readonly settings?: ob
   const note = noteTool((text, atMs) => runs.push({ text, atMs }));
   const fleet = await startFleet({ tools: [note], ...options });
   const phaseOf = async (callId: string) => (await fleet.pawl.read(callId))?.phase;
-  /** The only way to a start that is days off: its time is moved in the record and in the queue. */
-  const bringForward = async (callId: string) => {
+  /** The only way to a start that is days off: its time is moved in the record, in the queue and, unless `isSigned`, in its request. */
+  const bringForward = async (callId: string, isSigned = false) => {
     const keys = fleet.pawl.backend.ledger.keys(PARTITION);
     const record = await fleet.pawl.read(callId);
     const nowMs = await fleet.pawl.backend.ledger.now();
     await fleet.pawl.backend.redis.hset(keys.record(callId), 'notBeforeMs', nowMs);
+    const request = (await fleet.pawl.backend.redis.hget(keys.record(callId), 'request')) ?? '';
+    const moved = request.replace(/"startAtMs":\d+/, `"startAtMs":${nowMs}`);
+    if (!isSigned) await fleet.pawl.backend.redis.hset(keys.record(callId), 'request', moved);
     await fleet.pawl.backend.redis.zadd(keys.inflight, nowMs, callId);
     await fleet.pawl.backend.redis.zadd(keys.job('delayed'), String(nowMs * 0x1000), `${callId}.${record?.generation}`);
     await fleet.pawl.backend.redis.zadd(keys.job('marker'), 0, '0');
@@ -82,6 +85,17 @@ describe('a delayed call', () => {
     expect(await phaseOf(callId)).toBe('delayed');
     await bringForward(callId);
     expect((await result).status).toBe('success');
+  });
+
+  test('starts at its signed start, although a writer to Redis moved its time', async () => {
+    const { session, note, pawl, runs, bringForward } = await open();
+    const { callId, result } = pending(
+      await session.submit(note, { text: 'moved' }, { startAfterMs: 2_000, idempotencyKey: 'moved' }),
+    );
+    const startAtMs = (await pawl.read(callId))?.request.startAtMs ?? 0;
+    await bringForward(callId, true);
+    expect((await result).status).toBe('success');
+    expect(runs.map(({ atMs }) => atMs >= startAtMs)).toEqual([true]);
   });
 
   test.each([

@@ -409,6 +409,11 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     const old = claimOf('c');
     await signed('fleet').claim(old);
     expect((await signed('fleet').begin(jobOf(old), options)).kind).toBe('forged');
+    // That of a delayed call is valid from its start on, however long ago the call was submitted.
+    const later = claimOf('d');
+    const delayed = { ...later, request: { ...later.request, startAtMs: Date.now() - 1_000 } };
+    await signed('fleet').claim(delayed);
+    expect((await signed('fleet').begin(jobOf(delayed), options)).kind).toBe('started');
   });
 });
 

@@ -4,6 +4,7 @@ import { type Outcome, outcomeOf, resultError } from '../../../calls/outcome.ts'
 import { failureOf } from '../../../errors/failure.ts';
 import type { Signatures } from '../../../signing/signatures.ts';
 import type { InboxEvent } from '../../queues/result-inbox.ts';
+import { parseRequest } from './request-text.ts';
 
 /** A signed request is valid for this long after its job was queued, or after the start of a delayed call. */
 export const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
@@ -33,7 +34,7 @@ export function verifyRequest(
   const id = [callId, generation, resolution];
   if (!isSignedRequest(signatures, { callId, generation, resolution, text }, signature)) return false;
   if (!signatures.present || nowMs - Number(generation) <= REQUEST_VALID_MS) return true;
-  const { startAtMs = 0 } = JSON.parse(text) as { readonly startAtMs?: number };
+  const { startAtMs = 0 } = parseRequest(text);
   if (nowMs - startAtMs <= REQUEST_VALID_MS) return true;
   signatures.refuse({ kind: 'request', id, reason: 'the signed request is too old' });
   return false;
