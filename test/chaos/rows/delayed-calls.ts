@@ -90,9 +90,9 @@ async function killWhileTheyStart(rig: Rig, doors: Producer[], endMs: number): P
   let isRestarted = false;
   while (Date.now() < endMs) {
     await passes(KILL_EVERY_MS);
-    const alive = rig.workers.filter((worker) => worker.alive);
-    if (alive.length > 1) {
-      await rig.random.pick(alive).kill();
+    const [first, ...others] = rig.workers.filter((worker) => worker.alive);
+    if (first !== undefined && others.length > 0) {
+      await rig.random.pick([first, ...others]).kill();
       started.push(startAgain(() => rig.worker()));
     }
     const at = started.length % doors.length;
