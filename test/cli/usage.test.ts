@@ -156,6 +156,7 @@ describe('help', () => {
       ],
       ...['audit ls', 'audit verify'],
       ...['call', 'calls cancel', 'calls ls', 'calls resolve', 'calls show', 'calls watch'],
+      ...['callbacks ls', 'callbacks replay', 'callbacks secret'],
       ...[
         'circuits force-open',
         'circuits ls',
