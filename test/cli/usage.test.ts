@@ -155,8 +155,8 @@ describe('help', () => {
         'approvals show',
       ],
       ...['audit ls', 'audit verify'],
-      ...['call', 'calls cancel', 'calls ls', 'calls resolve', 'calls show', 'calls watch'],
-      ...['callbacks ls', 'callbacks replay', 'callbacks secret'],
+      ...['call', 'callbacks ls', 'callbacks replay', 'callbacks secret'],
+      ...['calls cancel', 'calls ls', 'calls resolve', 'calls show', 'calls watch'],
       ...[
         'circuits force-open',
         'circuits ls',
