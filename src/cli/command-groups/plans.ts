@@ -23,7 +23,9 @@ export function planCommands(program: Command, context: CliContext, end: End): v
     .argument('<file>', 'JSON: { "nodes": { … } }, or - for standard input')
     .requiredOption('--session <key>', 'the session that makes the calls')
     .option('--dry-run', 'check the plan alone, and print the order of its nodes');
-  jsonOption(run).action(async (file: string, options) => end(await (await load()).runPlan(context, file, options)));
+  jsonOption(run).action(async (file: string, options) =>
+    end(await (await load()).planCommand(context, file, options)),
+  );
   const cancel = command(plans, 'cancel', 'begin nothing further, and cancel what runs; what was done stays', [
     'pawl plans cancel ID',
   ]);

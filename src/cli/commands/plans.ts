@@ -69,7 +69,7 @@ function printPlan(context: CliContext, plan: Plan, { json }: JsonOption): void 
 }
 
 /** The exit code is 0 when the plan is done. */
-export async function runPlan(
+export async function planCommand(
   context: CliContext,
   file: string,
   options: JsonOption & { readonly session: string; readonly dryRun?: boolean },

@@ -4,7 +4,7 @@ import { checkPlan } from '../../shared/groups/check-plan.ts';
 import { decodedMembers, type GroupHead, type Member } from '../../shared/groups/group.ts';
 import {
   type AcceptedNode,
-  DEFAULT_CONCURRENCY,
+  DEFAULT_PLAN_CONCURRENCY,
   type PlanDefinition,
   type PlanNodes,
   type PlanState,
@@ -98,7 +98,7 @@ export class PlanService {
   async check({ session, plan }: SubmitPlan): Promise<PlanDefinition> {
     const parsed = planSchema.safeParse(plan);
     if (!parsed.success) throw invalidPlan(zodIssues(parsed.error));
-    const { nodes, concurrency = DEFAULT_CONCURRENCY } = parsed.data;
+    const { nodes, concurrency = DEFAULT_PLAN_CONCURRENCY } = parsed.data;
     const tools = new Map<string, ResolvedTool>();
     const unknown: Issue[] = [];
     for (const [name, { tool }] of Object.entries(nodes)) {

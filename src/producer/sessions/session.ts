@@ -1,4 +1,5 @@
 /** A session as its orchestrator holds it: it calls tools, opens sessions below it, and emits the events of its calls. */
+
 import { EventEmitter } from 'node:events';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
@@ -19,7 +20,7 @@ import { type Clock, systemClock, uuidv7 } from '../../shared/util/time.ts';
 import { type CallOptions, callEnvelope, callTargetOf, FormCache, toolNameOf } from '../calls/call-envelope.ts';
 import type { Cancellation } from '../calls/cancel.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
-import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
+import type { Submission, SubmitOptions } from '../calls/submission.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from '../calls/validation-retry.ts';
 import type { BatchService } from '../groups/batches.ts';
 import type { PlanService } from '../groups/plans.ts';
@@ -31,8 +32,10 @@ import {
   runBatch,
 } from '../groups/session-batch.ts';
 import { type PlanOptions, type RunningPlan, runPlan } from '../groups/session-plan.ts';
+import { endOnAbort } from './end-on-abort.ts';
 import { notify } from './listeners.ts';
 import type { ListeningSessions } from './listening-sessions.ts';
+import { receiveWhileListened } from './receive-while-listened.ts';
 import { type AgentEventOf, approvalEventOf, type InvalidParams, type SessionEventsOf } from './session-events.ts';
 
 /** The argument of `session.events.on('agent', …)`. */
@@ -74,8 +77,6 @@ export interface SessionHost {
 /** The error of a call whose signal was aborted before it was submitted. */
 const ABORTED = { code: 'CANCELLED', message: 'The call was cancelled before it was submitted: nothing ran.' } as const;
 
-const LEFT = { code: 'CANCELLED', message: 'The call goes on for those who asked before; this caller left.' } as const;
-
 interface AcceptableCall {
   readonly envelope: ToolCallEnvelope;
   /** Absent for a call that starts at once. */
@@ -100,24 +101,7 @@ export class Session {
     this.#clock = clock;
     this.#record = record;
     this.#target = callTargetOf(record);
-    // The type leaves out the emitter's own two events.
-    const events = this.events as EventEmitter;
-    // Adapters add a listener for each call in flight: many listeners are no leak.
-    events.setMaxListeners(0);
-    const { agents, listening } = host;
-    events.on('newListener', (name) => {
-      if (name === 'invalid-params') listening.add(this);
-      // A message leaves its mailbox only when a listener can receive it.
-      if (name === 'agent')
-        queueMicrotask(() => {
-          if (events.listenerCount(name) > 0) agents?.listen(this);
-        });
-    });
-    events.on('removeListener', (name) => {
-      if (events.listenerCount(name) > 0) return;
-      if (name === 'invalid-params') listening.remove(this);
-      if (name === 'agent') agents?.unlisten(this);
-    });
+    receiveWhileListened(this, this.events as EventEmitter, host);
   }
 
   /** The record as it was opened, or found, and changed here. */
@@ -228,7 +212,7 @@ export class Session {
     });
     // Plain JavaScript passes null for no signal, as it does to `fetch`.
     if (submission.kind === 'answered' || signal === undefined || signal === null) return submission;
-    return this.#endOnAbort(submission, envelope.toolName, signal);
+    return endOnAbort(submission, envelope.toolName, signal, (callId) => this.cancel(callId));
   }
 
   /**
@@ -281,25 +265,6 @@ export class Session {
       this.#host.listenerFailed(name, error);
       onFailed?.();
     });
-  }
-
-  /**
-   * Cancels the caller's own call when the signal is aborted; a caller that joined another's call only stops waiting. The listener is
-   * removed at the end: a signal may outlive thousands of calls.
-   */
-  #endOnAbort(submission: PendingSubmission, toolName: string, signal: AbortSignal): Submission {
-    const { callId, merged = false } = submission;
-    const left = Promise.withResolvers<ToolResultEnvelope>();
-    const end = () => {
-      if (!merged) return void this.cancel(callId).catch(() => {});
-      submission.stop();
-      left.resolve(refusal(LEFT, { ...submission, toolName }));
-    };
-    if (signal.aborted) end();
-    else signal.addEventListener('abort', end, { once: true });
-    const result = Promise.race([submission.result, left.promise]);
-    result.finally(() => signal.removeEventListener('abort', end)).catch(() => {});
-    return { ...submission, result };
   }
 
   /**

@@ -1,7 +1,4 @@
-/**
- * The catalogue of what can go wrong with a call. A new code also needs its row in `failure-responses.ts`, which does not compile
- * without it, and one in `docs/call-lifecycle.md`.
- */
+/** The catalogue of what can go wrong with a call. A new code also needs its row in `failure-responses.ts` and `docs/call-lifecycle.md`. */
 import { type FailureKind, kind } from './failure-kind.ts';
 
 export const FAILURES = {

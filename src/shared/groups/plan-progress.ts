@@ -10,23 +10,10 @@
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { needsOf } from './check-plan.ts';
-import {
-  decodedMembers,
-  type GroupProgress,
-  type Member,
-  type MemberEnd,
-  memberField,
-  type NextCall,
-} from './group.ts';
-import {
-  type AcceptedNode,
-  type Condition,
-  conditionsOf,
-  MAX_ITEMS,
-  type PlanDefinition,
-  type PlanOutcome,
-  type Reference,
-} from './plan.ts';
+import type { GroupProgress, Member, MemberEnd, NextCall } from './group.ts';
+import { decodedMembers, memberField } from './group.ts';
+import type { AcceptedNode, Condition, PlanDefinition, PlanOutcome, Reference } from './plan.ts';
+import { conditionsOf, MAX_ITEMS } from './plan.ts';
 import { parseReference, resolveReferences, valueAt } from './references.ts';
 
 export type NodeState = 'waiting' | 'running' | 'success' | 'error' | 'skipped';

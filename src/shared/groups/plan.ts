@@ -63,7 +63,7 @@ export interface PlanDefinition {
   readonly concurrency: number;
 }
 
-export const DEFAULT_CONCURRENCY = 100;
+export const DEFAULT_PLAN_CONCURRENCY = 100;
 
 export const PLAN_STATES = [
   'running',

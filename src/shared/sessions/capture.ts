@@ -24,7 +24,7 @@ export interface CaptureAbout {
   readonly capturedAt: string;
 }
 
-export interface PlanNode {
+export interface CapturedNode {
   readonly tool: string;
   readonly params: unknown;
   readonly after?: readonly string[];
@@ -33,7 +33,7 @@ export interface PlanNode {
 export interface Capture {
   /** The text of a `SKILL.md`, switched off. */
   readonly skill: string;
-  readonly plan: { readonly nodes: Readonly<Record<string, PlanNode>> };
+  readonly plan: { readonly nodes: Readonly<Record<string, CapturedNode>> };
   /** The number of calls that did not succeed. */
   readonly leftOut: number;
 }
@@ -46,7 +46,7 @@ const MIN_REFERRED_LENGTH = 8;
 /** Captures the calls that succeeded, the oldest first, without what looks like a secret. */
 export function captureCalls(calls: readonly CapturedCall[], about: CaptureAbout): Capture {
   const succeeded = calls.filter(({ outcome }) => outcome?.status === 'success');
-  const nodes: Record<string, PlanNode> = {};
+  const nodes: Record<string, CapturedNode> = {};
   const known = new Map<string, string>();
   let before: string | undefined;
   for (const [index, { tool, params, outcome }] of succeeded.entries()) {
@@ -99,7 +99,7 @@ function textsOf(value: unknown, path: string): (readonly [text: string, path: s
 
 function skillText(
   calls: readonly CapturedCall[],
-  nodes: Readonly<Record<string, PlanNode>>,
+  nodes: Readonly<Record<string, CapturedNode>>,
   about: CaptureAbout,
 ): string {
   const { name, sessionKey, taint, capturedAt } = about;
