@@ -18,6 +18,7 @@ import type { InvalidParams } from '../producer/sessions/session-events.ts';
 import type { Completion } from '../shared/calls/completion.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
+import { refusal } from '../shared/calls/outcome.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { type OpenSession, SESSION_TIERS, type SessionRecord } from '../shared/sessions/session.ts';
 import type { SessionKind } from '../shared/sessions/session-kinds.ts';
@@ -41,6 +42,11 @@ export interface RunOptions extends CallOptions {
   readonly kind?: SessionKind;
 }
 
+/** A queue that waits for a time is what a local run lacks. */
+const NEEDS_FLEET = {
+  code: 'CONTRACT_INVALID',
+  message: 'A local run starts each call at once: startAfterMs and startAt need a fleet.',
+} as const;
 const RENEW_MS = 30_000;
 const SWEEP_MS = 60_000;
 /** After the grace period, interrupted attempts have this long to be written. */
@@ -117,7 +123,8 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     return this.#submitter.refuseNow(envelope);
   }
 
-  submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
+  async submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
+    if (options?.start !== undefined) return { kind: 'answered', result: refusal(NEEDS_FLEET, envelope) };
     return this.#submitter.submit(envelope, options);
   }
 

@@ -169,6 +169,17 @@ describe('time', () => {
     expect(error).toMatchObject({ code: 'RESULT_INVALID', message: expect.stringContaining(words) });
   });
 
+  test.each([{ startAfterMs: 60_000 }, { startAt: new Date(Date.now() + 60_000) }])(
+    'a call that starts later is refused, for a local run has no queue that waits: %o',
+    async (start) => {
+      const { tool, contexts } = scripted('none');
+      const { status, error } = await open([tool]).run(tool, {}, start);
+      expect({ status, code: error?.code }).toEqual({ status: 'error', code: 'CONTRACT_INVALID' });
+      expect(error?.message).toContain('need a fleet');
+      expect(contexts).toEqual([]);
+    },
+  );
+
   test('a call whose tool cannot say whether it changes something does not run', async () => {
     const { tool, contexts } = scripted('idempotent');
     const unsure = { ...tool, resource: () => 'r', isMutating: async () => false } as never as AnyTool;
