@@ -1,7 +1,7 @@
 /** The audit trail, with a search. */
 import { part } from './api.js';
 import { count, element, moment, shownText } from './dom.js';
-import { heading, link, liveTable } from './parts.js';
+import { filterInputs, heading, link, liveTable } from './parts.js';
 
 export const id = 'audit';
 export const title = 'Audit';
@@ -50,25 +50,13 @@ export function open(root, page) {
     ],
   });
   const summary = element('p', { class: 'hint' });
-  const inputs = Object.entries(FIELDS).map(([name, label]) => {
-    const input = element('input', {
-      type: 'search',
-      'aria-label': label,
-      placeholder: label,
-      onchange: () => {
-        filter[name] = input.value.trim();
-        void looking.now();
-      },
-    });
-    input.value = filter[name];
-    return input;
-  });
+  const inputs = filterInputs(FIELDS, filter, 'onchange', () => void looking.now());
   root.append(
     heading(
       'Audit',
       'The newest first. Each record is sealed to the one before it; pawl audit verify checks the whole trail.',
     ),
-    element('div', { class: 'filters', role: 'search' }, ...inputs),
+    element('div', { class: 'filters', role: 'search' }, ...Object.values(inputs)),
     summary,
     table.root,
   );

@@ -1,7 +1,7 @@
 /** Dead letters: calls of tools that change something, which failed for good. An operator runs them again, or discards them. */
 import { ask, part } from './api.js';
 import { ago, count, element } from './dom.js';
-import { button, confirm, facts, heading, link, liveTable, pill } from './parts.js';
+import { button, confirm, facts, filterInputs, heading, link, liveTable, pill } from './parts.js';
 
 export const id = 'dead-letters';
 export const title = 'Dead letters';
@@ -58,19 +58,8 @@ export function open(root, page) {
     ],
   });
   const totals = element('div', { class: 'panel' });
-  const inputs = Object.entries(FILTERS).map(([name, label]) => {
-    const input = element('input', {
-      type: 'search',
-      'aria-label': label,
-      placeholder: name === 'since' || name === 'until' ? `${label}: 2026-11-26T10:00Z` : label,
-      oninput: () => {
-        filter[name] = input.value.trim();
-        void looking.now();
-      },
-    });
-    input.value = filter[name];
-    return input;
-  });
+  const inputs = filterInputs(FILTERS, filter, 'oninput', () => void looking.now());
+  for (const name of ['since', 'until']) inputs[name].placeholder += ': 2026-11-26T10:00Z';
   root.append(
     heading(
       'Dead letters',
@@ -78,7 +67,7 @@ export function open(root, page) {
       button('Redrive all that match', () => redrive({ filter: wanted() }, 'all that match'), 'main'),
       button('Discard all that match', () => discard({ filter: wanted() }), 'danger'),
     ),
-    element('div', { class: 'filters', role: 'search' }, ...inputs),
+    element('div', { class: 'filters', role: 'search' }, ...Object.values(inputs)),
     totals,
     letters.root,
     element('h3', {}, 'Redrives'),

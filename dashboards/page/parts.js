@@ -117,13 +117,41 @@ export function moveInRows(event, root) {
   return true;
 }
 
-/** An element that has moved under the pointer is ignored for this long, which is more than a double click takes. */
-const SEEN_AFTER_MS = 700;
+/** Moves in the rows of a list at a press of its keys, unless the user types or a dialog is open. Returns what ends that. */
+export function followRowKeys(root) {
+  const pressed = (event) => {
+    if (!isTyping(event) && document.querySelector('dialog[open]') === null) moveInRows(event, root);
+  };
+  addEventListener('keydown', pressed);
+  return () => removeEventListener('keydown', pressed);
+}
+
+/** Inputs that write a list's filter, by name: `labels` names them, and `on` is the event that changes it. */
+export function filterInputs(labels, filter, on, changed) {
+  return Object.fromEntries(
+    Object.entries(labels).map(([name, label]) => {
+      const input = element('input', {
+        type: 'search',
+        'aria-label': label,
+        placeholder: label,
+        [on]: () => {
+          filter[name] = input.value.trim();
+          changed();
+        },
+      });
+      input.value = filter[name];
+      return [name, input];
+    }),
+  );
+}
 
 /**
  * Guards against clicks on an element that has just `moved` under the pointer because another one went away. Keys are not affected,
  * because the focus does not move along.
  */
+/** An element that has moved under the pointer is ignored for this long, which is more than a double click takes. */
+const SEEN_AFTER_MS = 700;
+
 export function intent() {
   let movedAtMs = Number.NEGATIVE_INFINITY;
   return {

@@ -1,7 +1,7 @@
 /** Schedules: their next times, what became of the last ones, and the operator's changes to them. */
 import { ask, part } from './api.js';
 import { ago, element, moment, shownJson } from './dom.js';
-import { back, button, confirm, facts, heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';
+import { back, button, confirm, facts, followRowKeys, heading, link, liveTable, pill } from './parts.js';
 
 export const id = 'schedules';
 export const title = 'Schedules';
@@ -36,13 +36,10 @@ function openList(root, page) {
   });
   root.append(heading('Schedules', 'Calls that are made again and again.'), table.root);
   const looking = page.follow(PATH, LOOK_EVERY_MS, ({ schedules }) => table.update(schedules));
-  const pressed = (event) => {
-    if (!isTyping(event) && document.querySelector('dialog[open]') === null) moveInRows(event, root);
-  };
-  addEventListener('keydown', pressed);
+  const release = followRowKeys(root);
   return () => {
     looking.stop();
-    removeEventListener('keydown', pressed);
+    release();
   };
 }
 

@@ -2,7 +2,7 @@
 import { ask, part } from './api.js';
 import { CALL_COLUMNS } from './call-columns.js';
 import { ago, element, moment, shownText } from './dom.js';
-import { back, button, confirm, facts, heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';
+import { back, button, confirm, facts, followRowKeys, heading, link, liveTable, pill } from './parts.js';
 
 export const id = 'sessions';
 export const title = 'Sessions';
@@ -34,13 +34,10 @@ function openList(root, page) {
   root.append(heading('Sessions', `The newest ${SHOWN}, at most. Keys: j and k choose, Enter opens.`), table.root);
   const path = `/v1/sessions?limit=${SHOWN}`;
   const looking = page.follow(path, LOOK_EVERY_MS, ({ sessions }) => table.update(sessions));
-  const pressed = (event) => {
-    if (!isTyping(event) && document.querySelector('dialog[open]') === null) moveInRows(event, root);
-  };
-  addEventListener('keydown', pressed);
+  const release = followRowKeys(root);
   return () => {
     looking.stop();
-    removeEventListener('keydown', pressed);
+    release();
   };
 }
 

@@ -36,8 +36,8 @@ export interface CapabilityOptions {
     readonly kind: SessionKind;
     readonly workspaceRoot?: string;
     readonly taint?: readonly unknown[] | undefined;
-    /** The reason why the session has no workspace. */
-    readonly refusedRoot?: string;
+    /** Explains why the session has no workspace here. It is asked at the first use of one. */
+    readonly whyRefused?: () => string | undefined;
   };
   /** The tool's declared capabilities. A tool that declares none gets what its session and tier allow. */
   readonly needs?: readonly Capability[];
@@ -70,22 +70,22 @@ export interface GrantedCapabilities extends ToolCapabilities {
 /** Every method of a handle that is not granted throws `PERMISSION_DENIED`. */
 export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities {
   const { signal, callId, env, attempt = { sideEffects: 0 } } = options;
-  const { workspaceRoot } = options.session;
-  const refusedRoot =
-    options.session.refusedRoot ?? (workspaceRoot === undefined ? undefined : whyForbidden(workspaceRoot));
+  const { workspaceRoot: root = '' } = options.session;
+  const whyNoWorkspace = workspaceRefusal(options.session);
+  const whyNot = (capability: Capability): string | undefined =>
+    whyWithheld(capability, options) ?? whyAbsent(capability, options, whyNoWorkspace);
   const demand = (capability: Capability): void => {
-    const why = whyAbsent(capability, options, refusedRoot);
+    const why = whyNot(capability);
     if (why !== undefined) throw new PawlError('PERMISSION_DENIED', why);
   };
-  const root = options.session.workspaceRoot ?? '';
-  const has = (capability: Capability): boolean => whyAbsent(capability, options, refusedRoot) === undefined;
   const network = openNetwork({ signal, attempt, allowedHosts: options.allowedHosts ?? [] });
   const { sandbox = 'preferred', sandboxNetwork: networkGranted = false } = options;
   const processes = openProcesses({ root, callId, signal, env, sandbox, network: networkGranted });
   const changes = new CallChanges();
-  const workspace = openWorkspace(root, has('workspace:write') ? 'write' : 'read', signal);
+  const access = whyWithheld('workspace:write', options) === undefined ? 'write' : 'read';
+  const workspace = openWorkspace(root, access, signal);
   return {
-    has,
+    has: (capability) => whyNot(capability) === undefined,
     demand,
     workspace: new GuardedWorkspace(workspace, demand, changes, attempt),
     changes,
@@ -103,19 +103,34 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
 
 type Demand = (capability: Capability) => void;
 
-function whyAbsent(
-  capability: Capability,
-  { session, needs = [], tier, memory, channel, agents }: CapabilityOptions,
-  refusedRoot: string | undefined,
-): string | undefined {
+/** Looks at the file system once, when it is first asked: most tools touch no file. */
+function workspaceRefusal({ workspaceRoot, whyRefused }: CapabilityOptions['session']): () => string | undefined {
+  let found: { readonly why: string | undefined } | undefined;
+  return () => {
+    found ??= { why: whyRefused?.() ?? (workspaceRoot === undefined ? undefined : whyForbidden(workspaceRoot)) };
+    return found.why;
+  };
+}
+
+/** The reason why a tool of this kind does not get the capability, whatever there is here. */
+function whyWithheld(capability: Capability, { session, needs = [], tier }: CapabilityOptions): string | undefined {
   if (!SESSION_CAPABILITIES[session.kind].includes(capability))
     return `A ${session.kind} session does not have the capability ${capability}.`;
   if (tier === 'read-only' && !READ_ONLY_CAPABILITIES.includes(capability))
     return `A tool of the read-only tier does not get the capability ${capability}.`;
   if (needs.length > 0 && !needs.includes(capability))
     return `The tool does not declare that it needs ${capability}; it declares ${needs.join(', ')}.`;
+  return undefined;
+}
+
+function whyAbsent(
+  capability: Capability,
+  { session, memory, channel, agents }: CapabilityOptions,
+  whyNoWorkspace: () => string | undefined,
+): string | undefined {
   const inWorkspace = capability === 'workspace:read' || capability === 'workspace:write' || capability === 'processes';
-  if (inWorkspace && refusedRoot !== undefined) return refusedRoot;
+  const refused = inWorkspace ? whyNoWorkspace() : undefined;
+  if (refused !== undefined) return refused;
   if (inWorkspace && session.workspaceRoot === undefined)
     return `The session has no workspace, so the capability ${capability} is absent.`;
   if ((capability === 'memory:search' || capability === 'memory:store') && memory === undefined)

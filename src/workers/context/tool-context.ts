@@ -100,7 +100,6 @@ async function grantedCapabilities(
   deps: ToolContextDeps,
 ): Promise<GrantedCapabilities> {
   const { settings, escalated = false } = deps;
-  const refusedRoot = openTenantRoot(session, settings);
   const { signal } = running;
   const { sessionKey, workspaceRoot: root } = session;
   const memory = deps.memory?.open(owner);
@@ -108,7 +107,7 @@ async function grantedCapabilities(
   const terminals = deps.terminals?.open({ callId, sessionKey, root, signal, escalated });
   const agents = deps.agents?.open({ callId, generation, session });
   return capabilitiesFor({
-    session: refusedRoot === undefined ? session : { kind: session.kind, taint: session.taint, refusedRoot },
+    session: { ...session, whyRefused: () => openTenantRoot(session, settings) },
     needs: tool.needs,
     tier: tool.tier,
     callId,

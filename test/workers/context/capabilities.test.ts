@@ -121,6 +121,22 @@ describe('least privilege (A9, A10)', () => {
     expect(() => capabilities.workspace.root).toThrow('The session has no workspace');
   });
 
+  test('the workspace is checked at its first use, once, and not for a tool that touches no file', async () => {
+    let checks = 0;
+    const whyRefused = () => {
+      checks += 1;
+      return 'It is of another tenant.';
+    };
+    const capabilities = granted({ session: { kind: 'main', workspaceRoot: temporaryFolder(), whyRefused } });
+    await capabilities.memory.store('x');
+    await capabilities.channel.send('x');
+    expect(checks).toBe(0);
+    for (const capability of ['workspace:read', 'workspace:write', 'processes'] as const)
+      await expect(uses[capability](capabilities)).rejects.toThrow('It is of another tenant.');
+    expect(() => capabilities.workspace.root).toThrow('It is of another tenant.');
+    expect(checks).toBe(1);
+  });
+
   test('assembling opens nothing: a missing workspace fails only the tools that use it', async () => {
     const capabilities = granted({ session: { kind: 'main', workspaceRoot: '/no/such/folder' } });
     await expect(capabilities.workspace.read('file')).rejects.toMatchObject({ code: 'NOT_FOUND' });

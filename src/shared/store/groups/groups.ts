@@ -111,17 +111,8 @@ export class GroupRecords {
   }
 
   /** Asks the group's driver to end it. The first request stands. */
-  cancel(id: string, by: string): Promise<'written' | 'kept' | 'over'> {
-    return this.#change(id, 'cancelled', by);
-  }
-
-  /** Writes a signed field that its driver reads; the first value stands. */
-  change(id: string, field: string, value: object): Promise<'written' | 'kept' | 'over'> {
-    return this.#change(id, field, this.#signed(id, field, value));
-  }
-
-  async #change(id: string, field: string, text: string): Promise<'written' | 'kept' | 'over'> {
-    const args = [id, field, text, ...this.#broadcast(id)];
+  async cancel(id: string, by: string): Promise<'written' | 'kept' | 'over'> {
+    const args = [id, 'cancelled', by, ...this.#broadcast(id)];
     const [answer] = await changeScript.run(this.#redis, this.#hashes(id), args);
     return answer as 'written' | 'kept' | 'over';
   }
@@ -129,12 +120,6 @@ export class GroupRecords {
   /** Undefined when there is none, it has expired, or no key of this fleet signed it. */
   async read(id: string): Promise<GroupRecord | undefined> {
     return this.#record(id, await this.#redis.hgetall(this.#keys.group(id)));
-  }
-
-  /** Some signed fields of a group; undefined for one that is missing. */
-  async fields(id: string, names: readonly string[]): Promise<(object | undefined)[]> {
-    const texts = await this.#redis.hmget(this.#keys.group(id), ...names);
-    return texts.map((text, at) => (text === null ? undefined : this.#verified(id, names[at] ?? '', text)));
   }
 
   /** Groups of a kind, of one tenant or of all, the newest first. */
