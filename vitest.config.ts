@@ -20,6 +20,8 @@ const STARTS_PROCESSES = /\/test\/(chaos|cli|journeys|dashboards|examples)\b/;
 /** Files that replace a module of Pawl's, or the clock of their process, or have a browser of their own. */
 const ALONE = [
   'test/dashboards/approvals-page.test.ts',
+  'test/dashboards/dead-letters-page.test.ts',
+  'test/dashboards/delayed-calls-page.test.ts',
   'test/dashboards/operator-page.test.ts',
   'test/model/broken-rules.test.ts',
   'test/model/calls.test.ts',

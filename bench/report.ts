@@ -273,7 +273,7 @@ function notRun(name: string): string {
 
 const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.** Calls that come at the same time share their steps: claim, begin and
   push to a worker in one script, settle, end and publish in another. What is left for each call in Redis is 15 commands inside these (counted on
-  2026-11-23): a record of about 25 fields, a job, three events for BullMQ's listeners, a lock, the expiry, its share of the audit trail; a third of the
+  2026-11-23): a record of about 25 fields, a job, three events for BullMQ's listeners (since 2026-11-26 off by default), a lock, the expiry, its share of the audit trail; a third of the
   scripts' time is theirs. Redis was sampled with its symbols: its log takes 9 % of it, Lua's strings 7, its collections 6, the allocator 13, and no
   function more than 7. Hand-written BullMQ has no record, no index, no fence, no trail and no signature to check; the worker, which costs less than its
   worker here, does not run BullMQ's loop any more.
