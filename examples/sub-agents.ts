@@ -2,7 +2,8 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type AgentEvent, baseTools, connect, startWorker, type ToolResultEnvelope } from 'pawl';
+import { baseTools, connect, startWorker, type ToolResultEnvelope } from 'pawl';
+import type { AgentEvent } from 'pawl/types';
 
 const folder = await mkdtemp(join(tmpdir(), 'pawl-example-'));
 await writeFile(join(folder, 'notes.txt'), 'one\ntwo\nthree\n');

@@ -57,6 +57,16 @@ test('a program of one’s own hears warnings, and more when an option, the envi
   expect(infoLines(folder, {}, environment)).toBeGreaterThan(0);
 });
 
+test('`pawl` exports at most 100 names', () => {
+  const source = readFileSync(join(ROOT, 'src', 'index.ts'), 'utf8');
+  const lists = [...source.matchAll(/^export (?:type )?\{(?<names>[^}]*)\}/gm)].map(
+    ({ groups }) => groups?.['names'] ?? '',
+  );
+  const names = lists.flatMap((list) => list.split(',')).filter((name) => name.trim() !== '');
+  expect(names.length).toBeGreaterThan(50);
+  expect(names.length).toBeLessThanOrEqual(100);
+});
+
 /** What programs hand around, by the type that has it. */
 const HANDED_AROUND = {
   Pawl: [

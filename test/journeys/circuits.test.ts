@@ -1,6 +1,7 @@
 /** @module-tag slow */
 import { expect, test } from 'vitest';
-import type { CircuitListing, ToolResultEnvelope } from '../../src/index.ts';
+import type { ToolResultEnvelope } from '../../src/index.ts';
+import type { CircuitListing } from '../../src/types.ts';
 import { eventually } from '../helpers/signal.ts';
 import { type Fleet, type FleetOptions, SHORT_LOCK_MS, startFleet } from './fixtures/fleet.ts';
 import { type Service, startService, type Visit } from './fixtures/service.ts';

@@ -3,7 +3,8 @@
  * record says and what the effect log, written outside of Redis, proves.
  */
 import { isDeepStrictEqual } from 'node:util';
-import type { AttemptRecord, CallState, Effects, ToolResultEnvelope } from '../../src/index.ts';
+import type { Effects, ToolResultEnvelope } from '../../src/index.ts';
+import type { AttemptRecord, CallState } from '../../src/types.ts';
 import type { EffectLine } from './fixtures/effect-log.ts';
 
 export interface ObservedCall {

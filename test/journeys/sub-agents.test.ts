@@ -4,7 +4,8 @@
  * @module-tag slow
  */
 import { expect, test } from 'vitest';
-import type { AgentEvent, Session, ToolResultEnvelope } from '../../src/index.ts';
+import type { Session, ToolResultEnvelope } from '../../src/index.ts';
+import type { AgentEvent } from '../../src/types.ts';
 import { eventually, signal, within } from '../helpers/signal.ts';
 import { connectTo, startFleet } from './fixtures/fleet.ts';
 

@@ -1,10 +1,10 @@
 /** Text from outside (I23): who has read it is marked, and policy decides what their calls may do from then on. */
 import { describe, expect, test } from 'vitest';
-import type { AgentEvent } from '../../../src/index.ts';
 import type { Session } from '../../../src/producer/sessions/session.ts';
 import { jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import type { ToolResult } from '../../../src/shared/tools/tool.ts';
+import type { AgentEvent } from '../../../src/types.ts';
 import { OrphanSweep } from '../../../src/workers/queue/orphan-sweep.ts';
 import { sendInput, spawnAgent, wait } from '../../../src/workers/tools/agents.ts';
 import { contentOf, type FleetOptions, pending, startFleet } from '../../helpers/fleet.ts';

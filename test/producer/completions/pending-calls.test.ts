@@ -1,9 +1,10 @@
 import { describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
-import { defineTool, type Effects, type PendingOptions } from '../../../src/index.ts';
+import { defineTool, type Effects } from '../../../src/index.ts';
 import { completionToken, TOKEN_BYTES } from '../../../src/shared/calls/completion.ts';
 import type { PawlError } from '../../../src/shared/errors/failure.ts';
 import type { ToolContext } from '../../../src/shared/tools/tool.ts';
+import type { PendingOptions } from '../../../src/types.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
 import { echo } from '../../helpers/tools.ts';
