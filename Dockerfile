@@ -12,6 +12,7 @@ COPY bin bin
 COPY schemas schemas
 COPY dashboards dashboards
 COPY src src
+COPY examples/demo examples/demo
 RUN node scripts/pack.mjs prepare
 
 # What runs, and the list of what it is made of.

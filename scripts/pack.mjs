@@ -41,7 +41,10 @@ function restore() {
 }
 
 /** What a user's program imports, and what Pawl starts in further threads and processes. */
-const PROCESSES = ['cli', 'cli/processes/watchdog-thread', 'cli/demo/worker-main'];
+const PROCESSES = ['cli', 'cli/processes/watchdog-thread'];
+
+/** `pawl demo`, which is an example: the package has it in `dist/demo`. */
+const EXAMPLES = ['demo/demo', 'demo/worker-main'];
 
 function entries() {
   const { exports } = JSON.parse(readFileSync(existsSync(KEPT_ASIDE) ? KEPT_ASIDE : MANIFEST, 'utf8'));
@@ -85,13 +88,16 @@ function keepReachableTypes(dist) {
  */
 async function bundle(dist) {
   const { rolldown } = await import('rolldown');
-  const source = join(ROOT, 'src');
+  const [source, examples] = [join(ROOT, 'src'), join(ROOT, 'examples')];
   const build = await rolldown({
-    input: Object.fromEntries(entries().map((name) => [name, join(source, `${name}.ts`)])),
+    input: Object.fromEntries([
+      ...entries().map((name) => [name, join(source, `${name}.ts`)]),
+      ...EXAMPLES.map((name) => [name, join(examples, `${name}.ts`)]),
+    ]),
     platform: 'node',
     external: /^[^./]/,
     logLevel: 'warn',
-    plugins: [keepPlaces(source)],
+    plugins: [keepPlaces([source, examples])],
   });
   await build.write({ dir: dist, entryFileNames: '[name].js', chunkFileNames: 'chunks/[name]-[hash].js' });
   await build.close();
@@ -99,11 +105,12 @@ async function bundle(dist) {
 }
 
 /** Modules find files beside them by `import.meta.url`, which goes on naming the module's own place in the tree. */
-function keepPlaces(source) {
+function keepPlaces(roots) {
   return {
     name: 'keep-places',
     transform(code, id) {
-      const place = relative(source, id).replaceAll('\\', '/').replace(/\.ts$/, '.js');
+      const root = roots.find((folder) => id.startsWith(folder)) ?? ROOT;
+      const place = relative(root, id).replaceAll('\\', '/').replace(/\.ts$/, '.js');
       return code.includes('import.meta.url') ? code.replaceAll('import.meta.url', `PLACE_OF("${place}")`) : null;
     },
     renderChunk: (code, { fileName }) =>

@@ -26,6 +26,21 @@ function upCommand(program: Command, context: CliContext, end: End): void {
   jsonOption(up).action(async (options) => end(await (await import('../commands/up.ts')).runUp(context, options)));
 }
 
+/** The demo is an example. The package has it as JavaScript beside the built sources. */
+const DEMO = new URL(
+  import.meta.url.endsWith('.ts') ? '../../../examples/demo/demo.ts' : '../../demo/demo.js',
+  import.meta.url,
+);
+
+interface Demo {
+  runDemo(options: {
+    readonly json: boolean;
+    readonly out: NodeJS.WriteStream;
+    readonly environment: NodeJS.ProcessEnv;
+    readonly signal: AbortSignal;
+  }): Promise<number>;
+}
+
 function demoCommand(program: Command, context: CliContext, end: End): void {
   const demo = command(program, 'demo', 'show the main job on real input, everything embedded', ['pawl demo']);
   jsonOption(demo).action(async (options: { json?: boolean }) => {
@@ -33,7 +48,7 @@ function demoCommand(program: Command, context: CliContext, end: End): void {
     const ignore = context.onInterrupt((times) =>
       times === 1 ? stop.abort() : context.endNow(EXIT_CODES.failed.code),
     );
-    const { runDemo } = await import('../demo/demo.ts');
+    const { runDemo }: Demo = await import(DEMO.href);
     const { out, environment } = context;
     end(await runDemo({ json: options.json ?? false, out, environment, signal: stop.signal }).finally(ignore));
   });

@@ -1,7 +1,9 @@
 import { mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
-import { processesWith } from '../../../src/cli/demo/processes.ts';
+import { processesWith } from '../../../examples/demo/processes.ts';
+import { buildPackage } from '../../helpers/built-package.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startPawl, startScript, type TestProcess } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -97,4 +99,13 @@ test('a call that ends otherwise than it should is shown with what was expected 
   expect(demo.stdout()).toMatch(/expected +a success\n +came +error \(/);
   expect(demo.stdout()).not.toContain('ended as it should:');
   await expectNothingLeft();
+});
+
+test('an installed package has the demo', { tags: 'slow' }, async () => {
+  const launcher = pathToFileURL(join(buildPackage(), 'bin/pawl.mjs'));
+  const demo = startScript(launcher, ['demo', '--json'], { cwd: temporaryFolder() });
+  await demo.line('"type":"call"');
+  demo.signal('SIGINT');
+  expect(await demo.ended).toEqual({ code: 130, signal: null });
+  expect(linesOfJson(demo)[0]).toMatchObject({ type: 'call', tool: 'write', asExpected: true });
 });

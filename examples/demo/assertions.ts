@@ -1,5 +1,5 @@
 /** The demo's assertions. A failed one says what was expected and what came. */
-import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import type { ToolResultEnvelope } from '../../src/shared/calls/envelope.ts';
 
 export class Mismatch extends Error {
   override readonly name = 'Mismatch';

@@ -4,8 +4,8 @@
  */
 import { appendFile } from 'node:fs/promises';
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
-import type { AnyTool, ToolContext } from '../../shared/tools/tool.ts';
+import { defineTool } from '../../src/shared/tools/define-tool.ts';
+import type { AnyTool, ToolContext } from '../../src/shared/tools/tool.ts';
 
 /** The world outside of Pawl, in which the tools have their effects. */
 export interface Shop {

@@ -2,8 +2,8 @@
  * Composition root of one of the demo's worker processes. Its only argument is the shop, as JSON. It lives until its standard
  * input ends, so that it ends with the demo, however that ends.
  */
-import { startWorker } from '../../main.ts';
-import { baseTools } from '../../workers/tools/index.ts';
+import { startWorker } from '../../src/main.ts';
+import { baseTools } from '../../src/workers/tools/index.ts';
 import { demoTools, listOf, type Shop } from './tools.ts';
 
 // Ctrl-C reaches the whole terminal: the demo answers it, and then ends its workers.

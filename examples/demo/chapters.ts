@@ -1,7 +1,7 @@
 /** The story, chapter by chapter. Each makes real calls and checks how they ended: envelopes, effects and processes. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { edit, read, shell, write } from '../../workers/tools/index.ts';
+import { edit, read, shell, write } from '../../src/workers/tools/index.ts';
 import { expectEqual, expectError, expectSuccess, Mismatch } from './assertions.ts';
 import { processesWith } from './processes.ts';
 import type { Stage } from './stage.ts';
