@@ -6,11 +6,13 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { fileURLToPath } from 'node:url';
+import { availableParallelism } from 'node:os';
 import { promisify } from 'node:util';
 import { attempt } from './attempt.ts';
 import { type Compared, compare, type Effort } from './comparison.ts';
 import { Fleet } from './fleet.ts';
+import { folderOf } from './processes.ts';
+import { BUNQUEUE_DURABILITY, startBunqueue } from './stores/bunqueue.ts';
 import { findPostgresql, POSTGRESQL_DURABILITY, startPostgresql } from './stores/postgresql.ts';
 import { REDIS_DURABILITY, startServer } from './stores/redis.ts';
 import { RESTATE_DURABILITY, startRestate } from './stores/restate.ts';
@@ -29,14 +31,49 @@ export interface PeerComparison {
   readonly compared: readonly Compared[];
 }
 
-/** The package that is the peer. */
-const PACKAGES: Readonly<Record<Peer, string>> = {
-  'pg-boss': 'pg-boss',
-  'graphile-worker': 'graphile-worker',
-  dbos: '@dbos-inc/dbos-sdk',
-  restate: '@restatedev/restate-server',
+const NO_POSTGRESQL = 'there is no PostgreSQL on the PATH or under /usr/lib/postgresql';
+
+interface PeerKind {
+  /** The package that is the peer. */
+  readonly package: string;
+  /** What it keeps its calls in. */
+  readonly store: string;
+  /** What its store is told for each durability that it can have. */
+  readonly settings: Readonly<Partial<Record<Durability, string>>>;
+  readonly startStore: (folder: string, durability: Durability) => Promise<Store>;
+}
+
+const onPostgresql = (name: string): PeerKind => ({
+  package: name,
+  store: 'PostgreSQL',
+  settings: POSTGRESQL_DURABILITY,
+  startStore: async (_folder, durability) => {
+    const postgresql = await findPostgresql();
+    if (postgresql === undefined) throw new Error(NO_POSTGRESQL);
+    return startPostgresql(postgresql, durability);
+  },
+});
+
+const onRestate = (partitions?: number): PeerKind => ({
+  package: '@restatedev/restate-server',
+  store: partitions === undefined ? 'Restate' : `Restate, ${partitions} partitions`,
+  settings: RESTATE_DURABILITY,
+  startStore: (folder, durability) => startRestate(folder, durability, partitions),
+});
+
+const KINDS: Readonly<Record<Peer, PeerKind>> = {
+  'pg-boss': onPostgresql('pg-boss'),
+  'graphile-worker': onPostgresql('graphile-worker'),
+  dbos: onPostgresql('@dbos-inc/dbos-sdk'),
+  bunqueue: {
+    package: 'bunqueue',
+    store: 'SQLite',
+    settings: { 'each second': BUNQUEUE_DURABILITY },
+    startStore: startBunqueue,
+  },
+  restate: onRestate(),
+  'restate-tuned': onRestate(availableParallelism()),
 };
-const DURABILITIES = ['each second', 'each write'] as const;
 const INSTALL_TIMEOUT_MS = 300_000;
 
 export async function comparePeers(
@@ -68,7 +105,7 @@ async function compareWith(
 ): Promise<PeerResult> {
   const comparisons: PeerComparison[] = [];
   let store = '';
-  for (const durability of DURABILITIES) {
+  for (const durability of durabilitiesOf(peer)) {
     const compared: Compared[] = [];
     for (const producers of new Set(peerWorkloads().map((workload) => workload.producers))) {
       const { title, rows } = await onStores(peer, found, durability, producers, effort, say);
@@ -93,10 +130,9 @@ interface Prepared {
 async function prepare(peer: Peer, say: (line: string) => void): Promise<Prepared | { readonly leftOut: string }> {
   if (process.platform !== 'linux')
     return { leftOut: 'the CPU time of its store is read from /proc, which only Linux has' };
-  const folder = fileURLToPath(new URL(`peers/${peer}/`, import.meta.url));
-  const postgresql = peer === 'restate' ? undefined : await findPostgresql();
-  if (peer !== 'restate' && postgresql === undefined)
-    return { leftOut: 'there is no PostgreSQL on the PATH or under /usr/lib/postgresql' };
+  const folder = folderOf(peer);
+  const kind = KINDS[peer];
+  if (kind.store === 'PostgreSQL' && (await findPostgresql()) === undefined) return { leftOut: NO_POSTGRESQL };
   const manifest = JSON.parse(await readFile(`${folder}package.json`, 'utf8')) as {
     readonly dependencies: Readonly<Record<string, string>>;
   };
@@ -106,9 +142,8 @@ async function prepare(peer: Peer, say: (line: string) => void): Promise<Prepare
     return { leftOut: `it does not install: ${reasonOf(error)}` };
   }
   return {
-    title: `${peer} ${manifest.dependencies[PACKAGES[peer]]}`,
-    startStore: (durability) =>
-      postgresql === undefined ? startRestate(folder, durability) : startPostgresql(postgresql, durability),
+    title: `${peer} ${manifest.dependencies[kind.package]}`,
+    startStore: (durability) => kind.startStore(folder, durability),
   };
 }
 
@@ -142,9 +177,13 @@ function reasonOf(error: unknown): string {
   );
 }
 
+function durabilitiesOf(peer: Peer): readonly Durability[] {
+  return Object.keys(KINDS[peer].settings) as Durability[];
+}
+
 function settingsOf(peer: Peer, durability: Durability): string {
-  const theirs = peer === 'restate' ? RESTATE_DURABILITY : POSTGRESQL_DURABILITY;
-  return `Redis: ${REDIS_DURABILITY[durability]}; ${peer === 'restate' ? 'Restate' : 'PostgreSQL'}: ${theirs[durability]}`;
+  const { store, settings } = KINDS[peer];
+  return `Redis: ${REDIS_DURABILITY[durability]}; ${store}: ${settings[durability]}`;
 }
 
 async function onStores(

@@ -3,6 +3,8 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Side } from './fleet.ts';
 import type { Message, ProcessOptions, Question, Questions, Topic } from './protocol.ts';
+import { bunOf } from './stores/bunqueue.ts';
+import type { Peer } from './workloads.ts';
 
 export type Role = 'worker' | 'producer';
 
@@ -39,6 +41,7 @@ export class BenchProcess {
     env: Readonly<Record<string, string>> = {},
   ): Promise<BenchProcess> {
     const child = fork(programOf(side, role), [JSON.stringify(options)], {
+      ...(side === 'bunqueue' ? { execPath: bunOf(folderOf(side)) } : {}),
       execArgv: [...nodeOptions],
       // Warnings that are the same in each of many processes would hide what is measured.
       env: { LOG_LEVEL: 'error', ...process.env, ...env },
@@ -79,7 +82,12 @@ export class BenchProcess {
 }
 
 function programOf(side: Side, role: Role): string {
-  const file =
-    side === 'pawl' || side === 'bullmq' || side === 'list' ? `${role}-${side}.ts` : `peers/${side}/${role}.ts`;
-  return fileURLToPath(new URL(file, import.meta.url));
+  return side === 'pawl' || side === 'bullmq' || side === 'list'
+    ? fileURLToPath(new URL(`${role}-${side}.ts`, import.meta.url))
+    : `${folderOf(side)}${role}.ts`;
+}
+
+/** Where a system's programs, its manifest and its packages are. */
+export function folderOf(peer: Peer): string {
+  return fileURLToPath(new URL(`peers/${peer === 'restate-tuned' ? 'restate' : peer}/`, import.meta.url));
 }

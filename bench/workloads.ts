@@ -202,8 +202,11 @@ export const REFUSAL_TARGET_MS = 1;
 /** Of a producer that is refused with many calls in flight. */
 export const REFUSALS_PER_SECOND_TARGET = 200_000;
 
-/** Other systems that do the same work, each in a folder of its name in `peers/`; only with `--full`, or by name. */
-export const PEERS = ['pg-boss', 'graphile-worker', 'dbos', 'restate'] as const;
+/**
+ * Other systems that do the same work; only with `--full`, or by name. Restate runs with its default partitions, and tuned for the
+ * machine, with as many partitions as it has cores: the better of the two is what Pawl has to beat.
+ */
+export const PEERS = ['pg-boss', 'graphile-worker', 'dbos', 'bunqueue', 'restate', 'restate-tuned'] as const;
 export type Peer = (typeof PEERS)[number];
 /** Of the workloads, those that they run. */
 export const PEER_WORKLOADS: readonly string[] = ['small-1', 'one-at-a-time', 'large-1', 'small-16', 'large-16'];

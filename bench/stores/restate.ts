@@ -1,10 +1,10 @@
 /** A Restate server of the benchmark's own, from its npm package, with its data in a folder that is removed afterwards. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { until } from '../until.ts';
+import { freePort } from './free-port.ts';
 import { startKept } from './kept-process.ts';
 import { type Durability, processIoBytes, processTreeCpuMs, type Store } from './store.ts';
 
@@ -23,8 +23,15 @@ export interface RestateUrls {
   readonly admin: string;
 }
 
-/** @param folder where its packages are installed */
-export async function startRestate(folder: string, durability: Durability): Promise<Store> {
+/**
+ * @param folder where its packages are installed
+ * @param partitions of its log; undefined leaves Restate's default
+ */
+export async function startRestate(
+  folder: string,
+  durability: Durability,
+  partitions: number | undefined,
+): Promise<Store> {
   const require = createRequire(join(folder, 'package.json'));
   const platform = `@restatedev/restate-server-${process.platform}-${process.arch}`;
   const manifest = require.resolve(`${platform}/package.json`, {
@@ -44,6 +51,7 @@ export async function startRestate(folder: string, durability: Durability): Prom
       RESTATE_ADMIN__BIND_PORT: String(admin),
       RESTATE_DISABLE_TELEMETRY: 'true',
       RESTATE_LOG_FILTER: 'warn',
+      ...(partitions === undefined ? {} : { RESTATE_DEFAULT_NUM_PARTITIONS: String(partitions) }),
       RESTATE_LOG_SERVER__ROCKSDB_DISABLE_WAL_FSYNC: String(durability === 'each second'),
     },
   });
@@ -64,14 +72,4 @@ export async function startRestate(folder: string, durability: Durability): Prom
       await rm(dir, { recursive: true, force: true });
     },
   };
-}
-
-/** Free now, and soon taken by whoever asked. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === 'string') throw new Error('no free port');
-  return address.port;
 }
