@@ -10,7 +10,7 @@ import { median, sum } from './statistics.ts';
 import type { Store } from './stores/store.ts';
 import { IN_FLIGHT, type Peer } from './workloads.ts';
 
-/** Pawl, hand-written BullMQ, and the other systems, each of which has a folder of its name in `peers/`. */
+/** Pawl, hand-written BullMQ, and the other systems. */
 export type Side = 'pawl' | 'bullmq' | 'list' | Peer;
 
 /** A finished call's record lives so long: short, so that every round also pays for forgetting. */

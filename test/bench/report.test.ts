@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import type { Compared, Ratio } from '../../bench/comparison.ts';
 import type { Measured } from '../../bench/fleet.ts';
 import { performancePage } from '../../bench/page.ts';
+import { folderOf } from '../../bench/processes.ts';
 import { notesPage } from '../../bench/report.ts';
 import type { BenchResult } from '../../bench/result.ts';
 import { judge } from '../../bench/scenarios/memory.ts';
@@ -145,8 +146,7 @@ test('memory is flat when the last quarter of the samples is not above the secon
 });
 
 test.each(PEERS)('%s has exact versions and a lock that knows them', (peer) => {
-  const read = (file: string) =>
-    JSON.parse(readFileSync(new URL(`../../bench/peers/${peer}/${file}`, import.meta.url), 'utf8')) as never;
+  const read = (file: string) => JSON.parse(readFileSync(`${folderOf(peer)}${file}`, 'utf8')) as never;
   const { dependencies } = read('package.json') as { readonly dependencies: Readonly<Record<string, string>> };
   const { packages } = read('package-lock.json') as {
     readonly packages: Readonly<Record<string, { readonly version?: string }>>;
