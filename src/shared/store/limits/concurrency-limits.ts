@@ -52,11 +52,11 @@ export type LimitAnswer =
 
 export class Limits {
   readonly #redis: Redis;
-  readonly #prefix: string;
+  readonly #keys: FleetKeys;
 
   constructor(redis: Redis, prefix: string) {
     this.#redis = redis;
-    this.#prefix = prefix;
+    this.#keys = new FleetKeys(prefix);
   }
 
   /** Takes a start; who has to wait keeps its place among those that wait. `leaseMs`: how long a slot is held unless it is renewed. */
@@ -158,7 +158,7 @@ export class Limits {
   async #promote(limit: FleetLimit, jobIds: readonly string[]): Promise<boolean> {
     const gone = await Promise.all(
       jobIds.map(async (jobId) => {
-        if ((await promote(this.#redis, this.#prefix, jobId)) !== 'ended') return false;
+        if ((await promote(this.#redis, this.#keys.prefix, jobId)) !== 'ended') return false;
         await this.giveBack(limit, { jobId });
         return true;
       }),
@@ -167,7 +167,7 @@ export class Limits {
   }
 
   #keysOf({ name }: FleetLimit) {
-    return new FleetKeys(this.#prefix).limit(name);
+    return this.#keys.limit(name);
   }
 }
 

@@ -43,38 +43,37 @@ export const DEAD_LETTER_NAMES = {
   DEAD_LETTER_FACTS: ':dead-letter-facts',
 } as const;
 
-export class PartitionKeys {
-  readonly partition: Partition;
-  /** Prefix of all keys of the place, and BullMQ's prefix. */
+/** The base of a class's keys, which their names need before they are built. */
+class Keys {
   readonly base: string;
-  /** BullMQ's queue name: `read-only`, or `read-only.1` for a further shard. */
+
+  constructor(base: string) {
+    this.base = base;
+  }
+}
+
+export class PartitionKeys extends Keys {
+  readonly partition: Partition;
+  /** BullMQ's queue name: `read-only`, or `read-only.1` for a further shard. Its prefix is `base`. */
   readonly queue: string;
-  readonly records: string;
-  readonly inboxes: string;
-  readonly inflight: string;
-  readonly calls: string;
+  readonly records = `${this.base}${PARTITION_NAMES.RECORDS}`;
+  readonly inboxes = `${this.base}${PARTITION_NAMES.INBOXES}`;
+  readonly inflight = `${this.base}${PARTITION_NAMES.INFLIGHT}`;
+  readonly calls = `${this.base}${PARTITION_NAMES.CALLS}`;
   /** Calls whose outcome is unknown, by when they are forgotten. */
-  readonly inDoubt: string;
-  readonly pending: string;
-  readonly circuits: string;
+  readonly inDoubt = `${this.base}${PARTITION_NAMES.IN_DOUBT}`;
+  readonly pending = `${this.base}${PARTITION_NAMES.PENDING}`;
+  readonly circuits = `${this.base}${PARTITION_NAMES.CIRCUITS}`;
   /** How many calls of each tool there are, in parts of the retention. */
-  readonly sizes: string;
+  readonly sizes = `${this.base}${PARTITION_NAMES.SIZES}`;
   /** The base of the indices of each session's calls, by time. */
-  readonly sessions: string;
+  readonly sessions = `${this.base}${PARTITION_NAMES.SESSIONS}`;
 
   constructor(prefix: string, partition: Partition) {
+    const queue = partition.shard === 0 ? partition.tier : `${partition.tier}.${partition.shard}`;
+    super(`${prefix}:{${queue}}`);
     this.partition = partition;
-    this.queue = partition.shard === 0 ? partition.tier : `${partition.tier}.${partition.shard}`;
-    this.base = `${prefix}:{${this.queue}}`;
-    this.records = `${this.base}${PARTITION_NAMES.RECORDS}`;
-    this.inboxes = `${this.base}${PARTITION_NAMES.INBOXES}`;
-    this.inflight = `${this.base}${PARTITION_NAMES.INFLIGHT}`;
-    this.calls = `${this.base}${PARTITION_NAMES.CALLS}`;
-    this.inDoubt = `${this.base}${PARTITION_NAMES.IN_DOUBT}`;
-    this.pending = `${this.base}${PARTITION_NAMES.PENDING}`;
-    this.circuits = `${this.base}${PARTITION_NAMES.CIRCUITS}`;
-    this.sizes = `${this.base}${PARTITION_NAMES.SIZES}`;
-    this.sessions = `${this.base}${PARTITION_NAMES.SESSIONS}`;
+    this.queue = queue;
   }
 
   record(callId: string): string {
@@ -154,101 +153,82 @@ export class PartitionKeys {
   }
 }
 
-export class FleetKeys {
-  readonly workers: string;
-  readonly workerLoads: string;
-  readonly tools: string;
+export class FleetKeys extends Keys {
+  readonly prefix = this.base;
+  readonly #fleet = `${this.base}:{fleet}`;
+  readonly #schedules = `${this.base}:{schedules}`;
+  readonly workers = `${this.#fleet}:workers`;
+  readonly workerLoads = `${this.#fleet}:worker-records`;
+  readonly tools = `${this.#fleet}:tools`;
   /** The registry's records, by tool. */
-  readonly specs: string;
+  readonly specs = `${this.#fleet}:specs`;
   /** Records of skills, by name. */
-  readonly skills: string;
+  readonly skills = `${this.#fleet}:skills`;
   /** When each record of the registry changed last, as a number of `declaredToolSequence`. */
-  readonly declaredToolChanges: string;
-  readonly declaredToolSequence: string;
+  readonly declaredToolChanges = `${this.#fleet}:spec-changes`;
+  readonly declaredToolSequence = `${this.#fleet}:spec-sequence`;
   /** All sessions, by when they were opened. */
-  readonly sessions: string;
-  readonly switches: string;
+  readonly sessions = `${this.#fleet}:sessions`;
+  readonly switches = `${this.#fleet}:switches`;
   /** Kind of the channel of sessions that name none. */
-  readonly defaultChannel: string;
+  readonly defaultChannel = `${this.#fleet}:default-channel`;
   /** How many shards each tier has, and how many it ever had. */
-  readonly shards: string;
+  readonly shards = `${this.#fleet}:shards`;
   /** Counts of what shadow mode would have done. */
-  readonly shadows: string;
+  readonly shadows = `${this.#fleet}:shadows`;
   /** Questions that wait for a person, by expiry. */
-  readonly questions: string;
+  readonly questions = `${this.#fleet}:questions`;
   /** Written to wait for the disk. */
-  readonly disk: string;
+  readonly disk = `${this.#fleet}:disk`;
   /** Written to test whether Redis accepts writes. */
-  readonly trial: string;
+  readonly trial = `${this.#fleet}:trial`;
   /** Prefix of what is kept of turns at resources, which calls of all tiers may share. */
-  readonly locks: string;
+  readonly locks = `${this.base}:{turns}:`;
   /** Prefix of what is kept of clients that run tools, and of their calls. */
-  readonly clients: string;
+  readonly clients = `${this.base}:{clients}:`;
   /** Records of schedules and their progress, by ID, and when each is due. */
-  readonly schedules: string;
-  readonly scheduleProgress: string;
-  readonly schedulesDue: string;
+  readonly schedules = `${this.#schedules}:records`;
+  readonly scheduleProgress = `${this.#schedules}:progress`;
+  readonly schedulesDue = `${this.#schedules}:due`;
   /** The totals of all processes' metrics. */
-  readonly metrics: string;
-  readonly prefix: string;
-
-  constructor(prefix: string) {
-    this.prefix = prefix;
-    this.workers = `${prefix}:{fleet}:workers`;
-    this.defaultChannel = `${prefix}:{fleet}:default-channel`;
-    this.workerLoads = `${prefix}:{fleet}:worker-records`;
-    this.tools = `${prefix}:{fleet}:tools`;
-    this.specs = `${prefix}:{fleet}:specs`;
-    this.skills = `${prefix}:{fleet}:skills`;
-    this.declaredToolChanges = `${prefix}:{fleet}:spec-changes`;
-    this.declaredToolSequence = `${prefix}:{fleet}:spec-sequence`;
-    this.sessions = `${prefix}:{fleet}:sessions`;
-    this.switches = `${prefix}:{fleet}:switches`;
-    this.shards = `${prefix}:{fleet}:shards`;
-    this.shadows = `${prefix}:{fleet}:shadows`;
-    this.questions = `${prefix}:{fleet}:questions`;
-    this.locks = `${prefix}:{turns}:`;
-    this.clients = `${prefix}:{clients}:`;
-    this.disk = `${prefix}:{fleet}:disk`;
-    this.trial = `${prefix}:{fleet}:trial`;
-    this.schedules = `${prefix}:{schedules}:records`;
-    this.scheduleProgress = `${prefix}:{schedules}:progress`;
-    this.schedulesDue = `${prefix}:{schedules}:due`;
-    this.metrics = `${prefix}:{fleet}:metrics`;
-  }
-
-  session(sessionKey: string): string {
-    return `${this.prefix}:{fleet}:session:${sessionKey}`;
-  }
-
+  readonly metrics = `${this.#fleet}:metrics`;
+  /** The metrics that one process has published. */
+  readonly metricsOf = (processId: string) => `${this.metrics}:${processId}`;
+  readonly session = (sessionKey: string) => `${this.#fleet}:session:${sessionKey}`;
   /** Sessions of one tenant, by when they were opened. */
-  sessionsOf(tenantId: string): string {
-    return `${this.sessions}:${tenantId}`;
-  }
-
+  readonly sessionsOf = (tenantId: string) => `${this.sessions}:${tenantId}`;
   /** Keys of the sessions directly below one. */
-  sessionChildren(sessionKey: string): string {
-    return `${this.prefix}:{fleet}:session-children:${sessionKey}`;
-  }
-
+  readonly sessionChildren = (sessionKey: string) => `${this.#fleet}:session-children:${sessionKey}`;
   /** The channel on which a producer hears of its calls. `shared.lua` derives it from an inbox's key. */
-  inbox(id: string): string {
-    return `${this.prefix}:inbox:${id}`;
-  }
-
+  readonly inbox = (id: string) => `${this.base}:inbox:${id}`;
   /** Messages of tools to the people of a session. */
-  messages(sessionKey: string): string {
-    return `${this.prefix}:{fleet}:messages:${sessionKey}`;
-  }
-
+  readonly messages = (sessionKey: string) => `${this.#fleet}:messages:${sessionKey}`;
   /** The newest revisions of a tool's record. */
-  declaredToolHistory(tool: string): string {
-    return `${this.prefix}:{fleet}:spec-history:${tool}`;
-  }
+  readonly declaredToolHistory = (tool: string) => `${this.#fleet}:spec-history:${tool}`;
+  readonly standingApprovals = (sessionKey: string) => `${this.#fleet}:grants:${sessionKey}`;
+  /** A tool's question to people. */
+  readonly question = (id: string) => `${this.#fleet}:question:${id}`;
+  readonly turn = (callId: string) => `${this.locks}call:${callId}`;
+  /** The newest name of a model's call whose ID came again. */
+  readonly repeatedCall = (call: string) => `${this.#fleet}:repeated-call:${call}`;
+  /** A sub-agent, and the messages that it receives. */
+  readonly agent = (agentId: string) => `${this.#fleet}:agent:${agentId}`;
+  readonly agentMail = (agentId: string) => `${this.agent(agentId)}:mail`;
+  /** Jobs of calls that wait for an agent's answer. */
+  readonly agentAwaited = (agentId: string) => `${this.agent(agentId)}:awaited`;
+  /** The sub-agents of a session. */
+  readonly agentsOf = (sessionKey: string) => `${this.#fleet}:agents:${sessionKey}`;
+  /** The messages of other workers to one. */
+  readonly mail = (workerId: string) => `${this.#fleet}:mail:${workerId}`;
+  /** The worker that has a terminal. */
+  readonly terminal = (terminalId: string) => `${this.#fleet}:terminal:${terminalId}`;
+  /** The spent part of a budget. */
+  readonly budget = (name: string) => `${this.base}:{budget}:${name}`;
+  readonly task = (taskId: string) => `${this.#fleet}:task:${taskId}`;
 
   /** The holders of a concurrency limit, the newest starts, and the jobs that wait for either. */
   limit(name: string) {
-    const base = `${this.prefix}:{limit:${name}}`;
+    const base = `${this.base}:{limit:${name}}`;
     return {
       holders: `${base}:holders`,
       waiters: `${base}:waiters`,
@@ -258,117 +238,38 @@ export class FleetKeys {
       promotedPartitions: `${base}:woken`,
     };
   }
-
-  /** The standing approvals of a session. */
-  standingApprovals(sessionKey: string): string {
-    return `${this.prefix}:{fleet}:grants:${sessionKey}`;
-  }
-
-  /** A tool's question to people. */
-  question(id: string): string {
-    return `${this.prefix}:{fleet}:question:${id}`;
-  }
-
-  turn(callId: string): string {
-    return `${this.locks}call:${callId}`;
-  }
-
-  /** The newest name of a model's call whose ID came again. */
-  repeatedCall(call: string): string {
-    return `${this.prefix}:{fleet}:repeated-call:${call}`;
-  }
-
-  /** A sub-agent, and the messages that it receives. */
-  agent(agentId: string): string {
-    return `${this.prefix}:{fleet}:agent:${agentId}`;
-  }
-
-  agentMail(agentId: string): string {
-    return `${this.agent(agentId)}:mail`;
-  }
-
-  /** Jobs of calls that wait for an agent's answer. */
-  agentAwaited(agentId: string): string {
-    return `${this.agent(agentId)}:awaited`;
-  }
-
-  /** The sub-agents of a session. */
-  agentsOf(sessionKey: string): string {
-    return `${this.prefix}:{fleet}:agents:${sessionKey}`;
-  }
-
-  /** The messages of other workers to one. */
-  mail(workerId: string): string {
-    return `${this.prefix}:{fleet}:mail:${workerId}`;
-  }
-
-  /** The worker that has a terminal. */
-  terminal(terminalId: string): string {
-    return `${this.prefix}:{fleet}:terminal:${terminalId}`;
-  }
-
-  /** The metrics that one process has published. */
-  metricsOf(processId: string): string {
-    return `${this.prefix}:{fleet}:metrics:${processId}`;
-  }
-
-  /** The spent part of a budget. */
-  budget(name: string): string {
-    return `${this.prefix}:{budget}:${name}`;
-  }
-
-  task(taskId: string): string {
-    return `${this.prefix}:{fleet}:task:${taskId}`;
-  }
 }
 
 /** The keys of the audit trail. They share one hash tag: chaining touches waiting records and the trail in one step. */
-export class AuditKeys {
+export class AuditKeys extends Keys {
   /** Records that are not chained yet. */
-  readonly pending: string;
-  /** The head of the trail. */
-  readonly head: string;
+  readonly pending = `${this.base}:pending`;
+  readonly head = `${this.base}:head`;
   /** The lease of the process that chains records. */
-  readonly writer: string;
+  readonly writer = `${this.base}:writer`;
   /** The position of each sink. */
-  readonly sinks: string;
-  readonly #base: string;
+  readonly sinks = `${this.base}:sinks`;
+  /** The chained records of a trail, under their numbers. */
+  readonly chain = (trail: string) => `${this.base}:chain:${trail}`;
+  readonly sinkLease = (name: string) => `${this.base}:sink:${name}`;
 
   constructor(prefix: string) {
-    this.#base = `${prefix}:{audit}`;
-    this.pending = `${this.#base}:pending`;
-    this.head = `${this.#base}:head`;
-    this.writer = `${this.#base}:writer`;
-    this.sinks = `${this.#base}:sinks`;
-  }
-
-  /** The chained records of a trail, under their numbers. */
-  chain(trail: string): string {
-    return `${this.#base}:chain:${trail}`;
-  }
-
-  sinkLease(name: string): string {
-    return `${this.#base}:sink:${name}`;
+    super(`${prefix}:{audit}`);
   }
 }
 
 /** The keys of batches and plans. They share one hash tag: a step writes a group's record and the index of open ones together. */
-export class GroupKeys {
+export class GroupKeys extends Keys {
   /** Groups that are not over, by the end of their driver's lease. */
-  readonly open: string;
-  readonly #base: string;
+  readonly open = `${this.base}:open`;
+  readonly group = (id: string) => `${this.base}:group:${id}`;
 
   constructor(prefix: string) {
-    this.#base = `${prefix}:{groups}`;
-    this.open = `${this.#base}:open`;
-  }
-
-  group(id: string): string {
-    return `${this.#base}:group:${id}`;
+    super(`${prefix}:{groups}`);
   }
 
   /** All groups of a kind, or those of one tenant, by when they were made. */
   all(kind: string, tenantId?: string): string {
-    return tenantId === undefined ? `${this.#base}:${kind}` : `${this.#base}:${kind}:tenant:${tenantId}`;
+    return tenantId === undefined ? `${this.base}:${kind}` : `${this.base}:${kind}:tenant:${tenantId}`;
   }
 }
