@@ -22,7 +22,6 @@ export function exitCodeOfError(error: PawlError): number {
   return EXIT_CODES[FAILURE_RESPONSES[error.code].exit].code;
 }
 
-/** The exit code of a call that ended. */
 export function exitCodeOfResult(result: ToolResultEnvelope): number {
   return EXIT_CODES[exitNameOf(result)].code;
 }

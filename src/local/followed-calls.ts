@@ -42,7 +42,6 @@ export class SubscribedCalls {
     this.#parts = parts;
   }
 
-  /** IDs of the calls that are watched now. */
   get callIds(): Iterable<string> {
     return this.#followed;
   }

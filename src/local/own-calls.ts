@@ -22,7 +22,6 @@ export interface OwnCallsDeps {
   readonly locks: KeyedQueue;
   /** The lease of another process's call has ended: the call runs here now. */
   onRecovered(job: CallJob): void;
-  /** Receives the events for the callers that wait. */
   onEvent(event: InboxEvent): void;
   /** A call that runs here must stop: cancelled, or no longer this process's. */
   onStop(callId: string, reason: PawlError): void;
@@ -52,7 +51,6 @@ export interface OwnCall {
   pending?: { untilMs: number; readonly onExpiry: ExpiryRule; wake: () => void } | undefined;
 }
 
-/** How a call ended. */
 export interface CallEnd {
   readonly state: Settle['state'];
   readonly outcome: Outcome;

@@ -175,7 +175,6 @@ function composeCallbacks({ options, backend, onError }: WorkerHost, metrics: Wo
   });
 }
 
-/** Composes the queues and the executor of their jobs. */
 function composeJobs(host: WorkerHost, parts: Identity & State & Services) {
   const { options, backend, unconfined } = host;
   const { running, limits, nodeCircuits, switches, tools, clock } = parts;

@@ -113,7 +113,6 @@ export class ToolWorker implements AsyncDisposable {
     return this.#closing !== undefined;
   }
 
-  /** The metrics of this worker, in Prometheus' text format. */
   metrics(): { readonly contentType: string; readonly text: string } {
     const text = exposition(this.#options.settings.metricsPrefix, this.#parts.metrics.series());
     return { contentType: EXPOSITION_TYPE, text };

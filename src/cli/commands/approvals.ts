@@ -128,7 +128,6 @@ export async function revokeStandingApproval(
   });
 }
 
-/** The calls that a standing approval covers. */
 function scopeText(scope: StandingApprovalRequest): string {
   return scope.kind === 'command-prefix' ? scope.prefix.join(' ') : scope.kind;
 }

@@ -23,7 +23,6 @@ export interface BoardOptions {
   readonly redisUrl: string;
   /** The producer's connection, which knows the nodes of a cluster. */
   readonly redis: Redis;
-  /** The path at which the router will be mounted. */
   readonly basePath: string;
   readonly log: Logger;
   /** The partitions, each of which has a queue. More may be added later. */
@@ -32,7 +31,6 @@ export interface BoardOptions {
 
 export interface Board {
   readonly router: RequestHandler;
-  /** Closes the board's connections. */
   close(): Promise<void>;
 }
 

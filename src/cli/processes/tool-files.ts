@@ -89,7 +89,6 @@ export async function toolsetsOf({
   return [shown];
 }
 
-/** A hook, or a list of hooks. */
 function hooksIn(value: unknown): readonly Hook[] {
   return (Array.isArray(value) ? value : [value]).filter(isHook);
 }

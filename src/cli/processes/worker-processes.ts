@@ -189,7 +189,6 @@ export class WorkerProcesses {
     say(this.#context, `workers are complete again: pids ${pids}`);
   }
 
-  /** Drains all workers, and waits for their end. */
   async drain(): Promise<void> {
     this.#ending = true;
     clearInterval(this.#watch);

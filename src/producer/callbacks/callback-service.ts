@@ -16,10 +16,8 @@ export interface CallbackView {
   readonly session: string;
   readonly tenantId?: string;
   readonly state: CallbackState;
-  /** How often it was sent. */
   readonly attempts: number;
   readonly settledAtMs: number;
-  /** When it is sent again. */
   readonly nextAtMs?: number;
   readonly lastAtMs?: number;
   /** The HTTP status of the receiver. */

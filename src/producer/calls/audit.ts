@@ -18,7 +18,6 @@ const MAX_LOOKED = 100_000;
 type Refusal = Extract<DispatchEvent, { type: 'refused' }>;
 
 export interface CallAuditDeps {
-  /** Records refusals. */
   readonly record: RecordAudit;
   /** Records accepted calls: their records travel with the claim. */
   readonly writer: Pick<AuditWriter, 'asked' | 'add'>;
@@ -118,7 +117,6 @@ function isSame(one: Refusal, other: Refusal): boolean {
   );
 }
 
-/** The audit record of one call. */
 export class AskedRecord {
   readonly #deps: CallAuditDeps;
   readonly #call: SubmittedCall;

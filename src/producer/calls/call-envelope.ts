@@ -54,7 +54,6 @@ export interface CallOptions extends StartOptions {
   readonly signal?: AbortSignal;
 }
 
-/** The caller, in all envelopes of a session. */
 export function callTargetOf({ sessionKey, actorId, agentId, tenantId }: SessionRecord): ToolCallEnvelope['target'] {
   return Object.freeze({
     sessionKey,

@@ -39,7 +39,6 @@ export type ClaimedCall =
   /** The key was used before with other parameters. */
   | { readonly kind: 'conflict'; readonly callId: string };
 
-/** The call is queued, or runs. */
 export interface AwaitedCall {
   readonly kind: 'awaited';
   readonly callId: string;

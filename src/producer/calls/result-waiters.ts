@@ -256,7 +256,6 @@ export class Results {
     );
   }
 
-  /** The number of calls with waiters. */
   get size(): number {
     return this.#waiters.size;
   }

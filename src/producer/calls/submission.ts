@@ -7,7 +7,6 @@ import type { ProducerEvent } from '../../shared/telemetry/call-events.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { ProgressEvent } from './result-waiters.ts';
 
-/** A submitted call. */
 export type Submission<Output = unknown> =
   /** Refused or already known: the envelope is final. */
   | { readonly kind: 'answered'; readonly callId?: string; readonly result: ToolResultEnvelope<Output> }

@@ -16,7 +16,6 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { CircuitRefusal, CircuitView } from './circuit-cache.ts';
 
-/** The circuit that a call goes through. */
 export interface CallCircuit {
   readonly key: string;
   /** The circuit of the tool itself, which most calls go through. */
@@ -80,7 +79,6 @@ export class CircuitCheck {
   }
 }
 
-/** The message of a refusal. */
 export function circuitRefusalText(tool: Pick<ResolvedTool, 'name'>, key: string, refusal: CircuitRefusal): string {
   if (refusal.state === 'FORCED_OPEN') return forcedOpenText(tool.name, refusal.reason);
   const target = targetOfCircuit(key);

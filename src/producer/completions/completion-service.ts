@@ -60,7 +60,6 @@ export interface CompletionServiceDeps {
   /** Records that a session sees what came from outside, before it can. */
   taint(sessionKey: string, source: string): Promise<void>;
   readonly audit: RecordAudit;
-  /** Counts what came of a completion. */
   onCompletion(result: CompletionResult): void;
 }
 

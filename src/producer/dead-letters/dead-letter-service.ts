@@ -158,7 +158,6 @@ export class DeadLetterService {
     return { ...record, skipped: await this.#deps.backend.redrives.skipped(redriveId, MAX_SKIPPED) };
   }
 
-  /** The newest redrives. */
   async redrives(options: { readonly limit?: number; readonly tenantId?: string } = {}): Promise<RedriveRecord[]> {
     const { limit = DEFAULT_LISTED, tenantId } = options;
     const { redrives } = this.#deps.backend;

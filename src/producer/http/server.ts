@@ -25,7 +25,6 @@ import { mountCompletions } from './routes/completions.ts';
 import { mountHealth } from './routes/health.ts';
 import { mountPage } from './static-page.ts';
 
-/** The path of Bull Board. */
 export const BOARD_PATH = '/queues';
 /** A closing server waits this long for responses that are being written. */
 const CLOSE_LIMIT_MS = 5_000;

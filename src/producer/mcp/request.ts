@@ -27,7 +27,6 @@ const TRACE_META = 'traceparent';
 /** The model's turn that makes the call. */
 const TURN_META = 'pawl/turn';
 const MAX_TURN_ID = 120;
-/** When the call starts. */
 const START_AFTER_META = 'pawl/startAfterMs';
 const START_AT_META = 'pawl/startAt';
 

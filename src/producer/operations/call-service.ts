@@ -140,7 +140,6 @@ export class CallService {
     await recordOverride({ what: 'cancellation', action: 'requested', by, ...aboutCall(callId, record) });
   }
 
-  /** Resolves many calls in doubt at once. See `resolveMany`. */
   resolveMany(resolution: BulkResolution): ReturnType<typeof resolveMany> {
     const { backend } = this.#deps;
     return resolveMany(

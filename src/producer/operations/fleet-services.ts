@@ -32,7 +32,6 @@ export class ShardService {
     this.#recordOverride = recordOverride;
   }
 
-  /** The state of all shards of all tiers. */
   async list(): Promise<ShardView[]> {
     const { redis, prefix, ledger, shards } = this.#backend;
     const layout = await shards.learn();

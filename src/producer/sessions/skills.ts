@@ -41,7 +41,6 @@ export class Skills {
     return [...byName.values()].sort(byPriority);
   }
 
-  /** The skills whose triggers occur in a task. */
   async triggeredBy(task: string): Promise<readonly SkillRecord[]> {
     return triggeredBy(task, await this.list());
   }

@@ -93,7 +93,6 @@ export class ServedTools implements AsyncDisposable {
     this.#loop = this.#take();
   }
 
-  /** How many calls run. */
   get running(): number {
     return this.#running.size;
   }

@@ -102,7 +102,6 @@ export class ToolCatalogue {
     return this.#byName.get(qualified) ?? this.#declared.get(qualified);
   }
 
-  /** The registry's policy for calls of a tool. */
   toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): ToolPolicyRecord | undefined {
     return this.specs.toolPolicyFor(tool);
   }
@@ -133,7 +132,6 @@ export class ToolCatalogue {
     return { ...this.#content, tools: [...published, ...this.#declaredNow()] };
   }
 
-  /** Reads the tools that workers publish. */
   async code(): Promise<readonly PublishedTool[]> {
     await this.#read();
     return this.#content.tools;

@@ -49,7 +49,6 @@ const LOOK_MS = 2_000;
 
 export class ToolClients {
   readonly #deps: ToolClientsDeps;
-  /** The waiting clients, by tool. */
   readonly #waiting = new Map<string, Set<() => void>>();
 
   constructor(deps: ToolClientsDeps) {

@@ -114,7 +114,6 @@ export function generationOf(id: string): string {
   return id.slice(id.lastIndexOf('.') + 1);
 }
 
-/** The call that an approval's ID belongs to. */
 export function callOf(id: string): string {
   return id.slice(0, id.lastIndexOf('.'));
 }
@@ -167,7 +166,6 @@ export function redriveRequest(
 
 export interface DecisionRequest {
   readonly decision: 'approve' | 'deny';
-  /** The digest that the approver was shown. */
   readonly digest: string;
   readonly by: string;
   readonly reason?: string;

@@ -45,7 +45,6 @@ export function chainRecords(
   });
 }
 
-/** Formats a chained record as a line of a file. */
 export function formatChainedRecord({ seq, text, seal }: ChainedRecord): string {
   return `{"seq":${seq},"record":${text},"seal":${JSON.stringify(seal)}}`;
 }
@@ -166,7 +165,6 @@ export class ChainCheck {
   }
 }
 
-/** Describes a fault for a person. */
 export function faultText(fault: Fault): string {
   switch (fault.kind) {
     case 'edited':

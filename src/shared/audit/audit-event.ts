@@ -35,7 +35,6 @@ export type AuditEvent =
       readonly paramsDigest?: string;
       readonly params?: unknown;
       readonly estimatedCostUnits?: number;
-      /** The failure code of a refusal. */
       readonly code?: string;
       readonly reason?: string;
       /** The number of refusals like this one that followed another within a second. */
@@ -104,7 +103,6 @@ export type AuditEvent =
       readonly tool?: string | undefined;
       readonly sessionKey?: string | undefined;
       readonly tenantId?: string | undefined;
-      /** The circuits that were changed. */
       readonly circuits?: readonly string[];
       readonly reason?: string | undefined;
       /** An action on many calls: how they were chosen, how many there were, and, in records of their own, which. */

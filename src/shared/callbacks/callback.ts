@@ -42,7 +42,6 @@ export interface CallbackTarget extends CallbackAddress {
   readonly news: string;
 }
 
-/** The address of a call's callback. */
 export function callbackAddress(
   url: string,
   { requestId, toolNamespace, toolName, toolCallId, target }: ToolCallEnvelope,

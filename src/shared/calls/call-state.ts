@@ -166,7 +166,6 @@ export function settlementOfAborted(effects: Effects, nothingHappened: boolean):
   return effects === 'none' || nothingHappened ? 'cancelled' : 'unsettled';
 }
 
-/** One attempt, as the record keeps it. */
 export interface AttemptRecord {
   readonly attempt: number;
   readonly fence: number;
@@ -207,7 +206,6 @@ export interface RecordLife {
   readonly freeAfterMs?: number;
 }
 
-/** The lifetime of a failed call's record. */
 export function lifeOfFailure({ doneMs, failedMs, failedKeptMs = doneMs }: LedgerTtls): RecordLife {
   return { ttlMs: Math.max(failedKeptMs, failedMs), freeAfterMs: failedMs };
 }

@@ -96,7 +96,6 @@ export function checkCompensation(envelope: ToolCallEnvelope, call: CompensatedC
     );
 }
 
-/** The tool's result, from the recorded outcome. */
 export function recordedResult({ output }: Pick<Outcome, 'output'>): ToolResult<unknown> {
   const { display, artifacts, content, success, tainted } = (output?.metadata ?? {}) as Partial<ToolResult<unknown>>;
   return {

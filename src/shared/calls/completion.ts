@@ -33,7 +33,6 @@ export function readCompletionToken(token: string): {
   return { partition, name: tokenName(token) };
 }
 
-/** The digest of a token. */
 export function tokenName(token: string): string {
   return digest(token);
 }
@@ -90,10 +89,8 @@ export const completionJsonSchema = {
   oneOf: [success, failure, progress, nestedProgress, extension].map((form) => z.toJSONSchema(form, { io: 'input' })),
 };
 
-/** The result of a completion. */
 export type CompletionResult = 'success' | 'error' | 'progress' | 'extended' | 'refused';
 
-/** A completion, checked. */
 export type ReadCompletion =
   | { readonly kind: 'end'; readonly end: CompletedWith }
   | { readonly kind: 'progress'; readonly report: z.output<typeof progress> }

@@ -137,7 +137,6 @@ export function stateOf(outcome: Outcome): Exclude<CallState, 'inflight'> {
   return outcome.settlement === undefined ? 'failed' : 'cancelled';
 }
 
-/** The request that an envelope answers. */
 export interface AnsweredRequest {
   readonly requestId: string;
   /** The name of the call's tool. An outcome that replaces an unverified one has no name. */

@@ -123,7 +123,6 @@ function defaultArgument(
   return { in: inBody ? 'body' : 'query', style: 'repeat' };
 }
 
-/** The names in the query that the declaration uses. */
 function queryNames({ arguments: mapped, query, pagination }: Connector): readonly string[] {
   const own = Object.entries(mapped).flatMap(([param, { in: place, name = param }]) =>
     place === 'query' ? [name] : [],
@@ -132,7 +131,6 @@ function queryNames({ arguments: mapped, query, pagination }: Connector): readon
   return [...Object.keys(query), ...own].concat(page);
 }
 
-/** The names of all placeholders in templates. */
 function placeholderNames({ url, query, headers }: Connector): ReadonlySet<string> {
   const texts = [url, ...Object.values(query), ...Object.values(headers)];
   return new Set(texts.flatMap((text) => [...text.matchAll(PLACEHOLDER)].map(([, name = '']) => name)));

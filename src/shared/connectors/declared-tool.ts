@@ -18,7 +18,6 @@ import { TRUST_CLASSES } from '../tools/trust-class.ts';
 import { connectorSchema } from './connector.ts';
 import { mcpRoutingSchema } from './mcp-routing.ts';
 
-/** The kinds of tools that can be declared. */
 export const DECLARED_KINDS = ['http', 'mcp', 'dynamic'] as const;
 export type DeclaredToolKind = (typeof DECLARED_KINDS)[number];
 
@@ -56,7 +55,6 @@ const common = {
   trustClass: z.enum(TRUST_CLASSES).default('BestEffort'),
   /** The number of workers that run a call of the class `ConsensusRequired`: an odd number. */
   voters: votersSchema.optional(),
-  /** The time limit of one attempt. */
   timeoutMs: z.number().int().min(1).max(3_600_000).default(DEFAULT_TIMEOUT_MS),
   maxResultBytes: bytes.optional(),
   maxOutputBytes: bytes.optional(),
@@ -104,7 +102,6 @@ interface Revision {
 /** Fields that apply at once, whatever definition a call was validated with. */
 type Switches = 'enabled' | 'mutable';
 
-/** A declared tool as stored. */
 export type DeclaredToolRecord = ParsedDeclaredTool &
   Revision & {
     readonly tier: (typeof TIERS)[number];

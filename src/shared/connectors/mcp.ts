@@ -112,11 +112,9 @@ export interface McpImport {
 }
 
 export interface PlannedTool {
-  /** The qualified name. */
   readonly tool: string;
   readonly spec: DeclaredTool & { readonly kind: 'mcp' };
   readonly change: 'added' | 'changed' | 'same';
-  /** The differences from what was accepted. */
   readonly differs: readonly string[];
 }
 

@@ -28,7 +28,6 @@ export interface OperationOptions {
   readonly perSecond?: number;
 }
 
-/** One operation of a document. */
 export interface Operation {
   readonly document: Json;
   /** The references of the document's schemas, by the names of their definitions. */

@@ -239,7 +239,6 @@ export function resolved(document: Json, value: unknown): Json | undefined {
   return at;
 }
 
-/** The target of a reference within the document, lists included. */
 function target(document: Json, reference: string): unknown {
   return reference
     .slice('#/'.length)

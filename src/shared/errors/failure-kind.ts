@@ -22,7 +22,6 @@ export interface FailureKind {
   readonly retriable: boolean;
   /** The failure proves that no effect took place, so that even a `once` tool may run again. */
   readonly nothingHappened: boolean;
-  /** The failure counts in the circuit's window. */
   readonly againstCircuit: boolean;
   /** The text for the model and the caller, when the tool gave no message of its own. */
   readonly sentence: string;

@@ -93,7 +93,6 @@ export interface Spends {
   readonly costUnits: number;
 }
 
-/** A policy's or a tool's own limits for one tool in one session. */
 export interface ToolLimits {
   readonly title: string;
   readonly perMinute?: number | undefined;
@@ -147,7 +146,6 @@ export function accountsOf(spending: Spending): readonly Account[] {
   return accounts;
 }
 
-/** The account of a session's own budget. */
 export function sessionAccount(sessionKey: string, most: BudgetLimits): Account {
   const name = accountName('session', sessionKey);
   return { name, title: `session ${sessionKey}`, limits: most, keptMs: SESSION_KEPT_MS, window: false };

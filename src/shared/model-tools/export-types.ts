@@ -31,7 +31,6 @@ export interface ExportOptions {
 }
 
 export interface ToolReport {
-  /** The exported name. */
   readonly name: string;
   /** `namespace.name`. */
   readonly tool: string;
@@ -64,7 +63,6 @@ export interface NamedTool extends ExportableTool {
   readonly exportedName: string;
 }
 
-/** One tool in a provider's form. */
 export interface ToolForm {
   readonly exported: ExportedTool;
   readonly strict: boolean;

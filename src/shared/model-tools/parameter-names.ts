@@ -42,7 +42,6 @@ export function withPlainNames(schema: JsonSchema): JsonSchema {
   };
 }
 
-/** Parameters under the shown names. */
 export function underPlainNames(schema: JsonSchema, params: Named): Named {
   const renamed = renamedParameters(schema);
   return Object.fromEntries(Object.entries(params).map(([name, value]) => [renamed.get(name) ?? name, value]));

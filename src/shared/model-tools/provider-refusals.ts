@@ -122,7 +122,6 @@ function schemasBelow(parts: Parts): (readonly [name: string, schema: unknown])[
   return [...['properties', '$defs', 'anyOf', 'oneOf', 'allOf'].flatMap(named), ...single];
 }
 
-/** The values that a schema lists. */
 function valuesOf({ const: only, enum: several }: Parts): readonly unknown[] | undefined {
   if (only !== undefined) return [only];
   return Array.isArray(several) ? several : undefined;

@@ -18,7 +18,6 @@ export interface SubsetRules {
   readonly unknown: ReadonlySet<string>;
   /** The formats that it knows; undefined for all. */
   readonly formats?: ReadonlySet<string>;
-  /** The largest `minItems` that it accepts. */
   readonly largestMinItems?: number;
   /** Whether every array must describe its items, if only as anything. OpenAI refuses the whole request otherwise. */
   readonly itemsRequired?: boolean;

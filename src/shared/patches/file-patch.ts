@@ -18,9 +18,7 @@ export interface Hunk {
   /** The line, counted from 1, at which a unified diff expects the hunk. The nearest match wins. */
   readonly nearLine?: number;
   readonly lines: readonly HunkLine[];
-  /** The hunk ends where the file ends. */
   readonly atEnd: boolean;
-  /** The last new line has no line end. */
   readonly noLineEnd: boolean;
 }
 

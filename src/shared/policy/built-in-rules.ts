@@ -8,7 +8,6 @@ type Rule = (request: PolicyRequest) => Ruling | undefined;
 
 export const DEDUPE_RULE = 'built-in.dedupe';
 
-/** The rulings of all built-in rules, in the order of the rules. */
 export function builtInRulings(request: PolicyRequest): Ruling[] {
   const rulings: Ruling[] = [];
   for (const rule of RULES) {

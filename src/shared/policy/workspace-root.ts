@@ -39,7 +39,6 @@ export function forbiddenRoot(path: string, homes: readonly string[]): string | 
   return undefined;
 }
 
-/** The folder that holds the roots of tenants. */
 export function tenantsFolder({ workspaceRoot, dataDir }: TenantFolders): string {
   return workspaceRoot === undefined ? resolve(dataDir, 'workspaces') : resolve(workspaceRoot, 'tenants');
 }

@@ -32,7 +32,6 @@ export const shardCountSchema = z.number().int().min(1).max(MAX_SHARDS);
  */
 export type SessionShards = Readonly<Partial<Record<Tier, number>>>;
 
-/** The shard of a new session. */
 export function shardOf(sessionKey: string, shards: number): number {
   return shards === 1 ? 0 : createHash('sha256').update(sessionKey).digest().readUInt32BE() % shards;
 }

@@ -52,7 +52,6 @@ export function takeRetry(tokens: number | undefined, { floor }: RetryBudget): n
   return present >= 1 ? present - 1 : undefined;
 }
 
-/** The tokens after a success. */
 export function refillRetries(tokens: number | undefined, { ratio, floor, capacity }: RetryBudget): number {
   return Math.min(capacity, (tokens ?? floor) + ratio);
 }

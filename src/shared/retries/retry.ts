@@ -56,7 +56,6 @@ export function retryPolicy(
 export interface FailedAttempt {
   readonly failure: Failure;
   readonly effects: Effects;
-  /** Number of the attempt that failed, from 1. */
   readonly attempt: number;
   /** Time since the first attempt's start. */
   readonly elapsedMs: number;

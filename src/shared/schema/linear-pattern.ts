@@ -56,7 +56,6 @@ export function patternFault(pattern: string): string | undefined {
   }
 }
 
-/** Whether a pattern has a linear form. */
 export function isLinear(pattern: string): boolean {
   return patternFault(pattern) === undefined;
 }

@@ -67,7 +67,6 @@ interface Walk {
   readonly changes: string[];
   /** Places elsewhere in the document that references lead to, and their names in `$defs`. */
   readonly copied: Map<unknown, string>;
-  /** All names in `$defs`. */
   readonly taken: Set<string>;
 }
 

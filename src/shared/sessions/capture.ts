@@ -16,7 +16,6 @@ export interface CapturedCall {
 }
 
 export interface CaptureAbout {
-  /** The name of the skill. */
   readonly name: string;
   readonly sessionKey: string;
   /** Tools that brought the session text from outside. */
@@ -88,7 +87,6 @@ function withReferences(value: unknown, known: ReadonlyMap<string, string>): unk
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, withReferences(member, known)]));
 }
 
-/** The texts of a value, each with its path. */
 function textsOf(value: unknown, path: string): (readonly [text: string, path: string])[] {
   if (typeof value === 'string') return value.length < MIN_REFERRED_LENGTH ? [] : [[value, path]];
   if (typeof value !== 'object' || value === null) return [];

@@ -97,7 +97,6 @@ export type OpenSession = z.input<typeof openSessionSchema>;
 
 /** Text from outside that a session has read. It may steer the model that makes the session's calls. */
 export interface Taint {
-  /** The tool that brought it. */
   readonly source: string;
   /** The time of Redis' clock, before the text could be read. */
   readonly atMs: number;

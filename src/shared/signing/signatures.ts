@@ -39,12 +39,10 @@ export class Signatures {
     );
   }
 
-  /** Whether records are signed at all. */
   get present(): boolean {
     return this.#signer !== undefined;
   }
 
-  /** See `keyFingerprints`. */
   get fingerprints(): readonly string[] {
     return this.#signer?.fingerprints ?? [];
   }

@@ -66,7 +66,6 @@ export interface Backend {
   readonly breakers: Breakers;
   readonly limits: Limits;
   readonly sessions: Sessions;
-  /** The shards of each tier. */
   readonly shards: Shards;
   readonly approvals: Approvals;
   readonly deadLetters: DeadLetterIndex;
@@ -85,7 +84,6 @@ export interface Backend {
   readonly specs: DeclaredToolRecords;
   readonly skills: SkillRecords;
   readonly schedules: ScheduleRecords;
-  /** Calls of client-executed tools. */
   readonly clientCalls: ClientCalls;
   /** Ends of calls that are posted to a URL. */
   readonly callbacks: CallbackRecords;
@@ -94,7 +92,6 @@ export interface Backend {
   readonly clock: FollowedClock;
   readonly server: ServerFacts;
   readonly tasks: Tasks;
-  /** Batches and plans. */
   readonly groups: GroupRecords;
   readonly terminals: TerminalOwners;
   /** The mailbox of one worker; its connection is opened by the first read. */

@@ -4,7 +4,6 @@ import type { Outcome } from '../calls/outcome.ts';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import type { ShadowKind } from '../config/switches.ts';
 
-/** The attempt that an event is about. */
 export interface AttemptSubject {
   readonly callId: string;
   readonly envelope: ToolCallEnvelope;

@@ -309,7 +309,6 @@ export const MAX_SERIES = 50_000;
 export class ToolLabels {
   readonly #known = new Set<string>();
 
-  /** Adds a tool of the catalogue. */
   add(tool: { readonly namespace: string; readonly name: string }): void {
     if (this.#known.size < MAX_TOOLS) this.#known.add(labelOf(tool.namespace, tool.name));
   }

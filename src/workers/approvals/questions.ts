@@ -11,7 +11,6 @@ const MAX_TIMEOUT_MS = 7 * 24 * 3_600_000;
 
 export class ElicitationState {
   readonly #questions: Questions;
-  /** The waits for the answers of questions. */
   readonly #waiting = new Map<string, () => void>();
 
   readonly #audit: RecordAudit;

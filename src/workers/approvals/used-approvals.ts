@@ -41,7 +41,6 @@ export function whyNotAgain(before: Use, use: NextUse): string | undefined {
 export interface PastUse {
   readonly fence: number;
   readonly token: string;
-  /** The call has its outcome. */
   readonly ended: boolean;
 }
 

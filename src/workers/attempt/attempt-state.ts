@@ -27,7 +27,6 @@ export interface RegisteredTool {
   readonly tool: AnyTool;
   readonly validate: Validator;
   readonly validateOutput: Validator | undefined;
-  /** The digest of the tool as it is published. */
   readonly definition: string;
   /** The limit of the fleet that its calls count against. */
   readonly limit?: FleetLimit;
@@ -87,21 +86,18 @@ function compiledOnce(schema: JsonSchema): Validator {
 
 export interface Attempt {
   readonly callId: string;
-  /** The generation of the call's job. */
   readonly generation: string;
   /** The call as its caller asked for it. */
   readonly envelope: ToolCallEnvelope;
   /** The failure to read the parameters of a call that keeps them apart. */
   readonly unreadable?: Failure;
   readonly tool: AnyTool;
-  /** The same tool, with its validators. */
   readonly registered: RegisteredTool;
   readonly policy: ToolPolicy;
   /** The answer to the command that began the attempt. */
   readonly started: StartedAttempt;
   /** The attempt in this process: its abort signal, its lease and its rewritten parameters. */
   readonly running: RunningAttempt;
-  /** The modes of the reliability layer for this attempt. */
   readonly modes: ReliabilityModes;
   readonly retry: RetryPolicy;
   readonly allowance: RetryAllowance;

@@ -2,7 +2,6 @@ import type { Circuit } from '../../shared/circuits/circuit-breaker.ts';
 import type { CircuitPolicy } from '../../shared/circuits/circuit-policy.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 
-/** The circuit as one attempt knows it. */
 export interface CircuitHold {
   readonly partition: Partition;
   readonly key: string;

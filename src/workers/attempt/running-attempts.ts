@@ -24,7 +24,6 @@ export class RunningAttempt {
   vote: string | undefined;
   /** The parameters that run instead of the call's own, where an approver or a hook rewrote them. */
   params: Readonly<Record<string, unknown>> | undefined;
-  /** See `side-effects.ts`. */
   sideEffects = 0;
   /** The attempt holds a resource lock, which has a lease of its own. */
   holdsLock = false;

@@ -22,7 +22,6 @@ export class ForcedCircuits {
     return this.#heardOfOne || !this.#isCaughtUp;
   }
 
-  /** A circuit has changed. */
   learn({ state }: Circuit): void {
     if (state === 'FORCED_OPEN') this.#heardOfOne = true;
   }

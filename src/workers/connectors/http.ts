@@ -76,7 +76,6 @@ interface ServiceResponse {
   readonly content: unknown;
 }
 
-/** The requests of one call. */
 class Exchange {
   readonly #connector: Connector;
   readonly #secrets: Secrets;

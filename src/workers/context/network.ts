@@ -29,7 +29,6 @@ export type Fetch = (input: string | URL, init?: RequestInit) => Promise<Respons
 export type Resolver = (hostname: string) => Promise<readonly LookupAddress[]>;
 
 export interface NetworkOptions {
-  /** Aborts requests and their bodies. */
   readonly signal: AbortSignal;
   /** Counts requests that may have had an effect. */
   readonly attempt?: SideEffectTracker;

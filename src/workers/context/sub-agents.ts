@@ -12,7 +12,6 @@ const MAX_AGENTS = 16;
 
 export interface AgentCaller {
   readonly callId: string;
-  /** The generation of the call's job. */
   readonly generation: string;
   readonly session: SessionRecord;
 }
@@ -81,7 +80,6 @@ export class WorkerAgents {
     if (there?.parent !== sessionKey || there.kind !== 'worker') throw sessionTaken(agentId);
   }
 
-  /** Lists the open agents by name. */
   async #open(sessionKey: string): Promise<string> {
     const { agents } = this.#backend;
     const agentIds = await agents.list(sessionKey);

@@ -34,7 +34,6 @@ export interface TerminalHostOptions {
   readonly limits?: Partial<TerminalLimits>;
 }
 
-/** The call that uses the terminals. */
 export interface TerminalCaller {
   readonly callId: string;
   readonly sessionKey: string;
@@ -174,12 +173,10 @@ export class TerminalHost {
     await terminal?.ended;
   }
 
-  /** Ends the terminals of a closed session. */
   endSession(sessionKey: string): void {
     for (const { terminal } of this.#held.values()) if (terminal.sessionKey === sessionKey) void this.#end(terminal.id);
   }
 
-  /** Ends all terminals. */
   async close(): Promise<void> {
     this.#closed = true;
     await Promise.all([...this.#held.keys()].map((id) => this.#end(id)));

@@ -47,7 +47,6 @@ export class AttemptLocks {
     await this.#leave(attempt, attempt.started.fence);
   }
 
-  /** Releases the lock of a call that ended without an attempt. */
   async leaveUnused(job: CallJob, outcome: JobOutcome): Promise<void> {
     if (outcome.kind === 'finished' || outcome.kind === 'dropped') await this.#leave(job, 0);
   }

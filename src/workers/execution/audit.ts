@@ -67,7 +67,6 @@ export class AttemptAudit {
     void this.#write({ type: 'call-ended', ...call, status, attempts, code: error?.code, reason: error?.message });
   }
 
-  /** Records that a pending call has expired. */
   expired(ended: Extract<AuditEvent, { type: 'call-ended' }>): void {
     void this.#write(ended);
   }

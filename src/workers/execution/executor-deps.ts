@@ -27,12 +27,10 @@ import type { CallOf } from './compensation.ts';
 import type { Solitude } from './run-alone.ts';
 import type { LastPublished } from './version-check.ts';
 
-/** The tools of this worker. */
 export interface WorkerTools {
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
   /** The declared tool that a call was validated with, where that is not the newest one here. */
   readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
-  /** The registry's rule for calls of a tool. */
   readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
 }
 
@@ -58,7 +56,6 @@ export interface ToolServices {
   readonly unconfined?: boolean;
 }
 
-/** The other workers of the fleet. */
 export interface FleetState {
   /** IDs of other living workers that have the tool. */
   othersWith?(tool: AnyTool): readonly string[];

@@ -27,7 +27,6 @@ export class WorkerMetrics {
     }
   }
 
-  /** Counts an event of the executor. */
   observe(event: WorkerEvent): void {
     const set = this.#set;
     switch (event.type) {

@@ -28,7 +28,6 @@ export interface CallPermission {
 export interface CallPermitsDeps {
   readonly settings: Pick<Settings, 'policy' | 'sandbox'>;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
-  /** The registry's rule for calls of a tool. */
   readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
   /** Without a gate, a call that a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'pass'>;

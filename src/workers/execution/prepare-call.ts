@@ -23,7 +23,6 @@ export interface PreparationDeps {
   readonly permits: Pick<CallPermits, 'permit'>;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   contextFor(attempt: Attempt, session: SessionRecord, escalated: boolean): Promise<PreparedContext>;
-  /** Reads the call that this one undoes. */
   readonly callOf?: CallOf | undefined;
   readonly log: Logger;
   readonly schedule?: Schedule | undefined;

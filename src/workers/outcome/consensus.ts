@@ -31,7 +31,6 @@ export interface ConsensusDeps {
   readonly schedule?: Schedule | undefined;
 }
 
-/** The result of counting a vote. */
 export type VoteResult =
   | { readonly kind: 'agreed' }
   | { readonly kind: 'incomparable' | 'split'; readonly failure: Failure }

@@ -113,7 +113,6 @@ export class CallSettler {
     return port.settle(settle, attempt.running);
   }
 
-  /** Builds the end of a call that failed. */
   failing(attempt: Attempt, failure: Failure, details: FailureDetails): Settle {
     const { status, ran, breakerState, settlement } = details;
     const attempts = ran ? attemptsWith(attempt, failure) : attempt.started.earlier;
@@ -132,7 +131,6 @@ export class CallSettler {
     return { ...this.#failing({ callId, fence, outcome, attempts, tool, expectedRetrySafe }), ...unstarted };
   }
 
-  /** Ends a call with an error, as `failing` built it. */
   fail(attempt: Attempt, ending: Settle): Promise<JobOutcome> {
     return this.#atOnce.settle(ending, attempt.running);
   }

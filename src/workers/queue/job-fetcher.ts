@@ -29,7 +29,6 @@ export interface JobFetcherDeps {
   readonly dispatch: Pick<JobDispatch, 'take' | 'finish'>;
   readonly partition: Partition;
   readonly workerId: string;
-  /** The duration of lock and lease. */
   readonly leaseMs: number;
   readonly clock: Clock;
   readonly redisClock: Pick<Clock, 'now'>;
@@ -48,10 +47,8 @@ export interface JobFetcherDeps {
   onError(error: Error): void;
 }
 
-/** A job as it was taken. */
 export interface TakenJob {
   readonly id: string;
-  /** The name of the tool. */
   readonly name: string;
   /** JSON. */
   readonly data: string;
@@ -93,7 +90,6 @@ type MoveToActive = RedisQueueBackend['moveToActive'];
 
 export class JobFetcher {
   readonly #deps: JobFetcherDeps;
-  /** Jobs with a slot. */
   readonly #holding = new Set<string>();
   readonly #running = new Set<Promise<void>>();
   readonly #marker: MarkerWait;

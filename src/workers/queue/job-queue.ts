@@ -204,7 +204,6 @@ export class JobQueue {
     await this.#bull.close(force);
   }
 
-  /** Renews no locks any more. */
   closeLocks(): void {
     this.#locks.close();
   }

@@ -114,7 +114,6 @@ export class ServedQueues {
     await Promise.all(this.#served.map(({ queue }) => queue.close(force)));
   }
 
-  /** Renews no locks any more. */
   closeLocks(): void {
     for (const { queue } of this.#served) queue.closeLocks();
   }

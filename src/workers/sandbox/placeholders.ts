@@ -34,7 +34,6 @@ export function isPlaceholder(path: string): boolean {
 }
 
 export interface Placeholders {
-  /** The placeholders that exist. */
   readonly paths: readonly string[];
   remove(): Promise<void>;
 }

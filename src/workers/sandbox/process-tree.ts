@@ -50,7 +50,6 @@ export interface Tree {
   readonly ended: Promise<TreeExit>;
 }
 
-/** How a run ended. */
 type RunEnd =
   | { readonly kind: 'exited'; readonly status: number }
   /** This worker killed the tree. */

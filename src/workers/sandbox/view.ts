@@ -30,7 +30,6 @@ const EMPTY_FOLDERS = ['/tmp', '/var/tmp', '/run'];
 /** Through these, root could change the kernel's settings. */
 const KERNEL_SETTINGS = ['sys', 'sysrq-trigger', 'irq', 'bus'].map((name) => `/proc/${name}`);
 
-/** The arguments for bubblewrap. */
 export function viewOf(root: string, folder: string, confine: Confinement): readonly string[] {
   const { hidden, readOnly, unusable, programs } = confine;
   const fixed = [...hidden, ...readOnly, ...unusable].filter((path) => path.startsWith(join(root, '/')));

@@ -31,7 +31,6 @@ const common = {
   needs: ['agents'],
 } as const;
 
-/** Tool `spawn_agent`. */
 export const spawnAgent = defineTool({
   ...common,
   name: 'spawn_agent',
@@ -49,7 +48,6 @@ export const spawnAgent = defineTool({
   run: async ({ message, agent_type: agentType }, ctx) => result(await ctx.agents.spawn(message, agentType)),
 });
 
-/** Tool `send_input`. */
 export const sendInput = defineTool({
   ...common,
   name: 'send_input',
@@ -64,7 +62,6 @@ export const sendInput = defineTool({
   run: async ({ id, message, interrupt }, ctx) => result(await ctx.agents.send(id, message, interrupt)),
 });
 
-/** Tool `resume_agent`. */
 export const resumeAgent = defineTool({
   ...common,
   name: 'resume_agent',
@@ -74,7 +71,6 @@ export const resumeAgent = defineTool({
   run: async ({ id }, ctx) => result(await ctx.agents.resume(id)),
 });
 
-/** Tool `wait`. */
 export const wait = defineTool({
   ...common,
   name: 'wait',
@@ -108,7 +104,6 @@ export const wait = defineTool({
   isMutating: () => false,
 });
 
-/** Tool `close_agent`. */
 export const closeAgent = defineTool({
   ...common,
   name: 'close_agent',

@@ -22,7 +22,6 @@ export const terminalOutput = z.object({
   truncated_bytes: z.int().describe('How many bytes are missing in the middle of the output.'),
 });
 
-/** Tool `exec_command`. */
 export const execCommand = defineTool({
   name: 'exec_command',
   version: '1.0.0',

@@ -2,7 +2,6 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { defineTool } from '../../shared/tools/define-tool.ts';
 
-/** Tool `get_memory`. */
 export const getMemory = defineTool({
   name: 'get_memory',
   version: '1.0.0',

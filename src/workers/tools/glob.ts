@@ -10,7 +10,6 @@ import { readsFiles } from './lib/tool-presets.ts';
  */
 const MAX_FOUND = 100_000;
 
-/** Tool `glob`. */
 export const glob = defineTool({
   name: 'glob',
   version: '1.0.0',

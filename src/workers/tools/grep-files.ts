@@ -4,7 +4,6 @@ import { atMost, folder } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
-/** Tool `grep_files`. */
 export const grepFiles = defineTool({
   name: 'grep_files',
   version: '1.0.0',

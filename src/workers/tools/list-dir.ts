@@ -7,7 +7,6 @@ import { readsFiles } from './lib/tool-presets.ts';
 
 const MAX_DEPTH = 10;
 
-/** Tool `list_dir`. */
 export const listDir = defineTool({
   name: 'list_dir',
   version: '1.0.0',

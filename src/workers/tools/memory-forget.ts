@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tools/define-tool.ts';
 
-/** Tool `memory_forget`. */
 export const memoryForget = defineTool({
   name: 'memory_forget',
   version: '1.0.0',

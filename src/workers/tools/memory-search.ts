@@ -2,7 +2,6 @@ import { z } from 'zod';
 import { defineTool } from '../../shared/tools/define-tool.ts';
 import { counted } from './lib/phrases.ts';
 
-/** Tool `memory_search`. */
 export const memorySearch = defineTool({
   name: 'memory_search',
   version: '1.0.0',

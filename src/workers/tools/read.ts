@@ -13,7 +13,6 @@ const DEFAULT_LINES = 2_000;
 const MAX_BYTES = 256 * 1024;
 const LISTED_NAMES = 40;
 
-/** Tool `read`. */
 export const read = defineTool({
   name: 'read',
   version: '1.1.0',

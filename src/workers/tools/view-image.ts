@@ -7,7 +7,6 @@ import { readsFiles } from './lib/tool-presets.ts';
 /** The limit of the providers: 5 MB for an image, in base64. */
 const MAX_BYTES = 3_750_000;
 
-/** Tool `view_image`. */
 export const viewImage = defineTool({
   name: 'view_image',
   version: '1.0.0',

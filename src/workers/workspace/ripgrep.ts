@@ -44,7 +44,6 @@ const END_BEFORE_BEGIN = /\$.*\^/;
 const PLAIN_WORDS = /^[\w ]+$/;
 const ASCII = /^[\x20-\x7e]+$/;
 
-/** The ripgrep of this machine. */
 export const ripgrep: CandidateFinder = async (folder, search, signal) => {
   const program = await findTrusted('rg');
   const wanted = program === undefined ? undefined : ripgrepArguments(search);

@@ -9,7 +9,6 @@ import type { ApiRole, ApiToken } from '../../../shared/config/config.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { HttpError } from './errors.ts';
 
-/** The sender of a request. */
 export interface Caller {
   /** Stable for one token; the token cannot be computed from it. */
   readonly id: string;
@@ -33,7 +32,6 @@ const ROLES: Readonly<Record<Permission, readonly ApiRole[]>> = {
   read: ['agent', 'approver', 'operator', 'admin'],
 };
 
-/** The permissions of a caller, by role and tenant. */
 export function permissionsOf({ role, tenantId }: Caller): Permission[] {
   const all = Object.keys(ROLES) as Permission[];
   return all.filter(

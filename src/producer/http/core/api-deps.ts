@@ -3,7 +3,6 @@ import type { FleetView } from '../../operations/fleet-metrics.ts';
 import type { LongPolls } from './long-poll.ts';
 import type { OpenStreams } from './stream-response.ts';
 
-/** The dependencies of the routes. */
 export interface ApiDeps {
   readonly pawl: Pawl;
   readonly longPolls: LongPolls;

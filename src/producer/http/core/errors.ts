@@ -39,7 +39,6 @@ export const REQUEST_ERROR_CODES: readonly string[] = Object.entries(STATUSES)
 
 const RETRY_AFTER_SECONDS = 1;
 
-/** The body of every refusal. */
 export interface ErrorBody {
   readonly error: {
     readonly code: ErrorCode;

@@ -60,7 +60,6 @@ function batchCallView({ entry, member, record }: BatchCall, isOver: boolean) {
   };
 }
 
-/** A plan as lists show it. */
 export function planSummary({ head, definition, state, because, endedAtMs, nodes }: Plan) {
   const counts: Record<string, number> = { total: nodes.length };
   for (const node of nodes) counts[node.state] = (counts[node.state] ?? 0) + 1;

@@ -59,7 +59,6 @@ export class LongPolls {
     oldest.stop();
   }
 
-  /** How many requests wait. */
   get size(): number {
     return this.#ends.size;
   }

@@ -154,7 +154,6 @@ export function permitted(permission: Permission): RequestHandler {
   };
 }
 
-/** The caller that the authentication has found. */
 export function callerOf(response: Response): Caller {
   return (response.locals as { caller: Caller }).caller;
 }

@@ -12,7 +12,6 @@ import { sessionFor } from './sessions.ts';
 
 const actionSchema = z.strictObject({
   action: z.enum(['pause', 'resume', 'run']),
-  /** The reason of a pause. */
   reason: z.string().min(1).max(1_000).optional(),
 });
 

@@ -52,7 +52,6 @@ export interface ApprovalRecord {
 export interface BriefApproval extends ApprovalRecord {
   /** Something of it is cut. */
   readonly shortened: boolean;
-  /** The size of the parameters of the call. */
   readonly paramsBytes: number;
 }
 
@@ -87,7 +86,6 @@ export interface ApprovalSearch {
   readonly isWanted?: (record: ApprovalRecord) => boolean;
 }
 
-/** `read` or `readBrief`. */
 export type ReadApproval<Approval extends ApprovalRecord> = (id: string) => Promise<Approval | undefined>;
 
 export class Approvals {

@@ -28,7 +28,6 @@ const PAGE = 200;
 export interface QuestionRequest extends Pick<Question, 'text' | 'options'> {
   readonly freeText: boolean;
   readonly callId: string;
-  /** The session of the tool. */
   readonly session: string;
   /** The session whose channel it is shown in. */
   readonly shownIn: string;

@@ -47,7 +47,6 @@ export interface StandingApprovalSearch {
   readonly nowMs: number;
 }
 
-/** A grant as it is stored. */
 interface Stored {
   readonly field: string;
   readonly text: string;

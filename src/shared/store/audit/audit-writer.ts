@@ -88,7 +88,6 @@ export class AuditWriter {
     return shortNames(this.#texts.startCall(call, this.#deps.clock.now(), this.#nextId()));
   }
 
-  /** Writes a record in the background. */
   add(text: string): void {
     this.#waiting.push(text);
     if (this.#waiting.length > MAX_WAITING) {

@@ -42,12 +42,10 @@ const NAME_OF = new Map([...CODE_OF].map(([name, code]) => [code, name]));
 const ALL_NAMES = new RegExp([...CODE_OF.keys()].join('|'), 'g');
 const ALL_CODES = new RegExp(`[${[...NAME_OF.keys()].join('')}]`, 'g');
 
-/** The text of a record with short names. */
 export function shortNames(text: string): string {
   return text.replace(ALL_NAMES, (name) => CODE_OF.get(name) ?? name);
 }
 
-/** The text of a record as it was made. */
 export function wholeNames(text: string): string {
   return text.replace(ALL_CODES, (code) => NAME_OF.get(code) ?? code);
 }

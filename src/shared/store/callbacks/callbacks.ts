@@ -28,7 +28,6 @@ const takeScript = new Script(new URL('./take-callbacks.lua', import.meta.url), 
 const finishScript = new Script(new URL('./finish-callback.lua', import.meta.url), HOST_LUA);
 const replayScript = new Script(new URL('./replay-callback.lua', import.meta.url), HOST_LUA);
 
-/** The result of one sending. */
 export interface SentCallback {
   readonly status?: number;
   readonly error?: string;

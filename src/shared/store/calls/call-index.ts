@@ -20,7 +20,6 @@ const PRUNED_AT_ONCE = 1_000;
 /** Longer than any straggler of a forgotten call lives. */
 const FENCE_REMEMBERED_MS = 600_000;
 
-/** The result of a flush, in calls. */
 export interface Flushed {
   flushed: number;
   inflight: number;

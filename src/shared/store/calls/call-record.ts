@@ -45,14 +45,12 @@ export function firstGenerationOf(resolution: string): string {
   return resolution.split('.', 1)[0] ?? '';
 }
 
-/** The envelope with other parameters. */
 export function withParams(envelope: ToolCallEnvelope, params: Record<string, unknown>): ToolCallEnvelope {
   return { ...envelope, payload: { ...envelope.payload, params } };
 }
 
 /** A redrive, as the record of its call keeps it. */
 export interface RedriveMark {
-  /** The redrive's ID. */
   readonly id: string;
   readonly by: string;
   readonly atMs: number;
@@ -62,7 +60,6 @@ export interface RedriveMark {
   readonly fence: number;
 }
 
-/** A record, read. */
 export interface CallRecord {
   readonly callId: string;
   readonly state: CallState;
@@ -84,7 +81,6 @@ export interface CallRecord {
   /** When its key is free to run again, though the record is still there; absent where that is no sooner. */
   readonly freeAtMs?: number;
   readonly lockUntilMs?: number;
-  /** When a pending call expires. */
   readonly pendingUntilMs?: number;
   readonly worker?: string;
   readonly startedAtMs?: number;

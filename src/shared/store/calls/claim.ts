@@ -35,7 +35,6 @@ export interface Claim {
   readonly room?: number;
   /** The queue in which the call waits when others do (`lineOf`). Default: that of normal calls of no tenant. */
   readonly line?: string;
-  /** The budgets that the claim takes from. */
   readonly spends?: Spends;
   readonly mode: DedupeMode;
   readonly paramsDigest: string;
@@ -54,7 +53,6 @@ export interface Claim {
   readonly callback?: CallbackAddress;
   /** The call waits for a person's decision before it is queued. */
   readonly approval?: ApprovalRequest;
-  /** The audit record of the claim. */
   readonly record?: string;
 }
 

@@ -13,7 +13,6 @@ export interface ReplayedCall {
   readonly mode: DedupeMode;
 }
 
-/** A call that ended before. */
 export interface FinishedCall {
   readonly kind: 'ended';
   readonly callId: string;

@@ -21,14 +21,12 @@ export const CARRY_LUA = luaConstants({ MAX_UNSEALED });
 /** The location of an outcome that is stored apart from its record. */
 export interface StoredOutcome {
   readonly state: string;
-  /** Its key. */
   readonly at: string;
   /** The reference to its parts (`TextReference`, JSON). Absent for a text in one piece. */
   readonly parts: string | undefined;
   readonly signature: string;
 }
 
-/** The context of the ledger's steps. */
 export class LedgerAccess {
   readonly redis: Redis;
   readonly fleet: FleetKeys;

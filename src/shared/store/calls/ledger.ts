@@ -170,17 +170,14 @@ export class Ledger {
     return readCall(this.access, callId, { brief: true });
   }
 
-  /** See `readProgress`. */
   progress(callId: string, position?: string): Promise<readonly KeptProgress[]> {
     return readProgress(this.access, callId, position);
   }
 
-  /** See `LedgerAccess.wholeRequest`. */
   wholeRequest(callId: string, request: StoredRequest): Promise<StoredRequest> {
     return this.access.wholeRequest(callId, request);
   }
 
-  /** See `readOutcome`. */
   outcome(callId: string, event?: SettledEvent): Promise<Outcome | undefined> {
     return readOutcome(this.access, callId, event);
   }

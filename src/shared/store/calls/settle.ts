@@ -30,7 +30,6 @@ export interface Settle extends RecordLife {
   readonly fence: number;
   readonly state: Exclude<CallState, 'inflight'>;
   readonly outcome: Outcome;
-  /** The outcome as it is stored. */
   readonly outcomeJson: string | LargeText;
   readonly attempts: readonly AttemptRecord[];
   /** Success to be added to a circuit's window. */
@@ -51,7 +50,6 @@ export const SETTLE_LUA = [
 
 const settleScript = new Script(new URL('./settle.lua', import.meta.url), SETTLE_LUA);
 
-/** A settle that a script can take. */
 export interface ReadySettle extends Omit<Settle, 'outcomeJson'> {
   /** The text in one piece, wherever it is kept; '' for one in parts. */
   readonly outcomeJson: string;

@@ -20,7 +20,6 @@ const copyScript = new Script(new URL('./circuit-copy.lua', import.meta.url));
 const CHANGES_KEPT = 500;
 const CHANGES_KEPT_MS = 7 * 24 * 3_600_000;
 
-/** A change of a circuit, as its history keeps it. */
 export interface CircuitChange {
   readonly key: string;
   readonly from: Circuit['state'];
@@ -36,7 +35,6 @@ export interface CircuitAt {
   readonly key: string;
 }
 
-/** A failure, and the window that it counts in. */
 export interface CountedFailure {
   /** The epoch of the circuit that the attempt began under. */
   readonly epoch: number;
@@ -95,7 +93,6 @@ export class Breakers {
     };
   }
 
-  /** The history of the circuits of a partition, the newest change first. */
   async history(partition: Partition, limit: number): Promise<CircuitChange[]> {
     const stored = await this.#redis.lrange(this.#keys(partition).circuitHistory, 0, limit - 1);
     return stored.map((text) => {

@@ -36,7 +36,6 @@ const resumeScript = new Script(new URL('./resume.lua', import.meta.url), SETTLE
 /** How long a token is known after its call has ended or expired, at least. */
 const KEPT_MS = 24 * 3_600_000;
 
-/** A token that an attempt issues. */
 export interface IssuedToken {
   readonly callId: string;
   readonly fence: number;
@@ -59,7 +58,6 @@ export type PendAnswer =
   | { readonly kind: 'pending'; readonly expiresAtMs: number }
   | { readonly kind: 'cancelled' | 'ended' | 'fenced' };
 
-/** The call of a token. */
 export interface CompletionEntry {
   readonly name: string;
   readonly callId: string;
@@ -73,7 +71,6 @@ export interface CompletionEnd {
   readonly settle: Settle;
   /** For BullMQ's event about the job's end. */
   readonly job: { readonly ended: 'completed' | 'failed'; readonly value: string };
-  /** The end of the attempt. */
   readonly attempt: Pick<AttemptRecord, 'status'> & { readonly errorCode?: string };
 }
 

@@ -16,15 +16,12 @@ import { PartitionBatches } from '../redis/batching.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
 import { luaFunction, Script } from '../redis/script.ts';
 
-/** The terms on which a worker fetches jobs. */
 export interface FetchedJob {
-  /** The token of BullMQ's lock. */
   readonly lockToken: string;
   /** The worker's own clock, for BullMQ's answers about the future. */
   readonly timestampMs: number;
   /** When the worker asked, on its monotonic clock: locks and leases run since then. */
   readonly askedAtMs: number;
-  /** The duration of lock and lease. */
   readonly leaseMs: number;
   readonly workerId: string;
   /** The prefix of the tokens of the started attempts: the number of each is appended. */
@@ -48,7 +45,6 @@ export const ELSEWHERE = 'elsewhere';
 /** A job that has been taken, as BullMQ's scripts answer it, or BullMQ's code for none. */
 export interface Taken {
   readonly job: unknown[] | number | typeof ELSEWHERE | undefined;
-  /** The token of its attempt. */
   readonly token: string;
   /** Absent when the attempt is to be started by itself. */
   readonly begun?: BeginResult;
@@ -121,7 +117,6 @@ export function needExcept(workers: readonly string[]): string {
 export interface SkippedWorker {
   readonly jobId: string;
   readonly lockToken: string;
-  /** The session of its call. */
   readonly session: string;
   /** The feature that its call needs and this worker lacks. */
   readonly need: string;

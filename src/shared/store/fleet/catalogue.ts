@@ -32,7 +32,6 @@ export const WORKER_SILENCE_MS = 15_000;
 const DEFINITION_LENGTH = 12;
 const OFFER_TTL_MS = 24 * 3_600_000;
 
-/** A tool as published. */
 export interface PublishedTool {
   readonly name: string;
   readonly namespace: string;

@@ -13,7 +13,6 @@ export interface FleetLimit {
   readonly name: string;
   /** At a time. */
   readonly concurrency?: number | undefined;
-  /** Starts in any second. */
   readonly perSecond?: number | undefined;
 }
 
@@ -32,7 +31,6 @@ const takeScript = new Script(new URL('./limit-acquire.lua', import.meta.url), G
 const renewScript = new Script(new URL('./limit-renew.lua', import.meta.url));
 const releaseScript = new Script(new URL('./limit-release.lua', import.meta.url), GRANT_LUA);
 
-/** The job that asks for a start. */
 export interface Starter {
   readonly jobId: string;
   /** Names one of several starts of the job. */

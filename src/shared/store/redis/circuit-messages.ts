@@ -2,7 +2,6 @@
 import type { Circuit } from '../../circuits/circuit-breaker.ts';
 import type { Partition } from './keys.ts';
 
-/** A success, as a circuit counts it. */
 export interface CircuitSample {
   readonly circuit: string;
   readonly epoch: number;
@@ -10,7 +9,6 @@ export interface CircuitSample {
   readonly windowMs: number;
 }
 
-/** The broadcast of a circuit that has changed. */
 export interface CircuitBroadcast {
   readonly type: 'circuit';
   readonly partition: Partition;

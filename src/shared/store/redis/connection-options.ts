@@ -55,7 +55,6 @@ export function redisOptions(options: ConnectionOptions): RedisOptions & { reply
     : { ...common, maxRetriesPerRequest: 1, commandTimeout: COMMAND_TIMEOUT_MS };
 }
 
-/** The first node of a cluster. */
 function clusterNodeOf(url: string): RedisOptions {
   const { nodes, common } = clusterAddressOf(url);
   return { ...common, ...nodes[0] };

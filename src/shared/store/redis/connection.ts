@@ -88,7 +88,6 @@ export function openConnection(options: ConnectionOptions, onError: (error: Erro
   return client;
 }
 
-/** Opens such a connection. */
 export function openNodeConnection(
   options: ConnectionOptions,
   node: () => string | undefined,

@@ -128,7 +128,6 @@ export class PartitionKeys extends Keys {
     return `${this.base}${PARTITION_NAMES.WINDOWS}${circuit}`;
   }
 
-  /** The bucket of a retry budget. */
   retries(bucket: string): string {
     return `${this.base}${PARTITION_NAMES.RETRIES}${bucket}`;
   }
@@ -143,7 +142,6 @@ export class PartitionKeys extends Keys {
     return `${this.base}:params:${callId}:${textId}`;
   }
 
-  /** The newest reports of a call's progress. */
   progress(callId: string): string {
     return `${this.base}:progress:${callId}`;
   }
@@ -162,7 +160,6 @@ export class FleetKeys extends Keys {
   readonly tools = `${this.#fleet}:tools`;
   /** The registry's records, by tool. */
   readonly specs = `${this.#fleet}:specs`;
-  /** Records of skills, by name. */
   readonly skills = `${this.#fleet}:skills`;
   /** When each record of the registry changed last, as a number of `declaredToolSequence`. */
   readonly declaredToolChanges = `${this.#fleet}:spec-changes`;
@@ -192,12 +189,10 @@ export class FleetKeys extends Keys {
   readonly schedulesDue = `${this.#schedules}:due`;
   /** The totals of all processes' metrics. */
   readonly metrics = `${this.#fleet}:metrics`;
-  /** The metrics that one process has published. */
   readonly metricsOf = (processId: string) => `${this.metrics}:${processId}`;
   readonly session = (sessionKey: string) => `${this.#fleet}:session:${sessionKey}`;
   /** Sessions of one tenant, by when they were opened. */
   readonly sessionsOf = (tenantId: string) => `${this.sessions}:${tenantId}`;
-  /** Keys of the sessions directly below one. */
   readonly sessionChildren = (sessionKey: string) => `${this.#fleet}:session-children:${sessionKey}`;
   /** The channel on which a producer hears of its calls. `shared.lua` derives it from an inbox's key. */
   readonly inbox = (id: string) => `${this.base}:inbox:${id}`;
@@ -206,7 +201,6 @@ export class FleetKeys extends Keys {
   /** The newest revisions of a tool's record. */
   readonly declaredToolHistory = (tool: string) => `${this.#fleet}:spec-history:${tool}`;
   readonly standingApprovals = (sessionKey: string) => `${this.#fleet}:grants:${sessionKey}`;
-  /** A tool's question to people. */
   readonly question = (id: string) => `${this.#fleet}:question:${id}`;
   readonly turn = (callId: string) => `${this.locks}call:${callId}`;
   /** The newest name of a model's call whose ID came again. */
@@ -218,11 +212,9 @@ export class FleetKeys extends Keys {
   readonly agentAwaited = (agentId: string) => `${this.agent(agentId)}:awaited`;
   /** The sub-agents of a session. */
   readonly agentsOf = (sessionKey: string) => `${this.#fleet}:agents:${sessionKey}`;
-  /** The messages of other workers to one. */
   readonly mail = (workerId: string) => `${this.#fleet}:mail:${workerId}`;
   /** The worker that has a terminal. */
   readonly terminal = (terminalId: string) => `${this.#fleet}:terminal:${terminalId}`;
-  /** The spent part of a budget. */
   readonly budget = (name: string) => `${this.base}:{budget}:${name}`;
   readonly task = (taskId: string) => `${this.#fleet}:task:${taskId}`;
 
@@ -247,7 +239,6 @@ export class AuditKeys extends Keys {
   readonly head = `${this.base}:head`;
   /** The lease of the process that chains records. */
   readonly writer = `${this.base}:writer`;
-  /** The position of each sink. */
   readonly sinks = `${this.base}:sinks`;
   /** The chained records of a trail, under their numbers. */
   readonly chain = (trail: string) => `${this.base}:chain:${trail}`;

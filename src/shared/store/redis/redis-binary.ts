@@ -18,7 +18,6 @@ const execute = promisify(execFile);
  */
 export const HELPER_FOLDER = '/';
 
-/** Runs a helper program to its end. */
 export function runHelper(program: string, args: readonly string[], options: { readonly timeout?: number } = {}) {
   return execute(program, [...args], { ...options, cwd: HELPER_FOLDER });
 }

@@ -32,7 +32,6 @@ export function luaConstants(values: Readonly<Record<string, string | number>>):
 
 /** A Lua file that runs on any connection. It can call the given functions; deferred writes are made when it returns. */
 export class Script {
-  /** The name of its file. */
   readonly name: string;
   readonly #lua: string;
   readonly #sha1: string;

@@ -18,7 +18,6 @@ const KEPT_MS = 7 * 24 * 3_600_000;
 const UNBEGUN_MS = 600_000;
 const PUSHED_AT_ONCE = 100;
 
-/** A call, as it was when the redrive began. */
 export interface RedrivenCall {
   readonly callId: string;
   /** When it failed; 0 for a call that was no dead letter. Another time tells that it has failed again since. */
@@ -48,17 +47,14 @@ export interface RedriveRecord extends RedriveOrder {
   readonly redriveId: string;
   readonly state: RedriveState;
   readonly started: number;
-  /** How many calls were skipped. */
   readonly skipped: number;
   readonly createdAtMs: number;
   readonly updatedAtMs: number;
 }
 
-/** The right to carry a redrive on. */
 export interface HeldRedrive {
   readonly redriveId: string;
   readonly fence: number;
-  /** The position of the next batch. */
   readonly position: number;
 }
 
@@ -126,7 +122,6 @@ export class Redrives {
     return this.#redis.zrangebyscore(this.#running, '-inf', '+inf');
   }
 
-  /** The first of its skipped calls. */
   async skipped(redriveId: string, limit: number): Promise<SkippedCall[]> {
     const texts = await this.#redis.lrange(this.#skipped(redriveId), 0, limit - 1);
     return texts.map((text) => JSON.parse(text) as SkippedCall);

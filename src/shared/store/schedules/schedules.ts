@@ -16,7 +16,6 @@ import { signedText, verifiedText } from '../signing/signed-text.ts';
 const writeScript = new Script(new URL('./schedule-write.lua', import.meta.url));
 const takeScript = new Script(new URL('./schedules-take.lua', import.meta.url));
 
-/** A schedule as it was read. */
 export interface StoredSchedule {
   readonly record: ScheduleRecord;
   readonly progress: ScheduleProgress;
@@ -24,7 +23,6 @@ export interface StoredSchedule {
   readonly seen: string;
 }
 
-/** The new state of a schedule. */
 export interface ScheduleChange {
   /** Absent: the record stays as it is. */
   readonly record?: ScheduleRecord;
@@ -63,7 +61,6 @@ export class ScheduleRecords {
     return { found: this.#opened(id, record, progress), seen: progress ?? '' };
   }
 
-  /** All schedules, by ID. */
   async list(): Promise<readonly StoredSchedule[]> {
     const { schedules, scheduleProgress } = this.#keys;
     const [progress, records] = await Promise.all([

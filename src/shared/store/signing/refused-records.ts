@@ -31,7 +31,6 @@ import type { RefusedRecord } from '../../signing/signatures.ts';
 type RefusedEvent = Extract<AuditEvent, { type: 'refused' }>;
 
 interface Description extends Omit<RefusedEvent, 'type' | 'reason'> {
-  /** The subject of the sentence. */
   readonly subject: string;
 }
 

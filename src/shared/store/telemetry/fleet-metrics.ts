@@ -41,7 +41,6 @@ export class FleetMetrics {
     await publishScript.run(this.#redis, keys, [this.#maxSeries, REMEMBERED_MS, ...said]);
   }
 
-  /** All series of the fleet. */
   async read(): Promise<Map<string, number>> {
     const totals = await this.#redis.hgetall(this.#keys.metrics);
     return new Map(Object.entries(totals).map(([series, value]) => [series, Number(value)]));

@@ -14,7 +14,6 @@ export function packedId(id: string): string {
   return id.startsWith(PACKED) ? PACKED + id : id;
 }
 
-/** The text that `packedId` packed. */
 export function unpackedId(text: string): string {
   if (!text.startsWith(PACKED)) return text;
   if (text.startsWith(PACKED, 1)) return text.slice(1);

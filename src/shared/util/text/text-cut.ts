@@ -6,12 +6,10 @@
 /** The depth below which values are left as they are. */
 const MAX_DEPTH = 64;
 
-/** The beginning of a text, of at most `maxLength` units. */
 export function startOf(text: string, maxLength: number): string {
   return text.slice(0, boundaryAt(text, Math.max(0, maxLength)));
 }
 
-/** The end of a text, of at most `maxLength` units. */
 export function endOf(text: string, maxLength: number): string {
   if (maxLength >= text.length) return text;
   const from = text.length - Math.max(0, maxLength);

@@ -40,7 +40,6 @@ const IDLE_MS = 10 * 60_000;
 const FIRST_REST_MS = 250;
 const LONGEST_REST_MS = 30_000;
 
-/** An open connection. */
 interface Open {
   readonly client: Client;
   readonly transport: Transport;

@@ -9,7 +9,6 @@ const pageSchema = z.looseObject({ entries: z.array(z.unknown()).nullable(), cur
 
 export interface Listed {
   readonly entries: readonly unknown[];
-  /** The cursor of the next page. */
   readonly nextCursor: string | undefined;
 }
 

@@ -17,7 +17,6 @@ export const escalation = {
     .describe('With require_escalated: one sentence for the person who decides, on why the command needs it.'),
 };
 
-/** A suffix for previews. */
 export function escalationSuffix(params: Readonly<Record<string, unknown>>): string {
   return asksToEscalate(params) ? ' outside of the sandbox' : '';
 }

@@ -5,7 +5,6 @@ import { z } from 'zod';
 export const folder = (what: string) =>
   z.string().min(1).default('.').describe(`${what}, relative to the workspace root. Default: the root.`);
 
-/** The folder that a program starts in. */
 export const startFolder = z
   .string()
   .min(1)

@@ -24,7 +24,6 @@ export function markTruncated(text: string, droppedBytes: number): string {
   return droppedBytes === 0 ? text : `${text}\n[truncated: ${droppedBytes} more bytes]\n`;
 }
 
-/** Describes how a program ended. */
 export function describeExit(
   { timedOut, signal, exitCode }: Pick<ProcessResult, 'timedOut' | 'signal' | 'exitCode'>,
   timeLimitMs: number,

@@ -14,7 +14,6 @@ import { BlobSweep } from '../../blobs/blob-sweep.ts';
 import { RedisBlobs } from '../../blobs/redis-blobs.ts';
 import type { Redis } from '../../redis/connection.ts';
 
-/** How a record refers to a large text. */
 export interface TextReference {
   /** Before it was compressed. */
   readonly bytes: number;
@@ -55,7 +54,6 @@ export class LargeTexts {
     return this.#store === this.#inRedis ? undefined : new BlobSweep(this.#store, this.#inRedis, prefix);
   }
 
-  /** Removes a text that nothing refers to. */
   async remove(key: string): Promise<void> {
     await this.#inRedis.remove(key);
     if (this.#store !== this.#inRedis) await this.#store.remove(key);

@@ -14,7 +14,6 @@ export class DataFolderInUseError extends EmbeddedRedisError {
   override readonly name = 'DataFolderInUseError';
 }
 
-/** The content of the endpoint file. */
 export interface Endpoint {
   readonly url: string;
   readonly runDir: string;
