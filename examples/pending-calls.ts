@@ -13,7 +13,7 @@ const pay = defineTool({
   input: z.object({ invoice: z.string() }),
   output: z.object({ receipt: z.string() }),
   run: async (_params, ctx) => {
-    mailbox.push(await ctx.completionToken()); // POST /v1/completions/{token} is the address for the bank's webhook.
+    mailbox.push(ctx.completionToken()); // POST /v1/completions/{token} is the address for the bank's webhook.
     return ctx.pending({ expiresInMs: 7 * 24 * 3_600_000 });
   },
 });

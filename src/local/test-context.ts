@@ -146,7 +146,7 @@ function identityOf(options: TestContextOptions) {
 function completionOf({ effects = 'none' }: TestContextOptions): Pick<ToolContext, 'completionToken' | 'pending'> {
   const token = completionToken(TEST_CALL, Buffer.alloc(TOKEN_BYTES));
   return {
-    completionToken: async () => token,
+    completionToken: () => token,
     pending: (pending) => pendingResult({ name: 'the tool', effects }, token, pending),
   };
 }

@@ -60,7 +60,7 @@ export function testContext(options: ContextOptions = {}): TestContext {
     trace: {},
     config,
     values: new Map(),
-    completionToken: async () => 'pawlc_test',
+    completionToken: () => 'pawlc_test',
     pending: (pending) => pendingResult({ name: 'the tool', effects: 'none' }, 'pawlc_test', pending),
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     progress: (progress) => void progressed.push(progress),

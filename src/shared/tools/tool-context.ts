@@ -85,10 +85,14 @@ export interface ToolContext extends ToolCapabilities {
   readonly lastCheckpoint?: unknown;
   /**
    * The token with which an outside system completes this call: `POST /v1/completions/{token}` or `pawl.complete(token, …)`. Each
-   * system that has it may complete the call, once in all. It holds for this attempt, and beyond it only when `run` returns `ctx.pending`. Rejects with
-   * `BACKEND_UNAVAILABLE`, and with `LEASE_LOST` when the attempt no longer holds the call.
+   * system that has it may complete the call, once in all. It holds for this attempt, and beyond it only when `run` returns
+   * `ctx.pending`. An attempt that no longer holds the call has a token that completes nothing, and its `signal` is aborted.
+   *
+   * @example
+   * await bank.order(invoice, { webhook: `https://pawl.example/v1/completions/${ctx.completionToken()}` });
+   * return ctx.pending({ expiresInMs: 3_600_000 });
    */
-  completionToken(): Promise<string>;
+  completionToken(): string;
   /**
    * Lets the call wait for an outside system, without a worker: `return ctx.pending({ expiresInMs: 3_600_000 })`. Throws a `ToolError`
    * `RESULT_INVALID` for wrong options.

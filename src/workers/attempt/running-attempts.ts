@@ -29,6 +29,7 @@ export class RunningAttempt {
   holdsLock = false;
   #uncaught: ((error: unknown) => void) | undefined;
   #released: (() => void) | undefined;
+  #isOver = false;
 
   /** Without a lease no other worker can run the call. */
   constructor(callId: string, jobId: string, token: string, nowMonotonicMs: number, lease?: Lease) {
@@ -92,11 +93,17 @@ export class RunningAttempt {
     this.#released = listener;
   }
 
+  /** The attempt has ended, and all of it is written. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
   /**
    * Cuts the attempt off from its call. A map that lives long keeps what was deleted from it in dead tables of V8's old space,
    * where only a full collection looks: whatever the attempt still held would be copied by every collection until then.
    */
   release(): void {
+    this.#isOver = true;
     this.#uncaught = undefined;
     this.#released?.();
     this.#released = undefined;

@@ -7,41 +7,43 @@ import { pendingResult } from '../../shared/tools/pending.ts';
 import type { ToolContext } from '../../shared/tools/tool.ts';
 import { type Attempt, timeLimitMs } from '../attempt/attempt-state.ts';
 import { termsOf } from '../attempt/completion-terms.ts';
+import type { LeaseWrites } from '../attempt/retry-write.ts';
 
-/** An attempt has one token, which is made when it is first needed. */
+export interface CompletionTokenDeps {
+  readonly completions: Pick<PendingRecords, 'issue'>;
+  readonly writes: Pick<LeaseWrites, 'retry'>;
+}
+
+/**
+ * An attempt has one token, which is made when it is first needed. The write that makes it known goes out before the tool can pass the
+ * token on, and is repeated while Redis is away. `ctx.pending` makes it known, too.
+ */
 export function completionOf(
   attempt: Attempt,
-  records: Pick<PendingRecords, 'issue'>,
+  { completions, writes }: CompletionTokenDeps,
 ): Pick<ToolContext, 'completionToken' | 'pending'> {
-  const { callId, started, tool } = attempt;
+  const { callId, started, tool, running } = attempt;
   let made: string | undefined;
-  let issued: Promise<string> | undefined;
-  const token = () => {
+  const make = () => {
     made ??= completionToken(callId, randomBytes(TOKEN_BYTES));
     return made;
   };
-  const issue = async () => {
+  let isIssued = false;
+  const issue = async (token: string) => {
     const attemptMs = timeLimitMs(attempt, tool);
-    const answer = await records.issue({
-      callId,
-      fence: started.fence,
-      token: token(),
-      terms: termsOf(attempt),
-      attemptMs,
-    });
-    if (answer !== 'issued')
-      throw new PawlError('LEASE_LOST', 'The attempt no longer holds its call: it has no token.');
-    return token();
+    const issued = { callId, fence: started.fence, token, terms: termsOf(attempt), attemptMs };
+    const answer = await writes.retry(running, async () => (running.isOver ? 'ended' : completions.issue(issued)));
+    if (answer === 'fenced')
+      running.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call: its token is void.'));
   };
   return {
     completionToken: () => {
-      // One that failed, because Redis was away, is tried again.
-      issued ??= issue().catch((error: unknown) => {
-        issued = undefined;
-        throw error;
-      });
-      return issued;
+      const token = make();
+      // A write that fails leaves the token to `ctx.pending`.
+      if (!isIssued) issue(token).catch(() => {});
+      isIssued = true;
+      return token;
     },
-    pending: (options) => pendingResult(tool, token(), options),
+    pending: (options) => pendingResult(tool, make(), options),
   };
 }

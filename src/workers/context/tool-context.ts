@@ -6,7 +6,7 @@ import { clip } from '../../shared/errors/failure.ts';
 import { redact, redactFields, secretsIn } from '../../shared/errors/redaction.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { sessionAgent } from '../../shared/sessions/session-agent.ts';
-import type { CallLedger, PendingRecords } from '../../shared/store/ports.ts';
+import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { traceField } from '../../shared/telemetry/log-events.ts';
 import type { AgentTool, CapabilityOwner, Channels, MemoryStore, ToolContext } from '../../shared/tools/tool.ts';
@@ -15,19 +15,18 @@ import { type Attempt, allParams, deadlineOf } from '../attempt/attempt-state.ts
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
 import { capabilitiesFor, type GrantedCapabilities } from './capabilities.ts';
 import { type CheckpointDeps, checkpointsOf } from './checkpoints.ts';
-import { completionOf } from './completion-token.ts';
+import { type CompletionTokenDeps, completionOf } from './completion-token.ts';
 import type { WorkerAgents } from './sub-agents.ts';
 import type { TerminalHost } from './terminal-host.ts';
 import { toolLogLine } from './tool-log.ts';
 
-export interface ToolContextDeps extends CheckpointDeps {
+export interface ToolContextDeps extends CheckpointDeps, CompletionTokenDeps {
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   readonly terminals?: TerminalHost;
   readonly agents?: WorkerAgents;
   readonly settings: Settings;
   readonly ledger: CallLedger;
-  readonly completions: Pick<PendingRecords, 'issue'>;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** The tools that the session may call. */
@@ -76,7 +75,7 @@ export async function contextFor(
     log: toolLog(attempt, session.sessionKey, traceparent, deps.log),
     progress: progress.report,
     ...checkpointsOf(attempt, deps),
-    ...completionOf(attempt, deps.completions),
+    ...completionOf(attempt, deps),
   };
   return { context, flushProgress: progress.flush };
 }

@@ -28,7 +28,7 @@ function payment(
     output: z.object({ paid: z.number() }),
     probe: () => ({ state: 'not-done' }),
     run: async (_params, ctx) => {
-      const token = await ctx.completionToken();
+      const token = ctx.completionToken();
       tokens.push(token);
       await before?.(ctx);
       return ctx.pending({ expiresInMs: HOUR_MS, ...options });
@@ -232,7 +232,7 @@ describe('a completion', () => {
       effects: 'idempotent',
       input: z.object({}),
       run: async (_params, ctx) => {
-        tokens.push(await ctx.completionToken(), await ctx.completionToken());
+        tokens.push(ctx.completionToken(), ctx.completionToken());
         return { output: 'done' };
       },
     });

@@ -4,6 +4,7 @@
  * A token's entry names its call and the attempt that issued it, signed by the worker. The entry outlives its use, so that a second
  * completion gets another answer than a wrong token.
  */
+import { setTimeout } from 'node:timers/promises';
 import type { AttemptRecord } from '../../calls/call-state.ts';
 import { type CompletionTerms, readCompletionToken, tokenName } from '../../calls/completion.ts';
 import { PawlError } from '../../errors/failure.ts';
@@ -35,6 +36,8 @@ const resumeScript = new Script(new URL('./resume.lua', import.meta.url), SETTLE
 
 /** How long a token is known after its call has ended or expired, at least. */
 const KEPT_MS = 24 * 3_600_000;
+/** A completion may overtake the write of its token, where the outside system is fast: an unknown token is looked up again after this. */
+const ISSUED_WITHIN_MS = 250;
 
 export interface IssuedToken {
   readonly callId: string;
@@ -129,10 +132,12 @@ export class Completions {
     const { partition, name } = readCompletionToken(token);
     const { redis, signatures } = this.#access;
     const keys = this.#access.keys(partition);
-    const [callId, fence, termsName, signature] = await redis.hmget(
-      entryKey(keys, name),
-      ...['call', 'fence', 'terms', 'signature'],
-    );
+    const read = () => redis.hmget(entryKey(keys, name), ...['call', 'fence', 'terms', 'signature']);
+    let [callId, fence, termsName, signature] = await read();
+    if (callId === null) {
+      await setTimeout(ISSUED_WITHIN_MS);
+      [callId, fence, termsName, signature] = await read();
+    }
     if (typeof callId !== 'string' || typeof termsName !== 'string') throw new PawlError('UNKNOWN_COMPLETION');
     if (!signatures.verify('completion', [name, callId, fence ?? ''], termsName, signature ?? ''))
       throw new PawlError('UNKNOWN_COMPLETION');

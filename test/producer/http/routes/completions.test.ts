@@ -17,7 +17,7 @@ test('an outside system completes a call over HTTP with the token alone: of 50 r
     input: z.object({}),
     output: z.object({ paid: z.number() }),
     run: async (_params, ctx) => {
-      tokens.push(await ctx.completionToken());
+      tokens.push(ctx.completionToken());
       return ctx.pending({ expiresInMs: 3_600_000 });
     },
   });
