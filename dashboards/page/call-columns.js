@@ -9,10 +9,11 @@ export function callStatus({ state, phase, unresolved, cancelRequested }) {
   return cancelRequested ? 'cancelling' : (phase ?? state);
 }
 
-/** The status; of a delayed call, when it starts, too. */
+/** The status; of a delayed call, when it starts, and of a pending one, when it expires, too. */
 function stateOf(call) {
   const status = callStatus(call);
-  return status === 'delayed' ? element('span', {}, pill(status), ` until ${moment(call.startAtMs)}`) : pill(status);
+  const untilMs = { delayed: call.startAtMs, pending: call.pendingUntilMs }[status];
+  return untilMs === undefined ? pill(status) : element('span', {}, pill(status), ` until ${moment(untilMs)}`);
 }
 
 export const CALL_COLUMNS = [

@@ -18,6 +18,7 @@ const STATES = {
   delayed: 'Delayed',
   queued: 'Queued',
   running: 'Running',
+  pending: 'Pending',
   'waiting-retry': 'Waiting for a retry',
   done: 'Done',
   failed: 'Failed',

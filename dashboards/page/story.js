@@ -193,6 +193,8 @@ function callEvents(call, page) {
     if (each.status === 'success') add(each.finishedAtMs, 'good', `Attempt ${each.attempt} succeeded`, `in ${took}`);
     else if (each.status === 'lost')
       add(each.finishedAtMs, 'bad', `Attempt ${each.attempt} was lost`, 'its worker died or was cut off');
+    else if (each.status === 'pending')
+      add(each.finishedAtMs, 'dim', `Attempt ${each.attempt} left the call to an outside system`, `after ${took}`);
     else {
       const worth = retryMeaning(each, call);
       add(
@@ -218,6 +220,13 @@ function callEvents(call, page) {
     );
   if (state === 'inflight' && phase === 'delayed')
     add(undefined, 'dim', 'Waits for its start', `at ${moment(startAtMs)}, without a worker`);
+  if (state === 'inflight' && phase === 'pending')
+    add(
+      undefined,
+      'dim',
+      'Waits for an outside system',
+      `until ${moment(call.pendingUntilMs)} at most, without a worker`,
+    );
   if (state === 'inflight' && (phase === 'queued' || phase === 'claimed'))
     add(undefined, 'busy', 'Waits for a worker', 'in its tier’s queue');
   if (state === 'inflight' && phase === 'running') {

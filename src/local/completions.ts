@@ -70,6 +70,7 @@ export class LocalCompletions implements PendingRecords {
       call.phase = 'pending';
       call.attempts = attempts;
       call.pending = { untilMs, onExpiry, wake: () => {} };
+      this.#deps.onEvent({ type: 'pending', callId, expiresAtMs: untilMs });
       return { kind: 'pending', expiresAtMs: untilMs };
     });
   }

@@ -75,6 +75,8 @@ function history(record: CallRecord): string[] {
     lines.push(
       `${at(record.startedAtMs ?? record.updatedAtMs)}attempt ${attempts.length + 1} runs (fence ${record.fence}, ${record.worker ?? 'a worker'})`,
     );
+  if (record.state === 'inflight' && record.phase === 'pending' && record.pendingUntilMs !== undefined)
+    lines.push(`${''.padEnd(12)}waits for an outside system, until ${moment(record.pendingUntilMs)} at most`);
   return lines;
 }
 
@@ -82,6 +84,7 @@ function attemptEnding(attempt: AttemptRecord, { request, outcome }: CallRecord)
   const tookMs = Math.max(0, attempt.finishedAtMs - attempt.startedAtMs);
   if (attempt.status === 'success') return `succeeded in ${duration(tookMs)}`;
   if (attempt.status === 'lost') return 'was lost with its worker';
+  if (attempt.status === 'pending') return `left the call to an outside system after ${duration(tookMs)}`;
   const code = attempt.errorCode ?? 'an error';
   const failed = `failed with ${code} after ${duration(tookMs)}`;
   if (attempt.inDoubt === true && !isHarmless(request.tool.effects)) return `${failed}, and may have had its effect`;

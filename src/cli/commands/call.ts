@@ -16,7 +16,7 @@ import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, userName, withPawl } from '../context.ts';
 import { EXIT_CODES, exitCodeOfResult } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
-import { duration, plural, prettyJson } from '../print.ts';
+import { duration, moment, plural, prettyJson } from '../print.ts';
 import { askAtConsole } from './ask-at-console.ts';
 import { type LaterOptions, startOptions, submitLater } from './call-later.ts';
 import { howToResolve } from './call-story.ts';
@@ -173,6 +173,9 @@ function showProgress(context: CliContext, session: Session): void {
       context,
       `${progress}${total === undefined ? '' : ` of ${total}`}${message === undefined ? '' : `: ${message}`}`,
     ),
+  );
+  events.on('pending', ({ expiresAtMs }) =>
+    say(context, `waits for an outside system, until ${moment(expiresAtMs)} at most`),
   );
   events.on('retrying', ({ attempt, delayMs, reasonCode }) =>
     say(context, `attempt ${attempt} failed with ${reasonCode}; the next one comes in ${duration(delayMs)}`),

@@ -38,6 +38,7 @@ export interface AdapterOptions extends ExportOptions {
 
 export type CallNotice =
   | ({ readonly type: 'progress' } & SessionEvents['progress'][0])
+  | ({ readonly type: 'pending' } & SessionEvents['pending'][0])
   | ({ readonly type: 'retrying' } & SessionEvents['retrying'][0])
   | ({ readonly type: 'approval-requested' } & SessionEvents['approval-requested'][0]);
 
@@ -164,11 +165,12 @@ export class ModelTools {
     };
     const listeners = {
       progress: (event: SessionEvents['progress'][0]) => onNotice({ type: 'progress', ...event }),
+      pending: (event: SessionEvents['pending'][0]) => onNotice({ type: 'pending', ...event }),
       retrying: (event: SessionEvents['retrying'][0]) => onNotice({ type: 'retrying', ...event }),
       'approval-requested': (event: SessionEvents['approval-requested'][0]) =>
         onNotice({ type: 'approval-requested', ...event }),
     } as const;
-    events.on('progress', listeners.progress).on('retrying', listeners.retrying);
+    events.on('progress', listeners.progress).on('pending', listeners.pending).on('retrying', listeners.retrying);
     events.on('approval-requested', listeners['approval-requested']);
     try {
       const submission = await this.#session.submit(name, params, options);
@@ -189,7 +191,7 @@ export class ModelTools {
         if (notices.length === 0) await Promise.race([ended, new Promise<void>((resolve) => (resume = resolve))]);
       }
     } finally {
-      events.off('progress', listeners.progress).off('retrying', listeners.retrying);
+      events.off('progress', listeners.progress).off('pending', listeners.pending).off('retrying', listeners.retrying);
       events.off('approval-requested', listeners['approval-requested']);
     }
   }

@@ -11,6 +11,7 @@ export const CALL_EVENT_TYPES = [
   'queued',
   'attempt',
   'progress',
+  'pending',
   'retrying',
   'redriven',
   'settled',
@@ -63,6 +64,11 @@ export function callEvents(record: CallRecord, progress: readonly KeptProgress[]
       attempt: record.attempts.length + 1,
       worker: record.worker,
       startedAtMs: record.startedAtMs,
+    });
+  if (state === 'inflight' && phase === 'pending')
+    add('pending', [fence, PROGRESS, record.pendingNumber ?? 0], {
+      attempt: record.attempts.length,
+      expiresAtMs: record.pendingUntilMs,
     });
   for (const { fence: own, number, event } of progress) {
     const { progress: done, total, message } = event;

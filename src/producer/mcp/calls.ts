@@ -56,12 +56,16 @@ export async function callTool(
       resultOf(pawl, tool, decision.callId, request)
     );
   const approvalRequested = Promise.withResolvers<void>();
+  const leftOutside = Promise.withResolvers<number>();
   const { given, idempotencyKey } = takeKeyArgument(client, tool, params.arguments ?? {});
   const submission = await submitCall(pawl, { ...client, idempotencyKey }, tool, {
     params: given,
     responses: ctx.mcpReq.inputResponses ?? {},
     state: await stateOf(pawl, client, params, ctx),
-    onProgress: (event) => report(event, tool, ctx),
+    onProgress: (event) => {
+      if (event.type === 'pending') leftOutside.resolve(event.expiresAtMs);
+      report(event, tool, ctx);
+    },
     onApproval: approvalRequested.resolve,
   });
   if (submission.kind === 'answered') return replyOf(pawl, tool, submission.result);
@@ -69,8 +73,8 @@ export async function callTool(
     ? await startsLater(pawl, client, submission.callId, { tool, params })
     : undefined;
   if (later !== undefined) return later;
-  const pending = { submission, tool, params: given, name: params.name, approvalRequested };
-  return firstReply(pawl, client, pending, request);
+  const open = { submission, tool, params: given, name: params.name, approvalRequested, leftOutside };
+  return firstReply(pawl, client, open, request);
 }
 
 /** The reply to a call that starts later; undefined for one that was joined, and runs or waits for a person. */
@@ -96,46 +100,83 @@ async function startsLater(
   };
 }
 
-interface PendingCall {
+interface OpenCall {
   readonly submission: Extract<Submission, { readonly kind: 'pending' }>;
   readonly tool: McpTool;
   readonly params: Readonly<Record<string, unknown>>;
   /** The tool's name in the request. */
   readonly name: string;
   readonly approvalRequested: PromiseWithResolvers<void>;
+  /** An outside system completes the call: when it expires. */
+  readonly leftOutside: PromiseWithResolvers<number>;
 }
 
-/** The reply to a call that goes on: its result, a task, or the question of an approval, whichever comes first. */
-async function firstReply(pawl: Pawl, client: McpClient, pending: PendingCall, request: CallRequest): Promise<Result> {
-  const { submission, tool, params, name, approvalRequested } = pending;
+/**
+ * The reply to a call that goes on: its result, a task, the question of an approval, or a text that it waits for an outside system,
+ * whichever comes first.
+ */
+async function firstReply(pawl: Pawl, client: McpClient, open: OpenCall, request: CallRequest): Promise<Result> {
+  const { submission, tool, params, name, approvalRequested, leftOutside } = open;
   const { callId } = submission;
   const { taskSupport = 'optional' } = tool.annotations;
   // A request that joined another one's call does not cancel it.
   const joined = submission.merged === true;
   const stopListening = joined ? () => {} : cancelWhenGone(pawl, callId, request);
+  const canBeTask = client.takesTasks && taskSupport !== 'forbidden';
   const task = Promise.withResolvers<Result>();
+  let isTask = false;
   const startTask = () => {
     stopListening();
-    task.resolve(createTask(pawl, client, { tool: name, params, callId }));
+    if (!isTask) task.resolve(createTask(pawl, client, { tool: name, params, callId }));
+    isTask = true;
   };
   const cleanups = [
     stopListening,
-    ...(client.takesTasks && taskSupport !== 'forbidden'
-      ? [after(taskSupport === 'required' ? 0 : TASK_AFTER_MS, startTask)]
-      : []),
+    ...(canBeTask ? [after(taskSupport === 'required' ? 0 : TASK_AFTER_MS, startTask)] : []),
     // Policy may ask for approval in every tier, and a request that joined a call is not notified of it.
     ...(tool.tier === 'elevated' || joined ? [onApprovalRequested(pawl, callId, approvalRequested.resolve)] : []),
+    ...(joined ? [onLeftOutside(pawl, callId, leftOutside.resolve)] : []),
   ];
   const approval = approvalRequested.promise.then(() => {
     stopListening();
     return approvalAnswer(pawl, client, callId, tool);
   });
+  const outside = leftOutside.promise.then((expiresAtMs) => {
+    stopListening();
+    if (!canBeTask) return completedOutside(callId, tool, expiresAtMs);
+    startTask();
+    return task.promise;
+  });
   const result = submission.result.then((envelope) => replyOf(pawl, tool, envelope));
   try {
-    return await Promise.race([result, task.promise, approval]);
+    return await Promise.race([result, task.promise, approval, outside]);
   } finally {
     for (const cleanUp of cleanups) cleanUp();
   }
+}
+
+/** Calls back once an outside system is to complete the call. The returned function ends the subscription. */
+function onLeftOutside(pawl: Pawl, callId: string, then: (expiresAtMs: number) => void): () => void {
+  return pawl.follow(callId, {
+    onEvents(events) {
+      const pending = events.find(({ type }) => type === 'pending');
+      if (pending !== undefined) then(Number(pending.data['expiresAtMs']));
+    },
+    onEnd() {},
+  });
+}
+
+/** The reply to a client without tasks: its request would time out, and cancel the call. */
+function completedOutside(callId: string, tool: McpTool, expiresAtMs: number): Result {
+  const text =
+    `${tool.mcpName} waits for an outside system, until ${new Date(expiresAtMs).toISOString()} at most (call ${callId}). ` +
+    'Go on with other work; ask again with the same arguments and idempotency key to learn what became of it.';
+  return {
+    // Clients check the result of a tool that declares its output, unless it is an error.
+    ...(declaredOutput(tool) === undefined ? {} : { isError: true }),
+    content: [{ type: 'text', text }],
+    _meta: { 'pawl/callId': callId, 'pawl/phase': 'pending', 'pawl/pendingUntilMs': expiresAtMs },
+  };
 }
 
 /**
@@ -159,12 +200,21 @@ async function stateOf(pawl: Pawl, client: McpClient, { name }: CallToolParams, 
 /** The reply to a call that a person has decided on. */
 async function resultOf(pawl: Pawl, tool: McpTool, callId: string, request: CallRequest): Promise<Result> {
   const stopListening = cancelWhenGone(pawl, callId, request);
-  try {
+  const leftOutside = Promise.withResolvers<Result>();
+  const stopFollowing = onLeftOutside(pawl, callId, (expiresAtMs) => {
+    stopListening();
+    leftOutside.resolve(completedOutside(callId, tool, expiresAtMs));
+  });
+  const ended = async () => {
     const result = await pawl.result(callId);
     if (result === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The call has expired.');
-    return await replyOf(pawl, tool, await pawl.calls.withHooks(result));
+    return replyOf(pawl, tool, await pawl.calls.withHooks(result));
+  };
+  try {
+    return await Promise.race([ended(), leftOutside.promise]);
   } finally {
     stopListening();
+    stopFollowing();
   }
 }
 

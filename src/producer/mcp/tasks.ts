@@ -72,7 +72,8 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
 }
 
 function waitingFor({ phase }: CallRecord): object {
-  return phase === 'awaiting-approval' ? { statusMessage: 'waits for a person’s approval' } : {};
+  if (phase === 'awaiting-approval') return { statusMessage: 'waits for a person’s approval' };
+  return phase === 'pending' ? { statusMessage: 'waits for an outside system' } : {};
 }
 
 export async function updateTask(

@@ -6,6 +6,8 @@ export interface SessionEventsOf<Own> {
   progress: [
     { readonly callId: string; readonly progress: number; readonly total?: number; readonly message?: string },
   ];
+  /** The call waits for an outside system from now on. */
+  pending: [{ readonly callId: string; readonly expiresAtMs: number }];
   retrying: [
     { readonly callId: string; readonly attempt: number; readonly delayMs: number; readonly reasonCode: string },
   ];

@@ -246,6 +246,7 @@ export class Session {
   #emitProgress(event: ProgressEvent): void {
     if (event.type === 'progress') this.emit('progress', event);
     else if (event.type === 'retrying') this.emit('retrying', event);
+    else if (event.type === 'pending') this.emit('pending', event);
   }
 
   /** Emits an event to all listeners. An error of one listener is logged; the call and the other listeners go on. */

@@ -130,8 +130,12 @@ describe('a pending call', () => {
     const fleet = await startFleet({ tools: [tool] });
     const reports: unknown[] = [];
     fleet.session.events.on('progress', (report) => reports.push(report));
+    const became: unknown[] = [];
+    fleet.session.events.on('pending', (event) => became.push(event));
     const call = pending(await fleet.session.submit(tool, { amount: 3 }));
     const { pawl } = fleet;
+    const events: string[] = [];
+    pawl.follow(call.callId, { onEvents: (some) => events.push(...some.map(({ type }) => type)), onEnd() {} });
     const record = await eventually(async () => {
       const read = await pawl.read(call.callId);
       return read?.phase === 'pending' && read;
@@ -141,6 +145,9 @@ describe('a pending call', () => {
     await pawl.complete(tokens[0] ?? '', { progress: { progress: 0.5, message: 'half' } });
     await eventually(() => reports.length === 1);
     expect(reports).toMatchObject([{ progress: 0.5, message: 'half' }]);
+    expect(became).toMatchObject([{ callId: call.callId, expiresAtMs: untilMs }]);
+    await eventually(() => events.includes('progress'), { what: 'the progress behind the event of pending' });
+    expect(events).toEqual(['queued', 'attempt', 'pending', 'progress']);
     const extended = { state: 'pending', expiresAtMs: untilMs + HOUR_MS };
     expect(await pawl.complete(tokens[0] ?? '', { extendMs: HOUR_MS })).toEqual(extended);
     expect((await pawl.read(call.callId))?.pendingUntilMs).toBe(untilMs + HOUR_MS);

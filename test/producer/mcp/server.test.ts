@@ -462,6 +462,40 @@ describe('/mcp', () => {
     expect(other.result).toMatchObject({ isError: true, _meta: { 'pawl/error': { code: 'IDEMPOTENCY_CONFLICT' } } });
   });
 
+  test('says that a call waits for an outside system, also when asked again, and does not cancel it', async () => {
+    const tokens: string[] = [];
+    const pay = defineTool({
+      name: 'pay',
+      version: '1.0.0',
+      description: 'Asks a bank for a payment.',
+      tier: 'workspace',
+      effects: 'once',
+      input: z.object({}),
+      run: (_params, ctx) => {
+        tokens.push(ctx.completionToken());
+        return ctx.pending({ expiresInMs: 3_600_000 });
+      },
+    });
+    const rig = await startRig({ tools: [pay] });
+    const ask = modern(rig);
+    const noTasks = { 'io.modelcontextprotocol/clientCapabilities': {} };
+    const call = () =>
+      ask('tools/call', { name: 'pay', arguments: {}, _meta: { ...noTasks, 'pawl/idempotencyKey': 'k' } });
+    for (const _time of ['first', 'again'])
+      expect((await call()).result).toMatchObject({
+        content: [{ type: 'text', text: expect.stringContaining('waits for an outside system') }],
+        _meta: { 'pawl/phase': 'pending', 'pawl/pendingUntilMs': expect.any(Number) },
+      });
+    const task = await ask('tools/call', { name: 'pay', arguments: {}, _meta: { 'pawl/idempotencyKey': 'k' } });
+    expect(task.result).toMatchObject({ resultType: 'task', status: 'working' });
+    const state = async () => (await ask('tasks/get', { taskId: task.result.taskId })).result;
+    expect(await state()).toMatchObject({ status: 'working', statusMessage: 'waits for an outside system' });
+    await rig.pawl.complete(tokens[0] ?? '', { status: 'success', output: 'paid' });
+    expect((await call()).result.content).toEqual([{ type: 'text', text: 'paid' }]);
+    expect(await state()).toMatchObject({ status: 'completed' });
+    expect(tokens).toHaveLength(1);
+  });
+
   test('starts a call later when its request says so, and says when; the same key gives its result', async () => {
     const { tools, runs } = testTools();
     const rig = await startRig({ tools });

@@ -82,6 +82,8 @@ export interface CallRecord {
   readonly freeAtMs?: number;
   readonly lockUntilMs?: number;
   readonly pendingUntilMs?: number;
+  /** The number of its pending among the call's reports of progress. */
+  readonly pendingNumber?: number;
   readonly worker?: string;
   readonly startedAtMs?: number;
   readonly cancelRequested: boolean;
@@ -154,6 +156,7 @@ export function callRecord({ callId, fields, request, outcome, nowMs }: ReadReco
     ...number('freeAtMs'),
     ...number('lockUntilMs'),
     ...number('pendingUntilMs'),
+    ...number('pendingNumber'),
     ...(startedAtMs === undefined ? {} : { startedAtMs: Number(startedAtMs) }),
     ...(fields['worker'] === undefined ? {} : { worker: fields['worker'] }),
     cancelRequested: fields['cancelRequested'] === '1',

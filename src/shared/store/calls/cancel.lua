@@ -42,7 +42,7 @@ if fields[2] == 'awaiting-approval' then
 end
 if fields[2] == 'pending' then
   redis.call('ZREM', KEYS[5] .. PENDING, ARGV[1])
-  redis.call('HDEL', KEYS[1], 'pendingUntilMs', 'onExpiry')
+  redis.call('HDEL', KEYS[1], 'pendingUntilMs', 'pendingNumber', 'onExpiry')
 end
 if fields[2] == 'awaiting-approval' or fields[2] == 'delayed' or fields[2] == 'pending' then
   -- Until its time is over the job would be counted as one that waits for a retry.

@@ -101,7 +101,7 @@ export class Completions {
     access.records?.send();
     const [kind, , expiresAtMs] = await pendScript.run(
       access.redis,
-      [...access.bases(keys), keys.job(''), ...entryKeys],
+      [...access.bases(keys), keys.job(''), ...entryKeys, keys.progress(callId)],
       [
         ...args,
         formatAttempts(attempts),

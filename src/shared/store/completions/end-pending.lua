@@ -6,7 +6,7 @@
 local record = KEYS[1] .. RECORDS .. ARGV[1]
 local settled = settle(KEYS, ARGV)
 if settled[1] == 'settled' then
-  redis.call('HDEL', record, 'pendingUntilMs', 'onExpiry')
+  redis.call('HDEL', record, 'pendingUntilMs', 'pendingNumber', 'onExpiry')
   redis.call('ZREM', KEYS[1] .. PENDING, ARGV[1])
 end
 return settled

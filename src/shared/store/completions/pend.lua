@@ -2,7 +2,7 @@
 -- call expires. Running again, because the first answer was lost, changes nothing.
 --
 -- KEYS  1, 2 bases of keys: of the partition, and of what a tier's partitions share  3 key prefix of the queue
---       4 entry of the token  5 its terms
+--       4 entry of the token  5 its terms  6 kept progress of the call
 -- ARGV  1 to 6 as issue_token takes them  7 attempts  8 time until the call expires, ms  9 rule of the expiry
 --       10 success for the circuit's window (JSON, `CircuitSample`), '' for none
 --       11 session  12 how long the index of its pending calls is kept after their expiry, ms
@@ -13,13 +13,18 @@
 local callId, record, now = ARGV[1], KEYS[1] .. RECORDS .. ARGV[1], nowMs()
 local issued = issue_token({record, KEYS[4], KEYS[5]}, ARGV)[1]
 if issued ~= 'issued' then return {issued, now} end
-local fields = redis.call('HMGET', record, 'phase', 'pendingUntilMs', 'cancelRequested', 'generation')
+local fields = redis.call('HMGET', record, 'phase', 'pendingUntilMs', 'cancelRequested', 'generation', 'inboxes')
 if fields[1] == 'pending' then return {'pending', now, fields[2]} end
 if fields[3] == '1' then return {'cancelled', now} end
 
 -- The outside system may have asked for more time before the attempt ended.
 local untilMs = text(now + ARGV[8] + (redis.call('HGET', KEYS[4], 'extendMs') or 0))
-redis.call('HSET', record, 'phase', 'pending', 'attempts', ARGV[7], 'pendingUntilMs', untilMs, 'onExpiry', ARGV[9], 'updatedAtMs', text(now))
+-- Among the reports of progress it has a number of its own, so that followers see it behind those before and before those after it.
+local number = redis.call('HINCRBY', record, 'told', 1)
+if number == 1 then redis.call('DEL', KEYS[6]) end
+redis.call('HSET', record, 'phase', 'pending', 'attempts', ARGV[7], 'pendingUntilMs', untilMs, 'pendingNumber', text(number), 'onExpiry', ARGV[9],
+  'updatedAtMs', text(now))
+notify(fields[5], KEYS[1] .. INBOXES, {'{"type":"pending","callId":"', callId, '","expiresAtMs":', untilMs, '}'})
 redis.call('HDEL', record, 'lockUntilMs', 'worker', 'token', 'notBeforeMs')
 redis.call('ZREM', KEYS[1] .. INFLIGHT, callId)
 redis.call('ZADD', KEYS[1] .. PENDING, untilMs, callId)

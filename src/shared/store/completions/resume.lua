@@ -12,7 +12,7 @@ if fields[2] ~= 'pending' then return {'ended', now} end
 if tonumber(fields[4]) > now then return {'early', now} end
 if not takeRetry(KEYS[2], ARGV[4], ARGV[5]) then return {'exhausted', now} end
 redis.call('HSET', record, 'phase', 'waiting-retry', 'attempts', ARGV[3], 'notBeforeMs', text(now), 'updatedAtMs', text(now))
-redis.call('HDEL', record, 'pendingUntilMs', 'onExpiry')
+redis.call('HDEL', record, 'pendingUntilMs', 'pendingNumber', 'onExpiry')
 redis.call('ZREM', KEYS[1] .. PENDING, ARGV[1])
 redis.call('ZADD', KEYS[1] .. INFLIGHT, text(now), ARGV[1])
 return {'postponed', now}

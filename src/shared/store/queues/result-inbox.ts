@@ -29,6 +29,7 @@ export type InboxEvent =
       readonly total?: number;
       readonly message?: string;
     }
+  | { readonly type: 'pending'; readonly callId: string; readonly expiresAtMs: number }
   /** Only for those who follow the call. */
   | { readonly type: 'attempt'; readonly callId: string }
   | {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { eventually } from '../helpers/signal.ts';
 import { scripted } from '../helpers/tools.ts';
 import { startRig } from '../producer/http/rig.ts';
 import { hasBrowser, openPage } from './browser.ts';
@@ -28,5 +29,25 @@ describe.skipIf(!hasBrowser)('the operator’s page', () => {
     await page.getByRole('button', { name: 'Cancel the call' }).click();
     await page.getByText('CANCELLED, cancelled before start').waitFor();
     expect((await ask(`/v1/calls/${later.body.callId}`)).body).toMatchObject({ settlement: 'cancelled-before-start' });
+  });
+
+  test('shows pending calls with the time until which they wait', async () => {
+    const { tool } = scripted('pay', (ctx) => ctx.pending({ expiresInMs: 3 * 3_600_000 }));
+    const { server, call, pawl } = await startRig({ tools: [tool] });
+    const { callId } = (await call({ tool: 'pay', session: 's' }, { wait: 0 })).body;
+    const record = await eventually(async () => {
+      const read = await pawl.read(callId);
+      return read?.phase === 'pending' && read;
+    });
+    const page = await openPage(server.url);
+    const shownEnd = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' }).format(
+      record.pendingUntilMs,
+    );
+    await page.getByRole('link', { name: 'Calls', exact: true }).click();
+    await page.getByLabel('State').selectOption('Pending');
+    await page.getByText(`until ${shownEnd}`).waitFor();
+    await page.getByRole('link', { name: 'pay' }).click();
+    await page.getByText('Attempt 1 left the call to an outside system').waitFor();
+    await page.getByText(`until ${shownEnd} at most, without a worker`).waitFor();
   });
 });
