@@ -9,10 +9,14 @@ import { temporaryFolder } from '../helpers/context.ts';
 import { startPawl } from '../helpers/process.ts';
 import { eventually } from '../helpers/signal.ts';
 import { readEffects } from './fixtures/effect-log.ts';
+import { startFleet } from './fixtures/fleet.ts';
 
 const TOOLS = fileURLToPath(new URL('./fixtures/tools.ts', import.meta.url));
 const CALLERS = 50;
 const KEY = 'invoice-7';
+const CALLS = 10_000;
+const SUBMITTED_AT_ONCE = 250;
+const MAX_BYTES_OF_CALL = 100;
 
 test('a pending call outlives the front doors, the worker and Redis, all killed: of 50 completions at once, one ends it', {
   timeout: 120_000,
@@ -76,4 +80,51 @@ test('a pending call outlives the front doors, the worker and Redis, all killed:
   onTestFinished(() => pawl.close());
   expect(await pawl.result(callId)).toMatchObject({ status: 'success', output: { content: { by: winner } } });
   expect(readEffects(effectLog)).toHaveLength(1);
+});
+
+test(`a worker holds nothing for ${CALLS} pending calls: its heap has no more in it, and all of its slots are free`, {
+  timeout: 300_000,
+}, async () => {
+  const slots = 4;
+  const { pawl, session, workers, folder, effects, gate } = await startFleet({ concurrency: slots });
+  const [worker] = workers;
+  const countPending = async () => {
+    const { shards, ledger } = pawl.backend;
+    const counts = await Promise.all(shards.partitions().map((partition) => ledger.index.counts(partition)));
+    return counts.reduce((sum, { pending }) => sum + pending, 0);
+  };
+  let submitted = 0;
+  const pend = async (calls: number) => {
+    for (const until = submitted + calls; submitted < until; ) {
+      const some = Array.from({ length: SUBMITTED_AT_ONCE }, (_, number) =>
+        session.submit('leave_outside', { mailbox: folder }, { idempotencyKey: `pay-${submitted + number}` }),
+      );
+      for (const submission of await Promise.all(some)) if (submission.kind === 'pending') submission.stop();
+      submitted += SUBMITTED_AT_ONCE;
+    }
+    await eventually(async () => (await countPending()) === submitted, { what: `${submitted} pending calls` });
+  };
+  let asked = 0;
+  const heap = async () => {
+    asked += 1;
+    worker?.signal('SIGUSR2');
+    const lines = await eventually(() => {
+      const found = worker?.stdout().match(/^heap \d+$/gm) ?? [];
+      return found.length === asked && found;
+    });
+    return Number(lines.at(-1)?.slice('heap '.length));
+  };
+  await pend(CALLS / 5);
+  const before = await heap();
+  await pend(CALLS - submitted);
+  expect(((await heap()) - before) / (CALLS - CALLS / 5)).toBeLessThan(MAX_BYTES_OF_CALL);
+  const { path, open } = gate('go on');
+  const running = Array.from({ length: slots }, (_, slot) =>
+    session.call('record_none', { label: `slot ${slot}`, gate: path }),
+  );
+  await eventually(() => effects().filter(({ key }) => !key.startsWith('pay-')).length === slots, {
+    what: 'a call in each slot',
+  });
+  open();
+  for (const { status } of await Promise.all(running)) expect(status).toBe('success');
 });
