@@ -25,6 +25,7 @@ import { type AnyTool, isTool, TIERS, type Tier } from './shared/tools/tool.ts';
 import { resolveToolsets, type Toolset } from './shared/tools/toolset.ts';
 import { escapeJson } from './shared/util/text/visible-text.ts';
 import type { ToolWorker } from './workers/worker.ts';
+import { boundYoungGeneration } from './young-generation.ts';
 
 export const PAWL_VERSION = ownVersion(new URL('../package.json', import.meta.url));
 export const DEFAULT_CONCURRENCY = 32;
@@ -231,7 +232,7 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
     const { CallTraces } = await import('./producer/calls/traces.ts');
     return new CallTraces(tracer);
   });
-  return Pawl.open({
+  const pawl = await Pawl.open({
     settings,
     ...(tracing === undefined ? {} : { tracing }),
     log: log ?? createLogger({ ...settings, logLevel: ownLogLevel }),
@@ -242,6 +243,8 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
     ...(operator === undefined ? {} : { operator }),
     ...(schedules === undefined ? {} : { schedules }),
   });
+  boundYoungGeneration(process.env);
+  return pawl;
 }
 
 export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>> {
@@ -299,7 +302,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   protectOwnerFiles(readOnlyPathsOf(settings.readOnlyPaths));
   protectFolder(tenantsFolder(settings));
   if (settings.workspaceRoot !== undefined) putWorkspacesIn(settings.workspaceRoot);
-  return ToolWorker.start({
+  const worker = await ToolWorker.start({
     settings,
     ...(tracing === undefined ? {} : { tracing }),
     tools,
@@ -313,6 +316,8 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     ...(onEvent === undefined ? {} : { onEvent }),
     ...(onDrainAsked === undefined ? {} : { onDrainAsked }),
   });
+  boundYoungGeneration(process.env);
+  return worker;
 }
 
 /** Callers without types may give anything. Throws `CONFIGURATION`. */
