@@ -23,6 +23,7 @@ import { measureInstalled } from './scenarios/installed.ts';
 import { measureMemory } from './scenarios/memory.ts';
 import { measureNetwork } from './scenarios/network.ts';
 import { measureRefusals } from './scenarios/refusals.ts';
+import { measureScale } from './scenarios/scale.ts';
 import { measureStart } from './scenarios/start.ts';
 import type { Scenario } from './workloads.ts';
 
@@ -84,6 +85,7 @@ async function runScenarios(wanted: ReadonlySet<string>, quick: boolean, effort:
     installed: () => measureInstalled(quick, say),
     memory: () => measureMemory(quick, say),
     bytes: () => measureBytes(quick, say),
+    scale: () => measureScale(quick, say),
   };
   const found: Record<string, unknown> = {};
   for (const [name, measure] of Object.entries(measures)) {

@@ -11,6 +11,7 @@ import {
   installedText,
   memoryText,
   refusalsText,
+  scaleText,
   startText,
 } from './scenario-texts.ts';
 import type { NetworkResult } from './scenarios/network.ts';
@@ -48,7 +49,7 @@ const FILE_BYTES: Column = [
 /** What the terminal shows. */
 export function reportText(result: BenchResult): string {
   const { compared, scenarios, machine, peers } = result;
-  const { floor, refusals, network, backlog, start, installed, memory, bytes } = scenarios;
+  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale } = scenarios;
   const fixedRates = scenarios['fixed-rates'];
   return [
     `${machine.cores} cores (${machine.processor}), Node ${machine.node}, Redis ${machine.redis}, BullMQ ${machine.bullmq}`,
@@ -63,6 +64,7 @@ export function reportText(result: BenchResult): string {
     ...(installed === undefined ? [] : [installedText(installed)]),
     ...(memory === undefined ? [] : [memoryText(memory)]),
     ...(bytes === undefined ? [] : [bytesText(bytes)]),
+    ...(scale === undefined ? [] : [scaleText(scale)]),
     ...peers.map(peerText),
     ...disturbance(compared),
     verdictTable(result),
@@ -111,7 +113,7 @@ function networkText({ distances }: NetworkResult): string {
 /** `bench/NOTES.md`: every figure, how it was measured, what limits it and what was tried. */
 export function notesPage(result: BenchResult): string {
   const { machine, effort, compared, scenarios } = result;
-  const { floor, refusals, network, backlog, start, installed, memory, bytes } = scenarios;
+  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale } = scenarios;
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
   return `# Every figure of the benchmark
 
@@ -213,6 +215,15 @@ ${memory === undefined ? notRun('memory') : memoryText(memory)}
 
 What limits it: a call's record, which is kept so that the same key gives the same answer; what processes hold is bounded by calls in flight, not by calls made. Redis also keeps the newest 50,000 records of the
 audit trail and a sample of finished jobs for Bull Board, which are full before the measuring begins.
+
+## A fleet of any size
+
+${scale === undefined ? notRun('scale') : scaleText(scale)}
+
+What limits it: with tools that take time, the workers' slots, until a shard's Redis is busy all the time; then more shards. All processes
+send their audit records to one list, which has its slot on one node: it is the hottest key of a cluster. A process that makes few
+calls sends a group of records for each of them, so that thousands of such processes load that node more than their calls load the
+shards. One machine with 16 cores runs one Redis for each shard; beyond one shard, the limit is its cores divided by the CPU time of a call.
 
 ## Bytes of a kept call
 

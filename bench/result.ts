@@ -10,6 +10,7 @@ import type { InstalledResult } from './scenarios/installed.ts';
 import type { MemoryResult } from './scenarios/memory.ts';
 import type { NetworkResult } from './scenarios/network.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
+import type { ScaleResult } from './scenarios/scale.ts';
 import type { StartResult } from './scenarios/start.ts';
 
 export interface BenchResult {
@@ -34,4 +35,5 @@ export interface Scenarios {
   readonly installed?: InstalledResult;
   readonly memory?: MemoryResult;
   readonly bytes?: BytesResult;
+  readonly scale?: ScaleResult;
 }

@@ -7,6 +7,7 @@ import type { FloorResult } from './scenarios/floor.ts';
 import type { InstalledResult } from './scenarios/installed.ts';
 import type { MemoryResult } from './scenarios/memory.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
+import type { ScaleResult } from './scenarios/scale.ts';
 import type { StartResult } from './scenarios/start.ts';
 
 export function refusalsText(result: RefusalsResult): string {
@@ -166,4 +167,56 @@ export function bytesText({ date, calls, resultBytes, memoryBytes, memory, fileB
 function sharesTable(title: string, shares: readonly Share[]): string {
   const shown = shares.filter(({ bytes }) => bytes >= SHOWN_BYTES);
   return table([[title, 'bytes per call'], ...shown.map(({ of, bytes }) => [`\`${of}\``, whole(bytes)])]);
+}
+
+export function scaleText({ costs, checks, computed }: ScaleResult): string {
+  const step = (name: string, { perGroup, perCall }: { readonly perGroup: number; readonly perCall: number }) => [
+    name,
+    perGroup.toFixed(0),
+    perCall.toFixed(1),
+  ];
+  const share = (busy: number) => `${Math.round(100 * busy)} %`;
+  return [
+    'Measured: what a step costs, in CPU microseconds.',
+    table([
+      ['step', 'each group', 'each call in it'],
+      step('producer', costs.producer),
+      step('a script in Redis (a call goes through two)', costs.redis),
+      step('worker', costs.worker),
+      step('audit records on their node', costs.audit),
+    ]),
+    'Checked: the same fleet on this machine, measured and computed, calls a second.',
+    table([
+      ['fleet', 'measured', 'computed', 'computed / measured'],
+      ...checks.map(({ title, measured, computed: found }) => [
+        title,
+        whole(measured),
+        whole(found),
+        `${(found / measured).toFixed(2)}×`,
+      ]),
+    ]),
+    `Computed: ${whole(computed[0]?.size.producers ?? 0)} producers with one call in flight each, workers of ${computed[0]?.size.slots} slots, a core for each process, a network of ${(2 * (computed[0]?.size.networkUs ?? 0)) / 1_000} ms there and back. The last columns say how busy the busiest of each kind is.`,
+    table([
+      [
+        'tool',
+        'shards',
+        'workers',
+        'calls/s',
+        'p50 ms',
+        'producer',
+        'shard',
+        'node of the audit list',
+        'worker',
+        'slots',
+      ],
+      ...computed.map(({ size, callsPerSecond, p50Ms, busy }) => [
+        `${size.toolUs / 1_000} ms`,
+        String(size.shards),
+        whole(size.workers),
+        whole(callsPerSecond),
+        milliseconds(p50Ms),
+        ...[busy.producer, busy.shard, busy.audit, busy.worker, busy.slots].map(share),
+      ]),
+    ]),
+  ].join('\n\n');
 }

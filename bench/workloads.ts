@@ -194,6 +194,7 @@ export const SCENARIOS = [
   { name: 'installed', title: 'What is installed, and how it starts', full: true },
   { name: 'memory', title: 'Memory', full: true },
   { name: 'bytes', title: 'Bytes of a kept call', full: true },
+  { name: 'scale', title: 'A fleet of any size, computed', full: true },
 ] as const;
 export type Scenario = (typeof SCENARIOS)[number]['name'];
 

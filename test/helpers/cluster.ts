@@ -27,19 +27,20 @@ export async function whyNoCluster(): Promise<string | undefined> {
 }
 
 export interface ClusterOptions {
+  /** Default `always`: what a node acknowledged is in its file when it is killed, however busy the disk is. */
+  readonly appendfsync?: 'always' | 'everysec';
   /** What each node is started with beside, and the port at which the others find it. */
   readonly nodeOptions?: () => Promise<{ readonly port: number; readonly options: readonly string[] }>;
 }
 
-export async function startCluster({ nodeOptions }: ClusterOptions = {}): Promise<TestCluster> {
+export async function startCluster({ appendfsync = 'always', nodeOptions }: ClusterOptions = {}): Promise<TestCluster> {
   const folder = mkdtempSync(join(tmpdir(), 'pawl-cluster-'));
   const nodes: Server[] = [];
   /** The first one makes the others known to each other. */
   const start = async (): Promise<Server> => {
     const busPort = String(await freePort());
     const cluster = ['--cluster-enabled', 'yes', '--cluster-config-file', 'nodes.conf', '--cluster-port', busPort];
-    // What a node acknowledged is in its file when it is killed, however busy the disk is.
-    const options = [...cluster, '--repl-diskless-sync-delay', '0', '--appendfsync', 'always'];
+    const options = [...cluster, '--repl-diskless-sync-delay', '0', '--appendfsync', appendfsync];
     const own = await nodeOptions?.();
     const server = await startServer(join(folder, String(nodes.length)), [...options, ...(own?.options ?? [])]);
     await nodes[0]?.admin.call('CLUSTER', 'MEET', '127.0.0.1', own?.port ?? server.port, busPort);
