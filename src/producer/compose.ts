@@ -363,7 +363,7 @@ export function composeProducer(options: PawlOptions, backend: Backend) {
   const tools = composeTools(core);
   const operations = composeOperations(core, people.approvals, onEvent);
   const submitter = submitterOf(core, people.approvals, onEvent);
-  const together = composeGroups(core, submitter, operations.calls);
+  const together = composeGroups({ ...core, approvals: people.approvals }, submitter, operations.calls);
   const { sessions, agents, skills, listening } = composeSessions(core, submitter, {
     calls: operations.calls,
     sessionTools: tools.sessionTools,

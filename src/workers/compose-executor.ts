@@ -100,6 +100,7 @@ function approvalGate(options: WorkerOptions, backend: Backend, hooks: Hooks, ch
     hooks: new ApprovalHooks(hooks, async (callId) => (await ledger.glance(callId))?.request.envelope.requestId),
     log,
     announce: (record) => channels.announce(record),
+    callOf: (callId) => approvals.callAsItRan(callId),
   });
 }
 

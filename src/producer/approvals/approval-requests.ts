@@ -7,10 +7,12 @@ import {
   retryRequest,
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
+import { PLAN_TOOL, planOf, requestOfNode } from '../../shared/approvals/plan-approval.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { nodeOf } from '../../shared/groups/node-state.ts';
 import { denied } from '../../shared/policy/policy.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { taintOf } from '../../shared/policy/taint.ts';
@@ -18,7 +20,9 @@ import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ApprovalRecords } from '../../shared/store/ports.ts';
+import type { Tier } from '../../shared/tools/tool.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
+import { type AskedPlan, planRequestFor, tierOfApproval } from './plan-requests.ts';
 
 /** A call that a person has to decide on, and why. */
 export interface AskedApproval {
@@ -58,14 +62,20 @@ export class ApprovalRequests {
     const { envelope, tool, session, policyResult } = asked;
     const { routeOf, now, settings } = this.#deps;
     const route = await routeOf(session);
-    if (route === undefined)
-      throw denied(
-        tool,
-        `${policyResult.reason}, and neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`,
-        policyResult.rule,
-      );
+    if (route === undefined) throw unreachable(tool, policyResult);
     const request = requestFor(asked, route, await now(), settings.policy.approvalLimitMs);
     await this.#runHooks(request, envelope.requestId);
+    return request;
+  }
+
+  /** The request to a person about a plan. Throws as `create` does. */
+  async createForPlan(asked: Omit<AskedPlan, 'route' | 'createdAtMs' | 'limitMs'>): Promise<ApprovalRequest> {
+    const { routeOf, now, settings, hooks } = this.#deps;
+    const route = await routeOf(asked.session);
+    if (route === undefined) throw unreachable({ name: PLAN_TOOL.name, tier: tierOfApproval(asked.plan) }, { reason: 'a person must approve it', rule: '' });
+    const limitMs = settings.policy.approvalLimitMs;
+    const request = planRequestFor({ ...asked, route, createdAtMs: await now(), limitMs });
+    await hooks.requested(request, asked.envelope.requestId);
     return request;
   }
 
@@ -79,7 +89,8 @@ export class ApprovalRequests {
     why: 'retry' | 'redrive',
   ): Promise<ApprovalRequest> {
     const { approvals, catalogue, hooks, settings } = this.#deps;
-    const before = (await approvals.read(approvalId))?.request;
+    const known = (await approvals.read(approvalId))?.request;
+    const before = known?.plan === undefined ? known : nodeRequest(known, callId, request);
     if (before === undefined || before.callId !== callId)
       throw new PawlError(
         'CALL_NOT_RESOLVABLE',
@@ -104,6 +115,17 @@ export class ApprovalRequests {
     if (hooks.hasHooks && (await approvals.idOfCall(request.callId)) === undefined)
       await hooks.requested(request, requestId);
   }
+}
+
+function unreachable(
+  tool: { readonly name: string; readonly tier: Tier },
+  { reason, rule }: Pick<PolicyResult, 'reason' | 'rule'>,
+): PawlError {
+  return denied(
+    tool,
+    `${reason}, and neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`,
+    rule,
+  );
 }
 
 function requestFor(asked: AskedApproval, route: ApprovalRoute, createdAtMs: number, limitMs: number): ApprovalRequest {
@@ -141,6 +163,19 @@ function requestFor(asked: AskedApproval, route: ApprovalRoute, createdAtMs: num
     createdAtMs,
     expiresAtMs: Math.max(createdAtMs, startAtMs ?? 0) + limitMs,
   };
+}
+
+/** The request about a node's own call, which ran under the approval of its plan. */
+function nodeRequest(
+  plan: ApprovalRequest,
+  callId: string,
+  { envelope, planned }: CallRecord['request'],
+): ApprovalRequest | undefined {
+  const node = planned === undefined ? undefined : planOf(plan).nodes[nodeOf(planned.key)];
+  if (node === undefined) return undefined;
+  const { namespace, tool: name, version, definition, tier, effects } = node;
+  const tool = { name, namespace, version, definition, tier, effects, annotations: {} };
+  return requestOfNode(plan, { callId, tool, params: envelope.payload.params });
 }
 
 function toolOf({

@@ -7,6 +7,7 @@ import {
   type ApprovalRequest,
   type ApprovalRoute,
   type ApprovalState,
+  approvedOutcome,
   type Decision,
   decisionOn,
   deniedOutcome,
@@ -17,9 +18,7 @@ import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { requirePermission } from '../../shared/policy/policy.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
@@ -33,6 +32,8 @@ import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { ApprovalRequests, type AskedApproval } from './approval-requests.ts';
+import { EditedParams, type Params } from './edited-params.ts';
+import type { AskedPlan } from './plan-requests.ts';
 
 export interface DecideOptions {
   readonly decision: 'approve' | 'deny';
@@ -46,8 +47,6 @@ export interface DecideOptions {
   /** Also approves later calls of this session that are like this one. */
   readonly remember?: boolean;
 }
-
-type Params = Readonly<Record<string, unknown>>;
 
 export interface ApprovalQuery {
   readonly state?: ApprovalState;
@@ -86,9 +85,11 @@ const SIMILAR_AMONG = 100;
 export class ApprovalService {
   readonly #deps: ApprovalServiceDeps;
   readonly #requests: ApprovalRequests;
+  readonly #edits: EditedParams;
 
   constructor(deps: ApprovalServiceDeps) {
     this.#deps = deps;
+    this.#edits = new EditedParams({ ...deps, routeOf: (session) => this.routeOf(session) });
     this.#requests = new ApprovalRequests({ ...deps, routeOf: (session) => this.routeOf(session) });
   }
 
@@ -114,6 +115,14 @@ export class ApprovalService {
   /** The request to a person about a call: see `ApprovalRequests`. */
   requestFor(asked: AskedApproval): Promise<ApprovalRequest> {
     return this.#requests.create(asked);
+  }
+
+  /**
+   * The request to a person about a plan. Throws `PERMISSION_DENIED` when the session reaches no person, or a hook denies the plan, and
+   * `HOOK_FAILED`.
+   */
+  requestForPlan(asked: Omit<AskedPlan, 'route' | 'createdAtMs' | 'limitMs'>): Promise<ApprovalRequest> {
+    return this.#requests.createForPlan(asked);
   }
 
   /** The request to a person about a call that shall run again: see `ApprovalRequests`. */
@@ -254,7 +263,7 @@ export class ApprovalService {
     const record = await this.#find(id);
     const { request } = record;
     if (record.state !== 'pending') throw stale(record.state);
-    const params = options.decision === 'approve' ? await this.#edited(request, options.params) : undefined;
+    const params = options.decision === 'approve' ? await this.#edits.check(request, options.params) : undefined;
     const { decision: what, digest: shown, by, reason } = options;
     const decision = decisionOn(
       request,
@@ -268,7 +277,8 @@ export class ApprovalService {
       },
       await this.#deps.now(),
     );
-    const answer = await this.#deps.approvals.decide(record, decision, deniedOutcome(request, by, reason));
+    const outcome = what === 'approve' ? approvedOutcome(request, decision) : deniedOutcome(request, by, reason);
+    const answer = await this.#deps.approvals.decide(record, decision, outcome);
     switch (answer.kind) {
       case 'decided':
         break;
@@ -284,52 +294,6 @@ export class ApprovalService {
     if (what === 'approve' && options.remember === true && params === undefined)
       await this.#deps.standingApprovals.add(request, by, decision.decidedAtMs);
     return { record: await this.#find(request.id), digest: decision.digest };
-  }
-
-  /** The edited parameters, checked. */
-  async #edited(request: ApprovalRequest, params: Params | undefined): Promise<Params | undefined> {
-    const { catalogue } = this.#deps;
-    const { namespace, name } = request.tool;
-    // A process that has just started, such as that of a command, has not read the catalogue yet.
-    const tool =
-      params === undefined
-        ? catalogue.peek(namespace, name)
-        : await catalogue.find(namespace, name).catch(unlessUnknown);
-    if (tool !== undefined && tool.definition !== request.tool.definition)
-      throw new PawlError('APPROVAL_STALE', `${request.tool.name} has changed since this approval was asked for.`);
-    if (params === undefined) return undefined;
-    if (tool === undefined)
-      throw new PawlError('APPROVAL_STALE', `No worker offers ${request.tool.name} now, so its parameters stay.`);
-    const issues = tool.validate(params);
-    if (issues.length === 0) {
-      await this.#permitEdited(request, tool, params);
-      return params;
-    }
-    const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
-    throw new PawlError('INVALID_PARAMS', `The edited parameters of ${tool.name} are not valid: ${listed}.`, {
-      issues,
-    });
-  }
-
-  /**
-   * Policy is checked before the decision, so that the person can still change it; the worker would end the call. Throws
-   * `PERMISSION_DENIED`.
-   */
-  async #permitEdited({ session: { key }, taint }: ApprovalRequest, tool: ResolvedTool, params: Params): Promise<void> {
-    const { settings, catalogue, sessionOf } = this.#deps;
-    const session = await sessionOf(key);
-    if (session === undefined) return;
-    requirePermission({
-      tool,
-      session: { ...session, state: undefined },
-      toolPolicy: toolPolicy(settings, tool),
-      policy: settings.policy,
-      registry: catalogue.toolPolicyFor?.(tool),
-      channel: (await this.routeOf(session))?.channel.kind,
-      params,
-      taint,
-      sandbox: settings.sandbox,
-    });
   }
 
   async #expired<Approval extends ApprovalRecord>(
@@ -380,10 +344,6 @@ export class ApprovalService {
     });
     await this.#deps.hooks.ended(record, state, decision);
   }
-}
-
-function unlessUnknown(error: unknown): undefined {
-  if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_TOOL') throw error;
 }
 
 function stale(state: ApprovalState): PawlError {

@@ -42,12 +42,19 @@ export class CallAuthorizer {
   /** Throws `UNKNOWN_TOOL`, `SESSION_CLOSED`, `PERMISSION_DENIED`, `DEDUPE_REQUIRED`, `INVALID_PARAMS` and `CONTRACT_INVALID`. */
   async authorize(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<AuthorizedCall> {
     checkCompensationKey(envelope);
-    const { catalogue, sessions } = this.#deps;
-    const session = await sessions.of(envelope, opened);
-    const tool =
-      catalogue.peek(envelope.toolNamespace, envelope.toolName) ??
-      (await catalogue.find(envelope.toolNamespace, envelope.toolName));
-    return this.#authorized(envelope, session, tool, await this.#channelOf(session));
+    const session = await this.#deps.sessions.of(envelope, opened);
+    return this.#authorized(envelope, session, await this.#toolOf(envelope), await this.#channelOf(session));
+  }
+
+  /** What policy says of a call whose parameters are still open. Throws as `authorize` does, but for the parameters. */
+  async permit(envelope: ToolCallEnvelope, session: SessionRecord): Promise<PolicyResult> {
+    const opened = await this.#deps.sessions.of(envelope, session);
+    return this.#requirePermission(envelope, await this.#toolOf(envelope), opened, await this.#channelOf(opened));
+  }
+
+  async #toolOf({ toolNamespace, toolName }: ToolCallEnvelope): Promise<ResolvedTool> {
+    const { catalogue } = this.#deps;
+    return catalogue.peek(toolNamespace, toolName) ?? (await catalogue.find(toolNamespace, toolName));
   }
 
   /** The same, from what is known here. Returns undefined when Redis has to be asked, and when the call is refused. */

@@ -6,6 +6,7 @@ import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { scopeOf } from '../../shared/config/tool-settings.ts';
+import type { PlannedCall } from '../../shared/groups/group.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import { KEPT_PER_SECOND } from '../../shared/store/queues/jobs.ts';
@@ -23,6 +24,11 @@ export interface BuildClaimDeps {
   readonly approvals?: Pick<ApprovalService, 'requestFor'>;
 }
 
+interface AskedBy {
+  readonly submittedBy: string | undefined;
+  readonly planned: PlannedCall | undefined;
+}
+
 export class ClaimBuilder {
   readonly #deps: BuildClaimDeps;
   #keptSecond = 0;
@@ -38,13 +44,14 @@ export class ClaimBuilder {
    */
   async build(call: IdentifiedCall, options: SubmitOptions, record?: string): Promise<Claim> {
     const { submittedBy, callbackUrl = call.callbackUrl } = options;
-    const plain = this.#withoutApproval(call, submittedBy, record);
+    const planned = plannedOf(call, options);
+    const plain = this.#withoutApproval(call, { submittedBy, planned }, record);
     const claim =
       callbackUrl === undefined ? plain : { ...plain, callback: callbackAddress(callbackUrl, call.envelope) };
     const { asks, envelope, tool, start } = call;
     const { approvals } = this.#deps;
     // A start in the past names a call that was made before: no person is asked about another one.
-    if (asks === undefined || approvals === undefined || start?.isPast === true) return claim;
+    if (asks === undefined || approvals === undefined || start?.isPast === true || planned !== undefined) return claim;
     const { callId, generation } = claim;
     const startAtMs = start?.atMs;
     const approval = await approvals.requestFor({
@@ -59,7 +66,7 @@ export class ClaimBuilder {
     return { ...claim, approval };
   }
 
-  #withoutApproval(call: IdentifiedCall, submittedBy: string | undefined, record: string | undefined): Claim {
+  #withoutApproval(call: IdentifiedCall, asked: AskedBy, record: string | undefined): Claim {
     const { envelope, tool, identity, circuit, shadow, loop, start } = call;
     const { room, line, spends } = call.admission;
     return {
@@ -68,7 +75,7 @@ export class ClaimBuilder {
       line,
       mode: envelope.transport.dedupeMode,
       paramsDigest: call.paramsDigest,
-      request: this.#requestOf(call, submittedBy),
+      request: this.#requestOf(call, asked),
       generation: String(this.#deps.clock.now()),
       circuit: circuit.key,
       kept: this.#keepJob(),
@@ -89,7 +96,7 @@ export class ClaimBuilder {
 
   #requestOf(
     { envelope, tool, identity, circuit, channel, admission, asks, start }: IdentifiedCall,
-    submittedBy: string | undefined,
+    { submittedBy, planned }: AskedBy,
   ): StoredRequest {
     const { modes } = circuit;
     return {
@@ -102,6 +109,7 @@ export class ClaimBuilder {
       ...timedOf(admission.spends),
       ...(asks === undefined && this.#isShared(envelope, tool, modes) ? { shared: true } : {}),
       ...(start === undefined ? {} : { startAtMs: start.atMs }),
+      ...(planned === undefined ? {} : { planned }),
     };
   }
 
@@ -120,6 +128,15 @@ export class ClaimBuilder {
     this.#keptCount += 1;
     return this.#keptCount <= KEPT_PER_SECOND;
   }
+}
+
+/** The plan whose approval covers a call that needs one. */
+function plannedOf({ asks }: IdentifiedCall, { planned }: SubmitOptions): PlannedCall | undefined {
+  if (asks === undefined || planned === undefined) return undefined;
+  const { approvalId, key, taint = [] } = planned;
+  // What the session has read since the plan was shown, the approver does not know of.
+  const { askedForTaint = [] } = asks.policyResult;
+  return askedForTaint.every((source) => taint.includes(source)) ? { approvalId, key } : undefined;
 }
 
 /** A guard that only observes refuses no call. */

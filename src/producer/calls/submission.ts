@@ -2,6 +2,7 @@
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { StartOptions, StartTime } from '../../shared/calls/start-time.ts';
+import type { PlannedCall } from '../../shared/groups/group.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ProducerEvent } from '../../shared/telemetry/call-events.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
@@ -33,6 +34,8 @@ export interface SubmitOptions extends StartOptions {
   readonly submittedBy?: string;
   /** The end of the call is posted there, instead of to the URL of its session. */
   readonly callbackUrl?: string;
+  /** The call of a plan: where a person has to decide, its plan's decision holds. */
+  readonly planned?: PlannedCall;
   /** Called when a person has to decide before the call can run. */
   readonly onApproval?: (request: ApprovalRequest) => void;
   /** Called as soon as the call has its ID. */

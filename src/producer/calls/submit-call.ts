@@ -8,6 +8,7 @@ import { checkDeadline, type StartTime, startTimeOf } from '../../shared/calls/s
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { withParams } from '../../shared/store/calls/call-record.ts';
 import type { Clock } from '../../shared/util/time.ts';
@@ -79,6 +80,11 @@ export class CallSubmitter {
    */
   check(envelope: ToolCallEnvelope, session: SessionRecord): Promise<AuthorizedCall> {
     return this.#steps.authorizer.authorize(underOwnName(envelope, this.#context.catalogue), session);
+  }
+
+  /** What policy says of a call whose parameters are still open. Throws as `check` does, but for the parameters. */
+  permit(envelope: ToolCallEnvelope, session: SessionRecord): Promise<PolicyResult> {
+    return this.#steps.authorizer.permit(underOwnName(envelope, this.#context.catalogue), session);
   }
 
   /** Submits a value from outside, which may be no envelope at all. */

@@ -65,7 +65,10 @@ const MAX_BYTES = 4 * 1_024 * 1_024;
 
 export const BATCH_RULES: GroupRules = {
   progressOf: ({ definition, fields }) => new BatchProgress(definition as BatchDefinition, decodedMembers(fields)),
-  envelopeOf: ({ definition }, _progress, key) => (definition as BatchDefinition).entries[Number(key)]?.envelope,
+  callOf({ definition }, _progress, key) {
+    const envelope = (definition as BatchDefinition).entries[Number(key)]?.envelope;
+    return envelope && { key, envelope };
+  },
 };
 
 export class BatchService {

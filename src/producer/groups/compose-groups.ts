@@ -3,12 +3,14 @@ import type { Settings } from '../../shared/config/config.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { spent } from '../../shared/store/limits/budgets.ts';
 import type { Clock } from '../../shared/util/time.ts';
+import type { ApprovalService } from '../approvals/approvals.ts';
 import type { CallSubmitter } from '../calls/submit-call.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { BATCH_RULES, BatchService } from './batches.ts';
 import type { GroupCalls } from './group-driver.ts';
 import { GroupRunner } from './group-runner.ts';
-import { forbiddenBy, lackingIn, type PlanRulesDeps, planRules } from './plan-rules.ts';
+import { PlanApprovals } from './plan-approvals.ts';
+import { askReasonOf, lackingIn, type PlanRulesDeps, planRules } from './plan-rules.ts';
 import { PlanService } from './plans.ts';
 
 export interface ComposeGroupsDeps {
@@ -16,24 +18,30 @@ export interface ComposeGroupsDeps {
   readonly settings: Pick<Settings, 'ttl'>;
   readonly clock: Clock;
   readonly catalogue: ToolCatalogue;
+  readonly approvals: ApprovalService;
   /** Redis' clock. */
   now(): Promise<number>;
   onError(error: Error): void;
 }
 
 export function composeGroups(
-  { backend, settings, clock, catalogue, now, onError }: ComposeGroupsDeps,
-  submitter: Pick<CallSubmitter, 'identify' | 'submit' | 'check'>,
+  { backend, settings, clock, catalogue, approvals: people, now, onError }: ComposeGroupsDeps,
+  submitter: Pick<CallSubmitter, 'identify' | 'submit' | 'permit'>,
   service: Pick<GroupCalls, 'read' | 'result' | 'cancel'> &
     Pick<PlanRulesDeps, 'output'> & { readAsItRan: PlanRulesDeps['callOf'] },
 ) {
   const records = backend.groups;
+  const { ledger } = backend;
+  const approvals = new PlanApprovals({ approvals: people, ledger, clock, result: (callId) => service.result(callId) });
   const calls: GroupCalls = {
     async check(envelope) {
       const { identity, envelope: checked } = await submitter.identify(envelope);
       return { callId: identity.callId, envelope: checked };
     },
-    submit: (envelope, options) => submitter.submit(envelope, options),
+    submit({ envelope, planned, approval }, options) {
+      if (approval !== undefined) return approvals.submit(approval, envelope.target);
+      return submitter.submit(envelope, planned === undefined ? options : { ...options, planned });
+    },
     read: (callId) => service.read(callId),
     result: (callId) => service.result(callId),
     cancel: (callId, by) => service.cancel(callId, by),
@@ -46,14 +54,19 @@ export function composeGroups(
   });
   const rules = { batch: BATCH_RULES, plan };
   const runner = new GroupRunner({ records, rules, calls, keptMs, now, onError });
-  const glance = (callId: string) => backend.ledger.glance(callId);
+  const glance = (callId: string) => ledger.glance(callId);
   const plans = new PlanService({
     records,
     runner,
     catalogue,
     now,
-    forbidden: forbiddenBy((envelope, session) => submitter.check(envelope, session), clock),
-    lacking: lackingIn((account) => spent(backend.ledger.access, account)),
+    approvals,
+    askReason: askReasonOf(
+      (envelope, session) => submitter.permit(envelope, session),
+      (...asked) => people.isGranted(...asked),
+      clock,
+    ),
+    lacking: lackingIn((account) => spent(ledger.access, account)),
   });
   return { groups: runner, batches: new BatchService({ records, runner, calls, glance, now }), plans };
 }

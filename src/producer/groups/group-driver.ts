@@ -3,6 +3,7 @@
  * follows. A call is written to the record before it is claimed, so a process that goes on later knows of every call. A driver that meets
  * trouble stops; the lease ends, and a process takes the group again.
  */
+import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -12,11 +13,16 @@ import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecords, TakenGroup } from '../../shared/store/groups/groups.ts';
 import type { Submission, SubmitOptions } from '../calls/submission.ts';
 
+/** A call to submit. With `approval`, it is the one that waits for the decision on a plan. */
+export interface GroupCall extends NextCall {
+  readonly approval?: ApprovalRequest;
+}
+
 /** How a driver checks, submits, reads and cancels calls. */
 export interface GroupCalls {
   /** The call as `submit` would make it. Throws what refuses it; nothing is written. */
   check(envelope: ToolCallEnvelope): Promise<{ readonly callId: string; readonly envelope: ToolCallEnvelope }>;
-  submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission>;
+  submit(call: GroupCall, options?: SubmitOptions): Promise<Submission>;
   read(callId: string): Promise<CallRecord | undefined>;
   result(callId: string): Promise<ToolResultEnvelope | undefined>;
   cancel(callId: string, by?: string): Promise<unknown>;
@@ -63,11 +69,11 @@ export class GroupDriver {
   }
 
   /** Goes on with what has begun, and begins what may begin. */
-  start(envelopeFor: (key: string) => Promise<ToolCallEnvelope | undefined>): void {
+  start(callOf: (key: string) => Promise<GroupCall | undefined>): void {
     for (const [key, { callId }] of this.#progress.running)
       this.#follow(
         key,
-        this.#resume(() => envelopeFor(key), callId ?? ''),
+        this.#resume(() => callOf(key), callId ?? ''),
       );
     this.step();
   }
@@ -157,11 +163,11 @@ export class GroupDriver {
     }
   }
 
-  async #submit({ envelope }: NextCall): Promise<Submission> {
+  async #submit(call: GroupCall): Promise<Submission> {
     const { submittedBy } = this.#group.head;
     const options = submittedBy === undefined ? {} : { submittedBy };
     for (let waitMs = OVERLOADED_MS.first; ; waitMs = Math.min(2 * waitMs, OVERLOADED_MS.longest)) {
-      const submission = await this.#deps.calls.submit(envelope, options);
+      const submission = await this.#deps.calls.submit(call, options);
       const isOverloaded = submission.kind === 'answered' && submission.result.error?.code === 'OVERLOADED';
       if (!isOverloaded || this.#progress.cancelling || this.#state === 'stopped') return submission;
       await new Promise((resolve) => setTimeout(resolve, waitMs).unref());
@@ -169,11 +175,11 @@ export class GroupDriver {
   }
 
   /** A call that began before: its record says how it stands. Without one it was never claimed. */
-  async #resume(envelopeFor: () => Promise<ToolCallEnvelope | undefined>, callId: string): Promise<Submission> {
+  async #resume(callOf: () => Promise<GroupCall | undefined>, callId: string): Promise<Submission> {
     const record = await this.#deps.calls.read(callId);
     if (record === undefined) {
-      const envelope = await envelopeFor();
-      if (envelope !== undefined) return this.#submit({ key: '', envelope });
+      const call = await callOf();
+      if (call !== undefined) return this.#submit(call);
       throw new PawlError('UNKNOWN_CALL', `The call ${callId} of ${this.#group.head.id} cannot be made again.`);
     }
     const { requestId, toolName } = record.request.envelope;

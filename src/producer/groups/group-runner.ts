@@ -2,21 +2,29 @@
  * The batches and plans that this process drives, and the watch over those that no process drives any more. A front door takes such groups;
  * a program's client drives those that it made.
  */
-import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupFields, GroupHead, GroupKind, GroupProgress } from '../../shared/groups/group.ts';
 import type { GroupRecord, GroupRecords, TakenGroup } from '../../shared/store/groups/groups.ts';
-import { type GroupCalls, GroupDriver } from './group-driver.ts';
+import { type GroupCall, type GroupCalls, GroupDriver } from './group-driver.ts';
 
 /** How a kind of group decides what comes next. */
 export interface GroupRules {
   progressOf(group: TakenGroup): GroupProgress;
-  /** The envelope of a call that has begun, should it have to be submitted again. */
-  envelopeOf(
+  /** A call that has begun, should it have to be submitted again. */
+  callOf(
     group: TakenGroup,
     progress: GroupProgress,
     key: string,
-  ): ToolCallEnvelope | undefined | Promise<ToolCallEnvelope | undefined>;
+  ): GroupCall | undefined | Promise<GroupCall | undefined>;
+}
+
+export interface NewGroup {
+  readonly fields?: GroupFields;
+  /** Receives the results of its calls, as long as this process drives it. */
+  readonly results?: Map<string, ToolResultEnvelope>;
+  /** What its caller waits for, once its record is written. */
+  open?(): Promise<unknown>;
 }
 
 export interface GroupRunnerDeps {
@@ -55,13 +63,11 @@ export class GroupRunner {
     this.#tick();
   }
 
-  /** Writes a new group and drives it. `results` receives the results of its calls, as long as this process drives it. */
-  async create(
-    head: GroupHead,
-    definition: object,
-    { fields, results }: { readonly fields?: GroupFields; readonly results?: Map<string, ToolResultEnvelope> } = {},
-  ): Promise<void> {
-    this.#drive(await this.#deps.records.create(head, definition, fields), results);
+  /** Writes a new group and drives it. */
+  async create(head: GroupHead, definition: object, { fields, results, open }: NewGroup = {}): Promise<void> {
+    const group = await this.#deps.records.create(head, definition, fields);
+    await open?.();
+    this.#drive(group, results);
   }
 
   /** Another process has changed the group, or it is over. */
@@ -144,7 +150,7 @@ export class GroupRunner {
       progress,
     );
     this.#driven.set(id, driver);
-    driver.start(async (key) => rules[kind].envelopeOf(group, progress, key));
+    driver.start(async (key) => rules[kind].callOf(group, progress, key));
   }
 
   /** Gives all groups back, so that another process goes on with them at once. */

@@ -2,22 +2,30 @@
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
-import type { PlanDefinition } from '../../shared/groups/plan.ts';
+import type { NextCall, PlannedCall } from '../../shared/groups/group.ts';
+import { APPROVAL_KEY } from '../../shared/groups/node-state.ts';
+import type { AcceptedNode, PlanDefinition } from '../../shared/groups/plan.ts';
 import { type PlanDeps, PlanProgress } from '../../shared/groups/plan-progress.ts';
-import { resolveReferences } from '../../shared/groups/references.ts';
+import { referencesIn, resolveReferences } from '../../shared/groups/references.ts';
 import { type BudgetLimits, costUnitsOf, sessionAccount } from '../../shared/limits/budget.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
+import { asksToEscalate } from '../../shared/policy/sandbox-policy.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { TakenGroup } from '../../shared/store/groups/groups.ts';
 import type { Clock } from '../../shared/util/time.ts';
+import type { ApprovalService } from '../approvals/approvals.ts';
 import { callEnvelope, callTargetOf } from '../calls/call-envelope.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { GroupRules } from './group-runner.ts';
+import { approvalOf, wholeApproval } from './plan-approvals.ts';
 import type { PlanServiceDeps } from './plans.ts';
+
+type UndoneCall = CompensatedCall & { readonly request: { readonly planned?: PlannedCall } };
 
 export interface PlanRulesDeps {
   readonly clock: Pick<Clock, 'now'>;
   /** A call's record, with the parameters that ran. */
-  callOf(callId: string): Promise<CompensatedCall | undefined>;
+  callOf(callId: string): Promise<UndoneCall | undefined>;
   output(callId: string): Promise<unknown>;
 }
 
@@ -25,45 +33,69 @@ export function planRules(deps: PlanRulesDeps): GroupRules {
   return {
     progressOf: (group) =>
       new PlanProgress(group.definition as PlanDefinition, group.fields, surroundings(deps, group)),
-    envelopeOf: (_group, progress, key) => (progress as PlanProgress).envelopeOf(key),
-  };
-}
-
-function surroundings({ clock, callOf, output }: PlanRulesDeps, { head, definition }: TakenGroup): PlanDeps {
-  const { target } = definition as PlanDefinition;
-  return {
-    output,
-    envelope: (key, { name, namespace, timeoutMs }, params) =>
-      callEnvelope(
-        target,
-        name,
-        params,
-        { idempotencyKey: `${head.id}:${key}`, namespace, ...(timeoutMs === undefined ? {} : { timeoutMs }) },
-        clock,
-      ),
-    async compensation(callId): Promise<ToolCallEnvelope> {
-      const call = await callOf(callId);
-      if (call === undefined) throw new PawlError('UNKNOWN_CALL', `There is no record of the call ${callId} any more.`);
-      const { toolName, toolNamespace } = call.request.envelope;
-      return compensation(call, callEnvelope(target, toolName, {}, { namespace: toolNamespace }, clock));
+    callOf(group, progress, key) {
+      const approval = key === APPROVAL_KEY ? approvalOf(group) : undefined;
+      if (approval === undefined) return (progress as PlanProgress).callOf(key);
+      const request = wholeApproval(approval, group);
+      const { target } = group.definition as PlanDefinition;
+      const { namespace, name } = request.tool;
+      // The envelope is not submitted: it names the call where its approval cannot be asked for.
+      return { key, envelope: callEnvelope(target, name, {}, { namespace }, deps.clock), approval: request };
     },
   };
 }
 
-/** Whether policy forbids a call of a plan. References are open: the call itself is checked again when it is made. */
-export function forbiddenBy(
-  check: (envelope: ToolCallEnvelope, session: SessionRecord) => Promise<unknown>,
+function surroundings({ clock, callOf, output }: PlanRulesDeps, group: TakenGroup): PlanDeps {
+  const { id } = group.head;
+  const { target } = group.definition as PlanDefinition;
+  const plannedOf = plannedBy(group);
+  return {
+    output,
+    call(key, node, params) {
+      const { name, namespace, timeoutMs } = node;
+      const options = { idempotencyKey: `${id}:${key}`, namespace, ...(timeoutMs === undefined ? {} : { timeoutMs }) };
+      const envelope = callEnvelope(target, name, params, options, clock);
+      return { key, envelope, ...plannedOf(key, node, envelope) };
+    },
+    async compensation(key, node, callId) {
+      const call = await callOf(callId);
+      if (call === undefined) throw new PawlError('UNKNOWN_CALL', `There is no record of the call ${callId} any more.`);
+      const { toolName, toolNamespace } = call.request.envelope;
+      const envelope = compensation(call, callEnvelope(target, toolName, {}, { namespace: toolNamespace }, clock));
+      return { key, envelope, ...(call.request.planned === undefined ? {} : plannedOf(key, node, envelope)) };
+    },
+  };
+}
+
+type PlannedOf = (key: string, node: AcceptedNode, envelope: ToolCallEnvelope) => Pick<NextCall, 'planned'>;
+
+/** The calls that the approval of their plan covers. */
+function plannedBy(group: TakenGroup): PlannedOf {
+  const approval = approvalOf(group);
+  return (key, { asks, params }, envelope) => {
+    if (approval === undefined || asks === undefined) return {};
+    // A reference must not bring more rights than people were shown.
+    if (asksToEscalate(envelope.payload.params) && !asksToEscalate(params)) return {};
+    return { planned: { approvalId: approval.id, key, taint: approval.taint } };
+  };
+}
+
+/** Policy's reason to ask a person about a node; undefined when it runs without. References are open. */
+export function askReasonOf(
+  permit: (envelope: ToolCallEnvelope, session: SessionRecord) => Promise<PolicyResult>,
+  isGranted: ApprovalService['isGranted'],
   clock: Pick<Clock, 'now'>,
-): PlanServiceDeps['forbidden'] {
-  return async (session, { namespace, name }, params) => {
+): PlanServiceDeps['askReason'] {
+  return async (session, tool, params) => {
+    const { namespace, name } = tool;
     const open = resolveReferences(params, () => null);
-    try {
-      await check(callEnvelope(callTargetOf(session), name, open, { namespace }, clock), session);
-    } catch (error) {
-      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
-      return error.code === 'INVALID_PARAMS' ? undefined : error.message;
-    }
-    return undefined;
+    const envelope = callEnvelope(callTargetOf(session), name, open, { namespace }, clock);
+    const result = await permit(envelope, session);
+    if (result.decision !== 'ask') return undefined;
+    const isKnown = referencesIn(params).references.length === 0;
+    if (isKnown && (await isGranted(session, tool, envelope, result))) return undefined;
+    const { rule, reason, unconfined } = result;
+    return { rule, reason, ...(unconfined === true ? { unconfined } : {}) };
   };
 }
 

@@ -1,16 +1,10 @@
 /** `pawl.plans`: graphs of calls that need each other's results, checked before anything runs, and resumed after any process died. */
+import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { checkPlan } from '../../shared/groups/check-plan.ts';
-import { decodedMembers, type GroupHead, type Member } from '../../shared/groups/group.ts';
+import { decodedMembers, type GroupHead, type Member, memberField } from '../../shared/groups/group.ts';
 import {
-  type AcceptedNode,
-  DEFAULT_PLAN_CONCURRENCY,
-  type PlanDefinition,
-  type PlanNodes,
-  type PlanState,
-  planSchema,
-} from '../../shared/groups/plan.ts';
-import {
+  APPROVAL_KEY,
   type NodeNote,
   type NodeState,
   nodeField,
@@ -18,16 +12,26 @@ import {
   PHASE_FIELD,
   type PlanPhase,
   undoKey,
-} from '../../shared/groups/plan-progress.ts';
+} from '../../shared/groups/node-state.ts';
+import {
+  type AcceptedNode,
+  type AskReason,
+  DEFAULT_PLAN_CONCURRENCY,
+  type PlanDefinition,
+  type PlanNodes,
+  type PlanState,
+  planSchema,
+} from '../../shared/groups/plan.ts';
 import { zodIssues } from '../../shared/schema/zod-issues.ts';
-import type { SessionRecord } from '../../shared/sessions/session.ts';
+import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
-import { DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
+import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { callTargetOf } from '../calls/call-envelope.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import type { GroupRunner } from './group-runner.ts';
+import { APPROVAL_FIELD, approvalOf, type PlanApprovals, storedApproval } from './plan-approvals.ts';
 
 export interface SubmitPlan {
   /** The session whose calls the nodes are. */
@@ -41,6 +45,18 @@ export interface AcceptedPlan {
   readonly planId: string;
   /** The nodes' names, each behind those that it needs. */
   readonly order: readonly string[];
+  /** The approval that it waits for, where a node needs one. */
+  readonly approvalId?: string;
+}
+
+/** The approval of a plan. */
+export interface PlanApproval {
+  readonly approvalId: string;
+  /** The call that waits for the decision. */
+  readonly callId: string;
+  readonly state: 'pending' | 'approved' | 'refused';
+  /** Why the plan was not approved. */
+  readonly error?: { readonly code: string; readonly message: string };
 }
 
 /** A call of a node. */
@@ -65,6 +81,7 @@ export interface Plan {
   readonly state: PlanState;
   /** The node whose failure ended the plan. */
   readonly because?: string;
+  readonly approval?: PlanApproval;
   readonly endedAtMs?: number;
   readonly nodes: readonly PlanNodeView[];
 }
@@ -73,12 +90,16 @@ export interface PlanServiceDeps {
   readonly records: GroupRecords;
   readonly runner: GroupRunner;
   readonly catalogue: Pick<ToolCatalogue, 'find'>;
-  /** The reason why policy forbids a call, whose parameters may hold references; undefined when it may be made, or be approved. */
-  forbidden(
+  readonly approvals: Pick<PlanApprovals, 'reachesPerson' | 'create' | 'open'>;
+  /**
+   * Policy's reason to ask a person about a call, whose parameters may hold references; undefined when it runs without. Throws when it may
+   * not be made.
+   */
+  askReason(
     session: SessionRecord,
     tool: ResolvedTool,
     params: Readonly<Record<string, unknown>>,
-  ): Promise<string | undefined>;
+  ): Promise<AskReason | undefined>;
   /** The budgets of the session that all nodes together exceed. */
   lacking(
     session: SessionRecord,
@@ -86,6 +107,8 @@ export interface PlanServiceDeps {
   ): Promise<readonly Issue[]>;
   now(): Promise<number>;
 }
+
+const NO_CHANNEL = `neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`;
 
 export class PlanService {
   readonly #deps: PlanServiceDeps;
@@ -107,15 +130,17 @@ export class PlanService {
       else tools.set(name, found);
     }
     const { issues, order } = checkPlan(nodes, tools);
-    const forbidden = await this.#forbidden(session, nodes, tools);
-    const all = [...unknown, ...issues, ...forbidden];
+    const policy = await this.#askPolicy(session, nodes, tools);
+    const all = [...unknown, ...issues, ...policy.issues];
     const costs = [...tools].map(([name, tool]) => ({ tool, params: nodes[name]?.params ?? {} }));
     if (all.length === 0) all.push(...(await this.#deps.lacking(session, costs)));
     if (all.length > 0) throw invalidPlan(all);
     const accepted = Object.fromEntries(
       Object.entries(nodes).map(([name, node]) => {
-        const { namespace, name: own, definition, effects } = tools.get(name) as ResolvedTool;
-        return [name, { ...node, namespace, name: own, definition, effects } as AcceptedNode];
+        const { namespace, name: own, version, tier, definition, effects } = tools.get(name) as ResolvedTool;
+        const asks = policy.asks.get(name);
+        const accepted = { ...node, namespace, name: own, version, tier, definition, effects };
+        return [name, (asks === undefined ? accepted : { ...accepted, asks }) as AcceptedNode];
       }),
     );
     return { target: callTargetOf(session), nodes: accepted, order, concurrency };
@@ -132,38 +157,74 @@ export class PlanService {
     }
   }
 
-  async #forbidden(
-    session: SessionRecord,
-    nodes: PlanNodes,
-    tools: ReadonlyMap<string, ResolvedTool>,
-  ): Promise<Issue[]> {
+  /** What policy says of each node: those that a person must approve, and those that may not run. */
+  async #askPolicy(session: SessionRecord, nodes: PlanNodes, tools: ReadonlyMap<string, ResolvedTool>) {
+    const asks = new Map<string, AskReason>();
     const issues: Issue[] = [];
+    const reachesPerson = once(() => this.#deps.approvals.reachesPerson(session));
     for (const [name, tool] of tools) {
-      const message = await this.#deps.forbidden(session, tool, nodes[name]?.params ?? {});
-      if (message !== undefined) issues.push({ path: `nodes.${name}.tool`, message });
+      const path = `nodes.${name}.tool`;
+      try {
+        const reason = await this.#deps.askReason(session, tool, nodes[name]?.params ?? {});
+        if (reason === undefined) continue;
+        asks.set(name, reason);
+        if (!(await reachesPerson())) issues.push({ path, message: `${reason.reason}, and ${NO_CHANNEL}` });
+      } catch (error) {
+        if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+        issues.push({ path, message: error.message });
+      }
     }
-    return issues;
+    return { asks, issues };
   }
 
-  /** Checks a plan and begins it. From then on every front door can go on with it. Throws `PLAN_INVALID`. */
+  /**
+   * Checks a plan and begins it, or asks for its approval where a node needs one. From then on every front door can go on with it. Throws
+   * `PLAN_INVALID`, and `PERMISSION_DENIED` or `HOOK_FAILED` from a hook.
+   */
   async create(submitted: SubmitPlan): Promise<AcceptedPlan> {
-    const definition = await this.check(submitted);
+    const plan = await this.check(submitted);
     const planId = uuidv7();
-    const { tenantId } = submitted.session;
+    const { session, submittedBy } = submitted;
+    const { tenantId } = session;
+    const approval = await this.#approvalFor(planId, plan, submitted);
     const head: GroupHead = {
       id: planId,
       kind: 'plan',
       ...(tenantId === undefined ? {} : { tenantId }),
-      ...(submitted.submittedBy === undefined ? {} : { submittedBy: submitted.submittedBy }),
+      ...(submittedBy === undefined ? {} : { submittedBy }),
       createdAtMs: await this.#deps.now(),
     };
-    await this.#deps.runner.create(head, definition);
-    return { planId, order: definition.order };
+    if (approval === undefined) {
+      await this.#deps.runner.create(head, plan);
+      return { planId, order: plan.order };
+    }
+    const { approvals, runner } = this.#deps;
+    const fields = new Map<string, object>([
+      [APPROVAL_FIELD, storedApproval(approval)],
+      [memberField(APPROVAL_KEY), { callId: approval.callId }],
+    ]);
+    await runner.create(head, plan, { fields, open: () => approvals.open(approval, plan.target) });
+    return { planId, order: plan.order, approvalId: approval.id };
+  }
+
+  async #approvalFor(
+    planId: string,
+    plan: PlanDefinition,
+    { session, submittedBy }: SubmitPlan,
+  ): Promise<ApprovalRequest | undefined> {
+    const nodes = Object.values(plan.nodes);
+    if (nodes.every(({ asks }) => asks === undefined)) return undefined;
+    const outside = new Set<string>();
+    for (const { namespace, name } of nodes) {
+      const tool = await this.#deps.catalogue.find(namespace, name);
+      if (tool.annotations.openWorldHint === true) outside.add(qualifiedName(tool));
+    }
+    return this.#deps.approvals.create({ planId, plan, session, submittedBy, outside: [...outside] });
   }
 
   /** A plan as it stands. Throws `NOT_FOUND`. */
   async read(planId: string): Promise<Plan> {
-    return planOf(await this.#record(planId));
+    return planFrom(await this.#record(planId));
   }
 
   async #record(planId: string): Promise<GroupRecord> {
@@ -183,12 +244,12 @@ export class PlanService {
   } = {}): Promise<Plan[]> {
     const ids = await this.#deps.records.list('plan', limit, tenantId);
     const records = await Promise.all(ids.map((id) => this.#deps.records.read(id)));
-    return records.filter((record) => record !== undefined).map(planOf);
+    return records.filter((record) => record !== undefined).map(planFrom);
   }
 
   /** The plan when it is over. */
   async ended(planId: string): Promise<Plan> {
-    return planOf(await this.#deps.runner.ended(planId));
+    return planFrom(await this.#deps.runner.ended(planId));
   }
 
   /** Begins no further call, and cancels those that have not ended. What was done stays. Throws `NOT_FOUND`. */
@@ -199,7 +260,7 @@ export class PlanService {
   }
 }
 
-function planOf({ head, definition, fields, cancelledBy, endedAtMs }: GroupRecord): Plan {
+function planFrom({ head, definition, fields, cancelledBy, endedAtMs }: GroupRecord): Plan {
   const plan = definition as PlanDefinition;
   const members = decodedMembers(fields);
   const phase = fields[PHASE_FIELD] as PlanPhase | undefined;
@@ -220,9 +281,24 @@ function planOf({ head, definition, fields, cancelledBy, endedAtMs }: GroupRecor
     definition: plan,
     state: stateOf({ phase, isOver, isCancelled: cancelledBy !== undefined, members }),
     nodes,
-    ...(phase === undefined ? {} : { because: phase.because }),
+    ...approvalState(fields, members),
+    ...(phase?.because === undefined ? {} : { because: phase.because }),
     ...(isOver ? { endedAtMs } : {}),
   };
+}
+
+function approvalState(
+  fields: GroupRecord['fields'],
+  members: ReadonlyMap<string, Member>,
+): { readonly approval?: PlanApproval } {
+  const request = approvalOf({ fields });
+  if (request === undefined) return {};
+  const { id, callId } = request;
+  const end = members.get(APPROVAL_KEY)?.end;
+  const state = end === undefined ? 'pending' : end.status === 'success' ? 'approved' : 'refused';
+  const { code, message } = end ?? {};
+  const error = code === undefined || message === undefined ? {} : { error: { code, message } };
+  return { approval: { approvalId: id, callId, state, ...error } };
 }
 
 function stateOf({
@@ -237,13 +313,21 @@ function stateOf({
   readonly members: ReadonlyMap<string, Member>;
 }): PlanState {
   if (isCancelled) return isOver ? 'cancelled' : 'cancelling';
-  if (!isOver) return phase?.phase ?? 'running';
+  const approval = members.get(APPROVAL_KEY);
+  if (!isOver)
+    return phase?.phase ?? (approval !== undefined && approval.end === undefined ? 'awaiting-approval' : 'running');
   if (phase === undefined) return 'done';
   // A call in doubt, or one that could not be undone, is reported by its node: the plan is not undone.
   const isUndone = [...members].every(
     ([key, { end }]) => end?.mayHaveHappened !== true && (!key.endsWith('/undo') || end?.status === 'success'),
   );
   return phase.phase === 'undoing' && isUndone ? 'undone' : 'failed';
+}
+
+/** Asks at the first use, and answers the same from then on. */
+function once<T>(ask: () => Promise<T>): () => Promise<T> {
+  let answer: Promise<T> | undefined;
+  return () => (answer ??= ask());
 }
 
 function invalidPlan(issues: readonly Issue[]): PawlError {

@@ -173,7 +173,7 @@ export class CallService {
   /** Lets a call run again. A call that needed an approval needs another one first. */
   async #retry(record: CallRecord): Promise<'queued' | 'refused' | 'gone'> {
     const { backend, approvals } = this.#deps;
-    const { approvalId, readAtMs } = record;
+    const { approvalId = record.request.planned?.approvalId, readAtMs } = record;
     const generation = String(readAtMs);
     if (approvalId === undefined || !isUnresolved(record.outcome))
       return backend.ledger.requeue(record, 'resolved', generation);

@@ -25,6 +25,8 @@ export type ApprovalEnd = Exclude<ApprovalState, 'pending'>;
 
 /** An approved call must start within this time of the decision, or of the time for which it was submitted. */
 export const DECISION_VALID_MS = 60 * 60_000;
+/** Each call of an approved plan must start within this time of the decision. */
+export const PLAN_VALID_MS = 24 * 60 * 60_000;
 
 /** The channel that reaches people: that of the first session with one, from the calling session upwards. */
 export interface ApprovalRoute {
@@ -74,6 +76,8 @@ export interface ApprovalRequest {
   readonly route: ApprovalRoute;
   /** The number of attempts before, for a call of unknown outcome that is to run again. */
   readonly attemptsBefore?: number;
+  /** The plan that the decision is about. Its nodes are the parameters (`ShownPlan`), and no worker runs this call. */
+  readonly plan?: string;
   /** The call starts at this time, and not when it is approved. */
   readonly startAtMs?: number;
   readonly createdAtMs: number;
@@ -136,6 +140,7 @@ export function digestOf(request: ApprovalRequest): string {
       request.actorId,
       request.expiresAtMs,
       ...(request.startAtMs === undefined ? [] : [request.startAtMs]),
+      ...(request.plan === undefined ? [] : ['plan', request.plan]),
     ]),
   );
 }
@@ -196,7 +201,8 @@ export function decisionOn(request: ApprovalRequest, asked: DecisionRequest, now
     by,
     ...(reason === undefined ? {} : { reason }),
     decidedAtMs: nowMs,
-    validUntilMs: Math.max(nowMs, request.startAtMs ?? 0) + DECISION_VALID_MS,
+    validUntilMs:
+      Math.max(nowMs, request.startAtMs ?? 0) + (request.plan === undefined ? DECISION_VALID_MS : PLAN_VALID_MS),
   };
 }
 
@@ -239,18 +245,25 @@ export function decisionMismatch(request: ApprovalRequest, decision: Decision, r
   return undefined;
 }
 
-// Outcomes of calls that were not approved
+// Outcomes that a decision gives a call
+
+/** The outcome of the call that waits for the approval of a plan, once the plan is approved. */
+export function approvedOutcome({ tool, createdAtMs }: ApprovalRequest, { by, decidedAtMs }: Decision): Outcome {
+  const durationMs = Math.max(0, decidedAtMs - createdAtMs);
+  return { status: 'success', toolName: tool.name, durationMs, attempts: 0, output: { content: { approvedBy: by } } };
+}
 
 export function deniedOutcome(request: ApprovalRequest, by: string, reason: string | undefined): Outcome {
   const why = reason === undefined || reason === '' ? '.' : `: ${shownLine(reason)}`;
-  return refusedOutcome(request, `${shownLine(by)} denied the call${why}`);
+  return refusedOutcome(request, `${shownLine(by)} denied the ${request.plan === undefined ? 'call' : 'plan'}${why}`);
 }
 
 export function expiredOutcome(request: ApprovalRequest): Outcome {
   const { createdAtMs, startAtMs, expiresAtMs } = request;
   const limitMs = expiresAtMs - Math.max(createdAtMs, startAtMs ?? 0);
   const since = startAtMs === undefined || startAtMs <= createdAtMs ? '' : ' of its start';
-  return refusedOutcome(request, `The call was not approved within ${limitMs / 1_000} s${since}.`);
+  const what = request.plan === undefined ? 'call' : 'plan';
+  return refusedOutcome(request, `The ${what} was not approved within ${limitMs / 1_000} s${since}.`);
 }
 
 function refusedOutcome({ tool, attemptsBefore }: ApprovalRequest, message: string): Outcome {

@@ -39,10 +39,21 @@ export interface MemberEnd {
   readonly order: number;
 }
 
+/** A call of a plan that runs under the plan's approval. */
+export interface PlannedCall {
+  /** The plan's approval. */
+  readonly approvalId: string;
+  /** The key of the call in the plan. */
+  readonly key: string;
+  /** The sources outside of the fleet that the approver saw; absent for none. */
+  readonly taint?: readonly string[];
+}
+
 /** A call that may begin now. */
 export interface NextCall {
   readonly key: string;
   readonly envelope: ToolCallEnvelope;
+  readonly planned?: PlannedCall;
 }
 
 /** The values of a record that change, by field. */

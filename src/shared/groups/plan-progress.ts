@@ -1,81 +1,41 @@
 /**
  * Decides what a plan does next.
  *
- * running    nodes begin as those that they need have ended
+ * running    nodes begin as those that they need have ended; before, a person approves a plan that needs it
  * stopping   a node has failed: what runs goes on to its end, and nothing begins
  * undoing    likewise; then the calls that succeeded are compensated, the last one first
  *
  * A node waits, runs, and ends as success, error or skipped. The record has each call, and each decision that no call shows.
  */
-import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts';
+import type { ToolResultEnvelope } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { needsOf } from './check-plan.ts';
 import type { GroupProgress, Member, MemberEnd, NextCall } from './group.ts';
 import { decodedMembers, memberField } from './group.ts';
+import {
+  APPROVAL_KEY,
+  keyOf,
+  type NodeNote,
+  type NodeState,
+  nodeField,
+  nodeOf,
+  nodeState,
+  PHASE_FIELD,
+  type PlanPhase,
+  UNDO,
+  undoKey,
+} from './node-state.ts';
 import type { AcceptedNode, Condition, PlanDefinition, PlanOutcome, Reference } from './plan.ts';
 import { conditionsOf, MAX_ITEMS } from './plan.ts';
 import { parseReference, resolveReferences, valueAt } from './references.ts';
 
-export type NodeState = 'waiting' | 'running' | 'success' | 'error' | 'skipped';
-
-/** A decision about a node that none of its calls shows. */
-export interface NodeNote {
-  readonly skipped?: string;
-  /** How many calls its `forEach` makes. */
-  readonly items?: number;
-  /** It failed before a call was made. */
-  readonly error?: { readonly code: string; readonly message: string };
-}
-
-export interface PlanPhase {
-  readonly phase: 'stopping' | 'undoing';
-  /** The node whose failure began it. */
-  readonly because: string;
-}
-
 /** The surroundings of a plan, which it asks. */
 export interface PlanDeps {
-  envelope(key: string, node: AcceptedNode, params: unknown): ToolCallEnvelope;
+  call(key: string, node: AcceptedNode, params: unknown): NextCall;
   /** The whole output of a call that succeeded. */
   output(callId: string): Promise<unknown>;
-  /** The envelope that undoes a call. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL`. */
-  compensation(callId: string): Promise<ToolCallEnvelope>;
-}
-
-export function nodeField(name: string): string {
-  return `node:${name}`;
-}
-
-export const PHASE_FIELD = 'phase';
-const UNDO = '/undo';
-
-/** The key of a node's call: `node`, or `node:3` for the item at place 3. */
-function keyOf(name: string, index?: number): string {
-  return index === undefined ? name : `${name}:${index}`;
-}
-
-export function undoKey(key: string): string {
-  return `${key}${UNDO}`;
-}
-
-/** How a node stands, by its notes and calls. */
-export function nodeState(
-  node: Pick<AcceptedNode, 'forEach'>,
-  name: string,
-  note: NodeNote | undefined,
-  members: ReadonlyMap<string, Member>,
-): { readonly state: NodeState; readonly unknown: boolean; readonly keys: readonly string[] } {
-  if (note?.skipped !== undefined) return { state: 'skipped', unknown: false, keys: [] };
-  if (note?.error !== undefined) return { state: 'error', unknown: false, keys: [] };
-  const items = note?.items;
-  if (node.forEach !== undefined && items === undefined) return { state: 'waiting', unknown: false, keys: [] };
-  const keys = items === undefined ? [name] : Array.from({ length: items }, (_, index) => keyOf(name, index));
-  const ends = keys.map((key) => members.get(key)?.end);
-  const unknown = ends.some((end) => end?.mayHaveHappened === true);
-  const begun = keys.some((key) => members.has(key));
-  if (ends.every((end) => end?.status === 'success')) return { state: 'success', unknown, keys };
-  if (ends.every((end) => end !== undefined)) return { state: 'error', unknown, keys };
-  return { state: begun || items !== undefined ? 'running' : 'waiting', unknown, keys };
+  /** The call that undoes a call. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL`. */
+  compensation(key: string, node: AcceptedNode, callId: string): Promise<NextCall>;
 }
 
 export class PlanProgress implements GroupProgress {
@@ -146,7 +106,7 @@ export class PlanProgress implements GroupProgress {
   }
 
   async next(): Promise<readonly NextCall[]> {
-    if (this.#cancelled) return [];
+    if (this.#cancelled || this.#awaitsApproval) return [];
     if (this.#phase !== undefined) return this.#phase.phase === 'undoing' ? this.#nextUndo() : [];
     const calls: NextCall[] = [];
     // A skipped node is an end that others wait for; they stand behind it in the order.
@@ -157,6 +117,10 @@ export class PlanProgress implements GroupProgress {
       if (this.#states.get(name) === 'running') await this.#giveOut(name, calls);
     }
     return calls;
+  }
+
+  get #awaitsApproval(): boolean {
+    return this.#running.has(APPROVAL_KEY);
   }
 
   #hasEnded(name: string): boolean {
@@ -230,7 +194,7 @@ export class PlanProgress implements GroupProgress {
       const params = await this.#paramsOf(name, count === undefined ? undefined : index);
       if (params === undefined) return;
       this.#given.add(key);
-      calls.push({ key, envelope: this.#deps.envelope(key, node, params) });
+      calls.push(this.#deps.call(key, node, params));
     }
   }
 
@@ -296,7 +260,11 @@ export class PlanProgress implements GroupProgress {
     this.#members.set(key, member);
     this.#changes.set(memberField(key), member);
     if (key.endsWith(UNDO)) return;
-    const name = key.split(':')[0] ?? key;
+    if (key === APPROVAL_KEY) {
+      if (end.status !== 'success') this.#enter({ phase: 'stopping' });
+      return;
+    }
+    const name = nodeOf(key);
     // A large output is read when it is needed.
     const output = result?.output;
     if (output !== undefined && output.metadata?.['whole'] === undefined && this.#isReferredTo(name))
@@ -304,12 +272,14 @@ export class PlanProgress implements GroupProgress {
     this.#settleNode(name);
   }
 
-  /** The envelope of a call that has begun, should it have to be submitted again. */
-  async envelopeOf(key: string): Promise<ToolCallEnvelope | undefined> {
-    if (key.endsWith(UNDO)) return this.#deps.compensation(this.#members.get(key.slice(0, -UNDO.length))?.callId ?? '');
+  /** A call of a node that has begun, should it have to be submitted again. */
+  async callOf(key: string): Promise<NextCall | undefined> {
+    const node = this.#node(nodeOf(key));
+    if (key.endsWith(UNDO))
+      return this.#deps.compensation(key, node, this.#members.get(key.slice(0, -UNDO.length))?.callId ?? '');
     const [name = '', index] = key.split(':');
     const params = await this.#paramsOf(name, index === undefined ? undefined : Number(index));
-    return params === undefined ? undefined : this.#deps.envelope(key, this.#node(name), params);
+    return params === undefined ? undefined : this.#deps.call(key, node, params);
   }
 
   #isReferredTo(name: string): boolean {
@@ -336,23 +306,27 @@ export class PlanProgress implements GroupProgress {
   #onFailure(name: string): void {
     const policy = this.#node(name).onFailure ?? (this.#handled.has(name) ? 'continue' : 'stop');
     if (policy === 'continue' || this.#phase !== undefined) return;
-    this.#phase = { phase: policy === 'undo' ? 'undoing' : 'stopping', because: name };
-    this.#changes.set(PHASE_FIELD, this.#phase);
+    this.#enter({ phase: policy === 'undo' ? 'undoing' : 'stopping', because: name });
+  }
+
+  #enter(phase: PlanPhase): void {
+    this.#phase = phase;
+    this.#changes.set(PHASE_FIELD, phase);
   }
 
   /** One at a time, the call that succeeded last first. */
   async #nextUndo(): Promise<readonly NextCall[]> {
     if (this.#running.size > 0 || this.#given.size > 0) return [];
     const open = [...this.#members]
-      .filter(([key, { end }]) => !key.endsWith(UNDO) && end?.status === 'success')
+      .filter(([key, { end }]) => !key.endsWith(UNDO) && key !== APPROVAL_KEY && end?.status === 'success')
       .filter(([key]) => !this.#members.has(undoKey(key)))
-      .filter(([key]) => this.#node(key.split(':')[0] ?? key).effects !== 'none')
+      .filter(([key]) => this.#node(nodeOf(key)).effects !== 'none')
       .sort(([, one], [, other]) => (other.end?.order ?? 0) - (one.end?.order ?? 0));
     for (const [key, { callId = '' }] of open) {
       try {
-        const envelope = await this.#deps.compensation(callId);
-        this.#given.add(undoKey(key));
-        return [{ key: undoKey(key), envelope }];
+        const call = await this.#deps.compensation(undoKey(key), this.#node(nodeOf(key)), callId);
+        this.#given.add(call.key);
+        return [call];
       } catch (error) {
         if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
         this.ended(undoKey(key), { status: 'error', code: error.code, message: error.message }, undefined);

@@ -1,7 +1,7 @@
 /** A plan: a graph whose nodes are calls. A node's parameters may refer to what other nodes returned. */
 import { z } from 'zod';
 import { jsonObjectSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
-import type { Effects } from '../tools/tool.ts';
+import type { Effects, Tier } from '../tools/tool.ts';
 import { MAX_MEMBERS } from './group.ts';
 
 /** `error` is every end but a success; `unknown` is one that may have had its effect; `ended` is each of them. */
@@ -50,9 +50,21 @@ export type Reference = z.output<typeof referenceSchema>;
 export interface AcceptedNode extends PlanNode {
   readonly namespace: string;
   readonly name: string;
+  readonly version: string;
+  readonly tier: Tier;
   /** The digest of the tool's definition. */
   readonly definition: string;
   readonly effects: Effects;
+  /** Why a person must approve its calls; absent where nobody must. */
+  readonly asks?: AskReason;
+}
+
+/** Policy's reason to ask a person about a node. */
+export interface AskReason {
+  readonly rule: string;
+  readonly reason: string;
+  /** Its programs would run outside of the sandbox. */
+  readonly unconfined?: true;
 }
 
 export interface PlanDefinition {
@@ -66,6 +78,7 @@ export interface PlanDefinition {
 export const DEFAULT_PLAN_CONCURRENCY = 100;
 
 export const PLAN_STATES = [
+  'awaiting-approval',
   'running',
   'stopping',
   'undoing',

@@ -2,6 +2,7 @@
  * References in a node's parameters: `{"$from": "node.path.to.value"}` stands for a value, and `{"$literal": …}` for what it holds, taken
  * as it is. A reference may be a list of parts, for names with dots.
  */
+import { canonicalJson } from '../schema/canonical-json.ts';
 import type { Reference } from './plan.ts';
 
 /** A reference and its place in the parameters. */
@@ -53,6 +54,26 @@ export function resolveReferences(value: unknown, readValue: (reference: Referen
   if (Array.isArray(value)) return value.map((item: unknown) => resolveReferences(item, readValue));
   const entries = Object.entries(value).map(([name, member]) => [name, resolveReferences(member, readValue)] as const);
   return Object.fromEntries(entries);
+}
+
+/**
+ * Whether a node's parameters may have become this value: all but the references is the same. A member that is null, or a reference to it,
+ * may be left out, as it is where a tool does not take null.
+ */
+export function mayBecome(template: unknown, value: unknown): boolean {
+  if (isReference(template)) return true;
+  if (typeof template !== 'object' || template === null) return template === value;
+  if (isLiteral(template)) return canonicalJson(template.$literal) === canonicalJson(value);
+  if (typeof value !== 'object' || value === null || Array.isArray(template) !== Array.isArray(value)) return false;
+  const given = value as Readonly<Record<string, unknown>>;
+  const members = Object.entries(template);
+  const mayBeLeftOut = (member: unknown) => !Array.isArray(template) && (member === null || isReference(member));
+  return (
+    Object.keys(given).every((name) => Object.hasOwn(template, name)) &&
+    members.every(([name, member]) =>
+      Object.hasOwn(given, name) ? mayBecome(member, given[name]) : mayBeLeftOut(member),
+    )
+  );
 }
 
 /** The value at a path; undefined where there is none. */

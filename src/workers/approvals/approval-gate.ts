@@ -8,12 +8,14 @@
 import {
   type ApprovalRequest,
   callOf,
+  type Decision,
   decisionMismatch,
   digestOf,
   expiredOutcome,
   type PendingRun,
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
+import { planPreview } from '../../shared/approvals/plan-approval.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { lifeOfFailure } from '../../shared/calls/call-state.ts';
 import { resultError } from '../../shared/calls/outcome.ts';
@@ -27,15 +29,16 @@ import type { ApprovalRecord, Preview } from '../../shared/store/approvals/appro
 import type { StandingApprovals } from '../../shared/store/approvals/standing-approvals.ts';
 import type { ApprovalRecords, CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
+import { type AnyTool, qualifiedName, type ToolPreview } from '../../shared/tools/tool.ts';
 import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
 import { type Attempt, nowMs, type RegisteredTool } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
-import { previewCall } from './preview.ts';
+import { PlanDecisions, type PlanDecisionsDeps } from './plan-decisions.ts';
+import { cutPreview, previewCall } from './preview.ts';
 import type { UsedApprovals } from './used-approvals.ts';
 
-export interface ApprovalGateDeps {
+export interface ApprovalGateDeps extends Pick<PlanDecisionsDeps, 'callOf'> {
   readonly settings: Settings;
   readonly approvals: ApprovalRecords;
   readonly standingApprovals: Pick<StandingApprovals, 'find'>;
@@ -58,8 +61,11 @@ const withoutPreview = (tool: AnyTool): AnyTool => ({ ...tool, preview: undefine
 export class ApprovalGate {
   readonly #parts: ApprovalGateDeps;
 
+  readonly #plans: PlanDecisions;
+
   constructor(parts: ApprovalGateDeps) {
     this.#parts = parts;
+    this.#plans = new PlanDecisions(parts);
   }
 
   // While the decision is open
@@ -83,7 +89,10 @@ export class ApprovalGate {
     const { namespace, name } = record.request.tool;
     const again: JobOutcome = { kind: 'postponed', delayMs: Math.min(AGAIN_MS, remainingMs + GRACE_MS) };
     let preview = record.preview;
-    if (preview === undefined) {
+    if (preview === undefined && record.request.plan !== undefined) {
+      preview = readable(cutPreview(planPreview(record.request)));
+      await approvals.addPreview(approvalId, preview);
+    } else if (preview === undefined) {
       const registered = toolNamed(namespace, name);
       if (registered === undefined || registered.definition !== record.request.tool.definition) return again;
       preview = await this.#previewOf(registered.tool, record.request);
@@ -110,14 +119,14 @@ export class ApprovalGate {
   async #previewOf(tool: AnyTool, { callId, params, session, tenantId }: ApprovalRequest): Promise<Preview> {
     const { workspaceRoot } = session;
     const refusedRoot = openTenantRoot({ tenantId, workspaceRoot }, this.#parts.settings);
-    const { summary, details } = await previewCall(
+    const preview = await previewCall(
       refusedRoot === undefined ? tool : withoutPreview(tool),
       params,
       { workspaceRoot },
       undefined,
       (fault) => this.#parts.log.warn({ event: 'tool_answer_invalid', callId, toolName: tool.name }, fault),
     );
-    return { summary: shownLine(summary), ...(details === undefined ? {} : { details: escapeInvisible(details) }) };
+    return readable(preview);
   }
 
   async #expire(record: ApprovalRecord): Promise<JobOutcome> {
@@ -167,7 +176,7 @@ export class ApprovalGate {
     const { tool } = registered;
     const { params } = envelope.payload;
     const about = this.#aboutToRun(attempt, session);
-    const { approvalId, resolution = '' } = started;
+    const { approvalId } = started;
     const { sessionKey } = session;
     const { askedForTaint, unconfined } = policy;
     const search = { sessionKey, tool: about.tool, envelope, askedForTaint, unconfined, nowMs: about.nowMs };
@@ -184,36 +193,49 @@ export class ApprovalGate {
       await this.#parts.audit({ type: 'approval-used', approvalId: granted.approvalId, by: granted.by, ...used });
       return params;
     }
-    if (approvalId === undefined)
-      throw denied(tool, `${policy.reason}, and no person has approved this call`, policy.rule);
-    const record = await this.#parts.approvals.read(approvalId);
-    const decision = record?.decision;
-    if (record === undefined || decision === undefined || record.state !== 'approved')
-      throw this.#refused(callId, 'no decision with a valid signature is stored');
-    const why = decisionMismatch(record.request, decision, about);
-    if (why !== undefined) throw this.#refused(callId, why);
-    const again = await this.#parts.used.begin(`${approvalId} ${resolution}`, {
+    const use = useOf(started);
+    if (use === undefined) throw denied(tool, `${policy.reason}, and no person has approved this call`, policy.rule);
+    const planned = approvalId === undefined ? started.request.planned : undefined;
+    const decision =
+      planned === undefined
+        ? await this.#decisionOn(use.approvalId, about)
+        : await this.#plans.find(attempt, planned, { about, policy });
+    if (typeof decision === 'string') throw this.#refused(callId, decision);
+    const again = await this.#parts.used.begin(use.name, {
       fence: started.fence,
       token: running.token,
       mayRepeat: started.recovered || tool.effects !== 'once',
     });
     if (again !== undefined) throw this.#refused(callId, again);
     // The audit record comes first: an effect that cannot be recorded must not happen.
-    await this.#parts.audit({ type: 'approval-used', approvalId, by: decision.by, ...used });
+    await this.#parts.audit({ type: 'approval-used', approvalId: use.approvalId, by: decision.by, ...used });
     return decision.params ?? params;
+  }
+
+  /** The decision on a call itself, or the reason why none covers it. */
+  async #decisionOn(approvalId: string, about: PendingRun): Promise<Decision | string> {
+    const record = await this.#parts.approvals.read(approvalId);
+    const decision = record?.decision;
+    if (record === undefined || decision === undefined || record.state !== 'approved')
+      return 'no decision with a valid signature is stored';
+    return decisionMismatch(record.request, decision, about) ?? decision;
   }
 
   /** Records that an attempt under an approval is over. Its outcome is written by now, and stands when this record fails. */
   async leave({ callId, started, running }: Attempt, outcome: JobOutcome): Promise<void> {
-    const { approvalId, resolution = '', fence } = started;
-    if (approvalId === undefined || outcome.kind === 'abandoned') return;
+    const { fence } = started;
+    const use = useOf(started);
+    if (use === undefined || outcome.kind === 'abandoned') return;
     const isLast = outcome.kind === 'pending' && outcome.onExpiry !== 'retry';
     const ended = outcome.kind === 'finished' || outcome.kind === 'dropped' || isLast;
     const { used, log } = this.#parts;
     try {
-      await used.end(`${approvalId} ${resolution}`, { fence, token: running.token, ended });
+      await used.end(use.name, { fence, token: running.token, ended });
     } catch (error) {
-      log.error({ callId, approvalId, error: String(error) }, 'the end of an attempt under an approval was not noted');
+      log.error(
+        { callId, approvalId: use.approvalId, error: String(error) },
+        'the end of an attempt under an approval was not noted',
+      );
     }
   }
 
@@ -240,4 +262,23 @@ export class ApprovalGate {
       nowMs: nowMs(attempt),
     };
   }
+}
+
+/** A preview as people may read it. */
+function readable({ summary, details }: ToolPreview): Preview {
+  return { summary: shownLine(summary), ...(details === undefined ? {} : { details: escapeInvisible(details) }) };
+}
+
+/**
+ * The approval that an attempt uses, and the name of its use. That of a plan covers one life of each of its calls. Undefined when a person
+ * was not asked.
+ */
+function useOf({
+  approvalId,
+  resolution,
+  request: { planned },
+}: Attempt['started']): { readonly approvalId: string; readonly name: string } | undefined {
+  if (approvalId !== undefined) return { approvalId, name: `${approvalId} ${resolution ?? ''}` };
+  if (planned === undefined || resolution !== undefined) return undefined;
+  return { approvalId: planned.approvalId, name: `${planned.approvalId} ${planned.key}` };
 }

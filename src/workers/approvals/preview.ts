@@ -24,7 +24,7 @@ export async function previewCall(
   schedule: Schedule = systemSchedule,
   onFault: (fault: string) => void = () => {},
 ): Promise<ToolPreview> {
-  const plain = () => cut({ summary: `${tool.title ?? tool.name} (${tool.tier})`, details: asText(params) });
+  const plain = () => cutPreview({ summary: `${tool.title ?? tool.name} (${tool.tier})`, details: asText(params) });
   if (tool.preview === undefined) return plain();
   const controller = new AbortController();
   const { promise: late, resolve } = Promise.withResolvers<undefined>();
@@ -38,7 +38,7 @@ export async function previewCall(
     const fault = controller.signal.aborted
       ? `preview of ${tool.name} did not end within ${PREVIEW_TIMEOUT_MS / 1_000} s.`
       : answerFault('preview', tool.name, made);
-    if (fault === undefined && made !== undefined) return cut(made);
+    if (fault === undefined && made !== undefined) return cutPreview(made);
     onFault(fault ?? '');
     return plain();
   } catch (error) {
@@ -66,7 +66,8 @@ export function previewContext(
   };
 }
 
-function cut({ summary, details }: ToolPreview): ToolPreview {
+/** The preview with the beginning of texts that are too long. */
+export function cutPreview({ summary, details }: ToolPreview): ToolPreview {
   const short = (text: string, max: number) => (text.length <= max ? text : `${startOf(text, max)}… [cut]`);
   return {
     summary: short(summary, MAX_SUMMARY),

@@ -9,6 +9,7 @@ import {
   callOf,
   DECISION_VALID_MS,
   type Decision,
+  PLAN_VALID_MS,
 } from '../../approvals/approval.ts';
 import { briefDecision, briefPreview, briefRequest } from '../../approvals/approval-summary.ts';
 import { partitionOf } from '../../calls/call-id.ts';
@@ -234,9 +235,9 @@ export class Approvals {
     if (keys !== undefined) await this.#redis.hset(`${keys.approvals}:${id}`, 'announced', '1');
   }
 
-  /** Approves or denies, once: queues the call, or ends it with an outcome. */
-  decide(record: ApprovalRecord, decision: Decision, denied: Outcome): Promise<DecideAnswer> {
-    return this.#decide(record, decision.decision === 'approve' ? 'approved' : 'denied', decision, denied);
+  /** Approves or denies, once: queues the call, or ends it with an outcome, as also the call of a plan that is approved. */
+  decide(record: ApprovalRecord, decision: Decision, outcome: Outcome): Promise<DecideAnswer> {
+    return this.#decide(record, decision.decision === 'approve' ? 'approved' : 'denied', decision, outcome);
   }
 
   /** Ends an approval whose time is over, and its call. */
@@ -248,14 +249,16 @@ export class Approvals {
    * As long as the call, which may be undone with the parameters that were approved: from when it has ended, for which it may wait for its
    * start, then as long as its decision holds, and then run.
    */
-  #keptMs({ tool, startAtMs = 0 }: ApprovalRequest, to: ApprovalEnd, nowMs: number): number {
+  #keptMs({ tool, plan, startAtMs = 0 }: ApprovalRequest, to: ApprovalEnd, nowMs: number): number {
     const { doneMs } = ttlsOf(this.#settings, tool);
     if (to !== 'approved') return doneMs;
-    return doneMs + Math.max(0, startAtMs - nowMs) + DECISION_VALID_MS + LONG_RUN_MS;
+    const validMs = plan === undefined ? DECISION_VALID_MS : PLAN_VALID_MS;
+    return doneMs + Math.max(0, startAtMs - nowMs) + validMs + LONG_RUN_MS;
   }
 
   #lifeOf({ tool }: ApprovalRequest, outcome: Outcome): RecordLife {
     const ttls = ttlsOf(this.#settings, tool);
+    if (outcome.status === 'success') return { ttlMs: ttls.doneMs };
     return isUnresolved(outcome) ? lifeOfUnresolved(ttls) : lifeOfFailure(ttls);
   }
 
@@ -265,18 +268,21 @@ export class Approvals {
     decision: Decision | undefined,
     outcome: Outcome,
   ): Promise<DecideAnswer> {
-    const { id, callId, generation, tool } = request;
+    const { id, callId, generation, tool, plan } = request;
     const keys = this.#placed(id);
     if (keys === undefined) return { kind: 'gone' };
     const nowMs = await this.#ledger.now();
     // Greater than the one it waited under: whatever carried the call until here is of another life.
     const next = String(Math.max(nowMs, Number(generation) + 1));
-    const signed = to === 'approved' ? await resignRequest(this.#ledger.access, callId, next) : undefined;
+    // Nobody runs the call of a plan: its approval is its success.
+    const isRun = to === 'approved' && plan === undefined;
+    const signed = isRun ? await resignRequest(this.#ledger.access, callId, next) : undefined;
     if (typeof signed === 'string') return { kind: signed };
     const job: CallJob = { callId, generation: next, session: request.session.key };
     const waiting = jobIdOf(callId, generation);
     const text = decision === undefined ? '' : JSON.stringify(decision);
-    const outcomeJson = to === 'approved' ? '' : JSON.stringify(outcome);
+    const outcomeJson = isRun ? '' : JSON.stringify(outcome);
+    const ended = to === 'approved' ? 'done' : 'failed';
     const life = this.#lifeOf(request, outcome);
     const [code, , more] = await decideScript.run(
       this.#redis,
@@ -298,7 +304,7 @@ export class Approvals {
         callId,
         this.#keptMs(request, to, nowMs),
         outcomeJson,
-        outcomeJson === '' ? '' : this.#signatures.sign('outcome', [callId, 'failed'], outcomeJson),
+        outcomeJson === '' ? '' : this.#signatures.sign('outcome', [callId, ended], outcomeJson),
         life.ttlMs,
         keys.inboxes,
         next,
@@ -306,7 +312,7 @@ export class Approvals {
         waiting,
         uuidv7(),
         life.freeAfterMs ?? '',
-        this.#ledger.access.deadLetterMs(callId) ?? '',
+        (plan === undefined ? this.#ledger.access.deadLetterMs(callId) : undefined) ?? '',
         ...enqueueArguments(keys, tool.name, job),
       ],
     );

@@ -1,10 +1,10 @@
 -- Decides on an approval, once: approved puts its call into the queue, at its start for a delayed one; every other decision ends the
--- call.
+-- call. The call of a plan, which nobody runs, ends in each case.
 --
 -- KEYS  1 approval  2 index of pending approvals  3 the call's record  4 in-flight index  5 the job that waits  6 delayed jobs
 --       7 index of calls in doubt  8 base of the partition's keys
 -- ARGV  1 approval ID  2 state: approved, denied or expired  3 decision (JSON), '' for none  4 its signature  5 call ID
---       6 time to live of the approval, ms  7 outcome (JSON), '' when approved  8 its signature  9 its time to live, ms
+--       6 time to live of the approval, ms  7 outcome (JSON), '' for a call that runs now  8 its signature  9 its time to live, ms
 --       10 key prefix of inboxes  11 new generation  12 signature of the request under it  13 ID of the job that waits
 --       14 token: a script that runs twice, because its first answer was lost, answers the same
 --       15 after which time the call's key is free again, ms, '' for not sooner
@@ -40,7 +40,7 @@ if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], 'decision', ARGV[3], 'decision
 
 -- The job that carried the call until here has nothing to do any more; one that a worker holds finds that by itself.
 if redis.call('ZREM', KEYS[6], ARGV[13]) == 1 then redis.call('DEL', KEYS[5]) end
-if to == 'approved' then
+if ARGV[7] == '' then
   local startAt = call[6] and tonumber(call[6]) > now and tonumber(call[6]) or nil
   redis.call('HSET', KEYS[3], 'phase', startAt and 'delayed' or 'queued', 'generation', ARGV[11], 'signature', ARGV[12], 'updatedAtMs', now)
   nextVersion(KEYS[3])
@@ -51,17 +51,18 @@ if to == 'approved' then
   end
 else
   local expiresAt = text(now + ARGV[9])
-  redis.call('HSET', KEYS[3], 'state', 'failed', 'outcome', ARGV[7], 'outcomeSignature', ARGV[8], 'retriable', '0', 'updatedAtMs', now)
+  local ended = to == 'approved' and 'done' or 'failed'
+  redis.call('HSET', KEYS[3], 'state', ended, 'outcome', ARGV[7], 'outcomeSignature', ARGV[8], 'retriable', '0', 'updatedAtMs', now)
   if ARGV[15] ~= '' then redis.call('HSET', KEYS[3], 'freeAtMs', text(now + ARGV[15])) end
   redis.call('HDEL', KEYS[3], 'phase', 'inboxes')
   nextVersion(KEYS[3])
   redis.call('PEXPIREAT', KEYS[3], expiresAt)
   if call[5] then redis.call('PEXPIREAT', call[5], expiresAt) end
   redis.call('ZREM', KEYS[4], ARGV[5])
-  if isUnresolved('failed', ARGV[7]) then redis.call('ZADD', KEYS[7], expiresAt, ARGV[5]) end
+  if isUnresolved(ended, ARGV[7]) then redis.call('ZADD', KEYS[7], expiresAt, ARGV[5]) end
   -- A call that a person denied has failed as it should.
   if to == 'expired' and ARGV[16] ~= '' then add_dead_letter({KEYS[8]}, {ARGV[5], text(now), ARGV[16]}) end
-  if call[7] then add_callback({string.sub(KEYS[3], 1, -1 - #RECORDS - #ARGV[5])}, {ARGV[5], 'failed', ARGV[7], ARGV[8], false}) end
-  notify(call[4], ARGV[10], settledEvent(ARGV[5], 'failed', ARGV[8], ARGV[7], now))
+  if call[7] then add_callback({string.sub(KEYS[3], 1, -1 - #RECORDS - #ARGV[5])}, {ARGV[5], ended, ARGV[7], ARGV[8], false}) end
+  notify(call[4], ARGV[10], settledEvent(ARGV[5], ended, ARGV[8], ARGV[7], now))
 end
 return {'decided', now}

@@ -3,6 +3,7 @@ import type { AttemptRecord, CallState, Phase } from '../../calls/call-state.ts'
 import type { ToolCallEnvelope } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { circuitKey } from '../../circuits/circuit-key.ts';
+import type { PlannedCall } from '../../groups/group.ts';
 import type { Effects } from '../../retries/effects.ts';
 import { publishedToolId } from '../fleet/catalogue.ts';
 import type { TextReference } from './records/large-values.ts';
@@ -29,6 +30,8 @@ export interface StoredRequest {
   readonly shared?: true;
   /** The call does not start before this time on Redis' clock. */
   readonly startAtMs?: number;
+  /** The call runs under the approval of its plan. */
+  readonly planned?: PlannedCall;
 }
 
 /** The feature that a worker needs to run the call. */

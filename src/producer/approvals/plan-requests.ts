@@ -1,0 +1,85 @@
+/** The request to a person about a plan: what is shown, and in whose name it would run. */
+import { type ApprovalRequest, type ApprovalRoute, approvalId } from '../../shared/approvals/approval.ts';
+import { PLAN_TOOL, shownPlan } from '../../shared/approvals/plan-approval.ts';
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import type { AcceptedNode, AskReason, PlanDefinition } from '../../shared/groups/plan.ts';
+import { taintOf } from '../../shared/policy/taint.ts';
+import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import { EFFECTS, TIERS, type Tier } from '../../shared/tools/tool.ts';
+
+/** A plan that a person has to decide on. */
+export interface AskedPlan {
+  readonly planId: string;
+  readonly plan: PlanDefinition;
+  readonly session: SessionRecord;
+  /** The call that waits for the decision. */
+  readonly callId: string;
+  readonly envelope: ToolCallEnvelope;
+  /** The tools whose output may bring text from outside into parameters of the plan. */
+  readonly outside: readonly string[];
+  readonly submittedBy?: string | undefined;
+  readonly route: ApprovalRoute;
+  readonly createdAtMs: number;
+  readonly limitMs: number;
+}
+
+type AskingNode = AcceptedNode & { readonly asks: AskReason };
+
+export function askingNodes({
+  order,
+  nodes,
+}: Pick<PlanDefinition, 'order' | 'nodes'>): readonly (readonly [string, AskingNode])[] {
+  return order.flatMap((name) => {
+    const node = nodes[name];
+    return node?.asks === undefined ? [] : [[name, node as AskingNode] as const];
+  });
+}
+
+/** The highest tier of the nodes that need the approval: its workers tell people of it. */
+export function tierOfApproval(plan: Pick<PlanDefinition, 'order' | 'nodes'>): Tier {
+  const tiers = askingNodes(plan).map(([, { tier }]) => TIERS.indexOf(tier));
+  return TIERS[Math.max(...tiers)] ?? 'elevated';
+}
+
+export function planRequestFor(asked: AskedPlan): ApprovalRequest {
+  const { planId, plan, session, callId, envelope, submittedBy, route, createdAtMs, limitMs, outside } = asked;
+  const params = shownPlan(planId, plan);
+  const paramsDigest = digest(canonicalJson(params));
+  const asking = askingNodes(plan);
+  const [[first, { asks }] = ['', { asks: { rule: '', reason: '' } }]] = asking;
+  const more = asking.length > 1 ? `, and ${asking.length - 1} more` : '';
+  const effects = Math.max(...asking.map(([, node]) => EFFECTS.indexOf(node.effects)));
+  const generation = String(createdAtMs);
+  return {
+    id: approvalId(callId, generation),
+    callId,
+    generation,
+    plan: planId,
+    tool: {
+      ...PLAN_TOOL,
+      definition: paramsDigest,
+      tier: tierOfApproval(plan),
+      effects: EFFECTS[effects] ?? 'once',
+      annotations: {},
+    },
+    params: params as unknown as ApprovalRequest['params'],
+    paramsDigest,
+    session: {
+      key: session.sessionKey,
+      kind: session.kind,
+      workspaceRoot: session.workspaceRoot,
+      actorId: session.actorId,
+    },
+    ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
+    actorId: envelope.target.actorId,
+    ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
+    ...(submittedBy === undefined ? {} : { submittedBy }),
+    taint: [...new Set([...taintOf(undefined, session), ...outside])],
+    rule: asks.rule,
+    reason: `node ${first}: ${asks.reason}${more}`,
+    route,
+    createdAtMs,
+    expiresAtMs: createdAtMs + limitMs,
+  };
+}

@@ -1,0 +1,131 @@
+/**
+ * The approval of a plan, on the producer's side. A call that no worker runs waits for the decision: so it is listed, announced, expires, is
+ * cancelled and survives every process as the approval of any other call.
+ */
+import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
+import { PLAN_TOOL, shownPlan } from '../../shared/approvals/plan-approval.ts';
+import { identify } from '../../shared/calls/call-id.ts';
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { circuitKey } from '../../shared/circuits/circuit-key.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { APPROVAL_KEY } from '../../shared/groups/node-state.ts';
+import type { PlanDefinition } from '../../shared/groups/plan.ts';
+import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import type { GroupRecord } from '../../shared/store/groups/groups.ts';
+import type { CallLedger } from '../../shared/store/ports.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
+import type { Clock } from '../../shared/util/time.ts';
+import type { ApprovalService } from '../approvals/approvals.ts';
+import { tierOfApproval } from '../approvals/plan-requests.ts';
+import { callEnvelope } from '../calls/call-envelope.ts';
+import type { Submission } from '../calls/submission.ts';
+
+/** The field of a plan's record with the request to a person. The record has the plan itself, which is not written twice. */
+export const APPROVAL_FIELD = 'approval';
+
+export interface PlanApprovalsDeps {
+  readonly approvals: Pick<ApprovalService, 'routeOf' | 'requestForPlan' | 'requested'>;
+  readonly ledger: Pick<CallLedger, 'claim'>;
+  readonly clock: Pick<Clock, 'now'>;
+  result(callId: string): Promise<ToolResultEnvelope | undefined>;
+}
+
+export interface PlanToApprove {
+  readonly planId: string;
+  readonly plan: PlanDefinition;
+  readonly session: SessionRecord;
+  /** The tools whose output may bring text from outside. */
+  readonly outside: readonly string[];
+  readonly submittedBy?: string | undefined;
+}
+
+export class PlanApprovals {
+  readonly #deps: PlanApprovalsDeps;
+
+  constructor(deps: PlanApprovalsDeps) {
+    this.#deps = deps;
+  }
+
+  /** Whether a person can be asked. */
+  async reachesPerson(session: SessionRecord): Promise<boolean> {
+    return (await this.#deps.approvals.routeOf(session)) !== undefined;
+  }
+
+  /** The request about a plan. Throws `PERMISSION_DENIED` and `HOOK_FAILED`. */
+  async create(asked: PlanToApprove): Promise<ApprovalRequest> {
+    const { planId, plan, session } = asked;
+    const envelope = this.#envelope(planId, plan.target);
+    const tier = tierOfApproval(plan);
+    const { callId } = identify(envelope, planDigest(planId), {
+      tier,
+      shard: session.shards?.[tier] ?? 0,
+      scope: 'session',
+      derive: false,
+      derivedReplay: 'same-request',
+    });
+    return this.#deps.approvals.requestForPlan({ ...asked, callId, envelope });
+  }
+
+  /** Asks the person, and waits for the decision. */
+  async submit(request: ApprovalRequest, target: ToolCallEnvelope['target']): Promise<Submission> {
+    const { callId } = request;
+    const { requestId } = await this.open(request, target);
+    const result = this.#deps.result(callId).then((ended) => ended ?? Promise.reject(new PawlError('UNKNOWN_CALL')));
+    return { kind: 'pending', callId, requestId, result, stop: () => {} };
+  }
+
+  /** Asks the person, unless that was done before. */
+  async open(request: ApprovalRequest, target: ToolCallEnvelope['target']): Promise<ToolCallEnvelope> {
+    const { approvals, ledger } = this.#deps;
+    const { callId, generation, tool, plan = '' } = request;
+    const envelope = this.#envelope(plan, target);
+    const answer = await ledger.claim({
+      callId,
+      generation,
+      mode: 'enforced',
+      paramsDigest: planDigest(plan),
+      request: {
+        envelope,
+        tool: { version: tool.version, definition: tool.definition, effects: tool.effects },
+        idempotencyKey: envelope.payload.idempotencyKey ?? callId,
+      },
+      circuit: circuitKey({ hint: 'tool', tool: qualifiedName(PLAN_TOOL) }),
+      kept: false,
+      approval: request,
+    });
+    // The audit trail has the request before the program hears of it.
+    if (answer.kind === 'claimed' && answer.again !== true) await approvals.requested(request);
+    return envelope;
+  }
+
+  #envelope(planId: string, target: ToolCallEnvelope['target']): ToolCallEnvelope {
+    const { namespace, name } = PLAN_TOOL;
+    const options = { namespace, idempotencyKey: `${planId}${APPROVAL_KEY}` };
+    return callEnvelope(target, name, { planId }, options, this.#deps.clock);
+  }
+}
+
+function planDigest(planId: string): string {
+  return digest(canonicalJson({ planId }));
+}
+
+/** The request as the plan's record keeps it. */
+export type StoredApproval = Omit<ApprovalRequest, 'params'>;
+
+export function storedApproval({ params: _, ...request }: ApprovalRequest): StoredApproval {
+  return request;
+}
+
+/** The request of a plan's record; undefined for a plan that needs no approval. */
+export function approvalOf({ fields }: Pick<GroupRecord, 'fields'>): StoredApproval | undefined {
+  return fields[APPROVAL_FIELD] as StoredApproval | undefined;
+}
+
+/** The whole request of a plan's record. */
+export function wholeApproval(
+  stored: StoredApproval,
+  { head, definition }: Pick<GroupRecord, 'head' | 'definition'>,
+): ApprovalRequest {
+  return { ...stored, params: { ...shownPlan(head.id, definition as PlanDefinition) } };
+}

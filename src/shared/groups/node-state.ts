@@ -1,0 +1,63 @@
+/** How the nodes of a plan stand, and the keys of its calls. */
+import type { Member } from './group.ts';
+import type { AcceptedNode } from './plan.ts';
+
+export type NodeState = 'waiting' | 'running' | 'success' | 'error' | 'skipped';
+
+/** A decision about a node that none of its calls shows. */
+export interface NodeNote {
+  readonly skipped?: string;
+  /** How many calls its `forEach` makes. */
+  readonly items?: number;
+  /** It failed before a call was made. */
+  readonly error?: { readonly code: string; readonly message: string };
+}
+
+export interface PlanPhase {
+  readonly phase: 'stopping' | 'undoing';
+  /** The node whose failure began it; absent where the plan was not approved. */
+  readonly because?: string;
+}
+
+export function nodeField(name: string): string {
+  return `node:${name}`;
+}
+
+export const PHASE_FIELD = 'phase';
+export const UNDO = '/undo';
+/** The key of the call that waits for the approval of the plan; no node has such a name. */
+export const APPROVAL_KEY = '/approval';
+
+/** The key of a node's call: `node`, or `node:3` for the item at place 3. */
+export function keyOf(name: string, index?: number): string {
+  return index === undefined ? name : `${name}:${index}`;
+}
+
+export function undoKey(key: string): string {
+  return `${key}${UNDO}`;
+}
+
+/** The node that a key belongs to. */
+export function nodeOf(key: string): string {
+  return key.split(/[:/]/, 1)[0] ?? key;
+}
+
+/** How a node stands, by its notes and calls. */
+export function nodeState(
+  node: Pick<AcceptedNode, 'forEach'>,
+  name: string,
+  note: NodeNote | undefined,
+  members: ReadonlyMap<string, Member>,
+): { readonly state: NodeState; readonly unknown: boolean; readonly keys: readonly string[] } {
+  if (note?.skipped !== undefined) return { state: 'skipped', unknown: false, keys: [] };
+  if (note?.error !== undefined) return { state: 'error', unknown: false, keys: [] };
+  const items = note?.items;
+  if (node.forEach !== undefined && items === undefined) return { state: 'waiting', unknown: false, keys: [] };
+  const keys = items === undefined ? [name] : Array.from({ length: items }, (_, index) => keyOf(name, index));
+  const ends = keys.map((key) => members.get(key)?.end);
+  const unknown = ends.some((end) => end?.mayHaveHappened === true);
+  const begun = keys.some((key) => members.has(key));
+  if (ends.every((end) => end?.status === 'success')) return { state: 'success', unknown, keys };
+  if (ends.every((end) => end !== undefined)) return { state: 'error', unknown, keys };
+  return { state: begun || items !== undefined ? 'running' : 'waiting', unknown, keys };
+}

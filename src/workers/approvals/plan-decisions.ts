@@ -1,0 +1,76 @@
+/**
+ * The decisions on plans that this worker has read. All calls of a plan run under one of them, and a plan may be large, so it is read and
+ * checked once.
+ */
+import type { ApprovalRequest, Decision, PendingRun } from '../../shared/approvals/approval.ts';
+import { isPlanAsShown, plannedMismatch } from '../../shared/approvals/plan-approval.ts';
+import { type CompensatedCall, compensated } from '../../shared/calls/compensation.ts';
+import type { PlannedCall } from '../../shared/groups/group.ts';
+import type { PolicyResult } from '../../shared/policy/policy-request.ts';
+import { asksToEscalate } from '../../shared/policy/sandbox-policy.ts';
+import type { ApprovalRecords } from '../../shared/store/ports.ts';
+import type { Attempt } from '../attempt/attempt-state.ts';
+
+export interface PlanDecisionsDeps {
+  readonly approvals: Pick<ApprovalRecords, 'read'>;
+  /** Reads the call that another one undoes. Without it, no plan's decision covers a call that undoes one. */
+  callOf?(callId: string): Promise<CompensatedCall | undefined>;
+}
+
+interface DecidedPlan {
+  readonly request: ApprovalRequest;
+  readonly decision: Decision;
+}
+
+const MAX_KEPT = 16;
+
+export class PlanDecisions {
+  readonly #deps: PlanDecisionsDeps;
+  /** The newest one last. An approved plan does not change. */
+  readonly #kept = new Map<string, DecidedPlan>();
+
+  constructor(deps: PlanDecisionsDeps) {
+    this.#deps = deps;
+  }
+
+  /** The decision that covers a call of a plan, or the reason why none does. */
+  async find(
+    attempt: Attempt,
+    planned: PlannedCall,
+    { about, policy }: { readonly about: PendingRun; readonly policy: PolicyResult },
+  ): Promise<Decision | string> {
+    const plan = await this.#plan(planned.approvalId);
+    if (plan === undefined) return 'no decision on its plan with a valid signature is stored';
+    const { params } = attempt.envelope.payload;
+    const why = plannedMismatch(plan.request, plan.decision, {
+      ...about,
+      key: planned.key,
+      params,
+      idempotencyKey: await this.#keyOf(attempt),
+      askedForTaint: policy.askedForTaint,
+      unconfined: policy.unconfined,
+      escalates: asksToEscalate,
+    });
+    return why ?? plan.decision;
+  }
+
+  async #plan(approvalId: string): Promise<DecidedPlan | undefined> {
+    const kept = this.#kept.get(approvalId);
+    if (kept !== undefined) return kept;
+    const record = await this.#deps.approvals.read(approvalId);
+    if (record?.decision === undefined || record.state !== 'approved' || !isPlanAsShown(record.request))
+      return undefined;
+    const { request, decision } = record;
+    const oldest = this.#kept.keys().next().value;
+    if (this.#kept.size >= MAX_KEPT && oldest !== undefined) this.#kept.delete(oldest);
+    this.#kept.set(approvalId, { request, decision });
+    return { request, decision };
+  }
+
+  /** The key that names the call of a node: its own, or that of the call which it undoes. */
+  async #keyOf({ envelope }: Attempt): Promise<string | undefined> {
+    const undone = compensated(envelope);
+    if (undone === undefined) return envelope.payload.idempotencyKey;
+    return (await this.#deps.callOf?.(undone))?.request.envelope.payload.idempotencyKey;
+  }
+}
