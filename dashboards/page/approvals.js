@@ -185,6 +185,7 @@ export function open(root, page, wanted) {
       ],
       ['Session', page.may('use') ? link('sessions', approval.session) : approval.session],
       ['Kind', approval.sessionKind],
+      ['Plan', approval.planId ?? ''],
       ['Call', page.may('use') ? link('calls', approval.callId) : approval.callId],
       ['Workspace', approval.workspaceRoot],
       ['Why', approval.justification ?? ''],
@@ -220,7 +221,8 @@ export function open(root, page, wanted) {
       element('pre', { tabindex: 0, 'aria-label': 'Parameters' }, approval.shown),
       facts(pairs),
       element('div', { class: 'similar' }),
-      editing,
+      // A plan is approved as it was shown.
+      approval.planId === undefined ? editing : undefined,
       element('label', {}, 'Reason ', reason),
       amendment === undefined
         ? undefined

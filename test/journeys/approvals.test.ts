@@ -28,6 +28,13 @@ interface Answer {
   readonly records: readonly { readonly type: string }[];
 }
 
+interface PlanAnswer {
+  readonly planId: string;
+  readonly approvalId?: string;
+  readonly state?: string;
+  readonly approval?: object;
+}
+
 async function setUp() {
   const world = await createWorld();
   const cwd = temporaryFolder();
@@ -75,7 +82,7 @@ async function setUp() {
     await eventually(async () => (await world.connections()).length === 0, { what: 'the death of every process' });
     return { callId, asked };
   };
-  return { startServer, startWorker, startProducer, askAndDie, effects: () => readEffects(effects) };
+  return { world, startServer, startWorker, startProducer, askAndDie, effects: () => readEffects(effects) };
 }
 
 test('asked, killed, approved, killed, run: an approved call runs once, and its caller finds the result', {
@@ -109,4 +116,39 @@ test('asked, killed, approved, killed, run: an approved call runs once, and its 
     ]);
     return true;
   });
+});
+
+test('a plan is asked, killed, approved, run: its nodes run once under one approval', {
+  timeout: 60_000,
+}, async () => {
+  const { world, startServer, startWorker, effects } = await setUp();
+  const [first, worker] = await Promise.all([startServer(), startWorker()]);
+  await first.ask('/v1/sessions', { sessionKey: 's', actorId: 'agent-7', channel: { kind: 'operator' } });
+  const transfer = (params: object, more: object = {}) => ({ tool: 'transfer', params, ...more });
+  const nodes = {
+    one: transfer({ to: 'bob', amount: 5 }),
+    two: transfer({ to: 'eve', amount: { $from: 'one.amount' } }),
+  };
+  const accepted = (await first.ask('/v1/plans', { session: 's', nodes })) as unknown as PlanAnswer;
+  const asked = await eventually(async () => {
+    const { approvals } = await first.ask('/v1/approvals?state=pending');
+    return approvals.find(({ preview }) => preview.summary.startsWith('Run a plan of 2 nodes'));
+  });
+  expect(asked.id).toBe(accepted.approvalId);
+  await Promise.all([first.kill(), worker.kill()]);
+  await eventually(async () => (await world.connections()).length === 0, { what: 'the death of every process' });
+
+  const [third] = await Promise.all([startServer(), startWorker()]);
+  expect(effects()).toEqual([]);
+  await third.ask(`/v1/approvals/${asked.id}`, { decision: 'approve', digest: asked.digest });
+  const plan = await eventually(async () => {
+    const answer = (await third.ask(`/v1/plans/${accepted.planId}`)) as unknown as PlanAnswer;
+    return answer.state === 'done' && answer;
+  });
+  expect(plan.approval).toMatchObject({ approvalId: asked.id, state: 'approved' });
+  expect(effects().map(({ key, attempt }) => [key, attempt])).toEqual([
+    [`${accepted.planId}:one`, 1],
+    [`${accepted.planId}:two`, 1],
+  ]);
+  expect((await third.ask('/v1/approvals')).approvals).toMatchObject([{ id: asked.id, state: 'approved' }]);
 });

@@ -332,7 +332,7 @@ class People {
     const begun = {
       callId: call.callId,
       envelope: { payload: { params: call.params }, target: { actorId: CALLER } },
-      started: { fence, recovered, approvalId: call.approvalId, nowMs: begunAtMs },
+      started: { fence, recovered, approvalId: call.approvalId, nowMs: begunAtMs, request: {} },
       registered: { tool, definition: tool.definition },
       running: { token: `token ${this.#tokens}` },
       workerId: 'worker',

@@ -1,7 +1,8 @@
 /** `pawl plans`: lists, shows, runs and cancels plans. */
 import type { Plan, PlanNodeView } from '../../producer/groups/plans.ts';
-import { planSummary, planView } from '../../producer/http/core/group-views.ts';
+import { planOrder, planSummary, planView } from '../../producer/http/core/group-views.ts';
 import { needsOf } from '../../shared/groups/check-plan.ts';
+import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
@@ -65,7 +66,13 @@ function printPlan(context: CliContext, plan: Plan, { json }: JsonOption): void 
     return;
   }
   const because = plan.because === undefined ? '' : `, because of ${plan.because}`;
-  print(context, `${plan.head.id}: ${plan.state}${because}\n\n${table(plan.nodes, NODE_COLUMNS)}`);
+  const { approval } = plan;
+  const refused = approval?.error === undefined ? '' : `: ${approval.error.message}`;
+  const waits = approval?.state === 'pending' ? `, for ${approval.approvalId}` : '';
+  print(
+    context,
+    `${plan.head.id}: ${plan.state}${because}${shownLine(refused)}${waits}\n\n${table(plan.nodes, NODE_COLUMNS)}`,
+  );
 }
 
 /** The exit code is 0 when the plan is done. */
@@ -78,13 +85,17 @@ export async function planCommand(
   return withPawl(context, async (pawl) => {
     const { record: session } = await pawl.session(options.session);
     if (options.dryRun === true) {
-      const { order } = await pawl.plans.check({ session, plan });
-      print(context, options.json === true ? prettyJson({ order }) : order.join('\n'));
+      const checked = planOrder(await pawl.plans.check({ session, plan }));
+      const marked = checked.order.map(
+        (name) => `${name}${checked.needsApproval?.includes(name) ? ' (needs approval)' : ''}`,
+      );
+      print(context, options.json === true ? prettyJson(checked) : marked.join('\n'));
       return EXIT_CODES.success.code;
     }
     await requireTrustedKeys(context, pawl);
-    const { planId } = await pawl.plans.create({ session, plan });
-    say(context, `the plan ${planId} has begun; it goes on when this command ends`);
+    const { planId, approvalId } = await pawl.plans.create({ session, plan });
+    const began = approvalId === undefined ? 'has begun' : `waits for the approval ${approvalId}`;
+    say(context, `the plan ${planId} ${began}; it goes on when this command ends`);
     const ended = await pawl.plans.ended(planId);
     printPlan(context, ended, options);
     return ended.state === 'done' ? EXIT_CODES.success.code : EXIT_CODES.failed.code;

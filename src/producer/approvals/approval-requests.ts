@@ -72,7 +72,11 @@ export class ApprovalRequests {
   async createForPlan(asked: Omit<AskedPlan, 'route' | 'createdAtMs' | 'limitMs'>): Promise<ApprovalRequest> {
     const { routeOf, now, settings, hooks } = this.#deps;
     const route = await routeOf(asked.session);
-    if (route === undefined) throw unreachable({ name: PLAN_TOOL.name, tier: tierOfApproval(asked.plan) }, { reason: 'a person must approve it', rule: '' });
+    if (route === undefined)
+      throw unreachable(
+        { name: PLAN_TOOL.name, tier: tierOfApproval(asked.plan) },
+        { reason: 'a person must approve it', rule: '' },
+      );
     const limitMs = settings.policy.approvalLimitMs;
     const request = planRequestFor({ ...asked, route, createdAtMs: await now(), limitMs });
     await hooks.requested(request, asked.envelope.requestId);

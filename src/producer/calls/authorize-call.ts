@@ -46,7 +46,7 @@ export class CallAuthorizer {
     return this.#authorized(envelope, session, await this.#toolOf(envelope), await this.#channelOf(session));
   }
 
-  /** What policy says of a call whose parameters are still open. Throws as `authorize` does, but for the parameters. */
+  /** Asks policy about a call whose parameters are still open, and returns its decision. Throws as `authorize` does, but for the parameters. */
   async permit(envelope: ToolCallEnvelope, session: SessionRecord): Promise<PolicyResult> {
     const opened = await this.#deps.sessions.of(envelope, session);
     return this.#requirePermission(envelope, await this.#toolOf(envelope), opened, await this.#channelOf(opened));

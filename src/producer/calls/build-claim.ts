@@ -134,7 +134,7 @@ export class ClaimBuilder {
 function plannedOf({ asks }: IdentifiedCall, { planned }: SubmitOptions): PlannedCall | undefined {
   if (asks === undefined || planned === undefined) return undefined;
   const { approvalId, key, taint = [] } = planned;
-  // What the session has read since the plan was shown, the approver does not know of.
+  // The approver does not know what the session has read since the plan was shown.
   const { askedForTaint = [] } = asks.policyResult;
   return askedForTaint.every((source) => taint.includes(source)) ? { approvalId, key } : undefined;
 }

@@ -82,7 +82,7 @@ export class CallSubmitter {
     return this.#steps.authorizer.authorize(underOwnName(envelope, this.#context.catalogue), session);
   }
 
-  /** What policy says of a call whose parameters are still open. Throws as `check` does, but for the parameters. */
+  /** Asks policy about a call whose parameters are still open, and returns its decision. Throws as `check` does, but for the parameters. */
   permit(envelope: ToolCallEnvelope, session: SessionRecord): Promise<PolicyResult> {
     return this.#steps.authorizer.permit(underOwnName(envelope, this.#context.catalogue), session);
   }

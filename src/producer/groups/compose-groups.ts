@@ -38,10 +38,10 @@ export function composeGroups(
       const { identity, envelope: checked } = await submitter.identify(envelope);
       return { callId: identity.callId, envelope: checked };
     },
-    submit({ envelope, planned, approval }, options) {
-      if (approval !== undefined) return approvals.submit(approval, envelope.target);
-      return submitter.submit(envelope, planned === undefined ? options : { ...options, planned });
-    },
+    submit: ({ envelope, planned, approval }, options) =>
+      approval === undefined
+        ? submitter.submit(envelope, planned === undefined ? options : { ...options, planned })
+        : approvals.submit(approval, envelope.target),
     read: (callId) => service.read(callId),
     result: (callId) => service.result(callId),
     cancel: (callId, by) => service.cancel(callId, by),

@@ -23,7 +23,7 @@ export interface NewGroup {
   readonly fields?: GroupFields;
   /** Receives the results of its calls, as long as this process drives it. */
   readonly results?: Map<string, ToolResultEnvelope>;
-  /** What its caller waits for, once its record is written. */
+  /** Runs once the record is written; the caller waits for it. */
   open?(): Promise<unknown>;
 }
 

@@ -39,6 +39,8 @@ export interface SubmitPlan {
   /** `{ nodes, concurrency? }`, unchecked. */
   readonly plan: unknown;
   readonly submittedBy?: string | undefined;
+  /** Called when a person is asked about the plan. */
+  readonly onApproval?: (request: ApprovalRequest) => void;
 }
 
 export interface AcceptedPlan {
@@ -157,7 +159,7 @@ export class PlanService {
     }
   }
 
-  /** What policy says of each node: those that a person must approve, and those that may not run. */
+  /** Asks policy about each node: a person must approve some, and others may not run. */
   async #askPolicy(session: SessionRecord, nodes: PlanNodes, tools: ReadonlyMap<string, ResolvedTool>) {
     const asks = new Map<string, AskReason>();
     const issues: Issue[] = [];
@@ -204,6 +206,7 @@ export class PlanService {
       [memberField(APPROVAL_KEY), { callId: approval.callId }],
     ]);
     await runner.create(head, plan, { fields, open: () => approvals.open(approval, plan.target) });
+    submitted.onApproval?.(approval);
     return { planId, order: plan.order, approvalId: approval.id };
   }
 

@@ -2,7 +2,7 @@
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { NewPlan } from '../../shared/groups/plan.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import type { AcceptedPlan, Plan, PlanService } from './plans.ts';
+import type { AcceptedPlan, Plan, PlanService, SubmitPlan } from './plans.ts';
 
 export interface PlanOptions {
   /** Aborting cancels the plan. */
@@ -19,12 +19,13 @@ export type RunningPlan = Promise<Plan> & {
 /** Throws `NOT_FOUND` where nothing outlives the process. */
 export function runPlan(
   service: Pick<PlanService, 'create' | 'ended' | 'cancel'> | undefined,
-  session: { readonly record: SessionRecord },
+  session: Pick<SubmitPlan, 'onApproval'> & { readonly record: SessionRecord },
   plan: NewPlan,
   { signal }: PlanOptions,
 ): RunningPlan {
   if (service === undefined) throw new PawlError('NOT_FOUND', 'There are no plans without a fleet: use call.');
-  const accepted = service.create({ session: session.record, plan });
+  const { record, onApproval } = session;
+  const accepted = service.create({ session: record, plan, ...(onApproval === undefined ? {} : { onApproval }) });
   const cancel = async () => service.cancel((await accepted).planId);
   const onAbort = () => void cancel().catch(() => {});
   const run = async () => {

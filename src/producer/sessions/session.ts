@@ -1,6 +1,7 @@
 /** A session as its orchestrator holds it: it calls tools, opens sessions below it, and emits the events of its calls. */
 
 import { EventEmitter } from 'node:events';
+import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
@@ -163,7 +164,8 @@ export class Session {
    *     await session.plan({ nodes: { a: { tool: 'cities' }, b: { tool: 'book', params: { city: { $from: 'a.home' } } } } });
    */
   plan(plan: NewPlan, options: PlanOptions = {}): RunningPlan {
-    return runPlan(this.#host.plans, this, plan, options);
+    const onApproval = (request: ApprovalRequest) => this.emit('approval-requested', approvalEventOf(request));
+    return runPlan(this.#host.plans, { record: this.record, onApproval }, plan, options);
   }
 
   /** Emits the end of a call. A listener may be attached right after the call, so it is called one turn later. */

@@ -47,7 +47,7 @@ export const TRANSITIONS: Readonly<Record<CallStatus, Partial<Readonly<Record<Ca
   'awaiting-approval': {
     queued: 'approved',
     delayed: 'approved before its start',
-    done: 'a plan was approved, whose call nobody runs',
+    done: 'a plan was approved',
     failed: 'denied or expired',
     cancelled: 'cancelled by a caller',
   },

@@ -55,7 +55,7 @@ export interface AcceptedNode extends PlanNode {
   /** The digest of the tool's definition. */
   readonly definition: string;
   readonly effects: Effects;
-  /** Why a person must approve its calls; absent where nobody must. */
+  /** Why a person must approve its calls; absent where no approval is needed. */
   readonly asks?: AskReason;
 }
 

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { approvalView } from '../../../src/producer/http/core/views.ts';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { type FleetOptions, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -31,7 +32,7 @@ function approvedTools() {
       log.push(`book ${city}`);
       return { output: { reservation: `${city}-1` } };
     },
-    compensate: ({ city }) => {
+    compensate: async ({ city }) => {
       log.push(`undo ${city}`);
     },
   });
@@ -182,4 +183,56 @@ test('another process goes on with a plan that waits for its approval', async ()
   await frontDoor.approvals.decide(record.request.id, { decision: 'approve', digest, by: 'grace' });
   expect((await frontDoor.plans.ended(planId)).state).toBe('done');
   expect(log.length).toBe(4);
+});
+
+test('a call that its plan did not show is refused by the worker', async () => {
+  const { session, pawl, log, onlyPending } = await approvedFleet();
+  const running = session.plan({ nodes: { only: { tool: 'book', params: { city: 'A' } } } });
+  const { planId, approvalId = '' } = await running.accepted;
+  const { record, digest } = await onlyPending();
+  await pawl.approvals.decide(record.request.id, { decision: 'approve', digest, by: 'grace' });
+  await running;
+  const forged = async (key: string, city: string) => {
+    const envelope = session.envelope('book', { city }, { idempotencyKey: `${planId}:${key}` });
+    const { result } = await pawl.submit(envelope, { planned: { approvalId, key } });
+    return (await result).error;
+  };
+  expect(await forged('another', 'A')).toMatchObject({ code: 'APPROVAL_INVALID' });
+  await pawl.calls.flush({ sessionKey: session.key });
+  expect((await forged('only', 'B'))?.message).toContain('parameters of its node only are not those that were shown');
+  await pawl.calls.flush({ sessionKey: session.key });
+  expect((await forged('only', 'A'))?.message).toContain('it was used already');
+  expect(log).toEqual(['book A']);
+});
+
+test('a node that is in doubt is asked about by itself before it runs again', async () => {
+  let runs = 0;
+  const vague = defineTool({
+    name: 'vague',
+    version: '1.0.0',
+    description: 'Ends in doubt at first.',
+    tier: 'elevated',
+    effects: 'once',
+    input: z.object({ n: z.number() }),
+    run: ({ n }) => {
+      runs += 1;
+      if (runs === 1) throw new PawlError('OUTCOME_UNKNOWN');
+      return { output: n };
+    },
+  });
+  const { session, pawl, onlyPending } = await approvedFleet({ tools: [vague] });
+  const running = session.plan({ nodes: { only: { tool: 'vague', params: { n: 1 } } } });
+  await running.accepted;
+  const first = await onlyPending();
+  await pawl.approvals.decide(first.record.request.id, { decision: 'approve', digest: first.digest, by: 'grace' });
+  const plan = await running;
+  expect(plan.state).toBe('failed');
+  const callId = plan.nodes[0]?.calls[0]?.member?.callId ?? '';
+  await pawl.resolve(callId, { as: 'retry' }, 'grace');
+  const second = await onlyPending();
+  expect(second.record.request).toMatchObject({ callId, params: { n: 1 }, tool: { name: 'vague' } });
+  expect(second.record.request.plan).toBeUndefined();
+  await pawl.approvals.decide(second.record.request.id, { decision: 'approve', digest: second.digest, by: 'grace' });
+  expect((await pawl.calls.result(callId))?.status).toBe('success');
+  expect(runs).toBe(2);
 });

@@ -22,7 +22,7 @@ const STANDINGS: readonly CallStatus[] = [
 const LEGAL: Readonly<Record<CallStatus, string>> = {
   //                    cl aw de qu ru pe wa do fa ca
   claimed: '            .  x  x  x  .  .  .  .  .  x',
-  'awaiting-approval': '.  .  x  x  .  .  .  .  x  x',
+  'awaiting-approval': '.  .  x  x  .  .  .  x  x  x',
   delayed: '            .  .  .  x  .  .  .  .  .  x',
   queued: '             .  .  .  .  x  .  .  .  x  x',
   running: '            .  .  .  x  x  x  x  x  x  x',

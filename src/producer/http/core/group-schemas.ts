@@ -34,13 +34,29 @@ const planSummary = z.object({
   state: z.enum(PLAN_STATES),
   counts: z.record(text, count).describe('`total`, and how many nodes are in each state.'),
   because: text.optional().describe('The node whose failure ended the plan.'),
+  approval: z
+    .object({
+      approvalId: text,
+      callId: text,
+      state: z.enum(['pending', 'approved', 'refused']),
+      error: z.object({ code: text, message: text }).optional().describe('Why it was refused.'),
+    })
+    .optional()
+    .describe('Of a plan with a node that needs one.'),
   createdAtMs: atMs,
   endedAtMs: atMs.optional(),
 });
 
 export const groupSchemas = {
-  PlanOrder: z.object({ order: z.array(text) }),
-  AcceptedPlan: z.object({ planId: text, order: z.array(text) }),
+  PlanOrder: z.object({
+    order: z.array(text),
+    needsApproval: z.array(text).optional().describe('The nodes that need the approval of a person.'),
+  }),
+  AcceptedPlan: z.object({
+    planId: text,
+    order: z.array(text),
+    approvalId: text.optional().describe('The approval that it waits for.'),
+  }),
   PlanList: z.object({ plans: z.array(planSummary) }),
   Plan: planSummary.extend({
     nodes: z.record(
@@ -50,6 +66,7 @@ export const groupSchemas = {
         namespace: text,
         state: z.enum(['waiting', 'running', 'success', 'error', 'skipped', 'cancelled']),
         needs: z.array(text),
+        needsApproval: z.literal(true).optional(),
         skipped: text.optional().describe('Why it did not run.'),
         error: z.object({ code: text, message: text }).optional().describe('It failed before a call was made.'),
         calls: z.array(planCall.extend({ undo: planCall.optional() })),

@@ -1,6 +1,7 @@
 /** The shapes in which the API and the commands show batches and plans. */
 import { needsOf } from '../../../shared/groups/check-plan.ts';
 import type { Member, MemberEnd } from '../../../shared/groups/group.ts';
+import type { PlanDefinition } from '../../../shared/groups/plan.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
 import type { Batch, BatchCall } from '../../groups/batches.ts';
 import type { Plan } from '../../groups/plans.ts';
@@ -60,7 +61,13 @@ function batchCallView({ entry, member, record }: BatchCall, isOver: boolean) {
   };
 }
 
-export function planSummary({ head, definition, state, because, endedAtMs, nodes }: Plan) {
+/** The answer to a check: the nodes in their order, and those that need an approval. */
+export function planOrder({ order, nodes }: PlanDefinition) {
+  const needsApproval = order.filter((name) => nodes[name]?.asks !== undefined);
+  return { order, ...(needsApproval.length === 0 ? {} : { needsApproval }) };
+}
+
+export function planSummary({ head, definition, state, because, approval, endedAtMs, nodes }: Plan) {
   const counts: Record<string, number> = { total: nodes.length };
   for (const node of nodes) counts[node.state] = (counts[node.state] ?? 0) + 1;
   return {
@@ -69,6 +76,7 @@ export function planSummary({ head, definition, state, because, endedAtMs, nodes
     state,
     counts,
     ...(because === undefined ? {} : { because }),
+    ...(approval === undefined ? {} : { approval }),
     createdAtMs: head.createdAtMs,
     ...(endedAtMs === undefined ? {} : { endedAtMs }),
   };
@@ -86,6 +94,7 @@ function planNodeView({ name, node, state, note, calls }: Plan['nodes'][number])
     namespace: node.namespace,
     state,
     needs: [...needsOf(node)],
+    ...(node.asks === undefined ? {} : { needsApproval: true as const }),
     ...(note?.skipped === undefined ? {} : { skipped: note.skipped }),
     ...(note?.error === undefined ? {} : { error: note.error }),
     calls: calls.map(({ member, undo }) => ({

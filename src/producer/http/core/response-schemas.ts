@@ -96,6 +96,7 @@ const approval = z.object({
   reason: text,
   amendment: json.optional(),
   startAtMs: atMs.optional().describe('Of a delayed call.'),
+  planId: text.optional().describe('The approval is of this plan, whose nodes are `params.nodes`.'),
   createdAtMs: atMs,
   expiresAtMs: atMs,
   ...decided,

@@ -171,6 +171,7 @@ export function approvalView({ record, digest }: ApprovalListing) {
     reason: request.reason,
     ...(request.amendment === undefined ? {} : { amendment: request.amendment }),
     ...(request.startAtMs === undefined ? {} : { startAtMs: request.startAtMs }),
+    ...(request.plan === undefined ? {} : { planId: request.plan }),
     createdAtMs: request.createdAtMs,
     expiresAtMs: request.expiresAtMs,
     ...(decidedAtMs === undefined ? {} : { decidedAtMs }),

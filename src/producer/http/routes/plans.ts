@@ -6,7 +6,7 @@ import type { Pawl } from '../../client.ts';
 import type { Plan } from '../../groups/plans.ts';
 import { type Caller, seesTenant } from '../core/access.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
-import { planSummary, planView } from '../core/group-views.ts';
+import { planOrder, planSummary, planView } from '../core/group-views.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { nameOf, submitterOf } from './approvals.ts';
 import { sessionFor, sessionOrNew } from './sessions.ts';
@@ -40,7 +40,7 @@ function createPlan({ pawl, checkAccepting }: PlanRouteDeps): Route {
       const { session: sessionKey, ...plan } = body;
       if (query.dryRun === 'true') {
         const { record } = await sessionFor(pawl, caller, sessionKey);
-        return { status: 200, body: { order: (await pawl.plans.check({ session: record, plan })).order } };
+        return { status: 200, body: planOrder(await pawl.plans.check({ session: record, plan })) };
       }
       await checkAccepting();
       const { record } = await sessionOrNew(pawl, caller, { sessionKey });

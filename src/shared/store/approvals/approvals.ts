@@ -274,7 +274,7 @@ export class Approvals {
     const nowMs = await this.#ledger.now();
     // Greater than the one it waited under: whatever carried the call until here is of another life.
     const next = String(Math.max(nowMs, Number(generation) + 1));
-    // Nobody runs the call of a plan: its approval is its success.
+    // No worker runs the call of a plan: its approval is its success.
     const isRun = to === 'approved' && plan === undefined;
     const signed = isRun ? await resignRequest(this.#ledger.access, callId, next) : undefined;
     if (typeof signed === 'string') return { kind: signed };

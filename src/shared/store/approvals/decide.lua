@@ -1,5 +1,5 @@
 -- Decides on an approval, once: approved puts its call into the queue, at its start for a delayed one; every other decision ends the
--- call. The call of a plan, which nobody runs, ends in each case.
+-- call. The call of a plan, which no worker runs, ends in each case.
 --
 -- KEYS  1 approval  2 index of pending approvals  3 the call's record  4 in-flight index  5 the job that waits  6 delayed jobs
 --       7 index of calls in doubt  8 base of the partition's keys
