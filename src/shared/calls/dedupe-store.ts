@@ -72,25 +72,31 @@ export type FlushSelection =
   | { readonly tool: string; readonly session?: never; readonly all?: never }
   | { readonly all: true; readonly session?: never; readonly tool?: never };
 
+export type DedupeClaim = { readonly created: true } | { readonly created: false; readonly existing: DedupeRecord };
+
+export type DedupeSwap =
+  | { readonly swapped: true; readonly version: number }
+  | { readonly swapped: false; readonly existing: DedupeRecord | undefined };
+
+export interface DedupeStoreOptions {
+  /** Default: 25,000 in memory; as many as Redis takes. All processes that share a store must agree. */
+  readonly maxKeys?: number;
+  /** Called with a finished record that was evicted for a new one: submitted again, its call would run again. */
+  readonly onEvicted?: (record: DedupeRecord) => void;
+  /** Called when a claim was refused because all records are in flight. */
+  readonly onBackpressure?: (pressure: { readonly size: number; readonly maxKeys: number }) => void;
+}
+
 /**
  * Every method rejects with `CONTRACT_INVALID` for a key that is empty, longer than 1 KiB or not well-formed Unicode, and with
  * `BACKEND_UNAVAILABLE` when the store cannot take the request now.
  */
 export interface DedupeStore {
   /** Claims a key. Of any number of concurrent callers, one creates the record. */
-  setIfNotExists(
-    record: DedupeRecord,
-  ): Promise<{ readonly created: true } | { readonly created: false; readonly existing: DedupeRecord }>;
+  setIfNotExists(record: DedupeRecord): Promise<DedupeClaim>;
   get(key: string): Promise<DedupeRecord | undefined>;
   /** Replaces the record if it still has the version; otherwise returns the record that is there. */
-  compareAndSet(
-    key: string,
-    expectedVersion: number,
-    next: DedupeRecord,
-  ): Promise<
-    | { readonly swapped: true; readonly version: number }
-    | { readonly swapped: false; readonly existing: DedupeRecord | undefined }
-  >;
+  compareAndSet(key: string, expectedVersion: number, next: DedupeRecord): Promise<DedupeSwap>;
   /** Returns whether there was a record. */
   delete(key: string): Promise<boolean>;
   keysOfSession(sessionKey: string): Promise<string[]>;

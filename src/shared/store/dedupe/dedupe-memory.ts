@@ -5,8 +5,11 @@
 import {
   checkKey,
   DEDUPE_DEFAULTS,
+  type DedupeClaim,
   type DedupeRecord,
   type DedupeStore,
+  type DedupeStoreOptions,
+  type DedupeSwap,
   exists,
   type FlushSelection,
   type StoredRecord,
@@ -16,14 +19,8 @@ import {
 import { PawlError } from '../../errors/failure.ts';
 import { type Clock, systemClock } from '../../util/time.ts';
 
-export interface InMemoryDedupeOptions {
-  /** Default 25,000. */
-  readonly maxKeys?: number;
+export interface InMemoryDedupeOptions extends DedupeStoreOptions {
   readonly clock?: Pick<Clock, 'now'>;
-  /** Called with a finished record that was evicted for a new one: submitted again, its call would run again. */
-  readonly onEvicted?: (record: DedupeRecord) => void;
-  /** Called when a claim was refused because all records are in flight. */
-  readonly onBackpressure?: (pressure: { readonly size: number; readonly maxKeys: number }) => void;
 }
 
 /** A full store looks for expired records at most this often, unless it would have to refuse a claim. */
@@ -50,9 +47,7 @@ export class InMemoryDedupeStore implements DedupeStore {
     this.#onBackpressure = options.onBackpressure ?? (() => {});
   }
 
-  async setIfNotExists(
-    record: DedupeRecord,
-  ): Promise<{ readonly created: true } | { readonly created: false; readonly existing: DedupeRecord }> {
+  async setIfNotExists(record: DedupeRecord): Promise<DedupeClaim> {
     const stored = storedRecord(record, 1);
     const existing = this.#use(record.key);
     if (existing !== undefined) return { created: false, existing: parse(existing) };
@@ -68,14 +63,7 @@ export class InMemoryDedupeStore implements DedupeStore {
     return stored === undefined ? undefined : parse(stored);
   }
 
-  async compareAndSet(
-    key: string,
-    expectedVersion: number,
-    next: DedupeRecord,
-  ): Promise<
-    | { readonly swapped: true; readonly version: number }
-    | { readonly swapped: false; readonly existing: DedupeRecord | undefined }
-  > {
+  async compareAndSet(key: string, expectedVersion: number, next: DedupeRecord): Promise<DedupeSwap> {
     const stored = storedRecord(next, expectedVersion + 1, key);
     const existing = this.#use(key);
     if (existing?.version !== expectedVersion)

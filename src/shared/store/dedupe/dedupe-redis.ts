@@ -4,25 +4,22 @@
  */
 import {
   checkKey,
+  type DedupeClaim,
   type DedupeRecord,
   type DedupeStore,
+  type DedupeStoreOptions,
+  type DedupeSwap,
   type FlushSelection,
   storedRecord,
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
 import type { Redis } from '../redis/connection.ts';
+import { DedupeKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
-import { DedupeKeys } from './dedupe-keys.ts';
 
-export interface RedisDedupeOptions {
+export interface RedisDedupeOptions extends DedupeStoreOptions {
   readonly redis: Redis;
   readonly prefix: string;
-  /** Default: as many as Redis takes. All processes that share the store must agree. */
-  readonly maxKeys?: number;
-  /** Called with a finished record that was evicted for a new one: submitted again, its call would run again. */
-  readonly onEvicted?: (record: DedupeRecord) => void;
-  /** Called when a claim was refused because all records are in flight. */
-  readonly onBackpressure?: (pressure: { readonly size: number; readonly maxKeys: number }) => void;
 }
 
 const putScript = new Script(new URL('./dedupe-put.lua', import.meta.url));
@@ -48,9 +45,7 @@ export class RedisDedupeStore implements DedupeStore {
     this.#maxKeys = options.maxKeys ?? 0;
   }
 
-  async setIfNotExists(
-    record: DedupeRecord,
-  ): Promise<{ readonly created: true } | { readonly created: false; readonly existing: DedupeRecord }> {
+  async setIfNotExists(record: DedupeRecord): Promise<DedupeClaim> {
     for (;;) {
       const [code, found] = await this.#put(record, 0);
       if (code === 'put') return { created: true };
@@ -71,14 +66,7 @@ export class RedisDedupeStore implements DedupeStore {
     return typeof found === 'string' ? parse(found) : undefined;
   }
 
-  async compareAndSet(
-    key: string,
-    expectedVersion: number,
-    next: DedupeRecord,
-  ): Promise<
-    | { readonly swapped: true; readonly version: number }
-    | { readonly swapped: false; readonly existing: DedupeRecord | undefined }
-  > {
+  async compareAndSet(key: string, expectedVersion: number, next: DedupeRecord): Promise<DedupeSwap> {
     // Version 0 stands for a key without a record, and no record has it.
     if (!(expectedVersion >= 1)) return { swapped: false, existing: await this.get(key) };
     const [code, found] = await this.#put(next, expectedVersion, key);
