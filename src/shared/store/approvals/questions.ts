@@ -7,12 +7,10 @@
  *   expired    its time is over            withdrawn  the asking call ended first; asking again opens it again
  */
 
-import type { Signatures } from '../../signing/signatures.ts';
 import type { Answer, Question } from '../../tools/capabilities.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
@@ -50,24 +48,14 @@ export type Given = Exclude<Answer, { readonly state: 'expired' }>;
 /** `waits`: for so long at most. */
 export type Standing = Answer | { readonly state: 'waits'; readonly leftMs: number };
 
-export class Questions {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
-  readonly #signatures: Signatures;
-
-  constructor(redis: Redis, prefix: string, signatures: Signatures) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
-    this.#signatures = signatures;
-  }
-
+export class Questions extends FleetRecords {
   #partitions(id: string): string[] {
-    return [this.#keys.question(id), this.#keys.questions];
+    return [this.keys.question(id), this.keys.questions];
   }
 
   async ask(id: string, request: QuestionRequest, timeoutMs: number): Promise<Standing> {
-    const signed = signedText(this.#signatures, 'question', id, request);
-    const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.#redis, this.#partitions(id), [
+    const signed = signedText(this.signatures, 'question', id, request);
+    const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.redis, this.#partitions(id), [
       id,
       signed,
       timeoutMs,
@@ -97,14 +85,14 @@ export class Questions {
   }
 
   #end(id: string, state: string, answer = ''): Promise<unknown[]> {
-    const signature = answer === '' ? '' : this.#signatures.sign('answer', id, answer);
+    const signature = answer === '' ? '' : this.signatures.sign('answer', id, answer);
     const broadcast = JSON.stringify({ type: 'question', id });
-    return endScript.run(this.#redis, this.#partitions(id), [
+    return endScript.run(this.redis, this.#partitions(id), [
       id,
       state,
       answer,
       signature,
-      broadcastChannel(this.#redis, this.#keys.prefix),
+      broadcastChannel(this.redis, this.keys.prefix),
       broadcast,
       uuidv7(),
     ]);
@@ -112,26 +100,26 @@ export class Questions {
 
   /** An answer that no key of this fleet signed counts as none. */
   #verified(id: string, answer: string, signature: string): Answer {
-    const holds = answer !== '' && this.#signatures.verify('answer', id, answer, signature);
+    const holds = answer !== '' && this.signatures.verify('answer', id, answer, signature);
     return holds ? (JSON.parse(answer) as Given) : { state: 'expired' };
   }
 
   /** A question that waits, as a worker with a key asked it; undefined for another one. */
   async read(id: string): Promise<QuestionRecord | undefined> {
-    const { state, question, createdAtMs, expiresAtMs } = await this.#redis.hgetall(this.#keys.question(id));
+    const { state, question, createdAtMs, expiresAtMs } = await this.redis.hgetall(this.keys.question(id));
     if (state !== 'pending' || question === undefined) return undefined;
-    const request = verifiedText<QuestionRequest>(this.#signatures, 'question', id, question);
+    const request = verifiedText<QuestionRequest>(this.signatures, 'question', id, question);
     if (request === undefined) return undefined;
     return { id, ...request, createdAtMs: Number(createdAtMs), expiresAtMs: Number(expiresAtMs) };
   }
 
   /** Those that wait and that `isSeen` lets pass, the most urgent first. */
   async pending(limit: number, isSeen: (record: QuestionRecord) => boolean = () => true): Promise<QuestionRecord[]> {
-    const [seconds] = await this.#redis.time();
+    const [seconds] = await this.redis.time();
     const fromMs = Number(seconds) * 1_000;
     const found: QuestionRecord[] = [];
     for (let offset = 0; found.length < limit; offset += PAGE) {
-      const ids = await this.#redis.zrangebyscore(this.#keys.questions, fromMs, '+inf', 'LIMIT', offset, PAGE);
+      const ids = await this.redis.zrangebyscore(this.keys.questions, fromMs, '+inf', 'LIMIT', offset, PAGE);
       const records = await Promise.all(ids.map((id) => this.read(id)));
       found.push(...records.filter((record) => record !== undefined).filter(isSeen));
       if (ids.length < PAGE) break;

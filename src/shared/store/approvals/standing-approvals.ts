@@ -9,10 +9,8 @@ import { isOpenPrefix } from '../../policy/command-prefix.ts';
 import { commandOf, commandStartsWith } from '../../policy/command-rules.ts';
 import { asksToEscalate } from '../../policy/sandbox-policy.ts';
 import { canonicalJson, digest } from '../../schema/canonical-json.ts';
-import type { Signatures } from '../../signing/signatures.ts';
 import { replaceField } from '../redis/compare-and-set.ts';
-import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 /** A standing approval holds at most this long. */
@@ -53,17 +51,7 @@ interface Stored {
   readonly grant: StandingApproval;
 }
 
-export class StandingApprovals {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
-  readonly #signatures: Signatures;
-
-  constructor(redis: Redis, prefix: string, signatures: Signatures) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
-    this.#signatures = signatures;
-  }
-
+export class StandingApprovals extends FleetRecords {
   async add(request: ApprovalRequest, by: string, nowMs: number): Promise<void> {
     const { id, session, tool, amendment, taint } = request;
     if (amendment === undefined) return;
@@ -78,13 +66,13 @@ export class StandingApprovals {
       grantedAtMs: nowMs,
       validUntilMs: nowMs + GRANT_VALID_MS,
     };
-    const signed = signedText(this.#signatures, 'grant', session.key, grant);
-    const key = this.#keys.standingApprovals(session.key);
+    const signed = signedText(this.signatures, 'grant', session.key, grant);
+    const key = this.keys.standingApprovals(session.key);
     const field = digest(canonicalJson([namespace, name, amendment]));
     // The hash ends with the newest of its grants: the others would stay, and be read with it.
     for (const stored of await this.#stored(session.key))
       if (!holdsAt(stored, nowMs)) await this.#remove(session.key, stored);
-    await this.#redis.multi().hset(key, field, signed).pexpire(key, GRANT_VALID_MS).exec();
+    await this.redis.multi().hset(key, field, signed).pexpire(key, GRANT_VALID_MS).exec();
   }
 
   /** One that covers a call; undefined when none does. */
@@ -109,13 +97,13 @@ export class StandingApprovals {
 
   /** False when another approval of the same thing has taken its place. */
   #remove(sessionKey: string, { field, text }: Stored): Promise<boolean> {
-    return replaceField(this.#redis, this.#keys.standingApprovals(sessionKey), { field, seen: text });
+    return replaceField(this.redis, this.keys.standingApprovals(sessionKey), { field, seen: text });
   }
 
   async #stored(sessionKey: string): Promise<Stored[]> {
-    const fields = await this.#redis.hgetall(this.#keys.standingApprovals(sessionKey));
+    const fields = await this.redis.hgetall(this.keys.standingApprovals(sessionKey));
     return Object.entries(fields).flatMap(([field, text]) => {
-      const grant = verifiedText<StandingApproval>(this.#signatures, 'grant', sessionKey, text);
+      const grant = verifiedText<StandingApproval>(this.signatures, 'grant', sessionKey, text);
       return grant?.sessionKey === sessionKey ? [{ field, text, grant }] : [];
     });
   }

@@ -4,26 +4,23 @@
  */
 
 import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 
-export class RepeatedCalls {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
+export class RepeatedCalls extends FleetRecords {
   /** Outcomes are kept this long: a name that leads to none is of no use. */
   readonly #keptMs: number;
 
   constructor(redis: Redis, prefix: string, keptMs: number) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
+    super(redis, prefix);
     this.#keptMs = keptMs;
   }
 
   /** `call` is a digest of all that the repeated calls have in common. Undefined when none came again. */
   async latest(call: string): Promise<string | undefined> {
-    return (await this.#redis.get(this.#keys.repeatedCall(call))) ?? undefined;
+    return (await this.redis.get(this.keys.repeatedCall(call))) ?? undefined;
   }
 
   async remember(call: string, toolCallId: string): Promise<void> {
-    await this.#redis.set(this.#keys.repeatedCall(call), toolCallId, 'PX', this.#keptMs);
+    await this.redis.set(this.keys.repeatedCall(call), toolCallId, 'PX', this.#keptMs);
   }
 }

@@ -3,8 +3,7 @@
  */
 import type { ReliabilitySwitch, ReliabilitySwitches, ShadowKind } from '../../config/switches.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 
 const switchScript = new Script(new URL('./switch.lua', import.meta.url));
@@ -18,19 +17,11 @@ export interface ShadowCount {
   readonly count: number;
 }
 
-export class SwitchRecords {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
-
-  constructor(redis: Redis, prefix: string) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
-  }
-
+export class SwitchRecords extends FleetRecords {
   async read(): Promise<{ readonly words: ReliabilitySwitches; readonly nowMs: number }> {
     const [stored, [seconds, microseconds]] = await Promise.all([
-      this.#redis.hgetall(this.#keys.switches),
-      this.#redis.time(),
+      this.redis.hgetall(this.keys.switches),
+      this.redis.time(),
     ]);
     const { [ALL]: all, ...tools } = stored;
     return {
@@ -47,18 +38,18 @@ export class SwitchRecords {
   /** Says a word about one tool (`namespace.name`) or, without one, about all, which forgets what was said of single tools. */
   async say(enabled: boolean, { tool, reason }: { readonly tool?: string; readonly reason?: string }): Promise<void> {
     await switchScript.run(
-      this.#redis,
-      [this.#keys.switches],
-      [tool ?? ALL, enabled ? '1' : '0', reason ?? '', broadcastChannel(this.#redis, this.#keys.prefix)],
+      this.redis,
+      [this.keys.switches],
+      [tool ?? ALL, enabled ? '1' : '0', reason ?? '', broadcastChannel(this.redis, this.keys.prefix)],
     );
   }
 
   async countShadow(kind: ShadowKind, tool: string): Promise<void> {
-    await this.#redis.hincrby(this.#keys.shadows, `${kind} ${tool}`, 1);
+    await this.redis.hincrby(this.keys.shadows, `${kind} ${tool}`, 1);
   }
 
   async shadows(): Promise<ShadowCount[]> {
-    return Object.entries(await this.#redis.hgetall(this.#keys.shadows)).map(([field, count]) => {
+    return Object.entries(await this.redis.hgetall(this.keys.shadows)).map(([field, count]) => {
       const space = field.indexOf(' ');
       return { kind: field.slice(0, space) as ShadowKind, tool: field.slice(space + 1), count: Number(count) };
     });

@@ -12,7 +12,7 @@ import { type ClientAnswer, type ClientCall, MAX_CLIENT_TOOLS } from '../../conn
 import type { Signatures } from '../../signing/signatures.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
@@ -48,17 +48,12 @@ export type Renewed =
       readonly call?: ClientCall;
     };
 
-export class ClientCalls {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
+export class ClientCalls extends FleetRecords {
   readonly #broadcast: string;
-  readonly #signatures: Signatures;
 
   constructor(redis: Redis, prefix: string, signatures: Signatures) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
+    super(redis, prefix, signatures);
     this.#broadcast = broadcastChannel(redis, prefix);
-    this.#signatures = signatures;
   }
 
   // The worker's side
@@ -67,8 +62,8 @@ export class ClientCalls {
    * Offers a call to clients. `takeOnFailure`: the failure of an earlier attempt counts for this one; otherwise the call is offered again.
    */
   async published(call: ClientCall, takeOnFailure: boolean): Promise<'offered' | 'adopted' | 'no-client'> {
-    const signed = signedMessage(this.#signatures, `call ${call.callId} ${call.fence}`, call);
-    const [code] = await offerScript.run(this.#redis, this.#partitionsOf(call), [
+    const signed = signedMessage(this.signatures, `call ${call.callId} ${call.fence}`, call);
+    const [code] = await offerScript.run(this.redis, this.#partitionsOf(call), [
       call.callId,
       call.fence,
       call.tool,
@@ -82,7 +77,7 @@ export class ClientCalls {
 
   async look(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Seen> {
     const args = [call.callId, KEPT_MS, call.tool, this.#broadcast];
-    const [state, first, second] = await lookScript.run(this.#redis, this.#partitionsOf(call), args);
+    const [state, first, second] = await lookScript.run(this.redis, this.#partitionsOf(call), args);
     if (state === 'taken') return { state, leaseLeftMs: Number(first), progress: String(second) };
     if (state === 'answered') return this.#answered(call.callId, Number(first), String(second)) ?? { state: 'lost' };
     return { state: state as 'waiting' | 'no-client' | 'lost' | 'withdrawn' | 'unknown' };
@@ -91,26 +86,26 @@ export class ClientCalls {
   async withdraw(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Withdrawn> {
     const [record, waiting] = this.#partitionsOf(call);
     const args = [call.callId, call.tool, this.#broadcast];
-    const [state, fence, signed] = await withdrawScript.run(this.#redis, [record ?? '', waiting ?? ''], args);
+    const [state, fence, signed] = await withdrawScript.run(this.redis, [record ?? '', waiting ?? ''], args);
     if (state === 'answered') return this.#answered(call.callId, Number(fence), String(signed)) ?? { state: 'gone' };
     return { state: state as 'untouched' | 'taken' | 'gone' };
   }
 
   #answered(callId: string, fence: number, signed: string) {
-    const answer = verifiedMessage<ClientAnswer>(this.#signatures, `answer ${callId} ${fence}`, signed);
+    const answer = verifiedMessage<ClientAnswer>(this.signatures, `answer ${callId} ${fence}`, signed);
     return answer === undefined ? undefined : ({ state: 'answered', answer } as const);
   }
 
   // The client's side
 
   async join(clientId: string, tools: readonly string[], leaseMs: number): Promise<void> {
-    const args = [clientId, this.#keys.clients, leaseMs, KEPT_MS, ...tools.slice(0, MAX_CLIENT_TOOLS)];
-    await joinScript.run(this.#redis, [this.#client(clientId)], args);
+    const args = [clientId, this.keys.clients, leaseMs, KEPT_MS, ...tools.slice(0, MAX_CLIENT_TOOLS)];
+    await joinScript.run(this.redis, [this.#client(clientId)], args);
   }
 
   /** The tools that a client serves; none when its lease is over. */
   async toolsOf(clientId: string): Promise<readonly string[]> {
-    return (await this.#redis.hget(this.#client(clientId), 'tools'))?.split(' ') ?? [];
+    return (await this.redis.hget(this.#client(clientId), 'tools'))?.split(' ') ?? [];
   }
 
   /** Without a poll, it only renews the lease. */
@@ -120,16 +115,16 @@ export class ClientCalls {
     poll?: { readonly id: string; readonly first: boolean },
   ): Promise<Renewed> {
     for (;;) {
-      const args = [clientId, this.#keys.clients, poll?.id ?? '', poll?.first === true ? '1' : '', KEPT_MS, ...running];
+      const args = [clientId, this.keys.clients, poll?.id ?? '', poll?.first === true ? '1' : '', KEPT_MS, ...running];
       const keys = [this.#client(clientId), this.#taken(clientId)];
-      const [kind, leaseMs, cancelled, callId, fence, signed] = await nextScript.run(this.#redis, keys, args);
+      const [kind, leaseMs, cancelled, callId, fence, signed] = await nextScript.run(this.redis, keys, args);
       if (kind !== 'renewed') return { kind: kind as 'gone' | 'superseded' };
       const told = { kind, leaseMs: Number(leaseMs), cancelled: words(String(cancelled)) } as const;
       if (callId === undefined) return told;
-      const call = verifiedMessage<ClientCall>(this.#signatures, `call ${callId} ${fence}`, String(signed));
+      const call = verifiedMessage<ClientCall>(this.signatures, `call ${callId} ${fence}`, String(signed));
       if (call !== undefined) return { ...told, call };
       // No key of this fleet signed the request.
-      await this.#redis.srem(this.#taken(clientId), String(callId));
+      await this.redis.srem(this.#taken(clientId), String(callId));
     }
   }
 
@@ -143,37 +138,37 @@ export class ClientCalls {
     fence: number,
     answer: ClientAnswer,
   ): Promise<'told' | 'again' | 'late'> {
-    const signed = signedMessage(this.#signatures, `answer ${callId} ${fence}`, answer);
+    const signed = signedMessage(this.signatures, `answer ${callId} ${fence}`, answer);
     return this.#say(clientId, callId, [fence, 'answer', signed, answer.kind === 'result' ? '1' : '0']);
   }
 
   async #say(clientId: string, callId: string, said: readonly [fence: number, ...rest: string[]]) {
     const args = [clientId, callId, ...said, KEPT_MS, this.#broadcast];
-    const [code] = await answerScript.run(this.#redis, [this.#call(callId), this.#taken(clientId)], args);
+    const [code] = await answerScript.run(this.redis, [this.#call(callId), this.#taken(clientId)], args);
     return code as 'told' | 'again' | 'late';
   }
 
   /** False when its lease was over already. */
   async leave(clientId: string): Promise<boolean> {
     const keys = [this.#client(clientId), this.#taken(clientId)];
-    const [left] = await leaveScript.run(this.#redis, keys, [clientId, this.#keys.clients, this.#broadcast]);
+    const [left] = await leaveScript.run(this.redis, keys, [clientId, this.keys.clients, this.#broadcast]);
     return left === 1;
   }
 
   #client(clientId: string): string {
-    return `${this.#keys.clients}client:${clientId}`;
+    return `${this.keys.clients}client:${clientId}`;
   }
 
   #taken(clientId: string): string {
-    return `${this.#keys.clients}taken:${clientId}`;
+    return `${this.keys.clients}taken:${clientId}`;
   }
 
   #call(callId: string): string {
-    return `${this.#keys.clients}call:${callId}`;
+    return `${this.keys.clients}call:${callId}`;
   }
 
   #partitionsOf({ callId, tool }: Pick<ClientCall, 'callId' | 'tool'>): string[] {
-    return [this.#call(callId), `${this.#keys.clients}waiting:${tool}`, `${this.#keys.clients}tool:${tool}`];
+    return [this.#call(callId), `${this.keys.clients}waiting:${tool}`, `${this.keys.clients}tool:${tool}`];
   }
 }
 

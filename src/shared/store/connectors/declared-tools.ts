@@ -11,11 +11,9 @@ import {
 } from '../../connectors/declared-tool.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { ToolPolicyRecord } from '../../policy/policy-file.ts';
-import type { Signatures } from '../../signing/signatures.ts';
 import { qualifiedName } from '../../tools/tool.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { reSignFields } from '../signing/re-sign.ts';
 
@@ -28,42 +26,32 @@ export type DeclaredToolWritten =
   | { readonly kind: 'written' }
   | { readonly kind: 'changed'; readonly revision: number };
 
-export class DeclaredToolRecords {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
-  readonly #signatures: Signatures;
-
-  constructor(redis: Redis, prefix: string, signatures: Signatures) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
-    this.#signatures = signatures;
-  }
-
+export class DeclaredToolRecords extends FleetRecords {
   /** `seenRevision`: what the writer saw, 0 for nothing. */
   async write(record: RegistryRecord, seenRevision: number): Promise<DeclaredToolWritten> {
     const tool = qualifiedName(record);
-    const { specs, declaredToolChanges, declaredToolSequence, prefix } = this.#keys;
+    const { specs, declaredToolChanges, declaredToolSequence, prefix } = this.keys;
     const [written, revision] = await writeScript.run(
-      this.#redis,
-      [specs, declaredToolChanges, declaredToolSequence, this.#keys.declaredToolHistory(tool)],
-      [tool, String(seenRevision), this.#signed(record), KEPT_REVISIONS, broadcastChannel(this.#redis, prefix)],
+      this.redis,
+      [specs, declaredToolChanges, declaredToolSequence, this.keys.declaredToolHistory(tool)],
+      [tool, String(seenRevision), this.#signed(record), KEPT_REVISIONS, broadcastChannel(this.redis, prefix)],
     );
     return written === 1 ? { kind: 'written' } : { kind: 'changed', revision: Number(revision) };
   }
 
   async read(tool: string): Promise<RegistryRecord | undefined> {
-    const stored = await this.#redis.hget(this.#keys.specs, tool);
+    const stored = await this.redis.hget(this.keys.specs, tool);
     return stored === null ? undefined : this.#opened(tool, stored);
   }
 
   /** The stored revision of a record, verified or not; 0 without one. */
   async revision(tool: string): Promise<number> {
-    return Number(/^\d+/.exec((await this.#redis.hget(this.#keys.specs, tool)) ?? '')?.[0] ?? 0);
+    return Number(/^\d+/.exec((await this.redis.hget(this.keys.specs, tool)) ?? '')?.[0] ?? 0);
   }
 
   /** The newest first. */
   async history(tool: string): Promise<RegistryRecord[]> {
-    const stored = await this.#redis.lrange(this.#keys.declaredToolHistory(tool), 0, -1);
+    const stored = await this.redis.lrange(this.keys.declaredToolHistory(tool), 0, -1);
     return stored.flatMap((text) => this.#opened(tool, text) ?? []);
   }
 
@@ -81,18 +69,18 @@ export class DeclaredToolRecords {
     readonly restarted: boolean;
     readonly records: ReadonlyMap<string, RegistryRecord | undefined>;
   }> {
-    const newest = Number((await this.#redis.get(this.#keys.declaredToolSequence)) ?? 0);
+    const newest = Number((await this.redis.get(this.keys.declaredToolSequence)) ?? 0);
     if (newest === sequence) return { sequence, restarted: false, records: new Map() };
     const restarted = newest < sequence;
-    const tools = await this.#redis.zrangebyscore(
-      this.#keys.declaredToolChanges,
+    const tools = await this.redis.zrangebyscore(
+      this.keys.declaredToolChanges,
       restarted ? '-inf' : `(${sequence}`,
       newest,
     );
     const records = new Map<string, RegistryRecord | undefined>();
     for (let from = 0; from < tools.length; from += READ_AT_A_TIME) {
       const part = tools.slice(from, from + READ_AT_A_TIME);
-      const stored = await this.#redis.hmget(this.#keys.specs, ...part);
+      const stored = await this.redis.hmget(this.keys.specs, ...part);
       part.forEach((tool, index) => {
         const text = stored[index];
         records.set(tool, typeof text === 'string' ? this.#opened(tool, text) : undefined);
@@ -103,7 +91,7 @@ export class DeclaredToolRecords {
 
   /** With the newest key; earlier revisions stay as they are. */
   reSign(): Promise<void> {
-    return reSignFields(this.#redis, this.#keys.specs, (tool, stored) => {
+    return reSignFields(this.redis, this.keys.specs, (tool, stored) => {
       const record = this.#opened(tool, stored);
       return record === undefined ? undefined : this.#signed(record);
     });
@@ -111,14 +99,14 @@ export class DeclaredToolRecords {
 
   #signed(record: RegistryRecord): string {
     const text = JSON.stringify(record);
-    return `${record.revision} ${this.#signatures.sign('spec', qualifiedName(record), text)} ${text}`;
+    return `${record.revision} ${this.signatures.sign('spec', qualifiedName(record), text)} ${text}`;
   }
 
   /** The record, when a key of this fleet signed it for this tool. */
   #opened(tool: string, stored: string): RegistryRecord | undefined {
     const [revision = '', signature = ''] = stored.split(' ', 2);
     const text = stored.slice(revision.length + signature.length + 2);
-    if (!this.#signatures.verify('spec', tool, text, signature)) return undefined;
+    if (!this.signatures.verify('spec', tool, text, signature)) return undefined;
     const record = JSON.parse(text) as RegistryRecord;
     return qualifiedName(record) === tool ? record : undefined;
   }

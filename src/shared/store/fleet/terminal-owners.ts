@@ -1,7 +1,6 @@
 /** The worker that has a terminal. The worker renews the record: without it, or with a dead worker's, there is no terminal. */
-import type { Signatures } from '../../signing/signatures.ts';
-import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 export const OWNER_RENEWAL_MS = 5_000;
@@ -12,30 +11,20 @@ export interface TerminalOwner {
   readonly sessionKey: string;
 }
 
-export class TerminalOwners {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
-  readonly #signatures: Signatures;
-
-  constructor(redis: Redis, prefix: string, signatures: Signatures) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
-    this.#signatures = signatures;
-  }
-
+export class TerminalOwners extends FleetRecords {
   /** Writes the record, or renews it. */
   async hold(terminalId: string, owner: TerminalOwner): Promise<void> {
-    const signed = signedMessage(this.#signatures, `terminal ${terminalId}`, owner);
-    await this.#redis.set(this.#keys.terminal(terminalId), signed, 'PX', OWNER_TTL_MS);
+    const signed = signedMessage(this.signatures, `terminal ${terminalId}`, owner);
+    await this.redis.set(this.keys.terminal(terminalId), signed, 'PX', OWNER_TTL_MS);
   }
 
   async find(terminalId: string): Promise<TerminalOwner | undefined> {
-    const stored = await this.#redis.get(this.#keys.terminal(terminalId));
+    const stored = await this.redis.get(this.keys.terminal(terminalId));
     if (stored === null) return undefined;
-    return verifiedMessage(this.#signatures, `terminal ${terminalId}`, stored);
+    return verifiedMessage(this.signatures, `terminal ${terminalId}`, stored);
   }
 
   async drop(terminalId: string): Promise<void> {
-    await this.#redis.unlink(this.#keys.terminal(terminalId));
+    await this.redis.unlink(this.keys.terminal(terminalId));
   }
 }

@@ -4,8 +4,7 @@
  */
 
 import { promote } from '../queues/promote.ts';
-import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { luaFunction, Script } from '../redis/script.ts';
 
 export interface FleetLimit {
@@ -48,22 +47,14 @@ export type LimitAnswer =
   /** The call waits for a slot: it is promoted, or asks again. `near`: at most as many calls are before it as may run at a time. */
   | { readonly kind: 'waiting'; readonly waitMs: number; readonly near: boolean };
 
-export class Limits {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
-
-  constructor(redis: Redis, prefix: string) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
-  }
-
+export class Limits extends FleetRecords {
   /** Takes a start; who has to wait keeps its place among those that wait. `leaseMs`: how long a slot is held unless it is renewed. */
   async take(limit: FleetLimit, starter: Starter, leaseMs: number): Promise<LimitAnswer> {
     const { jobId, start = startOf(jobId), session = jobId, sinceMs = '' } = starter;
     const { concurrency = 0, perSecond = 0 } = limit;
     const keys = this.#keysOf(limit);
     const [kind, waitMs, near, woken, heldUntilMs] = (await takeScript.run(
-      this.#redis,
+      this.redis,
       [keys.holders, keys.waiters, keys.starts, keys.asking, keys.partitions, keys.promotedPartitions],
       [
         ...[jobId, concurrency, perSecond, WINDOW_MS, Math.ceil(leaseMs), start],
@@ -85,7 +76,7 @@ export class Limits {
     leaseMs: number,
   ): Promise<number | undefined> {
     const { holders } = this.#keysOf(limit);
-    const heldUntil = await renewScript.run(this.#redis, [holders], [jobId, heldUntilMs, Math.ceil(leaseMs)]);
+    const heldUntil = await renewScript.run(this.redis, [holders], [jobId, heldUntilMs, Math.ceil(leaseMs)]);
     return heldUntil === null ? undefined : Number(heldUntil);
   }
 
@@ -104,21 +95,21 @@ export class Limits {
 
   /** Whether the job has a slot: one that was granted before the job was parked. */
   async hasSlot(limit: FleetLimit, { jobId }: Starter): Promise<boolean> {
-    return (await this.#redis.zscore(this.#keysOf(limit).holders, jobId)) !== null;
+    return (await this.redis.zscore(this.#keysOf(limit).holders, jobId)) !== null;
   }
 
   /** Whether a start is reserved for the job: one that was granted before the job was parked. */
   async hasStart(limit: FleetLimit, { jobId }: Starter): Promise<boolean> {
-    return (await this.#redis.zscore(this.#keysOf(limit).starts, jobId)) !== null;
+    return (await this.redis.zscore(this.#keysOf(limit).starts, jobId)) !== null;
   }
 
   /** How many run, how many wait for a slot, and how many for a start. */
   async standing(limit: FleetLimit): Promise<{ running: number; waiting: number; waitingToStart: number }> {
     const { holders, waiters, asking } = this.#keysOf(limit);
     const [running, waiting, waitingToStart] = await Promise.all([
-      this.#redis.zcard(holders),
-      this.#redis.zcard(waiters),
-      this.#redis.zcard(asking),
+      this.redis.zcard(holders),
+      this.redis.zcard(waiters),
+      this.redis.zcard(asking),
     ]);
     return { running, waiting, waitingToStart };
   }
@@ -135,7 +126,7 @@ export class Limits {
     const { holders, waiters, starts, asking, promotedPartitions } = this.#keysOf(limit);
     const { concurrency = 0, perSecond = 0 } = limit;
     const woken = await releaseScript.run(
-      this.#redis,
+      this.redis,
       [holders, waiters, starts, asking, promotedPartitions],
       [
         jobId,
@@ -156,7 +147,7 @@ export class Limits {
   async #promote(limit: FleetLimit, jobIds: readonly string[]): Promise<boolean> {
     const gone = await Promise.all(
       jobIds.map(async (jobId) => {
-        if ((await promote(this.#redis, this.#keys.prefix, jobId)) !== 'ended') return false;
+        if ((await promote(this.redis, this.keys.prefix, jobId)) !== 'ended') return false;
         await this.giveBack(limit, { jobId });
         return true;
       }),
@@ -165,7 +156,7 @@ export class Limits {
   }
 
   #keysOf({ name }: FleetLimit) {
-    return this.#keys.limit(name);
+    return this.keys.limit(name);
   }
 }
 

@@ -7,7 +7,7 @@ import type { ResourceLock } from '../../limits/resource-lock.ts';
 import { type CallJob, callOfJob, jobIdOf } from '../queues/jobs.ts';
 import { promote } from '../queues/promote.ts';
 import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { luaFunction, Script } from '../redis/script.ts';
 
 export type ResourceLockResult =
@@ -25,24 +25,19 @@ const takeScript = new Script(new URL('./lock-acquire.lua', import.meta.url), LE
 const leaveScript = new Script(new URL('./lock-release.lua', import.meta.url), [GRANT_LUA]);
 const renewScript = new Script(new URL('./lock-renew.lua', import.meta.url));
 
-export class ResourceLocks {
-  readonly #redis: Redis;
-  readonly #prefix: string;
-  readonly #keys: FleetKeys;
+export class ResourceLocks extends FleetRecords {
   readonly #leaseMs: number;
 
   constructor(redis: Redis, prefix: string, leaseMs: number) {
-    this.#redis = redis;
-    this.#prefix = prefix;
-    this.#keys = new FleetKeys(prefix);
+    super(redis, prefix);
     this.#leaseMs = leaseMs;
   }
 
   /** Takes a turn. With `any`, one that the call has been granted before will do, whatever resource it is at. */
   async take(job: Named, fence: number, { resource, mode }: ResourceLock, any: boolean): Promise<ResourceLockResult> {
     const [code, withinMs, ...next] = await takeScript.run(
-      this.#redis,
-      [this.#keys.locks],
+      this.redis,
+      [this.keys.locks],
       [
         job.callId,
         jobIdOf(job.callId, job.generation),
@@ -59,26 +54,26 @@ export class ResourceLocks {
 
   /** Whether the attempt still has its turn, for another lease. */
   async renew(callId: string, fence: number): Promise<boolean> {
-    const [code] = await renewScript.run(this.#redis, [this.#keys.locks], [callId, fence, this.#leaseMs]);
+    const [code] = await renewScript.run(this.redis, [this.keys.locks], [callId, fence, this.#leaseMs]);
     return code === 'held';
   }
 
   /** Gives up what the call has, if anything; `fence` of the attempt, 0 when none came so far. */
   async leave(job: Named, fence: number): Promise<void> {
     const jobId = jobIdOf(job.callId, job.generation);
-    const next = await leaveScript.run(this.#redis, [this.#keys.locks], [job.callId, jobId, fence, this.#leaseMs]);
+    const next = await leaveScript.run(this.redis, [this.keys.locks], [job.callId, jobId, fence, this.#leaseMs]);
     await this.#promote(next as string[]);
   }
 
   /** Must be called when a waiting call's job has been parked: the lock may have been granted in between. */
   async parked(job: Named): Promise<void> {
-    const granted = await this.#redis.hget(this.#keys.turn(job.callId), 'granted');
+    const granted = await this.redis.hget(this.keys.turn(job.callId), 'granted');
     if (granted === '1') await this.#promote([jobIdOf(job.callId, job.generation)]);
   }
 
   async #promote(jobIds: readonly string[]): Promise<void> {
     for (const jobId of jobIds) {
-      const code = await promote(this.#redis, this.#prefix, jobId);
+      const code = await promote(this.redis, this.keys.prefix, jobId);
       if (code === 'ended') await this.leave(callOfJob(jobId), 0);
     }
   }

@@ -2,24 +2,15 @@
 import { ONE_SHARD_EACH, type SessionShards, type ShardLayout, shardOf } from '../../queues/shards.ts';
 import { TIERS, type Tier } from '../../tools/tool.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import type { Redis } from '../redis/connection.ts';
-import { FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
+import { type Partition, PartitionKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 
 const setScript = new Script(new URL('./shards-set.lua', import.meta.url));
 
-export class Shards {
-  readonly #redis: Redis;
-  readonly #prefix: string;
-  readonly #keys: FleetKeys;
+export class Shards extends FleetRecords {
   readonly #listeners = new Set<() => void>();
   #layout = ONE_SHARD_EACH;
-
-  constructor(redis: Redis, prefix: string) {
-    this.#redis = redis;
-    this.#prefix = prefix;
-    this.#keys = new FleetKeys(prefix);
-  }
 
   /** As this process last read it. */
   get layout(): ShardLayout {
@@ -44,7 +35,7 @@ export class Shards {
   }
 
   async learn(): Promise<ShardLayout> {
-    const stored = await this.#redis.hgetall(this.#keys.shards);
+    const stored = await this.redis.hgetall(this.keys.shards);
     const ofTier = (tier: Tier) => {
       const current = Number(stored[tier] ?? 1);
       const made = Math.max(current, Number(stored[`${tier}:made`] ?? 1));
@@ -67,9 +58,9 @@ export class Shards {
   /** Spreads new sessions over so many shards; `unlessSet`: only if no operator has set a number. */
   async set(tier: Tier, shards: number, unlessSet = false): Promise<void> {
     await setScript.run(
-      this.#redis,
-      [this.#keys.shards],
-      [tier, shards, unlessSet ? '1' : '0', broadcastChannel(this.#redis, this.#keys.prefix)],
+      this.redis,
+      [this.keys.shards],
+      [tier, shards, unlessSet ? '1' : '0', broadcastChannel(this.redis, this.keys.prefix)],
     );
     await this.learn();
   }
@@ -92,9 +83,9 @@ export class Shards {
   /** The shard with calls of a session, -1 for none. */
   async #keeping(tier: Tier, sessionKey: string): Promise<number> {
     const keys = this.partitions([tier]).map((partition) =>
-      new PartitionKeys(this.#prefix, partition).sessionCalls(sessionKey),
+      new PartitionKeys(this.keys.prefix, partition).sessionCalls(sessionKey),
     );
-    return (await Promise.all(keys.map((key) => this.#redis.exists(key)))).indexOf(1);
+    return (await Promise.all(keys.map((key) => this.redis.exists(key)))).indexOf(1);
   }
 
   /** Reads the layout again when a session is in a shard that this process has not heard of. */

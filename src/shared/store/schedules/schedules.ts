@@ -6,9 +6,7 @@
 import type { ScheduleProgress } from '../../schedules/progress.ts';
 import { SCHEDULE_LEASE_MS } from '../../schedules/progress.ts';
 import type { ScheduleRecord } from '../../schedules/schedule.ts';
-import type { Signatures } from '../../signing/signatures.ts';
-import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { reSignFields } from '../signing/re-sign.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
@@ -39,33 +37,23 @@ export interface TakenSchedules {
   readonly nextInMs: number;
 }
 
-export class ScheduleRecords {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
-  readonly #signatures: Signatures;
-
-  constructor(redis: Redis, prefix: string, signatures: Signatures) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
-    this.#signatures = signatures;
-  }
-
+export class ScheduleRecords extends FleetRecords {
   /** Undefined when there is none, or none that this fleet signed. `seen` is then what a new one replaces. */
   async read(id: string): Promise<{ readonly found: StoredSchedule | undefined; readonly seen: string }> {
-    const { schedules, scheduleProgress } = this.#keys;
+    const { schedules, scheduleProgress } = this.keys;
     // The progress comes first: a writer that has an older progress than its record is refused, the other way round it is not.
     const [progress, record] = await Promise.all([
-      this.#redis.hget(scheduleProgress, id),
-      this.#redis.hget(schedules, id),
+      this.redis.hget(scheduleProgress, id),
+      this.redis.hget(schedules, id),
     ]);
     return { found: this.#opened(id, record, progress), seen: progress ?? '' };
   }
 
   async list(): Promise<readonly StoredSchedule[]> {
-    const { schedules, scheduleProgress } = this.#keys;
+    const { schedules, scheduleProgress } = this.keys;
     const [progress, records] = await Promise.all([
-      this.#redis.hgetall(scheduleProgress),
-      this.#redis.hgetall(schedules),
+      this.redis.hgetall(scheduleProgress),
+      this.redis.hgetall(schedules),
     ]);
     return Object.entries(records)
       .sort(([one], [other]) => (one < other ? -1 : 1))
@@ -73,14 +61,14 @@ export class ScheduleRecords {
   }
 
   count(): Promise<number> {
-    return this.#redis.hlen(this.#keys.schedules);
+    return this.redis.hlen(this.keys.schedules);
   }
 
   /** Takes those that are due, at most so many: no other process takes them while the lease lasts. */
   async take(most: number): Promise<TakenSchedules> {
-    const { schedules, scheduleProgress, schedulesDue } = this.#keys;
+    const { schedules, scheduleProgress, schedulesDue } = this.keys;
     const keys = [schedulesDue, schedules, scheduleProgress];
-    const [nowMs, next, ...texts] = await takeScript.run(this.#redis, keys, [SCHEDULE_LEASE_MS, most]);
+    const [nowMs, next, ...texts] = await takeScript.run(this.redis, keys, [SCHEDULE_LEASE_MS, most]);
     const taken: StoredSchedule[] = [];
     for (let at = 0; at < texts.length; at += 3) {
       const [id, record, progress] = texts.slice(at, at + 3).map(String);
@@ -93,7 +81,7 @@ export class ScheduleRecords {
 
   /** False when another process has written since the progress was `seen`, which is empty for a new schedule. */
   async write(id: string, seen: string, { record, progress, dueAtMs }: ScheduleChange): Promise<boolean> {
-    const signed = record === undefined ? '' : signedText(this.#signatures, 'schedule', id, record);
+    const signed = record === undefined ? '' : signedText(this.signatures, 'schedule', id, record);
     return this.#write([id, seen, this.#signedProgress(id, progress), signed, dueAtMs ?? '']);
   }
 
@@ -103,33 +91,33 @@ export class ScheduleRecords {
   }
 
   async #write(args: readonly (string | number)[]): Promise<boolean> {
-    const { schedules, scheduleProgress, schedulesDue } = this.#keys;
-    const [written] = await writeScript.run(this.#redis, [schedules, scheduleProgress, schedulesDue], args);
+    const { schedules, scheduleProgress, schedulesDue } = this.keys;
+    const [written] = await writeScript.run(this.redis, [schedules, scheduleProgress, schedulesDue], args);
     return written === 1;
   }
 
   /** With the newest key. */
   async reSign(): Promise<void> {
-    const { schedules, scheduleProgress } = this.#keys;
-    await reSignFields(this.#redis, schedules, (id, stored) => {
-      const record = verifiedText<ScheduleRecord>(this.#signatures, 'schedule', id, stored);
-      return record && signedText(this.#signatures, 'schedule', id, record);
+    const { schedules, scheduleProgress } = this.keys;
+    await reSignFields(this.redis, schedules, (id, stored) => {
+      const record = verifiedText<ScheduleRecord>(this.signatures, 'schedule', id, stored);
+      return record && signedText(this.signatures, 'schedule', id, record);
     });
-    await reSignFields(this.#redis, scheduleProgress, (id, stored) => {
-      const progress = verifiedText<ScheduleProgress>(this.#signatures, 'schedule-progress', id, stored);
+    await reSignFields(this.redis, scheduleProgress, (id, stored) => {
+      const progress = verifiedText<ScheduleProgress>(this.signatures, 'schedule-progress', id, stored);
       return progress && this.#signedProgress(id, progress);
     });
   }
 
   #signedProgress(id: string, progress: ScheduleProgress): string {
-    return signedText(this.#signatures, 'schedule-progress', id, progress);
+    return signedText(this.signatures, 'schedule-progress', id, progress);
   }
 
   /** The schedule, when keys of this fleet signed both of its texts under this ID. */
   #opened(id: string, recordText: string | null, progressText: string | null): StoredSchedule | undefined {
     if (recordText === null || progressText === null) return undefined;
-    const record = verifiedText<ScheduleRecord>(this.#signatures, 'schedule', id, recordText);
-    const progress = verifiedText<ScheduleProgress>(this.#signatures, 'schedule-progress', id, progressText);
+    const record = verifiedText<ScheduleRecord>(this.signatures, 'schedule', id, recordText);
+    const progress = verifiedText<ScheduleProgress>(this.signatures, 'schedule-progress', id, progressText);
     return record === undefined || progress === undefined ? undefined : { record, progress, seen: progressText };
   }
 }

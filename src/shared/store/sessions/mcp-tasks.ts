@@ -4,7 +4,7 @@
  */
 import type { Signatures } from '../../signing/signatures.ts';
 import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 /** The fields of a task that never change. */
@@ -28,23 +28,18 @@ export interface TaskRecord extends NewTask {
   readonly cancelled: boolean;
 }
 
-export class Tasks {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
+export class Tasks extends FleetRecords {
   readonly #ttlMs: number;
-  readonly #signatures: Signatures;
 
   constructor(redis: Redis, prefix: string, ttlMs: number, signatures: Signatures) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
+    super(redis, prefix, signatures);
     this.#ttlMs = ttlMs;
-    this.#signatures = signatures;
   }
 
   async create(task: NewTask, callId: string): Promise<void> {
     const { taskId } = task;
-    const key = this.#keys.task(taskId);
-    await this.#redis
+    const key = this.keys.task(taskId);
+    await this.redis
       .multi()
       .hset(key, { task: this.#signed(taskId, 'task', task), 'call:0': this.#signed(taskId, 'call:0', { callId }) })
       .pexpire(key, this.#ttlMs)
@@ -52,10 +47,10 @@ export class Tasks {
   }
 
   async read(taskId: string): Promise<TaskRecord | undefined> {
-    const fields = await this.#redis.hgetall(this.#keys.task(taskId));
+    const fields = await this.redis.hgetall(this.keys.task(taskId));
     const opened = <Value>(member: string): Value | undefined => {
       const stored = fields[member];
-      return stored === undefined ? undefined : verifiedMessage(this.#signatures, aboutOf(taskId, member), stored);
+      return stored === undefined ? undefined : verifiedMessage(this.signatures, aboutOf(taskId, member), stored);
     };
     const task = opened<NewTask>('task');
     if (task === undefined) return undefined;
@@ -88,15 +83,15 @@ export class Tasks {
   }
 
   async cancel(taskId: string): Promise<void> {
-    await this.#redis.hsetnx(this.#keys.task(taskId), 'cancelled', '1');
+    await this.redis.hsetnx(this.keys.task(taskId), 'cancelled', '1');
   }
 
   async #write(taskId: string, member: string, value: Call | Answer): Promise<void> {
-    await this.#redis.hsetnx(this.#keys.task(taskId), member, this.#signed(taskId, member, value));
+    await this.redis.hsetnx(this.keys.task(taskId), member, this.#signed(taskId, member, value));
   }
 
   #signed(taskId: string, member: string, value: NewTask | Call | Answer): string {
-    return signedMessage(this.#signatures, aboutOf(taskId, member), value);
+    return signedMessage(this.signatures, aboutOf(taskId, member), value);
   }
 }
 

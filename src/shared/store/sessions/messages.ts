@@ -1,7 +1,6 @@
 /** Messages of tools to the people of a session whose channel is Pawl's own: the newest ones, for a day. */
 import type { ChannelMessage } from '../../tools/capabilities.ts';
-import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 
 const KEPT = 200;
 const KEPT_MS = 24 * 3_600_000;
@@ -13,23 +12,15 @@ export interface SessionMessage extends ChannelMessage {
   readonly sentAtMs: number;
 }
 
-export class Messages {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
-
-  constructor(redis: Redis, prefix: string) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
-  }
-
+export class Messages extends FleetRecords {
   async add(sessionKey: string, message: SessionMessage): Promise<void> {
-    const key = this.#keys.messages(sessionKey);
-    await this.#redis.multi().rpush(key, JSON.stringify(message)).ltrim(key, -KEPT, -1).pexpire(key, KEPT_MS).exec();
+    const key = this.keys.messages(sessionKey);
+    await this.redis.multi().rpush(key, JSON.stringify(message)).ltrim(key, -KEPT, -1).pexpire(key, KEPT_MS).exec();
   }
 
   /** The oldest first. */
   async list(sessionKey: string): Promise<SessionMessage[]> {
-    const stored = await this.#redis.lrange(this.#keys.messages(sessionKey), 0, -1);
+    const stored = await this.redis.lrange(this.keys.messages(sessionKey), 0, -1);
     return stored.map((text) => JSON.parse(text) as SessionMessage);
   }
 }

@@ -6,7 +6,7 @@ import { Signatures } from '../../signing/signatures.ts';
 import type { Shards } from '../queues/shards.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
@@ -54,31 +54,26 @@ const LISTED_MS = 2 * KEPT_MS;
 /** The page size of a list: many entries may have expired. */
 const MIN_PAGE = 20;
 
-export class Sessions {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
-  readonly #signatures: Signatures;
+export class Sessions extends FleetRecords {
   readonly #shards: Pick<Shards, 'assign' | 'know'> | undefined;
 
   /** Without shards, all calls of all sessions are in the first one of their tier. */
   constructor(redis: Redis, prefix: string, signatures = new Signatures(), shards?: Pick<Shards, 'assign' | 'know'>) {
+    super(redis, prefix, signatures);
     this.#shards = shards;
-    this.#signatures = signatures;
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
   }
 
   /** The channel of a new session that names none, and is below none; undefined where no front door offers one. */
   async defaultChannel(): Promise<SessionRecord['channel']> {
-    const published = await this.#redis.get(this.#keys.defaultChannel);
+    const published = await this.redis.get(this.keys.defaultChannel);
     const kind = LOCAL_CHANNELS.find((each) => each === published);
     return kind === undefined ? undefined : { kind };
   }
 
   /** Offers one for a while; 0 ends that. */
   async offerChannel(kind: LocalChannel, forMs: number): Promise<void> {
-    if (forMs === 0) await this.#redis.del(this.#keys.defaultChannel);
-    else await this.#redis.set(this.#keys.defaultChannel, kind, 'PX', forMs);
+    if (forMs === 0) await this.redis.del(this.keys.defaultChannel);
+    else await this.redis.set(this.keys.defaultChannel, kind, 'PX', forMs);
   }
 
   /**
@@ -90,11 +85,11 @@ export class Sessions {
     const shards = (await this.#shards?.assign(asked.sessionKey, named === 'fresh')) ?? {};
     const record = Object.keys(shards).length === 0 ? asked : { ...asked, shards };
     await this.#hangBelow(record);
-    const key = this.#keys.session(record.sessionKey);
+    const key = this.keys.session(record.sessionKey);
     const text = this.#signed(record);
-    const created = await this.#redis.set(key, text, 'PX', KEPT_MS, 'NX');
+    const created = await this.redis.set(key, text, 'PX', KEPT_MS, 'NX');
     // The stored record may be this very one: the first answer was lost, and the command was sent again.
-    const there = created === null ? await this.#redis.get(key) : text;
+    const there = created === null ? await this.redis.get(key) : text;
     if (there !== text) {
       const isForged = there !== null && this.#opened(record.sessionKey, there) === undefined;
       if (isForged) throw sessionForged(record.sessionKey);
@@ -107,31 +102,31 @@ export class Sessions {
   /** Adds the session to its parent before it exists: closing the parent then closes this one, too. */
   async #hangBelow({ sessionKey, parent }: SessionRecord): Promise<void> {
     if (parent === undefined) return;
-    const children = this.#keys.sessionChildren(parent);
-    await Promise.all([this.#redis.sadd(children, sessionKey), this.#redis.pexpire(children, LISTED_MS)]);
+    const children = this.keys.sessionChildren(parent);
+    await Promise.all([this.redis.sadd(children, sessionKey), this.redis.pexpire(children, LISTED_MS)]);
   }
 
   /** Adds the session to its parent once more: a clean-up there may have come before the record. */
   async #enter({ sessionKey, parent, tenantId, createdAtMs }: SessionRecord): Promise<void> {
-    const lists = [this.#keys.sessions, ...(tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)])];
-    const children = parent === undefined ? [] : [this.#keys.sessionChildren(parent)];
-    const args = [sessionKey, createdAtMs, LISTED_MS, lists.length, this.#keys.session('')];
-    await enterScript.run(this.#redis, [...lists, ...children], args);
+    const lists = [this.keys.sessions, ...(tenantId === undefined ? [] : [this.keys.sessionsOf(tenantId)])];
+    const children = parent === undefined ? [] : [this.keys.sessionChildren(parent)];
+    const args = [sessionKey, createdAtMs, LISTED_MS, lists.length, this.keys.session('')];
+    await enterScript.run(this.redis, [...lists, ...children], args);
   }
 
   /** Removes a session that was not announced to any caller: its key is free again. */
   async takeBack({ sessionKey, parent, tenantId }: SessionRecord): Promise<void> {
-    const ofTenant = tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)];
+    const ofTenant = tenantId === undefined ? [] : [this.keys.sessionsOf(tenantId)];
     await Promise.all([
-      this.#redis.del(this.#keys.session(sessionKey)),
-      ...[this.#keys.sessions, ...ofTenant].map((index) => this.#redis.zrem(index, sessionKey)),
-      ...(parent === undefined ? [] : [this.#redis.srem(this.#keys.sessionChildren(parent), sessionKey)]),
+      this.redis.del(this.keys.session(sessionKey)),
+      ...[this.keys.sessions, ...ofTenant].map((index) => this.redis.zrem(index, sessionKey)),
+      ...(parent === undefined ? [] : [this.redis.srem(this.keys.sessionChildren(parent), sessionKey)]),
     ]);
   }
 
   async read(sessionKey: string): Promise<SessionRecord | undefined> {
-    const key = this.#keys.session(sessionKey);
-    const [stored, leftMs] = await Promise.all([this.#redis.get(key), this.#redis.pttl(key)]);
+    const key = this.keys.session(sessionKey);
+    const [stored, leftMs] = await Promise.all([this.redis.get(key), this.redis.pttl(key)]);
     const record = stored === null ? undefined : this.#opened(sessionKey, stored);
     if (stored === null || record === undefined) return undefined;
     // Redis may be out of memory: the next read tries again.
@@ -145,8 +140,8 @@ export class Sessions {
     await this.#enter(record);
     await Promise.all(
       ancestors.flatMap((above) => [
-        this.#redis.pexpire(this.#keys.session(above), KEPT_MS),
-        this.#redis.pexpire(this.#keys.sessionChildren(above), LISTED_MS),
+        this.redis.pexpire(this.keys.session(above), KEPT_MS),
+        this.redis.pexpire(this.keys.sessionChildren(above), LISTED_MS),
       ]),
     );
     // Last: as long as this has not been done, all of it is tried again.
@@ -155,15 +150,15 @@ export class Sessions {
 
   /** Keeps a session, and those above it, for as long as usual after a time that may be far off. */
   async keepUntil({ sessionKey, ancestors = [], parent, tenantId }: SessionRecord, untilMs: number): Promise<void> {
-    const [seconds] = await this.#redis.time();
+    const [seconds] = await this.redis.time();
     const delayMs = untilMs - Number(seconds) * 1_000;
-    const lists = [this.#keys.sessions, ...(tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)])];
-    const kept = [sessionKey, ...ancestors].map((key) => [this.#keys.session(key), KEPT_MS] as const);
+    const lists = [this.keys.sessions, ...(tenantId === undefined ? [] : [this.keys.sessionsOf(tenantId)])];
+    const kept = [sessionKey, ...ancestors].map((key) => [this.keys.session(key), KEPT_MS] as const);
     const listed = [...ancestors, ...(parent === undefined ? [] : [parent])].map((key) =>
-      this.#keys.sessionChildren(key),
+      this.keys.sessionChildren(key),
     );
     const all = [...kept, ...[...lists, ...listed].map((key) => [key, LISTED_MS] as const)];
-    await Promise.all(all.map(([key, ms]) => keepScript.run(this.#redis, [key], [delayMs + ms])));
+    await Promise.all(all.map(([key, ms]) => keepScript.run(this.redis, [key], [delayMs + ms])));
   }
 
   /** Remembers the shards of the session's calls in this process. */
@@ -173,12 +168,12 @@ export class Sessions {
   }
 
   #signed(record: SessionRecord): string {
-    return signedText(this.#signatures, 'session', record.sessionKey, record);
+    return signedText(this.signatures, 'session', record.sessionKey, record);
   }
 
   /** The record, when a key of this fleet signed it. */
   #opened(sessionKey: string, stored: string): SessionRecord | undefined {
-    return verifiedText(this.#signatures, 'session', sessionKey, stored);
+    return verifiedText(this.signatures, 'session', sessionKey, stored);
   }
 
   /** Closes a session, so that no further call is accepted; undefined when there is none. Its record lives as long as an open one's. */
@@ -208,7 +203,7 @@ export class Sessions {
     change: (record: SessionRecord) => SessionRecord,
   ): Promise<SessionRecord | undefined> {
     for (;;) {
-      const stored = await this.#redis.get(this.#keys.session(sessionKey));
+      const stored = await this.redis.get(this.keys.session(sessionKey));
       const record = stored === null ? undefined : this.#opened(sessionKey, stored);
       if (stored === null || record === undefined) return undefined;
       const changed = change(record);
@@ -224,23 +219,23 @@ export class Sessions {
     broadcast?: Broadcast,
   ): Promise<boolean> {
     const told = broadcast === undefined ? '' : JSON.stringify(broadcast);
-    const channel = broadcastChannel(this.#redis, this.#keys.prefix);
+    const channel = broadcastChannel(this.redis, this.keys.prefix);
     const args = [seen, this.#signed(record), ttlMs ?? '', channel, told];
-    const [replaced] = await replaceScript.run(this.#redis, [this.#keys.session(record.sessionKey)], args);
+    const [replaced] = await replaceScript.run(this.redis, [this.keys.session(record.sessionKey)], args);
     return replaced === 1;
   }
 
   /** The newest first, of all or of one tenant. Expired ones are dropped from the index on the way: older ones take their places. */
   async list(limit: number, tenantId?: string): Promise<SessionRecord[]> {
-    const index = tenantId === undefined ? this.#keys.sessions : this.#keys.sessionsOf(tenantId);
+    const index = tenantId === undefined ? this.keys.sessions : this.keys.sessionsOf(tenantId);
     const page = Math.max(limit, MIN_PAGE);
     const found: SessionRecord[] = [];
     for (let offset = 0; found.length < limit; ) {
-      const keys = await this.#redis.zrevrange(index, offset, offset + page - 1);
+      const keys = await this.redis.zrevrange(index, offset, offset + page - 1);
       if (keys.length === 0) break;
-      const stored = await this.#redis.mget(keys.map((key) => this.#keys.session(key)));
+      const stored = await this.redis.mget(keys.map((key) => this.keys.session(key)));
       const expired = keys.filter((_key, at) => stored[at] === null);
-      if (expired.length > 0) await this.#redis.zrem(index, ...expired);
+      if (expired.length > 0) await this.redis.zrem(index, ...expired);
       offset += keys.length - expired.length;
       for (const [at, key] of keys.entries()) {
         const text = stored[at];
@@ -255,7 +250,7 @@ export class Sessions {
   async tree(sessionKey: string): Promise<string[]> {
     const found = new Set([sessionKey]);
     for (const parent of found) {
-      const keys = await this.#redis.smembers(this.#keys.sessionChildren(parent));
+      const keys = await this.redis.smembers(this.keys.sessionChildren(parent));
       const records = await Promise.all(keys.map((key) => this.read(key)));
       // The key may have been taken by another one.
       for (const record of records) if (record?.parent === parent) found.add(record.sessionKey);

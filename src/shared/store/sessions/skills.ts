@@ -1,57 +1,45 @@
 /** The records of skills, by name. Sessions hold a copy of what they need, so changes are not broadcast. */
 
 import type { SkillRecord } from '../../sessions/skill.ts';
-import type { Signatures } from '../../signing/signatures.ts';
-import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { reSignFields } from '../signing/re-sign.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
-export class SkillRecords {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
-  readonly #signatures: Signatures;
-
-  constructor(redis: Redis, prefix: string, signatures: Signatures) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
-    this.#signatures = signatures;
-  }
-
+export class SkillRecords extends FleetRecords {
   async write(record: SkillRecord): Promise<void> {
-    await this.#redis.hset(this.#keys.skills, record.name, this.#signed(record));
+    await this.redis.hset(this.keys.skills, record.name, this.#signed(record));
   }
 
   async read(name: string): Promise<SkillRecord | undefined> {
-    const stored = await this.#redis.hget(this.#keys.skills, name);
+    const stored = await this.redis.hget(this.keys.skills, name);
     return stored === null ? undefined : this.#opened(name, stored);
   }
 
   async list(): Promise<SkillRecord[]> {
-    const stored = await this.#redis.hgetall(this.#keys.skills);
+    const stored = await this.redis.hgetall(this.keys.skills);
     return Object.entries(stored).flatMap(([name, text]) => this.#opened(name, text) ?? []);
   }
 
   /** False when there is none. */
   async remove(name: string): Promise<boolean> {
-    return (await this.#redis.hdel(this.#keys.skills, name)) === 1;
+    return (await this.redis.hdel(this.keys.skills, name)) === 1;
   }
 
   /** With the newest key. */
   reSign(): Promise<void> {
-    return reSignFields(this.#redis, this.#keys.skills, (name, stored) => {
+    return reSignFields(this.redis, this.keys.skills, (name, stored) => {
       const record = this.#opened(name, stored);
       return record === undefined ? undefined : this.#signed(record);
     });
   }
 
   #signed(record: SkillRecord): string {
-    return signedText(this.#signatures, 'spec', signedName(record.name), record);
+    return signedText(this.signatures, 'spec', signedName(record.name), record);
   }
 
   /** The record, when a key of this fleet signed it under this name. */
   #opened(name: string, stored: string): SkillRecord | undefined {
-    return verifiedText(this.#signatures, 'spec', signedName(name), stored);
+    return verifiedText(this.signatures, 'spec', signedName(name), stored);
   }
 }
 

@@ -1,13 +1,11 @@
 /** The records of sub-agents, each with a mailbox. Messages are signed, and every change is broadcast. */
 
-import type { Signatures } from '../../signing/signatures.ts';
 import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../../tools/sub-agent.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { type CallJob, jobIdOf } from '../queues/jobs.ts';
 import { promote } from '../queues/promote.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
-import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
@@ -22,20 +20,9 @@ const KEPT_MS = 7 * 24 * 3_600_000;
 /** A call that waits says so again, more often than that. */
 const AWAITED_MS = 600_000;
 
-export class SubAgentRecords {
-  readonly #redis: Redis;
-  readonly #prefix: string;
-  readonly #keys: FleetKeys;
-  readonly #signatures: Signatures;
+export class SubAgentRecords extends FleetRecords {
   /** By agent: what was asked for here last, and was not answered. It may have been taken. */
   readonly #unanswered = new Map<string, string>();
-
-  constructor(redis: Redis, prefix: string, signatures: Signatures) {
-    this.#redis = redis;
-    this.#prefix = prefix;
-    this.#keys = new FleetKeys(prefix);
-    this.#signatures = signatures;
-  }
 
   async spawn(
     agentId: string,
@@ -46,8 +33,8 @@ export class SubAgentRecords {
     const keys = this.#partitions(agentId, parent);
     const signed = this.#signed(agentId, message);
     const broadcast = this.#broadcast(agentId, parent);
-    const args = [agentId, parent, limit, signed, KEPT_MS, ...broadcast, this.#keys.agent('')];
-    const [code] = await spawnScript.run(this.#redis, keys, args);
+    const args = [agentId, parent, limit, signed, KEPT_MS, ...broadcast, this.keys.agent('')];
+    const [code] = await spawnScript.run(this.redis, keys, args);
     return code as 'spawned' | 'exists' | 'full';
   }
 
@@ -58,10 +45,10 @@ export class SubAgentRecords {
     messageId: string,
     message: AgentMessage,
   ): Promise<'told' | 'again' | 'unknown' | 'closed'> {
-    const keys = [...this.#partitions(agentId, parent), this.#keys.agentAwaited(agentId)];
+    const keys = [...this.#partitions(agentId, parent), this.keys.agentAwaited(agentId)];
     const signed = this.#signed(agentId, message);
     const args = [parent, messageId, message.type, signed, KEPT_MS, ...this.#broadcast(agentId, parent)];
-    const [code, ...awaiting] = await tellScript.run(this.#redis, keys, args);
+    const [code, ...awaiting] = await tellScript.run(this.redis, keys, args);
     await this.#promote(awaiting as string[]);
     return code as 'told' | 'again' | 'unknown' | 'closed';
   }
@@ -82,7 +69,7 @@ export class SubAgentRecords {
     // A concurrent caller uses a token of its own.
     this.#unanswered.delete(agentId);
     try {
-      const [entry] = await takeScript.run(this.#redis, this.#partitions(agentId, parent), [agentId, token]);
+      const [entry] = await takeScript.run(this.redis, this.#partitions(agentId, parent), [agentId, token]);
       return entry;
     } catch (error) {
       this.#unanswered.set(agentId, token);
@@ -93,7 +80,7 @@ export class SubAgentRecords {
   /** Returns a message that was taken and not delivered: it waits again, before all others. */
   async putBack({ agentId, turn, ...message }: AgentOrder, parent: string): Promise<void> {
     const args = [agentId, `${turn} ${this.#signed(agentId, message)}`, KEPT_MS, ...this.#broadcast(agentId, parent)];
-    await putBackScript.run(this.#redis, this.#partitions(agentId, parent), args);
+    await putBackScript.run(this.redis, this.#partitions(agentId, parent), args);
   }
 
   async reply(
@@ -103,21 +90,21 @@ export class SubAgentRecords {
   ): Promise<'replied' | 'late' | 'unknown'> {
     const signed = this.#signed(agentId, { ...reply, turn });
     const args = [parent, turn, reply.state, signed, KEPT_MS, ...this.#broadcast(agentId, parent)];
-    const keys = [this.#keys.agent(agentId), this.#keys.agentAwaited(agentId)];
-    const [code, ...awaiting] = await replyScript.run(this.#redis, keys, args);
+    const keys = [this.keys.agent(agentId), this.keys.agentAwaited(agentId)];
+    const [code, ...awaiting] = await replyScript.run(this.redis, keys, args);
     await this.#promote(awaiting as string[]);
     return code as 'replied' | 'late' | 'unknown';
   }
 
   /** Promotes the call's job when the agent replies or is closed. Must be called before reading the agent. */
   async await(agentId: string, job: Pick<CallJob, 'callId' | 'generation'>): Promise<void> {
-    const key = this.#keys.agentAwaited(agentId);
-    await this.#redis.multi().sadd(key, jobIdOf(job.callId, job.generation)).pexpire(key, AWAITED_MS).exec();
+    const key = this.keys.agentAwaited(agentId);
+    await this.redis.multi().sadd(key, jobIdOf(job.callId, job.generation)).pexpire(key, AWAITED_MS).exec();
   }
 
   /** Undefined when there is none, or it is another session's. */
   async read(agentId: string, parent: string): Promise<AgentReport | undefined> {
-    const fields = await this.#redis.hmget(this.#keys.agent(agentId), 'parent', 'state', 'turn', 'reply');
+    const fields = await this.redis.hmget(this.keys.agent(agentId), 'parent', 'state', 'turn', 'reply');
     const [owner, state, turn, signed] = fields;
     if (owner !== parent || typeof state !== 'string') return undefined;
     if (typeof signed !== 'string') return { agentId, state: state as AgentState };
@@ -129,27 +116,27 @@ export class SubAgentRecords {
 
   /** Agents of a session that are not closed, or whose end was not read yet. */
   list(parent: string): Promise<string[]> {
-    return this.#redis.smembers(this.#keys.agentsOf(parent));
+    return this.redis.smembers(this.keys.agentsOf(parent));
   }
 
   async #promote(jobIds: readonly string[]): Promise<void> {
-    for (const jobId of jobIds) await promote(this.#redis, this.#prefix, jobId);
+    for (const jobId of jobIds) await promote(this.redis, this.keys.prefix, jobId);
   }
 
   #partitions(agentId: string, parent: string): string[] {
-    return [this.#keys.agent(agentId), this.#keys.agentMail(agentId), this.#keys.agentsOf(parent)];
+    return [this.keys.agent(agentId), this.keys.agentMail(agentId), this.keys.agentsOf(parent)];
   }
 
   #broadcast(agentId: string, sessionKey: string): [string, string] {
     const broadcast: Broadcast = { type: 'agent', agentId, sessionKey };
-    return [broadcastChannel(this.#redis, this.#keys.prefix), JSON.stringify(broadcast)];
+    return [broadcastChannel(this.redis, this.keys.prefix), JSON.stringify(broadcast)];
   }
 
   #signed(agentId: string, message: object): string {
-    return signedMessage(this.#signatures, `agent ${agentId}`, message);
+    return signedMessage(this.signatures, `agent ${agentId}`, message);
   }
 
   #opened(agentId: string, signed: string): unknown {
-    return verifiedMessage(this.#signatures, `agent ${agentId}`, signed);
+    return verifiedMessage(this.signatures, `agent ${agentId}`, signed);
   }
 }

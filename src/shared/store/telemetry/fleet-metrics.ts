@@ -2,7 +2,7 @@
 import { withoutTool } from '../../telemetry/metric-set.ts';
 import { MAX_SERIES, OTHER } from '../../telemetry/metrics.ts';
 import type { Redis } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 
 /** How often a process says what it has counted since. */
@@ -14,14 +14,11 @@ const BATCH = 500;
 
 const publishScript = new Script(new URL('./publish-metrics.lua', import.meta.url));
 
-export class FleetMetrics {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
+export class FleetMetrics extends FleetRecords {
   readonly #maxSeries: number;
 
   constructor(redis: Redis, prefix: string, maxSeries = MAX_SERIES) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
+    super(redis, prefix);
     this.#maxSeries = maxSeries;
   }
 
@@ -31,18 +28,18 @@ export class FleetMetrics {
     series: readonly (readonly [name: string, value: number])[],
     acknowledged: ReadonlyMap<string, number>,
   ): Promise<void> {
-    const keys = [this.#keys.metrics, this.#keys.metricsOf(processId)];
+    const keys = [this.keys.metrics, this.keys.metricsOf(processId)];
     const said = series.flatMap(([name, value]) => [
       name,
       withoutTool(name, OTHER),
       value,
       acknowledged.get(name) ?? 0,
     ]);
-    await publishScript.run(this.#redis, keys, [this.#maxSeries, REMEMBERED_MS, ...said]);
+    await publishScript.run(this.redis, keys, [this.#maxSeries, REMEMBERED_MS, ...said]);
   }
 
   async read(): Promise<Map<string, number>> {
-    const totals = await this.#redis.hgetall(this.#keys.metrics);
+    const totals = await this.redis.hgetall(this.keys.metrics);
     return new Map(Object.entries(totals).map(([series, value]) => [series, Number(value)]));
   }
 }
