@@ -8,6 +8,7 @@ import type { SettingsInput } from '../shared/config/config.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { EMBEDDED_REDIS_STEP, type Logger } from '../shared/telemetry/log.ts';
 import { escapeInvisible, shownLine } from '../shared/util/text/visible-text.ts';
+import { EXIT_CODES } from './exit-codes.ts';
 
 export interface CliContext {
   readonly out: NodeJS.WriteStream;
@@ -98,12 +99,12 @@ function plainLogger(context: CliContext): { readonly log: Logger; started(): vo
   };
 }
 
-/** Runs a command's work with a producer of its own, and closes the producer in any case. */
-export async function withPawl<T>(
+/** Runs a command's work with a producer of its own, which is closed in any case. Without an exit code of its own, the work succeeded. */
+export async function withPawl(
   context: CliContext,
-  work: (pawl: Pawl) => Promise<T>,
+  work: (pawl: Pawl) => Promise<number | undefined>,
   options: Partial<SettingsInput> = {},
-): Promise<T> {
+): Promise<number> {
   // The import is dynamic so that help and usage errors stay fast.
   const { connect, loadSettings } = await import('../main.ts');
   const { log, started } = plainLogger(context);
@@ -116,7 +117,7 @@ export async function withPawl<T>(
     started();
   }
   try {
-    return await work(pawl);
+    return (await work(pawl)) ?? EXIT_CODES.success.code;
   } finally {
     await pawl.close();
   }

@@ -13,7 +13,6 @@ import { truncateText } from '../../shared/util/text/truncate-json.ts';
 import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
 import { block, type Column, fieldLines, moment, prettyJson, table } from '../print.ts';
 
@@ -36,7 +35,6 @@ export async function listApprovals(
     if (options.json === true) print(context, prettyJson({ approvals: approvals.map(listedApprovalView) }));
     else if (approvals.length > 0) print(context, table(approvals, COLUMNS));
     else say(context, state === 'all' ? 'there are no approvals' : `no approval is ${state}`);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -50,7 +48,6 @@ export async function showApproval(context: CliContext, id: string, options: { j
       for (const { state, decidedBy = '', summary, reason = '' } of similar)
         print(context, shownLine(`  before         ${state} by ${decidedBy}: ${summary} ${reason}`));
     }
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -83,7 +80,6 @@ export async function decideApproval(
     });
     if (options.json === true) print(context, prettyJson(approvalView(decided)));
     else print(context, `${decided.record.request.id} is ${decided.record.state}`);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -106,7 +102,6 @@ export async function listStandingApprovals(
     if (options.json === true) print(context, prettyJson({ remembered: remembered.map(standingApprovalView) }));
     else if (remembered.length > 0) print(context, table(remembered, REMEMBERED_COLUMNS));
     else say(context, 'nothing is remembered');
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -124,7 +119,6 @@ export async function revokeStandingApproval(
       const covered = `${forgotten.tool.name}, ${scopeText(forgotten.amendment)}`;
       print(context, shownLine(`${covered}: calls like it are asked about again`));
     }
-    return EXIT_CODES.success.code;
   });
 }
 

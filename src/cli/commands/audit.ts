@@ -40,7 +40,6 @@ export async function listAudit(context: CliContext, options: ListAuditOptions):
     if (options.json === true) print(context, prettyJson({ records: found.map(auditView) }));
     else if (found.length === 0) say(context, 'no such records');
     else print(context, table([...found].reverse(), COLUMNS));
-    return EXIT_CODES.success.code;
   });
 }
 

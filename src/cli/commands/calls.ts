@@ -50,7 +50,6 @@ export async function listCalls(context: CliContext, options: ListCallsOptions):
     else if (calls.length === 0) say(context, isAll ? 'there are no calls' : 'there are no such calls');
     else print(context, table(calls, CALL_COLUMNS));
     if (!complete) say(context, 'older calls were not looked at');
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -59,7 +58,6 @@ export async function showCall(context: CliContext, callId: string, options: { j
     const record = await pawl.read(callId);
     if (record === undefined) throw unknownCall(callId);
     print(context, options.json === true ? prettyJson(callView(record)) : storyOf(record));
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -101,7 +99,6 @@ export async function resolveCall(
     await requireTrustedKeys(context, pawl);
     const record = await pawl.calls.resolve(callId, resolution, undefined, reason);
     print(context, options.json === true ? prettyJson(callView(record)) : `${callId} is now ${callStatus(record)}`);
-    return EXIT_CODES.success.code;
   });
 }
 

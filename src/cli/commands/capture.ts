@@ -7,7 +7,6 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { type CapturedCall, captureCalls } from '../../shared/sessions/capture.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
 import { jsonLine, plural, prettyJson } from '../print.ts';
 
 export interface CaptureOptions {
@@ -43,7 +42,6 @@ export async function captureSession(context: CliContext, key: string, options: 
       say(context, `${plural(steps, 'step')} for you to review: the skill is off until you set enabled: true in it`);
       if (leftOut > 0) say(context, `${plural(leftOut, 'call')} that did not succeed left out`);
     }
-    return EXIT_CODES.success.code;
   });
 }
 

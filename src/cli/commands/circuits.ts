@@ -3,7 +3,6 @@ import type { EnforcedCircuit } from '../../producer/circuits/circuit-effects.ts
 import { circuitView } from '../../producer/http/core/views.ts';
 import { nearest } from '../../shared/schema/schema.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, moment, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<EnforcedCircuit>[] = [
@@ -25,7 +24,6 @@ export async function listCircuits(context: CliContext, options: { json?: boolea
     const circuits = await pawl.circuits.list();
     show(context, circuits, options.json ?? false);
     if (circuits.length === 0 && options.json !== true) say(context, 'no circuit has ever opened: all calls pass');
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -46,7 +44,6 @@ export async function setCircuit(
       throw usageError(`There is no circuit ${JSON.stringify(key)} that ever opened.${hint}`);
     }
     show(context, changed, options.json ?? false);
-    return EXIT_CODES.success.code;
   });
 }
 

@@ -9,7 +9,6 @@ import type { RedriveRecord } from '../../shared/store/redrives/redrives.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, moment, plural, prettyJson, table } from '../print.ts';
 
 /** A redrive is looked at this often while its command waits. */
@@ -71,7 +70,6 @@ export async function listDeadLetters(
         say(context, `${plural(counts.total, 'dead letter')}: ${listed(counts.codes)} · ${listed(counts.tools)}`);
       if (page.next !== undefined) say(context, `more with --next ${page.next}`);
     }
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -88,7 +86,6 @@ export async function redrive(context: CliContext, ids: readonly string[], optio
       answer = { matched, started, skipped, redriveId, state };
     }
     report(context, answer, dryRun === true ? 'would be redriven' : 'redriven', options);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -98,7 +95,6 @@ export async function discard(context: CliContext, ids: readonly string[], optio
     const { dryRun, reason } = options;
     const answer = await pawl.deadLetters.discard({ ...selection, dryRun, reason });
     report(context, answer, dryRun === true ? 'would be discarded' : 'discarded', options);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -108,7 +104,6 @@ export async function listRedrives(context: CliContext, options: { limit: number
     if (options.json === true) print(context, prettyJson({ redrives: redrives.map(redriveView) }));
     else if (redrives.length === 0) say(context, 'there were no redrives in the last week');
     else print(context, table(redrives, REDRIVE_COLUMNS));
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -121,7 +116,6 @@ export async function stopRedrive(
     const progress = await pawl.deadLetters.stop(redriveId);
     if (options.json === true) print(context, prettyJson(redriveView(progress)));
     else print(context, `${redriveId} is ${progress.state}: ${progress.started} of ${progress.matched} were redriven`);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -137,7 +131,6 @@ export async function resolveAll(
     const answer = await resolvedInTurns(pawl, { ...resolution, reason: options.reason }, filter, options.dryRun);
     const as = `${options.dryRun === true ? 'would be resolved' : 'resolved'} as ${resolution.as}`;
     report(context, answer, as, options);
-    return EXIT_CODES.success.code;
   });
 }
 

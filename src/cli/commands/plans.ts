@@ -49,14 +49,12 @@ export async function listPlans(
     if (options.json === true) print(context, prettyJson({ plans: plans.map(planSummary) }));
     else if (plans.length === 0) say(context, 'there are no plans');
     else print(context, table(plans, COLUMNS));
-    return EXIT_CODES.success.code;
   });
 }
 
 export async function showPlan(context: CliContext, id: string, options: JsonOption): Promise<number> {
   return withPawl(context, async (pawl) => {
     printPlan(context, await pawl.plans.read(id), options);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -90,7 +88,7 @@ export async function planCommand(
         (name) => `${name}${checked.needsApproval?.includes(name) ? ' (needs approval)' : ''}`,
       );
       print(context, options.json === true ? prettyJson(checked) : marked.join('\n'));
-      return EXIT_CODES.success.code;
+      return;
     }
     await requireTrustedKeys(context, pawl);
     const { planId, approvalId } = await pawl.plans.create({ session, plan });
@@ -107,6 +105,5 @@ export async function cancelPlan(context: CliContext, id: string, options: JsonO
     await pawl.plans.cancel(id, operatorName());
     const plan = await pawl.plans.read(id);
     print(context, options.json === true ? prettyJson(planView(plan)) : `${id} is ${plan.state}`);
-    return EXIT_CODES.success.code;
   });
 }

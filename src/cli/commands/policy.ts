@@ -9,7 +9,6 @@ import { GIVE_A_CHANNEL, OPEN_STATE } from '../../shared/sessions/session.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
 import { prettyJson, table } from '../print.ts';
 import { namedTool } from './call.ts';
@@ -40,7 +39,6 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
       );
       if (result.decision === 'ask' && channel === 'none') say(context, explainNoChannel(options.session));
     }
-    return EXIT_CODES.success.code;
   });
 }
 

@@ -4,7 +4,6 @@ import type { QuestionRecord } from '../../shared/store/approvals/questions.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<QuestionRecord>[] = [
@@ -29,7 +28,6 @@ export async function listQuestions(
     if (options.json === true) print(context, prettyJson({ questions }));
     else if (questions.length > 0) print(context, table(questions, COLUMNS));
     else say(context, 'nothing is asked');
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -45,7 +43,6 @@ export async function replyToQuestion(
     await pawl.questions.reply(id, reply, by);
     if (options.json === true) print(context, prettyJson({ id, ...reply, by }));
     else print(context, 'answer' in reply ? 'answered' : 'dismissed');
-    return EXIT_CODES.success.code;
   });
 }
 

@@ -29,7 +29,6 @@ export async function addTools(
     const records: RegistryRecord[] = [];
     for (const { named, spec } of declared) records.push((await pawl.registry.put(named, spec, byMe())).record);
     show(context, records, options.json);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -58,7 +57,6 @@ export async function removeTool(context: CliContext, name: string, options: { j
     await pawl.registry.remove(name, byMe());
     if (options.json === true) print(context, prettyJson({ removed: name }));
     else say(context, `${name} was removed`);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -73,7 +71,6 @@ export async function switchTool(
     const record = await pawl.registry.patch(name, { enabled }, byMe());
     if (options.json === true) print(context, prettyJson(record));
     else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -129,7 +126,6 @@ export async function importOpenApiFile(
     if (asJson === true) print(context, prettyJson({ tools: records, skipped: imported.skipped, changed }));
     else show(context, records);
     say(context, `${plural(records.length, 'tool')} in the namespace ${imported.namespace}`);
-    return EXIT_CODES.success.code;
   });
 }
 

@@ -66,7 +66,6 @@ export async function flushCalls(
         context,
         `${plural(flushed.unresolved, 'call')} with an unknown outcome stayed: 'pawl calls resolve' settles them; one that was cancelled is forgotten with --call`,
       );
-    return EXIT_CODES.success.code;
   });
 }
 

@@ -6,7 +6,6 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
 import { type Column, fieldLines, moment, prettyJson, table } from '../print.ts';
 
@@ -33,14 +32,12 @@ export async function listSchedules(context: CliContext, options: { json?: boole
     if (options.json === true) print(context, prettyJson({ schedules }));
     else if (schedules.length === 0) say(context, 'there are no schedules');
     else print(context, table(schedules, COLUMNS));
-    return EXIT_CODES.success.code;
   });
 }
 
 export async function showSchedule(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
     show(context, await pawl.schedules.get(id), options);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -69,7 +66,6 @@ export async function putSchedule(context: CliContext, id: string, options: PutS
     const view = await pawl.schedules.put(schedule, byMe());
     if (json !== true) say(context, `${id} ${view.revision === 1 ? 'is new' : `was replaced (${view.revision})`}`);
     show(context, view, { json: json === true });
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -86,7 +82,6 @@ export async function changeSchedule(
     else if ('callId' in view) print(context, shownLine(String(view.callId)));
     else
       print(context, shownLine(`${id} is ${view.state}${view.next[0] === undefined ? '' : `, next ${view.next[0]}`}`));
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -96,7 +91,6 @@ export async function removeSchedule(context: CliContext, id: string, options: {
     await pawl.schedules.remove(id, byMe());
     if (options.json === true) print(context, prettyJson({ removed: id }));
     else print(context, shownLine(`${id} is removed; calls that it made go on`));
-    return EXIT_CODES.success.code;
   });
 }
 

@@ -16,7 +16,6 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, fieldLines, moment, prettyJson, table } from '../print.ts';
 import { CALL_COLUMNS } from './calls.ts';
 
@@ -74,7 +73,6 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...(budget === undefined ? {} : { budget }),
     });
     print(context, options.json === true ? prettyJson(record) : shownLine(record.sessionKey));
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -84,7 +82,6 @@ export async function listSessions(context: CliContext, options: { limit: number
     if (options.json === true) print(context, prettyJson({ sessions }));
     else if (sessions.length === 0) say(context, 'there are no sessions');
     else print(context, table(sessions, COLUMNS));
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -95,7 +92,7 @@ export async function showSession(context: CliContext, key: string, options: { j
     const calls = await pawl.calls.list({ sessionKey: key, limit: CALLS_SHOWN });
     if (options.json === true) {
       print(context, prettyJson({ ...described, calls: calls.map(callSummary) }));
-      return EXIT_CODES.success.code;
+      return;
     }
     const fields = Object.entries({ ...described, createdAtMs: undefined, opened: moment(record.createdAtMs) });
     const texts = fields.map(
@@ -103,7 +100,6 @@ export async function showSession(context: CliContext, key: string, options: { j
     );
     print(context, fieldLines(texts).join('\n'));
     print(context, calls.length === 0 ? '\nno calls' : `\n${table(calls, CALL_COLUMNS)}`);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -118,7 +114,6 @@ export async function setSessionState(
     const record = await pawl.sessions.setState(key, state);
     if (options.json === true) print(context, prettyJson(record));
     else print(context, shownLine(`${key} is ${record.state}`));
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -127,6 +122,5 @@ export async function closeSession(context: CliContext, key: string, options: { 
     await pawl.sessions.close(key);
     if (options.json === true) print(context, prettyJson({ sessionKey: key, state: 'closed' }));
     else print(context, `${shownLine(key)} is closed; its calls in flight were cancelled`);
-    return EXIT_CODES.success.code;
   });
 }

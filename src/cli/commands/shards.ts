@@ -3,7 +3,6 @@ import type { ShardView } from '../../producer/operations/fleet-services.ts';
 import { MAX_SHARDS, shardCountSchema } from '../../shared/queues/shards.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<ShardView>[] = [
@@ -22,7 +21,6 @@ const CLUSTER_COLUMNS: readonly Column<ShardView>[] = [
 export async function listShards(context: CliContext, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
     show(context, await pawl.shards.list(), options.json ?? false);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -45,7 +43,6 @@ export async function setShards(
       options.json ?? false,
     );
     say(context, 'new sessions are spread so from now on; every other session stays where it is');
-    return EXIT_CODES.success.code;
   });
 }
 

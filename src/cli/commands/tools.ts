@@ -7,7 +7,6 @@ import { nearest } from '../../shared/schema/schema.ts';
 import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
 import { block, type Column, prettyJson, table } from '../print.ts';
 
 const COLUMNS: readonly Column<SwitchedTool>[] = [
@@ -44,7 +43,6 @@ export async function listTools(context: CliContext, options: { session?: string
     else if (sorted.length === 0)
       say(context, `no worker has published a tool: start one with 'pawl up' or 'pawl worker'`);
     else print(context, table(sorted, COLUMNS));
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -56,7 +54,6 @@ export async function showTool(context: CliContext, name: string, options: { jso
     const [newest] = found.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
     if (newest === undefined) throw unknownTool(name, tools);
     print(context, options.json === true ? prettyJson(switchedToolView(newest)) : description(newest));
-    return EXIT_CODES.success.code;
   });
 }
 

@@ -2,7 +2,6 @@
 import { nearest } from '../../shared/schema/schema.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
-import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration, moment, prettyJson, table } from '../print.ts';
 
 type Worker = CatalogueContent['workers'][number];
@@ -27,7 +26,6 @@ export async function listWorkers(context: CliContext, options: { json?: boolean
     if (options.json === true) print(context, prettyJson({ workers: sorted }));
     else if (sorted.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
     else print(context, table(sorted, columns(pawl.backend.clock.now())));
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -45,6 +43,5 @@ export async function drainWorker(context: CliContext, id: string, options: { js
     await pawl.workers.drain(id);
     if (options.json === true) print(context, prettyJson({ id, asked: 'drain' }));
     else print(context, `${id} was asked to take no further calls, and to end when those that it runs have`);
-    return EXIT_CODES.success.code;
   });
 }

@@ -2,7 +2,6 @@
 import type { CallbackView } from '../../../producer/callbacks/callback-service.ts';
 import type { CallbackState } from '../../../shared/callbacks/callback-state.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../../context.ts';
-import { EXIT_CODES } from '../../exit-codes.ts';
 import { type Column, moment, prettyJson, table } from '../../print.ts';
 
 const COLUMNS: readonly Column<CallbackView>[] = [
@@ -28,7 +27,6 @@ export async function listCallbacks(
     if (options.json === true) print(context, prettyJson(listed));
     else if (listed.callbacks.length > 0) print(context, table(listed.callbacks, COLUMNS));
     else say(context, state === undefined ? 'there are no callbacks' : `no callback is ${state}`);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -37,7 +35,6 @@ export async function replayCallback(context: CliContext, id: string, options: {
     const replayed = await pawl.callbacks.replay(id, { by: operatorName() });
     if (options.json === true) print(context, prettyJson(replayed));
     else say(context, `${id} is sent again, to ${replayed.url}`);
-    return EXIT_CODES.success.code;
   });
 }
 
@@ -48,6 +45,5 @@ export async function showCallbackSecret(
   return withPawl(context, async (pawl) => {
     const secrets = await pawl.callbacks.secrets(options.tenant);
     print(context, options.json === true ? prettyJson({ secrets }) : secrets.join('\n'));
-    return EXIT_CODES.success.code;
   });
 }
