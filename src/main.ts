@@ -23,6 +23,7 @@ import type { Logger } from './shared/telemetry/log.ts';
 import { openTracing } from './shared/telemetry/tracing.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tools/tool.ts';
 import { resolveToolsets, type Toolset } from './shared/tools/toolset.ts';
+import { defined } from './shared/util/json/omit-undefined.ts';
 import { escapeJson } from './shared/util/text/visible-text.ts';
 import type { ToolWorker } from './workers/worker.ts';
 import { boundYoungGeneration } from './young-generation.ts';
@@ -237,11 +238,7 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
     ...(tracing === undefined ? {} : { tracing }),
     log: log ?? createLogger({ ...settings, logLevel: ownLogLevel }),
     defaultWorkspaceRoot: process.cwd(),
-    ...(hooks === undefined ? {} : { hooks }),
-    ...(toolsets === undefined ? {} : { toolsets }),
-    ...(onEvent === undefined ? {} : { onEvent }),
-    ...(operator === undefined ? {} : { operator }),
-    ...(schedules === undefined ? {} : { schedules }),
+    ...defined({ hooks, toolsets, onEvent, operator, schedules }),
   });
   boundYoungGeneration(process.env);
   return pawl;
@@ -312,9 +309,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     environment: process.env,
     memory: openMemory(settings),
     pawlVersion: PAWL_VERSION,
-    ...(hooks === undefined ? {} : { hooks }),
-    ...(onEvent === undefined ? {} : { onEvent }),
-    ...(onDrainAsked === undefined ? {} : { onDrainAsked }),
+    ...defined({ hooks, onEvent, onDrainAsked }),
   });
   boundYoungGeneration(process.env);
   return worker;

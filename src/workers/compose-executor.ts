@@ -7,6 +7,7 @@ import type { Backend } from '../shared/store/backend.ts';
 import { type PublishedTool, publishedToolId } from '../shared/store/fleet/catalogue.ts';
 import type { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
 import type { AnyTool } from '../shared/tools/tool.ts';
+import { defined } from '../shared/util/json/omit-undefined.ts';
 import { systemSchedule } from '../shared/util/time.ts';
 import { ApprovalGate } from './approvals/approval-gate.ts';
 import type { WorkerChannels } from './approvals/channels.ts';
@@ -76,9 +77,7 @@ export function composeExecutor({
     ...(tracing === undefined ? {} : { traces: tracing.traces }),
     ...(servedTools(options).some(needsResourceLock) ? { locks: new AttemptLocks(backend.locks, log) } : {}),
     switches,
-    ...(forced === undefined ? {} : { forced }),
-    ...(limits === undefined ? {} : { limits }),
-    ...(solitude === undefined ? {} : { solitude }),
+    ...defined({ forced, limits, solitude }),
     successes: settleWithJob,
     ...workerTools(deps),
     ...fleetView(backend, deps.heartbeat),

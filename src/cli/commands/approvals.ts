@@ -9,6 +9,7 @@ import {
 } from '../../producer/http/core/views.ts';
 import type { ApprovalState, StandingApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { StandingApproval } from '../../shared/store/approvals/standing-approvals.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
 import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
@@ -74,9 +75,7 @@ export async function decideApproval(
     const decided = await decide(pawl, shown, {
       decision,
       digest: options.digest ?? shown.digest,
-      ...(reason === undefined ? {} : { reason }),
-      ...(params === undefined ? {} : { params }),
-      ...(remember === undefined ? {} : { remember }),
+      ...defined({ reason, params, remember }),
     });
     if (options.json === true) print(context, prettyJson(approvalView(decided)));
     else print(context, `${decided.record.request.id} is ${decided.record.state}`);

@@ -11,6 +11,7 @@ import { parseToolName } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { ToolReference } from '../../shared/model-tools/names.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, userName, withPawl } from '../context.ts';
@@ -57,9 +58,7 @@ export async function runCall(context: CliContext, asked: string, options: CallC
     const callOptions: CallOptions = {
       namespace: tool.namespace,
       ...(options.key === undefined ? {} : { idempotencyKey: options.key }),
-      ...(options.dedupe === undefined ? {} : { dedupeMode: options.dedupe }),
-      ...(options.turn === undefined ? {} : { turnId: options.turn }),
-      ...(options.tag === undefined ? {} : { requestTags: options.tag }),
+      ...defined({ dedupeMode: options.dedupe, turnId: options.turn, requestTags: options.tag }),
       ...start,
       ...(options.timeout !== undefined
         ? { timeoutMs: options.timeout }

@@ -1,6 +1,7 @@
 /** `pawl reliability`: the switches of deduplication, retries and circuits. */
 import type { Pawl } from '../../producer/client.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, moment, plural, prettyJson, table } from '../print.ts';
@@ -54,9 +55,7 @@ export async function flushCalls(
     throw usageError('--call goes without --session and --tool.');
   return withPawl(context, async (pawl) => {
     const flushed = await pawl.calls.flush({
-      ...(call === undefined ? {} : { callId: call }),
-      ...(session === undefined ? {} : { sessionKey: session }),
-      ...(tool === undefined ? {} : { tool }),
+      ...defined({ callId: call, sessionKey: session, tool }),
     });
     if (asJson === true) print(context, prettyJson(flushed));
     else print(context, `forgot ${plural(flushed.flushed, 'call')}`);

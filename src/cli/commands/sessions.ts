@@ -57,15 +57,9 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
     const channel = options.channel ?? remote;
     const { record } = await pawl.openSession({
       kind,
-      ...(key === undefined ? {} : { sessionKey: key }),
-      ...(parent === undefined ? {} : { parent }),
-      ...(state === undefined ? {} : { state }),
-      ...(actor === undefined ? {} : { actorId: actor }),
-      ...(agent === undefined ? {} : { agentId: agent }),
+      ...defined({ sessionKey: key, parent, state, actorId: actor, agentId: agent }),
       ...(name === undefined && model === undefined ? {} : { agent: defined({ name, model }) }),
-      ...(tenant === undefined ? {} : { tenantId: tenant }),
-      ...(importance === undefined ? {} : { importance }),
-      ...(workspace === undefined ? {} : { workspaceRoot: workspace }),
+      ...defined({ tenantId: tenant, importance, workspaceRoot: workspace }),
       ...(channel === undefined
         ? {}
         : { channel: { kind: channel, ...(remote && { [REMOTE_CHANNELS[remote].field]: options[remote] }) } }),

@@ -6,6 +6,7 @@
 import { PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import type { ToolResult } from '../tools/tool-result.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { contractInvalid, type ToolCallEnvelope } from './envelope.ts';
 import type { Outcome } from './outcome.ts';
 
@@ -100,10 +101,6 @@ export function recordedResult({ output }: Pick<Outcome, 'output'>): ToolResult<
   const { display, artifacts, content, success, tainted } = (output?.metadata ?? {}) as Partial<ToolResult<unknown>>;
   return {
     output: output?.content,
-    ...(display === undefined ? {} : { display }),
-    ...(artifacts === undefined ? {} : { artifacts }),
-    ...(content === undefined ? {} : { content }),
-    ...(success === undefined ? {} : { success }),
-    ...(tainted === undefined ? {} : { tainted }),
+    ...defined({ display, artifacts, content, success, tainted }),
   };
 }

@@ -18,6 +18,7 @@ import type { Messages } from '../../shared/store/sessions/messages.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Answer, CapabilityOwner, Channel, ChannelMessage, Channels, Question } from '../../shared/tools/tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
 import { ElicitationState } from './questions.ts';
 import { WebhookPauses } from './webhook-backoff.ts';
@@ -97,9 +98,7 @@ export class WorkerChannels implements Channels {
       session: session.sessionKey,
       shownIn: route.sessionKey,
       channel: route.channel.kind,
-      ...(options === undefined ? {} : { options }),
-      ...(agentId === undefined ? {} : { agentId }),
-      ...(tenantId === undefined ? {} : { tenantId }),
+      ...defined({ options, agentId, tenantId }),
     };
     return this.#asking.ask(request, { number, timeoutMs, signal });
   }

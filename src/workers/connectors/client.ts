@@ -8,6 +8,7 @@ import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import type { ClientCalls, Seen } from '../../shared/store/connectors/client-calls.ts';
 import { type ProbeAnswer, qualifiedName, type ToolContext, type ToolResult } from '../../shared/tools/tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Executable } from './declared-tools.ts';
 
 type ClientToolRecord = Pick<DeclaredToolOf<'dynamic'>, 'namespace' | 'name' | 'effects' | 'timeoutMs' | 'routing'>;
@@ -136,9 +137,7 @@ function callFor(
     attempt,
     sessionKey,
     actorId,
-    ...(agentId === undefined ? {} : { agentId }),
-    ...(tenantId === undefined ? {} : { tenantId }),
-    ...(turnId === undefined ? {} : { turnId }),
+    ...defined({ agentId, tenantId, turnId }),
     idempotencyKey,
     ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
     timeoutMs,

@@ -17,6 +17,7 @@ import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import type { AnyTool, Tier, Tool, ToolOptions } from '../../shared/tools/tool.ts';
 import { defineUntypedTool } from '../../shared/tools/tool-forms.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type RegisteredTool, registeredTool } from '../attempt/attempt-state.ts';
 
 /** Makes the functions of a declared tool, one maker for each kind. */
@@ -133,9 +134,7 @@ function toolOf(record: DeclaredToolRecord, { limit: _, ...executable }: Executa
     inputSchema,
     timeoutMs,
     trustClass,
-    ...(voters === undefined ? {} : { voters }),
-    ...(maxResultBytes === undefined ? {} : { maxResultBytes }),
-    ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }),
+    ...defined({ voters, maxResultBytes, maxOutputBytes }),
     ...(budget === undefined ? {} : { budget: budget as NonNullable<AnyTool['budget']> }),
     circuit: circuit ?? {},
     ...executable,

@@ -1,5 +1,6 @@
 /** Gives each step of an attempt the few parts that it uses. */
 import { secretsOf } from '../../shared/errors/redaction.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
 import { LeaseWrites } from '../attempt/retry-write.ts';
 import { FleetCircuits } from '../circuits/fleet-circuit.ts';
@@ -139,10 +140,7 @@ function composePreparation(deps: ExecutorDeps, writes: LeaseWrites): Preparatio
     completions: backend.completions,
     log,
     environment,
-    ...(memory === undefined ? {} : { memory }),
-    ...(channels === undefined ? {} : { channels }),
-    ...(agents === undefined ? {} : { agents }),
-    ...(terminals === undefined ? {} : { terminals }),
+    ...defined({ memory, channels, agents, terminals }),
   };
   return new Preparation({
     permits: new CallPermits(deps),

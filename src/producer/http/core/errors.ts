@@ -6,6 +6,7 @@ import { type Issue, PawlError } from '../../../shared/errors/failure.ts';
 import { FAILURES, type FailureCode } from '../../../shared/errors/failure-codes.ts';
 import { FAILURE_RESPONSES } from '../../../shared/errors/failure-responses.ts';
 import { backendError } from '../../../shared/store/redis/backend-error.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 /** Codes that exist only in HTTP responses. */
@@ -112,9 +113,7 @@ export function toHttpRefusal(thrown: unknown): HttpRefusal & { readonly defect:
       error: {
         code: error.code,
         message,
-        ...(error.issues === undefined ? {} : { issues: error.issues }),
-        ...(error.suggestions === undefined ? {} : { suggestions: error.suggestions }),
-        ...(error.callId === undefined ? {} : { callId: error.callId }),
+        ...defined({ issues: error.issues, suggestions: error.suggestions, callId: error.callId }),
       },
     },
     defect: false,

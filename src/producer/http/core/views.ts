@@ -10,6 +10,7 @@ import type { AuditEntry } from '../../../shared/store/audit/audit-trail.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
 import type { CatalogueContent } from '../../../shared/store/fleet/catalogue.ts';
 import type { RedriveRecord } from '../../../shared/store/redrives/redrives.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { formatForDisplay } from '../../../shared/util/text/visible-text.ts';
 import type { ApprovalListing } from '../../approvals/approvals.ts';
 import type { EnforcedCircuit } from '../../circuits/circuit-effects.ts';
@@ -91,10 +92,7 @@ export function callView(record: CallRecord) {
     fence: record.fence,
     params: redactFields(params, secretsIn(params)),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
-    ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
-    ...(record.startedAtMs === undefined ? {} : { startedAtMs: record.startedAtMs }),
-    ...(envelope.trace.traceparent === undefined ? {} : { traceparent: envelope.trace.traceparent }),
-    ...(result === undefined ? {} : { result }),
+    ...defined({ deadlineAtMs, startedAtMs: record.startedAtMs, traceparent: envelope.trace.traceparent, result }),
   };
 }
 
@@ -112,10 +110,7 @@ export function toolView(tool: CatalogueContent['tools'][number]) {
     annotations,
     ...(tool.title === undefined ? {} : { title: tool.title }),
     ...(tool.icon === undefined ? {} : { icon: tool.icon }),
-    ...(tool.examples === undefined ? {} : { examples: tool.examples }),
-    ...(tool.variant === undefined ? {} : { variant: tool.variant }),
-    ...(tool.budget === undefined ? {} : { budget: tool.budget }),
-    ...(tool.parallel === undefined ? {} : { parallel: tool.parallel }),
+    ...defined({ examples: tool.examples, variant: tool.variant, budget: tool.budget, parallel: tool.parallel }),
     timeoutMs: tool.timeoutMs,
     workers: tool.workers,
   };
@@ -161,9 +156,7 @@ export function approvalView({ record, digest }: ApprovalListing) {
     session: session.key,
     sessionKind: session.kind,
     workspaceRoot: session.workspaceRoot,
-    ...(request.agentId === undefined ? {} : { agentId: request.agentId }),
-    ...(request.tenantId === undefined ? {} : { tenantId: request.tenantId }),
-    ...(request.justification === undefined ? {} : { justification: request.justification }),
+    ...defined({ agentId: request.agentId, tenantId: request.tenantId, justification: request.justification }),
     shownIn: shownAt.sessionKey,
     channel: shownAt.channel.kind,
     taint: request.taint,

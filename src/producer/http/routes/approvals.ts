@@ -4,6 +4,7 @@ import { APPROVAL_STATES } from '../../../shared/approvals/approval.ts';
 import { jsonObjectSchema } from '../../../shared/calls/envelope.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import type { ApprovalRecord } from '../../../shared/store/approvals/approvals.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../../client.ts';
 import { type Caller, seesTenant } from '../core/access.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
@@ -83,9 +84,7 @@ function decideApproval({ pawl }: ApprovalRouteDeps): Route {
         decision,
         digest,
         by: nameOf(caller),
-        ...(reason === undefined ? {} : { reason }),
-        ...(params === undefined ? {} : { params }),
-        ...(remember === undefined ? {} : { remember }),
+        ...defined({ reason, params, remember }),
       });
       return { status: 200, body: approvalView(decided) };
     },

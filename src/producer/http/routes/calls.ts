@@ -6,6 +6,7 @@ import { PawlError } from '../../../shared/errors/failure.ts';
 import { nearest } from '../../../shared/schema/schema.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
 import { DEFAULT_NAMESPACE } from '../../../shared/tools/tool.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { type CallFilter, findCalls } from '../../calls/find-calls.ts';
 import type { Submission } from '../../calls/submission.ts';
@@ -242,9 +243,7 @@ async function list(
   if (session !== undefined) await sessionFor(pawl, caller, session);
   const { records, complete } = await findCalls(pawl.backend.shards.partitions(), pawl.backend.ledger, {
     limit,
-    ...(session === undefined ? {} : { sessionKey: session }),
-    ...(tool === undefined ? {} : { tool }),
-    ...(state === undefined ? {} : { state }),
+    ...defined({ sessionKey: session, tool, state }),
     isSeen: ({ request }) => seesTenant(caller, request.envelope.target.tenantId),
   });
   return { status: 200, body: { calls: records.map(callSummary), ...(complete ? {} : { truncated: true }) } };

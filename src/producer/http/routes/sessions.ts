@@ -204,10 +204,7 @@ export async function sessionOrNew(
   try {
     return await pawl.openSession({
       sessionKey,
-      ...(actorId === undefined ? {} : { actorId }),
-      ...(agentId === undefined ? {} : { agentId }),
-      ...(channel === undefined ? {} : { channel }),
-      ...(caller.tenantId === undefined ? {} : { tenantId: caller.tenantId }),
+      ...defined({ actorId, agentId, channel, tenantId: caller.tenantId }),
     });
   } catch (error) {
     if (!(error instanceof PawlError && error.code === 'CONTRACT_INVALID')) throw error;

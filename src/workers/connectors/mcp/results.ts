@@ -3,6 +3,7 @@ import type { CallToolResult } from '@modelcontextprotocol/client';
 import { ToolError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
 import type { ContentBlock, ToolResult } from '../../../shared/tools/tool.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 
 /**
  * The output is the structured content, or else the text. Images, audio and resources stand beside it. Throws
@@ -167,8 +168,6 @@ export function resourceBlock(resource: {
   return {
     type: 'resource',
     uri,
-    ...(mimeType === undefined ? {} : { mimeType }),
-    ...(text === undefined ? {} : { text }),
-    ...(blob === undefined ? {} : { blob }),
+    ...defined({ mimeType, text, blob }),
   };
 }
