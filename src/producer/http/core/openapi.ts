@@ -7,9 +7,7 @@ import { type Route, route } from './route.ts';
 
 export function openApiRoute(described: () => readonly Route[], version: string): Route {
   let made: object | undefined;
-  return route({
-    method: 'get',
-    path: '/openapi.json',
+  return route('get /openapi.json', {
     operationId: 'getDescription',
     permission: 'read',
     summary: 'This description.',

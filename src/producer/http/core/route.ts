@@ -73,29 +73,27 @@ export interface Route {
 const NO_QUERY = z.strictObject({});
 const NO_HEADERS = z.object({});
 
-/** Makes a route whose handler is typed by the route's own schemas. */
+/** Makes a route, such as `get /v1/calls`, whose handler is typed by the route's own schemas. */
 export function route<
   Query extends z.ZodType = typeof NO_QUERY,
   Body extends z.ZodType = z.ZodType,
   Headers extends z.ZodType = typeof NO_HEADERS,
->(spec: {
-  readonly method: Method;
-  readonly path: string;
-  readonly operationId: string;
-  readonly permission: Permission;
-  readonly isOpen?: boolean;
-  readonly summary: string;
-  readonly query?: Query;
-  readonly headers?: Headers;
-  readonly body?: Body;
-  readonly bodySchema?: object;
-  readonly responses: RouteResponses;
-  handle(
-    request: RouteRequest<z.output<Query>, z.output<Body>, z.output<Headers>>,
-  ): Promise<RouteResponse> | RouteResponse;
-}): Route {
+>(
+  address: `${Method} /${string}`,
+  spec: Omit<Route, 'method' | 'path' | 'query' | 'headers' | 'body' | 'handle'> & {
+    readonly query?: Query;
+    readonly headers?: Headers;
+    readonly body?: Body;
+    handle(
+      request: RouteRequest<z.output<Query>, z.output<Body>, z.output<Headers>>,
+    ): Promise<RouteResponse> | RouteResponse;
+  },
+): Route {
+  const [method, path] = address.split(' ') as [Method, string];
   return {
     ...spec,
+    method,
+    path,
     query: spec.query ?? NO_QUERY,
     headers: spec.headers ?? NO_HEADERS,
     body: spec.body,

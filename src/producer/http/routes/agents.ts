@@ -17,9 +17,7 @@ export function agentRoutes(deps: AgentRouteDeps): readonly Route[] {
 }
 
 function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/sessions/{key}/agents/next',
+  return route('post /v1/sessions/{key}/agents/next', {
     operationId: 'nextAgentOrder',
     permission: 'use',
     summary:
@@ -53,9 +51,7 @@ function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
 }
 
 function replyAsAgent({ pawl }: AgentRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/sessions/{key}/agents/{agentId}/reply',
+  return route('post /v1/sessions/{key}/agents/{agentId}/reply', {
     operationId: 'replyAsAgent',
     permission: 'use',
     summary:

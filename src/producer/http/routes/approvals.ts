@@ -30,9 +30,7 @@ export function approvalRoutes(deps: ApprovalRouteDeps): readonly Route[] {
 }
 
 function listApprovals({ pawl: { approvals } }: ApprovalRouteDeps): Route {
-  return route({
-    method: 'get',
-    path: '/v1/approvals',
+  return route('get /v1/approvals', {
     operationId: 'listApprovals',
     permission: 'decide',
     summary: 'Approvals, the newest first; with `state`, those in that state. Of large parameters the beginning.',
@@ -52,9 +50,7 @@ function listApprovals({ pawl: { approvals } }: ApprovalRouteDeps): Route {
 
 function getApproval({ pawl }: ApprovalRouteDeps): Route {
   const { approvals } = pawl;
-  return route({
-    method: 'get',
-    path: '/v1/approvals/{id}',
+  return route('get /v1/approvals/{id}', {
     operationId: 'getApproval',
     permission: 'decide',
     summary: 'One approval, with earlier decisions on the same tool.',
@@ -69,9 +65,7 @@ function getApproval({ pawl }: ApprovalRouteDeps): Route {
 
 function decideApproval({ pawl }: ApprovalRouteDeps): Route {
   const { approvals } = pawl;
-  return route({
-    method: 'post',
-    path: '/v1/approvals/{id}',
+  return route('post /v1/approvals/{id}', {
     operationId: 'decideApproval',
     permission: 'decide',
     summary: 'Approves or denies a call, once, exactly as it was shown.',

@@ -12,9 +12,7 @@ const name = z.string().min(1).max(512);
 
 export function auditRoutes(pawl: Pawl): readonly Route[] {
   return [
-    route({
-      method: 'get',
-      path: '/v1/audit',
+    route('get /v1/audit', {
       operationId: 'listAuditRecords',
       permission: 'operate',
       summary: 'Records of the audit trail, the newest first; a token of one tenant sees that tenant’s.',

@@ -25,9 +25,7 @@ export function batchRoutes(deps: BatchRouteDeps): readonly Route[] {
 }
 
 function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/batches',
+  return route('post /v1/batches', {
     operationId: 'createBatch',
     permission: 'use',
     summary: 'Submits many calls in their short form. One that cannot be a call refuses only itself.',
@@ -79,9 +77,7 @@ async function entriesOf(pawl: Pawl, caller: Caller, calls: readonly object[]): 
 }
 
 function getBatch({ pawl }: BatchRouteDeps): Route {
-  return route({
-    method: 'get',
-    path: '/v1/batches/{id}',
+  return route('get /v1/batches/{id}', {
     operationId: 'getBatch',
     permission: 'use',
     summary: 'A batch, with its calls as they stand. `GET /v1/calls/{callId}` has the result of each.',
@@ -93,9 +89,7 @@ function getBatch({ pawl }: BatchRouteDeps): Route {
 }
 
 function cancelBatch({ pawl }: BatchRouteDeps): Route {
-  return route({
-    method: 'delete',
-    path: '/v1/batches/{id}',
+  return route('delete /v1/batches/{id}', {
     operationId: 'cancelBatch',
     permission: 'use',
     summary: 'Begins no further call of a batch, and cancels those that have not ended.',

@@ -12,9 +12,7 @@ export function callbackRoutes(pawl: Pawl): readonly Route[] {
 }
 
 function listCallbacks(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/callbacks',
+  return route('get /v1/callbacks', {
     operationId: 'listCallbacks',
     permission: 'use',
     summary: 'Callbacks of calls that have ended, the newest first; `truncated` when older ones were not looked at.',
@@ -31,9 +29,7 @@ function listCallbacks(pawl: Pawl): Route {
 }
 
 function replayCallback(pawl: Pawl): Route {
-  return route({
-    method: 'post',
-    path: '/v1/callbacks/{id}',
+  return route('post /v1/callbacks/{id}', {
     operationId: 'replayCallback',
     permission: 'operate',
     summary: 'Sends a callback again, at once and for another day, under the same ID.',

@@ -44,9 +44,7 @@ export function callRoutes(deps: CallRouteDeps): readonly Route[] {
 }
 
 function listCalls({ pawl }: CallRouteDeps): Route {
-  return route({
-    method: 'get',
-    path: '/v1/calls',
+  return route('get /v1/calls', {
     operationId: 'listCalls',
     permission: 'use',
     summary:
@@ -65,9 +63,7 @@ function listCalls({ pawl }: CallRouteDeps): Route {
 }
 
 function getCall({ pawl, longPolls }: CallRouteDeps): Route {
-  return route({
-    method: 'get',
-    path: '/v1/calls/{callId}',
+  return route('get /v1/calls/{callId}', {
     operationId: 'getCall',
     permission: 'use',
     summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
@@ -89,9 +85,7 @@ function getCall({ pawl, longPolls }: CallRouteDeps): Route {
 }
 
 function getCallOutput({ pawl }: CallRouteDeps): Route {
-  return route({
-    method: 'get',
-    path: '/v1/calls/{callId}/output',
+  return route('get /v1/calls/{callId}/output', {
     operationId: 'getCallOutput',
     permission: 'use',
     summary:
@@ -110,9 +104,7 @@ function getCallOutput({ pawl }: CallRouteDeps): Route {
 }
 
 function cancelCall({ pawl }: CallRouteDeps): Route {
-  return route({
-    method: 'delete',
-    path: '/v1/calls/{callId}',
+  return route('delete /v1/calls/{callId}', {
     operationId: 'cancelCall',
     permission: 'use',
     summary: 'Cancels a call wherever it is, and says how that ended.',
@@ -125,9 +117,7 @@ function cancelCall({ pawl }: CallRouteDeps): Route {
 }
 
 function compensateCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/calls/{callId}/compensation',
+  return route('post /v1/calls/{callId}/compensation', {
     operationId: 'compensateCall',
     permission: 'use',
     summary:
@@ -152,9 +142,7 @@ function compensateCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Rou
 }
 
 function resolveCall({ pawl }: CallRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/calls/{callId}/resolution',
+  return route('post /v1/calls/{callId}/resolution', {
     operationId: 'resolveCall',
     permission: 'operate',
     summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',

@@ -36,9 +36,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
 }
 
 function getReliability(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/debug/tool-reliability',
+  return route('get /debug/tool-reliability', {
     operationId: 'getReliability',
     permission: 'oversee',
     summary: 'Circuits, ledger counts and switches.',
@@ -48,9 +46,7 @@ function getReliability(pawl: Pawl): Route {
 }
 
 function listCircuitChanges(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/circuits/history',
+  return route('get /v1/circuits/history', {
     operationId: 'listCircuitChanges',
     permission: 'oversee',
     summary: 'What became of circuits in the last week, the newest first.',
@@ -61,9 +57,7 @@ function listCircuitChanges(pawl: Pawl): Route {
 }
 
 function changeReliability(pawl: Pawl): Route {
-  return route({
-    method: 'post',
-    path: '/debug/tool-reliability',
+  return route('post /debug/tool-reliability', {
     operationId: 'changeReliability',
     permission: 'oversee',
     summary:

@@ -9,9 +9,7 @@ const PATH = '/v1/completions';
 
 export function completionRoutes(pawl: Pick<Pawl, 'complete'>): readonly Route[] {
   return [
-    route({
-      method: 'post',
-      path: `${PATH}/{token}`,
+    route(`post ${PATH}/{token}`, {
       operationId: 'completeCall',
       permission: 'use',
       isOpen: true,

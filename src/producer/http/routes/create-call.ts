@@ -77,9 +77,7 @@ const startQuery = {
 const keyHeaderSchema = z.string().transform(keyOfHeader).pipe(idempotencyKeySchema);
 
 export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/calls',
+  return route('post /v1/calls', {
     operationId: 'createCall',
     permission: 'use',
     summary: 'Submits a call, as an envelope or in the short form, and waits for its end.',

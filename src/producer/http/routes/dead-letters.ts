@@ -79,9 +79,7 @@ export function deadLetterRoutes(pawl: Pawl): readonly Route[] {
 }
 
 function listDeadLetters(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/dead-letters',
+  return route('get /v1/dead-letters', {
     operationId: 'listDeadLetters',
     permission: 'operate',
     summary:
@@ -107,9 +105,7 @@ function listDeadLetters(pawl: Pawl): Route {
 }
 
 function changeDeadLetters(pawl: Pawl): Route {
-  return route({
-    method: 'post',
-    path: '/v1/dead-letters',
+  return route('post /v1/dead-letters', {
     operationId: 'changeDeadLetters',
     permission: 'operate',
     summary:
@@ -130,9 +126,7 @@ function changeDeadLetters(pawl: Pawl): Route {
 }
 
 function listRedrives(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/dead-letters/redrives',
+  return route('get /v1/dead-letters/redrives', {
     operationId: 'listRedrives',
     permission: 'operate',
     summary: 'Redrives of the last week, the newest first.',
@@ -146,9 +140,7 @@ function listRedrives(pawl: Pawl): Route {
 }
 
 function getRedrive(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/dead-letters/redrives/{id}',
+  return route('get /v1/dead-letters/redrives/{id}', {
     operationId: 'getRedrive',
     permission: 'operate',
     summary: 'How far a redrive is; `wait` waits for its end.',
@@ -162,9 +154,7 @@ function getRedrive(pawl: Pawl): Route {
 }
 
 function stopRedrive(pawl: Pawl): Route {
-  return route({
-    method: 'delete',
-    path: '/v1/dead-letters/redrives/{id}',
+  return route('delete /v1/dead-letters/redrives/{id}', {
     operationId: 'stopRedrive',
     permission: 'operate',
     summary: 'Stops a redrive: the calls that it has not reached stay dead letters.',
@@ -177,9 +167,7 @@ function stopRedrive(pawl: Pawl): Route {
 }
 
 function resolveCalls(pawl: Pawl): Route {
-  return route({
-    method: 'post',
-    path: '/v1/resolutions',
+  return route('post /v1/resolutions', {
     operationId: 'resolveCalls',
     permission: 'operate',
     summary:

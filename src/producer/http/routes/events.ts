@@ -30,9 +30,7 @@ type EventRouteDeps = Pick<ApiDeps, 'pawl' | 'streams'>;
 
 export function eventRoutes(deps: EventRouteDeps): readonly Route[] {
   return [
-    route({
-      method: 'get',
-      path: '/v1/calls/{callId}/events',
+    route('get /v1/calls/{callId}/events', {
       operationId: 'streamCallEvents',
       permission: 'use',
       summary: `What becomes of a call, as server-sent events (${CALL_EVENT_TYPES.join(', ')}). Ends with the call.`,

@@ -14,9 +14,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
 }
 
 function getCaller(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/me',
+  return route('get /v1/me', {
     operationId: 'getCaller',
     permission: 'read',
     summary: 'Who asks: the role of the token, and what it may do.',
@@ -38,9 +36,7 @@ function getCaller(pawl: Pawl): Route {
 }
 
 function getFleet(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/workers',
+  return route('get /v1/workers', {
     operationId: 'getFleet',
     permission: 'oversee',
     summary: 'Workers that live, and how much each tier has to do.',
@@ -66,9 +62,7 @@ function getFleet(pawl: Pawl): Route {
 }
 
 function listShards(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/shards',
+  return route('get /v1/shards', {
     operationId: 'listShards',
     permission: 'oversee',
     summary: 'The shards of each tier, and how they stand.',
@@ -80,9 +74,7 @@ function listShards(pawl: Pawl): Route {
 }
 
 function setShards(pawl: Pawl): Route {
-  return route({
-    method: 'put',
-    path: '/v1/shards/{tier}',
+  return route('put /v1/shards/{tier}', {
     operationId: 'setShards',
     permission: 'administer',
     summary: 'Spreads the sessions that are opened from now on among so many shards; all others stay where they are.',
@@ -99,9 +91,7 @@ function setShards(pawl: Pawl): Route {
 }
 
 function drainWorker(pawl: Pawl): Route {
-  return route({
-    method: 'post',
-    path: '/v1/workers/{id}/drain',
+  return route('post /v1/workers/{id}/drain', {
     operationId: 'drainWorker',
     permission: 'oversee',
     summary: 'Asks a worker to take no further calls, finish those that it runs, and end.',

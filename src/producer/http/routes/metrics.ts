@@ -3,9 +3,7 @@ import type { FleetView } from '../../operations/fleet-metrics.ts';
 import { type Route, route } from '../core/route.ts';
 
 export function metricsRoute(fleet: FleetView): Route {
-  return route({
-    method: 'get',
-    path: '/metrics',
+  return route('get /metrics', {
     operationId: 'getMetrics',
     permission: 'oversee',
     summary: "The whole fleet's metrics, at most 10 s old, in Prometheus' text format.",

@@ -23,9 +23,7 @@ export function planRoutes(deps: PlanRouteDeps): readonly Route[] {
 }
 
 function createPlan({ pawl, checkAccepting }: PlanRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/plans',
+  return route('post /v1/plans', {
     operationId: 'createPlan',
     permission: 'use',
     summary: 'Checks a plan and begins it; with `dryRun=true`, checks it alone.',
@@ -51,9 +49,7 @@ function createPlan({ pawl, checkAccepting }: PlanRouteDeps): Route {
 }
 
 function listPlans({ pawl }: PlanRouteDeps): Route {
-  return route({
-    method: 'get',
-    path: '/v1/plans',
+  return route('get /v1/plans', {
     operationId: 'listPlans',
     permission: 'use',
     summary: 'Plans, the newest first, without their nodes.',
@@ -67,9 +63,7 @@ function listPlans({ pawl }: PlanRouteDeps): Route {
 }
 
 function getPlan({ pawl }: PlanRouteDeps): Route {
-  return route({
-    method: 'get',
-    path: '/v1/plans/{id}',
+  return route('get /v1/plans/{id}', {
     operationId: 'getPlan',
     permission: 'use',
     summary: 'A plan, with its nodes as they stand. `GET /v1/calls/{callId}` has the result of each call.',
@@ -82,9 +76,7 @@ function getPlan({ pawl }: PlanRouteDeps): Route {
 }
 
 function cancelPlan({ pawl }: PlanRouteDeps): Route {
-  return route({
-    method: 'delete',
-    path: '/v1/plans/{id}',
+  return route('delete /v1/plans/{id}', {
     operationId: 'cancelPlan',
     permission: 'use',
     summary: 'Begins no further call of a plan, and cancels those that have not ended. What was done stays.',

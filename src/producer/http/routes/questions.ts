@@ -21,9 +21,7 @@ export function questionRoutes(deps: QuestionRouteDeps): readonly Route[] {
 }
 
 function listQuestions({ pawl: { questions } }: QuestionRouteDeps): Route {
-  return route({
-    method: 'get',
-    path: '/v1/questions',
+  return route('get /v1/questions', {
     operationId: 'listQuestions',
     permission: 'decide',
     summary: 'Questions of tools that wait for a person, the most urgent first.',
@@ -38,9 +36,7 @@ function listQuestions({ pawl: { questions } }: QuestionRouteDeps): Route {
 
 function answerQuestion({ pawl }: QuestionRouteDeps): Route {
   const { questions } = pawl;
-  return route({
-    method: 'post',
-    path: '/v1/questions/{id}',
+  return route('post /v1/questions/{id}', {
     operationId: 'answerQuestion',
     permission: 'decide',
     summary: 'Answers a question, once, or dismisses it.',

@@ -34,9 +34,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
 
 function getTool(pawl: Pawl): Route {
   const { registry } = pawl;
-  return route({
-    method: 'get',
-    path: '/v1/tools/{name}',
+  return route('get /v1/tools/{name}', {
     operationId: 'getTool',
     permission: 'use',
     summary: `One tool; for an admin with its declaration. ${DESCRIBED}`,
@@ -64,9 +62,7 @@ function getTool(pawl: Pawl): Route {
 
 function declareTool(pawl: Pawl): Route {
   const { registry } = pawl;
-  return route({
-    method: 'put',
-    path: '/v1/tools/{name}',
+  return route('put /v1/tools/{name}', {
     operationId: 'declareTool',
     permission: 'administer',
     summary: `Declares a tool, or replaces its declaration (If-Match: its revision; If-None-Match: * for a new one). ${DESCRIBED}`,
@@ -90,9 +86,7 @@ function declareTool(pawl: Pawl): Route {
 
 function switchTool(pawl: Pawl): Route {
   const { registry } = pawl;
-  return route({
-    method: 'patch',
-    path: '/v1/tools/{name}',
+  return route('patch /v1/tools/{name}', {
     operationId: 'switchTool',
     permission: 'administer',
     summary: `Switches a tool off or on for the whole fleet, the workers' own tools included. ${DESCRIBED}`,
@@ -114,9 +108,7 @@ function switchTool(pawl: Pawl): Route {
 
 function removeTool(pawl: Pawl): Route {
   const { registry } = pawl;
-  return route({
-    method: 'delete',
-    path: '/v1/tools/{name}',
+  return route('delete /v1/tools/{name}', {
     operationId: 'removeTool',
     permission: 'administer',
     summary: `Removes a declaration. ${DESCRIBED}`,
@@ -131,9 +123,7 @@ function removeTool(pawl: Pawl): Route {
 }
 
 function listToolRevisions({ registry }: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/tools/{name}/revisions',
+  return route('get /v1/tools/{name}/revisions', {
     operationId: 'listToolRevisions',
     permission: 'administer',
     summary: `Its revisions, the newest first. ${DESCRIBED}`,
@@ -146,9 +136,7 @@ function listToolRevisions({ registry }: Pawl): Route {
 
 function rollBackTool(pawl: Pawl): Route {
   const { registry } = pawl;
-  return route({
-    method: 'post',
-    path: '/v1/tools/{name}/rollback',
+  return route('post /v1/tools/{name}/rollback', {
     operationId: 'rollBackTool',
     permission: 'administer',
     summary: `Makes an earlier revision the newest again. ${DESCRIBED}`,

@@ -24,9 +24,7 @@ function optionsFor(caller: Caller): ScheduleOptions {
 }
 
 function putSchedule(pawl: Pawl): Route {
-  return route({
-    method: 'put',
-    path: '/v1/schedules/{id}',
+  return route('put /v1/schedules/{id}', {
     operationId: 'putSchedule',
     permission: 'use',
     summary: 'Writes a schedule, or replaces it: a call that is made at times of an interval or of a cron expression.',
@@ -49,9 +47,7 @@ function putSchedule(pawl: Pawl): Route {
 }
 
 function listSchedules({ schedules }: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/schedules',
+  return route('get /v1/schedules', {
     operationId: 'listSchedules',
     permission: 'use',
     summary: 'Schedules, by ID.',
@@ -61,9 +57,7 @@ function listSchedules({ schedules }: Pawl): Route {
 }
 
 function getSchedule({ schedules }: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/schedules/{id}',
+  return route('get /v1/schedules/{id}', {
     operationId: 'getSchedule',
     permission: 'use',
     summary: 'One schedule, with its next five times and what became of the last ones.',
@@ -76,9 +70,7 @@ function getSchedule({ schedules }: Pawl): Route {
 }
 
 function changeSchedule({ schedules }: Pawl): Route {
-  return route({
-    method: 'post',
-    path: '/v1/schedules/{id}',
+  return route('post /v1/schedules/{id}', {
     operationId: 'changeSchedule',
     permission: 'use',
     summary: 'Pauses or resumes a schedule, or makes its call now.',
@@ -96,9 +88,7 @@ function changeSchedule({ schedules }: Pawl): Route {
 }
 
 function removeSchedule({ schedules }: Pawl): Route {
-  return route({
-    method: 'delete',
-    path: '/v1/schedules/{id}',
+  return route('delete /v1/schedules/{id}', {
     operationId: 'removeSchedule',
     permission: 'use',
     summary: 'Removes a schedule. Calls that it made go on.',

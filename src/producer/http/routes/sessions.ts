@@ -34,9 +34,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
 }
 
 function openSession(pawl: Pawl): Route {
-  return route({
-    method: 'post',
-    path: '/v1/sessions',
+  return route('post /v1/sessions', {
     operationId: 'openSession',
     permission: 'use',
     summary: 'Opens a session.',
@@ -59,9 +57,7 @@ function openSession(pawl: Pawl): Route {
 }
 
 function listSessions(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/sessions',
+  return route('get /v1/sessions', {
     operationId: 'listSessions',
     permission: 'use',
     summary: 'Sessions, the newest first.',
@@ -74,9 +70,7 @@ function listSessions(pawl: Pawl): Route {
 }
 
 function getSession(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/sessions/{key}',
+  return route('get /v1/sessions/{key}', {
     operationId: 'getSession',
     permission: 'use',
     summary: 'One session.',
@@ -89,9 +83,7 @@ function getSession(pawl: Pawl): Route {
 }
 
 function listMessages(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/sessions/{key}/messages',
+  return route('get /v1/sessions/{key}/messages', {
     operationId: 'listMessages',
     permission: 'use',
     summary: 'What tools said to the people of a session, whose channel is console or operator.',
@@ -104,9 +96,7 @@ function listMessages(pawl: Pawl): Route {
 }
 
 function changeSession(pawl: Pawl): Route {
-  return route({
-    method: 'patch',
-    path: '/v1/sessions/{key}',
+  return route('patch /v1/sessions/{key}', {
     operationId: 'changeSession',
     permission: 'use',
     summary: 'Says what a session and those below it are doing: policy may bind tools to states.',
@@ -120,9 +110,7 @@ function changeSession(pawl: Pawl): Route {
 }
 
 function closeSession(pawl: Pawl): Route {
-  return route({
-    method: 'delete',
-    path: '/v1/sessions/{key}',
+  return route('delete /v1/sessions/{key}', {
     operationId: 'closeSession',
     permission: 'use',
     summary: 'Closes a session and those below it, and cancels their calls.',

@@ -9,9 +9,7 @@ export function skillRoutes(pawl: Pawl): readonly Route[] {
 }
 
 function listSkills({ skills }: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/skills',
+  return route('get /v1/skills', {
     operationId: 'listSkills',
     permission: 'use',
     summary: 'Skills, the highest priority first; with `?task=` those that its words call for.',
@@ -25,9 +23,7 @@ function listSkills({ skills }: Pawl): Route {
 }
 
 function getSkill({ skills }: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/skills/{name}',
+  return route('get /v1/skills/{name}', {
     operationId: 'getSkill',
     permission: 'use',
     summary: 'One skill.',
@@ -37,9 +33,7 @@ function getSkill({ skills }: Pawl): Route {
 }
 
 function writeSkill({ skills }: Pawl): Route {
-  return route({
-    method: 'put',
-    path: '/v1/skills/{name}',
+  return route('put /v1/skills/{name}', {
     operationId: 'writeSkill',
     permission: 'administer',
     summary: 'Writes the record of a skill. Sessions that are open keep what they have of it.',
@@ -53,9 +47,7 @@ function writeSkill({ skills }: Pawl): Route {
 }
 
 function removeSkill({ skills }: Pawl): Route {
-  return route({
-    method: 'delete',
-    path: '/v1/skills/{name}',
+  return route('delete /v1/skills/{name}', {
     operationId: 'removeSkill',
     permission: 'administer',
     summary: 'Removes the record of a skill.',

@@ -10,9 +10,7 @@ export function standingApprovalRoutes(pawl: Pawl): readonly Route[] {
 }
 
 function listRememberedApprovals(pawl: Pawl): Route {
-  return route({
-    method: 'get',
-    path: '/v1/sessions/{key}/remembered',
+  return route('get /v1/sessions/{key}/remembered', {
     operationId: 'listRememberedApprovals',
     permission: 'decide',
     summary: 'What people allowed for the rest of a session, the newest first.',
@@ -26,9 +24,7 @@ function listRememberedApprovals(pawl: Pawl): Route {
 }
 
 function forgetRememberedApproval(pawl: Pawl): Route {
-  return route({
-    method: 'delete',
-    path: '/v1/sessions/{key}/remembered/{id}',
+  return route('delete /v1/sessions/{key}/remembered/{id}', {
     operationId: 'forgetRememberedApproval',
     permission: 'decide',
     summary: 'Takes back what was remembered with an approval: the next call like it is asked about again.',

@@ -23,9 +23,7 @@ export function toolClientRoutes(deps: ToolClientRouteDeps): readonly Route[] {
 }
 
 function registerToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/tool-clients',
+  return route('post /v1/tool-clients', {
     operationId: 'registerToolClient',
     permission: 'oversee',
     summary: 'Says that a client runs calls of declared dynamic tools, for as long as it is heard of.',
@@ -42,9 +40,7 @@ function registerToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Rou
 }
 
 function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/tool-clients/{clientId}/next',
+  return route('post /v1/tool-clients/{clientId}/next', {
     operationId: 'nextToolClientCall',
     permission: 'oversee',
     summary: 'The next call for the client, waited for up to `?wait=MS`; renews its lease.',
@@ -66,9 +62,7 @@ function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRout
 }
 
 function renewToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/tool-clients/{clientId}/heartbeat',
+  return route('post /v1/tool-clients/{clientId}/heartbeat', {
     operationId: 'renewToolClient',
     permission: 'oversee',
     summary: 'Renews the lease of the client, and says which of its calls to stop.',
@@ -82,9 +76,7 @@ function renewToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route 
 }
 
 function reportToolClientProgress({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/tool-clients/{clientId}/calls/{callId}/progress',
+  return route('post /v1/tool-clients/{clientId}/calls/{callId}/progress', {
     operationId: 'reportToolClientProgress',
     permission: 'oversee',
     summary: 'Says how far a call is.',
@@ -108,9 +100,7 @@ function reportToolClientProgress({ pawl: { toolClients } }: ToolClientRouteDeps
 }
 
 function reportToolClientResult({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
-  return route({
-    method: 'post',
-    path: '/v1/tool-clients/{clientId}/calls/{callId}/result',
+  return route('post /v1/tool-clients/{clientId}/calls/{callId}/result', {
     operationId: 'reportToolClientResult',
     permission: 'oversee',
     summary:
@@ -125,9 +115,7 @@ function reportToolClientResult({ pawl: { toolClients } }: ToolClientRouteDeps):
 }
 
 function removeToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
-  return route({
-    method: 'delete',
-    path: '/v1/tool-clients/{clientId}',
+  return route('delete /v1/tool-clients/{clientId}', {
     operationId: 'removeToolClient',
     permission: 'oversee',
     summary: 'The client leaves; what it runs ends at once.',

@@ -10,9 +10,7 @@ import { sessionFor } from './sessions.ts';
 
 export function toolRoutes(pawl: Pawl): readonly Route[] {
   return [
-    route({
-      method: 'get',
-      path: '/v1/tools',
+    route('get /v1/tools', {
       operationId: 'listTools',
       permission: 'use',
       summary:
