@@ -41,7 +41,7 @@ function restore() {
 }
 
 /** What a user's program imports, and what Pawl starts in further threads and processes. */
-const PROCESSES = ['cli', 'cli/processes/watchdog-thread'];
+const PROCESSES = ['cli', 'cli/processes/watchdog-thread', 'shared/schema/schema-thread-main'];
 
 /** `pawl demo`, which is an example: the package has it in `dist/demo`. */
 const EXAMPLES = ['demo/demo', 'demo/worker-main'];

@@ -70,7 +70,7 @@ export async function importServer(request: McpImportRequest): Promise<ImportOut
   const definitions = await reached.definitions(AbortSignal.timeout(LOOK_TIMEOUT_MS));
   const resources = await reached.hasResources();
   const version = await reached.version();
-  const plan = planImport({ server, version, connection, definitions, policy, known, whyInvalid });
+  const plan = await planImport({ server, version, connection, definitions, policy, known, whyInvalid });
   const drifted = plan.drifted && !request.accept;
   const refused = [...plan.refused];
   if (!drifted) {
@@ -102,9 +102,9 @@ function connectionOf(known: readonly DeclaredToolOf<'mcp'>[]): McpConnectionOpt
 }
 
 /** The reason for which a tool cannot be declared, such as an unusable schema. The import leaves it out and reports it. */
-function whyInvalid(tool: string, spec: DeclaredTool): string | undefined {
+async function whyInvalid(tool: string, spec: DeclaredTool): Promise<string | undefined> {
   try {
-    declaredToolRecord(spec, { ...parseToolName(tool), revision: 1, updatedAtMs: 0, updatedBy: 'import-mcp' });
+    await declaredToolRecord(spec, { ...parseToolName(tool), revision: 1, updatedAtMs: 0, updatedBy: 'import-mcp' });
     return undefined;
   } catch (error) {
     if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;

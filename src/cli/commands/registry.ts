@@ -93,7 +93,7 @@ export async function importOpenApiFile(
   options: ImportOpenApiOptions,
 ): Promise<number> {
   const { tag, operation, secret = [], dryRun, json: asJson, ...rest } = options;
-  const imported = importOpenApi(await readDocument(context, file), {
+  const imported = await importOpenApi(await readDocument(context, file), {
     ...rest,
     ...(tag === undefined ? {} : { tags: tag }),
     ...(operation === undefined ? {} : { operations: operation }),

@@ -39,7 +39,7 @@ export class EditedParams {
     if (params === undefined) return undefined;
     if (tool === undefined)
       throw new PawlError('APPROVAL_STALE', `No worker offers ${request.tool.name} now, so its parameters stay.`);
-    const issues = tool.validate(params);
+    const issues = await tool.validate(params);
     if (issues.length === 0) {
       await this.#permitEdited(request, tool, params);
       return params;

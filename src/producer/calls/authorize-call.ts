@@ -12,7 +12,7 @@ import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import type { AuthorizedCall } from './checked-call.ts';
-import { checkParams } from './params.ts';
+import { areValidNow, checkParams } from './params.ts';
 
 /** The sessions that envelopes name. */
 export interface SessionLookup {
@@ -43,7 +43,14 @@ export class CallAuthorizer {
   async authorize(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<AuthorizedCall> {
     checkCompensationKey(envelope);
     const session = await this.#deps.sessions.of(envelope, opened);
-    return this.#authorized(envelope, session, await this.#toolOf(envelope), await this.#channelOf(session));
+    const tool = await this.#toolOf(envelope);
+    const channel = await this.#channelOf(session);
+    // Policy comes before the schema: a session that may not call the tool learns nothing about its parameters.
+    const onAsked = this.#requirePermission(envelope, tool, session, channel);
+    const checked = await checkParams(envelope, tool);
+    // Policy may look at parameters; it decides on those that run.
+    const policyResult = checked === envelope ? onAsked : this.#requirePermission(checked, tool, session, channel);
+    return { envelope: checked, tool, session, policyResult, channel };
   }
 
   /** Asks policy about a call whose parameters are still open, and returns its decision. Throws as `authorize` does, but for the parameters. */
@@ -63,7 +70,10 @@ export class CallAuthorizer {
     try {
       checkCompensationKey(envelope);
       const session = this.#deps.sessions.peekOf(envelope);
-      return session === undefined ? undefined : this.#authorized(envelope, session, tool, undefined);
+      if (session === undefined) return undefined;
+      const policyResult = this.#requirePermission(envelope, tool, session, undefined);
+      if (!areValidNow(envelope.payload.params, tool)) return undefined;
+      return { envelope, tool, session, policyResult, channel: undefined };
     } catch {
       return undefined;
     }
@@ -72,20 +82,6 @@ export class CallAuthorizer {
   /** Keeps the session of a delayed call, which its worker needs, until the call starts. */
   async keepSession(session: SessionRecord, startAtMs: number): Promise<void> {
     await this.#deps.sessions.keepUntil?.(session, startAtMs);
-  }
-
-  #authorized(
-    asked: ToolCallEnvelope,
-    session: SessionRecord,
-    tool: ResolvedTool,
-    channel: string | undefined,
-  ): AuthorizedCall {
-    // Policy comes before the schema: a session that may not call the tool learns nothing about its parameters.
-    const onAsked = this.#requirePermission(asked, tool, session, channel);
-    const envelope = checkParams(asked, tool);
-    // Policy may look at parameters; it decides on those that run.
-    const policyResult = envelope === asked ? onAsked : this.#requirePermission(envelope, tool, session, channel);
-    return { envelope, tool, session, policyResult, channel };
   }
 
   #requirePermission(

@@ -55,17 +55,25 @@ function isContainer(value: unknown): value is object {
  * The envelope as its tool takes it. Models send null for optional parameters when they are shown all as required; such nulls are left out,
  * if the parameters are valid without them. Throws `INVALID_PARAMS`.
  */
-export function checkParams(envelope: ToolCallEnvelope, tool: ResolvedTool): ToolCallEnvelope {
+export async function checkParams(envelope: ToolCallEnvelope, tool: ResolvedTool): Promise<ToolCallEnvelope> {
   const { params } = envelope.payload;
-  const faults = tool.validate(params);
+  const faults = await tool.validate(params);
   if (faults.length === 0) return envelope;
   const meant = withoutNulls(tool.inputSchema, params) as ToolCallEnvelope['payload']['params'];
-  if (meant !== params && tool.validate(meant).length === 0)
+  if (meant !== params && (await tool.validate(meant)).length === 0)
     return { ...envelope, payload: { ...envelope.payload, params: meant } };
   const known = secretsIn(params);
   const issues = faults.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
   const message = `The parameters of ${tool.name} are not valid: ${inSentence(issues)}.`;
   throw new PawlError('INVALID_PARAMS', message, { issues });
+}
+
+/** Whether parameters are valid as they came; false as well where the check takes place in a thread. */
+export function areValidNow(params: unknown, tool: ResolvedTool): boolean {
+  const faults = tool.validate(params);
+  if (!(faults instanceof Promise)) return faults.length === 0;
+  faults.catch(() => {});
+  return false;
 }
 
 function inSentence(issues: readonly Issue[]): string {

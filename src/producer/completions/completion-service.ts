@@ -16,7 +16,7 @@ import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { clip, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
 import { withoutNulls } from '../../shared/model-tools/arguments.ts';
-import { compileSchema } from '../../shared/schema/schema.ts';
+import { validatorOf } from '../../shared/schema/validator.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CompletionEnd, CompletionEntry, CompletionRefusal } from '../../shared/store/completions/completions.ts';
 import { normalizeResult, resultMetadata } from '../../shared/tools/tool-result.ts';
@@ -182,7 +182,7 @@ export class CompletionService {
       const outcome: Outcome = { ...base, status: 'error', error: resultError(failure, 'error') };
       return { outcome, text: JSON.stringify(outcome) };
     }
-    const output = checkedOutput(terms, end.output);
+    const output = await checkedOutput(terms, end.output);
     const result = normalizeResult(envelope.toolName, {
       output,
       ...(end.display === undefined ? {} : { display: end.display }),
@@ -221,13 +221,13 @@ export class CompletionService {
 }
 
 /** An output that fits but for null in the place of what may be absent is not refused. Throws `COMPLETION_INVALID`. */
-function checkedOutput({ outputSchema }: CompletionTerms, output: unknown): unknown {
+async function checkedOutput({ outputSchema }: CompletionTerms, output: unknown): Promise<unknown> {
   if (outputSchema === undefined) return output;
-  const validate = compileSchema(outputSchema);
-  const issues = validate(output);
+  const validate = validatorOf(outputSchema);
+  const issues = await validate(output);
   if (issues.length === 0) return output;
   const fitting = withoutNulls(outputSchema, output);
-  if (fitting !== output && validate(fitting).length === 0) return fitting;
+  if (fitting !== output && (await validate(fitting)).length === 0) return fitting;
   const named = issues.map(({ path, message }) => ({ path: path === '' ? 'output' : `output.${path}`, message }));
   const listed = named.map(({ path, message }) => `${path}: ${message}`).join('; ');
   throw new PawlError('COMPLETION_INVALID', `The output does not match the tool’s schema: ${listed}.`, {

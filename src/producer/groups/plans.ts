@@ -131,7 +131,7 @@ export class PlanService {
       if (found instanceof PawlError) unknown.push({ path: `nodes.${name}.tool`, message: found.message });
       else tools.set(name, found);
     }
-    const { issues, order } = checkPlan(nodes, tools);
+    const { issues, order } = await checkPlan(nodes, tools);
     const policy = await this.#askPolicy(session, nodes, tools);
     const all = [...unknown, ...issues, ...policy.issues];
     const costs = [...tools].map(([name, tool]) => ({ tool, params: nodes[name]?.params ?? {} }));

@@ -82,10 +82,13 @@ export class Registry {
     if (await this.#deps.isCode(namespace, name)) throw takenByCode(`${namespace}.${name}`);
     let checked: CheckedDeclaredTool | undefined;
     let created = false;
-    await this.#change(tool, 'declared', options, (before, revision) => {
+    await this.#change(tool, 'declared', options, async (before, revision) => {
       refuseImmutable(before);
       created = !isDeclaredTool(before);
-      checked = declaredToolRecord({ ...(isDeclaredTool(before) ? kept(before, imported) : {}), ...spec }, revision);
+      checked = await declaredToolRecord(
+        { ...(isDeclaredTool(before) ? kept(before, imported) : {}), ...spec },
+        revision,
+      );
       return checked.record;
     });
     return { ...(checked as unknown as CheckedDeclaredTool), created };
@@ -144,7 +147,7 @@ export class Registry {
     make: (
       before: RegistryRecord | undefined,
       revision: Pick<Made, 'namespace' | 'name' | 'revision' | 'updatedAtMs' | 'updatedBy'>,
-    ) => Made,
+    ) => Made | Promise<Made>,
   ): Promise<Made> {
     const { specs, copy, audit } = this.#deps;
     const named = parseToolName(tool);
@@ -157,7 +160,7 @@ export class Registry {
       const isMet = ifRevision === 'any' ? present > 0 : ifRevision === undefined || ifRevision === present;
       if (!isMet) throw revisionConflict(tool, String(ifRevision), present);
       const updatedAtMs = await this.#deps.now();
-      const record = make(before, { ...named, revision: seen + 1, updatedAtMs, updatedBy: by });
+      const record = await make(before, { ...named, revision: seen + 1, updatedAtMs, updatedBy: by });
       const written = await specs.write(record, seen);
       if (written.kind === 'changed') {
         if (typeof ifRevision !== 'number' && tries < TRIES) continue;

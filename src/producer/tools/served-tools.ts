@@ -255,6 +255,6 @@ async function declare(registry: Registry, { run: _, concurrency, name, ...tool 
   } as ClientToolRecord;
   const known = await registry.read(name);
   const named = { ...parseToolName(name), revision: 0, updatedAtMs: 0, updatedBy: '' };
-  if (isDeclaredTool(known) && known.definition === declaredToolRecord(spec, named).record.definition) return;
+  if (isDeclaredTool(known) && known.definition === (await declaredToolRecord(spec, named)).record.definition) return;
   await registry.put(name, spec, by === undefined ? {} : { by });
 }

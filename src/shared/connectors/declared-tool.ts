@@ -9,8 +9,7 @@ import { type ToolPolicyRecord, toolRuleSchema } from '../policy/policy-file.ts'
 import { EFFECTS } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { compileSchema } from '../schema/schema.ts';
-import { sanitizeSchema } from '../schema/schema-sanitize.ts';
+import { usableSchema } from '../schema/validator.ts';
 import { zodIssues } from '../schema/zod-issues.ts';
 import { operationCostsSchema } from '../tools/operation-cost.ts';
 import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS } from '../tools/tool.ts';
@@ -167,8 +166,8 @@ export interface CheckedDeclaredTool {
   readonly changes: readonly string[];
 }
 
-/** The record that a declaration makes. Throws `CONTRACT_INVALID` with every fault. */
-export function declaredToolRecord(given: unknown, revision: Revision): CheckedDeclaredTool {
+/** The record that a declaration makes. Large schemas are checked in a thread. Throws `CONTRACT_INVALID` with every fault. */
+export async function declaredToolRecord(given: unknown, revision: Revision): Promise<CheckedDeclaredTool> {
   const parsed = declaredToolSchema.safeParse(given);
   if (!parsed.success) throw invalid(zodIssues(parsed.error));
   const spec = parsed.data;
@@ -183,9 +182,9 @@ export function declaredToolRecord(given: unknown, revision: Revision): CheckedD
     throw invalid([{ path: 'tier', message: 'must not be read-only: dynamic tools always count as mutating' }]);
   if (spec.kind === 'dynamic' && effects === 'none')
     throw invalid([{ path: 'effects', message: 'must not be none: dynamic tools always count as mutating' }]);
-  const input = usableSchema(spec.inputSchema, 'inputSchema', 'parameters');
+  const input = await declaredSchema(spec.inputSchema, 'inputSchema', 'parameters');
   const output =
-    spec.outputSchema === undefined ? undefined : usableSchema(spec.outputSchema, 'outputSchema', 'output');
+    spec.outputSchema === undefined ? undefined : await declaredSchema(spec.outputSchema, 'outputSchema', 'output');
   const content = {
     ...spec,
     tier,
@@ -220,15 +219,14 @@ function declaredEffects(spec: ParsedDeclaredTool, tier: DeclaredToolRecord['tie
   return ['PUT', 'DELETE', 'GET', 'HEAD'].includes(spec.routing.method) ? 'idempotent' : 'once';
 }
 
-function usableSchema(foreign: JsonSchema, path: string, of: 'parameters' | 'output') {
-  const sanitized = sanitizeSchema(foreign, of);
+/** A schema that is too costly is refused here, whatever its source. */
+async function declaredSchema(foreign: JsonSchema, path: string, of: 'parameters' | 'output') {
   try {
-    // A schema that is too costly is refused here, whatever its source.
-    compileSchema(sanitized.schema);
+    const { schema, changes } = await usableSchema(foreign, of);
+    return { schema, changes: changes.map((change) => `${path}.${change}`) };
   } catch (error) {
     throw invalid([{ path, message: error instanceof Error ? error.message : String(error) }]);
   }
-  return { schema: sanitized.schema, changes: sanitized.changes.map((change) => `${path}.${change}`) };
 }
 
 function invalid(issues: readonly Issue[]): PawlError {

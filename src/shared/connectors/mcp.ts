@@ -108,7 +108,7 @@ export interface McpImport {
   /** The registry's records of this server. */
   readonly known: readonly DeclaredToolRecord[];
   /** The reason why a tool cannot be declared as it is; undefined where it can. */
-  readonly whyInvalid: (tool: string, spec: DeclaredTool) => string | undefined;
+  readonly whyInvalid: (tool: string, spec: DeclaredTool) => Promise<string | undefined>;
 }
 
 export interface PlannedTool {
@@ -128,7 +128,7 @@ export interface ImportPlan {
 }
 
 /** The changes that importing a server would make. */
-export function planImport(request: McpImport): ImportPlan {
+export async function planImport(request: McpImport): Promise<ImportPlan> {
   const { server, definitions, policy, known, whyInvalid } = request;
   const seen = known.map((record) => ({ record, routing: mcpRoutingSchema.parse(record.routing) as McpToolRouting }));
   const refused: { tool: string; why: string }[] = [];
@@ -149,11 +149,12 @@ export function planImport(request: McpImport): ImportPlan {
     const differs = before === undefined ? [] : differences(before, spec);
     return { tool, spec, change: before === undefined ? 'added' : differs.length > 0 ? 'changed' : 'same', differs };
   });
-  const tools = planned.filter(({ tool, spec, change }) => {
-    const why = change === 'same' ? undefined : whyInvalid(tool, spec);
-    if (why !== undefined) refused.push({ tool, why });
-    return why === undefined;
-  });
+  const tools: PlannedTool[] = [];
+  for (const each of planned) {
+    const why = each.change === 'same' ? undefined : await whyInvalid(each.tool, each.spec);
+    if (why === undefined) tools.push(each);
+    else refused.push({ tool: each.tool, why });
+  }
   const kept = new Set(tools.map(({ tool }) => tool));
   const gone = known.map((record) => `${record.namespace}.${record.name}`).filter((tool) => !kept.has(tool));
   const changed = gone.length > 0 || tools.some(({ change }) => change !== 'same');

@@ -38,7 +38,7 @@ const READING = ['get', 'head'];
  * Throws `CONTRACT_INVALID` for a document that is not OpenAPI 3 or names no server, and for options that name a security scheme, tag or
  * operation that it does not have.
  */
-export function importOpenApi(given: unknown, options: OpenApiImport = {}): ImportedOpenApi {
+export async function importOpenApi(given: unknown, options: OpenApiImport = {}): Promise<ImportedOpenApi> {
   const document = objectOf(given);
   const version = document?.['openapi'];
   if (document === undefined || typeof version !== 'string' || !/^3\.[012]\./.test(version))
@@ -73,7 +73,7 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
       try {
         const spec = operationTool({ document, references, item, operation, method, path, namespace, info, options });
         const name = `${namespace}.${uniqueName(operation['operationId'] ?? `${method}_${path}`, names)}`;
-        const { record, changes } = declarable(spec, parseToolName(name));
+        const { record, changes } = await declarable(spec, parseToolName(name));
         tools.push({ name, spec: { ...spec, inputSchema: record.inputSchema }, changes });
       } catch (error) {
         skip(called[0], error);
@@ -120,9 +120,9 @@ function checkSchemes(document: Json, named: readonly string[]): void {
 }
 
 /** A tool that the registry would refuse is skipped alone, before anything is declared. Throws `NotImportable`. */
-function declarable(spec: DeclaredTool, named: ReturnType<typeof parseToolName>): CheckedDeclaredTool {
+async function declarable(spec: DeclaredTool, named: ReturnType<typeof parseToolName>): Promise<CheckedDeclaredTool> {
   try {
-    return declaredToolRecord(spec, { ...named, revision: 1, updatedAtMs: 0, updatedBy: 'import-openapi' });
+    return await declaredToolRecord(spec, { ...named, revision: 1, updatedAtMs: 0, updatedBy: 'import-openapi' });
   } catch (error) {
     if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
     throw new NotImportable(error.message);

@@ -1,7 +1,7 @@
 /** Checks a plan before anything runs: its graph, its references, and its parameters as far as they are known. All issues at once. */
 import type { Issue } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import type { Validator } from '../schema/schema.ts';
+import type { Validator } from '../schema/validator.ts';
 import { conditionsOf, type PlanNode, type PlanNodes, RESERVED_NAMES } from './plan.ts';
 import { type FoundReference, parseReference, referencesIn, resolveReferences } from './references.ts';
 import { alternativesAt, mayFit, typesOf } from './schema-paths.ts';
@@ -21,9 +21,9 @@ export interface CheckedPlan {
 }
 
 /** `tools`: by node; a node whose tool is unknown has none. */
-export function checkPlan(nodes: PlanNodes, tools: ReadonlyMap<string, PlanTool>): CheckedPlan {
+export async function checkPlan(nodes: PlanNodes, tools: ReadonlyMap<string, PlanTool>): Promise<CheckedPlan> {
   const issues: Issue[] = [];
-  for (const name of Object.keys(nodes)) issues.push(...checkNode(nodes, name, tools));
+  for (const name of Object.keys(nodes)) issues.push(...(await checkNode(nodes, name, tools)));
   const { order, left } = sorted(nodes);
   if (left.length > 0 && issues.every(({ message }) => !message.includes('itself')))
     issues.push({ path: `nodes.${left[0]}`, message: `stands in a cycle: ${left.slice(0, 20).join(', ')}` });
@@ -42,7 +42,7 @@ function isReserved(name: string): boolean {
   return (RESERVED_NAMES as readonly string[]).includes(name);
 }
 
-function checkNode(nodes: PlanNodes, name: string, tools: ReadonlyMap<string, PlanTool>): Issue[] {
+async function checkNode(nodes: PlanNodes, name: string, tools: ReadonlyMap<string, PlanTool>): Promise<Issue[]> {
   const node = nodes[name] as PlanNode;
   const at = `nodes.${name}`;
   const issues: Issue[] = [];
@@ -71,7 +71,7 @@ function checkNode(nodes: PlanNodes, name: string, tools: ReadonlyMap<string, Pl
   issues.push(...checkForEach(nodes, name, tools, known));
   for (const reference of references) issues.push(...checkReference(nodes, name, reference, { tools, known }));
   const tool = tools.get(name);
-  if (tool !== undefined) issues.push(...checkKnownParams(node, tool, references, at));
+  if (tool !== undefined) issues.push(...(await checkKnownParams(node, tool, references, at)));
   return issues;
 }
 
@@ -131,12 +131,17 @@ function checkReference(
 }
 
 /** The parameters against their schema. What a reference stands for is not known, and is no issue. */
-function checkKnownParams(node: PlanNode, tool: PlanTool, references: readonly FoundReference[], at: string): Issue[] {
+async function checkKnownParams(
+  node: PlanNode,
+  tool: PlanTool,
+  references: readonly FoundReference[],
+  at: string,
+): Promise<Issue[]> {
   const open = references.map((reference) => reference.at.join('.'));
   const isOpen = (path: string) =>
     open.some((place) => path === place || path.startsWith(`${place}.`) || path === '' || place.startsWith(`${path}.`));
-  return tool
-    .validate(resolveReferences(node.params, () => null))
+  const issues = await tool.validate(resolveReferences(node.params, () => null));
+  return issues
     .filter(({ path }) => open.length === 0 || !isOpen(path))
     .map(({ path, message }) => ({ path: [at, 'params', ...(path === '' ? [] : [path])].join('.'), message }));
 }

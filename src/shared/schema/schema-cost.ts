@@ -9,6 +9,7 @@ import { PawlError } from '../errors/failure.ts';
 import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
+import { sizeOfSchema } from './schema-weight.ts';
 import { withTags } from './tagged-union.ts';
 
 /** The most schemas within one. To compile more blocks a process for too long. */
@@ -33,37 +34,64 @@ interface Link {
 interface Definition {
   /** The number of schemas that check the place itself. */
   readonly checks: number;
+  /** The size of the definition, with all that it holds. No place that it checks by itself costs more. */
+  readonly weight: number;
   readonly here: readonly Link[];
   /** The places below, each with the references there. */
   readonly below: readonly (readonly Link[])[];
 }
 
-/**
- * The greatest depth of a value that is not too costly to check; undefined where every depth is affordable. Throws `CONFIGURATION`
- * for a schema that is too costly for any value, or too large, or that refers to itself without end.
- */
-export function deepestValue(schema: JsonSchema): number | undefined {
+/** What checking by a schema costs. */
+export interface CheckCost {
+  /** The greatest depth of a value that is not too costly to check; undefined where every depth is affordable. */
+  readonly deepest: number | undefined;
+  /** The most that the check of one member can cost, in a value of this depth. */
+  of(depth: number): number;
+}
+
+/** Throws `CONFIGURATION` for a schema that is too costly for any value, or too large, or that refers to itself without end. */
+export function checkCost(schema: JsonSchema): CheckCost {
   try {
-    return deepest(schema);
+    return costOf(schema);
   } catch (error) {
     if (error instanceof RangeError) throw tooCostly('it is nested too deep');
     throw error;
   }
 }
 
-function deepest(schema: JsonSchema): number | undefined {
+function costOf(schema: JsonSchema): CheckCost {
   const definitions = definitionsOf(schema);
   const order = inOrder(schema, definitions);
-  const work: ReadonlyMap<object, number>[] = [];
-  for (let depth = 0; depth <= MAX_DEPTH; depth += 1) {
-    const checks = new Map<object, number>();
-    for (const definition of order) checks.set(definition, workOf(definitions.get(definition), depth, checks, work));
-    work.push(checks);
-    if ((checks.get(schema) ?? 0) <= MAX_CHECKS) continue;
-    if (depth > LEAST_DEPTH) return depth - 1;
+  const isFlat = definitions.size === 1 && (definitions.get(schema)?.below.length ?? 0) === 0;
+  const checks: ReadonlyMap<object, number>[] = [];
+  const weights: ReadonlyMap<object, number>[] = [];
+  const weightAt = (depth: number) => weights[Math.min(depth, weights.length - 1)]?.get(schema) ?? 0;
+  for (let depth = 0; depth <= (isFlat ? 0 : MAX_DEPTH); depth += 1) {
+    checks.push(workAt(depth, { order, definitions, shallower: checks, own: 'checks' }));
+    weights.push(workAt(depth, { order, definitions, shallower: weights, own: 'weight' }));
+    if ((checks[depth]?.get(schema) ?? 0) <= MAX_CHECKS) continue;
+    if (depth > LEAST_DEPTH) return { deepest: depth - 1, of: weightAt };
     throw tooCostly(`its references ask for more than ${MAX_CHECKS} checks of one value`);
   }
-  return undefined;
+  return { deepest: undefined, of: weightAt };
+}
+
+interface Work {
+  readonly order: readonly object[];
+  readonly definitions: ReadonlyMap<object, Definition>;
+  readonly shallower: readonly ReadonlyMap<object, number>[];
+  readonly own: 'checks' | 'weight';
+}
+
+/** The work of each definition for a value of this depth. */
+function workAt(depth: number, { order, definitions, shallower, own }: Work): ReadonlyMap<object, number> {
+  const all = new Map<object, number>();
+  for (const each of order) {
+    const definition = definitions.get(each);
+    if (definition === undefined) continue;
+    all.set(each, definition[own] + workOf(definition, depth, all, shallower));
+  }
+  return all;
 }
 
 const known = new WeakMap<JsonSchema, boolean>();
@@ -79,7 +107,7 @@ export function isTooCostly(schema: JsonSchema): boolean {
 
 function refuses(schema: JsonSchema): boolean {
   try {
-    deepestValue(schema);
+    checkCost(schema);
     return false;
   } catch (error) {
     if (!(error instanceof PawlError)) throw error;
@@ -87,23 +115,17 @@ function refuses(schema: JsonSchema): boolean {
   }
 }
 
-/** Whether a value is nested deeper than this. */
-export function isDeeper(value: unknown, depth: number): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  return depth === 0 || Object.values(value).some((member) => isDeeper(member, depth - 1));
-}
-
+/** The work of what a definition refers to. */
 function workOf(
-  definition: Definition | undefined,
+  definition: Definition,
   depth: number,
   here: ReadonlyMap<object, number>,
   shallower: readonly ReadonlyMap<object, number>[],
 ): number {
-  if (definition === undefined) return 0;
   const sum = (links: readonly Link[], at: (link: Link) => ReadonlyMap<object, number> | undefined) =>
     links.reduce((all, link) => all + (at(link)?.get(link.target) ?? 0), 0);
   const costs = definition.below.map((links) => sum(links, ({ steps }) => shallower[depth - steps]));
-  return definition.checks + sum(definition.here, () => here) + costs.reduce((most, cost) => Math.max(most, cost), 0);
+  return sum(definition.here, () => here) + costs.reduce((most, cost) => Math.max(most, cost), 0);
 }
 
 /** The definitions that the root reaches. */
@@ -114,13 +136,13 @@ function definitionsOf(root: JsonSchema): ReadonlyMap<object, Definition> {
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
     if (found.has(next)) continue;
     const { links, checks } = read(next === root ? reading.tagged : next, reading);
-    found.set(next, definitionFrom(checks, links));
+    found.set(next, definitionFrom({ checks, weight: sizeOfSchema(next) }, links));
     pending.push(...links.map(({ target }) => target));
   }
   return found;
 }
 
-function definitionFrom(checks: number, links: readonly Link[]): Definition {
+function definitionFrom(own: Pick<Definition, 'checks' | 'weight'>, links: readonly Link[]): Definition {
   const below = Map.groupBy(
     links.filter(({ steps }) => steps > 0),
     ({ place }) => place,
@@ -128,7 +150,7 @@ function definitionFrom(checks: number, links: readonly Link[]): Definition {
   // A check of every member also checks each member that has a name.
   const ofAll = links.filter(({ place }) => place.includes('*'));
   const places = [...below].map(([place, own]) => (place.includes('*') ? ofAll : [...own, ...ofAll]));
-  return { checks, here: links.filter(({ steps }) => steps === 0), below: places };
+  return { ...own, here: links.filter(({ steps }) => steps === 0), below: places };
 }
 
 interface Reading {

@@ -9,9 +9,11 @@ import { canonicalJson } from './canonical-json.ts';
 import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { isLinear, linearPattern } from './linear-pattern.ts';
-import { deepestValue, isDeeper } from './schema-cost.ts';
+import { type CheckCost, checkCost } from './schema-cost.ts';
 import { issuesOf } from './schema-issues.ts';
+import { textCostOf } from './schema-weight.ts';
 import { withTags } from './tagged-union.ts';
+import { isCostlyCheck, sizeOfValue } from './value-size.ts';
 import { zodIssues } from './zod-issues.ts';
 
 /** Schemas that zod made, or that were checked where they were declared. They are not checked again. */
@@ -106,8 +108,6 @@ function leaveFormatsToThemselves(schema: unknown): void {
 /** Ajv's hook for another engine. `code` matters only where validators are written out as source, which Pawl does not. */
 const LINEAR = Object.assign((pattern: string) => linearPattern(pattern), { code: 'linearPattern' });
 
-export type Validator = (value: unknown) => readonly Issue[];
-
 const require = createRequire(import.meta.url);
 
 /** Ajv is loaded when the first schema is compiled, because most commands compile none. */
@@ -122,6 +122,8 @@ function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
     strict: false,
     verbose: true,
     validateFormats: true,
+    // Ajv would write a definition of any size anew at each reference to it.
+    inlineRefs: 20,
     code: { regExp: LINEAR },
     // Ajv would warn of unknown formats (Rust's `uint32`), which restrict nothing.
     logger: false,
@@ -147,17 +149,26 @@ function hasUniqueItems(items: readonly unknown[]): boolean {
 /** One Ajv for each set of options. To make one takes far longer than to compile a schema. */
 const ajvByOptions = new Map<string, Ajv2020>();
 
-/** The most values within one, because the time of a check grows with them. */
-const MAX_MEMBERS = 100_000;
-/** The most members of one object. Each member that the schema does not know is an error of its own. */
-const MAX_NAMES = 5_000;
+/** A schema that is ready for checks in this thread. */
+export interface CompiledSchema {
+  /** Checks a value, however long it takes. */
+  check(value: unknown): readonly Issue[];
+  /** Checks a value; undefined where that could hold the event loop. */
+  checkNow(value: unknown): readonly Issue[] | undefined;
+}
 
 /**
  * Compiles a schema once. `ownProperties` keeps inherited names such as `constructor` from satisfying `required`.
  * Throws `CONFIGURATION` when the schema itself is not valid, or when checking by it could cost too much.
  */
-export function compileSchema(schema: JsonSchema): Validator {
-  const deepest = deepestValue(schema);
+export function compileSchema(schema: JsonSchema): CompiledSchema['check'] {
+  return compiledSchema(schema).check;
+}
+
+/** The same, for values whose check may be left to another thread. */
+export function compiledSchema(schema: JsonSchema): CompiledSchema {
+  const cost = checkCost(schema);
+  const texts = textCostOf(schema);
   let validate: ValidateFunction;
   try {
     validate = compiledWithTags(schema) ?? compiled(schema, !knownValid.has(schema), false);
@@ -168,27 +179,20 @@ export function compileSchema(schema: JsonSchema): Validator {
       { cause: error },
     );
   }
-  return (value) => {
-    const tooMuch = whyTooMuch(value, deepest);
-    if (tooMuch !== undefined) return [{ path: '', message: tooMuch }];
-    return validate(value) ? [] : issuesOf(validate.errors ?? []);
+  const issues = (value: unknown) => (validate(value) ? [] : issuesOf(validate.errors ?? []));
+  return {
+    check: (value) => whyTooMuch(value, cost) ?? issues(value),
+    checkNow: (value) => {
+      const size = sizeOfValue(value, { deepest: cost.deepest, texts: texts.perCharacter > 0 });
+      if (typeof size === 'string') return [{ path: '', message: size }];
+      return isCostlyCheck(size, cost, texts) ? undefined : issues(value);
+    },
   };
 }
 
-function whyTooMuch(value: unknown, deepest: number | undefined): string | undefined {
-  if (deepest !== undefined && isDeeper(value, deepest))
-    return `is nested more than ${deepest} levels deep, which this schema makes too costly to check`;
-  let count = 1;
-  const pending: unknown[] = [value];
-  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
-    if (typeof next !== 'object' || next === null) continue;
-    const members = Object.values(next);
-    count += members.length;
-    if (count > MAX_MEMBERS) return `holds more than ${MAX_MEMBERS} values`;
-    if (members.length > MAX_NAMES && !Array.isArray(next)) return `has an object of more than ${MAX_NAMES} members`;
-    for (const member of members) if (typeof member === 'object') pending.push(member);
-  }
-  return undefined;
+function whyTooMuch(value: unknown, { deepest }: CheckCost): readonly Issue[] | undefined {
+  const size = sizeOfValue(value, { deepest, texts: false });
+  return typeof size === 'string' ? [{ path: '', message: size }] : undefined;
 }
 
 /** Undefined where no tag helps. Compiling without tags shows the schema's faults, and allows references into its unions. */
@@ -221,26 +225,13 @@ function ajvFor(schema: JsonSchema, isChecked: boolean, hasTags: boolean): Ajv20
   return ajv;
 }
 
-/** Compiles a schema at its first use. A schema that may have a fault is compiled at once, so that the fault shows. */
-export function validatorOf(schema: JsonSchema): Validator {
-  return knownValid.has(schema) && hasLinearPatterns(schema) ? compiledWhenUsed(schema) : compileSchema(schema);
-}
-
-/** A `pattern` that is no text is a parameter of that name. */
-function hasLinearPatterns(schema: unknown): boolean {
-  if (typeof schema !== 'object' || schema === null) return true;
-  const { pattern } = schema as { readonly pattern?: unknown };
-  return (typeof pattern !== 'string' || isLinear(pattern)) && Object.values(schema).every(hasLinearPatterns);
-}
-
-/** Compiles a schema that was checked before at its first use, so that thousands of declared tools cost nothing until then. */
-export function compiledWhenUsed(schema: JsonSchema): Validator {
+/** Spares a schema that was checked before another check of itself. */
+export function markValid(schema: JsonSchema): void {
   knownValid.add(schema);
-  let validate: Validator | undefined;
-  return (value) => {
-    validate ??= compileSchema(schema);
-    return validate(value);
-  };
+}
+
+export function isMarkedValid(schema: JsonSchema): boolean {
+  return knownValid.has(schema);
 }
 
 export { nearest, quoteValue } from './schema-issues.ts';

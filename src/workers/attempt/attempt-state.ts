@@ -10,7 +10,7 @@ import { type Failure, PawlError } from '../../shared/errors/failure.ts';
 import type { RetryPolicy } from '../../shared/retries/retry.ts';
 import type { RetryAllowance } from '../../shared/retries/retry-budget.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
-import { type Validator, validatorOf } from '../../shared/schema/schema.ts';
+import { type Validator, validatorOf } from '../../shared/schema/validator.ts';
 import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
 import { publishedTool } from '../../shared/store/fleet/catalogue.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';

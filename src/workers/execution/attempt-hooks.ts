@@ -35,7 +35,7 @@ export class AttemptHooks {
     // A person decided on the parameters as they were: no others may run.
     if (decided) throw new PawlError('PERMISSION_DENIED', 'A hook rewrote parameters that a person had approved.');
     attempt.running.params = params;
-    const issues = attempt.registered.validate(params);
+    const issues = await attempt.registered.validate(params);
     if (issues.length > 0)
       throw new PawlError('INVALID_PARAMS', 'A hook made parameters that the schema refuses.', { issues });
     // Policy has allowed the caller's parameters; the rewritten ones need its permission as well.
@@ -58,7 +58,7 @@ export class AttemptHooks {
       const ending = endingFor(result);
       const made = await this.#hooks.afterAttempt({ ...this.#event(attempt), ending });
       if (made.kind !== 'value' || made === ending) return result;
-      return checkedResult(made.result, options);
+      return await checkedResult(made.result, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
       const failure: Failure = { ...failureOf(error.code, error.message), nothingHappened: false };

@@ -56,7 +56,7 @@ export class Preparation {
     if (session === undefined) throw new PawlError('UNKNOWN_SESSION');
     // The worker checks the permission again: a producer's check is not enough.
     const { params, decided, escalated, checkRewritten } = await permits.permit(attempt, session);
-    const issues = registered.validate(params);
+    const issues = await registered.validate(params);
     if (issues.length > 0) {
       const code = hasDrifted(started.request, registered) ? 'DEFINITION_CHANGED' : 'INVALID_PARAMS';
       throw new PawlError(code, undefined, { issues });

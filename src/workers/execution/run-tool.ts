@@ -6,7 +6,7 @@ import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
 import { withoutNulls } from '../../shared/model-tools/arguments.ts';
 import type { RetryPolicy } from '../../shared/retries/retry.ts';
-import type { Validator } from '../../shared/schema/schema.ts';
+import type { Validator } from '../../shared/schema/validator.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { isPending } from '../../shared/tools/pending.ts';
 import type { AnyTool, ProbeAnswer, Readiness, ToolContext } from '../../shared/tools/tool.ts';
@@ -58,12 +58,14 @@ export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unk
   const ending = await conclude(
     options,
     () => options.tool.probe?.(options.params, options.context),
-    (value) => {
+    async (value) => {
       fault = answerFault('probe', tool.name, value);
       if (fault !== undefined) return { kind: 'failure', failure: failureOf('RESULT_INVALID', fault) };
       const probed = value as ProbeAnswer<unknown>;
       const result: AttemptResult =
-        probed.state === 'done' ? checkedResult(probed.result, options) : { kind: 'value', result: { output: null } };
+        probed.state === 'done'
+          ? await checkedResult(probed.result, options)
+          : { kind: 'value', result: { output: null } };
       if (result.kind === 'failure') fault = result.failure.message;
       if (probed.state === 'not-done') answer = probed;
       else if (probed.state === 'done' && result.kind === 'value') answer = { state: 'done', result: result.result };
@@ -115,7 +117,7 @@ export async function askReady(options: AttemptOptions, waitedMs: number): Promi
 async function conclude(
   options: AttemptOptions,
   run: () => unknown,
-  accept: (value: unknown) => AttemptResult,
+  accept: (value: unknown) => AttemptResult | Promise<AttemptResult>,
 ): Promise<AttemptResult> {
   const { running, tool, log } = options;
   // The process may have stood still since the attempt began: what another worker runs by now does not start here.
@@ -196,21 +198,21 @@ function startTimer({ running, timeoutMs, remainingMs, schedule = systemSchedule
 }
 
 /** The value that a tool or a hook returned, normalised and checked against the output's schema. */
-export function checkedResult(
+export async function checkedResult(
   value: unknown,
   { tool, validateOutput }: Pick<AttemptOptions, 'tool' | 'validateOutput'>,
-): AttemptResult {
+): Promise<AttemptResult> {
   const invalid = (message: string): AttemptResult => ({
     kind: 'failure',
     failure: failureOf('RESULT_INVALID', message),
   });
   const result = normalizeResult(tool.name, value);
   if (typeof result === 'string') return invalid(result);
-  const issues = validateOutput?.(result.output) ?? [];
+  const issues = (await validateOutput?.(result.output)) ?? [];
   if (issues.length === 0) return { kind: 'value', result };
   // The tool has run: an output that fits but for null in the place of what may be absent is not refused.
   const output = withoutNulls(tool.outputSchema ?? {}, result.output);
-  if (output !== result.output && validateOutput?.(output).length === 0)
+  if (output !== result.output && (await validateOutput?.(output))?.length === 0)
     return { kind: 'value', result: { ...result, output } };
   return invalid(
     `The output of ${tool.name} does not match its schema: ${issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ')}.`,

@@ -47,10 +47,10 @@ const CASES = Object.entries(WAYS).flatMap(([way, given]) =>
   ['3.0.3', '3.1.0'].map((version) => [way, version, given] as const),
 );
 
-test.each(CASES)('by %s, in OpenAPI %s', (_way, openapi, [schemas, discriminator, cat, dog]) => {
+test.each(CASES)('by %s, in OpenAPI %s', async (_way, openapi, [schemas, discriminator, cat, dog]) => {
   const schema = { oneOf: [link('Cat'), link('Dog')], discriminator };
   const content = { 'application/json': { schema } };
-  const { tools, skipped } = importOpenApi({
+  const { tools, skipped } = await importOpenApi({
     openapi,
     servers: [{ url: 'https://example.org' }],
     paths: { '/pets': { post: { operationId: 'add', requestBody: { required: true, content } } } },

@@ -9,14 +9,14 @@ const document = (paths: object, more: object = {}) => ({
   ...more,
 });
 
-const only = (paths: object, more: object = {}, options = {}) => {
-  const { tools, skipped } = importOpenApi(document(paths, more), options);
+const only = async (paths: object, more: object = {}, options = {}) => {
+  const { tools, skipped } = await importOpenApi(document(paths, more), options);
   return { ...tools[0], skipped };
 };
 
 describe('an OpenAPI document as connectors (I8)', () => {
-  test('an operation is one tool, with its parameters where the service wants them', () => {
-    const { name, spec } = only({
+  test('an operation is one tool, with its parameters where the service wants them', async () => {
+    const { name, spec } = await only({
       '/items/{item-id}': {
         parameters: [{ name: 'item-id', in: 'path', required: true, schema: { type: 'integer' } }],
         get: {
@@ -70,28 +70,31 @@ describe('an OpenAPI document as connectors (I8)', () => {
     [{ content: { 'application/json': { schema: { type: 'object' } } } }, 'json'],
     [{ schema: { type: 'array' }, in: 'header' }, 'comma'],
     [{ content: { 'application/json': {} }, in: 'header' }, 'json'],
-  ])('the parameter %j is written in the style %s', (parameter, style) => {
-    const { spec } = only({ '/a': { get: { parameters: [{ name: 'a', in: 'query', ...parameter }] } } });
+  ])('the parameter %j is written in the style %s', async (parameter, style) => {
+    const { spec } = await only({ '/a': { get: { parameters: [{ name: 'a', in: 'query', ...parameter }] } } });
     expect(spec).toMatchObject({ routing: { arguments: { a: { style } } } });
   });
 
-  test('a body is said to be of the media type that the document names', () => {
-    const typeOf = (...types: string[]) => {
+  test('a body is said to be of the media type that the document names', async () => {
+    const typeOf = async (...types: string[]) => {
       const content = Object.fromEntries(types.map((type) => [type, { schema: { type: 'string' } }]));
-      const { spec } = only({ '/a': { patch: { requestBody: { content } } } });
+      const { spec } = await only({ '/a': { patch: { requestBody: { content } } } });
       const { body, headers } = (spec as { routing: { body: string; headers?: object } }).routing;
       return [body, headers];
     };
-    expect(typeOf('application/vnd.api+json')).toEqual(['json', { 'content-type': 'application/vnd.api+json' }]);
-    expect(typeOf('application/merge-patch+json', 'application/json')).toEqual(['json', undefined]);
-    expect(typeOf('application/json-patch+json')).toEqual(['json', { 'content-type': 'application/json-patch+json' }]);
-    expect(typeOf('*/*')).toEqual(['json', undefined]);
-    expect(typeOf('text/csv')).toEqual(['text', { 'content-type': 'text/csv; charset=utf-8' }]);
-    expect(typeOf('text/plain')).toEqual(['text', undefined]);
+    expect(await typeOf('application/vnd.api+json')).toEqual(['json', { 'content-type': 'application/vnd.api+json' }]);
+    expect(await typeOf('application/merge-patch+json', 'application/json')).toEqual(['json', undefined]);
+    expect(await typeOf('application/json-patch+json')).toEqual([
+      'json',
+      { 'content-type': 'application/json-patch+json' },
+    ]);
+    expect(await typeOf('*/*')).toEqual(['json', undefined]);
+    expect(await typeOf('text/csv')).toEqual(['text', { 'content-type': 'text/csv; charset=utf-8' }]);
+    expect(await typeOf('text/plain')).toEqual(['text', undefined]);
   });
 
-  test('credentials stand beside the media type of a body; a form whose members are deep is one', () => {
-    const { spec } = only(
+  test('credentials stand beside the media type of a body; a form whose members are deep is one', async () => {
+    const { spec } = await only(
       {
         '/a': {
           post: {
@@ -106,14 +109,14 @@ describe('an OpenAPI document as connectors (I8)', () => {
       routing: { headers: { 'content-type': 'application/vnd.api+json', 'X-Key': '{secret:key}' } },
     });
     const encoding = { metadata: { style: 'deepObject', explode: true } };
-    const form = only({
+    const form = await only({
       '/a': { post: { requestBody: { content: { 'application/x-www-form-urlencoded': { encoding } } } } },
     });
     expect(form.spec).toMatchObject({ routing: { body: 'form', formStyle: 'deep' } });
   });
 
-  test('references are followed within the document, also in circles; what only answers hold is not sent', () => {
-    const { spec } = only(
+  test('references are followed within the document, also in circles; what only answers hold is not sent', async () => {
+    const { spec } = await only(
       { '/items': { post: { operationId: 'add', requestBody: { $ref: '#/components/requestBodies/Item' } } } },
       {
         components: {
@@ -160,14 +163,16 @@ describe('an OpenAPI document as connectors (I8)', () => {
     expect(spec).toMatchObject({ routing: { body: 'json', bodyFrom: 'body' } });
   });
 
-  test('what only answers hold is not asked for in a body that is described in place, at any depth', () => {
+  test('what only answers hold is not asked for in a body that is described in place, at any depth', async () => {
     const item = {
       type: 'object',
       required: ['id', 'name'],
       properties: { id: { type: 'string', readOnly: true }, name: { type: 'string' } },
     };
     const schema = { type: 'object', properties: { items: { type: 'array', items: item } }, if: { nullable: true } };
-    const { spec } = only({ '/items': { post: { requestBody: { content: { 'application/json': { schema } } } } } });
+    const { spec } = await only({
+      '/items': { post: { requestBody: { content: { 'application/json': { schema } } } } },
+    });
     const sent = { type: 'object', required: ['name'], properties: { name: { type: 'string' } } };
     expect(spec?.inputSchema['properties']).toEqual({
       body: {
@@ -178,14 +183,14 @@ describe('an OpenAPI document as connectors (I8)', () => {
     });
   });
 
-  test('parameters of a path stay apart, whatever their names have in common', () => {
+  test('parameters of a path stay apart, whatever their names have in common', async () => {
     const parameters = ['_id', 'id'].map((name) => ({ name, in: 'path', required: true }));
-    const { spec } = only({ '/of/{_id}/and/{id}': { get: { parameters } } });
+    const { spec } = await only({ '/of/{_id}/and/{id}': { get: { parameters } } });
     expect(spec).toMatchObject({ routing: { url: expect.stringMatching(/\/of\/\{id\}\/and\/\{id_2\}$/) } });
   });
 
-  test('of several ways to authenticate the first that can be said is taken', () => {
-    const { spec } = only(
+  test('of several ways to authenticate the first that can be said is taken', async () => {
+    const { spec } = await only(
       { '/items': { get: { security: [{ session: [] }, { token: [] }] } } },
       {
         components: {
@@ -204,7 +209,7 @@ describe('an OpenAPI document as connectors (I8)', () => {
     });
   });
 
-  test('of several ways to authenticate, and of one that may be left out, that one is taken whose secret is named', () => {
+  test('of several ways to authenticate, and of one that may be left out, that one is taken whose secret is named', async () => {
     const components = {
       securitySchemes: {
         key: { type: 'apiKey', in: 'header', name: 'X-Key' },
@@ -216,7 +221,9 @@ describe('an OpenAPI document as connectors (I8)', () => {
       '/optional': { get: { security: [{}, { token: [] }] } },
       '/other': { get: { security: [{ key: [] }, {}] } },
     };
-    const { tools } = importOpenApi(document(paths, { components }), { secrets: { token: { env: 'SHOP_TOKEN' } } });
+    const { tools } = await importOpenApi(document(paths, { components }), {
+      secrets: { token: { env: 'SHOP_TOKEN' } },
+    });
     const named = { token: { env: 'SHOP_TOKEN' } };
     expect(tools.map(({ spec }) => (spec.kind === 'http' ? spec.routing.secrets : 'none'))).toEqual([
       named,
@@ -225,7 +232,7 @@ describe('an OpenAPI document as connectors (I8)', () => {
     ]);
   });
 
-  test('secrets are named, and never in the document', () => {
+  test('secrets are named, and never in the document', async () => {
     const components = {
       securitySchemes: {
         key: { type: 'apiKey', in: 'header', name: 'X-Key' },
@@ -233,7 +240,7 @@ describe('an OpenAPI document as connectors (I8)', () => {
       },
     };
     const paths = { '/a': { get: {} }, '/b': { get: { security: [{ open: [] }] } }, '/c': { get: { security: [] } } };
-    const { tools } = importOpenApi(document(paths, { components, security: [{ key: [] }] }), {
+    const { tools } = await importOpenApi(document(paths, { components, security: [{ key: [] }] }), {
       secrets: { open: { file: '/run/x' } },
     });
     expect(tools.map(({ spec }) => (spec.kind === 'http' ? [spec.routing.headers, spec.routing.secrets] : []))).toEqual(
@@ -245,10 +252,10 @@ describe('an OpenAPI document as connectors (I8)', () => {
     );
   });
 
-  test('a secret for a scheme that the document has not is refused: no tool would use it', () => {
+  test('a secret for a scheme that the document has not is refused: no tool would use it', async () => {
     const components = { securitySchemes: { key: { type: 'apiKey', in: 'header', name: 'X-Key' } } };
     const given = document({ '/a': { get: {} } }, { components });
-    expect(() => importOpenApi(given, { secrets: { kye: { env: 'PAWL_SECRET_KEY' } } })).toThrow(
+    await expect(importOpenApi(given, { secrets: { kye: { env: 'PAWL_SECRET_KEY' } } })).rejects.toThrow(
       expect.objectContaining({ message: 'The document has no security scheme "kye"; it has key.' }),
     );
   });
@@ -258,33 +265,33 @@ describe('an OpenAPI document as connectors (I8)', () => {
     ['3.1.2', 1],
     ['3.2.0', 1],
     ['4.0.0', 'of version 3.0, 3.1 or 3.2 (openapi: "4.0.0")'],
-  ])('a document of version %s', (openapi, expected) => {
+  ])('a document of version %s', async (openapi, expected) => {
     const given = { ...document({ '/a': { get: {} } }), openapi };
-    if (typeof expected === 'number') expect(importOpenApi(given).tools).toHaveLength(expected);
-    else expect(() => importOpenApi(given)).toThrow(expected);
+    if (typeof expected === 'number') expect((await importOpenApi(given)).tools).toHaveLength(expected);
+    else await expect(importOpenApi(given)).rejects.toThrow(expected);
   });
 
-  test('a document of Swagger is refused with how to convert it', () => {
-    expect(() => importOpenApi({ swagger: '2.0', paths: {} })).toThrow(/swagger: "2\.0"; convert it first/);
+  test('a document of Swagger is refused with how to convert it', async () => {
+    await expect(importOpenApi({ swagger: '2.0', paths: {} })).rejects.toThrow(/swagger: "2\.0"; convert it first/);
   });
 
-  test('is selected by tag, by operation, and by whether it reads', () => {
+  test('is selected by tag, by operation, and by whether it reads', async () => {
     const paths = {
       '/a': { get: { operationId: 'a', tags: ['x'] }, delete: { operationId: 'deleteA', tags: ['x'] } },
       '/b': { get: { operationId: 'b', tags: ['y'] } },
     };
-    const names = (options: object) =>
-      importOpenApi(document(paths), options).tools.map(({ name }) => name.split('.')[1]);
-    expect(names({})).toEqual(['a', 'deleteA', 'b']);
-    expect(names({ tags: ['x'] })).toEqual(['a', 'deleteA']);
-    expect(names({ readOnly: true })).toEqual(['a', 'b']);
-    expect(names({ operations: ['deleteA', 'GET /b'] })).toEqual(['deleteA', 'b']);
-    expect(() => names({ operations: ['a', 'deletA'] })).toThrow('no operation "deletA"; did you mean deleteA');
-    expect(() => names({ tags: ['x', 'zebras'] })).toThrow('no tag "zebras"');
+    const names = async (options: object) =>
+      (await importOpenApi(document(paths), options)).tools.map(({ name }) => name.split('.')[1]);
+    expect(await names({})).toEqual(['a', 'deleteA', 'b']);
+    expect(await names({ tags: ['x'] })).toEqual(['a', 'deleteA']);
+    expect(await names({ readOnly: true })).toEqual(['a', 'b']);
+    expect(await names({ operations: ['deleteA', 'GET /b'] })).toEqual(['deleteA', 'b']);
+    await expect(names({ operations: ['a', 'deletA'] })).rejects.toThrow('no operation "deletA"; did you mean deleteA');
+    await expect(names({ tags: ['x', 'zebras'] })).rejects.toThrow('no tag "zebras"');
   });
 
-  test('what no connector can say is left out with its reason; the rest is imported', () => {
-    const { tools, skipped } = importOpenApi(
+  test('what no connector can say is left out with its reason; the rest is imported', async () => {
+    const { tools, skipped } = await importOpenApi(
       document({
         '/file': {
           post: { operationId: 'upload', requestBody: { required: true, content: { 'multipart/form-data': {} } } },
@@ -316,7 +323,7 @@ describe('an OpenAPI document as connectors (I8)', () => {
     ['another format', { swagger: '2.0' }],
     ['nothing', undefined],
     ['no server', { openapi: '3.1.0', info: {}, paths: { '/a': { get: {} } } }],
-  ])('%s is refused', (_what, given) => {
-    expect(() => importOpenApi(given)).toThrow(expect.objectContaining({ code: 'CONTRACT_INVALID' }));
+  ])('%s is refused', async (_what, given) => {
+    await expect(importOpenApi(given)).rejects.toThrow(expect.objectContaining({ code: 'CONTRACT_INVALID' }));
   });
 });

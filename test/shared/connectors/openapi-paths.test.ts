@@ -12,8 +12,8 @@ const documentWith = (paths: object, schemas: object = {}) => ({
   components: { schemas },
 });
 
-function addressOf(path: string, params: Record<string, unknown>, parameters: readonly object[] = []): string {
-  const { tools, skipped } = importOpenApi(documentWith({ [path]: { get: { operationId: 'one', parameters } } }));
+async function addressOf(path: string, params: Record<string, unknown>, parameters: readonly object[] = []) {
+  const { tools, skipped } = await importOpenApi(documentWith({ [path]: { get: { operationId: 'one', parameters } } }));
   expect(skipped).toEqual([]);
   const routing = (tools[0]?.spec as { readonly routing?: unknown } | undefined)?.routing;
   return connectorRequest(connectorSchema.parse(routing), params).url.toString();
@@ -33,18 +33,18 @@ describe('a path with a query or a fragment', () => {
       [{ name: 'q', in: 'query', schema: { type: 'string' } }],
       'https://api.example.com/v1/things?q=x',
     ],
-  ] as const)('%s', (path, params, parameters, expected) => {
-    expect(addressOf(path, params, parameters)).toBe(expected);
+  ] as const)('%s', async (path, params, parameters, expected) => {
+    expect(await addressOf(path, params, parameters)).toBe(expected);
   });
 
-  test('names a value of its query that nothing describes', () => {
-    const { tools, skipped } = importOpenApi(documentWith({ '/things?q={q}': { get: { operationId: 'one' } } }));
+  test('names a value of its query that nothing describes', async () => {
+    const { tools, skipped } = await importOpenApi(documentWith({ '/things?q={q}': { get: { operationId: 'one' } } }));
     expect(tools).toEqual([]);
     expect(skipped[0]?.reason).toContain('{q}');
   });
 });
 
-test('a recursive reference of draft 2019-09 leads to the schema that it stands in', () => {
+test('a recursive reference of draft 2019-09 leads to the schema that it stands in', async () => {
   const filter = {
     $recursiveAnchor: true,
     type: 'object',
@@ -52,7 +52,7 @@ test('a recursive reference of draft 2019-09 leads to the schema that it stands 
     additionalProperties: false,
   };
   const body = { content: { 'application/json': { schema: { $ref: '#/components/schemas/Filter' } } } };
-  const { tools, skipped } = importOpenApi(
+  const { tools, skipped } = await importOpenApi(
     documentWith({ '/search': { post: { operationId: 'search', requestBody: body } } }, { Filter: filter }),
   );
   expect(skipped).toEqual([]);
@@ -61,11 +61,11 @@ test('a recursive reference of draft 2019-09 leads to the schema that it stands 
   expect(validate({ body: { and: [{ or: [] }] } }).length).toBeGreaterThan(0);
 });
 
-test('an import shows schemas as they will be declared, and what was changed', () => {
+test('an import shows schemas as they will be declared, and what was changed', async () => {
   const body = {
     content: { 'application/json': { schema: { type: 'object', properties: { a: { pattern: '(?=x)' } } } } },
   };
-  const { tools } = importOpenApi(documentWith({ '/a': { post: { operationId: 'a', requestBody: body } } }));
+  const { tools } = await importOpenApi(documentWith({ '/a': { post: { operationId: 'a', requestBody: body } } }));
   expect(JSON.stringify(tools[0]?.spec.inputSchema)).not.toContain('(?=x)');
   expect(tools[0]?.changes.join()).toContain('pattern dropped');
 });

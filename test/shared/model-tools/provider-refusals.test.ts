@@ -39,9 +39,9 @@ function refusalsOf(inputSchema: JsonSchema): readonly string[] {
 const folder = new URL('../../../node_modules/@readme/oas-examples/', import.meta.url);
 const documents = globSync('3.*/json/*.json', { cwd: folder });
 
-test.each(documents)('no provider refuses an operation of %s', (name) => {
+test.each(documents)('no provider refuses an operation of %s', async (name) => {
   const options = { server: 'https://example.org' };
-  const { tools } = importOpenApi(JSON.parse(readFileSync(new URL(name, folder), 'utf8')), options);
+  const { tools } = await importOpenApi(JSON.parse(readFileSync(new URL(name, folder), 'utf8')), options);
   for (const { name: called, spec } of tools)
     expect(refusalsOf(sanitizeSchema(spec.inputSchema).schema), called).toEqual([]);
 });

@@ -14,7 +14,7 @@ test('a public document of 120 operations is imported, and every one of its tool
   const service = await startTestService(({ method, url, body }, response) =>
     sendJson(response, { method, url, body }),
   );
-  const { tools, skipped } = importOpenApi(starTrek, { namespace: 'trek', server: service.url });
+  const { tools, skipped } = await importOpenApi(starTrek, { namespace: 'trek', server: service.url });
   expect({ tools: tools.length, skipped }).toEqual({ tools: 120, skipped: [] });
   const { pawl, session } = await startFleet({
     tools: [],
@@ -58,15 +58,18 @@ const TAG = { $ref: '#/components/schemas/Pet/properties/tag' };
 test.each([
   ['/elsewhere', { $ref: './paths/elsewhere.yaml' }, 'its reference ./paths/elsewhere.yaml cannot be followed'],
   ['/digest', { get: { security: [{ digest: [] }] } }, 'it is secured by digest, which no header can say'],
-])('what cannot be declared, as %s, is left out with the reason, and the rest is imported', (path, item, reason) => {
-  const { tools, skipped } = odd({ [path]: item });
-  expect(tools[0]).toMatchObject({ name: 'odd.good' });
-  expect(skipped).toEqual([{ operation: expect.stringContaining(path), reason: expect.stringContaining(reason) }]);
-});
+])(
+  'what cannot be declared, as %s, is left out with the reason, and the rest is imported',
+  async (path, item, reason) => {
+    const { tools, skipped } = await odd({ [path]: item });
+    expect(tools[0]).toMatchObject({ name: 'odd.good' });
+    expect(skipped).toEqual([{ operation: expect.stringContaining(path), reason: expect.stringContaining(reason) }]);
+  },
+);
 
-test('a reference is followed into a list, and to a part of a schema that refers to itself', () => {
+test('a reference is followed into a list, and to a part of a schema that refers to itself', async () => {
   const body = { requestBody: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Pet' } } } } };
-  const { tools, skipped } = odd({
+  const { tools, skipped } = await odd({
     '/again': { get: { operationId: 'again', parameters: [{ $ref: '#/paths/~1good/get/parameters/0' }] } },
     '/tag': { get: { operationId: 'tag', parameters: [{ name: 'tag', in: 'query', schema: TAG }] } },
     '/pet': { post: { operationId: 'pet', ...body } },

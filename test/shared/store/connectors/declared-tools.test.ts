@@ -11,8 +11,8 @@ import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { cpuMsOf } from '../../../helpers/cpu.ts';
 import { openBooks } from '../calls.ts';
 
-const record = (revision: number, change: object = {}, name = 'weather') =>
-  declaredToolRecord(
+const record = async (revision: number, change: object = {}, name = 'weather') => {
+  const made = await declaredToolRecord(
     {
       kind: 'http',
       version: '1.0.0',
@@ -22,7 +22,9 @@ const record = (revision: number, change: object = {}, name = 'weather') =>
       ...change,
     },
     { name, namespace: 'tools', revision, updatedAtMs: 1, updatedBy: 'test' },
-  ).record;
+  );
+  return made.record;
+};
 
 async function open() {
   const { redis, world } = await openBooks();
@@ -39,12 +41,12 @@ describe('the registry in Redis (I7)', () => {
   test('a revision is written only over the one that its writer saw', async () => {
     const { specs } = await open();
     const writers = await Promise.all(
-      ['one', 'two', 'three'].map((description) => specs.write(record(1, { description }), 0)),
+      ['one', 'two', 'three'].map(async (description) => specs.write(await record(1, { description }), 0)),
     );
     expect(writers.map(({ kind }) => kind).sort()).toEqual(['changed', 'changed', 'written']);
-    expect(await specs.write(record(3), 2)).toEqual({ kind: 'changed', revision: 1 });
-    expect(await specs.write(record(2, { version: '2.0.0' }), 1)).toEqual({ kind: 'written' });
-    expect(await specs.read('tools.weather')).toEqual(record(2, { version: '2.0.0' }));
+    expect(await specs.write(await record(3), 2)).toEqual({ kind: 'changed', revision: 1 });
+    expect(await specs.write(await record(2, { version: '2.0.0' }), 1)).toEqual({ kind: 'written' });
+    expect(await specs.read('tools.weather')).toEqual(await record(2, { version: '2.0.0' }));
     expect((await specs.history('tools.weather')).map(({ revision }) => revision)).toEqual([2, 1]);
   });
 
@@ -52,16 +54,16 @@ describe('the registry in Redis (I7)', () => {
     const { specs, redis, keys } = await open();
     const told: [string, number | undefined][] = [];
     const copy = new DeclaredToolCopy(specs, (tool, changed) => told.push([tool, changed?.revision]));
-    for (const name of ['a', 'b', 'c']) await specs.write(record(1, {}, name), 0);
+    for (const name of ['a', 'b', 'c']) await specs.write(await record(1, {}, name), 0);
     await copy.catchUp();
     expect([...copy.all()].map(({ name }) => name)).toEqual(['a', 'b', 'c']);
     told.length = 0;
-    await specs.write(record(2, { enabled: false }, 'b'), 1);
+    await specs.write(await record(2, { enabled: false }, 'b'), 1);
     await Promise.all([copy.catchUp(), copy.catchUp(), copy.catchUp()]);
     expect(told).toEqual([['tools.b', 2]]);
     expect(copy.toolPolicyFor({ namespace: 'tools', name: 'b' })).toMatchObject({ enabled: false });
     await redis.del(keys.specs, keys.declaredToolChanges, keys.declaredToolSequence);
-    await specs.write(record(1, {}, 'd'), 0);
+    await specs.write(await record(1, {}, 'd'), 0);
     await copy.catchUp();
     expect([...copy.all()].map(({ name }) => name)).toEqual(['d']);
   });
@@ -70,7 +72,7 @@ describe('the registry in Redis (I7)', () => {
     const { specs } = await open();
     const copy = new DeclaredToolCopy(specs);
     const first = copy.catchUp();
-    await specs.write(record(1), 0);
+    await specs.write(await record(1), 0);
     await copy.catchUp();
     expect(copy.get('tools.weather')?.revision).toBe(1);
     await first;
@@ -78,7 +80,7 @@ describe('the registry in Redis (I7)', () => {
 
   test('a record that no key signed, or that was signed for another tool, is not found', async () => {
     const { specs, redis, keys } = await open();
-    await specs.write(record(1), 0);
+    await specs.write(await record(1), 0);
     const stored = (await redis.hget(keys.specs, 'tools.weather')) ?? '';
     await redis.hset(keys.specs, 'tools.weather', stored.replace('weather.example.com', 'evil.example.com'));
     expect(await specs.read('tools.weather')).toBeUndefined();
@@ -89,12 +91,12 @@ describe('the registry in Redis (I7)', () => {
 
   test('keeps a bounded history, in which a definition is found as long as it is there', async () => {
     const { specs } = await open();
-    const first = record(1);
+    const first = await record(1);
     for (let revision = 1; revision <= KEPT_REVISIONS + 1; revision += 1)
-      await specs.write(record(revision, revision === 1 ? {} : { description: `no. ${revision}` }), revision - 1);
+      await specs.write(await record(revision, revision === 1 ? {} : { description: `no. ${revision}` }), revision - 1);
     expect(await specs.history('tools.weather')).toHaveLength(KEPT_REVISIONS);
     expect(await specs.withDefinition('tools.weather', first.definition)).toBeUndefined();
-    const kept = record(2, { description: 'no. 2' });
+    const kept = await record(2, { description: 'no. 2' });
     expect(await specs.withDefinition('tools.weather', kept.definition)).toEqual(kept);
   });
 
@@ -102,7 +104,7 @@ describe('the registry in Redis (I7)', () => {
     const { specs, redis, keys } = await open();
     const pipeline = redis.pipeline();
     const signatures = new Signatures(new Signer([{ kid: 'k', key: 'a key of this fleet alone' }]));
-    const base = record(1);
+    const base = await record(1);
     for (let number = 1; number <= 3_000; number += 1) {
       const made: RegistryRecord = { ...base, name: `tool_${number}` };
       const text = JSON.stringify(made);

@@ -1,0 +1,61 @@
+/** Validators that never hold the event loop: what is large is compiled and checked in a thread of its own. */
+import { type Issue, PawlError } from '../errors/failure.ts';
+import type { JsonSchema } from './json-schema.ts';
+import { isLinear } from './linear-pattern.ts';
+import { type CompiledSchema, compiledSchema, isMarkedValid, markValid } from './schema.ts';
+import { type SanitizedSchema, sanitizeSchema } from './schema-sanitize.ts';
+import { checkInThread, sanitizeInThread } from './schema-thread.ts';
+import { isLargeSchema } from './schema-weight.ts';
+
+/** The issues of a value: at once, or later where the check takes place in a thread. Throws `CONFIGURATION` for a wrong schema. */
+export type Validator = (value: unknown) => readonly Issue[] | Promise<readonly Issue[]>;
+
+/** Compiles a schema at its first use. A small schema that may have a fault is compiled at once, so that the fault shows. */
+export function validatorOf(schema: JsonSchema): Validator {
+  if (isLargeSchema(schema)) return (value) => checkInThread(schema, value);
+  return isMarkedValid(schema) && hasLinearPatterns(schema) ? compiledWhenUsed(schema) : withCompiled(schema);
+}
+
+/** A `pattern` that is no text is a parameter of that name. */
+function hasLinearPatterns(schema: unknown): boolean {
+  if (typeof schema !== 'object' || schema === null) return true;
+  const { pattern } = schema as { readonly pattern?: unknown };
+  return (typeof pattern !== 'string' || isLinear(pattern)) && Object.values(schema).every(hasLinearPatterns);
+}
+
+function withCompiled(schema: JsonSchema): Validator {
+  const compiled = compiledSchema(schema);
+  return (value) => compiled.checkNow(value) ?? checkInThread(schema, value);
+}
+
+/** Compiles a schema that was checked before at its first use, so that thousands of declared tools cost nothing until then. */
+export function compiledWhenUsed(schema: JsonSchema): Validator {
+  markValid(schema);
+  let isLarge: boolean | undefined;
+  let compiled: CompiledSchema | undefined;
+  return (value) => {
+    isLarge ??= isLargeSchema(schema);
+    if (isLarge) return checkInThread(schema, value);
+    compiled ??= compiledSchema(schema);
+    return compiled.checkNow(value) ?? checkInThread(schema, value);
+  };
+}
+
+/** Processes keep the text of each declared schema, and write it into lists of tools. */
+const MAX_CHARACTERS = 1_048_576;
+
+/**
+ * Repairs a foreign schema and compiles it once. Throws `CONFIGURATION` for a schema that is not valid, is too costly, or takes too long.
+ */
+export async function usableSchema(foreign: JsonSchema, of: 'parameters' | 'output'): Promise<SanitizedSchema> {
+  const characters = JSON.stringify(foreign).length;
+  if (characters > MAX_CHARACTERS)
+    throw new PawlError(
+      'CONFIGURATION',
+      `The schema is too large: it has ${characters} characters of JSON; at most ${MAX_CHARACTERS} are allowed.`,
+    );
+  if (isLargeSchema(foreign)) return sanitizeInThread(foreign, of);
+  const sanitized = sanitizeSchema(foreign, of);
+  compiledSchema(sanitized.schema);
+  return sanitized;
+}

@@ -1,0 +1,194 @@
+/** A costly schema or value is refused, or compiled and checked in a thread: the event loop goes on turning. */
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { declaredToolRecord } from '../../../src/shared/connectors/declared-tool.ts';
+import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
+import { inputJsonSchema } from '../../../src/shared/schema/schema.ts';
+import { isLargeSchema, patternSize } from '../../../src/shared/schema/schema-weight.ts';
+import { compiledWhenUsed, usableSchema, validatorOf } from '../../../src/shared/schema/validator.ts';
+
+const times = <T>(count: number, make: (index: number) => T) =>
+  Array.from({ length: count }, (_, index) => make(index));
+const named = <T>(count: number, make: (index: number) => T) =>
+  Object.fromEntries(times(count, (index) => [`k${index}`, make(index)]));
+const object = (properties: object, more: object = {}): JsonSchema => ({ type: 'object', properties, ...more });
+const list = (items: object, more: object = {}) => object({ l: { type: 'array', items, ...more } });
+const text = (schema: object) => object({ s: { type: 'string', ...schema } });
+const halves = (keyword: string, levels: number): object =>
+  levels === 0 ? { required: ['missing'] } : { [keyword]: [halves(keyword, levels - 1), halves(keyword, levels - 1)] };
+const objects = (count: number) => times(count, (index) => ({ a: index, b: [index] }));
+
+type Row = readonly [what: string, schema: JsonSchema, value: unknown, finds: number];
+
+const COSTLY: readonly Row[] = [
+  ['alternatives of a few levels for many items', list(halves('anyOf', 5)), { l: times(300, () => ({})) }, 10],
+  ['one of many alternatives', list(halves('oneOf', 5)), { l: times(300, () => ({})) }, 10],
+  [
+    'alternatives that a hundred references share',
+    { ...object(named(100, () => ({ $ref: '#/$defs/x' }))), $defs: { x: halves('anyOf', 6) } },
+    named(100, () => ({})),
+    8,
+  ],
+  ['lists of objects without duplicates', list({}, { uniqueItems: true }), { l: objects(20_000) }, 0],
+  ['a pattern that backtracks elsewhere', text({ pattern: '^(a+)+$' }), { s: `${'a'.repeat(900_000)}!` }, 1],
+  [
+    'a pattern for each of many items',
+    list({ type: 'string', pattern: '^([a-z]+[0-9]+)+$' }),
+    { l: times(20_000, () => 'abc123') },
+    0,
+  ],
+  ['a pattern with nested counts', text({ pattern: '^([a-z]{0,30}\\p{L}{0,30}){0,9}$' }), { s: 'a' }, 0],
+  ['a pattern with many alternatives', text({ pattern: times(900, (index) => `w${index}`).join('|') }), { s: 'x' }, 1],
+  ['a format with a quadratic pattern', text({ format: 'url' }), { s: `http://${':'.repeat(9_000)}` }, 1],
+  ['a format for a long text', text({ format: 'email' }), { s: 'a@'.repeat(200_000) }, 1],
+  ['a list that must contain something', list({}, { contains: { const: 'x' } }), { l: times(30_000, Number) }, 10],
+  [
+    'names that a pattern checks',
+    { type: 'object', propertyNames: { pattern: '^(a+)+$', enum: times(9, String) } },
+    named(4_900, Number),
+    10,
+  ],
+  [
+    'many patterns for many names',
+    { type: 'object', patternProperties: Object.fromEntries(times(100, (index) => [`^(a|b)*${index}$`, {}])) },
+    named(4_900, Number),
+    0,
+  ],
+  [
+    'schemas that depend on names',
+    { type: 'object', dependentSchemas: named(200, () => ({ required: ['missing'] })) },
+    named(1_000, Number),
+    1,
+  ],
+  [
+    'unknown members',
+    list(object({}, { additionalProperties: false })),
+    { l: times(20, () => named(4_900, Number)) },
+    10,
+  ],
+  [
+    'unknown members like known ones',
+    object(
+      named(400, () => ({})),
+      { additionalProperties: false },
+    ),
+    named(4_900, (index) => index).constructor === Object
+      ? Object.fromEntries(times(4_900, (index) => [`k${index}_`, 1]))
+      : {},
+    10,
+  ],
+  ['a huge enum', object({ s: { enum: times(50_000, (index) => `v${index}`) } }), { s: 'x' }, 1],
+  ['an enum of objects for many items', list({ enum: objects(90) }), { l: objects(900) }, 10],
+  ['many required names', object({}, { required: times(20_000, String) }), {}, 10],
+  [
+    'a schema that is nested deep',
+    times(62, String).reduce<JsonSchema>(
+      (below) => object({ a: below, b: below === undefined ? {} : { enum: times(20, String) } }),
+      object({}),
+    ),
+    {},
+    0,
+  ],
+  ['wrong items of a long list', list({ type: 'string' }), { l: times(90_000, Number) }, 10],
+  ['parameters of a megabyte in small parts', list(object({ a: { type: 'integer' } })), { l: objects(9_000) }, 0],
+];
+
+describe('what could hold the event loop', () => {
+  test.each(COSTLY)('is checked in a thread: %s', async (_what, schema, value, finds) => {
+    const usable = await usableSchema(schema, 'parameters');
+    const found = compiledWhenUsed(usable.schema)(value);
+    expect(found).toBeInstanceOf(Promise);
+    expect(await found).toHaveLength(finds);
+  });
+
+  test.each([
+    [
+      'references that double',
+      {
+        type: 'object',
+        $ref: '#/$defs/k0',
+        $defs: {
+          ...named(40, (index) => ({ allOf: [{ $ref: `#/$defs/k${index + 1}` }, { $ref: `#/$defs/k${index + 1}` }] })),
+          k40: {},
+        },
+      },
+      'too costly',
+    ],
+    [
+      'thousands of schemas',
+      { type: 'object', allOf: times(6_000, () => ({ minProperties: 0 })) },
+      'more than 5000 schemas',
+    ],
+    ['two megabytes of text', object({ a: { description: 'x'.repeat(2_000_000) } }), 'too large: it has 2000'],
+    [
+      'a fault in a large schema',
+      object({ a: { type: 'string', minLength: 'x' }, b: { enum: times(2_000, String) } }),
+      'not valid JSON Schema',
+    ],
+  ] as const)('a declaration with %s is refused', async (_what, inputSchema, why) => {
+    const spec = { kind: 'dynamic', version: '1.0.0', description: 'Does it.', inputSchema };
+    const revision = { name: 'go', namespace: 'x', revision: 1, updatedAtMs: 0, updatedBy: 'me' };
+    await expect(declaredToolRecord(spec, revision)).rejects.toThrow(
+      expect.objectContaining({
+        code: 'CONTRACT_INVALID',
+        issues: [{ path: 'inputSchema', message: expect.stringContaining(why) }],
+      }),
+    );
+  });
+
+  test('a check that takes too long is refused, and the next one is made', { timeout: 60_000 }, async () => {
+    const validate = compiledWhenUsed(list(halves('anyOf', 8)));
+    expect(await validate({ l: [] })).toEqual([]);
+    const long = validate({ l: times(20_000, () => ({})) });
+    const next = validatorOf(list({ type: 'integer' }))({ l: times(60_000, Number) });
+    expect(await long).toEqual([
+      { path: '', message: expect.stringMatching(/^takes (more than 2 s|too much memory) to check by this schema$/) },
+    ]);
+    expect(await next).toEqual([]);
+  });
+
+  test('the fault of a schema shows at each call', async () => {
+    const validate = validatorOf(object({ a: { enum: times(2_000, String), minLength: 'x' } }));
+    for (const _time of [1, 2]) await expect(validate({})).rejects.toThrow('not valid JSON Schema');
+  });
+});
+
+describe('what is ordinary', () => {
+  const ordinary = inputJsonSchema(
+    z.object({
+      path: z.string().regex(/^[\w/.-]+$/),
+      content: z.string().optional(),
+      edits: z.array(z.object({ old: z.string(), now: z.string() })).optional(),
+      options: z.object({ mode: z.enum(['a', 'b']), url: z.url().optional() }).optional(),
+    }),
+  );
+  test.each([
+    ['a few parameters', { path: 'a/b.ts', options: { mode: 'a', url: 'https://example.org' } }],
+    ['a text of some kilobytes', { path: 'a/b.ts', content: 'x'.repeat(8_000) }],
+    ['a hundred edits', { path: 'a/b.ts', edits: times(100, () => ({ old: 'a', now: 'b' })) }],
+    ['a fault', { path: 'no blanks', content: 1 }],
+  ])('is checked at once: %s', (_what, value) => {
+    expect(compiledWhenUsed(ordinary)(value)).toBeInstanceOf(Array);
+  });
+});
+
+test.each([
+  ['abc', 3],
+  ['[a-z]', 1],
+  ['[^\\]a]x', 2],
+  ['a{10}', 10],
+  ['(ab){2,10}', 30],
+  ['((a{10}){10}){10}', 1_110],
+  ['\\d{4}-\\d{2}', 7],
+  ['a{,}', 4],
+  ['\\p{L}', 60],
+])('the size of the pattern %s is %i', (pattern, size) => {
+  expect(patternSize(pattern)).toBe(size);
+});
+
+test('a schema is large by its members, its texts or its patterns', () => {
+  expect(isLargeSchema(object(named(300, () => ({ type: 'string' }))))).toBe(false);
+  expect(isLargeSchema(object(named(600, () => ({ type: 'string' }))))).toBe(true);
+  expect(isLargeSchema(text({ description: 'x'.repeat(100_000) }))).toBe(true);
+  expect(isLargeSchema(text({ pattern: '(a{1,100}){1,100}' }))).toBe(true);
+});
