@@ -41,7 +41,7 @@ interface Definition {
   readonly below: readonly (readonly Link[])[];
 }
 
-/** What checking by a schema costs. */
+/** The cost of checking by a schema. */
 export interface CheckCost {
   /** The greatest depth of a value that is not too costly to check; undefined where every depth is affordable. */
   readonly deepest: number | undefined;

@@ -122,7 +122,7 @@ function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
     strict: false,
     verbose: true,
     validateFormats: true,
-    // Ajv would write a definition of any size anew at each reference to it.
+    // Ajv would otherwise copy a definition of any size to each reference.
     inlineRefs: 20,
     code: { regExp: LINEAR },
     // Ajv would warn of unknown formats (Rust's `uint32`), which restrict nothing.
