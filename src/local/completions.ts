@@ -12,7 +12,6 @@ import type {
 import type { PendingRecords } from '../shared/store/ports.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import { MAX_PENDING_MS } from '../shared/tools/pending.ts';
-import type { Schedule } from '../shared/util/time.ts';
 import { executionOf, leased } from './call-record.ts';
 import type { KeyedQueue } from './keyed-queue.ts';
 import type { OwnCall, OwnCalls } from './own-calls.ts';
@@ -28,7 +27,6 @@ interface Token {
 export interface LocalCompletionsDeps {
   readonly own: OwnCalls;
   readonly locks: KeyedQueue;
-  readonly schedule: Schedule;
   now(): Promise<number>;
   onEvent(event: InboxEvent): void;
 }
@@ -69,25 +67,10 @@ export class LocalCompletions implements PendingRecords {
       const untilMs = nowMs + expiresInMs + (this.#tokens.get(tokenName(pend.token))?.extendMs ?? 0);
       call.phase = 'pending';
       call.attempts = attempts;
-      call.pending = { untilMs, onExpiry, wake: () => {} };
+      call.pending = { untilMs, onExpiry };
       this.#deps.onEvent({ type: 'pending', callId, expiresAtMs: untilMs });
       return { kind: 'pending', expiresAtMs: untilMs };
     });
-  }
-
-  /** Resolves when the call is not pending any more, or when it may have expired. */
-  async wait(callId: string, ms: number): Promise<void> {
-    const pending = this.#deps.own.get(callId)?.pending;
-    if (pending === undefined) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const stop = this.#deps.schedule(resolve, ms);
-    pending.wake = resolve;
-    await promise.finally(stop);
-  }
-
-  /** Ends the waiting of all calls: the runner closes. */
-  close(): void {
-    for (const call of this.#deps.own) call.pending?.wake();
   }
 
   async expire({
@@ -130,6 +113,7 @@ export class LocalCompletions implements PendingRecords {
     const name = tokenName(token);
     const found = this.#tokens.get(name);
     if (found === undefined) throw new PawlError('UNKNOWN_COMPLETION');
+    if (found.used) throw new PawlError('COMPLETION_USED');
     return { name, callId: found.callId, terms: found.terms };
   }
 

@@ -64,11 +64,10 @@ export class LocalLedger implements CallLedger {
   constructor(parts: LocalLedgerDeps) {
     this.#parts = parts;
     this.#own = new OwnCalls({ ...parts, locks: this.#locks, onRecovered: (job) => parts.onJob(job) });
-    const { schedule, onEvent } = parts;
+    const { onEvent } = parts;
     this.completions = new LocalCompletions({
       own: this.#own,
       locks: this.#locks,
-      schedule,
       now: () => this.now(),
       onEvent,
     });
@@ -76,6 +75,29 @@ export class LocalLedger implements CallLedger {
 
   now(): Promise<number> {
     return this.#parts.store.now();
+  }
+
+  /** Whether the call starts later. */
+  isDelayed(callId: string): boolean {
+    return this.#own.get(callId)?.phase === 'delayed';
+  }
+
+  /** Waits for the start of a delayed call, or until it runs here no more. */
+  async untilStart(callId: string): Promise<void> {
+    const call = this.#own.get(callId);
+    if (call === undefined) return;
+    await this.#own.wait(callId, (call.request.startAtMs ?? 0) - (await this.now()));
+    call.phase = 'queued';
+  }
+
+  /** Waits for a time, or until the call runs here no more. */
+  wait(callId: string, ms: number): Promise<void> {
+    return this.#own.wait(callId, ms);
+  }
+
+  /** Ends the waiting of all calls: the runner closes. */
+  wakeAll(): void {
+    this.#own.wakeAll();
   }
 
   // Claims

@@ -47,8 +47,10 @@ export interface OwnCall {
   cancelRequested: boolean;
   /** JSON. It ends with the process. */
   checkpoint?: string;
-  /** The call waits for an outside system; `wake` is called when it has ended. */
-  pending?: { untilMs: number; readonly onExpiry: ExpiryRule; wake: () => void } | undefined;
+  /** The call waits for an outside system. */
+  pending?: { untilMs: number; readonly onExpiry: ExpiryRule } | undefined;
+  /** Ends the call's waiting for a time. */
+  wake?: () => void;
 }
 
 export interface CallEnd {
@@ -102,7 +104,7 @@ export class OwnCalls {
       paramsDigest: claim.paramsDigest,
       mergeId,
       record,
-      phase: 'queued',
+      phase: (request.startAtMs ?? 0) > record.createdAtMs ? 'delayed' : 'queued',
       fence: 0,
       attempts,
       leftNoRecord,
@@ -111,6 +113,21 @@ export class OwnCalls {
     });
     if (mergeId !== undefined) this.#leaders.set(mergeId, callId);
     return { callId, generation, session: request.envelope.target.sessionKey };
+  }
+
+  /** Resolves after a time, or when the call runs here no more. */
+  async wait(callId: string, ms: number): Promise<void> {
+    const call = this.#calls.get(callId);
+    if (call === undefined) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const stop = this.#deps.schedule(resolve, ms);
+    call.wake = resolve;
+    await promise.finally(stop);
+  }
+
+  /** Ends the waiting of all calls: the runner closes. */
+  wakeAll(): void {
+    for (const call of this.#calls.values()) call.wake?.();
   }
 
   /** Watches another process's call until it has ended, or its lease has and it runs here. */
@@ -228,7 +245,7 @@ export class OwnCalls {
 
   #forget(call: OwnCall): void {
     this.#calls.delete(call.callId);
-    call.pending?.wake();
+    call.wake?.();
     if (call.mergeId !== undefined && this.#leaders.get(call.mergeId) === call.callId)
       this.#leaders.delete(call.mergeId);
   }

@@ -18,7 +18,6 @@ import type { InvalidParams } from '../producer/sessions/session-events.ts';
 import type { Completion } from '../shared/calls/completion.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
-import { refusal } from '../shared/calls/outcome.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { type OpenSession, SESSION_TIERS, type SessionRecord } from '../shared/sessions/session.ts';
 import type { SessionKind } from '../shared/sessions/session-kinds.ts';
@@ -42,11 +41,6 @@ export interface RunOptions extends CallOptions {
   readonly kind?: SessionKind;
 }
 
-/** A queue that waits for a time is what a local run lacks. */
-const NEEDS_FLEET = {
-  code: 'CONTRACT_INVALID',
-  message: 'A local run starts each call at once: startAfterMs and startAt need a fleet.',
-} as const;
 const RENEW_MS = 30_000;
 const SWEEP_MS = 60_000;
 /** After the grace period, interrupted attempts have this long to be written. */
@@ -124,7 +118,6 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   }
 
   async submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
-    if (options?.start !== undefined) return { kind: 'answered', result: refusal(NEEDS_FLEET, envelope) };
     return this.#submitter.submit(envelope, options);
   }
 
@@ -180,12 +173,16 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
 
   /** A call's way from its claim to its end, or until the runner closes. */
   async #work(job: CallJob): Promise<void> {
+    if (this.#ledger.isDelayed(job.callId)) {
+      await this.#ledger.untilStart(job.callId);
+      if (this.#closed !== undefined) return;
+    }
     for (;;) {
       const verdict = await this.#attempt(job);
       if (verdict.kind === 'postponed' || verdict.kind === 'waiting')
         await Promise.race([this.#parts.sleep(verdict.delayMs), this.#closing.promise]);
       else if (verdict.kind === 'pending')
-        await this.#ledger.completions.wait(job.callId, verdict.expiresAtMs - this.#parts.clock.now());
+        await this.#ledger.wait(job.callId, verdict.expiresAtMs - this.#parts.clock.now());
       else if (verdict.kind === 'waiting-for-lock')
         await Promise.race([this.#locks.granted(job.callId), this.#closing.promise]);
       else if (verdict.kind !== 'released') return;
@@ -244,7 +241,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     // Not before `#closed` is set.
     await Promise.resolve();
     this.#closing.resolve();
-    this.#ledger.completions.close();
+    this.#ledger.wakeAll();
     if (!(await this.#workEnds(graceMs))) {
       for (const running of this.#running.values()) running.abort(new PawlError('DRAINED'));
       await this.#workEnds(INTERRUPT_MS);

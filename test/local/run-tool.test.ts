@@ -4,6 +4,7 @@ import { type FakeClock, fakeClock } from '../../src/local/fake-clock.ts';
 import { createLocalRunner, type LocalRunnerOptions, runWithToolIdempotency } from '../../src/local/run-tool.ts';
 import type { LocalRunner } from '../../src/local/runner.ts';
 import type { DedupeRecord } from '../../src/shared/calls/dedupe-store.ts';
+import type { PawlError } from '../../src/shared/errors/failure.ts';
 import { InMemoryDedupeStore } from '../../src/shared/store/dedupe/dedupe-memory.ts';
 import { RedisDedupeStore } from '../../src/shared/store/dedupe/dedupe-redis.ts';
 import { openConnection } from '../../src/shared/store/redis/connection.ts';
@@ -169,16 +170,56 @@ describe('time', () => {
     expect(error).toMatchObject({ code: 'RESULT_INVALID', message: expect.stringContaining(words) });
   });
 
-  test.each([{ startAfterMs: 60_000 }, { startAt: new Date(Date.now() + 60_000) }])(
-    'a call that starts later is refused, for a local run has no queue that waits: %o',
-    async (start) => {
-      const { tool, contexts } = scripted('none');
-      const { status, error } = await open([tool]).run(tool, {}, start);
-      expect({ status, code: error?.code }).toEqual({ status: 'error', code: 'CONTRACT_INVALID' });
-      expect(error?.message).toContain('need a fleet');
-      expect(contexts).toEqual([]);
-    },
-  );
+  test('a delayed call runs at its start, has its time limit from there, and is cancelled before', async () => {
+    const { tool, contexts } = scripted('once');
+    const { clock, runner } = openTimeless(tool);
+    const startedMs = clock.now();
+    const session = await runner.openSession();
+    const later = await session.submit(tool, {}, { startAfterMs: 60 * MINUTE_MS, timeoutMs: MINUTE_MS });
+    const cancelled = await session.submit(tool, {}, { startAt: new Date(startedMs + MINUTE_MS) });
+    expect(await session.cancel(cancelled.callId ?? '')).toMatchObject({ settlement: 'cancelled-before-start' });
+    expect(await clock.until(Promise.resolve(later.result))).toMatchObject({ status: 'success' });
+    const afterMs = clock.now() - startedMs;
+    expect(afterMs).toBeGreaterThanOrEqual(60 * MINUTE_MS);
+    expect(afterMs).toBeLessThan(60 * MINUTE_MS + 100);
+    expect(contexts).toHaveLength(1);
+    const left = await session.submit(tool, {}, { startAfterMs: MINUTE_MS });
+    await runner.close();
+    expect((await left.result).error?.code).toBe('DRAINED');
+    expect(contexts).toHaveLength(1);
+  });
+
+  test('a pending call waits for its completion, and expires in its time', async () => {
+    const tokens: string[] = [];
+    const pay = defineTool({
+      name: 'pay',
+      version: '1.0.0',
+      description: 'Asks a bank for a payment.',
+      tier: 'workspace',
+      effects: 'once',
+      input: z.object({ invoice: z.number() }),
+      output: z.object({ receipt: z.string() }),
+      run: (_params, ctx) => {
+        tokens.push(ctx.completionToken());
+        return ctx.pending({ expiresInMs: 60 * MINUTE_MS });
+      },
+    });
+    const { clock, runner } = openTimeless(pay);
+    const session = await runner.openSession();
+    const waits = new Promise((resolve) => session.events.once('pending', resolve));
+    const first = await session.submit(pay, { invoice: 1 });
+    expect(await waits).toMatchObject({ callId: first.callId, expiresAtMs: clock.now() + 60 * MINUTE_MS });
+    const [token = ''] = tokens;
+    const complete = (output: unknown) =>
+      runner.complete(token, { status: 'success', output }).catch(({ code }: PawlError) => code);
+    expect(await complete({ receipt: 1 })).toBe('COMPLETION_INVALID');
+    expect(await complete({ receipt: 'R-1' })).toEqual({ state: 'completed' });
+    expect(await complete({ receipt: 'R-2' })).toBe('COMPLETION_USED');
+    expect((await first.result).output?.content).toEqual({ receipt: 'R-1' });
+    const late = await elapsed(clock, runner.run(pay, { invoice: 2 }));
+    expect(late).toMatchObject({ value: { error: { code: 'OUTCOME_UNKNOWN' } }, ms: 60 * MINUTE_MS });
+    await runner.close();
+  });
 
   test('a call whose tool cannot say whether it changes something does not run', async () => {
     const { tool, contexts } = scripted('idempotent');

@@ -127,20 +127,21 @@ export class Completions {
     };
   }
 
-  /** The call of a token. Throws `UNKNOWN_COMPLETION`, also for an entry that no key of this fleet signed. */
+  /** The call of a token. Throws `COMPLETION_USED`, and `UNKNOWN_COMPLETION`, also for an entry that no key of this fleet signed. */
   async find(token: string): Promise<CompletionEntry> {
     const { partition, name } = readCompletionToken(token);
     const { redis, signatures } = this.#access;
     const keys = this.#access.keys(partition);
-    const read = () => redis.hmget(entryKey(keys, name), ...['call', 'fence', 'terms', 'signature']);
-    let [callId, fence, termsName, signature] = await read();
+    const read = () => redis.hmget(entryKey(keys, name), ...['call', 'fence', 'terms', 'signature', 'usedBy']);
+    let [callId, fence, termsName, signature, usedBy] = await read();
     if (callId === null) {
       await setTimeout(ISSUED_WITHIN_MS);
-      [callId, fence, termsName, signature] = await read();
+      [callId, fence, termsName, signature, usedBy] = await read();
     }
     if (typeof callId !== 'string' || typeof termsName !== 'string') throw new PawlError('UNKNOWN_COMPLETION');
     if (!signatures.verify('completion', [name, callId, fence ?? ''], termsName, signature ?? ''))
       throw new PawlError('UNKNOWN_COMPLETION');
+    if (typeof usedBy === 'string') throw new PawlError('COMPLETION_USED');
     const terms = await redis.get(termsKey(keys, termsName));
     if (terms === null || digest(terms) !== termsName) throw new PawlError('UNKNOWN_COMPLETION');
     return { name, callId, terms: JSON.parse(terms) as CompletionTerms };
