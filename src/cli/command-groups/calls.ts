@@ -37,6 +37,7 @@ function callCommand(program: Command, context: CliContext, end: End): void {
     .option('--timeout <ms>', 'for the whole call, waiting included', positiveInteger)
     .option('--after <time>', 'start later, and do not wait: 90s, 10m, 2h, 3d, or milliseconds', timeSpan)
     .option('--at <iso>', 'start at this time, and do not wait: 2027-01-31T08:00:00Z')
+    .option('--callback <url>', 'post the end of the call there, signed: see pawl callbacks')
     .option('--namespace <name>', 'namespace of the tool (default: tools)')
     .option('--turn <id>', 'the model’s turn that makes the call, for budgets per turn')
     .option('--tag <tag...>', 'what the call says of itself: importance:background, taint:mail')

@@ -31,6 +31,7 @@ export interface CallCommandOptions extends LaterOptions {
   readonly dedupe?: DedupeMode;
   readonly turn?: string;
   readonly tag?: readonly string[];
+  readonly callback?: string;
   readonly json?: boolean;
 }
 
@@ -58,7 +59,12 @@ export async function runCall(context: CliContext, asked: string, options: CallC
     const callOptions: CallOptions = {
       namespace: tool.namespace,
       ...(options.key === undefined ? {} : { idempotencyKey: options.key }),
-      ...defined({ dedupeMode: options.dedupe, turnId: options.turn, requestTags: options.tag }),
+      ...defined({
+        dedupeMode: options.dedupe,
+        turnId: options.turn,
+        requestTags: options.tag,
+        callbackUrl: options.callback,
+      }),
       ...start,
       ...(options.timeout !== undefined
         ? { timeoutMs: options.timeout }

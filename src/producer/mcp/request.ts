@@ -6,6 +6,7 @@ import {
   ProtocolErrorCode,
   type ServerContext,
 } from '@modelcontextprotocol/server';
+import { callbackUrlSchema } from '../../shared/callbacks/callback.ts';
 import { ASKABLE } from '../../shared/calls/elicitation.ts';
 import { keyOfHeader, traceparentIn } from '../../shared/calls/envelope.ts';
 import { type StartOptions, startTimeOf } from '../../shared/calls/start-time.ts';
@@ -29,6 +30,8 @@ const TURN_META = 'pawl/turn';
 const MAX_TURN_ID = 120;
 const START_AFTER_META = 'pawl/startAfterMs';
 const START_AT_META = 'pawl/startAt';
+/** The end of the call is posted there. */
+const CALLBACK_META = 'pawl/callbackUrl';
 
 export interface McpClient {
   readonly caller: Caller;
@@ -39,6 +42,7 @@ export interface McpClient {
   readonly turnId: string | undefined;
   readonly traceparent: string | undefined;
   readonly start: StartOptions;
+  readonly callbackUrl: string | undefined;
   readonly canAsk: readonly (typeof ASKABLE)[number][];
   /** The client is on this machine, and the server runs without tokens. */
   readonly isLocal: boolean;
@@ -68,6 +72,7 @@ export function clientOf(
     turnId: checkedTurn(text(TURN_META, 'pawl-turn')),
     traceparent: traceparentIn(text(TRACE_META, 'traceparent')),
     start: startIn(meta),
+    callbackUrl: callbackIn(meta),
     canAsk: ASKABLE.filter((kind) => capabilities[kind] !== undefined),
     isLocal: caller.id === 'local' || caller.id === 'stdio',
     takesTasks: envelope !== undefined && capabilities.extensions?.[TASKS_EXTENSION] !== undefined,
@@ -97,6 +102,15 @@ function startIn(meta: Readonly<Record<string, unknown>>): StartOptions {
     const listed = issues.map(({ path, message }) => `${path} ${message}`).join('; ');
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, `${listed}.`, { issues });
   }
+}
+
+/** Throws -32602 for a URL that no callback can have. */
+function callbackIn({ [CALLBACK_META]: url }: Readonly<Record<string, unknown>>): string | undefined {
+  const { data, error } = callbackUrlSchema.optional().safeParse(url);
+  if (error === undefined) return data;
+  const message = error.issues[0]?.message ?? 'must be a URL';
+  const issues = [{ path: `_meta["${CALLBACK_META}"]`, message }];
+  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `${issues[0]?.path} ${message}.`, { issues });
 }
 
 /** Throws -32602 for a key that is not a text. */

@@ -24,7 +24,7 @@ export interface McpSubmitOptions {
 export async function submitCall(
   pawl: Pawl,
   client: Pick<McpClient, 'caller' | 'sessionKey' | 'idempotencyKey' | 'turnId' | 'traceparent' | 'canAsk'> &
-    Partial<Pick<McpClient, 'start'>>,
+    Partial<Pick<McpClient, 'start' | 'callbackUrl'>>,
   tool: McpTool,
   { params: given, responses, state, key, onProgress, onApproval }: McpSubmitOptions,
 ): Promise<Submission> {
@@ -53,6 +53,7 @@ export async function submitCall(
   return pawl.submit(session.envelope(tool.name, params, startingAt(options, start)), {
     start,
     ...(client.caller.id === 'stdio' ? {} : submitterOf(client.caller)),
+    ...(client.callbackUrl === undefined ? {} : { callbackUrl: client.callbackUrl }),
     ...(onProgress === undefined ? {} : { onProgress }),
     ...(onApproval === undefined ? {} : { onApproval }),
   });

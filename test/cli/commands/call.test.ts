@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestProcess } from '../../helpers/process.ts';
 import { startWire } from '../../helpers/proxy.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { type CliFixture, openPlace } from '../pawl.ts';
 
 let place: CliFixture;
@@ -147,6 +148,19 @@ describe('pawl call', () => {
   ])('refuses a start that is none: %s', async (message, args) => {
     const { code, stdout, stderr } = await place.run(['call', 'plain', '--key', fresh(), ...args]);
     expect({ code, stdout, stderr }).toEqual({ code: 2, stdout: '', stderr: expect.stringContaining(message) });
+  });
+
+  test('posts the end of a call to the URL of --callback, and refuses one that is none', async () => {
+    const url = 'http://127.0.0.1:9/settled';
+    expect(await place.run(['call', 'plain', '--callback', url, '--key', fresh()])).toMatchObject({ code: 0 });
+    const listed = await eventually(async () => {
+      const { stdout } = await place.run(['callbacks', 'ls', '--state', 'failing', '--json']);
+      const { callbacks } = JSON.parse(stdout) as { readonly callbacks: readonly { readonly url: string }[] };
+      return callbacks.length > 0 && callbacks;
+    });
+    expect(listed).toMatchObject([{ url, lastError: expect.any(String) }]);
+    const refused = await place.run(['call', 'plain', '--callback', 'nowhere', '--key', fresh()]);
+    expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('callbackUrl: must be a URL') });
   });
 
   test('gives 1 for an error of the tool, 4 for a timeout, 5 when denied', async () => {

@@ -16,6 +16,7 @@ import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import type { AnyTool } from '../../../src/shared/tools/tool.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
 import { eventually, signal, within } from '../../helpers/signal.ts';
+import { openReceiver } from '../../workers/callbacks/receiver.ts';
 import { type Rig, rawGet, startRig, testTools } from '../http/rig.ts';
 
 const MODERN = '2026-07-28';
@@ -494,6 +495,22 @@ describe('/mcp', () => {
     expect((await call()).result.content).toEqual([{ type: 'text', text: 'paid' }]);
     expect(await state()).toMatchObject({ status: 'completed' });
     expect(tokens).toHaveLength(1);
+  });
+
+  test('posts the end of a call to the URL that its request names; a URL that is none is -32602', async () => {
+    const { tools } = testTools();
+    const rig = await startRig({ tools, settings: { allowedHosts: ['127.0.0.1'] } });
+    const ask = modern(rig);
+    const receiver = await openReceiver();
+    const call = (url: unknown) =>
+      ask('tools/call', { name: 'echo', arguments: { text: 'x' }, _meta: { 'pawl/callbackUrl': url } });
+    const { result } = await call(receiver.url);
+    await eventually(() => receiver.received.length === 1);
+    expect(JSON.parse(receiver.received[0]?.body ?? '').data.callId).toBe(result._meta['pawl/callId']);
+    expect((await call('nowhere')).error).toMatchObject({
+      code: -32_602,
+      message: expect.stringContaining('pawl/callbackUrl'),
+    });
   });
 
   test('starts a call later when its request says so, and says when; the same key gives its result', async () => {

@@ -54,14 +54,21 @@ export const shortCallSchema = z.strictObject({
   safetyCritical: z.boolean().optional(),
   traceparent: z.string().max(128).optional(),
   baggage: z.record(z.string(), z.string()).optional(),
-  callbackUrl: callbackUrlSchema.optional(),
 });
 
 /** The start in the short form's body, which is taken out before: `startTimeOf` says more than a type does. */
 const describedCallSchema = shortCallSchema.extend({
+  callbackUrl: callbackUrlSchema.optional(),
   startAfterMs: z.number().int().min(0).max(MAX_DELAY_MS).optional(),
   startAt: z.iso.datetime({ offset: true }).optional(),
 });
+
+/** The envelope may have the URL of a callback beside it. */
+function describedEnvelope(): object {
+  const { $id: _own, ...schema } = contractSchemas().toolCallEnvelope as { $id: string; properties: object };
+  const callbackUrl = { type: 'string', description: 'The end of the call is posted there.' };
+  return { ...schema, properties: { ...schema.properties, callbackUrl } };
+}
 
 const startQuery = {
   startAfterMs: z
@@ -92,7 +99,7 @@ export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): 
     headers: z.object({ 'idempotency-key': keyHeaderSchema.optional(), traceparent: z.string().optional() }),
     body: jsonObjectSchema,
     bodySchema: {
-      oneOf: [z.toJSONSchema(describedCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
+      oneOf: [z.toJSONSchema(describedCallSchema, { io: 'input' }), describedEnvelope()],
     },
     responses: {
       200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
@@ -101,8 +108,10 @@ export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): 
     async handle({ query, headers, body: sent, caller, onGone }) {
       await checkAccepting();
       const { start, ...named } = takeStart(sent, query);
-      const body = withTrace(withKey(named.body, headers['idempotency-key']), headers.traceparent);
-      const submission = await submit(pawl, caller, body, startFor(pawl, start, body));
+      const { callback, ...own } = takeCallback(named.body);
+      const body = withTrace(withKey(own.body, headers['idempotency-key']), headers.traceparent);
+      const options = { ...submitterOf(caller), start: startFor(pawl, start, body), ...callback };
+      const submission = await submit(pawl, caller, body, options);
       if (submission.kind === 'answered') return replyTo(pawl, submission, body);
       // A caller that delays a call seldom waits for its end.
       const waitMs = query.wait ?? (isDelayed(start) ? 0 : DEFAULT_WAIT_MS);
@@ -163,6 +172,18 @@ function takeStart(
   return { start: { ...asked, ...own } as StartOptions, body };
 }
 
+/** The URL of the call's callback, and the body without it. Throws `CONTRACT_INVALID` for a URL that cannot be one. */
+function takeCallback({ callbackUrl, ...body }: Readonly<Record<string, unknown>>): {
+  readonly callback: Pick<SubmitOptions, 'callbackUrl'>;
+  readonly body: Readonly<Record<string, unknown>>;
+} {
+  if (callbackUrl === undefined) return { callback: {}, body };
+  const { data, error } = callbackUrlSchema.safeParse(callbackUrl);
+  if (error !== undefined)
+    throw contractInvalid([{ path: 'callbackUrl', message: error.issues[0]?.message ?? 'must be a URL' }]);
+  return { callback: { callbackUrl: data }, body };
+}
+
 /** Throws `CONTRACT_INVALID` for a start that is none, and for one in the past, unless the call may have been made before. */
 function startFor(pawl: Pawl, options: StartOptions, body: Readonly<Record<string, unknown>>): StartTime | undefined {
   const nowMs = pawl.backend.clock.now();
@@ -177,10 +198,9 @@ async function submit(
   pawl: Pawl,
   caller: Caller,
   body: Readonly<Record<string, unknown>>,
-  start: StartTime | undefined,
+  options: SubmitOptions & { readonly start: StartTime | undefined },
 ): Promise<Submission> {
-  if (isShort(body)) return submitShort(pawl, caller, body, start);
-  const options: SubmitOptions = { ...submitterOf(caller), start };
+  if (isShort(body)) return pawl.submit(await shortEnvelope(pawl, caller, body, options.start), options);
   // A caller without a tenant may submit for any tenant; the producer checks the rest.
   if (caller.tenantId === undefined) return pawl.submit(body, options);
   const parsed = toolCallEnvelopeSchema.safeParse(body);
@@ -203,18 +223,6 @@ const ENVELOPE_FIELDS = ['contractVersion', 'toolName', 'toolNamespace', 'target
 
 function isShort(body: Readonly<Record<string, unknown>>): boolean {
   return !ENVELOPE_FIELDS.some((field) => Object.hasOwn(body, field));
-}
-
-async function submitShort(
-  pawl: Pawl,
-  caller: Caller,
-  body: unknown,
-  start: StartTime | undefined,
-): Promise<Submission> {
-  const envelope = await shortEnvelope(pawl, caller, body, start);
-  const { callbackUrl } = body as { readonly callbackUrl?: string };
-  const callback = callbackUrl === undefined ? {} : { callbackUrl };
-  return pawl.submit(envelope, { ...submitterOf(caller), start, ...callback });
 }
 
 /** The envelope of a call in its short form, whose session is opened if there is none. Throws `CONTRACT_INVALID`. */

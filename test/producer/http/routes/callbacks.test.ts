@@ -24,7 +24,7 @@ const tokens = [
 const [ALL, AGENT, ACME, OTHER] = tokens.map(({ token }) => token);
 
 test('a call over HTTP has a callback of its own or its session’s; a token lists and replays those of its tenant', async () => {
-  const { ask, call } = await startRig({
+  const { ask, call, pawl } = await startRig({
     tools: [note],
     settings: { apiTokens: [...tokens], allowedHosts: ['127.0.0.1'] },
   });
@@ -62,6 +62,18 @@ test('a call over HTTP has a callback of its own or its session’s; a token lis
   const replayed = await replay(ACME as string);
   expect(replayed).toMatchObject({ status: 200, body: { id: listed[0].id } });
   await eventually(() => receiver.received.length === 3);
+
+  const envelope = (await pawl.session('told')).envelope('note', { text: 'c' });
+  const whole = { ...envelope, callbackUrl: `${receiver.url}?of=envelope` };
+  const answer = await call(whole, { token: AGENT as string });
+  expect(answer.body).toMatchObject({ status: 'success' });
+  await eventually(() => receiver.received.length === 4);
+  expect((await ask('/v1/callbacks', { token: ALL as string })).body.callbacks[0]).toMatchObject({
+    callId: answer.body.callId,
+    url: whole.callbackUrl,
+  });
+  const refused = await call({ ...whole, callbackUrl: 'ftp://example.org' }, { token: AGENT as string });
+  expect(refused).toMatchObject({ status: 400, body: { error: { issues: [{ path: 'callbackUrl' }] } } });
 });
 
 test('a bad callbackUrl is CONTRACT_INVALID with its path, and nothing runs', async () => {
