@@ -169,11 +169,30 @@ async function configModule(path: string, cwd: string): Promise<unknown> {
 
 type Pino = typeof import('pino').pino;
 
-/** Pino is loaded with the first logger: a program may bring its own, and short commands log nothing. */
+/** Pino is loaded with the first line: a program may bring its own logger, and most processes log nothing when they start. */
 const require = createRequire(import.meta.url);
+
+/** The levels that Pawl logs at, from the lowest. */
+const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
+/** From the lowest, as pino has them. */
+const ALL_LEVELS: readonly Settings['logLevel'][] = ['trace', ...LEVELS, 'fatal', 'silent'];
 
 /** A logger that writes JSON lines, without secrets, to standard error, so that standard output stays free for results. */
 export function createLogger(settings: Pick<Settings, 'logLevel'> & Partial<Settings>): Logger {
+  let opened: Logger | undefined;
+  const open = () => {
+    opened ??= openLogger(settings);
+    return opened;
+  };
+  const lowest = ALL_LEVELS.indexOf(settings.logLevel);
+  const methods = LEVELS.map((level) => {
+    const isLogged = ALL_LEVELS.indexOf(level) >= lowest;
+    return [level, isLogged ? (fields: object, message: string) => open()[level](fields, message) : () => {}] as const;
+  });
+  return Object.fromEntries(methods) as unknown as Logger;
+}
+
+function openLogger(settings: Pick<Settings, 'logLevel'> & Partial<Settings>): Logger {
   const known = secretsOf(settings, process.env);
   const { pino } = require('pino') as typeof import('pino');
   return pino(

@@ -9,8 +9,10 @@ import { startProgram } from './helpers/process.ts';
 const { exports } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
   readonly exports: Readonly<Record<string, string>>;
 };
-/** Modules of the package that a program can import. */
-const entries = Object.values(exports).flatMap((target) => /^\.\/src\/(.+)\.ts$/.exec(target)?.[1] ?? []);
+/** Modules of the package that a program can import, without the one that has types alone. */
+const entries = Object.values(exports)
+  .flatMap((target) => /^\.\/src\/(.+)\.ts$/.exec(target)?.[1] ?? [])
+  .filter((entry) => entry !== 'types');
 
 /** The first Node on the path that is too old for Pawl. */
 const oldNode = (process.env['PATH'] ?? '')

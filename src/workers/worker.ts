@@ -44,8 +44,9 @@ export class ToolWorker implements AsyncDisposable {
   /** Connects, publishes the tools and takes the first jobs. Throws `CONFIGURATION` for tools that cannot be offered together. */
   static async start(options: WorkerOptions): Promise<ToolWorker> {
     const { settings, log } = options;
-    // A program is started to find out, so both are done at once.
-    const lacking = lacksSandbox(settings.sandbox);
+    // A program is started to find out, so both are done at once. Without a tool that runs programs it makes no difference.
+    const runsPrograms = servedTools(options).some(({ needs }) => needs.includes('processes'));
+    const lacking = runsPrograms ? lacksSandbox(settings.sandbox) : Promise.resolve(false);
     lacking.catch(() => {});
     const backend = await openBackend({
       settings,

@@ -1,11 +1,20 @@
 /** JMESPath expressions, with which a declaration selects parts of an answer. */
-import { compile, search } from '@jmespath-community/jmespath';
+import { createRequire } from 'node:module';
 import { PawlError } from '../errors/failure.ts';
+
+type Jmespath = typeof import('@jmespath-community/jmespath');
+
+const require = createRequire(import.meta.url);
+
+/** Loaded with the first expression, because most processes have none. */
+function jmespath(): Jmespath {
+  return require('@jmespath-community/jmespath') as Jmespath;
+}
 
 /** The reason why a text is not an expression; undefined when it is one. */
 export function expressionFault(expression: string): string | undefined {
   try {
-    compile(expression);
+    jmespath().compile(expression);
     return undefined;
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
@@ -15,7 +24,7 @@ export function expressionFault(expression: string): string | undefined {
 /** Throws `RESULT_INVALID` when the expression does not work on the value. */
 export function evaluateExpression(expression: string, value: unknown): unknown {
   try {
-    return search((value ?? null) as Parameters<typeof search>[0], expression);
+    return jmespath().search((value ?? null) as Parameters<Jmespath['search']>[0], expression);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new PawlError(

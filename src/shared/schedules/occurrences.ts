@@ -9,8 +9,12 @@
  * - Any other expression names times of the day. One that clocks skip occurs at the moment of the change, and one that clocks show twice
  *   occurs the first time.
  */
-import { type CronExpression, CronExpressionParser } from 'cron-parser';
+import { createRequire } from 'node:module';
+import type { CronExpression } from 'cron-parser';
 import { changeAround, momentsOf, offsetAt, turnedBackAfter } from './zone-time.ts';
+
+/** cron-parser is loaded with the first cron expression: most processes read none. */
+const require = createRequire(import.meta.url);
 
 /** The shortest interval. */
 export const MIN_INTERVAL_MS = 1_000;
@@ -127,6 +131,7 @@ class CronTimes {
   readonly #isContinuous: boolean;
 
   constructor(cron: string, zone: string) {
+    const { CronExpressionParser } = require('cron-parser') as typeof import('cron-parser');
     this.#cron = CronExpressionParser.parse(cron, { tz: 'UTC', currentDate: 0 });
     this.#zone = zone;
     const fields = cron.trim().split(/\s+/);

@@ -3,9 +3,13 @@
  * model, or anyone who writes to it, may send such a text. Patterns that need such an engine (look-around, back-references) are
  * refused when the schema is compiled, before any call.
  */
-import { RE2JS } from 're2js';
+import { createRequire } from 'node:module';
+import type { RE2JS } from 're2js';
 import { startOf } from '../util/text/text-cut.ts';
 import { shortUnicodeNames, unicodePropertiesOf } from './unicode-properties.ts';
+
+/** RE2 is loaded with the first pattern, because most schemas have none. */
+const require = createRequire(import.meta.url);
 
 /**
  * Like `new RegExp(pattern, 'u')`, for `test` alone. Ajv compares patterns by their text form. Throws a `SyntaxError` for a pattern
@@ -32,6 +36,7 @@ export function linearPattern(pattern: string): { test(text: string): boolean; t
 }
 
 function compiledByRe2(pattern: string): RE2JS {
+  const { RE2JS } = require('re2js') as typeof import('re2js');
   return RE2JS.compile(RE2JS.translateRegExp(shortUnicodeNames(pattern)));
 }
 

@@ -5,8 +5,9 @@
  */
 import { constants } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { dirname, join, relative, sep } from 'node:path';
-import { RE2JS } from 're2js';
+import type { RE2JS } from 're2js';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -25,6 +26,8 @@ import {
   withLocation,
 } from './safe-path.ts';
 import { type IgnoreLevel, isIgnored, levelsAbove, withIgnoreFile } from './workspace-ignore.ts';
+
+const require = createRequire(import.meta.url);
 
 const DEFAULT_LIMIT = 1_000;
 const MAX_FILE_BYTES = 8 * 1024 * 1024;
@@ -278,7 +281,7 @@ function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
       issues: [{ path: 'pattern', message: why }],
     });
   }
-  if (!ignoreCase && (literal || RE2JS.quote(pattern) === pattern))
+  if (!ignoreCase && (literal || re2().quote(pattern) === pattern))
     return { fits: (line) => line.includes(pattern), steps: 1, maxLength: Number.POSITIVE_INFINITY };
   const compiled = compile(pattern, search);
   const steps = compiled.programSize();
@@ -317,8 +320,14 @@ function matcherOf(compiled: RE2JS, steps: number): (line: string) => boolean {
   };
 }
 
+/** RE2 is loaded with the first search. */
+function re2(): typeof RE2JS {
+  return (require('re2js') as typeof import('re2js')).RE2JS;
+}
+
 function compile(pattern: string, { ignoreCase, literal }: WorkspaceSearch): RE2JS {
   try {
+    const RE2JS = re2();
     return RE2JS.compile(literal ? RE2JS.quote(pattern) : pattern, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
