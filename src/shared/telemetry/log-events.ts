@@ -59,23 +59,48 @@ export interface LogLine {
   };
 }
 
+type OwnFields = Omit<LogLine['fields'], 'event' | 'side'>;
+
 /** The log line of a worker's event; undefined for an event that is not logged. */
 export function workerLine(event: WorkerEvent): LogLine | undefined {
+  if (event.type === 'tool_call_circuit_state') return circuitLine('worker', event);
+  if (event.type === 'tool_call_shadow') return shadowLine('worker', event);
+  const { attempt, envelope } = event;
+  const { toolName } = envelope;
+  const line = (level: LogLine['level'], message: string, own: OwnFields): LogLine => ({
+    level,
+    message,
+    fields: { event: event.type, side: 'worker', ...identityOf(event), ...own },
+  });
   switch (event.type) {
     case 'tool_call_start':
-      return attemptStartLine(event);
-    case 'tool_call_end':
-      return attemptEndLine(event);
-    case 'tool_call_retry':
-      return retryLine(event);
-    case 'tool_call_retry_refused':
-      return retryRefusedLine(event);
-    case 'tool_call_blocked':
-      return attemptRefusedLine(event);
-    case 'tool_call_circuit_state':
-      return circuitLine('worker', event);
-    case 'tool_call_shadow':
-      return shadowLine('worker', event);
+      return line('info', `attempt ${attempt} of ${toolName} started`, {
+        state: 'running',
+        attempt,
+        fence: event.fence,
+      });
+    case 'tool_call_end': {
+      const { outcome, elapsedMs } = event;
+      const level = outcome.error === undefined ? 'info' : 'warn';
+      const own = { state: stateOf(outcome), attempt, elapsedMs, fromCache: false, ...errorFields(outcome.error) };
+      return line(level, `${toolName} ended: ${outcome.error?.code ?? outcome.status}`, own);
+    }
+    case 'tool_call_retry': {
+      const { errorCode, delayMs } = event;
+      const message = `${toolName} failed with ${errorCode} and is retried in ${delayMs} ms`;
+      return line('warn', message, { state: 'waiting-retry', attempt, delayMs, errorCode, retriable: true });
+    }
+    case 'tool_call_retry_refused': {
+      const { errorCode, bucket } = event;
+      const message = `${toolName} failed with ${errorCode} and is not retried: retry budget exhausted`;
+      return line('warn', message, { attempt, errorCode, bucket });
+    }
+    case 'tool_call_blocked': {
+      const { errorCode, breakerState } = event;
+      const retriable = isRetriable(errorCode);
+      const message = `${toolName} was refused: ${errorCode}`;
+      return line('warn', message, { state: 'failed', attempt, errorCode, retriable, breakerState });
+    }
   }
 }
 
@@ -97,90 +122,7 @@ export function producerLine(event: ProducerEvent): LogLine | undefined {
   }
 }
 
-type WorkerEventOf<Type extends WorkerEvent['type']> = Extract<WorkerEvent, { type: Type }>;
 type ProducerEventOf<Type extends ProducerEvent['type']> = Extract<ProducerEvent, { type: Type }>;
-
-function attemptStartLine(event: WorkerEventOf<'tool_call_start'>): LogLine {
-  return {
-    level: 'info',
-    message: `attempt ${event.attempt} of ${event.envelope.toolName} started`,
-    fields: {
-      event: event.type,
-      side: 'worker',
-      ...identityOf(event),
-      state: 'running',
-      attempt: event.attempt,
-      fence: event.fence,
-    },
-  };
-}
-
-function attemptEndLine(event: WorkerEventOf<'tool_call_end'>): LogLine {
-  const { outcome, attempt, elapsedMs } = event;
-  return {
-    level: outcome.error === undefined ? 'info' : 'warn',
-    message: `${event.envelope.toolName} ended: ${outcome.error?.code ?? outcome.status}`,
-    fields: {
-      event: event.type,
-      side: 'worker',
-      ...identityOf(event),
-      state: stateOf(outcome),
-      attempt,
-      elapsedMs,
-      fromCache: false,
-      ...errorFields(outcome.error),
-    },
-  };
-}
-
-function retryLine(event: WorkerEventOf<'tool_call_retry'>): LogLine {
-  return {
-    level: 'warn',
-    message: `${event.envelope.toolName} failed with ${event.errorCode} and is retried in ${event.delayMs} ms`,
-    fields: {
-      event: event.type,
-      side: 'worker',
-      ...identityOf(event),
-      state: 'waiting-retry',
-      attempt: event.attempt,
-      delayMs: event.delayMs,
-      errorCode: event.errorCode,
-      retriable: true,
-    },
-  };
-}
-
-function retryRefusedLine(event: WorkerEventOf<'tool_call_retry_refused'>): LogLine {
-  return {
-    level: 'warn',
-    message: `${event.envelope.toolName} failed with ${event.errorCode} and is not retried: retry budget exhausted`,
-    fields: {
-      event: event.type,
-      side: 'worker',
-      ...identityOf(event),
-      attempt: event.attempt,
-      errorCode: event.errorCode,
-      bucket: event.bucket,
-    },
-  };
-}
-
-function attemptRefusedLine(event: WorkerEventOf<'tool_call_blocked'>): LogLine {
-  return {
-    level: 'warn',
-    message: `${event.envelope.toolName} was refused: ${event.errorCode}`,
-    fields: {
-      event: event.type,
-      side: 'worker',
-      ...identityOf(event),
-      state: 'failed',
-      attempt: event.attempt,
-      errorCode: event.errorCode,
-      retriable: isRetriable(event.errorCode),
-      breakerState: event.breakerState,
-    },
-  };
-}
 
 function submittedLine({ callId, envelope, answer }: ProducerEventOf<'accepted'>): LogLine {
   return {
