@@ -8,6 +8,7 @@ import { createLocalRunner, type LocalRunnerOptions } from './local/run-tool.ts'
 import type { RunOptions } from './local/runner.ts';
 import type { ToolResultEnvelope } from './shared/calls/envelope.ts';
 import type { AnyTool, InputOf, OutputOf } from './shared/tools/tool.ts';
+import { defined } from './shared/util/json/omit-undefined.ts';
 
 export type { Approve, LocalApprovalRequest, LocalDecision } from './local/approvals.ts';
 export { type FakeClock, fakeClock } from './local/fake-clock.ts';
@@ -43,38 +44,15 @@ export async function runTool<T extends AnyTool>(
   params: InputOf<T>,
   options: RunToolOptions = {},
 ): Promise<ToolResultEnvelope<OutputOf<T>>> {
-  const {
-    store,
-    clock,
-    sleep = async () => {},
-    random,
-    settings,
-    log,
-    environment,
-    onEvent,
-    hooks,
-    memory,
-    channels,
-    approve,
-    ...rest
-  } = options;
+  const { store, clock, sleep = async () => {}, random, settings, log, environment, onEvent, ...others } = options;
+  const { hooks, memory, channels, approve, ...rest } = others;
   const { workspaceRoot, ...call } = rest;
   const folder = workspaceRoot ?? mkdtempSync(join(tmpdir(), 'pawl-workspace-'));
   const runner = createLocalRunner({
     tools: [tool],
     sleep,
     workspaceRoot: folder,
-    ...(store === undefined ? {} : { store }),
-    ...(clock === undefined ? {} : { clock }),
-    ...(random === undefined ? {} : { random }),
-    ...(settings === undefined ? {} : { settings }),
-    ...(log === undefined ? {} : { log }),
-    ...(environment === undefined ? {} : { environment }),
-    ...(onEvent === undefined ? {} : { onEvent }),
-    ...(hooks === undefined ? {} : { hooks }),
-    ...(memory === undefined ? {} : { memory }),
-    ...(channels === undefined ? {} : { channels }),
-    ...(approve === undefined ? {} : { approve }),
+    ...defined({ store, clock, random, settings, log, environment, onEvent, hooks, memory, channels, approve }),
   });
   try {
     return await runner.run(tool, params, call);

@@ -123,17 +123,9 @@ function toolOf(record: DeclaredToolRecord, { limit: _, ...executable }: Executa
   const { name, namespace, version, description, tier, effects, annotations, inputSchema, outputSchema } = record;
   const { trustClass, voters, timeoutMs, maxResultBytes, maxOutputBytes, budget, circuit } = record;
   const tool: Tool = defineUntypedTool({
-    name,
-    namespace,
-    version,
-    description,
-    tier,
-    effects,
+    ...{ name, namespace, version, description, tier, effects, inputSchema, timeoutMs, trustClass },
     // A service's answers come from outside, whatever its declaration says.
     annotations: { openWorldHint: true, ...annotations } as AnyTool['annotations'],
-    inputSchema,
-    timeoutMs,
-    trustClass,
     ...defined({ voters, maxResultBytes, maxOutputBytes }),
     ...(budget === undefined ? {} : { budget: budget as NonNullable<AnyTool['budget']> }),
     circuit: circuit ?? {},

@@ -98,21 +98,10 @@ export function callView(record: CallRecord) {
 
 export function toolView(tool: CatalogueContent['tools'][number]) {
   const { name, namespace, version, tier, effects, description, inputSchema, outputSchema, annotations } = tool;
+  const { title, icon, examples, variant, budget, parallel, timeoutMs, workers } = tool;
   return {
-    name,
-    namespace,
-    version,
-    tier,
-    effects,
-    description,
-    inputSchema,
-    ...(outputSchema === undefined ? {} : { outputSchema }),
-    annotations,
-    ...(tool.title === undefined ? {} : { title: tool.title }),
-    ...(tool.icon === undefined ? {} : { icon: tool.icon }),
-    ...defined({ examples: tool.examples, variant: tool.variant, budget: tool.budget, parallel: tool.parallel }),
-    timeoutMs: tool.timeoutMs,
-    workers: tool.workers,
+    ...{ name, namespace, version, tier, effects, description, inputSchema, annotations, timeoutMs, workers },
+    ...defined({ outputSchema, title, icon, examples, variant, budget, parallel }),
   };
 }
 

@@ -1,25 +1,17 @@
 /** Declared tools in the form of published ones: callers see no difference. */
 import type { DeclaredToolRecord } from '../../connectors/declared-tool.ts';
+import { defined } from '../../util/json/omit-undefined.ts';
 import type { CatalogueContent, PublishedTool } from '../fleet/catalogue.ts';
 
 export function declaredToolAsPublished(record: DeclaredToolRecord): PublishedTool {
   const { name, namespace, version, description, tier, effects, annotations, inputSchema, timeoutMs } = record;
   const { outputSchema, title, budget, circuit, definition, updatedAtMs } = record;
   return {
-    name,
-    namespace,
-    version,
-    description,
-    tier,
-    effects,
+    ...{ name, namespace, version, description, tier, effects, inputSchema, timeoutMs },
     // The answers of a service come from outside, whatever its declaration says.
     annotations: { openWorldHint: true, ...annotations } as PublishedTool['annotations'],
-    inputSchema,
-    ...(outputSchema === undefined ? {} : { outputSchema }),
-    timeoutMs,
+    ...defined({ outputSchema, title, budget: budget as PublishedTool['budget'] }),
     circuit: circuit ?? {},
-    ...(title === undefined ? {} : { title }),
-    ...(budget === undefined ? {} : { budget: budget as NonNullable<PublishedTool['budget']> }),
     ...(record.trustClass === 'BestEffort' ? {} : { trustClass: record.trustClass }),
     definition,
     seenAtMs: updatedAtMs,

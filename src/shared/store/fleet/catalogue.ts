@@ -17,6 +17,7 @@ import {
   type ToolVariant,
 } from '../../tools/tool.ts';
 import type { TrustClass } from '../../tools/trust-class.ts';
+import { defined } from '../../util/json/omit-undefined.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
@@ -27,9 +28,9 @@ import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
 export const HEARTBEAT_MS = 5_000;
 /** A worker that has been silent this long counts as gone. */
 export const WORKER_SILENCE_MS = 15_000;
-/** Offers that no worker has renewed for this long are forgotten. */
 /** Each call stores the digest: 72 bits are enough to see that a definition is another one. */
 const DEFINITION_LENGTH = 12;
+/** Offers that no worker has renewed for this long are forgotten. */
 const OFFER_TTL_MS = 24 * 3_600_000;
 
 export interface PublishedTool {
@@ -99,45 +100,14 @@ export function publishedToolId(tool: {
 }
 
 export function publishedTool(tool: AnyTool, seenAtMs: number): PublishedTool {
-  const {
-    name,
-    namespace,
-    version,
-    description,
-    tier,
-    effects,
-    annotations,
-    inputSchema,
-    outputSchema,
-    timeoutMs,
-    circuit,
-    title,
-    icon,
-    examples,
-    variant,
-    parallel,
-    budget,
-    trustClass,
-    preview,
-  } = tool;
+  const { name, namespace, version, description, tier, effects, annotations, inputSchema, timeoutMs, circuit } = tool;
+  const { outputSchema, title, icon, examples, variant, parallel, budget, trustClass, preview } = tool;
   const content = {
-    name,
-    namespace,
-    version,
-    description,
-    tier,
-    effects,
-    annotations,
-    inputSchema,
-    ...(outputSchema === undefined ? {} : { outputSchema }),
-    timeoutMs,
-    circuit,
-    ...(title === undefined ? {} : { title }),
-    ...(icon === undefined ? {} : { icon }),
+    ...{ name, namespace, version, description, tier, effects, annotations, inputSchema, timeoutMs, circuit },
+    ...defined({ outputSchema, title, icon, budget }),
     ...(examples.length === 0 ? {} : { examples }),
     ...(variant.type === 'function' ? {} : { variant }),
     ...(parallel ? {} : { parallel }),
-    ...(budget === undefined ? {} : { budget }),
     ...(trustClass === 'BestEffort' ? {} : { trustClass }),
     ...(preview === undefined ? {} : { previews: true }),
   };
