@@ -111,24 +111,17 @@ export type AuditEvent =
       readonly callIds?: readonly string[];
       readonly redriveId?: string;
     }
-  | {
+  | (AuditedCall & {
       readonly type: 'approval-requested';
       readonly approvalId: string;
-      readonly callId: string;
-      readonly tool: string;
-      readonly sessionKey: string;
       readonly sessionActorId: string;
       readonly actorId: string;
       readonly digest: string;
       readonly rule: string;
-      readonly tenantId?: string | undefined;
-    }
-  | {
+    })
+  | (AuditedCall & {
       readonly type: 'approval-decided';
       readonly approvalId: string;
-      readonly callId: string;
-      readonly tool: string;
-      readonly sessionKey: string;
       readonly state: 'approved' | 'denied' | 'expired';
       readonly digest: string;
       readonly by?: string;
@@ -136,41 +129,30 @@ export type AuditEvent =
       /** Whether the approver changed the parameters, to `params`. They are recorded like those of a call. */
       readonly edited: boolean;
       readonly params?: Readonly<Record<string, unknown>> | undefined;
-      readonly tenantId?: string | undefined;
-    }
+    })
   /** The tool is about to run under an approval. */
-  | {
+  | (AuditedCall & {
       readonly type: 'approval-used';
       readonly approvalId: string;
-      readonly callId: string;
-      readonly tool: string;
-      readonly sessionKey: string;
       readonly by: string;
       readonly fence: number;
       readonly worker: string;
-      readonly tenantId?: string | undefined;
-    }
+    })
   /** A person revoked a standing approval. */
-  | {
+  | (Omit<AuditedCall, 'callId'> & {
       readonly type: 'approval-forgotten';
       readonly approvalId: string;
-      readonly tool: string;
-      readonly sessionKey: string;
       readonly by: string;
-      readonly tenantId?: string | undefined;
-    }
+    })
   /** A person answered what a tool asked, or no answer came in time. */
-  | {
+  | (Omit<AuditedCall, 'tool'> & {
       readonly type: 'question-ended';
       readonly questionId: string;
-      readonly callId: string;
-      readonly sessionKey: string;
       readonly state: 'answered' | 'dismissed' | 'expired';
       readonly question: string;
       readonly answer?: string;
       readonly by?: string;
-      readonly tenantId?: string | undefined;
-    }
+    })
   | RegistryChange
   /** A schedule was written, paused, resumed or removed, or let run by hand; or it paused itself. */
   | {

@@ -1,112 +1,82 @@
 /** The catalogue of what can go wrong with a call. A new code also needs its row in `failure-responses.ts` and `docs/call-lifecycle.md`. */
-import { type FailureKind, kind } from './failure-kind.ts';
+import { type FailureKind, kind, refused } from './failure-kind.ts';
 
 export const FAILURES = {
-  CONTRACT_INVALID: kind(
+  CONTRACT_INVALID: refused(
     'request',
-    ['nothingHappened'],
     'The call does not follow the contract.',
     'The caller sent a malformed envelope.',
   ),
-  PLAN_INVALID: kind(
+  PLAN_INVALID: refused(
     'request',
-    ['nothingHappened'],
     'The plan cannot run.',
     'The check before the start found issues: each is named with its path.',
   ),
-  INVALID_PARAMS: kind(
+  INVALID_PARAMS: refused(
     'request',
-    ['nothingHappened'],
     'The parameters do not match the tool’s schema.',
     'The model or caller sent parameters that the schema refuses.',
   ),
-  DEDUPE_REQUIRED: kind(
+  DEDUPE_REQUIRED: refused(
     'request',
-    ['nothingHappened'],
     'A tool that changes something takes no calls with dedupeMode "disabled".',
     'A caller switches deduplication off for a tool that is not read-only, and whose settings do not allow that.',
   ),
-  UNKNOWN_TOOL: kind(
+  UNKNOWN_TOOL: refused('request', 'There is no such tool.', 'No worker has published a tool of this name.'),
+  UNKNOWN_SESSION: refused('request', 'There is no such session.', 'The session was never opened or has expired.'),
+  SESSION_CLOSED: refused('request', 'The session is closed.', 'A call came for a session that was closed.'),
+  UNKNOWN_CALL: refused(
     'request',
-    ['nothingHappened'],
-    'There is no such tool.',
-    'No worker has published a tool of this name.',
-  ),
-  UNKNOWN_SESSION: kind(
-    'request',
-    ['nothingHappened'],
-    'There is no such session.',
-    'The session was never opened or has expired.',
-  ),
-  SESSION_CLOSED: kind(
-    'request',
-    ['nothingHappened'],
-    'The session is closed.',
-    'A call came for a session that was closed.',
-  ),
-  UNKNOWN_CALL: kind(
-    'request',
-    ['nothingHappened'],
     'There is no call of this ID, or its record has expired.',
     'The record is past its time to live.',
   ),
-  CALL_NOT_RESOLVABLE: kind(
+  CALL_NOT_RESOLVABLE: refused(
     'conflict',
-    ['nothingHappened'],
     'Only a call in doubt can be resolved.',
     'A resolution came for a call in another state.',
   ),
-  CALL_NOT_REDRIVABLE: kind(
+  CALL_NOT_REDRIVABLE: refused(
     'conflict',
-    ['nothingHappened'],
     'Only a dead letter can be redriven or discarded.',
     'The call did not fail, was discarded, or its key has since been used again.',
   ),
-  CALL_NOT_COMPENSABLE: kind(
+  CALL_NOT_COMPENSABLE: refused(
     'conflict',
-    ['nothingHappened'],
     'The call cannot be undone.',
     'A compensation was asked for a call that did not succeed, is itself a compensation, or whose tool has no compensate.',
   ),
-  PERMISSION_DENIED: kind(
+  PERMISSION_DENIED: refused(
     'permission',
-    ['nothingHappened'],
     'This session may not do that.',
     'Policy, session kind or tier forbids the call.',
   ),
-  HOOK_FAILED: kind(
+  HOOK_FAILED: refused(
     'permission',
-    ['nothingHappened'],
     'A hook that guards the call failed, so that the call was stopped.',
     'A hook threw or was too late: its name and message are in the error.',
   ),
-  UNKNOWN_REDRIVE: kind(
+  UNKNOWN_REDRIVE: refused(
     'request',
-    ['nothingHappened'],
     'There is no redrive of this ID, or its record has expired.',
     'The record is past its time to live.',
   ),
-  UNKNOWN_APPROVAL: kind(
+  UNKNOWN_APPROVAL: refused(
     'request',
-    ['nothingHappened'],
     'There is no approval of this ID, or its record has expired.',
     'The record is past its time to live.',
   ),
-  APPROVAL_STALE: kind(
+  APPROVAL_STALE: refused(
     'conflict',
-    ['nothingHappened'],
     'The approval is decided already, or is not what was shown.',
     'A decision came late, twice, or for something that has changed.',
   ),
-  APPROVAL_INVALID: kind(
+  APPROVAL_INVALID: refused(
     'permission',
-    ['nothingHappened'],
     'No valid approval covers this call.',
     'An approval was forged, replayed or outlived, or what it is about has changed: see the audit trail.',
   ),
-  IDEMPOTENCY_CONFLICT: kind(
+  IDEMPOTENCY_CONFLICT: refused(
     'conflict',
-    ['nothingHappened'],
     'The idempotency key was used before with other parameters.',
     'A caller reuses keys: see the first call under the same ID.',
   ),
@@ -116,15 +86,13 @@ export const FAILURES = {
     'A call with this key is still running.',
     'A best-effort caller met a running call.',
   ),
-  LOOP_DETECTED: kind(
+  LOOP_DETECTED: refused(
     'circuit',
-    ['nothingHappened'],
     'This very call was made again and again; repeating it once more will not change its result.',
     'A session repeats one call: look at its agent. Raise reliability.loopGuard if that is meant to be.',
   ),
-  BUDGET_EXHAUSTED: kind(
+  BUDGET_EXHAUSTED: refused(
     'throttle',
-    ['nothingHappened'],
     'A budget that the call takes from is spent.',
     'The message says whose budget, and what is spent of what. Raise it, or open a session with one of its own.',
   ),
@@ -140,9 +108,8 @@ export const FAILURES = {
     'The tool is failing and is being given time to recover.',
     'See the circuit and what it protects.',
   ),
-  CONFIGURATION: kind(
+  CONFIGURATION: refused(
     'request',
-    ['nothingHappened'],
     'The configuration is not usable.',
     'A setting or definition is wrong; nothing was started.',
   ),
@@ -164,21 +131,18 @@ export const FAILURES = {
     'The tool did not finish within its time limit.',
     'Raise the limit or look at what the tool waits for.',
   ),
-  UNKNOWN_COMPLETION: kind(
+  UNKNOWN_COMPLETION: refused(
     'request',
-    ['nothingHappened'],
     'There is no call that waits for this completion token.',
     'The token is wrong, or what was known of it is past its time to live.',
   ),
-  COMPLETION_USED: kind(
+  COMPLETION_USED: refused(
     'conflict',
-    ['nothingHappened'],
     'The call was completed with this token before.',
     'An outside system completed a call twice: the first completion counts.',
   ),
-  COMPLETION_INVALID: kind(
+  COMPLETION_INVALID: refused(
     'request',
-    ['nothingHappened'],
     'The completion does not fit the call’s tool.',
     'An outside system sent an output that the tool’s output schema refuses, or that is too large. The token can be used again.',
   ),
@@ -237,27 +201,16 @@ export const FAILURES = {
     'The tool’s checkpoint cannot be stored.',
     'The tool’s code writes a checkpoint that is not JSON, or is larger than 64 KiB: the message says where.',
   ),
-  NOT_FOUND: kind(
-    'caller',
-    ['nothingHappened'],
-    'What the call refers to does not exist.',
-    'Nothing to do for the operator.',
-  ),
-  PRECONDITION_FAILED: kind(
-    'caller',
-    ['nothingHappened'],
-    'The call’s precondition does not hold.',
-    'Nothing to do for the operator.',
-  ),
+  NOT_FOUND: refused('caller', 'What the call refers to does not exist.', 'Nothing to do for the operator.'),
+  PRECONDITION_FAILED: refused('caller', 'The call’s precondition does not hold.', 'Nothing to do for the operator.'),
   TOOL_FAILED: kind(
     'tool',
     ['againstCircuit'],
     'The tool failed.',
     'The stack is in the worker’s log under the call’s ID.',
   ),
-  SIGNATURE_INVALID: kind(
+  SIGNATURE_INVALID: refused(
     'permission',
-    ['nothingHappened'],
     'The call was not signed by a producer of this fleet.',
     'A program without a key wrote to Redis, or the processes have different PAWL_SIGNING_KEYS.',
   ),
@@ -309,9 +262,8 @@ export const FAILURES = {
     'The connection broke.',
     'The service or something between closed the connection.',
   ),
-  CLIENT_GONE: kind(
+  CLIENT_GONE: refused(
     'transport',
-    ['nothingHappened'],
     'No client serves the tool now.',
     'The program that runs the tool is not connected: start it.',
   ),

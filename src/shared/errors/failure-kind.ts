@@ -46,3 +46,7 @@ export const kind = (
   sentence,
   operator,
 });
+
+/** A row of a failure before anything happened, which another attempt would meet again. */
+export const refused = (failureClass: FailureClass, sentence: string, operator: string): FailureKind =>
+  kind(failureClass, ['nothingHappened'], sentence, operator);

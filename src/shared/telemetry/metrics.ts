@@ -19,284 +19,178 @@ export interface MetricDefinition {
   readonly buckets?: readonly number[];
 }
 
-const define = <const Definition extends MetricDefinition>(definition: Definition): Definition => definition;
+type CountedBy = MetricDefinition['countedBy'];
+
+const counter = <const Labels extends readonly string[]>(name: string, labels: Labels, countedBy: CountedBy) =>
+  ({ name, type: 'counter', labels, countedBy }) as const;
+
+const gauge = <const Labels extends readonly string[]>(name: string, labels: Labels, countedBy: CountedBy) =>
+  ({ name, type: 'gauge', labels, countedBy }) as const;
+
+const histogram = <const Labels extends readonly string[]>(
+  name: string,
+  labels: Labels,
+  countedBy: CountedBy,
+  buckets: readonly number[],
+) => ({ name, type: 'histogram', labels, countedBy, buckets }) as const;
 
 const DURATION_BUCKETS_MS = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000];
 const ROUND_TRIP_BUCKETS_MS = [1, 2, 5, 10, 25, 50, 100, 250, 1_000, 5_000];
 
 export const METRICS = {
-  calls: define({
-    name: 'calls_total',
-    type: 'counter',
+  calls: {
+    ...counter('calls_total', ['tool', 'status', 'scope'], 'producer'),
     help: 'Calls that were answered, replays and refusals included, by tool, result status and idempotency scope.',
-    labels: ['tool', 'status', 'scope'],
-    countedBy: 'producer',
-  }),
-  duration: define({
-    name: 'call_duration_ms',
-    type: 'histogram',
+  },
+  duration: {
+    ...histogram('call_duration_ms', ['tool', 'status'], 'producer', DURATION_BUCKETS_MS),
     help: 'Milliseconds from the first attempt of a call to its end; replays do not count.',
-    labels: ['tool', 'status'],
-    countedBy: 'producer',
-    buckets: DURATION_BUCKETS_MS,
-  }),
-  retries: define({
-    name: 'retry_attempts_total',
-    type: 'counter',
+  },
+  retries: {
+    ...counter('retry_attempts_total', ['tool', 'reason'], 'worker'),
     help: 'Retries, by the failure that made them necessary.',
-    labels: ['tool', 'reason'],
-    countedBy: 'worker',
-  }),
-  hits: define({
-    name: 'idempotency_hits_total',
-    type: 'counter',
+  },
+  hits: {
+    ...counter('idempotency_hits_total', ['tool', 'state'], 'producer'),
     help: 'Calls that met an earlier one: joined it (inflight), got its result (done, failed, cancelled) or contradicted it (conflict).',
-    labels: ['tool', 'state'],
-    countedBy: 'producer',
-  }),
-  cacheSize: define({
-    name: 'dedupe_cache_size',
-    type: 'gauge',
+  },
+  cacheSize: {
+    ...gauge('dedupe_cache_size', ['tool', 'scope'], 'fleet'),
     help: 'Calls of a tool that were claimed within the time for which the ledger remembers a success, by idempotency scope.',
-    labels: ['tool', 'scope'],
-    countedBy: 'fleet',
-  }),
-  ttl: define({
-    name: 'dedupe_ttl_seconds',
-    type: 'gauge',
+  },
+  ttl: {
+    ...gauge('dedupe_ttl_seconds', ['tool', 'state'], 'fleet'),
     help: 'How long the key of a settled call replays its outcome, by tool and the state it ended in.',
-    labels: ['tool', 'state'],
-    countedBy: 'fleet',
-  }),
-  circuits: define({
-    name: 'circuit_breaker_state',
-    type: 'gauge',
+  },
+  circuits: {
+    ...gauge('circuit_breaker_state', ['tool', 'state'], 'fleet'),
     help: 'How many circuits of a tool are in each state: one for the tool, and one for each tenant that has its own.',
-    labels: ['tool', 'state'],
-    countedBy: 'fleet',
-  }),
-  transitions: define({
-    name: 'circuit_breaker_transitions_total',
-    type: 'counter',
+  },
+  transitions: {
+    ...counter('circuit_breaker_transitions_total', ['tool', 'from_state', 'to_state'], 'both'),
     help: 'Changes of a circuit from one state to another, counted by the process that made them.',
-    labels: ['tool', 'from_state', 'to_state'],
-    countedBy: 'both',
-  }),
-  retriesRefused: define({
-    name: 'retries_refused_total',
-    type: 'counter',
+  },
+  retriesRefused: {
+    ...counter('retries_refused_total', ['tool'], 'worker'),
     help: 'Retries that were not made because the tool had used up its retry budget.',
-    labels: ['tool'],
-    countedBy: 'worker',
-  }),
-  loops: define({
-    name: 'loop_guard_total',
-    type: 'counter',
+  },
+  loops: {
+    ...counter('loop_guard_total', ['tool', 'action'], 'producer'),
     help: 'Calls that a session made again and again: warned of once, then refused.',
-    labels: ['tool', 'action'],
-    countedBy: 'producer',
-  }),
-  shadow: define({
-    name: 'shadow_total',
-    type: 'counter',
+  },
+  shadow: {
+    ...counter('shadow_total', ['tool', 'kind'], 'both'),
     help: 'What shadow mode would have done with a call: refused, merged or retried.',
-    labels: ['tool', 'kind'],
-    countedBy: 'both',
-  }),
-  attempts: define({
-    name: 'attempts_total',
-    type: 'counter',
+  },
+  attempts: {
+    ...counter('attempts_total', ['tool', 'status'], 'worker'),
     help: 'Attempts that ended, by what became of them: a result status that ended the call, or retried.',
-    labels: ['tool', 'status'],
-    countedBy: 'worker',
-  }),
-  attemptDuration: define({
-    name: 'attempt_duration_ms',
-    type: 'histogram',
+  },
+  attemptDuration: {
+    ...histogram('attempt_duration_ms', ['tier'], 'worker', DURATION_BUCKETS_MS),
     help: 'Milliseconds for which an attempt held a slot of its worker.',
-    labels: ['tier'],
-    countedBy: 'worker',
-    buckets: DURATION_BUCKETS_MS,
-  }),
-  queueWait: define({
-    name: 'queue_wait_ms',
-    type: 'histogram',
+  },
+  queueWait: {
+    ...histogram('queue_wait_ms', ['tier'], 'worker', DURATION_BUCKETS_MS),
     help: 'Milliseconds that a call waited in its queue before its first attempt.',
-    labels: ['tier'],
-    countedBy: 'worker',
-    buckets: DURATION_BUCKETS_MS,
-  }),
-  leaseLosses: define({
-    name: 'lease_losses_total',
-    type: 'counter',
+  },
+  leaseLosses: {
+    ...counter('lease_losses_total', ['tier'], 'worker'),
     help: 'Attempts that were aborted because their worker lost its lease on the call.',
-    labels: ['tier'],
-    countedBy: 'worker',
-  }),
-  fencedWrites: define({
-    name: 'fenced_writes_total',
-    type: 'counter',
+  },
+  fencedWrites: {
+    ...counter('fenced_writes_total', ['tier'], 'worker'),
     help: 'Outcomes that were refused because a newer attempt held the call.',
-    labels: ['tier'],
-    countedBy: 'worker',
-  }),
-  inDoubtEnds: define({
-    name: 'in_doubt_total',
-    type: 'counter',
+  },
+  inDoubtEnds: {
+    ...counter('in_doubt_total', ['tool'], 'worker'),
     help: 'Attempts that ended their call in doubt: the effect may have happened, or the call was quarantined.',
-    labels: ['tool'],
-    countedBy: 'worker',
-  }),
-  inboxLag: define({
-    name: 'inbox_lag_ms',
-    type: 'histogram',
+  },
+  inboxLag: {
+    ...histogram('inbox_lag_ms', [], 'producer', ROUND_TRIP_BUCKETS_MS),
     help: 'Milliseconds from the end of a call, as Redis noted it, until its producer received it.',
-    labels: [],
-    countedBy: 'producer',
-    buckets: ROUND_TRIP_BUCKETS_MS,
-  }),
-  auditWriteFailures: define({
-    name: 'audit_write_failures_total',
-    type: 'counter',
+  },
+  auditWriteFailures: {
+    ...counter('audit_write_failures_total', [], 'producer'),
     help: 'Times that a front door could not write the audit trail to its files: some five a second until it can again.',
-    labels: [],
-    countedBy: 'producer',
-  }),
-  completions: define({
-    name: 'completions_total',
-    type: 'counter',
+  },
+  completions: {
+    ...counter('completions_total', ['result'], 'producer'),
     help: 'Completions of pending calls from outside, by what came of them. Refused: the token was wrong, used or expired, or the content did not fit.',
-    labels: ['result'],
-    countedBy: 'producer',
-  }),
-  roundTrip: define({
-    name: 'redis_round_trip_ms',
-    type: 'histogram',
+  },
+  roundTrip: {
+    ...histogram('redis_round_trip_ms', ['side'], 'both', ROUND_TRIP_BUCKETS_MS),
     help: 'Milliseconds until Redis answered a PING of a process.',
-    labels: ['side'],
-    countedBy: 'both',
-    buckets: ROUND_TRIP_BUCKETS_MS,
-  }),
-  ledger: define({
-    name: 'ledger_calls',
-    type: 'gauge',
+  },
+  ledger: {
+    ...gauge('ledger_calls', ['tier', 'state'], 'fleet'),
     help: 'Calls that the ledger remembers, by tier: in flight, or settled and replayed when submitted again.',
-    labels: ['tier', 'state'],
-    countedBy: 'fleet',
-  }),
-  depth: define({
-    name: 'queue_depth',
-    type: 'gauge',
+  },
+  depth: {
+    ...gauge('queue_depth', ['tier', 'state'], 'fleet'),
     help: 'Calls that no worker runs now: waiting for a worker, delayed until a retry, awaiting an approval, or delayed by their callers (starts-later).',
-    labels: ['tier', 'state'],
-    countedBy: 'fleet',
-  }),
-  oldestWait: define({
-    name: 'queue_oldest_wait_seconds',
-    type: 'gauge',
+  },
+  oldestWait: {
+    ...gauge('queue_oldest_wait_seconds', ['tier'], 'fleet'),
     help: 'How long the call that has waited longest for a worker has waited.',
-    labels: ['tier'],
-    countedBy: 'fleet',
-  }),
-  attemptsInFlight: define({
-    name: 'attempts_in_flight',
-    type: 'gauge',
+  },
+  attemptsInFlight: {
+    ...gauge('attempts_in_flight', ['tier'], 'fleet'),
     help: 'Calls that workers hold now.',
-    labels: ['tier'],
-    countedBy: 'fleet',
-  }),
-  stale: define({
-    name: 'stale_inflight_calls',
-    type: 'gauge',
+  },
+  stale: {
+    ...gauge('stale_inflight_calls', ['tier'], 'fleet'),
     help: 'Calls whose record says running and whose lease has ended: their worker is gone, and no other worker has recovered them yet.',
-    labels: ['tier'],
-    countedBy: 'fleet',
-  }),
-  inDoubt: define({
-    name: 'in_doubt_calls',
-    type: 'gauge',
+  },
+  inDoubt: {
+    ...gauge('in_doubt_calls', ['tier'], 'fleet'),
     help: 'Calls in doubt that no operator has resolved.',
-    labels: ['tier'],
-    countedBy: 'fleet',
-  }),
-  deadLetters: define({
-    name: 'dead_letters',
-    type: 'gauge',
+  },
+  deadLetters: {
+    ...gauge('dead_letters', ['tier'], 'fleet'),
     help: 'Calls of tools that change something which failed for good, and that no operator has redriven or discarded.',
-    labels: ['tier'],
-    countedBy: 'fleet',
-  }),
-  pending: define({
-    name: 'pending_calls',
-    type: 'gauge',
+  },
+  pending: {
+    ...gauge('pending_calls', ['tier'], 'fleet'),
     help: 'Calls that wait for an outside system to complete them. No worker holds them.',
-    labels: ['tier'],
-    countedBy: 'fleet',
-  }),
-  callbacks: define({
-    name: 'callbacks_sent_total',
-    type: 'counter',
+  },
+  callbacks: {
+    ...counter('callbacks_sent_total', ['result'], 'worker'),
     help: 'Callbacks that were sent: delivered, failing (sent again later) or failed (given up).',
-    labels: ['result'],
-    countedBy: 'worker',
-  }),
-  callbacksFailing: define({
-    name: 'callbacks_failing',
-    type: 'gauge',
+  },
+  callbacksFailing: {
+    ...gauge('callbacks_failing', ['tier'], 'fleet'),
     help: 'Callbacks that were sent in vain, those that were given up included.',
-    labels: ['tier'],
-    countedBy: 'fleet',
-  }),
-  approvals: define({
-    name: 'approvals_waiting',
-    type: 'gauge',
+  },
+  approvals: {
+    ...gauge('approvals_waiting', ['tier'], 'fleet'),
     help: 'Calls that wait for the decision of a person.',
-    labels: ['tier'],
-    countedBy: 'fleet',
-  }),
-  workers: define({
-    name: 'workers',
-    type: 'gauge',
+  },
+  workers: {
+    ...gauge('workers', ['tier'], 'fleet'),
     help: 'Worker processes that serve a tier.',
-    labels: ['tier'],
-    countedBy: 'fleet',
-  }),
-  slots: define({
-    name: 'worker_slots',
-    type: 'gauge',
+  },
+  slots: {
+    ...gauge('worker_slots', ['tier'], 'fleet'),
     help: 'Attempts that the workers of a tier can run at a time.',
-    labels: ['tier'],
-    countedBy: 'fleet',
-  }),
-  needed: define({
-    name: 'needed_workers',
-    type: 'gauge',
+  },
+  needed: {
+    ...gauge('needed_workers', ['tier'], 'fleet'),
     help: 'Worker processes that a tier needs so that nothing waits for long: the signal to scale on.',
-    labels: ['tier'],
-    countedBy: 'fleet',
-  }),
-  tools: define({
-    name: 'tier_info',
-    type: 'gauge',
+  },
+  tools: {
+    ...gauge('tier_info', ['tool', 'tier'], 'fleet'),
     help: 'Always 1: says which tier a tool is of.',
-    labels: ['tool', 'tier'],
-    countedBy: 'fleet',
-  }),
-  redisUp: define({
-    name: 'redis_up',
-    type: 'gauge',
+  },
+  redisUp: {
+    ...gauge('redis_up', [], 'fleet'),
     help: '1 while Redis answers the process that is scraped.',
-    labels: [],
-    countedBy: 'fleet',
-  }),
-  redisDurable: define({
-    name: 'redis_durable',
-    type: 'gauge',
+  },
+  redisDurable: {
+    ...gauge('redis_durable', [], 'fleet'),
     help: '1 while Redis writes to disk (appendonly, appendfsync everysec or always, the last write went well) and evicts nothing.',
-    labels: [],
-    countedBy: 'fleet',
-  }),
-} as const;
+  },
+} as const satisfies Readonly<Record<string, MetricDefinition>>;
 
 /** The label for values that the catalogue does not know. */
 export const OTHER = 'other';
