@@ -1,11 +1,12 @@
 /** A submitted call, and what its caller may ask for. */
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
-import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { StartOptions, StartTime } from '../../shared/calls/start-time.ts';
 import type { PlannedCall } from '../../shared/groups/group.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ProducerEvent } from '../../shared/telemetry/call-events.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
+import type { AuthorizedCall, IdentifiedCall } from './checked-call.ts';
 import type { ProgressEvent } from './result-waiters.ts';
 
 export type Submission<Output = unknown> =
@@ -36,10 +37,18 @@ export interface SubmitOptions extends StartOptions {
   readonly callbackUrl?: string;
   /** The call of a plan: where a person has to decide, its plan's decision holds. */
   readonly planned?: PlannedCall;
+  /** The same envelope, identified a moment ago: it is not checked again. */
+  readonly identified?: IdentifiedSubmission;
   /** Called when a person has to decide before the call can run. */
   readonly onApproval?: (request: ApprovalRequest) => void;
   /** Called as soon as the call has its ID. */
   readonly onAccepted?: (callId: string) => void;
+}
+
+/** A call that was identified, with the envelope that was given. */
+export interface IdentifiedSubmission extends IdentifiedCall {
+  readonly asked: ToolCallEnvelope;
+  readonly authorized: AuthorizedCall;
 }
 
 /** An event of a producer, for operators and metrics. */

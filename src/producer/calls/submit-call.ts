@@ -23,7 +23,7 @@ import { withinTimeLimit } from './deadline.ts';
 import type { CallIdentifier } from './identify-call.ts';
 import { jsonParams } from './params.ts';
 import type { CallRefusals } from './refusals.ts';
-import type { Submission, SubmitOptions } from './submission.ts';
+import type { IdentifiedSubmission, Submission, SubmitOptions } from './submission.ts';
 import type { CallTraces } from './traces.ts';
 
 /** The steps of a submission, in their order, and what decides on their way. */
@@ -102,11 +102,12 @@ export class CallSubmitter {
    * A call as `submit` would make it, with its identity; nothing is written. Throws what would refuse it, and `BACKEND_UNAVAILABLE`. An open
    * circuit, a spent budget and hooks are not asked.
    */
-  async identify(valid: ToolCallEnvelope): Promise<IdentifiedCall> {
+  async identify(valid: ToolCallEnvelope): Promise<IdentifiedSubmission> {
     const { authorizer, circuits, identifier } = this.#steps;
-    const authorized = await authorizer.authorize(underOwnName(valid, this.#context.catalogue));
+    const asked = underOwnName(valid, this.#context.catalogue);
+    const authorized = await authorizer.authorize(asked);
     const circuit = circuits.circuitOf(authorized.envelope, authorized.tool);
-    return identifier.identify({ ...authorized, circuit });
+    return { ...(await identifier.identify({ ...authorized, circuit })), asked, authorized };
   }
 
   /** Submits a valid envelope, with its hooks around. Rejects when Redis is unavailable, and for defects. */
@@ -133,12 +134,17 @@ export class CallSubmitter {
     try {
       // First of all: the delay begins when the call comes.
       const start = this.#startOf(envelope, options);
-      const authorized = await authorizer.authorize(envelope, options.session);
+      // Hooks may have changed the call since.
+      const known = options.identified?.asked === asked ? options.identified : undefined;
+      const authorized = known?.authorized ?? (await authorizer.authorize(envelope, options.session));
       const circuit = circuits.circuitOf(authorized.envelope, authorized.tool);
       // The state of a circuit now says nothing about a later start.
       const open = start === undefined ? circuits.refusal(authorized.tool, circuit) : undefined;
       if (open !== undefined) return refusals.answerOpenCircuit({ ...authorized, circuit }, open);
-      call = await identifier.identify({ ...authorized, circuit, start });
+      call =
+        known === undefined
+          ? await identifier.identify({ ...authorized, circuit, start })
+          : { ...known, circuit, envelope: { ...known.envelope, trace: envelope.trace } };
       if (start !== undefined && !start.isPast) await authorizer.keepSession(authorized.session, start.atMs);
     } catch (error) {
       return refusals.answer(error, envelope);

@@ -104,8 +104,8 @@ export class BatchService {
   async #accepted(batchId: string, entry: BatchEntry, index: number): Promise<BatchEntryRecord> {
     try {
       if (entry instanceof PawlError) throw entry;
-      const { callId, envelope } = await this.#deps.calls.check(withKey(entry, batchKey(batchId, index)));
-      return { envelope, callId };
+      const { identity, envelope } = await this.#deps.calls.check(withKey(entry, batchKey(batchId, index)));
+      return { envelope, callId: identity.callId };
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
       return { error: entryError(error, index) };

@@ -34,10 +34,7 @@ export function composeGroups(
   const { ledger } = backend;
   const approvals = new PlanApprovals({ approvals: people, ledger, clock, result: (callId) => service.result(callId) });
   const calls: GroupCalls = {
-    async check(envelope) {
-      const { identity, envelope: checked } = await submitter.identify(envelope);
-      return { callId: identity.callId, envelope: checked };
-    },
+    check: (envelope) => submitter.identify(envelope),
     submit: ({ envelope, planned, approval }, options) =>
       approval === undefined
         ? submitter.submit(envelope, planned === undefined ? options : { ...options, planned })

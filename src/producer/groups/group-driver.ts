@@ -7,21 +7,25 @@ import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { endOfResult, type GroupProgress, type NextCall } from '../../shared/groups/group.ts';
-import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
+import { endOfResult, type GroupFields, type GroupProgress, type NextCall } from '../../shared/groups/group.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
-import type { GroupRecords, TakenGroup } from '../../shared/store/groups/groups.ts';
-import type { Submission, SubmitOptions } from '../calls/submission.ts';
+import type { Advance, GroupRecord, GroupRecords, TakenGroup } from '../../shared/store/groups/groups.ts';
+import type { IdentifiedSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 
 /** A call to submit. With `approval`, it is the one that waits for the decision on a plan. */
 export interface GroupCall extends NextCall {
   readonly approval?: ApprovalRequest;
 }
 
+interface CheckedCall extends GroupCall {
+  /** Checked a moment ago. */
+  readonly identified?: IdentifiedSubmission;
+}
+
 /** How a driver checks, submits, reads and cancels calls. */
 export interface GroupCalls {
   /** The call as `submit` would make it. Throws what refuses it; nothing is written. */
-  check(envelope: ToolCallEnvelope): Promise<{ readonly callId: string; readonly envelope: ToolCallEnvelope }>;
+  check(envelope: ToolCallEnvelope): Promise<IdentifiedSubmission>;
   submit(call: GroupCall, options?: SubmitOptions): Promise<Submission>;
   read(callId: string): Promise<CallRecord | undefined>;
   result(callId: string): Promise<ToolResultEnvelope | undefined>;
@@ -33,8 +37,8 @@ export interface GroupDriverDeps {
   readonly calls: GroupCalls;
   /** How long the record of a group that is over is kept, ms. */
   readonly keptMs: number;
-  /** Called once, when the driver has stopped. `over`: the group is over, and this driver has seen its end. */
-  onStopped(over: boolean): void;
+  /** Called once, when the driver has stopped; with the record of a group that is over. */
+  onStopped(ended?: GroupRecord): void;
   onResult?(key: string, result: ToolResultEnvelope): void;
   onError(error: unknown): void;
 }
@@ -56,6 +60,9 @@ export class GroupDriver {
   /** Resolves when the call of a key is claimed, or known to have been. */
   readonly #accepted = new Map<string, Promise<string>>();
   readonly #cancelled = new Set<string>();
+  /** The values of the record. */
+  readonly #fields: Record<string, object>;
+  #steps: number;
   #cancelledBy: string | undefined;
   #state: 'driving' | 'stopped' = 'driving';
   #stepping = false;
@@ -65,6 +72,8 @@ export class GroupDriver {
     this.#deps = deps;
     this.#group = group;
     this.#progress = progress;
+    this.#fields = { ...group.fields };
+    this.#steps = group.steps;
     if (group.cancelledBy !== undefined) this.cancel(group.cancelledBy);
   }
 
@@ -95,19 +104,19 @@ export class GroupDriver {
         this.#stepping = false;
         if (this.#again) this.step();
       },
-      (error: unknown) => this.#stop(false, error),
+      (error: unknown) => this.#fail(error),
     );
   }
 
   /** Renews the lease, and learns whether the group was cancelled. */
   async renew(): Promise<void> {
-    if (this.#state === 'driving') await this.#write({}).catch((error: unknown) => this.#stop(false, error));
+    if (this.#state === 'driving') await this.#write({}).catch((error: unknown) => this.#fail(error));
   }
 
   /** Stops without an end: another process goes on at once. */
   async release(): Promise<void> {
     if (this.#state === 'stopped') return;
-    this.#stop(false);
+    this.#stop();
     await this.#deps.records.advance(this.#group, { release: true });
   }
 
@@ -131,31 +140,48 @@ export class GroupDriver {
     const isOver = progress.isOver && this.#ended.length === 0;
     const changes = progress.takeChanges();
     if (changes.size > 0 || isOver) {
-      const end = isOver ? { end: { keptMs: this.#deps.keptMs } } : {};
-      if (!(await this.#write({ changes, ...end }))) return;
+      const written = await this.#writeStep(changes, isOver);
+      if (written === undefined) return;
+      if (isOver) return this.#stop(this.#recordAt(written.nowMs));
     }
     for (const call of begun) if (call !== undefined) this.#follow(call.key, this.#submit(call));
-    if (isOver) return this.#stop(true);
     if (progress.cancelling) this.#cancelRunning();
   }
 
-  /** Writes the record under the fence. False when another process drives the group. */
-  async #write(advance: Parameters<GroupRecords['advance']>[1]): Promise<boolean> {
+  async #writeStep(changes: GroupFields, isOver: boolean) {
+    const number = this.#steps + 1;
+    const end = isOver ? { end: { keptMs: this.#deps.keptMs } } : {};
+    const written = await this.#write({ ...(changes.size === 0 ? {} : { step: { number, changes } }), ...end });
+    this.#steps = number;
+    Object.assign(this.#fields, Object.fromEntries(changes));
+    return written;
+  }
+
+  /** Writes the record under the fence. Undefined when another process drives the group. */
+  async #write(advance: Advance): Promise<{ readonly nowMs: number } | undefined> {
     const answer = await this.#deps.records.advance(this.#group, advance);
     if (answer === 'lost') {
-      this.#stop(false);
-      return false;
+      this.#stop();
+      return undefined;
     }
     if (answer.cancelledBy !== undefined && this.#cancelledBy === undefined) this.cancel(answer.cancelledBy);
-    return true;
+    return answer;
+  }
+
+  /** The record of the group, which is over. */
+  #recordAt(endedAtMs: number): GroupRecord {
+    const { head, definition } = this.#group;
+    const by = this.#cancelledBy;
+    const cancelled = by === undefined ? {} : { cancelledBy: by };
+    return { head, definition, fields: this.#fields, steps: this.#steps, ...cancelled, endedAtMs };
   }
 
   /** A call that cannot be made ends before it begins. Otherwise its ID is written, and then it is claimed. */
-  async #check(call: NextCall): Promise<NextCall | undefined> {
+  async #check(call: NextCall): Promise<CheckedCall | undefined> {
     try {
-      const { callId, envelope } = await this.#deps.calls.check(call.envelope);
-      this.#progress.began(call.key, callId, digest(canonicalJson(envelope.payload.params)));
-      return call;
+      const identified = await this.#deps.calls.check(call.envelope);
+      this.#progress.began(call.key, identified.identity.callId);
+      return { ...call, identified };
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
       this.#end(call.key, undefined, refusal(error, call.envelope));
@@ -163,14 +189,19 @@ export class GroupDriver {
     }
   }
 
-  async #submit(call: GroupCall): Promise<Submission> {
+  async #submit({ identified, ...call }: CheckedCall): Promise<Submission> {
     const { submittedBy } = this.#group.head;
-    const options = submittedBy === undefined ? {} : { submittedBy };
+    let options: SubmitOptions = {
+      ...(submittedBy === undefined ? {} : { submittedBy }),
+      ...(identified === undefined ? {} : { identified }),
+    };
     for (let waitMs = OVERLOADED_MS.first; ; waitMs = Math.min(2 * waitMs, OVERLOADED_MS.longest)) {
       const submission = await this.#deps.calls.submit(call, options);
       const isOverloaded = submission.kind === 'answered' && submission.result.error?.code === 'OVERLOADED';
       if (!isOverloaded || this.#progress.cancelling || this.#state === 'stopped') return submission;
       await new Promise((resolve) => setTimeout(resolve, waitMs).unref());
+      // Permissions may change meanwhile.
+      options = submittedBy === undefined ? {} : { submittedBy };
     }
   }
 
@@ -196,7 +227,7 @@ export class GroupDriver {
     );
     submitting
       .then(async (submission) => this.#end(key, submission.callId, await submission.result))
-      .catch((error: unknown) => this.#stop(false, error));
+      .catch((error: unknown) => this.#fail(error));
   }
 
   #end(key: string, callId: string | undefined, result: ToolResultEnvelope): void {
@@ -214,15 +245,19 @@ export class GroupDriver {
       accepted
         .then((callId) => (callId === '' ? undefined : this.#deps.calls.cancel(callId, this.#cancelledBy)))
         .catch((error: unknown) => {
-          if (!(error instanceof PawlError && error.code === 'UNKNOWN_CALL')) this.#stop(false, error);
+          if (!(error instanceof PawlError && error.code === 'UNKNOWN_CALL')) this.#fail(error);
         });
     }
   }
 
-  #stop(over: boolean, error?: unknown): void {
+  #fail(error: unknown): void {
+    if (this.#state === 'driving') this.#deps.onError(error);
+    this.#stop();
+  }
+
+  #stop(ended?: GroupRecord): void {
     if (this.#state === 'stopped') return;
     this.#state = 'stopped';
-    if (error !== undefined) this.#deps.onError(error);
-    this.#deps.onStopped(over);
+    this.#deps.onStopped(ended);
   }
 }

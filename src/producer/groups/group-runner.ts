@@ -45,7 +45,7 @@ const LOOK_MS = 2_000;
 export class GroupRunner {
   readonly #deps: GroupRunnerDeps;
   readonly #driven = new Map<string, GroupDriver>();
-  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly #waiting = new Map<string, Set<(ended?: GroupRecord) => void>>();
   readonly #timer: NodeJS.Timeout;
   #takesOthers = false;
   #looking = false;
@@ -90,15 +90,17 @@ export class GroupRunner {
         // This process made it, or waits for it: it may go on with it.
         await this.#take(id);
       }
-      await heard;
+      const ended = await heard;
+      if (ended !== undefined) return ended;
     }
   }
 
-  #nextLook(id: string): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
+  /** Resolves when the group should be looked at, with its record when this process has brought it to its end. */
+  #nextLook(id: string): Promise<GroupRecord | undefined> {
+    const { promise, resolve } = Promise.withResolvers<GroupRecord | undefined>();
     const waiting = this.#waiting.get(id) ?? new Set();
     this.#waiting.set(id, waiting);
-    const timer = setTimeout(resolve, LOOK_MS);
+    const timer = setTimeout(() => resolve(undefined), LOOK_MS);
     waiting.add(resolve);
     return promise.finally(() => {
       clearTimeout(timer);
@@ -140,9 +142,9 @@ export class GroupRunner {
         calls,
         keptMs,
         onResult: (key, result) => void results?.set(key, result),
-        onStopped: () => {
+        onStopped: (ended) => {
           this.#driven.delete(id);
-          for (const look of this.#waiting.get(id) ?? []) look();
+          for (const look of this.#waiting.get(id) ?? []) look(ended);
         },
         onError: (error) => onError(error instanceof Error ? error : new Error(String(error))),
       },

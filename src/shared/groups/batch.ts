@@ -69,8 +69,8 @@ export class BatchProgress implements GroupProgress {
     return calls;
   }
 
-  began(key: string, callId: string, paramsDigest: string): void {
-    const member = { callId, paramsDigest };
+  began(key: string, callId: string): void {
+    const member = { callId };
     this.#running.set(key, member);
     this.#changes.set(memberField(key), member);
   }

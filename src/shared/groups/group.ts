@@ -25,8 +25,6 @@ export interface GroupHead {
 /** One call of a group, as the group's record keeps it. It is written before the call is claimed, and again at its end. */
 export interface Member {
   readonly callId?: string;
-  /** The digest of the parameters that the group has for the call. */
-  readonly paramsDigest?: string;
   readonly end?: MemberEnd;
 }
 
@@ -65,7 +63,7 @@ export interface GroupProgress {
   readonly running: ReadonlyMap<string, Member>;
   /** The calls that may begin now. */
   next(): Promise<readonly NextCall[]>;
-  began(key: string, callId: string, paramsDigest: string): void;
+  began(key: string, callId: string): void;
   /** `result`: absent for a call whose result is not needed any more. */
   ended(key: string, end: Omit<MemberEnd, 'order'>, callId: string | undefined, result?: ToolResultEnvelope): void;
   /** Begins no further call. */

@@ -50,14 +50,25 @@ export function nodeState(
   members: ReadonlyMap<string, Member>,
 ): { readonly state: NodeState; readonly unknown: boolean; readonly keys: readonly string[] } {
   if (note?.skipped !== undefined) return { state: 'skipped', unknown: false, keys: [] };
-  if (note?.error !== undefined) return { state: 'error', unknown: false, keys: [] };
   const items = note?.items;
+  if (note?.error !== undefined) {
+    const begun = allKeys(name, items ?? 0).filter((key) => members.has(key));
+    return { state: 'error', unknown: begun.some((key) => mayHaveHappened(members, key)), keys: begun };
+  }
   if (node.forEach !== undefined && items === undefined) return { state: 'waiting', unknown: false, keys: [] };
-  const keys = items === undefined ? [name] : Array.from({ length: items }, (_, index) => keyOf(name, index));
+  const keys = items === undefined ? [name] : allKeys(name, items);
   const ends = keys.map((key) => members.get(key)?.end);
-  const unknown = ends.some((end) => end?.mayHaveHappened === true);
+  const unknown = keys.some((key) => mayHaveHappened(members, key));
   const begun = keys.some((key) => members.has(key));
   if (ends.every((end) => end?.status === 'success')) return { state: 'success', unknown, keys };
   if (ends.every((end) => end !== undefined)) return { state: 'error', unknown, keys };
   return { state: begun || items !== undefined ? 'running' : 'waiting', unknown, keys };
+}
+
+function allKeys(name: string, items: number): string[] {
+  return Array.from({ length: items }, (_, index) => keyOf(name, index));
+}
+
+function mayHaveHappened(members: ReadonlyMap<string, Member>, key: string): boolean {
+  return members.get(key)?.end?.mayHaveHappened === true;
 }

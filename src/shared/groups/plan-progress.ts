@@ -27,6 +27,7 @@ import {
 } from './node-state.ts';
 import type { AcceptedNode, Condition, PlanDefinition, PlanOutcome, Reference } from './plan.ts';
 import { conditionsOf, MAX_ITEMS } from './plan.ts';
+import { ReadyNodes } from './ready-nodes.ts';
 import { parseReference, resolveReferences, valueAt } from './references.ts';
 
 /** The surroundings of a plan, which it asks. */
@@ -52,6 +53,15 @@ export class PlanProgress implements GroupProgress {
   readonly #needs: ReadonlyMap<string, ReadonlySet<string>>;
   /** Nodes whose failure another node's `when` asks for. */
   readonly #handled: ReadonlySet<string>;
+  /** Nodes that another one needs. */
+  readonly #needed: ReadonlySet<string>;
+  readonly #ready: ReadyNodes;
+  /** Nodes that run and have calls to give out, with the place of the next one. */
+  readonly #giving = new Map<string, number>();
+  /** How many calls of a node that runs have not ended. */
+  readonly #left = new Map<string, number>();
+  /** Nodes with a call that has failed. */
+  readonly #failed = new Set<string>();
   readonly #outputs = new Map<string, unknown>();
   readonly #items = new Map<string, readonly unknown[]>();
   #phase: PlanPhase | undefined;
@@ -66,18 +76,28 @@ export class PlanProgress implements GroupProgress {
     this.#phase = fields[PHASE_FIELD] as PlanPhase | undefined;
     const nodes = Object.entries(definition.nodes);
     this.#needs = new Map(nodes.map(([name, node]) => [name, needsOf(node)]));
+    this.#needed = new Set([...this.#needs.values()].flatMap((needs) => [...needs]));
     this.#handled = new Set(nodes.flatMap(([, node]) => conditionsOf(node).filter(asksForFailure)).map((c) => c.node));
     for (const [key, member] of this.#members) {
       if (member.end === undefined) this.#running.set(key, member);
       else this.#order = Math.max(this.#order, member.end.order);
     }
-    for (const [name, node] of nodes) {
-      const note = fields[nodeField(name)] as NodeNote | undefined;
-      if (note !== undefined) this.#notes.set(name, note);
-      const { state, unknown } = nodeState(node, name, note, this.#members);
-      this.#states.set(name, state);
-      if (unknown) this.#unknown.add(name);
-    }
+    for (const name of definition.order) this.#restore(name, fields[nodeField(name)] as NodeNote | undefined);
+    const open = definition.order.filter((name) => !isEnd(this.#states.get(name)));
+    const waiting = open.filter((name) => this.#states.get(name) === 'waiting');
+    this.#ready = new ReadyNodes(this.#needs, { waiting, open });
+  }
+
+  #restore(name: string, note: NodeNote | undefined): void {
+    if (note !== undefined) this.#notes.set(name, note);
+    const { state, unknown, keys } = nodeState(this.#node(name), name, note, this.#members);
+    this.#states.set(name, state);
+    if (unknown) this.#unknown.add(name);
+    const ends = keys.map((key) => this.#members.get(key)?.end);
+    if (ends.some((end) => end !== undefined && end.status !== 'success')) this.#failed.add(name);
+    if (state !== 'running') return;
+    this.#left.set(name, ends.filter((end) => end === undefined).length);
+    this.#giving.set(name, 0);
   }
 
   get running(): ReadonlyMap<string, Member> {
@@ -102,29 +122,29 @@ export class PlanProgress implements GroupProgress {
     if (this.#running.size > 0 || this.#given.size > 0) return false;
     if (this.#cancelled || this.#phase?.phase === 'stopping') return true;
     if (this.#phase?.phase === 'undoing') return this.#undone;
-    return [...this.#states.values()].every((state) => state !== 'waiting' && state !== 'running');
+    return this.#ready.openCount === 0;
   }
 
   async next(): Promise<readonly NextCall[]> {
     if (this.#cancelled || this.#awaitsApproval) return [];
     if (this.#phase !== undefined) return this.#phase.phase === 'undoing' ? this.#nextUndo() : [];
     const calls: NextCall[] = [];
-    // A skipped node is an end that others wait for; they stand behind it in the order.
-    for (const name of this.#definition.order) {
-      if (this.#phase !== undefined) return calls;
-      const state = this.#states.get(name);
-      if (state === 'waiting' && this.#hasEnded(name)) await this.#begin(name);
-      if (this.#states.get(name) === 'running') await this.#giveOut(name, calls);
+    // A node that is skipped may be the last need of others.
+    for (let ready = this.#ready.take(); ready.length > 0; ready = this.#ready.take())
+      for (const name of ready) if (this.#phase === undefined) await this.#begin(name);
+    for (const name of this.#giving.keys()) {
+      if (this.#phase !== undefined || !this.#hasCapacity) return calls;
+      await this.#giveOut(name, calls);
     }
     return calls;
   }
 
-  get #awaitsApproval(): boolean {
-    return this.#running.has(APPROVAL_KEY);
+  get #hasCapacity(): boolean {
+    return this.#running.size + this.#given.size < this.#definition.concurrency;
   }
 
-  #hasEnded(name: string): boolean {
-    return [...(this.#needs.get(name) ?? [])].every((other) => isEnd(this.#states.get(other)));
+  get #awaitsApproval(): boolean {
+    return this.#running.has(APPROVAL_KEY);
   }
 
   /** All that the node needs has ended: it runs, or is skipped. */
@@ -140,7 +160,15 @@ export class PlanProgress implements GroupProgress {
     if (missing !== undefined) return this.#skip(name, `${missing} has not succeeded`);
     if (node.forEach !== undefined && !(await this.#expand(name, node.forEach))) return;
     this.#states.set(name, 'running');
+    this.#left.set(name, node.forEach === undefined ? 1 : (this.#notes.get(name)?.items ?? 0));
+    this.#giving.set(name, 0);
     this.#settleNode(name);
+  }
+
+  #endNode(name: string, state: 'success' | 'error' | 'skipped'): void {
+    this.#states.set(name, state);
+    this.#giving.delete(name);
+    this.#ready.ended(name);
   }
 
   #holds({ node, is }: Condition): boolean {
@@ -151,7 +179,7 @@ export class PlanProgress implements GroupProgress {
   }
 
   #skip(name: string, skipped: string): void {
-    this.#states.set(name, 'skipped');
+    this.#endNode(name, 'skipped');
     this.#note(name, { skipped });
   }
 
@@ -176,10 +204,10 @@ export class PlanProgress implements GroupProgress {
     return true;
   }
 
-  /** The node ends without a call. */
+  /** The node ends without a further call. */
   #fail(name: string, message: string): void {
-    this.#states.set(name, 'error');
-    this.#note(name, { error: { code: 'INVALID_PARAMS', message } });
+    this.#endNode(name, 'error');
+    this.#note(name, { ...this.#notes.get(name), error: { code: 'INVALID_PARAMS', message } });
     this.#onFailure(name);
   }
 
@@ -187,8 +215,9 @@ export class PlanProgress implements GroupProgress {
   async #giveOut(name: string, calls: NextCall[]): Promise<void> {
     const node = this.#node(name);
     const count = node.forEach === undefined ? undefined : (this.#notes.get(name)?.items ?? 0);
-    for (let index = 0; index < (count ?? 1); index += 1) {
-      if (this.#running.size + this.#given.size >= this.#definition.concurrency) return;
+    for (let index = this.#giving.get(name) ?? 0; index < (count ?? 1); index += 1) {
+      this.#giving.set(name, index);
+      if (!this.#hasCapacity) return;
       const key = keyOf(name, count === undefined ? undefined : index);
       if (this.#members.has(key) || this.#given.has(key)) continue;
       const params = await this.#paramsOf(name, count === undefined ? undefined : index);
@@ -196,6 +225,7 @@ export class PlanProgress implements GroupProgress {
       this.#given.add(key);
       calls.push(this.#deps.call(key, node, params));
     }
+    this.#giving.delete(name);
   }
 
   async #paramsOf(name: string, index: number | undefined): Promise<unknown> {
@@ -244,8 +274,8 @@ export class PlanProgress implements GroupProgress {
     return output;
   }
 
-  began(key: string, callId: string, paramsDigest: string): void {
-    const member = { callId, paramsDigest };
+  began(key: string, callId: string): void {
+    const member = { callId };
     this.#given.delete(key);
     this.#members.set(key, member);
     this.#running.set(key, member);
@@ -267,8 +297,11 @@ export class PlanProgress implements GroupProgress {
     const name = nodeOf(key);
     // A large output is read when it is needed.
     const output = result?.output;
-    if (output !== undefined && output.metadata?.['whole'] === undefined && this.#isReferredTo(name))
+    if (output !== undefined && output.metadata?.['whole'] === undefined && this.#needed.has(name))
       this.#outputs.set(key, output.content);
+    this.#left.set(name, (this.#left.get(name) ?? 1) - 1);
+    if (end.status !== 'success') this.#failed.add(name);
+    if (end.mayHaveHappened === true) this.#unknown.add(name);
     this.#settleNode(name);
   }
 
@@ -282,25 +315,12 @@ export class PlanProgress implements GroupProgress {
     return params === undefined ? undefined : this.#deps.call(key, node, params);
   }
 
-  #isReferredTo(name: string): boolean {
-    return [...this.#needs.values()].some((needs) => needs.has(name));
-  }
-
-  #settleNode(name: string): void {
-    const { state, unknown } = nodeState(this.#node(name), name, this.#notes.get(name), this.#members);
-    if (unknown) this.#unknown.add(name);
-    if (isEnd(state)) this.#states.set(name, state);
-    const hasFailed = this.#failedBy(name);
-    if (hasFailed) this.#onFailure(name);
-  }
-
   /** A `forEach` that stops the plan does so with its first failure. */
-  #failedBy(name: string): boolean {
-    if (this.#states.get(name) === 'error') return true;
-    const items = this.#notes.get(name)?.items ?? 0;
-    return Array.from({ length: items }, (_, index) => this.#members.get(keyOf(name, index))?.end).some(
-      (end) => end !== undefined && end.status !== 'success',
-    );
+  #settleNode(name: string): void {
+    const hasFailed = this.#failed.has(name);
+    if (this.#left.get(name) === 0 && this.#states.get(name) === 'running')
+      this.#endNode(name, hasFailed ? 'error' : 'success');
+    if (hasFailed) this.#onFailure(name);
   }
 
   #onFailure(name: string): void {

@@ -1,6 +1,7 @@
 /**
- * The records of batches and plans. A record is a hash: its head and definition never change, each call has a field of its own, and all are
- * signed, because a driver makes calls from them. All keys share one hash tag: a step writes a record and the index together.
+ * The records of batches and plans. A record is a hash: its head and definition never change, and each step of its driver adds a field with
+ * all that changed. All are signed, because a driver makes calls from them. All keys share one hash tag: a step writes a record and the
+ * index together.
  */
 import type { GroupFields, GroupHead, GroupKind } from '../../groups/group.ts';
 import type { Signatures } from '../../signing/signatures.ts';
@@ -16,6 +17,8 @@ const changeScript = new Script(new URL('./group-change.lua', import.meta.url));
 
 /** A group that is not over by then is forgotten. */
 const LONGEST_MS = 7 * 24 * 3_600_000;
+/** The prefix of the fields of steps. */
+const STEP = 'step:';
 /** Fields that hold no signed text. */
 const PLAIN = new Set(['fence', 'cancelled', 'endedAtMs']);
 
@@ -23,8 +26,10 @@ const PLAIN = new Set(['fence', 'cancelled', 'endedAtMs']);
 export interface GroupRecord {
   readonly head: GroupHead;
   readonly definition: unknown;
-  /** All other signed fields. */
+  /** All other values, as the newest step has them. */
   readonly fields: Readonly<Record<string, object>>;
+  /** The number of its steps. */
+  readonly steps: number;
   /** The actor that cancelled it. */
   readonly cancelledBy?: string;
   readonly endedAtMs?: number;
@@ -36,7 +41,8 @@ export interface TakenGroup extends GroupRecord {
 
 /** `end`: the group is over, and how long its record is kept from now on. `release`: another process may drive it at once. */
 export interface Advance {
-  readonly changes?: GroupFields;
+  /** A step: what it changed, and its number. */
+  readonly step?: { readonly number: number; readonly changes: GroupFields };
   readonly end?: { readonly keptMs: number };
   readonly release?: boolean;
 }
@@ -78,7 +84,7 @@ export class GroupRecords {
       write.pexpire(index, 2 * LONGEST_MS);
     }
     await write.exec();
-    return { head, definition, fields: Object.fromEntries(fields), fence: 1 };
+    return { head, definition, fields: Object.fromEntries(fields), steps: 0, fence: 1 };
   }
 
   /** Groups that no process drives now, the oldest first. */
@@ -101,13 +107,13 @@ export class GroupRecords {
   /** Writes what its driver has decided, and renews the lease. `lost`: another process drives it, or it is over. */
   async advance(
     { head: { id }, fence }: Pick<TakenGroup, 'head' | 'fence'>,
-    { changes = new Map(), end, release = false }: Advance,
-  ): Promise<'lost' | { readonly cancelledBy?: string }> {
-    const written = [...changes].flatMap(([field, value]) => [field, this.#signed(id, field, value)]);
+    { step, end, release = false }: Advance,
+  ): Promise<'lost' | { readonly cancelledBy?: string; readonly nowMs: number }> {
+    const written = step === undefined ? [] : this.#signedStep(id, step);
     const args = [id, fence, release ? 0 : this.#leaseMs, end?.keptMs ?? '', ...this.#broadcast(id), ...written];
-    const [isWritten, cancelledBy] = await advanceScript.run(this.#redis, this.#hashes(id), args);
+    const [isWritten, nowMs, cancelledBy] = await advanceScript.run(this.#redis, this.#hashes(id), args);
     if (isWritten !== 1) return 'lost';
-    return typeof cancelledBy === 'string' ? { cancelledBy } : {};
+    return { nowMs: Number(nowMs), ...(typeof cancelledBy === 'string' ? { cancelledBy } : {}) };
   }
 
   /** Asks the group's driver to end it. The first request stands. */
@@ -133,13 +139,15 @@ export class GroupRecords {
       const value = PLAIN.has(field) ? undefined : this.#verified(id, field, text);
       if (value !== undefined) verified[field] = value;
     }
-    const { head, definition, ...fields } = verified;
+    const { head, definition, ...others } = verified;
     if (head === undefined || definition === undefined) return undefined;
     const { cancelled, endedAtMs } = stored;
+    const { fields, steps } = withSteps(others);
     return {
       head: head as GroupHead,
       definition,
       fields,
+      steps,
       ...(cancelled === undefined ? {} : { cancelledBy: cancelled }),
       ...(endedAtMs === undefined ? {} : { endedAtMs: Number(endedAtMs) }),
     };
@@ -154,6 +162,11 @@ export class GroupRecords {
     return [broadcastChannel(this.#redis, this.#prefix), JSON.stringify(broadcast)];
   }
 
+  #signedStep(id: string, { number, changes }: NonNullable<Advance['step']>): [string, string] {
+    const field = `${STEP}${number}`;
+    return [field, this.#signed(id, field, Object.fromEntries(changes))];
+  }
+
   #signed(id: string, field: string, value: object): string {
     return signedText(this.#signatures, 'group', [id, field], value);
   }
@@ -161,4 +174,14 @@ export class GroupRecords {
   #verified(id: string, field: string, text: string): object | undefined {
     return verifiedText<object>(this.#signatures, 'group', [id, field], text);
   }
+}
+
+/** The values of a record, those of each step over those of the steps before. */
+function withSteps(stored: Readonly<Record<string, object>>): Pick<GroupRecord, 'fields' | 'steps'> {
+  const names = Object.keys(stored).filter((name) => name.startsWith(STEP));
+  const numbers = names.map((name) => Number(name.slice(STEP.length))).sort((one, other) => one - other);
+  const fields: Record<string, object> = {};
+  for (const [name, value] of Object.entries(stored)) if (!name.startsWith(STEP)) fields[name] = value;
+  for (const number of numbers) Object.assign(fields, stored[`${STEP}${number}`]);
+  return { fields, steps: numbers.at(-1) ?? 0 };
 }
