@@ -9,8 +9,15 @@ import {
   BatchProgress,
   type BatchState,
   batchKey,
+  entryCall,
 } from '../../shared/groups/batch.ts';
-import { decodedMembers, type GroupHead, MAX_MEMBERS, type Member } from '../../shared/groups/group.ts';
+import {
+  type CallExtras,
+  decodedMembers,
+  type GroupHead,
+  MAX_MEMBERS,
+  type Member,
+} from '../../shared/groups/group.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -18,8 +25,13 @@ import { uuidv7 } from '../../shared/util/time.ts';
 import type { GroupCalls } from './group-driver.ts';
 import type { GroupRules, GroupRunner } from './group-runner.ts';
 
+/** A call to submit. */
+export interface BatchSubmission extends CallExtras {
+  readonly envelope: ToolCallEnvelope;
+}
+
 /** A call to submit, or the error that its entry was refused with before it had an envelope. */
-export type BatchEntry = ToolCallEnvelope | PawlError;
+export type BatchEntry = BatchSubmission | PawlError;
 
 export interface NewBatch {
   readonly entries: readonly BatchEntry[];
@@ -66,8 +78,8 @@ const MAX_BYTES = 4 * 1_024 * 1_024;
 export const BATCH_RULES: GroupRules = {
   progressOf: ({ definition, fields }) => new BatchProgress(definition as BatchDefinition, decodedMembers(fields)),
   callOf({ definition }, _progress, key) {
-    const envelope = (definition as BatchDefinition).entries[Number(key)]?.envelope;
-    return envelope && { key, envelope };
+    const entry = (definition as BatchDefinition).entries[Number(key)];
+    return entry?.envelope && entryCall(key, entry);
   },
 };
 
@@ -104,8 +116,8 @@ export class BatchService {
   async #accepted(batchId: string, entry: BatchEntry, index: number): Promise<BatchEntryRecord> {
     try {
       if (entry instanceof PawlError) throw entry;
-      const { identity, envelope } = await this.#deps.calls.check(withKey(entry, batchKey(batchId, index)));
-      return { envelope, callId: identity.callId };
+      const { identity, envelope } = await this.#deps.calls.check(withKey(entry.envelope, batchKey(batchId, index)));
+      return { ...entry, envelope, callId: identity.callId };
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
       return { error: entryError(error, index) };

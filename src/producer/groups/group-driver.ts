@@ -6,10 +6,12 @@
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
+import type { StartTime } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { endOfResult, type GroupFields, type GroupProgress, type NextCall } from '../../shared/groups/group.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Advance, GroupRecord, GroupRecords, TakenGroup } from '../../shared/store/groups/groups.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { IdentifiedSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 
 /** A call to submit. With `approval`, it is the one that waits for the decision on a plan. */
@@ -39,6 +41,8 @@ export interface GroupDriverDeps {
   readonly keptMs: number;
   /** Called once, when the driver has stopped; with the record of a group that is over. */
   onStopped(ended?: GroupRecord): void;
+  /** Redis' clock. */
+  now(): Promise<number>;
   onResult?(key: string, result: ToolResultEnvelope): void;
   onError(error: unknown): void;
 }
@@ -191,18 +195,27 @@ export class GroupDriver {
 
   async #submit({ identified, ...call }: CheckedCall): Promise<Submission> {
     const { submittedBy } = this.#group.head;
-    let options: SubmitOptions = {
-      ...(submittedBy === undefined ? {} : { submittedBy }),
-      ...(identified === undefined ? {} : { identified }),
-    };
+    let known = identified;
     for (let waitMs = OVERLOADED_MS.first; ; waitMs = Math.min(2 * waitMs, OVERLOADED_MS.longest)) {
+      const start = await this.#startOf(call);
+      // The start belongs to what identifies a call.
+      const checked = start === undefined ? known : undefined;
+      const options = defined({ submittedBy, identified: checked, start, callbackUrl: call.callbackUrl });
       const submission = await this.#deps.calls.submit(call, options);
       const isOverloaded = submission.kind === 'answered' && submission.result.error?.code === 'OVERLOADED';
       if (!isOverloaded || this.#progress.cancelling || this.#state === 'stopped') return submission;
       await new Promise((resolve) => setTimeout(resolve, waitMs).unref());
       // Permissions may change meanwhile.
-      options = submittedBy === undefined ? {} : { submittedBy };
+      known = undefined;
     }
+  }
+
+  /** A call whose start has passed since the group was made starts at once. */
+  async #startOf({ startAtMs: atMs }: GroupCall): Promise<StartTime | undefined> {
+    if (atMs === undefined) return undefined;
+    const isPast = atMs <= this.#group.head.createdAtMs;
+    const afterMs = atMs - (await this.#deps.now());
+    return isPast || afterMs > 0 ? { atMs, afterMs: Math.max(0, afterMs), isPast } : undefined;
   }
 
   /** A call that began before: its record says how it stands. Without one it was never claimed. */

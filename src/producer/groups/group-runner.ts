@@ -134,13 +134,14 @@ export class GroupRunner {
 
   #drive(group: TakenGroup, results?: Map<string, ToolResultEnvelope>): void {
     const { id, kind } = group.head;
-    const { records, calls, keptMs, rules, onError } = this.#deps;
+    const { records, calls, keptMs, rules, now, onError } = this.#deps;
     const progress = rules[kind].progressOf(group);
     const driver = new GroupDriver(
       {
         records,
         calls,
         keptMs,
+        now,
         onResult: (key, result) => void results?.set(key, result),
         onStopped: (ended) => {
           this.#driven.delete(id);

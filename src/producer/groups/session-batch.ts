@@ -1,7 +1,9 @@
 /** `session.batch`: its calls as envelopes, and its results in their order. */
 import { contractInvalid, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { startingAt, startTimeOf } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { AnyTool, InputOf, OutputOf } from '../../shared/tools/tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type CallOptions, FormCache } from '../calls/call-envelope.ts';
 import type { AcceptedBatch, BatchEntry, BatchService } from './batches.ts';
 
@@ -34,6 +36,8 @@ export type RunningBatch<Results> = Promise<Results> & {
 export interface BatchSession {
   readonly record: { readonly tenantId?: string };
   envelope(tool: AnyTool | string, params: unknown, options: CallOptions): ToolCallEnvelope;
+  /** Redis' clock. */
+  now(): number;
 }
 
 type AnyBatchCall = BatchCallOf<AnyTool | string>;
@@ -72,9 +76,10 @@ function entriesOf(session: BatchSession, calls: readonly unknown[]): BatchEntry
       if (typeof call !== 'object' || call === null)
         throw contractInvalid([{ path: '', message: `must be { tool, params }; got ${typeof call}` }]);
       const { tool, params, ...options } = call as AnyBatchCall;
-      const made = session.envelope(tool, params, options);
-      forms.check(made, options);
-      return made;
+      const start = startTimeOf(options, session.now());
+      const envelope = session.envelope(tool, params, startingAt(options, start));
+      forms.check(envelope, options);
+      return { envelope, ...defined({ startAtMs: start?.atMs, callbackUrl: options.callbackUrl }) };
     } catch (error) {
       if (error instanceof PawlError) return error;
       throw error;

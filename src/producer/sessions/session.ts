@@ -154,7 +154,12 @@ export class Session {
     calls: { readonly [Index in keyof Tools]: BatchCallOf<Tools[Index]> },
     options: BatchOptions = {},
   ): RunningBatch<BatchResults<Tools>> {
-    return runBatch(this.#host.batches, this, calls, options);
+    const maker = {
+      record: this.record,
+      envelope: (...asked: Parameters<Session['envelope']>) => this.envelope(...asked),
+      now: () => this.#clock.now(),
+    };
+    return runBatch(this.#host.batches, maker, calls, options);
   }
 
   /**

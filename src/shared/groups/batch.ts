@@ -1,11 +1,19 @@
 /** A batch: calls that are submitted together, each with an outcome of its own. */
 import type { ToolCallEnvelope } from '../calls/envelope.ts';
 import type { Issue } from '../errors/failure.ts';
-import { type GroupProgress, type Member, type MemberEnd, memberField, type NextCall } from './group.ts';
+import { defined } from '../util/json/omit-undefined.ts';
+import {
+  type CallExtras,
+  type GroupProgress,
+  type Member,
+  type MemberEnd,
+  memberField,
+  type NextCall,
+} from './group.ts';
 
 /** An entry of a batch as it was accepted, or the reason why it was refused. */
 export type BatchEntryRecord =
-  | { readonly envelope: ToolCallEnvelope; readonly callId: string; readonly error?: undefined }
+  | (CallExtras & { readonly envelope: ToolCallEnvelope; readonly callId: string; readonly error?: undefined })
   | { readonly error: BatchEntryError; readonly envelope?: undefined };
 
 export interface BatchEntryError {
@@ -27,6 +35,14 @@ export type BatchState = (typeof BATCH_STATES)[number];
 /** The key that a call of a batch has when its caller gives none: it names the call in every process. */
 export function batchKey(batchId: string, index: number): string {
   return `${batchId}:${index}`;
+}
+
+/** The call of an entry, as its driver submits it. */
+export function entryCall(
+  key: string,
+  { envelope, startAtMs, callbackUrl }: Extract<BatchEntryRecord, { readonly callId: string }>,
+): NextCall {
+  return { key, envelope, ...defined({ startAtMs, callbackUrl }) };
 }
 
 export class BatchProgress implements GroupProgress {
@@ -62,9 +78,9 @@ export class BatchProgress implements GroupProgress {
     const calls: NextCall[] = [];
     while (!this.#cancelled && this.#at < entries.length && this.#running.size + calls.length < concurrency) {
       const key = String(this.#at);
-      const envelope = entries[this.#at]?.envelope;
+      const entry = entries[this.#at];
       this.#at += 1;
-      if (envelope !== undefined && !this.#known.has(key)) calls.push({ key, envelope });
+      if (entry?.envelope !== undefined && !this.#known.has(key)) calls.push(entryCall(key, entry));
     }
     return calls;
   }

@@ -47,8 +47,15 @@ export interface PlannedCall {
   readonly taint?: readonly string[];
 }
 
+/** What a call is submitted with, beside its envelope. */
+export interface CallExtras {
+  /** The call starts then. */
+  readonly startAtMs?: number;
+  readonly callbackUrl?: string;
+}
+
 /** A call that may begin now. */
-export interface NextCall {
+export interface NextCall extends CallExtras {
   readonly key: string;
   readonly envelope: ToolCallEnvelope;
   readonly planned?: PlannedCall;

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { contentOf, startFleet } from '../../helpers/fleet.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
+import { openReceiver } from '../../workers/callbacks/receiver.ts';
 
 function doublingTool() {
   const runs: number[] = [];
@@ -148,4 +149,28 @@ test('another process goes on with a batch whose process has left, and no call r
   expect(results.map((result) => contentOf(result))).toEqual(['a', 'b', 'c', 'd', 'e']);
   expect(runs.toSorted()).toEqual(['a', 'b', 'c', 'd', 'e']);
   expect((await world.keys()).filter((key) => key.endsWith('{groups}:open'))).toEqual([]);
+});
+
+test('an entry of a batch starts later, and its end is posted; a start that is none refuses only itself', async () => {
+  const { tool, runs } = doublingTool();
+  const { session, pawl } = await startFleet({ tools: [tool], settings: { allowedHosts: ['127.0.0.1'] } });
+  const receiver = await openReceiver();
+  const beganMs = Date.now();
+  const running = session.batch([
+    { tool, params: { n: 1 }, startAfterMs: 700, callbackUrl: receiver.url },
+    { tool, params: { n: 2 } },
+    { tool, params: { n: 3 }, startAt: 'tomorrow' },
+    { tool, params: { n: 4 }, startAt: new Date(beganMs - 60_000) },
+  ]);
+  const { calls } = await running.accepted;
+  const delayed = calls[0] as { readonly callId: string };
+  await eventually(async () => (await pawl.read(delayed.callId))?.phase === 'delayed', { what: 'the delayed call' });
+  const [first, second, none, past] = await running;
+  expect(Date.now() - beganMs).toBeGreaterThanOrEqual(700);
+  expect([contentOf(first), contentOf(second)]).toEqual([2, 4]);
+  expect(runs).toEqual([2, 1]);
+  expect(none.error).toMatchObject({ code: 'CONTRACT_INVALID', issues: [{ path: 'calls.2.startAt' }] });
+  expect(past.error).toMatchObject({ code: 'CONTRACT_INVALID' });
+  await eventually(() => receiver.received.length === 1);
+  expect(JSON.parse(receiver.received[0]?.body ?? '').data.callId).toBe(delayed.callId);
 });

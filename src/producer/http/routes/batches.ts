@@ -10,7 +10,7 @@ import type { ApiDeps } from '../core/api-deps.ts';
 import { batchView } from '../core/group-views.ts';
 import { type Route, route } from '../core/route.ts';
 import { nameOf, submitterOf } from './approvals.ts';
-import { shortCallSchema, shortEnvelope } from './create-call.ts';
+import { batchEntry, describedCallSchema } from './create-call.ts';
 
 const newBatchSchema = z.strictObject({
   /** Each is checked alone: one that is wrong refuses only itself. */
@@ -35,7 +35,7 @@ function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
       properties: {
         calls: {
           type: 'array',
-          items: z.toJSONSchema(shortCallSchema, { io: 'input' }),
+          items: z.toJSONSchema(describedCallSchema, { io: 'input' }),
           minItems: 1,
           maxItems: MAX_MEMBERS,
         },
@@ -66,8 +66,7 @@ async function entriesOf(pawl: Pawl, caller: Caller, calls: readonly object[]): 
   const entries: BatchEntry[] = [];
   for (const call of calls) {
     try {
-      if ('callbackUrl' in call) throw memberCallback();
-      entries.push(await shortEnvelope(pawl, caller, call));
+      entries.push(await batchEntry(pawl, caller, call as Readonly<Record<string, unknown>>));
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
       entries.push(error);
@@ -108,10 +107,4 @@ async function batchFor(pawl: Pawl, caller: Caller, id: string): Promise<Batch> 
   if (!seesTenant(caller, batch.head.tenantId))
     throw new PawlError('NOT_FOUND', `There is no batch ${JSON.stringify(id)}, or it has expired.`);
   return batch;
-}
-
-/** The driver of a batch knows the envelopes of its calls, and no more. */
-function memberCallback(): PawlError {
-  const message = 'is not taken for a call of a batch: give the URL to its session';
-  return new PawlError('CONTRACT_INVALID', `callbackUrl ${message}.`, { issues: [{ path: 'callbackUrl', message }] });
 }

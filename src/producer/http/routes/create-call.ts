@@ -25,6 +25,7 @@ import { splitName } from '../../../shared/tools/tool.ts';
 import { MAX_DELAY_MS } from '../../../shared/util/time.ts';
 import type { Submission, SubmitOptions } from '../../calls/submission.ts';
 import type { Pawl } from '../../client.ts';
+import type { BatchSubmission } from '../../groups/batches.ts';
 import { type Caller, checkTenant } from '../core/access.ts';
 import { invalidBody } from '../core/errors.ts';
 import { optionalQueryNumber, type Route, route } from '../core/route.ts';
@@ -33,7 +34,7 @@ import { type CallRouteDeps, DEFAULT_WAIT_MS, MAX_ANSWER_WAIT_MS, replyTo, under
 import { sessionOrNew } from './sessions.ts';
 
 /** The short form of a call. The session fills in the other fields. */
-export const shortCallSchema = z.strictObject({
+const shortCallSchema = z.strictObject({
   /** `name` or `namespace.name`. */
   tool: z.string().min(1).max(256),
   params: jsonObjectSchema.default({}),
@@ -57,7 +58,7 @@ export const shortCallSchema = z.strictObject({
 });
 
 /** The start in the short form's body, which is taken out before: `startTimeOf` says more than a type does. */
-const describedCallSchema = shortCallSchema.extend({
+export const describedCallSchema = shortCallSchema.extend({
   callbackUrl: callbackUrlSchema.optional(),
   startAfterMs: z.number().int().min(0).max(MAX_DELAY_MS).optional(),
   startAt: z.iso.datetime({ offset: true }).optional(),
@@ -226,12 +227,7 @@ function isShort(body: Readonly<Record<string, unknown>>): boolean {
 }
 
 /** The envelope of a call in its short form, whose session is opened if there is none. Throws `CONTRACT_INVALID`. */
-export async function shortEnvelope(
-  pawl: Pawl,
-  caller: Caller,
-  body: unknown,
-  start?: StartTime,
-): Promise<ToolCallEnvelope> {
+async function shortEnvelope(pawl: Pawl, caller: Caller, body: unknown, start?: StartTime): Promise<ToolCallEnvelope> {
   const parsed = shortCallSchema.safeParse(body);
   if (!parsed.success) {
     const issues = parsed.error.issues.map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
@@ -246,4 +242,17 @@ export async function shortEnvelope(
   const named = namespace === undefined ? splitName(tool) : { namespace, name: tool };
   const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   return session.envelope(named.name, params, startingAt({ ...options, namespace: named.namespace }, start));
+}
+
+/** An entry of a batch, in the short form. Throws `CONTRACT_INVALID`. */
+export async function batchEntry(
+  pawl: Pawl,
+  caller: Caller,
+  sent: Readonly<Record<string, unknown>>,
+): Promise<BatchSubmission> {
+  const { start: named, ...left } = takeStart(sent, {});
+  const { callback, body } = takeCallback(left.body);
+  const start = startFor(pawl, named, body);
+  const envelope = await shortEnvelope(pawl, caller, body, start);
+  return { envelope, ...callback, ...(start === undefined ? {} : { startAtMs: start.atMs }) };
 }

@@ -43,6 +43,17 @@ test('a batch over HTTP answers with the ID or the error of each call, and tells
   expect(result.body.result.output.content).toBe(8);
   const cancelled = await rig.ask(`/v1/batches/${batchId}`, { method: 'DELETE' });
   expect(cancelled).toMatchObject({ status: 200, body: { state: 'done' } });
+
+  const call = { tool: 'double', params: { n: 5 }, session: 'demo' };
+  const later = [
+    { ...call, startAfterMs: 3_600_000 },
+    { ...call, startAt: 'soon' },
+  ];
+  const delayed = (await rig.ask('/v1/batches', { method: 'POST', json: { calls: later } })).body;
+  expect(delayed.calls[1].error).toMatchObject({ code: 'CONTRACT_INVALID', issues: [{ path: 'calls.1.startAt' }] });
+  await eventually(async () => (await rig.ask(`/v1/calls/${delayed.calls[0].callId}`)).body.phase === 'delayed');
+  await rig.ask(`/v1/batches/${delayed.batchId}`, { method: 'DELETE' });
+  await eventually(async () => (await rig.ask(`/v1/calls/${delayed.calls[0].callId}`)).body.state === 'cancelled');
 });
 
 test('a batch that is no batch is refused, and another tenant sees none', async () => {
