@@ -47,7 +47,7 @@ export interface PlannedCall {
   readonly taint?: readonly string[];
 }
 
-/** What a call is submitted with, beside its envelope. */
+/** The options of a call, beside its envelope. */
 export interface CallExtras {
   /** The call starts then. */
   readonly startAtMs?: number;
