@@ -25,7 +25,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   'src/shared/store': [
     ['redis'],
     ['blobs', 'queues', 'audit', 'telemetry', 'config', 'signing'],
-    ['limits', 'circuits', 'sessions', 'fleet', 'dead-letters', 'schedules', 'groups', 'callbacks'],
+    ['limits', 'circuits', 'sessions', 'fleet', 'dead-letters', 'schedules', 'groups', 'callbacks', 'segments'],
     ['calls', 'connectors', 'dedupe'],
     ['dispatch', 'completions'],
     ['approvals', 'redrives'],

@@ -48,7 +48,7 @@ export interface AwaitedCall {
 }
 
 type Claimed = Extract<ClaimAnswer, { kind: 'claimed' }>;
-type Rejected = Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' | 'loop' | 'past' }>;
+type Rejected = Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' | 'loop' | 'past' | 'lost' }>;
 type Inflight = Extract<ClaimAnswer, { kind: 'inflight' }>;
 
 export class CallClaimer {
@@ -77,7 +77,8 @@ export class CallClaimer {
     const answer = await this.#write(claim, call, waiting);
     if (isRejected(answer)) {
       waiting.stop();
-      return { kind: 'refused', error: this.#errorOf(answer, call) };
+      const known = answer.kind === 'lost' ? { callId: answer.callId } : {};
+      return { kind: 'refused', error: this.#errorOf(answer, call), ...known };
     }
     record?.answered(answer, envelope.transport.dedupeMode);
     this.#deps.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
@@ -128,6 +129,7 @@ export class CallClaimer {
       const partition = { ...partitionFor(call.identity.callId), shards };
       return overloaded(partition, admission.importance, answer.inflight);
     }
+    if (answer.kind === 'lost') return new PawlError('RESULT_LOST', answer.message);
     if (answer.kind === 'past') return startIsPast(call.start?.atMs ?? answer.nowMs, answer.nowMs);
     if (answer.kind === 'spent') {
       const { account, unit, spent, leftMs } = answer;
@@ -195,7 +197,7 @@ export class CallClaimer {
 
 function isRejected(answer: ClaimAnswer): answer is Rejected {
   const { kind } = answer;
-  return kind === 'overloaded' || kind === 'spent' || kind === 'loop' || kind === 'past';
+  return kind === 'overloaded' || kind === 'spent' || kind === 'loop' || kind === 'past' || kind === 'lost';
 }
 
 function loopDetected(tool: string, repetitions: number, retryAfterMs: number): PawlError {

@@ -226,6 +226,12 @@ export const FAILURES = {
     'The call’s parameters are not there any more.',
     'Redis has lost a part of large parameters, which have keys of their own: it evicts, was restored, or keys were deleted.',
   ),
+  RESULT_LOST: kind(
+    'backend',
+    [],
+    'The call succeeded before, and its result is lost. It does not run again.',
+    'A segment of moved calls is gone or was changed, or this process has another blob store: see pawl doctor.',
+  ),
   DEFINITION_CHANGED: kind(
     'conflict',
     ['retriable', 'nothingHappened'],

@@ -74,6 +74,7 @@ export const FAILURE_RESPONSES: Readonly<Record<FailureCode, FailureResponse>> =
   SIGNATURE_INVALID: { http: 502, exit: 'failed', mcp: 'protocolError' },
   TOOL_UNAVAILABLE: { http: DEFECT, exit: 'usage', mcp: 'protocolError' },
   PARAMS_LOST: { http: 503, exit: 'failed', mcp: 'toolResult' },
+  RESULT_LOST: { http: 410, exit: 'failed', mcp: 'toolResult' },
   DEFINITION_CHANGED: { http: DEFECT, exit: 'failed', mcp: 'toolResult' },
   CONNECTION_REFUSED: { http: DEFECT, exit: 'failed', mcp: 'toolResult' },
   DNS_FAILED: { http: DEFECT, exit: 'failed', mcp: 'toolResult' },

@@ -211,7 +211,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
   const { prefix, ttl } = settings;
   const ledger = new Ledger(redis, prefix, longestKeptMs(settings), signatures, writer);
   const folder = blobFolder(settings);
-  if (folder !== undefined) ledger.access.texts.keepIn(new FileBlobs(folder));
+  if (folder !== undefined) ledger.access.blobs.keepIn(new FileBlobs(folder));
   return {
     ledger,
     dispatch: new JobDispatch(ledger.access),

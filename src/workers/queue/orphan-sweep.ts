@@ -22,7 +22,7 @@ export class OrphanSweep {
     this.#ledger = ledger;
     this.#log = log;
     this.#batch = batch;
-    this.#blobs = ledger.access.texts.sweepOf(ledger.access.fleet.prefix);
+    this.#blobs = ledger.access.blobs.sweepOf(ledger.access.fleet.prefix);
   }
 
   /** Forgets what has expired, and queues again what is in flight without a job. */

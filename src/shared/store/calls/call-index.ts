@@ -3,10 +3,12 @@
  */
 import { callOf } from '../../approvals/approval.ts';
 import type { Settings } from '../../config/config.ts';
+import { PawlError } from '../../errors/failure.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { callOfJob } from '../queues/jobs.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
 import { luaFunction, Script } from '../redis/script.ts';
+import { asLost, SEGMENT_LUA } from '../segments/segments.ts';
 import type { LedgerAccess } from './ledger-context.ts';
 import { readCall } from './records/read-call.ts';
 import { parseRequest } from './records/request-text.ts';
@@ -39,10 +41,10 @@ export interface Selection {
   readonly only?: 'inflight' | 'inDoubt' | 'running' | 'delayed' | 'awaiting-approval' | 'pending' | undefined;
 }
 
-/** For `Script`: `prune_index`. */
+/** For `Script`: `prune_index`, which needs `segment_of`. */
 export const PRUNE_LUA = luaFunction(new URL('./prune-index.lua', import.meta.url));
-const pruneScript = new Script(new URL('./prune-index.lua', import.meta.url));
-const flushScript = new Script(new URL('./flush.lua', import.meta.url), DEAD_LETTER_LUA);
+const pruneScript = new Script(new URL('./prune-index.lua', import.meta.url), SEGMENT_LUA);
+const flushScript = new Script(new URL('./flush.lua', import.meta.url), [...DEAD_LETTER_LUA, ...SEGMENT_LUA]);
 
 /**
  * How long the indices keep what has ended: as long as the records of any tool are there. Those of the few calls that were cancelled may
@@ -114,10 +116,10 @@ export class CallIndex {
   /** Removes calls from the index whose records may have expired. Claims do the same as they go. */
   async prune(partition: Partition, nowMs: number): Promise<void> {
     const { redis, retentionMs } = this.#access;
-    const { calls, records } = this.#access.keys(partition);
+    const { calls, records, base } = this.#access.keys(partition);
     // After a weekend there may be millions, which would hold all others up in one step.
     for (let gone = PRUNED_AT_ONCE; gone === PRUNED_AT_ONCE; )
-      gone = Number((await pruneScript.run(redis, [calls, records], [nowMs - retentionMs, PRUNED_AT_ONCE]))[0]);
+      gone = Number((await pruneScript.run(redis, [calls, records, base], [nowMs - retentionMs, PRUNED_AT_ONCE]))[0]);
   }
 
   /**
@@ -160,8 +162,9 @@ export class CallIndex {
    * call that it was merged into.
    */
   async forget(mergedId: string): Promise<Flushed | undefined> {
-    const callId = (await readCall(this.#access, mergedId, { brief: true }))?.callId;
-    if (callId === undefined) return undefined;
+    const record = await readCall(this.#access, mergedId, { brief: true }).catch(asLost);
+    if (record === undefined) return undefined;
+    const callId = record instanceof PawlError ? mergedId : record.callId;
     const code = await this.#flushOne(this.#access.placed(callId), callId, { named: true });
     return code === 'gone' ? undefined : { flushed: 0, inflight: 0, unresolved: 0, [code]: 1 };
   }
@@ -171,7 +174,8 @@ export class CallIndex {
     callId: string,
     { tool, named = false }: { readonly tool?: string | undefined; readonly named?: boolean },
   ): Promise<string> {
-    const request = await this.#access.redis.hget(keys.record(callId), 'request');
+    const request = await this.#storedRequest(keys, callId).catch(asLost);
+    if (request instanceof PawlError) return this.#forgetLost(keys, callId, tool);
     if (request === null) {
       await this.#access.redis.lrem(keys.calls, -1, callId);
       return 'gone';
@@ -191,6 +195,21 @@ export class CallIndex {
       ],
     );
     return code as string;
+  }
+
+  async #storedRequest(keys: PartitionKeys, callId: string): Promise<string | null> {
+    const { redis, segments } = this.#access;
+    const request = await redis.hget(keys.record(callId), 'request');
+    if (request !== null || (await segments.restore(callId)) === 'gone') return request;
+    return redis.hget(keys.record(callId), 'request');
+  }
+
+  /** Nothing says which tool it called. The index of its session forgets it in time. */
+  async #forgetLost(keys: PartitionKeys, callId: string, tool: string | undefined): Promise<string> {
+    if (tool !== undefined) return 'other';
+    await this.#access.segments.forgetLost(callId);
+    await this.#access.redis.lrem(keys.calls, -1, callId);
+    return 'flushed';
   }
 
   /** How many calls of each tool (`namespace.name`) were claimed within the retention, to about a 24th part of it. */

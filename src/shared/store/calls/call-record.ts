@@ -155,7 +155,9 @@ export function callRecord({ callId, fields, request, outcome, nowMs }: ReadReco
     ...(fields['redriven'] === undefined ? {} : { redrives: linesOf<RedriveMark>(fields['redriven']) }),
     createdAtMs: Number(fields['createdAtMs']),
     updatedAtMs: Number(fields['updatedAtMs'] ?? fields['startedAtMs'] ?? fields['createdAtMs']),
+    // Of a copy, Redis keeps the record for less.
     ...number('expiresAtMs'),
+    ...(fields['keptUntilMs'] === undefined ? {} : { expiresAtMs: Number(fields['keptUntilMs']) }),
     ...number('freeAtMs'),
     ...number('lockUntilMs'),
     ...number('pendingUntilMs'),

@@ -23,7 +23,7 @@ local pruned = {}
 local function prune(index)
   if pruned[index] then return end
   pruned[index] = true
-  prune_index({index, base .. RECORDS}, {nowMs() - ARGV[3], 256})
+  prune_index({index, base .. RECORDS, base}, {nowMs() - ARGV[3], 256})
 end
 
 local partition = {

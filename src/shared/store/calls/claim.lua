@@ -23,6 +23,7 @@
 --   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature, where a large outcome is, its reference
 --   These two end with the request (JSON) of a call that the claimed one was merged into, or false.
 --   conflict                    the key was used with other parameters; nothing was written
+--   moved                       the call's record is in a segment; nothing was written
 --   past                        a new call that was to start before now; nothing was written
 -- Fails with UNKEPT when the large parameters are not there; nothing was written.
 local partition, callId, inbox, paramsDigest, request, generation = KEYS, ARGV[1], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
@@ -36,19 +37,22 @@ local now = nowMs()
 
 local function read(key)
   local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs', 'request',
-    'outcomeSignature', 'fence', 'outcomeAt', 'outcomeParts', 'generation', 'freeAtMs', 'ended')
+    'outcomeSignature', 'fence', 'outcomeAt', 'outcomeParts', 'generation', 'freeAtMs', 'ended', 'keptUntilMs')
   local ended = fields[17] and endedFields(fields[17]) or {}
   return {
     exists = fields[1] or fields[9], state = fields[1], paramsDigest = fields[2] or ended.paramsDigest, phase = fields[3],
     createdAtMs = fields[4], outcome = fields[5], updatedAtMs = fields[6] or ended.updatedAtMs, retriable = fields[7] == '1',
     inboxes = fields[8], sameAs = fields[9], request = fields[10], signature = fields[11], fence = fields[12] or ended.fence,
     outcomeAt = fields[13], outcomeParts = fields[14], generation = fields[15], free = isFree(fields[1], fields[16], now),
+    keptUntilMs = fields[18],
   }
 end
 
 local key, fence, anew, stale = own, nil, false, false
--- Most often nothing is there.
-local record = redis.call('EXISTS', key) == 1 and read(key) or {}
+-- Most often nothing is there, and no call was moved.
+local isKnown = redis.call('EXISTS', key, partition.base .. SEGMENTS) > 0
+local record = isKnown and read(key) or {}
+if isKnown and not record.exists and segment_of({partition.base}, {callId}) then return {'moved', callId, now} end
 -- The key of a call that failed is free again: its record stays until the call runs again.
 if record.free then anew, record = true, {fence = record.fence} end
 -- This request was merged into another call before: it stays that call.
@@ -58,9 +62,11 @@ if record.sameAs then
   if leading.exists and not leading.free then
     callId, key, record = record.sameAs, leaderKey, leading
     -- The merge slot must not expire before that call's record does, which in flight has no end yet.
-    local left = redis.call('PTTL', leaderKey)
+    local left = leading.keptUntilMs and leading.keptUntilMs - now or redis.call('PTTL', leaderKey)
     if left < 0 then left = tonumber(retentionMs) end
     if left > redis.call('PTTL', own) then redis.call('PEXPIRE', own, text(left)) end
+  elseif not leading.exists and segment_of({partition.base}, {record.sameAs}) then
+    return {'moved', record.sameAs, now}
   else
     stale, record = true, {fence = record.fence}
   end
@@ -152,6 +158,8 @@ if shadow then
   local met = first and redis.call('HMGET', partition.records .. first, 'state', 'paramsDigest', 'freeAtMs', 'ended') or {}
   if met[4] then met[2] = endedFields(met[4]).paramsDigest end
   duplicate = not isFree(met[1], met[3], now) and met[1]
+  -- It succeeded; with which parameters, its segment says.
+  if first and not met[1] and segment_of({partition.base}, {first}) then duplicate, met[2] = 'done', paramsDigest end
   if terms.slot == 'shadow-inflight' and duplicate ~= 'inflight' then duplicate = false end
   if duplicate and met[2] ~= paramsDigest then duplicate = 'conflict' end
   if not duplicate then redis.call('SET', slot, callId, 'PX', retentionMs) end

@@ -7,6 +7,7 @@ import type { DedupeMode } from '../../calls/envelope.ts';
 import type { StartTime } from '../../calls/start-time.ts';
 import { type Account, type Spends, UNITS, type Unit } from '../../limits/budget.ts';
 import { queueNameOf } from '../../queues/priority.ts';
+import { PawlError } from '../../errors/failure.ts';
 import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
 import { signedCallback } from '../callbacks/callbacks.ts';
@@ -17,6 +18,7 @@ import { backendError } from '../redis/backend-error.ts';
 import { PartitionBatches } from '../redis/batching.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
 import { luaFunction, Script } from '../redis/script.ts';
+import { asLost, SEGMENT_LUA } from '../segments/segments.ts';
 import { PRUNE_LUA } from './call-index.ts';
 import { needOf, type StoredRequest, withParams } from './call-record.ts';
 import { endedAnswer, type FinishedCall, forgedAnswer } from './finished-call.ts';
@@ -84,11 +86,15 @@ export type ClaimAnswer =
   | { readonly kind: 'inflight'; readonly callId: string; readonly phase: Phase; readonly ageMs: number }
   | FinishedCall
   | { readonly kind: 'conflict'; readonly callId: string }
+  /** The call succeeded, and its record is lost: it does not run again. */
+  | { readonly kind: 'lost'; readonly callId: string; readonly message: string }
   /** The call was to start in the past, and is not known: nothing was claimed. */
   | { readonly kind: 'past'; readonly callId: string; readonly nowMs: number };
 
 /** In one step: enough to share what a step costs, and few enough for Redis and the callers to work at the same time. */
 const MAX_CLAIMS = 16;
+/** Of a claim of a call whose record was moved: it is moved again once in an hour at most. */
+const MOST_ROUNDS = 3;
 
 const claimsScript = new Script(new URL('./claim-batch.lua', import.meta.url), [
   PARTITION_LUA,
@@ -97,6 +103,7 @@ const claimsScript = new Script(new URL('./claim-batch.lua', import.meta.url), [
   ...ENQUEUE_LUA,
   ENQUEUE_DELAYED_LUA,
   ...PUSH_LUA,
+  ...SEGMENT_LUA,
   PRUNE_LUA,
   luaFunction(new URL('./claim.lua', import.meta.url)),
 ]);
@@ -153,7 +160,16 @@ export class ClaimWriter {
   async #claimOne(claim: Claim): Promise<ClaimAnswer> {
     const access = this.#access;
     const keys = access.placed(claim.callId);
-    return claimAnswerOf(access, claim, await this.#batches.add(keys, askedOf(access, keys, claim)));
+    const asked = askedOf(access, keys, claim);
+    for (let round = 1; round <= MOST_ROUNDS; round += 1) {
+      const answer = await this.#batches.add(keys, asked);
+      if (answer[0] !== 'moved') return claimAnswerOf(access, claim, answer);
+      // The copy of its record answers the next claim; a record that has ended leaves the key free.
+      const callId = answer[1] as string;
+      const lost = await access.segments.restore(callId).then(() => undefined, asLost);
+      if (lost !== undefined) return { kind: 'lost', callId, message: lost.message };
+    }
+    throw new PawlError('BACKEND_UNAVAILABLE', `The record of ${claim.callId} is being moved. Try again.`);
   }
 
   async #claim(keys: PartitionKeys, asked: readonly Asked[]): Promise<(unknown[] | Error)[]> {

@@ -6,7 +6,7 @@
 -- ARGV  1 call ID  2 how long the fence is remembered, ms: until then a straggler of the forgotten call stays refused
 --       3 key prefix of how many calls of each tool there are  4 retention, ms  5 tool  6 '1' for a call that is named itself
 -- Returns {code}: flushed · inflight · unresolved · gone
-local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence', 'createdAtMs', 'outcomeAt', 'paramsAt', 'ended')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence', 'createdAtMs', 'outcomeAt', 'paramsAt', 'ended', 'segment')
 if not fields[1] then
   redis.call('LREM', KEYS[2], -1, ARGV[1])
   remove_dead_letter({KEYS[5]}, {ARGV[1]})
@@ -19,6 +19,8 @@ end
 if fields[1] == 'inflight' then return {'inflight'} end
 local named = fields[1] == 'cancelled' and ARGV[6] == '1'
 if isUnresolved(fields[1], fields[2]) and not named then return {'unresolved'} end
+-- The record is a copy of one that was moved.
+if fields[8] then forget_moved({KEYS[5]}, {fields[8], ARGV[1]}) end
 redis.call('UNLINK', KEYS[1], fields[5] or KEYS[1], fields[6] or KEYS[1])
 local size = ARGV[3] .. string.format('%.0f', math.floor(fields[4] * 24 / ARGV[4]))
 if redis.call('EXISTS', size) == 1 then redis.call('HINCRBY', size, ARGV[5], -1) end

@@ -6,9 +6,11 @@ import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { type ByteRange, parsedParts } from '../../util/json/large-json.ts';
 import { type AuditWriter, MAX_UNSEALED } from '../audit/audit-writer.ts';
+import { BlobStores } from '../blobs/blob-stores.ts';
 import { isClustered, type Redis } from '../redis/connection.ts';
 import { AuditKeys, FleetKeys, homePartition, PARTITION_NAMES, type Partition, PartitionKeys } from '../redis/keys.ts';
 import { luaConstants, type Script } from '../redis/script.ts';
+import { Segments } from '../segments/segments.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
 import { LargeTexts, type TextReference } from './records/large-values.ts';
 import { FORGED_OUTCOME, refuseChangedPart, verifiedOutcome } from './records/signed-records.ts';
@@ -31,7 +33,11 @@ export class LedgerAccess {
   readonly redis: Redis;
   readonly fleet: FleetKeys;
   readonly signatures: Signatures;
+  /** Where large values and segments are kept. */
+  readonly blobs: BlobStores;
   readonly texts: LargeTexts;
+  /** Calls whose records have left memory. */
+  readonly segments: Segments;
   /** How long ended calls are kept in the indices. */
   readonly retentionMs: number;
   readonly records: AuditWriter | undefined;
@@ -50,7 +56,9 @@ export class LedgerAccess {
     this.fleet = new FleetKeys(prefix);
     this.retentionMs = retentionMs;
     this.signatures = signatures;
-    this.texts = new LargeTexts(redis);
+    this.blobs = new BlobStores(redis);
+    this.texts = new LargeTexts(this.blobs);
+    this.segments = new Segments(redis, this.blobs, (callId) => this.placed(callId));
   }
 
   keys(partition: Partition): PartitionKeys {

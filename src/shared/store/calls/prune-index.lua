@@ -1,7 +1,7 @@
 -- Removes the oldest calls from an index, the newest of which is its first: those whose records are gone, those that were claimed too long
 -- ago, and those that stand there once more, because their keys were free and they run again.
 --
--- KEYS  1 index  2 key prefix of records
+-- KEYS  1 index  2 key prefix of records  3 base of the partition's keys
 -- ARGV  1 calls that were claimed before are removed, ms  2 how many at most
 -- Returns {how many are gone}
 local NEIGHBOURS = 16
@@ -29,6 +29,8 @@ local gone = 0
 for position = #callIds, 1, -1 do
   if gone == most then break end
   local at = timeOf(position)
+  -- A call that was moved leaves the index when its segment ends.
+  if not at and segment_of({KEYS[3]}, {callIds[position]}) then break end
   if at and at >= tonumber(ARGV[1]) and not standsAgain(position) then break end
   gone = gone + 1
 end

@@ -34,6 +34,11 @@ export const PARTITION_NAMES = {
   SESSIONS: ':session:',
   APPROVALS: ':approval',
   LOST_WORKERS: ':lost-workers',
+  /** Numbers of the segments of moved calls, by when their last record ends. Absent: no call was moved. */
+  SEGMENTS: ':segments',
+  SEGMENT: ':segment:',
+  /** Moved calls, in a hash for all whose IDs end alike. */
+  MOVED: ':moved:',
 } as const;
 
 /** The names of a partition's dead letters behind its base: the index by time, that of one tenant, and what is known of each. */
@@ -101,6 +106,16 @@ export class PartitionKeys extends Keys {
 
   stoppedWorker(workerId: string): string {
     return `${this.lostWorkers}:stopped:${workerId}`;
+  }
+
+  /** The segments of moved calls. Behind it, `:last` is the newest number, `:mover` a lease, `:calls` a count and `:lost` what was found lost. */
+  get segments(): string {
+    return `${this.base}${PARTITION_NAMES.SEGMENTS}`;
+  }
+
+  /** A segment in Redis, or the mark of one that another store has. */
+  segment(number: string): string {
+    return `${this.base}${PARTITION_NAMES.SEGMENT}${number}`;
   }
 
   /** Prefix of what is kept of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of those to decide. */

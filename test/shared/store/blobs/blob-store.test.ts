@@ -86,12 +86,12 @@ describe('values in files', () => {
   async function settled() {
     const books = await openBooks();
     const folder = newFolder();
-    const { texts } = books.ledger.access;
-    texts.keepIn(new FileBlobs(folder));
+    const { blobs } = books.ledger.access;
+    blobs.keepIn(new FileBlobs(folder));
     const claim = claimOf('a');
     await books.ledger.claim(claim);
     await settle(books, claim, (await started(books, claim)).fence, large);
-    const sweep = texts.sweepOf(books.world.prefix);
+    const sweep = blobs.sweepOf(books.world.prefix);
     if (sweep === undefined) throw new Error('files have a sweep');
     return { books, folder, claim, sweep };
   }
@@ -152,7 +152,7 @@ describe('values in files', () => {
 
   test('a process with another store says which one it needs; what Redis has is still read', async () => {
     const { books, claim } = await settled();
-    books.ledger.access.texts.keepIn(new RedisBlobs(books.redis));
+    books.ledger.access.blobs.keepIn(new RedisBlobs(books.redis));
     await expect(books.ledger.read(claim.callId)).rejects.toMatchObject({
       code: 'BACKEND_UNAVAILABLE',
       message: expect.stringContaining('PAWL_BLOB_STORE'),

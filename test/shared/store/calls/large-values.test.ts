@@ -5,6 +5,7 @@ import type { Outcome } from '../../../../src/shared/calls/outcome.ts';
 import { digest } from '../../../../src/shared/schema/canonical-json.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
 import { Signatures } from '../../../../src/shared/signing/signatures.ts';
+import { BlobStores } from '../../../../src/shared/store/blobs/blob-stores.ts';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
 import { LedgerAccess } from '../../../../src/shared/store/calls/ledger-context.ts';
 import { LargeTexts } from '../../../../src/shared/store/calls/records/large-values.ts';
@@ -63,7 +64,7 @@ describe('large outcomes', () => {
 
   test('parts that nothing refers to expire, and writing them again takes nothing back of what refers to them', async () => {
     const { redis, world } = await openBooks();
-    const texts = new LargeTexts(redis);
+    const texts = new LargeTexts(new BlobStores(redis));
     const key = `${world.prefix}:text`;
     const text = largeTextOf(noise(3 * PART_BYTES));
     await texts.write(key, text);
@@ -80,7 +81,7 @@ describe('large outcomes', () => {
 
   test('a range is read from the parts that hold it', async () => {
     const { redis, world } = await openBooks();
-    const texts = new LargeTexts(redis);
+    const texts = new LargeTexts(new BlobStores(redis));
     const written = noise(3 * PART_BYTES + 7);
     const reference = await texts.write(`${world.prefix}:text`, largeTextOf(written));
     for (const [from, to] of [

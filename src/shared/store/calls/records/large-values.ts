@@ -10,9 +10,7 @@ import { PawlError } from '../../../errors/failure.ts';
 import { digest } from '../../../schema/canonical-json.ts';
 import { type ByteRange, type LargeText, PART_BYTES } from '../../../util/json/large-json.ts';
 import type { BlobStore } from '../../blobs/blob-store.ts';
-import { BlobSweep } from '../../blobs/blob-sweep.ts';
-import { RedisBlobs } from '../../blobs/redis-blobs.ts';
-import type { Redis } from '../../redis/connection.ts';
+import type { BlobStores } from '../../blobs/blob-stores.ts';
 
 export interface TextReference {
   /** Before it was compressed. */
@@ -36,31 +34,19 @@ const FASTEST = { [zlib.constants.ZSTD_c_compressionLevel]: 1 };
 const bufferFor = (bytes: number) => bytes + 64;
 
 export class LargeTexts {
-  readonly #inRedis: RedisBlobs;
-  #store: BlobStore;
+  readonly #blobs: BlobStores;
 
-  constructor(redis: Redis) {
-    this.#inRedis = new RedisBlobs(redis);
-    this.#store = this.#inRedis;
+  constructor(blobs: BlobStores) {
+    this.#blobs = blobs;
   }
 
-  /** Writes to another store from now on. What Redis has is still read. */
-  keepIn(store: BlobStore): void {
-    this.#store = store;
-  }
-
-  /** The sweep of values that nothing refers to any more; undefined where they end by themselves. */
-  sweepOf(prefix: string): BlobSweep | undefined {
-    return this.#store === this.#inRedis ? undefined : new BlobSweep(this.#store, this.#inRedis, prefix);
-  }
-
-  async remove(key: string): Promise<void> {
-    await this.#inRedis.remove(key);
-    if (this.#store !== this.#inRedis) await this.#store.remove(key);
+  remove(key: string): Promise<void> {
+    return this.#blobs.remove(key);
   }
 
   /** Writes the parts. They expire soon, unless something that refers to them lets them live. */
   async write(key: string, text: LargeText): Promise<TextReference> {
+    const { written, kind } = this.#blobs;
     const parts: string[] = [];
     const inProgress = new Set<Promise<unknown>>();
     for (const [number, part] of text.parts.entries()) {
@@ -68,7 +54,7 @@ export class LargeTexts {
       const pays = compressed.length <= part.length * WORTHWHILE;
       const stored = pays ? compressed : part;
       parts.push(`${pays ? 'zstd' : 'plain'}:${digest(stored)}`);
-      const kept = this.#store.put(key, number, stored);
+      const kept = written.put(key, number, stored);
       inProgress.add(kept);
       kept.then(
         () => inProgress.delete(kept),
@@ -77,10 +63,9 @@ export class LargeTexts {
       if (inProgress.size >= MAX_UNDER_WAY) await Promise.race(inProgress);
     }
     await Promise.all(inProgress);
-    const { kind } = this.#store;
     // The mark is there when all parts are, so that a call whose text has a mark has its text.
-    if (this.#store !== this.#inRedis) await this.#inRedis.mark(key, kind);
-    const place = this.#store === this.#inRedis ? {} : { in: kind };
+    await this.#blobs.mark(key);
+    const place = kind === undefined ? {} : { in: kind };
     return { bytes: text.bytes, parts, ...place, ...(text.content === undefined ? {} : { content: text.content }) };
   }
 
@@ -93,7 +78,7 @@ export class LargeTexts {
     { bytes, parts, in: kind }: TextReference,
     [from, to]: ByteRange = [0, bytes],
   ): AsyncGenerator<Buffer, void, undefined> {
-    const store = this.#storeOf(kind);
+    const store = this.#blobs.of(kind);
     const last = Math.ceil(to / PART_BYTES) - 1;
     let number = Math.floor(from / PART_BYTES);
     let asked = number;
@@ -107,15 +92,6 @@ export class LargeTexts {
       const plain = await plainPart(stored, parts[number] ?? '', Math.min(PART_BYTES, bytes - start));
       yield plain.subarray(Math.max(0, from - start), to - start);
     }
-  }
-
-  #storeOf(kind: string | undefined): BlobStore {
-    if (kind === undefined) return this.#inRedis;
-    if (kind === this.#store.kind) return this.#store;
-    throw new PawlError(
-      'BACKEND_UNAVAILABLE',
-      `The value is in a store of the kind ${JSON.stringify(kind)}, and this process has ${JSON.stringify(this.#store.kind)}: set PAWL_BLOB_STORE as where it was written.`,
-    );
   }
 }
 

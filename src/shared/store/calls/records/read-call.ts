@@ -44,7 +44,10 @@ export async function readCall(
   );
   const fields = unpackedFields(pairs(flat as readonly string[]));
   const nowMs = Number(readAt);
-  if (fields['state'] === undefined) return undefined;
+  if (fields['state'] === undefined) {
+    const isMoved = (await access.segments.restore(fields['callId'] ?? callId)) === 'restored';
+    return isMoved ? readCall(access, callId, { inboxId, following, brief }) : undefined;
+  }
   const id = fields['callId'] ?? callId;
   const request = parseRequest(fields['request'] ?? '');
   if (id !== callId && access.signatures.present && !wasMerged(callId, id, fields, request))
@@ -130,6 +133,8 @@ async function storedOutcome(
     access.placed(callId).record(callId),
     ...['state', 'outcome', 'outcomeSignature', 'outcomeAt', 'outcomeParts'],
   );
+  if (state === null)
+    return (await access.segments.restore(callId)) === 'restored' ? storedOutcome(access, callId) : undefined;
   // A call in flight has no outcome, even if an event announced one.
   if (typeof state !== 'string' || state === 'inflight' || (inline ?? at ?? null) === null) return undefined;
   return { state, inline, signature: signature ?? '', at: at ?? '', parts: parts ?? undefined };

@@ -1,0 +1,9 @@
+-- Where it stands that a call was moved: in a hash of the calls whose IDs end alike, so small that Redis packs it.
+--
+-- KEYS  1 base of the partition's keys
+-- ARGV  1 call ID
+-- Returns the number of its segment (false for none), and the key and the field that have it
+local field, bucket = string.match(ARGV[1], '^[^.]+%.(.+)(...)$')
+if not field then return false end
+local key = KEYS[1] .. MOVED .. bucket
+return redis.call('HGET', key, field), key, field

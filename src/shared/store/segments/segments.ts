@@ -1,0 +1,142 @@
+/**
+ * Calls whose records have left memory. A call that succeeded long ago is a line of a *segment*, a value of the blob store that is written
+ * once and never changed. In Redis an entry says which segment has the call, so that its key is known and runs nothing. A reader that
+ * meets the entry puts a copy of the record back for a minute: replays, `calls show` and `flush` see a record as any other.
+ *
+ * A segment that is gone or changed costs results, never a second run: its entries stay until its last record would have ended.
+ */
+import { PawlError } from '../../errors/failure.ts';
+import { digest } from '../../schema/canonical-json.ts';
+import type { BlobStores } from '../blobs/blob-stores.ts';
+import type { Redis } from '../redis/connection.ts';
+import { PARTITION_NAMES, type PartitionKeys } from '../redis/keys.ts';
+import { luaConstants, luaFunction, Script } from '../redis/script.ts';
+import { recordIn, segmentLines } from './segment-text.ts';
+
+const LUA = [luaConstants(PARTITION_NAMES), luaFunction(new URL('./segment-of.lua', import.meta.url))];
+/** For `Script`: the names of a partition's keys, `segment_of` and `forget_moved`. */
+export const SEGMENT_LUA = [...LUA, luaFunction(new URL('./forget-moved.lua', import.meta.url))];
+
+const locateScript = new Script(new URL('./locate-call.lua', import.meta.url), LUA);
+const restoreScript = new Script(new URL('./restore-call.lua', import.meta.url), LUA);
+const forgetScript = new Script(new URL('./forget-moved.lua', import.meta.url), LUA);
+
+const COPY_KEPT_MS = 60_000;
+/** Each is up to 1 MiB. A list of calls reads the same ones again and again. */
+const CACHED = 4;
+/** Another process may move the call again meanwhile. */
+const MOST_ROUNDS = 3;
+
+/** Where the record of a call is. */
+export interface Located {
+  readonly number: string;
+  /** Of the store that has the segment. */
+  readonly kind: string | undefined;
+  /** Of the segment's bytes; undefined when Redis knows nothing of it. */
+  readonly digest: string | undefined;
+}
+
+export interface LostSegment {
+  /** Its name in the blob store. */
+  readonly name: string;
+  readonly reason: string;
+}
+
+export class Segments {
+  readonly #redis: Redis;
+  readonly #blobs: BlobStores;
+  readonly #keysOf: (callId: string) => PartitionKeys;
+  readonly #cache = new Map<string, Promise<Buffer>>();
+  readonly #reported = new Set<string>();
+  #onLost: (lost: LostSegment) => void = () => {};
+
+  constructor(redis: Redis, blobs: BlobStores, keysOf: (callId: string) => PartitionKeys) {
+    this.#redis = redis;
+    this.#blobs = blobs;
+    this.#keysOf = keysOf;
+  }
+
+  /** The listener is called once for each segment that this process finds lost. */
+  onLost(listener: (lost: LostSegment) => void): void {
+    this.#onLost = listener;
+  }
+
+  /**
+   * Puts a copy of a call's record back, for a minute. `gone` when it was not moved, or has expired. Throws `RESULT_LOST` when its segment
+   * is lost, and `BACKEND_UNAVAILABLE` when the blob store cannot be read now.
+   */
+  async restore(callId: string): Promise<'restored' | 'gone'> {
+    const keys = this.#keysOf(callId);
+    for (let round = 1; round <= MOST_ROUNDS; round += 1) {
+      const [now, number, kind, known] = await locateScript.run(this.#redis, [keys.base], [callId]);
+      if (typeof number !== 'string') return 'gone';
+      const located = { number, kind: textOf(kind), digest: textOf(known) };
+      const record = recordIn(await this.lines(keys, located), callId);
+      if (record === undefined) throw await this.#lost(keys, located, `the record of ${callId} is not in it`);
+      if (record.expiresAtMs <= Number(now)) {
+        await this.forget(keys, number, [callId]);
+        return 'gone';
+      }
+      const args = [callId, number, record.expiresAtMs, COPY_KEPT_MS, ...record.fields];
+      const [code] = await restoreScript.run(this.#redis, [keys.base], args);
+      if (code === 'restored') return 'restored';
+    }
+    throw new PawlError('BACKEND_UNAVAILABLE', `The record of ${callId} is being moved. Try again.`);
+  }
+
+  /** Forgets that calls were moved: their keys are free. */
+  async forget(keys: PartitionKeys, number: string, callIds: readonly string[]): Promise<void> {
+    await forgetScript.run(this.#redis, [keys.base], [number, ...callIds]);
+  }
+
+  /** Forgets a call whose segment is lost, because an operator said so. */
+  async forgetLost(callId: string): Promise<void> {
+    const keys = this.#keysOf(callId);
+    const [, number] = await locateScript.run(this.#redis, [keys.base], [callId]);
+    if (typeof number === 'string') await this.forget(keys, number, [callId]);
+  }
+
+  /** The lines of a segment. Throws as `restore` does. */
+  async lines(keys: PartitionKeys, located: Located): Promise<Buffer> {
+    // A Redis that has lost its last second may give a number again.
+    const version = `${keys.segment(located.number)} ${located.digest}`;
+    const known = this.#cache.get(version);
+    if (known !== undefined) return known;
+    const read = this.#read(keys, located);
+    this.#cache.set(version, read);
+    read.catch(() => this.#cache.delete(version));
+    for (const oldest of this.#cache.keys()) {
+      if (this.#cache.size <= CACHED) break;
+      this.#cache.delete(oldest);
+    }
+    return read;
+  }
+
+  async #read(keys: PartitionKeys, located: Located): Promise<Buffer> {
+    if (located.digest === undefined) throw await this.#lost(keys, located, 'Redis has no digest of it');
+    const bytes = await this.#blobs.of(located.kind).get(keys.segment(located.number), 0);
+    if (bytes === null) throw await this.#lost(keys, located, 'it is not in the blob store');
+    if (digest(bytes) !== located.digest) throw await this.#lost(keys, located, 'its bytes were changed');
+    return segmentLines(bytes);
+  }
+
+  async #lost(keys: PartitionKeys, { number }: Located, reason: string): Promise<PawlError> {
+    const name = keys.segment(number);
+    await this.#redis.sadd(`${keys.segments}:lost`, number);
+    if (!this.#reported.has(name)) {
+      this.#reported.add(name);
+      this.#onLost({ name, reason });
+    }
+    return new PawlError('RESULT_LOST', `The call succeeded, and its result was moved to ${name}: ${reason}.`);
+  }
+}
+
+/** For `catch`: the error of a lost segment. Throws any other. */
+export function asLost(error: unknown): PawlError {
+  if (error instanceof PawlError && error.code === 'RESULT_LOST') return error;
+  throw error;
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined;
+}
