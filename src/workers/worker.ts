@@ -10,6 +10,7 @@ import { containUncaughtErrors } from './attempt/uncaught-errors.ts';
 import { lacksSandbox } from './context/processes.ts';
 import { FleetNews } from './fleet-news.ts';
 import { OrphanSweep } from './queue/orphan-sweep.ts';
+import { SegmentSweep } from './queue/segment-sweep.ts';
 import { servedTools, type WorkerOptions } from './worker-options.ts';
 import { composeWorker, type WorkerParts } from './worker-parts.ts';
 
@@ -137,7 +138,10 @@ export class ToolWorker implements AsyncDisposable {
     every(HEARTBEAT_MS, () => this.#news.followShards());
     every(60_000, () => heartbeat.renewPublished());
     const sweep = new OrphanSweep(this.#backend.ledger, log);
-    every(Math.max(1_000, settings.stalledIntervalMs), () => sweep.run(this.#backend.shards.partitions(tiers)));
+    const mover = new SegmentSweep(this.#backend, settings, log);
+    const sweepMs = Math.max(1_000, settings.stalledIntervalMs);
+    every(sweepMs, () => sweep.run(this.#backend.shards.partitions(tiers)));
+    every(sweepMs, () => mover.run(this.#backend.shards.partitions(tiers)));
   }
 
   #onError(error: Error): void {

@@ -136,6 +136,8 @@ export const settingsSchema = z.strictObject({
     .string()
     .regex(/^(redis|file(:.+)?)$/, 'must be redis, file or file:FOLDER')
     .default('redis'),
+  /** The age at which the records of calls that succeeded leave Redis for segments in the blob store. Default: they stay until they end. */
+  segmentsAfterMs: keptMs.min(1_000).optional(),
   /** Whether listeners of BullMQ's (`QueueEvents`) are notified of ordinary calls: three writes to Redis for each. Pawl itself needs none. */
   bullEvents: onOff.default('off'),
   /** The page that shows a trace: `{traceId}` stands for the trace’s ID. */

@@ -74,6 +74,7 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_CALLBACK_SECRETS', path: ['callbackSecrets'], read: asList },
   { name: 'PAWL_BOARD_REDIS_URL', path: ['boardRedisUrl'], read: asText },
   { name: 'PAWL_BLOB_STORE', path: ['blobStore'], read: asText },
+  { name: 'PAWL_SEGMENTS_AFTER_MS', path: ['segmentsAfterMs'], read: asNumber },
   { name: 'PAWL_BULL_EVENTS', path: ['bullEvents'], read: asText },
   {
     name: 'PAWL_SHARDS',

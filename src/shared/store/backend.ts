@@ -1,5 +1,4 @@
 /** A process's connection to Redis, checked, and the stores that use it. Starts the embedded server when no Redis is configured. */
-import { join } from 'node:path';
 import type { AuditType, RecordAudit } from '../audit/audit-event.ts';
 import type { Settings } from '../config/config.ts';
 import { evicts, PROMISES, type ServerFacts, WAITAOF_PROMISE } from '../config/durability.ts';
@@ -15,7 +14,7 @@ import { Questions } from './approvals/questions.ts';
 import { StandingApprovals } from './approvals/standing-approvals.ts';
 import { AuditTrail } from './audit/audit-trail.ts';
 import { AuditWriter } from './audit/audit-writer.ts';
-import { FileBlobs } from './blobs/file-blobs.ts';
+import { useConfiguredStore } from './blobs/configured-store.ts';
 import { CallbackRecords } from './callbacks/callbacks.ts';
 import { longestKeptMs } from './calls/call-index.ts';
 import { Ledger } from './calls/ledger.ts';
@@ -143,8 +142,12 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       workerSignersOf(settings),
     );
     const shards = await knownShards(redis, settings);
+    const stores = openStores({ url, redis, settings, tiers, signatures, writer, shards });
+    stores.ledger.access.segments.onLost((lost) =>
+      options.log('warn', LOST_SEGMENT, { event: 'segment_lost', ...lost }),
+    );
     return {
-      ...openStores({ url, redis, settings, tiers, signatures, writer, shards }),
+      ...stores,
       url,
       prefix: settings.prefix,
       redis,
@@ -210,8 +213,7 @@ type Stores = Omit<
 function openStores({ url, redis, settings, tiers, signatures, writer, shards }: StoreDeps): Stores {
   const { prefix, ttl } = settings;
   const ledger = new Ledger(redis, prefix, longestKeptMs(settings), signatures, writer);
-  const folder = blobFolder(settings);
-  if (folder !== undefined) ledger.access.blobs.keepIn(new FileBlobs(folder));
+  useConfiguredStore(ledger.access.blobs, settings);
   return {
     ledger,
     dispatch: new JobDispatch(ledger.access),
@@ -254,12 +256,6 @@ async function knownShards(redis: Redis, { prefix, shards: configured }: Setting
   return shards;
 }
 
-/** The folder of large values, where they are kept in files. */
-function blobFolder({ blobStore, dataDir }: Settings): string | undefined {
-  if (blobStore === 'redis') return undefined;
-  return blobStore === 'file' ? join(dataDir, 'blobs') : blobStore.slice('file:'.length);
-}
-
 function asksForAlways({ durability, tools }: Settings): boolean {
   return [durability, ...Object.values(tools).map((policy) => policy.durability)].includes('always');
 }
@@ -289,6 +285,9 @@ function auditOf({ log, audit }: BackendOptions, writer: AuditWriter): RecordAud
     return told === undefined ? written : Promise.all([told, written]).then(() => {});
   };
 }
+
+const LOST_SEGMENT =
+  'a segment of moved calls cannot be read here: their results are lost, and none of them runs again';
 
 /** Log messages of rare events. Calls and their attempts have log lines of their own. */
 const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {

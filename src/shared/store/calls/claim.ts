@@ -5,9 +5,9 @@ import { isMerged, type RequestNaming, requestNameOf } from '../../calls/call-id
 import type { CallState, Phase } from '../../calls/call-state.ts';
 import type { DedupeMode } from '../../calls/envelope.ts';
 import type { StartTime } from '../../calls/start-time.ts';
+import { PawlError } from '../../errors/failure.ts';
 import { type Account, type Spends, UNITS, type Unit } from '../../limits/budget.ts';
 import { queueNameOf } from '../../queues/priority.ts';
-import { PawlError } from '../../errors/failure.ts';
 import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
 import { signedCallback } from '../callbacks/callbacks.ts';

@@ -29,6 +29,7 @@ const SEGMENT_CALLS = 1_000;
 const LEAST_LEFT_MS = 60_000;
 /** A segment is there for so long after its last record has ended, so that its calls can be forgotten by name. */
 const KEPT_AFTER_MS = 3_600_000;
+const MOST_LOOKED_FOR = 10;
 /** So many calls in a row that cannot be moved end a short walk. Once in an hour a walk goes to the oldest call. */
 const NONE_IN_A_ROW = 2_000;
 const WHOLE_WALK_MS = 3_600_000;
@@ -74,6 +75,7 @@ export class SegmentMover {
     const holder = randomUUID();
     if (!(await this.#lease(keys, holder, LEASE_MS))) return NOTHING;
     try {
+      await this.#lookForLost(keys);
       const removed = await this.#removeEnded(keys, nowMs);
       if (afterMs === undefined) return { ...NOTHING, removed };
       return { ...(await this.#moveAll(keys, { afterMs, nowMs, holder })), removed };
@@ -179,6 +181,13 @@ export class SegmentMover {
     return numbers.length;
   }
 
+  /** Segments that were found lost may be there again: a file system was mounted, or files were put back. */
+  async #lookForLost(keys: PartitionKeys): Promise<void> {
+    const lost = `${keys.segments}:lost`;
+    for (const number of await this.#options.redis.srandmember(lost, MOST_LOOKED_FOR))
+      if ((await this.#callIdsOf(keys, number)) !== undefined) await this.#options.redis.srem(lost, number);
+  }
+
   /** Undefined for a segment that is lost. */
   async #callIdsOf(keys: PartitionKeys, number: string): Promise<readonly string[] | undefined> {
     const [kind, known] = await this.#options.redis.hmget(keys.segment(number), 'in', 'digest');
@@ -188,10 +197,7 @@ export class SegmentMover {
 
   async #forgetUnread(keys: PartitionKeys, number: string): Promise<void> {
     for (const first of ID_CHARACTERS)
-      for (const second of ID_CHARACTERS) {
-        const ends = [...ID_CHARACTERS].map((third) => first + second + third);
-        await forgetUnreadScript.run(this.#options.redis, [keys.base], [number, ...ends]);
-      }
+      await forgetUnreadScript.run(this.#options.redis, [keys.base], [number, first, ID_CHARACTERS]);
   }
 
   async #drop(keys: PartitionKeys, number: string): Promise<void> {
