@@ -38,6 +38,12 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'undone because of failing: booked in the end: nothing',
     'PLAN_INVALID nodes.wrong.params.city',
   ],
+  'segments.ts': [
+    'the calls are in a file',
+    'a: success, run 1 of a, from the record true',
+    'b, its file is away: RESULT_LOST, 3 runs',
+    'b, its file is back: success, run 2 of b, 3 runs',
+  ],
   'batches.ts': ['success 5', 'error calls.1.params.city', 'success 4', '2 calls accepted', 'the batch is done'],
   'cancellation.ts': [
     'in the queue: cancelled-before-start',

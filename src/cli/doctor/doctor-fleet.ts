@@ -1,16 +1,21 @@
 /** The checks of `pawl doctor` on the fleet: workers for each tier, the same signing keys everywhere, and correct clocks. */
 import { sharesKeys } from '../../producer/operations/signing-check.ts';
+import { partitionFor } from '../../shared/calls/call-id.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
 import { tenantLimits } from '../../shared/limits/tenant.ts';
 import type { ShardLayout } from '../../shared/queues/shards.ts';
 import { keyFingerprints, UNSIGNED } from '../../shared/signing/signature.ts';
+import { BlobStores } from '../../shared/store/blobs/blob-stores.ts';
+import { useConfiguredStore } from '../../shared/store/blobs/configured-store.ts';
 import { Catalogue, type CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { Limits } from '../../shared/store/limits/concurrency-limits.ts';
 import { readTierStates, type ShardState } from '../../shared/store/queues/shard-state.ts';
 import { Shards } from '../../shared/store/queues/shards.ts';
 import type { Redis } from '../../shared/store/redis/connection.ts';
+import { PartitionKeys } from '../../shared/store/redis/keys.ts';
+import { type LostSegment, Segments } from '../../shared/store/segments/segments.ts';
 import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
 import { FollowedClock } from '../../shared/util/time.ts';
 import { plural } from '../print.ts';
@@ -20,6 +25,8 @@ type Worker = CatalogueContent['workers'][number];
 
 /** A larger difference cannot come from the network or a busy process. */
 const CLOCK_TOLERANCE_MS = 1_000;
+/** The newest segments of each partition that are read. */
+const SEGMENTS_READ = 3;
 
 export async function checkFleet(redis: Redis, settings: Settings): Promise<readonly Finding[]> {
   const { prefix } = settings;
@@ -37,7 +44,43 @@ export async function checkFleet(redis: Redis, settings: Settings): Promise<read
     ...shardsFindings(layout, settings.shards),
     clockFinding(workers, ownAheadMs),
     ...(await limitFindings(new Limits(redis, prefix), settings, tools)),
+    ...(await segmentFindings(redis, settings, shards)),
   ];
+}
+
+/** Reads some segments of moved calls from here; nothing where no call was moved. */
+export async function segmentFindings(redis: Redis, settings: Settings, shards: Shards): Promise<readonly Finding[]> {
+  const check = 'segments';
+  const blobs = new BlobStores(redis);
+  try {
+    useConfiguredStore(blobs, settings);
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    return [{ check, state: 'fail', message, fix: 'set PAWL_BLOB_STORE to file:FOLDER, in all processes alike' }];
+  }
+  const segments = new Segments(redis, blobs, (callId) => new PartitionKeys(settings.prefix, partitionFor(callId)));
+  let [calls, files] = [0, 0];
+  const unreadable: LostSegment[] = [];
+  for (const partition of shards.partitions()) {
+    const keys = new PartitionKeys(settings.prefix, partition);
+    const counts = await segments.counts(keys);
+    if (counts.segments === 0) continue;
+    calls += counts.calls;
+    files += counts.segments;
+    unreadable.push(...(await segments.unreadable(keys, SEGMENTS_READ)));
+  }
+  const [first] = unreadable;
+  if (first !== undefined)
+    return [
+      {
+        check,
+        state: 'fail',
+        message: `${plural(unreadable.length, 'segment')} of moved calls cannot be read from here: ${first.reason}`,
+        fix: 'set PAWL_BLOB_STORE as the workers have it, mount its folder, or put the file back: docs/runbook.md#a-segment-is-lost',
+      },
+    ];
+  if (files === 0) return [];
+  return [{ check, state: 'ok', message: `${plural(calls, 'call')} left Redis for ${plural(files, 'segment')}` }];
 }
 
 export function workersFinding(

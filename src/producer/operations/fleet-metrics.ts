@@ -17,7 +17,7 @@ import { METRICS } from '../../shared/telemetry/metrics.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import type { EnforcedCircuit } from '../circuits/circuit-effects.ts';
 import type { ProducerMetrics } from './metrics.ts';
-import { tierCounts, tierDeadLetters, tierSizes } from './tier-counts.ts';
+import { tierCounts, tierDeadLetters, tierSegments, tierSizes } from './tier-counts.ts';
 
 /** One reading serves all scrapes of this period. */
 const CACHE_MS = 2_000;
@@ -103,18 +103,20 @@ export class FleetView {
     const { redis, prefix, shards } = source.backend;
     // This process's counts are part of the fleet's.
     await source.publishMetrics();
-    const [content, circuits, states, counts, sizes, deadLetters, totals, isDurable, failing] = await Promise.all([
-      // The list includes declared tools.
-      source.catalogue(),
-      source.circuits.list(),
-      readTierStates(redis, prefix, shards),
-      tierCounts(source.backend),
-      tierSizes(source.backend),
-      tierDeadLetters(source.backend),
-      source.fleetMetrics.read(),
-      this.#isDurable(),
-      failingCallbacks(source.backend),
-    ]);
+    const [content, circuits, states, counts, sizes, deadLetters, totals, isDurable, failing, segments] =
+      await Promise.all([
+        // The list includes declared tools.
+        source.catalogue(),
+        source.circuits.list(),
+        readTierStates(redis, prefix, shards),
+        tierCounts(source.backend),
+        tierSizes(source.backend),
+        tierDeadLetters(source.backend),
+        source.fleetMetrics.read(),
+        this.#isDurable(),
+        failingCallbacks(source.backend),
+        tierSegments(source.backend),
+      ]);
     for (const tool of content.tools) source.metrics.tools.add(tool);
     const set = new MetricSet();
     this.#showCircuits(set, circuits);
@@ -124,6 +126,8 @@ export class FleetView {
       set.set(METRICS.ledger, { tier, state: 'inflight' }, inflight + pending);
       set.set(METRICS.ledger, { tier, state: 'settled' }, Math.max(0, calls - inflight - delayed - pending));
       set.set(METRICS.deadLetters, { tier }, deadLetters[index] ?? 0);
+      set.set(METRICS.movedCalls, { tier }, segments[index]?.calls ?? 0);
+      set.set(METRICS.segmentsLost, { tier }, segments[index]?.lost ?? 0);
       set.set(METRICS.callbacksFailing, { tier }, failing[index] ?? 0);
       const state = states[index];
       if (state !== undefined) this.#showTier(set, tier, state, { workers: content.workers, totals });

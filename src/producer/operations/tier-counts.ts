@@ -35,3 +35,15 @@ export function tierDeadLetters({ deadLetters, shards }: Pick<Backend, 'deadLett
     (one, other) => one + other,
   );
 }
+
+/** How many calls of each tier were moved to segments, and how many of its segments are lost. */
+export function tierSegments({ ledger, shards }: Records) {
+  return shards.ofTiers(
+    (partition) => ledger.access.segments.counts(ledger.keys(partition)),
+    (one, other) => ({
+      calls: one.calls + other.calls,
+      segments: one.segments + other.segments,
+      lost: one.lost + other.lost,
+    }),
+  );
+}

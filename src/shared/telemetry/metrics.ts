@@ -150,6 +150,14 @@ export const METRICS = {
     ...gauge('dead_letters', ['tier'], 'fleet'),
     help: 'Calls of tools that change something which failed for good, and that no operator has redriven or discarded.',
   },
+  movedCalls: {
+    ...gauge('moved_calls', ['tier'], 'fleet'),
+    help: 'Calls whose records have left Redis for segments.',
+  },
+  segmentsLost: {
+    ...gauge('segments_lost', ['tier'], 'fleet'),
+    help: 'Segments of moved calls that a process could not read: the results of their calls are lost, and none runs again.',
+  },
   pending: {
     ...gauge('pending_calls', ['tier'], 'fleet'),
     help: 'Calls that wait for an outside system to complete them. No worker holds them.',

@@ -155,7 +155,7 @@ export function callRecord({ callId, fields, request, outcome, nowMs }: ReadReco
     ...(fields['redriven'] === undefined ? {} : { redrives: linesOf<RedriveMark>(fields['redriven']) }),
     createdAtMs: Number(fields['createdAtMs']),
     updatedAtMs: Number(fields['updatedAtMs'] ?? fields['startedAtMs'] ?? fields['createdAtMs']),
-    // Of a copy, Redis keeps the record for less.
+    // Redis keeps a copy for less time than its record.
     ...number('expiresAtMs'),
     ...(fields['keptUntilMs'] === undefined ? {} : { expiresAtMs: Number(fields['keptUntilMs']) }),
     ...number('freeAtMs'),

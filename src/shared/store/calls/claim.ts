@@ -93,7 +93,7 @@ export type ClaimAnswer =
 
 /** In one step: enough to share what a step costs, and few enough for Redis and the callers to work at the same time. */
 const MAX_CLAIMS = 16;
-/** Of a claim of a call whose record was moved: it is moved again once in an hour at most. */
+/** A claim goes round again when the call's record was brought back from its segment. */
 const MOST_ROUNDS = 3;
 
 const claimsScript = new Script(new URL('./claim-batch.lua', import.meta.url), [

@@ -33,7 +33,7 @@ export class LedgerAccess {
   readonly redis: Redis;
   readonly fleet: FleetKeys;
   readonly signatures: Signatures;
-  /** Where large values and segments are kept. */
+  /** The stores of large values and segments. */
   readonly blobs: BlobStores;
   readonly texts: LargeTexts;
   /** Calls whose records have left memory. */

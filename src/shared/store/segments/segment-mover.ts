@@ -45,7 +45,7 @@ export interface SegmentMoverOptions {
   readonly leastLeftMs?: number;
 }
 
-/** What one run did, in calls and segments. */
+/** The result of one run, in calls and segments. */
 export interface SegmentRun {
   readonly calls: number;
   readonly written: number;
@@ -53,7 +53,7 @@ export interface SegmentRun {
 }
 
 interface Movable extends SegmentRecord {
-  /** What its record says of its end. */
+  /** The field in which its record keeps its end. */
   readonly ended: string;
 }
 
@@ -190,9 +190,7 @@ export class SegmentMover {
 
   /** Undefined for a segment that is lost. */
   async #callIdsOf(keys: PartitionKeys, number: string): Promise<readonly string[] | undefined> {
-    const [kind, known] = await this.#options.redis.hmget(keys.segment(number), 'in', 'digest');
-    const located = { number, kind: kind ?? undefined, digest: known ?? undefined };
-    return this.#options.segments.lines(keys, located).then(callIdsIn, (error: unknown) => void asLost(error));
+    return this.#options.segments.readWhole(keys, number).then(callIdsIn, (error: unknown) => void asLost(error));
   }
 
   async #forgetUnread(keys: PartitionKeys, number: string): Promise<void> {

@@ -27,12 +27,12 @@ const CACHED = 4;
 /** Another process may move the call again meanwhile. */
 const MOST_ROUNDS = 3;
 
-/** Where the record of a call is. */
+/** The place of a call's record. */
 export interface Located {
   readonly number: string;
-  /** Of the store that has the segment. */
+  /** The kind of the store that has the segment; undefined for Redis. */
   readonly kind: string | undefined;
-  /** Of the segment's bytes; undefined when Redis knows nothing of it. */
+  /** The digest of the segment's bytes; undefined when Redis knows nothing of it. */
   readonly digest: string | undefined;
 }
 
@@ -71,7 +71,7 @@ export class Segments {
       const [now, number, kind, known] = await locateScript.run(this.#redis, [keys.base], [callId]);
       if (typeof number !== 'string') return 'gone';
       const located = { number, kind: textOf(kind), digest: textOf(known) };
-      const record = recordIn(await this.lines(keys, located), callId);
+      const record = recordIn(await this.#lines(keys, located), callId);
       if (record === undefined) throw await this.#lost(keys, located, `the record of ${callId} is not in it`);
       if (record.expiresAtMs <= Number(now)) {
         await this.forget(keys, number, [callId]);
@@ -89,6 +89,37 @@ export class Segments {
     await forgetScript.run(this.#redis, [keys.base], [number, ...callIds]);
   }
 
+  /** Calls that were moved, segments that have them, and those of these that were found lost. */
+  async counts(
+    keys: PartitionKeys,
+  ): Promise<{ readonly calls: number; readonly segments: number; readonly lost: number }> {
+    const [calls, segments, lost] = await Promise.all([
+      this.#redis.get(`${keys.segments}:calls`),
+      this.#redis.zcard(keys.segments),
+      this.#redis.scard(`${keys.segments}:lost`),
+    ]);
+    return { calls: Number(calls ?? 0), segments, lost };
+  }
+
+  /** The newest segments that cannot be read from here, and those that were found lost elsewhere, by name with the reason. */
+  async unreadable(keys: PartitionKeys, most: number): Promise<readonly LostSegment[]> {
+    const newest = await this.#redis.zrevrange(keys.segments, 0, most - 1);
+    const lost = await this.#redis.srandmember(`${keys.segments}:lost`, most);
+    const found: LostSegment[] = [];
+    for (const number of new Set([...newest, ...lost]))
+      await this.readWhole(keys, number).catch((error: unknown) => {
+        if (!(error instanceof PawlError)) throw error;
+        found.push({ name: keys.segment(number), reason: error.message });
+      });
+    return found;
+  }
+
+  /** The lines of a segment. Throws as `restore` does. */
+  async readWhole(keys: PartitionKeys, number: string): Promise<Buffer> {
+    const [kind, known] = await this.#redis.hmget(keys.segment(number), 'in', 'digest');
+    return this.#lines(keys, { number, kind: kind ?? undefined, digest: known ?? undefined });
+  }
+
   /** Forgets a call whose segment is lost, because an operator said so. */
   async forgetLost(callId: string): Promise<void> {
     const keys = this.#keysOf(callId);
@@ -96,8 +127,7 @@ export class Segments {
     if (typeof number === 'string') await this.forget(keys, number, [callId]);
   }
 
-  /** The lines of a segment. Throws as `restore` does. */
-  async lines(keys: PartitionKeys, located: Located): Promise<Buffer> {
+  async #lines(keys: PartitionKeys, located: Located): Promise<Buffer> {
     // A Redis that has lost its last second may give a number again.
     const version = `${keys.segment(located.number)} ${located.digest}`;
     const known = this.#cache.get(version);

@@ -3,7 +3,17 @@ import { describe, expect, test, vi } from 'vitest';
 import { BlobStores } from '../../../../src/shared/store/blobs/blob-stores.ts';
 import { FileBlobs } from '../../../../src/shared/store/blobs/file-blobs.ts';
 import { RedisBlobs, UNREFERRED_MS } from '../../../../src/shared/store/blobs/redis-blobs.ts';
-import { type Books, callIdFor, claimOf, failureOutcome, openBooks, PLACE, SUCCESS, settle, started } from '../calls.ts';
+import {
+  type Books,
+  callIdFor,
+  claimOf,
+  failureOutcome,
+  openBooks,
+  PLACE,
+  SUCCESS,
+  settle,
+  started,
+} from '../calls.ts';
 import { done, filesIn, isInMemory, LATER_MS, loseCopy, moverOf, openWithFiles, seen } from './moved-calls.ts';
 
 const stores: Readonly<Record<string, () => Promise<Books>>> = {

@@ -1,0 +1,60 @@
+/**
+ * Calls that succeeded leave Redis for a file. Their keys still answer, byte for byte, and run nothing: also while the file is away.
+ */
+import { mkdtemp, readdir, rename, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connect, defineTool, startWorker } from 'pawl';
+import { z } from 'zod';
+
+let runs = 0;
+const count = defineTool({
+  name: 'count',
+  version: '1.0.0',
+  description: 'Counts its runs.',
+  tier: 'workspace',
+  input: z.object({ of: z.string() }),
+  run: ({ of }) => {
+    runs += 1;
+    return { output: `run ${runs} of ${of}` };
+  },
+});
+
+const folder = await mkdtemp(join(tmpdir(), 'pawl-example-'));
+const files = join(folder, 'blobs');
+const settings = {
+  blobStore: `file:${files}`, //  one folder for all processes
+  segmentsAfterMs: 1_000, //      an hour, say
+  stalledIntervalMs: 1_000, //    how often workers look; 30 s by default
+};
+
+const worker = await startWorker({ tools: [count], ...settings });
+const pawl = await connect(settings);
+const session = await pawl.openSession({ sessionKey: 'demo', actorId: 'ada' });
+const call = (by: typeof session, key: string) => by.call(count, { of: key }, { idempotencyKey: key });
+
+for (const key of ['a', 'b', 'c']) await call(session, key);
+
+const segments = async () => (await readdir(files, { recursive: true })).filter((name) => name.includes('segment'));
+while ((await segments()).length === 0) await sleep(100);
+console.log('the calls are in a file');
+
+const again = await call(session, 'a');
+console.log(`a: ${again.status}, ${again.output?.content}, from the record ${again.fromCache}`);
+
+await rename(files, `${files}.away`);
+const other = await connect({ ...settings, blobStore: `file:${files}` }); // it has read no file before
+const elsewhere = await other.session('demo');
+const lost = await call(elsewhere, 'b');
+console.log(`b, its file is away: ${lost.error?.code}, ${runs} runs`);
+
+await rm(files, { recursive: true });
+await rename(`${files}.away`, files);
+const found = await call(elsewhere, 'b');
+console.log(`b, its file is back: ${found.status}, ${found.output?.content}, ${runs} runs`);
+
+await other.close();
+await pawl.close();
+await worker.close();
+await rm(folder, { recursive: true });
