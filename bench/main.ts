@@ -24,6 +24,7 @@ import { measureMemory } from './scenarios/memory.ts';
 import { measureNetwork } from './scenarios/network.ts';
 import { measureRefusals } from './scenarios/refusals.ts';
 import { measureScale } from './scenarios/scale.ts';
+import { measureSegments } from './scenarios/segments.ts';
 import { measureStart } from './scenarios/start.ts';
 import type { Scenario } from './workloads.ts';
 
@@ -86,6 +87,7 @@ async function runScenarios(wanted: ReadonlySet<string>, quick: boolean, effort:
     memory: () => measureMemory(quick, say),
     bytes: () => measureBytes(quick, say),
     scale: () => measureScale(quick, say),
+    segments: () => measureSegments(quick, say),
   };
   const found: Record<string, unknown> = {};
   for (const [name, measure] of Object.entries(measures)) {

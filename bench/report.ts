@@ -12,6 +12,7 @@ import {
   memoryText,
   refusalsText,
   scaleText,
+  segmentsText,
   startText,
 } from './scenario-texts.ts';
 import type { NetworkResult } from './scenarios/network.ts';
@@ -49,7 +50,7 @@ const FILE_BYTES: Column = [
 /** What the terminal shows. */
 export function reportText(result: BenchResult): string {
   const { compared, scenarios, machine, peers } = result;
-  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale } = scenarios;
+  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments } = scenarios;
   const fixedRates = scenarios['fixed-rates'];
   return [
     `${machine.cores} cores (${machine.processor}), Node ${machine.node}, Redis ${machine.redis}, BullMQ ${machine.bullmq}`,
@@ -65,6 +66,7 @@ export function reportText(result: BenchResult): string {
     ...(memory === undefined ? [] : [memoryText(memory)]),
     ...(bytes === undefined ? [] : [bytesText(bytes)]),
     ...(scale === undefined ? [] : [scaleText(scale)]),
+    ...(segments === undefined ? [] : [segmentsText(segments)]),
     ...peers.map(peerText),
     ...disturbance(compared),
     verdictTable(result),
@@ -113,7 +115,7 @@ function networkText({ distances }: NetworkResult): string {
 /** `bench/NOTES.md`: every figure, how it was measured, what limits it and what was tried. */
 export function notesPage(result: BenchResult): string {
   const { machine, effort, compared, scenarios } = result;
-  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale } = scenarios;
+  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments } = scenarios;
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
   return `# Every figure of the benchmark
 
@@ -246,6 +248,10 @@ Interleaved with the state before it, small-1 went from 1.16, 1.28 and 1.26 time
 
 What limits it: a key with an expiry takes 75 B beside its name, a record's 480 B take a block of 512, and two indices 27 each. The next
 smaller block, 448 B, needs shorter names of fields. A sum over one run also has Redis' tables, which double now and then.
+
+## Calls that leave memory
+
+${segments === undefined ? notRun('segments') : segmentsText(segments)}
 
 ## Against other systems
 

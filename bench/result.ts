@@ -11,6 +11,7 @@ import type { MemoryResult } from './scenarios/memory.ts';
 import type { NetworkResult } from './scenarios/network.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
 import type { ScaleResult } from './scenarios/scale.ts';
+import type { SegmentsResult } from './scenarios/segments.ts';
 import type { StartResult } from './scenarios/start.ts';
 
 export interface BenchResult {
@@ -36,4 +37,5 @@ export interface Scenarios {
   readonly memory?: MemoryResult;
   readonly bytes?: BytesResult;
   readonly scale?: ScaleResult;
+  readonly segments?: SegmentsResult;
 }

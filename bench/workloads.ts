@@ -195,6 +195,7 @@ export const SCENARIOS = [
   { name: 'memory', title: 'Memory', full: true },
   { name: 'bytes', title: 'Bytes of a kept call', full: true },
   { name: 'scale', title: 'A fleet of any size, computed', full: true },
+  { name: 'segments', title: 'Calls that leave memory', full: true },
 ] as const;
 export type Scenario = (typeof SCENARIOS)[number]['name'];
 
