@@ -9,12 +9,16 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 const SWEEP_AFTER_MS = 60_000;
 /** The number of calls of a partition that are looked at in one sweep. */
 const SWEEP_BATCH = 200;
+/** A sweep looks at each value of the blob store, of which there may be tens of thousands. */
+const BLOBS_EVERY_MS = 300_000;
 
 export class OrphanSweep {
   readonly #ledger: Ledger;
   readonly #log: Logger;
   readonly #batch: number;
   readonly #blobs: BlobSweep | undefined;
+  /** The time of the next sweep of the blob store. */
+  #blobsAtMs = 0;
   /** By queue: how many old calls were looked at already. The next look goes on there: those in front may wait for people for days. */
   readonly #passed = new Map<string, number>();
 
@@ -32,7 +36,9 @@ export class OrphanSweep {
       await this.#ledger.index.prune(partition, nowMs);
       await this.#lookAt(partition, nowMs);
     }
-    await this.#blobs?.run(nowMs);
+    if (this.#blobs === undefined || nowMs < this.#blobsAtMs) return;
+    this.#blobsAtMs = nowMs + BLOBS_EVERY_MS;
+    await this.#blobs.run(nowMs);
   }
 
   async #lookAt(partition: Partition, nowMs: number): Promise<void> {
