@@ -1,7 +1,6 @@
 /** Searches calls by their properties: walks the index of each partition from the newest call on, page by page. */
 import { PHASES, type SoughtState } from '../../shared/calls/call-state.ts';
 import { isUnresolved } from '../../shared/calls/outcome.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallIndex, Selection } from '../../shared/store/calls/call-index.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
@@ -44,7 +43,7 @@ export async function findCalls(
         only,
         ...(sessionKey === undefined ? {} : { sessionKey }),
       });
-      const records = await Promise.all(callIds.map((callId) => ledger.glance(callId).catch(unlessLost)));
+      const records = await Promise.all(callIds.map((callId) => ledger.glance(callId)));
       for (const record of records)
         if (record !== undefined && isWanted(record, search)) found.set(record.callId, record);
       if (callIds.length < page || found.size >= limit) return { found, complete: true };
@@ -78,10 +77,4 @@ function isWanted(record: CallRecord, { tool, state, sessionKey, isSeen }: CallS
 function isIn(record: CallRecord, state: NonNullable<CallFilter['state']>): boolean {
   if (state === 'unresolved') return record.state !== 'inflight' && isUnresolved(record.outcome);
   return record.state === state || (record.state === 'inflight' && record.phase === state);
-}
-
-/** A call whose segment is lost is left out: nothing is known of it but its ID. */
-function unlessLost(error: unknown): undefined {
-  if (error instanceof PawlError && error.code === 'RESULT_LOST') return undefined;
-  throw error;
 }

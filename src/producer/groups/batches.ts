@@ -20,6 +20,7 @@ import {
 } from '../../shared/groups/group.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
+import { asLost } from '../../shared/store/segments/segments.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { GroupCalls } from './group-driver.ts';
@@ -181,12 +182,14 @@ export class BatchService {
     if (entry.error !== undefined) return refusedEntry(entry.error);
     const { requestId, toolName } = entry.envelope;
     const callId = member?.callId;
-    const record = callId === undefined ? undefined : await this.#deps.calls.read(callId);
+    const named = { requestId, toolName, ...(callId === undefined ? {} : { callId }) };
+    const record = callId === undefined ? undefined : await this.#deps.calls.read(callId).catch(asLost);
+    if (record instanceof PawlError) return refusal(record, named);
     if (record?.outcome !== undefined && callId !== undefined)
       return envelopeOf(record.outcome, { requestId, toolName, callId });
     const code = (member?.end?.code ?? 'CANCELLED') as PawlError['code'];
     const message = member?.end?.message ?? 'The batch was cancelled before this call began: nothing ran.';
-    return refusal({ code, message }, { requestId, toolName, ...(callId === undefined ? {} : { callId }) });
+    return refusal({ code, message }, named);
   }
 }
 

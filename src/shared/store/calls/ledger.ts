@@ -14,6 +14,7 @@ import type { SettledEvent } from '../queues/result-inbox.ts';
 import type { Redis } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
+import { asLost } from '../segments/segments.ts';
 import { type BeginAttempt, type BeginResult, beginAttempt } from './begin-attempt.ts';
 import { CallIndex } from './call-index.ts';
 import { type CallRecord, formatAttempts, type KeptProgress, type StoredRequest } from './call-record.ts';
@@ -165,9 +166,9 @@ export class Ledger {
     return readCall(this.access, callId, { inboxId, following: true });
   }
 
-  /** Reads a call without its large parameters and its large outcome. */
+  /** Reads a call without its large parameters and its large outcome. Undefined for a call whose segment is lost, too. */
   glance(callId: string): Promise<CallRecord | undefined> {
-    return readCall(this.access, callId, { brief: true });
+    return readCall(this.access, callId, { brief: true }).catch((error: unknown) => void asLost(error));
   }
 
   progress(callId: string, position?: string): Promise<readonly KeptProgress[]> {

@@ -14,13 +14,15 @@ export interface SegmentRecord {
 }
 
 /** The mover makes none that is larger before it is compressed, apart from one record. */
-export const SEGMENT_BYTES = 1_048_576;
+export const SEGMENT_BYTES = 524_288;
+/** Smaller buffers than the result would send each segment through the thread pool several times. */
+const BUFFERS = { chunkSize: SEGMENT_BYTES + 65_536 };
 
 const compress = promisify(zlib.zstdCompress);
 const decompress = promisify(zlib.zstdDecompress);
 
 export function segmentBytes(records: readonly SegmentRecord[]): Promise<Buffer> {
-  return compress(records.map((record) => `${segmentLine(record)}\n`).join(''));
+  return compress(records.map((record) => `${segmentLine(record)}\n`).join(''), BUFFERS);
 }
 
 export function segmentLine({ callId, expiresAtMs, fields }: SegmentRecord): string {
@@ -29,7 +31,7 @@ export function segmentLine({ callId, expiresAtMs, fields }: SegmentRecord): str
 
 /** The lines of a segment. Rejects for other bytes. */
 export function segmentLines(bytes: Buffer): Promise<Buffer> {
-  return decompress(bytes);
+  return decompress(bytes, BUFFERS);
 }
 
 /** The record of a call; undefined when there is none. */
