@@ -50,7 +50,7 @@ end
 
 local key, fence, anew, stale = own, nil, false, false
 -- Most often nothing is there, and no call was moved.
-local isKnown = redis.call('EXISTS', key, partition.base .. SEGMENTS) > 0
+local isKnown = redis.call('EXISTS', key, partition.segments) > 0
 local record = isKnown and read(key) or {}
 if isKnown and not record.exists and segment_of({partition.base}, {callId}) then return {'moved', callId, now} end
 -- The key of a call that failed is free again: its record stays until the call runs again.
