@@ -29,7 +29,7 @@ end
 local partition = {
   base = base, retentionMs = ARGV[3], queue = queue, records = base .. RECORDS, inflight = base .. INFLIGHT, calls = base .. CALLS, merges = base .. MERGES,
   sessions = base .. SESSIONS, loops = base .. LOOPS, approvals = base .. APPROVALS, sizes = base .. SIZES, circuits = KEYS[3] .. CIRCUITS,
-  segments = base .. SEGMENTS,   keepsOne = keepsOne, prune = prune}
+  segments = base .. SEGMENTS, keepsOne = keepsOne, prune = prune}
 local answers, at = {}, 4
 for number = 1, tonumber(ARGV[2]) do
   local last = at + tonumber(ARGV[at])
