@@ -57,9 +57,10 @@ test('a moved call is replayed byte for byte, shown, listed, streamed and flushe
   expect(await theirs.call(note, { text: 'other' }, { idempotencyKey: 'a' })).toMatchObject({
     error: { code: 'IDEMPOTENCY_CONFLICT' },
   });
-  expect(
-    (await pawl.calls.list({ sessionKey: session.key, state: 'done' })).map(({ callId }) => callId),
-  ).toEqual([large.callId, first.callId]);
+  expect((await pawl.calls.list({ sessionKey: session.key, state: 'done' })).map(({ callId }) => callId)).toEqual([
+    large.callId,
+    first.callId,
+  ]);
   expect(await pawl.calls.cancel(first.callId ?? '')).toMatchObject({ settlement: 'too-late' });
   expect(runs).toBe(ran);
   expect(await pawl.calls.flush({ sessionKey: session.key })).toMatchObject({ flushed: 2 });
