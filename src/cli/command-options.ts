@@ -1,8 +1,28 @@
 /** Helpers for the declarations of commands. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { CliContext } from './context.ts';
 
 /** Takes the exit code of the command that ran. */
 export type End = (code: number) => void;
+
+/**
+ * Makes the action of a command: it loads the module of its work, and runs one of its functions with the context, the values of `first`,
+ * the arguments of the command line, and the options.
+ */
+export type Runs = <Module>(
+  load: () => Promise<Module>,
+  name: keyof Module,
+  ...first: unknown[]
+) => (...given: unknown[]) => Promise<void>;
+
+export function runsIn(context: CliContext, end: End): Runs {
+  return (load, name, ...first) =>
+    async (...given) => {
+      const work = (await load())[name] as (context: CliContext, ...given: unknown[]) => Promise<number>;
+      // The last argument that a command gives is itself.
+      end(await work(context, ...first, ...given.slice(0, -1)));
+    };
+}
 
 export function command(parent: Command, name: string, description: string, examples: readonly string[]): Command {
   return parent

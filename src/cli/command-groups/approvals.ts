@@ -1,10 +1,13 @@
 /** The commands below `approvals`, `questions` and `policy`. Each loads the module of its work when it runs. */
 import { type Command, Option } from 'commander';
 import { APPROVAL_STATES } from '../../shared/approvals/approval.ts';
-import { command, commandGroup, type End, jsonOption, limitOption } from '../command-options.ts';
-import type { CliContext } from '../context.ts';
+import { command, commandGroup, jsonOption, limitOption, type Runs } from '../command-options.ts';
 
-export function approvalCommands(program: Command, context: CliContext, end: End): void {
+const approvalsModule = () => import('../commands/approvals.ts');
+const policyModule = () => import('../commands/policy.ts');
+const questionsModule = () => import('../commands/questions.ts');
+
+export function approvalCommands(program: Command, runs: Runs): void {
   const approvals = commandGroup(program, 'approvals', 'list calls that wait for a person, and decide on them', [
     'pawl approvals',
     'pawl approvals approve e0.…',
@@ -14,20 +17,16 @@ export function approvalCommands(program: Command, context: CliContext, end: End
     limitOption(ls).addOption(
       new Option('--state <state>', 'which ones').choices([...APPROVAL_STATES, 'all']).default('pending'),
     ),
-  ).action(async (options) => end(await (await import('../commands/approvals.ts')).listApprovals(context, options)));
+  ).action(runs(approvalsModule, 'listApprovals'));
   const show = command(approvals, 'show', 'tell all about one', ['pawl approvals show e0.…']);
-  jsonOption(show.argument('<id>', 'of the approval, or of its call')).action(async (id: string, options) =>
-    end(await (await import('../commands/approvals.ts')).showApproval(context, id, options)),
-  );
+  jsonOption(show.argument('<id>', 'of the approval, or of its call')).action(runs(approvalsModule, 'showApproval'));
   const deciding = (name: 'approve' | 'deny', description: string, examples: readonly string[]) =>
     jsonOption(
       command(approvals, name, description, examples)
         .argument('<id>', 'of the approval, or of its call')
         .option('--digest <digest>', 'decide only if it is still what was shown (default: what it is now)')
         .option('--reason <text>', 'shown to the caller'),
-    ).action(async (id: string, options) =>
-      end(await (await import('../commands/approvals.ts')).decideApproval(context, name, id, options)),
-    );
+    ).action(runs(approvalsModule, 'decideApproval', name));
   deciding('approve', 'let a call run, once', ['pawl approvals approve e0.… --remember'])
     .option('--params <json>', 'run with these parameters instead: JSON, @FILE, or - for standard input')
     .option('--remember', 'let later calls of the session that are like it run, too');
@@ -35,45 +34,36 @@ export function approvalCommands(program: Command, context: CliContext, end: End
   const remembered = command(approvals, 'remembered', 'list what was allowed for the rest of a session', [
     'pawl approvals remembered trip',
   ]);
-  jsonOption(remembered.argument('<session>')).action(async (session: string, options) =>
-    end(await (await import('../commands/approvals.ts')).listStandingApprovals(context, session, options)),
-  );
+  jsonOption(remembered.argument('<session>')).action(runs(approvalsModule, 'listStandingApprovals'));
   const forget = command(approvals, 'forget', 'take back what was allowed for the rest of a session', [
     'pawl approvals forget trip e0.…',
   ]);
   jsonOption(forget.argument('<session>').argument('<id>', 'of the approval with which it was remembered')).action(
-    async (session: string, id: string, options) =>
-      end(await (await import('../commands/approvals.ts')).revokeStandingApproval(context, session, id, options)),
+    runs(approvalsModule, 'revokeStandingApproval'),
   );
 }
 
-export function questionCommands(program: Command, context: CliContext, end: End): void {
+export function questionCommands(program: Command, runs: Runs): void {
   const questions = commandGroup(program, 'questions', 'list what tools ask people, and answer', [
     'pawl questions',
     'pawl questions answer e0.… yes',
   ]);
   const ls = command(questions, 'ls', 'list questions that wait for an answer', ['pawl questions ls']);
-  jsonOption(limitOption(ls)).action(async (options) =>
-    end(await (await import('../commands/questions.ts')).listQuestions(context, options)),
-  );
+  jsonOption(limitOption(ls)).action(runs(questionsModule, 'listQuestions'));
   jsonOption(
     command(questions, 'answer', 'give the answer, once', ['pawl questions answer e0.… yes'])
       .argument('<id>', 'of the question')
       .argument('<answer>', 'value of an option or, where that is allowed, any text'),
-  ).action(async (id: string, answer: string, options) =>
-    end(await (await import('../commands/questions.ts')).replyToQuestion(context, id, { answer }, options)),
-  );
+  ).action(runs(questionsModule, 'answerQuestion'));
   jsonOption(
     command(questions, 'dismiss', 'tell the tool that no answer will come', ['pawl questions dismiss e0.…']).argument(
       '<id>',
       'of the question',
     ),
-  ).action(async (id: string, options) =>
-    end(await (await import('../commands/questions.ts')).replyToQuestion(context, id, { dismiss: true }, options)),
-  );
+  ).action(runs(questionsModule, 'dismissQuestion'));
 }
 
-export function policyCommands(program: Command, context: CliContext, end: End): void {
+export function policyCommands(program: Command, runs: Runs): void {
   const policy = command(program, 'policy', 'say what the policy allows', ['pawl policy explain shell']).usage(
     '[explain]',
   );
@@ -86,7 +76,5 @@ export function policyCommands(program: Command, context: CliContext, end: End):
     .option('--params <json>', 'of the call: JSON, @FILE, or - for standard input')
     .option('--namespace <name>', 'namespace of the tool (default: tools)')
     .option('--taint <source...>', 'where the parameters may come from');
-  jsonOption(explain).action(async (tool: string, options) =>
-    end(await (await import('../commands/policy.ts')).explainPolicy(context, tool, options)),
-  );
+  jsonOption(explain).action(runs(policyModule, 'explainPolicy'));
 }

@@ -4,27 +4,30 @@ import { SOUGHT_STATES } from '../../shared/calls/call-state.ts';
 import {
   command,
   commandGroup,
-  type End,
   jsonOption,
   limitOption,
   positiveInteger,
+  type Runs,
   timeSpan,
 } from '../command-options.ts';
-import type { CliContext } from '../context.ts';
 import { exitCodeLines } from '../exit-codes.ts';
 import { filterOptions } from './dead-letters.ts';
 
-export function callCommands(program: Command, context: CliContext, end: End): void {
-  callCommand(program, context, end);
+const callModule = () => import('../commands/call.ts');
+const callsModule = () => import('../commands/calls.ts');
+const watchCallsModule = () => import('../commands/watch-calls.ts');
+
+export function callCommands(program: Command, runs: Runs): void {
+  callCommand(program, runs);
   const calls = commandGroup(program, 'calls', 'list, follow, cancel and resolve calls', [
     'pawl calls',
     'pawl calls watch',
   ]);
-  readingCommands(calls, context, end);
-  endingCommands(calls, context, end);
+  readingCommands(calls, runs);
+  endingCommands(calls, runs);
 }
 
-function callCommand(program: Command, context: CliContext, end: End): void {
+function callCommand(program: Command, runs: Runs): void {
   const call = command(program, 'call', 'call a tool and wait for its result', [
     `pawl call shell --params '{"command":["ls","-l"]}' --timeout 5000`,
     'pawl call write --params @note.json --key note-1',
@@ -50,12 +53,10 @@ function callCommand(program: Command, context: CliContext, end: End): void {
     );
   jsonOption(call, 'print the result envelope')
     .addHelpText('after', `\nExit codes:\n${exitCodeLines()}`)
-    .action(async (tool: string, options) =>
-      end(await (await import('../commands/call.ts')).runCall(context, tool, options)),
-    );
+    .action(runs(callModule, 'runCall'));
 }
 
-function readingCommands(calls: Command, context: CliContext, end: End): void {
+function readingCommands(calls: Command, runs: Runs): void {
   const ls = command(calls, 'ls', 'list the newest calls', [
     'pawl calls ls --session trip --limit 20',
     'pawl calls ls --state unresolved',
@@ -63,25 +64,19 @@ function readingCommands(calls: Command, context: CliContext, end: End): void {
     .option('--session <key>', 'only those of one session')
     .option('--tool <name>', 'only those of tools with this in their name')
     .addOption(new Option('--state <state>', 'only those in it; unresolved: those in doubt').choices(SOUGHT_STATES));
-  jsonOption(limitOption(ls)).action(async (options) =>
-    end(await (await import('../commands/calls.ts')).listCalls(context, options)),
-  );
+  jsonOption(limitOption(ls)).action(runs(callsModule, 'listCalls'));
   const show = command(calls, 'show', 'tell a call’s whole story', ['pawl calls show r0.…']).argument('<id>');
-  jsonOption(show).action(async (id: string, options) =>
-    end(await (await import('../commands/calls.ts')).showCall(context, id, options)),
-  );
+  jsonOption(show).action(runs(callsModule, 'showCall'));
   const watch = command(calls, 'watch', 'follow new and changing calls until Ctrl-C', ['pawl calls watch --json']);
   jsonOption(
     limitOption(watch).option('--session <key>', 'only those of one session'),
     'one line of JSON for each change',
-  ).action(async (options) => end(await (await import('../commands/watch-calls.ts')).watchCalls(context, options)));
+  ).action(runs(watchCallsModule, 'watchCalls'));
 }
 
-function endingCommands(calls: Command, context: CliContext, end: End): void {
+function endingCommands(calls: Command, runs: Runs): void {
   const cancel = command(calls, 'cancel', 'cancel a call, waiting or running', ['pawl calls cancel r0.…']);
-  jsonOption(cancel.argument('<id>')).action(async (id: string, options) =>
-    end(await (await import('../commands/calls.ts')).runCancel(context, id, options)),
-  );
+  jsonOption(cancel.argument('<id>')).action(runs(callsModule, 'runCancel'));
   const resolve = filterOptions(
     command(calls, 'resolve', 'settle a call that is in doubt, or all of them with --all', [
       `pawl calls resolve w0.… --as succeeded --output '{"sent":true}'`,
@@ -96,7 +91,5 @@ function endingCommands(calls: Command, context: CliContext, end: End): void {
       new Option('--as <what>', 'what became of it').choices(['succeeded', 'failed', 'retry']).makeOptionMandatory(),
     )
     .option('--output <json>', 'the output, with --as succeeded');
-  jsonOption(resolve).action(async (id: string | undefined, options) =>
-    end(await (await import('../commands/calls.ts')).resolveCall(context, id, options)),
-  );
+  jsonOption(resolve).action(runs(callsModule, 'resolveCall'));
 }

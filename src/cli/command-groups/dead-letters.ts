@@ -1,11 +1,10 @@
 /** The commands `dead-letters`. Each loads the module of its work when it runs. */
 import type { Command } from 'commander';
-import { command, commandGroup, type End, jsonOption, limitOption, positiveInteger } from '../command-options.ts';
-import type { CliContext } from '../context.ts';
+import { command, commandGroup, jsonOption, limitOption, positiveInteger, type Runs } from '../command-options.ts';
 
 const load = () => import('../commands/dead-letters.ts');
 
-export function deadLetterCommands(program: Command, context: CliContext, end: End): void {
+export function deadLetterCommands(program: Command, runs: Runs): void {
   const group = commandGroup(program, 'dead-letters', 'calls that failed for good: list, run again, discard', [
     'pawl dead-letters',
     'pawl dead-letters redrive --tool pay --since 2h --dry-run',
@@ -16,7 +15,7 @@ export function deadLetterCommands(program: Command, context: CliContext, end: E
       'pawl dead-letters ls --since 2026-11-26T10:00:00Z --until 2026-11-26T11:00:00Z',
     ]),
   ).option('--next <text>', 'the next page, as the page before names it');
-  jsonOption(limitOption(ls)).action(async (options) => end(await (await load()).listDeadLetters(context, options)));
+  jsonOption(limitOption(ls)).action(runs(load, 'listDeadLetters'));
 
   const redrive = changeOptions(
     command(group, 'redrive', 'run failed calls again, each under its own ID and key', [
@@ -24,24 +23,20 @@ export function deadLetterCommands(program: Command, context: CliContext, end: E
       'pawl dead-letters redrive --circuit tool:tools.pay --since 2h --per-second 100 --reason "the bank is back"',
     ]),
   ).option('--per-second <n>', 'how many are started in a second (default: 50)', positiveInteger);
-  jsonOption(redrive).action(async (ids: readonly string[], options) =>
-    end(await (await load()).redrive(context, ids, options)),
-  );
+  jsonOption(redrive).action(runs(load, 'redrive'));
   const discard = changeOptions(
     command(group, 'discard', 'take failed calls out of the list; their records stay', [
       'pawl dead-letters discard w0.… --reason "refunded by hand"',
       'pawl dead-letters discard --tool pay --code HTTP_400',
     ]),
   );
-  jsonOption(discard).action(async (ids: readonly string[], options) =>
-    end(await (await load()).discard(context, ids, options)),
-  );
+  jsonOption(discard).action(runs(load, 'discard'));
   const redrives = command(group, 'redrives', 'list the redrives of the last week', ['pawl dead-letters redrives']);
-  jsonOption(limitOption(redrives)).action(async (options) => end(await (await load()).listRedrives(context, options)));
+  jsonOption(limitOption(redrives)).action(runs(load, 'listRedrives'));
   const stop = command(group, 'stop', 'stop a redrive: calls that it has not reached stay dead letters', [
     'pawl dead-letters stop 019ac0de-…',
   ]).argument('<redrive>');
-  jsonOption(stop).action(async (id: string, options) => end(await (await load()).stopRedrive(context, id, options)));
+  jsonOption(stop).action(runs(load, 'stopRedrive'));
 }
 
 export function filterOptions(target: Command): Command {

@@ -1,21 +1,18 @@
 /** The commands below `plans`. Each loads the module of its work when it runs. */
 import type { Command } from 'commander';
-import { command, commandGroup, type End, jsonOption, limitOption } from '../command-options.ts';
-import type { CliContext } from '../context.ts';
+import { command, commandGroup, jsonOption, limitOption, type Runs } from '../command-options.ts';
 
-export function planCommands(program: Command, context: CliContext, end: End): void {
+export function planCommands(program: Command, runs: Runs): void {
   const plans = commandGroup(program, 'plans', 'run graphs of calls that need each other’s results', [
     'pawl plans',
     'pawl plans run journey.json --session trip --dry-run',
   ]);
   const load = () => import('../commands/plans.ts');
   jsonOption(limitOption(command(plans, 'ls', 'list the newest plans', ['pawl plans ls --json']))).action(
-    async (options) => end(await (await load()).listPlans(context, options)),
+    runs(load, 'listPlans'),
   );
   const show = command(plans, 'show', 'show a plan and its nodes', ['pawl plans show ID']);
-  jsonOption(show.argument('<id>')).action(async (id: string, options) =>
-    end(await (await load()).showPlan(context, id, options)),
-  );
+  jsonOption(show.argument('<id>')).action(runs(load, 'showPlan'));
   const run = command(plans, 'run', 'check a plan, run it and wait for its end', [
     'pawl plans run journey.json --session trip',
     'pawl plans run journey.json --session trip --dry-run',
@@ -23,13 +20,9 @@ export function planCommands(program: Command, context: CliContext, end: End): v
     .argument('<file>', 'JSON: { "nodes": { … } }, or - for standard input')
     .requiredOption('--session <key>', 'the session that makes the calls')
     .option('--dry-run', 'check the plan alone, and print the order of its nodes');
-  jsonOption(run).action(async (file: string, options) =>
-    end(await (await load()).planCommand(context, file, options)),
-  );
+  jsonOption(run).action(runs(load, 'planCommand'));
   const cancel = command(plans, 'cancel', 'begin nothing further, and cancel what runs; what was done stays', [
     'pawl plans cancel ID',
   ]);
-  jsonOption(cancel.argument('<id>')).action(async (id: string, options) =>
-    end(await (await load()).cancelPlan(context, id, options)),
-  );
+  jsonOption(cancel.argument('<id>')).action(runs(load, 'cancelPlan'));
 }

@@ -1,25 +1,24 @@
 /** The commands below `schedules`. Each loads the module of its work when it runs. */
 import { type Command, Option } from 'commander';
 import { MISSED_RULES, OVERLAPS } from '../../shared/schedules/schedule-rules.ts';
-import { command, commandGroup, type End, jsonOption, positiveInteger } from '../command-options.ts';
-import type { CliContext } from '../context.ts';
+import { command, commandGroup, jsonOption, positiveInteger, type Runs } from '../command-options.ts';
 
-export function scheduleCommands(program: Command, context: CliContext, end: End): void {
+const schedulesModule = () => import('../commands/schedules.ts');
+
+export function scheduleCommands(program: Command, runs: Runs): void {
   const schedules = commandGroup(program, 'schedules', 'make calls again and again', [
     'pawl schedules',
     'pawl schedules put nightly --tool report --session ops --cron "0 2 * * *" --timezone Europe/Berlin',
   ]);
   const load = () => import('../commands/schedules.ts');
-  jsonOption(command(schedules, 'ls', 'list schedules', ['pawl schedules ls --json'])).action(async (options) =>
-    end(await (await load()).listSchedules(context, options)),
+  jsonOption(command(schedules, 'ls', 'list schedules', ['pawl schedules ls --json'])).action(
+    runs(load, 'listSchedules'),
   );
   const show = command(schedules, 'show', 'show a schedule, its next five times and its last ones', [
     'pawl schedules show nightly',
   ]);
-  jsonOption(show.argument('<id>')).action(async (id: string, options) =>
-    end(await (await load()).showSchedule(context, id, options)),
-  );
-  putCommand(schedules, context, end);
+  jsonOption(show.argument('<id>')).action(runs(load, 'showSchedule'));
+  putCommand(schedules, runs);
   for (const [action, description] of [
     ['pause', 'let no occurrence start'],
     ['resume', 'let a paused schedule go on'],
@@ -27,17 +26,13 @@ export function scheduleCommands(program: Command, context: CliContext, end: End
   ] as const) {
     const change = command(schedules, action, description, [`pawl schedules ${action} nightly`]).argument('<id>');
     if (action === 'pause') change.option('--reason <text>', 'shown with the schedule');
-    jsonOption(change).action(async (id: string, options) =>
-      end(await (await load()).changeSchedule(context, action, id, options)),
-    );
+    jsonOption(change).action(runs(load, 'changeSchedule', action));
   }
   const rm = command(schedules, 'rm', 'remove a schedule; calls that it made go on', ['pawl schedules rm nightly']);
-  jsonOption(rm.argument('<id>')).action(async (id: string, options) =>
-    end(await (await load()).removeSchedule(context, id, options)),
-  );
+  jsonOption(rm.argument('<id>')).action(runs(load, 'removeSchedule'));
 }
 
-function putCommand(schedules: Command, context: CliContext, end: End): void {
+function putCommand(schedules: Command, runs: Runs): void {
   const put = command(schedules, 'put', 'write a schedule, or replace it', [
     'pawl schedules put often --tool read --params \'{"path":"README.md"}\' --session ops --every 5m',
     'pawl schedules put nightly --tool report --session ops --cron "0 2 * * *" --timezone Europe/Berlin',
@@ -54,7 +49,5 @@ function putCommand(schedules: Command, context: CliContext, end: End): void {
     .option('--limit <n>', 'so many calls at most', positiveInteger)
     .addOption(new Option('--overlap <rule>', 'while the last call is in flight (default: skip)').choices(OVERLAPS))
     .addOption(new Option('--missed <rule>', 'for those that were missed (default: run-latest)').choices(MISSED_RULES));
-  jsonOption(put).action(async (id: string, options) =>
-    end(await (await import('../commands/schedules.ts')).putSchedule(context, id, options)),
-  );
+  jsonOption(put).action(runs(schedulesModule, 'putSchedule'));
 }

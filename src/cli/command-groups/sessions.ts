@@ -2,46 +2,40 @@
 import { type Command, Option } from 'commander';
 import { PRIORITIES } from '../../shared/queues/priority-names.ts';
 import { CHANNEL_KINDS, REMOTE_CHANNELS, SESSION_KINDS } from '../../shared/sessions/session-kinds.ts';
-import { command, commandGroup, type End, jsonOption, jsonValue, limitOption } from '../command-options.ts';
-import type { CliContext } from '../context.ts';
+import { command, commandGroup, jsonOption, jsonValue, limitOption, type Runs } from '../command-options.ts';
 
-export function sessionCommands(program: Command, context: CliContext, end: End): void {
+const captureModule = () => import('../commands/capture.ts');
+const sessionsModule = () => import('../commands/sessions.ts');
+
+export function sessionCommands(program: Command, runs: Runs): void {
   const sessions = commandGroup(program, 'sessions', 'open, list and close sessions', [
     'pawl sessions',
     'pawl sessions open',
   ]);
-  openCommand(sessions, context, end);
+  openCommand(sessions, runs);
   jsonOption(limitOption(command(sessions, 'ls', 'list the newest sessions', ['pawl sessions ls --json']))).action(
-    async (options) => end(await (await import('../commands/sessions.ts')).listSessions(context, options)),
+    runs(sessionsModule, 'listSessions'),
   );
   const show = command(sessions, 'show', 'describe a session and its newest calls', ['pawl sessions show trip']);
-  jsonOption(show.argument('<key>')).action(async (key: string, options) =>
-    end(await (await import('../commands/sessions.ts')).showSession(context, key, options)),
-  );
+  jsonOption(show.argument('<key>')).action(runs(sessionsModule, 'showSession'));
   const state = command(sessions, 'state', 'say what a session and those below it are doing', [
     'pawl sessions state trip planning',
   ]);
-  jsonOption(state.argument('<key>').argument('<state>')).action(async (key: string, name: string, options) =>
-    end(await (await import('../commands/sessions.ts')).setSessionState(context, key, name, options)),
-  );
+  jsonOption(state.argument('<key>').argument('<state>')).action(runs(sessionsModule, 'setSessionState'));
   const capture = command(sessions, 'capture', 'write a skill and a plan of what a session did, for you to review', [
     'pawl sessions capture trip --name book-a-trip --out ./skills',
   ])
     .argument('<key>')
     .option('--name <name>', 'of the skill (default: made of the key)')
     .option('--out <folder>', 'where the skill’s folder is made (default: this folder)');
-  jsonOption(limitOption(capture)).action(async (key: string, options) =>
-    end(await (await import('../commands/capture.ts')).captureSession(context, key, options)),
-  );
+  jsonOption(limitOption(capture)).action(runs(captureModule, 'captureSession'));
   const close = command(sessions, 'close', 'close a session and those below it, and cancel their calls', [
     'pawl sessions close trip',
   ]);
-  jsonOption(close.argument('<key>')).action(async (key: string, options) =>
-    end(await (await import('../commands/sessions.ts')).closeSession(context, key, options)),
-  );
+  jsonOption(close.argument('<key>')).action(runs(sessionsModule, 'closeSession'));
 }
 
-function openCommand(sessions: Command, context: CliContext, end: End): void {
+function openCommand(sessions: Command, runs: Runs): void {
   const open = command(sessions, 'open', 'open a session and print its key', [
     'pawl sessions open --actor ada --workspace ./work',
     'pawl sessions open --kind worker --parent trip',
@@ -64,7 +58,5 @@ function openCommand(sessions: Command, context: CliContext, end: End): void {
   open
     .option('--skill <name...>', 'skills that it works with, and that restrict its tools')
     .option('--budget <json>', 'what it and the sessions below it may spend: {"calls":50,"costUnits":10}', jsonValue);
-  jsonOption(open).action(async (options) =>
-    end(await (await import('../commands/sessions.ts')).openSession(context, options)),
-  );
+  jsonOption(open).action(runs(sessionsModule, 'openSession'));
 }

@@ -1,21 +1,20 @@
 /** The commands below `tools`. Each loads the module of its work when it runs. */
 import type { Command } from 'commander';
-import { command, commandGroup, type End, jsonOption, positiveInteger } from '../command-options.ts';
-import type { CliContext } from '../context.ts';
+import { command, commandGroup, jsonOption, positiveInteger, type Runs } from '../command-options.ts';
 
-export function toolCommands(program: Command, context: CliContext, end: End): void {
+const importMcpModule = () => import('../commands/import-mcp.ts');
+const registryModule = () => import('../commands/registry.ts');
+const toolsModule = () => import('../commands/tools.ts');
+
+export function toolCommands(program: Command, runs: Runs): void {
   const tools = commandGroup(program, 'tools', 'list and describe the fleet’s tools', [
     'pawl tools',
     'pawl tools show shell',
   ]);
   const ls = command(tools, 'ls', 'list the tools that workers offer', ['pawl tools ls --json']);
-  jsonOption(ls.option('--session <key>', 'only those that a session may call')).action(async (options) =>
-    end(await (await import('../commands/tools.ts')).listTools(context, options)),
-  );
+  jsonOption(ls.option('--session <key>', 'only those that a session may call')).action(runs(toolsModule, 'listTools'));
   const show = command(tools, 'show', 'describe a tool and its parameters', ['pawl tools show shell']);
-  jsonOption(show.argument('<name>')).action(async (name: string, options) =>
-    end(await (await import('../commands/tools.ts')).showTool(context, name, options)),
-  );
+  jsonOption(show.argument('<name>')).action(runs(toolsModule, 'showTool'));
   const importMcp = command(tools, 'import-mcp', 'declare the tools of an MCP server', [
     'pawl tools import-mcp files --folder /data -- npx -y @modelcontextprotocol/server-filesystem /data',
     'pawl tools import-mcp tracker --url https://mcp.example.com/mcp --header "Authorization: env:TRACKER_TOKEN"',
@@ -33,31 +32,25 @@ export function toolCommands(program: Command, context: CliContext, end: End): v
     .option('--only <tool...>', 'import these alone')
     .option('--trust-annotations', 'trust its annotations of tools that only read or may be repeated')
     .option('--accept', 'accept what has changed since it was imported');
-  jsonOption(importMcp).action(async (name: string, words: string[], options) =>
-    end(await (await import('../commands/import-mcp.ts')).importMcp(context, name, words, options)),
-  );
-  registryCommands(tools, context, end);
+  jsonOption(importMcp).action(runs(importMcpModule, 'importMcp'));
+  registryCommands(tools, runs);
 }
 
 /** Those that change what all may call. */
-function registryCommands(tools: Command, context: CliContext, end: End): void {
+function registryCommands(tools: Command, runs: Runs): void {
   const add = command(tools, 'add', 'declare tools, or replace their declarations', ['pawl tools add weather.json'])
     .argument('<file>', 'JSON or YAML: one declaration, or a list of them')
     .option('--name <name>', 'of the tool, where the file holds none');
-  jsonOption(add).action(async (file: string, options) =>
-    end(await (await import('../commands/registry.ts')).addTools(context, file, options)),
-  );
+  jsonOption(add).action(runs(registryModule, 'addTools'));
   jsonOption(command(tools, 'rm', 'remove a declared tool', ['pawl tools rm weather']).argument('<name>')).action(
-    async (name: string, options) =>
-      end(await (await import('../commands/registry.ts')).removeTool(context, name, options)),
+    runs(registryModule, 'removeTool'),
   );
   for (const enabled of [true, false]) {
     const [word, description] = enabled
       ? ['enable', 'let a disabled tool be called again']
       : ['disable', 'refuse all calls of a tool, those that are queued included'];
     jsonOption(command(tools, word, description, [`pawl tools ${word} weather`]).argument('<name>')).action(
-      async (name: string, options) =>
-        end(await (await import('../commands/registry.ts')).switchTool(context, name, enabled, options)),
+      runs(registryModule, 'switchTool', enabled),
     );
   }
   const openApi = command(tools, 'import-openapi', 'declare a connector for each operation of an OpenAPI document', [
@@ -74,7 +67,5 @@ function registryCommands(tools: Command, context: CliContext, end: End): void {
     .option('--concurrency <n>', 'requests at a time, over the whole fleet', positiveInteger)
     .option('--per-second <n>', 'requests in a second, over the whole fleet', positiveInteger)
     .option('--dry-run', 'print what would be declared');
-  jsonOption(openApi).action(async (file: string, options) =>
-    end(await (await import('../commands/registry.ts')).importOpenApiFile(context, file, options)),
-  );
+  jsonOption(openApi).action(runs(registryModule, 'importOpenApiFile'));
 }

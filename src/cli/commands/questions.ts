@@ -19,6 +19,10 @@ const COLUMNS: readonly Column<QuestionRecord>[] = [
   { title: 'ANSWERS', text: answers },
 ];
 
+interface JsonOption {
+  readonly json?: boolean;
+}
+
 export async function listQuestions(
   context: CliContext,
   options: { readonly limit: number; readonly json?: boolean },
@@ -31,18 +35,21 @@ export async function listQuestions(
   });
 }
 
-export async function replyToQuestion(
-  context: CliContext,
-  id: string,
-  reply: Reply,
-  options: { readonly json?: boolean },
-): Promise<number> {
+export function answerQuestion(context: CliContext, id: string, answer: string, options: JsonOption): Promise<number> {
+  return reply(context, id, { answer }, options);
+}
+
+export function dismissQuestion(context: CliContext, id: string, options: JsonOption): Promise<number> {
+  return reply(context, id, { dismiss: true }, options);
+}
+
+async function reply(context: CliContext, id: string, given: Reply, { json }: JsonOption): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const by = operatorName();
-    await pawl.questions.reply(id, reply, by);
-    if (options.json === true) print(context, prettyJson({ id, ...reply, by }));
-    else print(context, 'answer' in reply ? 'answered' : 'dismissed');
+    await pawl.questions.reply(id, given, by);
+    if (json === true) print(context, prettyJson({ id, ...given, by }));
+    else print(context, 'answer' in given ? 'answered' : 'dismissed');
   });
 }
 

@@ -62,8 +62,8 @@ export async function removeTool(context: CliContext, name: string, options: { j
 
 export async function switchTool(
   context: CliContext,
-  name: string,
   enabled: boolean,
+  name: string,
   options: { json?: boolean },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
