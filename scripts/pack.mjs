@@ -83,10 +83,13 @@ function keepReachableTypes(dist) {
 }
 
 /**
- * Libraries that a process loads when it starts: one file is loaded several times as fast as two hundred. All others stay outside, and
- * the optional packages of these, too.
+ * Libraries that a process loads when it starts, or soon after: one file is loaded several times as fast as two hundred. All others stay
+ * outside, and the optional packages of these, too.
  */
-const INLINED = ['bullmq', 'ioredis', 'commander', 'opossum', 'ignore'];
+const INLINED = [
+  ...['bullmq', 'ioredis', 'commander', 'opossum', 'ignore'],
+  ...['ajv', 'ajv-formats', 'pino', 'cron-parser', 're2js', '@jmespath-community/jmespath'],
+];
 const OPTIONAL = ['msgpackr-extract', 'pg'];
 /** BullMQ as ECMAScript modules, of which unused ones are left out. */
 const BULLMQ = join(ROOT, 'node_modules/bullmq/dist/esm/index.js');
@@ -103,7 +106,8 @@ function staysOutside(id, importer) {
 const LOADED_TOGETHER = {
   adapters: ['openai', 'anthropic', 'ai-sdk', 'langchain'].map((name) => `producer/adapters/${name}.ts`),
   command: ['cli.ts'],
-  library: ['index.ts'],
+  library: ['main.ts'],
+  program: ['index.ts'],
   producer: ['producer/client.ts'],
   worker: ['workers/worker.ts', 'workers/context/memory.ts', 'workers/workspace/code-files.ts'],
 };
@@ -157,7 +161,7 @@ async function bundle(dist) {
     treeshake: { moduleSideEffects: [{ test: /\/node_modules\/(?:bullmq|semver)\//, sideEffects: false }] },
     preserveEntrySignatures: 'allow-extension',
     logLevel: 'warn',
-    plugins: [keepPlaces([source, examples]), onlyAscii],
+    plugins: [inlineRequired, keepPlaces([source, examples]), onlyAscii],
   });
   const { output } = await build.write({
     dir: dist,
@@ -173,6 +177,12 @@ async function bundle(dist) {
   writeFileSync(join(dist, 'LICENSES.txt'), licencesOf(output.flatMap(({ moduleIds = [] }) => moduleIds)));
   copyAssets(source, dist);
 }
+
+/** Lets Rolldown see what a module loads at its first use. It is still loaded then. */
+const inlineRequired = {
+  name: 'inline-required',
+  transform: (code) => code.replace('const require = createRequire(import.meta.url);', ''),
+};
 
 /** V8 keeps a text in which one character is not of Latin-1 in twice the bytes. */
 const onlyAscii = {

@@ -53,8 +53,49 @@ export function defineTool<const Name extends string, Schema extends z.ZodType, 
   });
 }
 
-/** Makes a tool from its options and checks it. Every kind of definition ends here. */
+/**
+ * Defines one of Pawl's own tools, whose definitions a test checks. Its schemas are made when they are read: each program loads all of
+ * these tools, and few programs use them.
+ */
+export function defineBaseTool<const Name extends string, Schema extends z.ZodType, Output>(
+  spec: ToolSpec<Name, Schema, Output>,
+): Tool<Name, z.input<Schema>, z.output<Schema>, Output> {
+  const { input, output, schema, variant = { type: 'function' }, ...options } = spec;
+  const tool = toolOf<Name, z.input<Schema>, z.output<Schema>, Output>(
+    spec.name,
+    options as ToolOptions<z.output<Schema>, Output>,
+    { inputSchema: {}, variant, parse: (params) => parsedBy(input, params) },
+  );
+  madeWhenRead(tool, 'inputSchema', () => {
+    const made = schema ?? inputJsonSchema(input);
+    return withoutReference(made, made);
+  });
+  if (output !== undefined) madeWhenRead(tool, 'outputSchema', () => outputJsonSchema(output));
+  return tool;
+}
+
+function madeWhenRead(tool: object, name: string, make: () => unknown): void {
+  const shown = { enumerable: true, configurable: true };
+  const get = () => {
+    const value = make();
+    Object.defineProperty(tool, name, { ...shown, value });
+    return value;
+  };
+  Object.defineProperty(tool, name, { ...shown, get });
+}
+
+/** Makes a tool from its options and checks it. Every kind of definition of a user's ends here. */
 export function makeTool<Name extends string, Input, Params, Output>(
+  name: Name,
+  options: ToolOptions<Params, Output>,
+  form: Pick<Tool<Name, Input, Params, Output>, 'inputSchema' | 'variant' | 'parse'>,
+): Tool<Name, Input, Params, Output> {
+  const tool = toolOf(name, options, form);
+  checkDefinition(tool);
+  return tool;
+}
+
+function toolOf<Name extends string, Input, Params, Output>(
   name: Name,
   options: ToolOptions<Params, Output>,
   form: Pick<Tool<Name, Input, Params, Output>, 'inputSchema' | 'variant' | 'parse'>,
@@ -65,7 +106,7 @@ export function makeTool<Name extends string, Input, Params, Output>(
   const annotations = options.annotations ?? {};
   // Readers of the schema look at its root only.
   const inputSchema = withoutReference(form.inputSchema, form.inputSchema);
-  const tool: Tool<Name, Input, Params, Output> = {
+  return {
     [toolBrand]: true,
     name,
     namespace: options.namespace ?? DEFAULT_NAMESPACE,
@@ -101,8 +142,6 @@ export function makeTool<Name extends string, Input, Params, Output>(
       resource,
     }),
   };
-  checkDefinition(tool);
-  return tool;
 }
 
 /** Adds the tool's name to an error of its schema, because a file may define many tools. */
@@ -120,7 +159,8 @@ function present<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K],
   return Object.fromEntries(Object.entries(members).filter(([, member]) => member !== undefined)) as never;
 }
 
-function checkDefinition(tool: AnyTool): void {
+/** Throws `CONFIGURATION` naming the field that cannot be. */
+export function checkDefinition(tool: AnyTool): void {
   const wrong = (field: string, expected: string, came: unknown): never => {
     throw new PawlError(
       'CONFIGURATION',

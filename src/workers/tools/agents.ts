@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { AGENT_STATES, type AgentReport, hasAnswered } from '../../shared/tools/sub-agent.ts';
 
 const DEFAULT_WAIT_MS = 30_000;
@@ -31,7 +31,7 @@ const common = {
   needs: ['agents'],
 } as const;
 
-export const spawnAgent = defineTool({
+export const spawnAgent = defineBaseTool({
   ...common,
   name: 'spawn_agent',
   description:
@@ -48,7 +48,7 @@ export const spawnAgent = defineTool({
   run: async ({ message, agent_type: agentType }, ctx) => result(await ctx.agents.spawn(message, agentType)),
 });
 
-export const sendInput = defineTool({
+export const sendInput = defineBaseTool({
   ...common,
   name: 'send_input',
   description:
@@ -62,7 +62,7 @@ export const sendInput = defineTool({
   run: async ({ id, message, interrupt }, ctx) => result(await ctx.agents.send(id, message, interrupt)),
 });
 
-export const resumeAgent = defineTool({
+export const resumeAgent = defineBaseTool({
   ...common,
   name: 'resume_agent',
   description: 'Lets a paused sub-agent, or one that has finished or failed, go on where it was.',
@@ -71,7 +71,7 @@ export const resumeAgent = defineTool({
   run: async ({ id }, ctx) => result(await ctx.agents.resume(id)),
 });
 
-export const wait = defineTool({
+export const wait = defineBaseTool({
   ...common,
   name: 'wait',
   description:
@@ -104,7 +104,7 @@ export const wait = defineTool({
   isMutating: () => false,
 });
 
-export const closeAgent = defineTool({
+export const closeAgent = defineBaseTool({
   ...common,
   name: 'close_agent',
   description: 'Ends a sub-agent for good, with whatever it is doing. Returns its state.',

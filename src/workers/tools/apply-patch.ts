@@ -5,7 +5,7 @@ import type { FilePatch } from '../../shared/patches/file-patch.ts';
 import { parsePatch } from '../../shared/patches/patch.ts';
 import { applyHunks } from '../../shared/patches/patch-apply.ts';
 import type { SecondPlace } from '../../shared/patches/patch-places.ts';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { Artifact, ToolContext, WorkspaceChange } from '../../shared/tools/tool.ts';
 import { counted } from './lib/phrases.ts';
 import { hashOf, readText } from './lib/text-file.ts';
@@ -24,7 +24,7 @@ type Update = Extract<FilePatch, { readonly kind: 'update' }>;
 const MAY_BE_REMOVED = ['RESULT_TOO_LARGE', 'PERMISSION_DENIED', 'INVALID_PARAMS'];
 
 /** Tool `apply_patch`. Its effects are `probe`: after a crash the files themselves show whether the patch was applied. */
-export const applyPatch = defineTool({
+export const applyPatch = defineBaseTool({
   name: 'apply_patch',
   version: '1.0.0',
   description: [

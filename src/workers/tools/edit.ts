@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { placesOf } from '../../shared/util/text/text-search.ts';
 import { explainNoMatch } from './lib/explain-no-match.ts';
 import { hashOf, readText } from './lib/text-file.ts';
@@ -22,7 +22,7 @@ const BYTE_ORDER_MARK = '\ufeff';
  * the old one, would be replaced twice. But the file is replaced in one step and so shows whether the first run
  * succeeded; after a crash the worker looks at it instead of asking a person.
  */
-export const edit = defineTool({
+export const edit = defineBaseTool({
   name: 'edit',
   version: '1.1.0',
   description: [

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { TerminalReport, ToolResult } from '../../shared/tools/tool.ts';
 import { escalation, escalationSuffix } from './lib/escalation.ts';
 import { startFolder } from './lib/parameters.ts';
@@ -22,7 +22,7 @@ export const terminalOutput = z.object({
   truncated_bytes: z.int().describe('How many bytes are missing in the middle of the output.'),
 });
 
-export const execCommand = defineTool({
+export const execCommand = defineBaseTool({
   name: 'exec_command',
   version: '1.0.0',
   description: [

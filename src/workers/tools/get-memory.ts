@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 
-export const getMemory = defineTool({
+export const getMemory = defineBaseTool({
   name: 'get_memory',
   version: '1.0.0',
   description: [

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { atMost, folder } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';
@@ -10,7 +10,7 @@ import { readsFiles } from './lib/tool-presets.ts';
  */
 const MAX_FOUND = 100_000;
 
-export const glob = defineTool({
+export const glob = defineBaseTool({
   name: 'glob',
   version: '1.0.0',
   description: [

@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { atMost, folder } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
-export const grepFiles = defineTool({
+export const grepFiles = defineBaseTool({
   name: 'grep_files',
   version: '1.0.0',
   description: [

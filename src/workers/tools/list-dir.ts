@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { ToolContext, WorkspaceEntry } from '../../shared/tools/tool.ts';
 import { atMost, folder } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
@@ -7,7 +7,7 @@ import { readsFiles } from './lib/tool-presets.ts';
 
 const MAX_DEPTH = 10;
 
-export const listDir = defineTool({
+export const listDir = defineBaseTool({
   name: 'list_dir',
   version: '1.0.0',
   description: [

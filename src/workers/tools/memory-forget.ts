@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 
-export const memoryForget = defineTool({
+export const memoryForget = defineBaseTool({
   name: 'memory_forget',
   version: '1.0.0',
   description: [

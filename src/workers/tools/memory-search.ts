@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { counted } from './lib/phrases.ts';
 
-export const memorySearch = defineTool({
+export const memorySearch = defineBaseTool({
   name: 'memory_search',
   version: '1.0.0',
   description: [

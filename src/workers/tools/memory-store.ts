@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const DAY_MS = 24 * 3_600_000;
@@ -8,7 +8,7 @@ const DAY_MS = 24 * 3_600_000;
  * Tool `memory_store`. The record's ID is derived from the call and the text, so that a second attempt stores nothing
  * twice.
  */
-export const memoryStore = defineTool({
+export const memoryStore = defineBaseTool({
   name: 'memory_store',
   version: '1.0.0',
   description: [

@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const MAX_LENGTH = 16_000;
 
 /** Tool `message`. A message cannot be unsent, so its effects are `once`. */
-export const message = defineTool({
+export const message = defineBaseTool({
   name: 'message',
   version: '1.0.0',
   description: [

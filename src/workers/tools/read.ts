@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { nearest } from '../../shared/schema/schema.ts';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { ToolContext } from '../../shared/tools/tool.ts';
 import { utf16Of } from '../../shared/util/text/charset.ts';
 import { counted } from './lib/phrases.ts';
@@ -13,7 +13,7 @@ const DEFAULT_LINES = 2_000;
 const MAX_BYTES = 256 * 1024;
 const LISTED_NAMES = 40;
 
-export const read = defineTool({
+export const read = defineBaseTool({
   name: 'read',
   version: '1.1.0',
   description: [

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { ToolResult } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 
@@ -13,7 +13,7 @@ const outputSchema = z.object({
 });
 
 /** Tool `request_user_input`. Asking again does no harm, so its effects are `idempotent`. */
-export const requestUserInput = defineTool({
+export const requestUserInput = defineBaseTool({
   name: 'request_user_input',
   version: '1.0.0',
   description: [

@@ -1,12 +1,12 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { escalation, escalationSuffix } from './lib/escalation.ts';
 import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './lib/parameters.ts';
 import { describeExit, markTruncated, oneLine } from './lib/phrases.ts';
 import { runsPrograms } from './lib/tool-presets.ts';
 
 /** Tool `shell_command`. No probe can find out what a script did, so its effects are `once`. */
-export const shellCommand = defineTool({
+export const shellCommand = defineBaseTool({
   name: 'shell_command',
   version: '1.0.0',
   description: [

@@ -1,12 +1,12 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { escalation, escalationSuffix } from './lib/escalation.ts';
 import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './lib/parameters.ts';
 import { clipped, describeExit, markTruncated } from './lib/phrases.ts';
 import { runsPrograms } from './lib/tool-presets.ts';
 
 /** Tool `shell`. No probe can find out what a program did, so its effects are `once`. */
-export const shell = defineTool({
+export const shell = defineBaseTool({
   name: 'shell',
   version: '1.0.0',
   description: [

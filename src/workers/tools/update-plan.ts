@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 
 const MARKS = { pending: '[ ]', in_progress: '[~]', completed: '[x]' } as const;
 
 /** Tool `update_plan`. It changes nothing by itself: the plan is its result, and reaches subscribers as progress. */
-export const updatePlan = defineTool({
+export const updatePlan = defineBaseTool({
   name: 'update_plan',
   version: '1.0.0',
   description: [

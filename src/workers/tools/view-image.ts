@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { imageTypeOf } from './lib/text-file.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
 /** The limit of the providers: 5 MB for an image, in base64. */
 const MAX_BYTES = 3_750_000;
 
-export const viewImage = defineTool({
+export const viewImage = defineBaseTool({
   name: 'view_image',
   version: '1.0.0',
   description: `Shows an image of the workspace (PNG, JPEG, GIF or WebP, at most ${MAX_BYTES} bytes) to a model that can see. The type is detected from the content, not from the name.`,

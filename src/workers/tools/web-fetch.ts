@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-packages.ts';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { decodeDocument } from '../../shared/util/text/charset.ts';
 import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
 import { baseOf, type ReadablePage, readable, stripped } from './lib/web-page.ts';
@@ -22,7 +22,7 @@ const HTML = /^(text\/html|application\/xhtml\+xml)$/;
 const PLAIN_TEXT_NOTE = `\n[plain text of the whole page: its main content as Markdown needs "${installCommand(OPTIONAL_FEATURES.webPages.packages)}" on the worker]`;
 
 /** Tool `web_fetch`. Others wrote the text that it returns, so the result is tainted. */
-export const webFetch = defineTool({
+export const webFetch = defineBaseTool({
   name: 'web_fetch',
   version: '1.0.0',
   description: [

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { counted } from './lib/phrases.ts';
 import { type SearchProvider, searchProviders } from './lib/search-providers.ts';
@@ -17,7 +17,7 @@ const configSchema = z.strictObject({
 });
 
 /** Tool `web_search`. Others wrote the results, so they are tainted. */
-export const webSearch = defineTool({
+export const webSearch = defineBaseTool({
   name: 'web_search',
   version: '1.0.0',
   description: [

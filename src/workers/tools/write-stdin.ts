@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { MAX_YIELD_MS, terminalOutput, terminalResult } from './exec-command.ts';
 import { oneLine } from './lib/phrases.ts';
 import { runsPrograms } from './lib/tool-presets.ts';
@@ -7,7 +7,7 @@ import { runsPrograms } from './lib/tool-presets.ts';
 const DEFAULT_WAIT_MS = 1_000;
 
 /** Tool `write_stdin`. No probe can find out whether something was typed, so its effects are `once`. */
-export const writeStdin = defineTool({
+export const writeStdin = defineBaseTool({
   name: 'write_stdin',
   version: '1.0.0',
   description: [

@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tools/define-tool.ts';
+import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { hashOf } from './lib/text-file.ts';
 import { editsFiles } from './lib/tool-presets.ts';
 
 /** Tool `write`. Writing the same content again leaves the same file, so its effects are `idempotent`. */
-export const write = defineTool({
+export const write = defineBaseTool({
   name: 'write',
   version: '1.1.0',
   description: [

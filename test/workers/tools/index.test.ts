@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
+import { checkDefinition } from '../../../src/shared/tools/define-tool.ts';
 import { isTool } from '../../../src/shared/tools/tool.ts';
 import { baseTools } from '../../../src/workers/tools/index.ts';
 
@@ -52,4 +53,8 @@ test('every parameter is described, and every output schema compiles', () => {
     compileSchema(tool.outputSchema ?? {});
     expect(compileSchema(tool.inputSchema)({ unknown: 1 })).not.toEqual([]);
   }
+});
+
+test.each(baseTools.map((tool) => [tool.name, tool] as const))('the definition of %s holds', (_name, tool) => {
+  checkDefinition(tool);
 });
