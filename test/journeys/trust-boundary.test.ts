@@ -90,9 +90,12 @@ const look = (path: string) => {
 
 /** Of all that was looked up in the project: files, and names that were not there, but not what only was asked for by a folder's name. */
 function lookedUp(trace: string, folder: string): readonly string[] {
-  const named = [...readFileSync(trace, 'utf8').matchAll(/^\d+ +\w+\((?:AT_FDCWD, )?"(\/(?:[^"\\\n]|\\.)+)"/gm)].map(
-    (match) => resolve(folder, match[1] ?? ''),
-  );
+  const all = readFileSync(trace, 'utf8').matchAll(/^\d+ +\w+\((?:AT_FDCWD, )?"((?:[^"\\\n]|\\.)+)"/gm);
+  // A process in another folder has other files in mind, so that a relative name must be there to count.
+  const named = [...all]
+    .map(([, name = '']) => ({ isAbsolute: name.startsWith('/'), path: resolve(folder, name) }))
+    .filter(({ isAbsolute, path }) => isAbsolute || look(path) !== undefined)
+    .map(({ path }) => path);
   const inProject = named.filter((path) => path.startsWith(`${folder}/`) && !path.startsWith(join(folder, '.pawl/')));
   const isUnderFile = (path: string) => look(dirname(path))?.isFile() === true;
   // Names that are only looked at to say that they are not read.
@@ -119,6 +122,41 @@ function stateOf(paths: readonly string[]): unknown {
   });
 }
 
+/** One of each group of commands. */
+const COMMANDS = [
+  ['mcp'],
+  ['tools', 'ls'],
+  ['calls', 'ls', '--json'],
+  ['doctor'],
+  ['call', 'greet', '--after', '1h'],
+  ['call', 'greet'],
+  ['audit', 'ls'],
+  ['dead-letters', 'ls'],
+  ['sessions', 'ls'],
+  ['plans', 'ls'],
+  ['schedules', 'ls'],
+  ['workers', 'ls'],
+  ['circuits', 'ls'],
+  ['shards', 'ls'],
+  ['callbacks', 'ls'],
+  ['approvals', 'ls'],
+  ['questions', 'ls'],
+  ['policy', 'explain', 'greet'],
+  ['reliability', 'ls'],
+];
+/** Commands that are traced at a time. */
+const AT_ONCE = 5;
+/** `demo` makes a world of its own; the others are traced while they run. */
+const OTHER_COMMANDS = ['up', 'demo', 'worker', 'serve', 'help'];
+
+test('every command is traced', () => {
+  const { stdout } = spawnSync(process.execPath, [PAWL, '--help'], { encoding: 'utf8' });
+  const listed = (stdout.split('Commands:')[1] ?? '').split('Exit codes:')[0] ?? '';
+  const names = [...listed.matchAll(/^ {2}(?<name>[a-z-]+)/gm)].map(({ groups }) => groups?.['name'] ?? '');
+  expect(names.length).toBeGreaterThan(15);
+  expect(new Set([...COMMANDS.map(([name]) => name), ...OTHER_COMMANDS])).toEqual(new Set(names));
+});
+
 test.skipIf(!canShow)(
   'no call changes what up, worker, serve, mcp and the commands open, execute or load in a workspace',
   { timeout: 300_000 },
@@ -129,17 +167,17 @@ test.skipIf(!canShow)(
     const worker = traced(folder, ['worker', '--json', '--tools', 'tools.ts']);
     const serve = traced(folder, ['serve', '--port', '0', '--json']);
     await Promise.all([firstLine(worker), firstLine(serve)]);
-    const commands = [
-      ['mcp'],
-      ['tools', 'ls'],
-      ['calls', 'ls', '--json'],
-      ['doctor'],
-      ['call', 'greet'],
-      ['audit', 'ls'],
-    ];
-    const ended = commands.map((args) => traced(folder, args));
-    for (const { child } of ended) child.stdin?.end();
-    await Promise.all(ended.map(({ child }) => once(child, 'exit')));
+    const ended: Traced[] = [];
+    for (let at = 0; at < COMMANDS.length; at += AT_ONCE) {
+      const some = COMMANDS.slice(at, at + AT_ONCE).map((args) => traced(folder, args));
+      for (const { child } of some) {
+        child.stdin?.end();
+        child.stdout?.resume();
+      }
+      const exits = await Promise.all(some.map(({ child }) => once(child, 'exit')));
+      expect(exits.map(([code]) => code)).toEqual(some.map(() => 0));
+      ended.push(...some);
+    }
 
     const paths = [...new Set([up, worker, serve, ...ended].flatMap(({ trace }) => lookedUp(trace, folder)))];
     for (const path of ['tools.ts', 'lib/greeting.ts', 'pawl.config.mjs', 'settings.mjs', 'pawl.config.ts', 'later.ts'])
