@@ -2,7 +2,7 @@
 import { contractInvalid, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
-import { withoutNulls } from '../../shared/model-tools/arguments.ts';
+import { fitted } from '../../shared/schema/validator.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
@@ -57,11 +57,11 @@ function isContainer(value: unknown): value is object {
  */
 export async function checkParams(envelope: ToolCallEnvelope, tool: ResolvedTool): Promise<ToolCallEnvelope> {
   const { params } = envelope.payload;
-  const faults = await tool.validate(params);
-  if (faults.length === 0) return envelope;
-  const meant = withoutNulls(tool.inputSchema, params) as ToolCallEnvelope['payload']['params'];
-  if (meant !== params && (await tool.validate(meant)).length === 0)
-    return { ...envelope, payload: { ...envelope.payload, params: meant } };
+  const { value, issues: faults } = await fitted(tool.inputSchema, tool.validate, params);
+  if (faults.length === 0)
+    return value === params
+      ? envelope
+      : { ...envelope, payload: { ...envelope.payload, params: value as typeof params } };
   const known = secretsIn(params);
   const issues = faults.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
   const message = `The parameters of ${tool.name} are not valid: ${inSentence(issues)}.`;

@@ -15,8 +15,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { clip, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
-import { withoutNulls } from '../../shared/model-tools/arguments.ts';
-import { validatorOf } from '../../shared/schema/validator.ts';
+import { fitted, validatorOf } from '../../shared/schema/validator.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CompletionEnd, CompletionEntry, CompletionRefusal } from '../../shared/store/completions/completions.ts';
 import { normalizeResult, resultMetadata } from '../../shared/tools/tool-result.ts';
@@ -223,11 +222,8 @@ export class CompletionService {
 /** An output that fits but for null in the place of what may be absent is not refused. Throws `COMPLETION_INVALID`. */
 async function checkedOutput({ outputSchema }: CompletionTerms, output: unknown): Promise<unknown> {
   if (outputSchema === undefined) return output;
-  const validate = validatorOf(outputSchema);
-  const issues = await validate(output);
-  if (issues.length === 0) return output;
-  const fitting = withoutNulls(outputSchema, output);
-  if (fitting !== output && (await validate(fitting)).length === 0) return fitting;
+  const { value, issues } = await fitted(outputSchema, validatorOf(outputSchema), output);
+  if (issues.length === 0) return value;
   const named = issues.map(({ path, message }) => ({ path: path === '' ? 'output' : `output.${path}`, message }));
   const listed = named.map(({ path, message }) => `${path}: ${message}`).join('; ');
   throw new PawlError('COMPLETION_INVALID', `The output does not match the tool’s schema: ${listed}.`, {

@@ -1,9 +1,9 @@
 /** Decodes a model's call into the call of an exported tool. */
 import { PawlError } from '../errors/failure.ts';
 import { nearest } from '../schema/schema.ts';
+import { withoutNulls } from '../schema/without-nulls.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { withoutNulls } from './arguments.ts';
 import type { ExportableTool, ToolExport } from './export-types.ts';
 import { ownName, type ToolReference } from './names.ts';
 import { underOwnNames } from './parameter-names.ts';

@@ -1,7 +1,7 @@
 /** Repairs mistakes of models that have only one meaning, without asking the model again. */
 
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { withoutNulls } from './arguments.ts';
+import { withoutNulls } from '../schema/without-nulls.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
 const MAX_DEPTH = 32;

@@ -4,11 +4,13 @@ import type { Issue } from '../errors/failure.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { type CompiledSchema, compiledSchema, markValid } from './schema.ts';
 import { sanitizeSchema } from './schema-sanitize.ts';
+import { withoutNulls } from './without-nulls.ts';
 
 /** Schemas and values travel as JSON, which is far quicker to copy than objects. */
 export type ThreadTask =
   | { readonly foreign: string; readonly of: 'parameters' | 'output' }
   | {
+      readonly does: 'check' | 'nulls';
       readonly number: number;
       readonly value: string | undefined;
       /** The schema, where the thread does not know it by its number. */
@@ -21,9 +23,12 @@ export type ThreadTask =
 export type ThreadAnswer =
   | { readonly sanitized: string }
   | { readonly issues: readonly Issue[] }
+  /** The value without nulls, where there were some to remove. */
+  | { readonly value: string }
+  | { readonly unchanged: true }
   | { readonly error: string };
 
-const schemas = new Map<number, CompiledSchema>();
+const schemas = new Map<number, { readonly schema: JsonSchema; readonly compiled: CompiledSchema }>();
 
 if (!isMainThread)
   parentPort?.on('message', (task: ThreadTask) => {
@@ -37,20 +42,24 @@ function answerTo(task: ThreadTask): ThreadAnswer {
       compiledSchema(sanitized.schema);
       return { sanitized: JSON.stringify(sanitized) };
     }
-    return { issues: knownSchema(task).check(task.value === undefined ? undefined : JSON.parse(task.value)) };
+    const { schema, compiled } = knownSchema(task);
+    const value: unknown = task.value === undefined ? undefined : JSON.parse(task.value);
+    if (task.does === 'check') return { issues: compiled.check(value) };
+    const made = withoutNulls(schema, value);
+    return made === value ? { unchanged: true } : { value: JSON.stringify(made) };
   } catch (error) {
     return { error: error instanceof Error ? error.message : String(error) };
   }
 }
 
-function knownSchema({ number, schema, isValid, forget }: Exclude<ThreadTask, { foreign: string }>): CompiledSchema {
+function knownSchema({ number, schema, isValid, forget }: Exclude<ThreadTask, { foreign: string }>) {
   if (forget) schemas.clear();
   const known = schemas.get(number);
   if (known !== undefined) return known;
   if (schema === undefined) throw new Error(`schema ${number} did not come with the value`);
   const parsed = JSON.parse(schema) as JsonSchema;
   if (isValid === true) markValid(parsed);
-  const compiled = compiledSchema(parsed);
-  schemas.set(number, compiled);
-  return compiled;
+  const made = { schema: parsed, compiled: compiledSchema(parsed) };
+  schemas.set(number, made);
+  return made;
 }

@@ -43,28 +43,39 @@ const sent = new Set<number>();
 
 /** Throws `CONFIGURATION` when the schema itself is not valid. */
 export async function checkInThread(schema: JsonSchema, value: unknown): Promise<readonly Issue[]> {
-  const number = numbers.get(schema) ?? ++count;
-  numbers.set(schema, number);
-  const answer = await run({
-    task: () => checkTask(number, schema, value),
-    limitMs: () => (sent.has(number) ? CHECK_LIMIT_MS : COMPILE_LIMIT_MS),
-  });
+  const answer = await runWith(schema, 'check', value);
   if (answer === 'too-long')
     return [{ path: '', message: `takes more than ${CHECK_LIMIT_MS / 1_000} s to check by this schema` }];
   if (answer === 'too-much-memory') return [{ path: '', message: 'takes too much memory to check by this schema' }];
-  if ('error' in answer) {
-    sent.delete(number);
-    throw new PawlError('CONFIGURATION', answer.error);
-  }
+  if ('error' in answer) throw new PawlError('CONFIGURATION', answer.error);
   return 'issues' in answer ? answer.issues : [];
 }
 
-function checkTask(number: number, schema: JsonSchema, value: unknown): ThreadTask {
+/** `withoutNulls` for a large value. Where that takes too long, nothing is removed. */
+export async function withoutNullsInThread(schema: JsonSchema, value: unknown): Promise<unknown> {
+  const answer = await runWith(schema, 'nulls', value);
+  return typeof answer === 'object' && 'value' in answer ? JSON.parse(answer.value) : value;
+}
+
+async function runWith(schema: JsonSchema, does: 'check' | 'nulls', value: unknown) {
+  const number = numbers.get(schema) ?? ++count;
+  numbers.set(schema, number);
+  const answer = await run({
+    task: () => taskWith(number, schema, does, value),
+    limitMs: () => (sent.has(number) ? CHECK_LIMIT_MS : COMPILE_LIMIT_MS),
+  });
+  // The thread keeps no schema that it could not compile.
+  if (typeof answer === 'object' && 'error' in answer) sent.delete(number);
+  return answer;
+}
+
+function taskWith(number: number, schema: JsonSchema, does: 'check' | 'nulls', value: unknown): ThreadTask {
   if (sent.size >= MAX_SCHEMAS && !sent.has(number)) sent.clear();
   const isFirst = sent.size === 0;
   const known = sent.has(number);
   sent.add(number);
   return {
+    does,
     number,
     value: JSON.stringify(value),
     forget: isFirst,

@@ -4,11 +4,30 @@ import type { JsonSchema } from './json-schema.ts';
 import { isLinear } from './linear-pattern.ts';
 import { type CompiledSchema, compiledSchema, isMarkedValid, markValid } from './schema.ts';
 import { type SanitizedSchema, sanitizeSchema } from './schema-sanitize.ts';
-import { checkInThread, sanitizeInThread } from './schema-thread.ts';
+import { checkInThread, sanitizeInThread, withoutNullsInThread } from './schema-thread.ts';
 import { isLargeSchema } from './schema-weight.ts';
+import { holdsNull, withoutNulls } from './without-nulls.ts';
 
 /** The issues of a value: at once, or later where the check takes place in a thread. Throws `CONFIGURATION` for a wrong schema. */
 export type Validator = (value: unknown) => readonly Issue[] | Promise<readonly Issue[]>;
+
+/**
+ * A value as its schema takes it, or its issues. Models and programs send null for optional members when they are shown all as required;
+ * such nulls are left out, if the value is valid without them.
+ */
+export async function fitted(
+  schema: JsonSchema,
+  validate: Validator,
+  value: unknown,
+): Promise<{ readonly value: unknown; readonly issues: readonly Issue[] }> {
+  const found = validate(value);
+  const issues = await found;
+  if (issues.length === 0 || !holdsNull(value)) return { value, issues };
+  const isCostly = found instanceof Promise;
+  const meant = isCostly ? await withoutNullsInThread(schema, value) : withoutNulls(schema, value);
+  if (meant === value || (await validate(meant)).length > 0) return { value, issues };
+  return { value: meant, issues: [] };
+}
 
 /** Compiles a schema at its first use. A small schema that may have a fault is compiled at once, so that the fault shows. */
 export function validatorOf(schema: JsonSchema): Validator {

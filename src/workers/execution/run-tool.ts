@@ -4,9 +4,8 @@
 import { classify, isToolError, stackOf } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
-import { withoutNulls } from '../../shared/model-tools/arguments.ts';
 import type { RetryPolicy } from '../../shared/retries/retry.ts';
-import type { Validator } from '../../shared/schema/validator.ts';
+import { fitted, type Validator } from '../../shared/schema/validator.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { isPending } from '../../shared/tools/pending.ts';
 import type { AnyTool, ProbeAnswer, Readiness, ToolContext } from '../../shared/tools/tool.ts';
@@ -208,12 +207,10 @@ export async function checkedResult(
   });
   const result = normalizeResult(tool.name, value);
   if (typeof result === 'string') return invalid(result);
-  const issues = (await validateOutput?.(result.output)) ?? [];
-  if (issues.length === 0) return { kind: 'value', result };
+  if (validateOutput === undefined) return { kind: 'value', result };
   // The tool has run: an output that fits but for null in the place of what may be absent is not refused.
-  const output = withoutNulls(tool.outputSchema ?? {}, result.output);
-  if (output !== result.output && (await validateOutput?.(output))?.length === 0)
-    return { kind: 'value', result: { ...result, output } };
+  const { value: output, issues } = await fitted(tool.outputSchema ?? {}, validateOutput, result.output);
+  if (issues.length === 0) return { kind: 'value', result: output === result.output ? result : { ...result, output } };
   return invalid(
     `The output of ${tool.name} does not match its schema: ${issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ')}.`,
   );

@@ -1,6 +1,6 @@
-/** Converts a model's arguments into the form that the tool's own schema describes. */
-import type { JsonSchema } from '../schema/json-schema.ts';
-import { withoutReference } from '../schema/schema-references.ts';
+/** Removes nulls that stand for what is absent, as models and programs send them. */
+import type { JsonSchema } from './json-schema.ts';
+import { withoutReference } from './schema-references.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
 type Memo<Found> = Map<Parts, Map<unknown, Found>>;
@@ -19,7 +19,20 @@ interface Walk {
  * the value itself where nothing is removed.
  */
 export function withoutNulls(schema: JsonSchema, value: unknown): unknown {
+  if (!holdsNull(value)) return value;
   return normalize(schema, value, { root: schema, made: new Map(), fitting: new Map() }, 0);
+}
+
+/** Whether there is anything to remove. Most values hold no null, and need no look at the schema. */
+export function holdsNull(value: unknown): boolean {
+  const pending: unknown[] = [value];
+  while (pending.length > 0) {
+    const next = pending.pop();
+    if (next === null) return true;
+    if (typeof next === 'object')
+      for (const member of Object.values(next)) if (typeof member === 'object') pending.push(member);
+  }
+  return false;
 }
 
 function normalize(schema: unknown, value: unknown, walk: Walk, depth: number): unknown {
