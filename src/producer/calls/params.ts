@@ -3,6 +3,7 @@ import { contractInvalid, type ToolCallEnvelope } from '../../shared/calls/envel
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
 import { fitted } from '../../shared/schema/validator.ts';
+import { whyTooMany } from '../../shared/schema/value-size.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
@@ -10,14 +11,12 @@ const MAX_PARAMS_BYTES = 4 * 1_024 * 1_024;
 
 /**
  * A copy of the parameters: the caller may change the original while the call is being submitted. Throws `CONTRACT_INVALID` when they are
- * not JSON-serializable or too large.
+ * not JSON-serializable or too large, and `INVALID_PARAMS` when they hold too many values.
  */
 export function jsonParams(params: unknown): Record<string, unknown> {
   let text: string | undefined;
-  let copy: unknown;
   try {
     text = JSON.stringify(params);
-    copy = isContainer(params) ? copyOf(params) : params;
   } catch (error) {
     throw contractInvalid([
       { path: 'payload.params', message: error instanceof Error ? error.message : String(error) },
@@ -34,7 +33,13 @@ export function jsonParams(params: unknown): Record<string, unknown> {
     throw contractInvalid([
       { path: 'payload.params', message: `is ${text.length} characters long; at most ${MAX_PARAMS_BYTES} are allowed` },
     ]);
-  return copy as Record<string, unknown>;
+  // No schema accepts more, and a copy of so many members would hold the event loop.
+  const tooMany = whyTooMany(params);
+  if (tooMany !== undefined)
+    throw new PawlError('INVALID_PARAMS', `The parameters are not valid: the parameters: ${tooMany}.`, {
+      issues: [{ path: '', message: tooMany }],
+    });
+  return (isContainer(params) ? copyOf(params) : params) as Record<string, unknown>;
 }
 
 /** Copies plain objects and lists. Other values define their JSON themselves, or are refused where the call is built. */

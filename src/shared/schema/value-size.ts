@@ -56,6 +56,12 @@ export function sizeOfValue(value: unknown, { deepest, texts }: Bounds): ValueSi
   return { values, depth, characters, longest };
 }
 
+/** The reason for which a value is too large for any check; undefined where it is not. */
+export function whyTooMany(value: unknown): string | undefined {
+  const size = sizeOfValue(value, { deepest: undefined, texts: false });
+  return typeof size === 'string' ? size : undefined;
+}
+
 function containersOf(values: readonly unknown[]): object[] {
   return values.filter((value) => typeof value === 'object' && value !== null);
 }

@@ -5,7 +5,8 @@ import { declaredToolRecord } from '../../../src/shared/connectors/declared-tool
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { inputJsonSchema } from '../../../src/shared/schema/schema.ts';
 import { isLargeSchema, patternSize } from '../../../src/shared/schema/schema-weight.ts';
-import { compiledWhenUsed, usableSchema, validatorOf } from '../../../src/shared/schema/validator.ts';
+import { compiledWhenUsed, fitted, usableSchema, validatorOf } from '../../../src/shared/schema/validator.ts';
+import { withoutNulls } from '../../../src/shared/schema/without-nulls.ts';
 
 const times = <T>(count: number, make: (index: number) => T) =>
   Array.from({ length: count }, (_, index) => make(index));
@@ -145,6 +146,24 @@ describe('what could hold the event loop', () => {
       { path: '', message: expect.stringMatching(/^takes (more than 2 s|too much memory) to check by this schema$/) },
     ]);
     expect(await next).toEqual([]);
+  });
+
+  test('nulls in the place of what may be absent are removed there as well', async () => {
+    const schema = list(object({ a: { type: 'integer' }, b: { type: 'array' } }, { additionalProperties: false }));
+    const sent = { l: [...objects(9_000), { a: null, b: [] }] };
+    const validate = compiledWhenUsed(schema);
+    expect(validate(sent)).toBeInstanceOf(Promise);
+    const { value, issues } = await fitted(schema, validate, sent);
+    expect(issues).toEqual([]);
+    expect((value as typeof sent).l.at(-1)).toEqual({ b: [] });
+    const wrong = { l: [...objects(9_000), { a: null, b: 1 }] };
+    expect(await fitted(schema, validate, wrong)).toMatchObject({ value: wrong, issues: [{}, {}] });
+  });
+
+  test('a value without nulls needs no look at the schema', () => {
+    const unread = new Proxy({}, { get: () => expect.unreachable() });
+    const value = { l: objects(10) };
+    expect(withoutNulls(unread, value)).toBe(value);
   });
 
   test('the fault of a schema shows at each call', async () => {
