@@ -7,6 +7,7 @@ import { redrives } from './rows/dead-letters.ts';
 import { delayedRow } from './rows/delayed-calls.ts';
 import { ROWS } from './rows/index.ts';
 import { randomKills } from './rows/kills.ts';
+import { planRow } from './rows/plans.ts';
 import { scheduleRow } from './rows/schedules.ts';
 import { runRow } from './run.ts';
 
@@ -55,6 +56,15 @@ test('calls that failed are redriven once each, although the front doors that do
   const { breaches, calls } = await runRow(redrives({ calls: 300, perSecond: 100, kills: 2 }), 'pawl', SEED);
   expect(breaches, `npm run chaos -- --rows 49 --seed ${SEED} --stacks pawl`).toEqual([]);
   expect(calls).toBe(300);
+});
+
+test('plans keep their promises while front doors and workers are killed', {
+  timeout: 300_000,
+  tags: 'slow',
+}, async () => {
+  const { breaches, calls } = await runRow(planRow({ lanes: 8, length: 5, kills: 12 }), 'pawl', SEED);
+  expect(breaches, `npm run chaos -- --rows 54 --seed ${SEED} --stacks pawl`).toEqual([]);
+  expect(calls).toBe(160);
 });
 
 test('schedules keep their rules while front doors are killed and Redis is restarted', {

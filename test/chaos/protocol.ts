@@ -40,12 +40,22 @@ export interface RedriveOrder {
   readonly dryRun: boolean;
 }
 
+/** A plan of lanes; each node of a lane passes on what the one before returned, and a last node needs all of them. */
+export interface PlanOrder {
+  readonly id: string;
+  readonly lanes: number;
+  readonly length: number;
+  /** The last node fails, and all others are to be undone. */
+  readonly undo: boolean;
+}
+
 export type Question =
   | { readonly id: number; readonly kind: 'call'; readonly ask: Ask }
   | { readonly id: number; readonly kind: 'look'; readonly callId: string }
   | { readonly id: number; readonly kind: 'fill'; readonly asks: readonly Ask[] }
   | { readonly id: number; readonly kind: 'redrive'; readonly order: RedriveOrder }
   | { readonly id: number; readonly kind: 'failed' }
+  | { readonly id: number; readonly kind: 'plan'; readonly order: PlanOrder }
   | { readonly id: number; readonly kind: 'act'; readonly callId: string; readonly deed: Deed };
 
 export type Reply =
@@ -64,6 +74,8 @@ export interface Client {
   redrive(order: RedriveOrder): Promise<{ readonly matched: number }>;
   /** How many calls have failed, and were not run again. */
   failed(): Promise<number>;
+  /** Begins a plan, and returns its ID: `look` says of `plan:ID` how it ended. */
+  plan(order: PlanOrder): Promise<string>;
   /** Resolves when it went through, rejects when it did not. */
   act(callId: string, deed: Deed): Promise<void>;
 }
@@ -85,6 +97,8 @@ export function serve(client: Client): void {
         return { kind: 'ok', output: await client.redrive(question.order) };
       case 'failed':
         return { kind: 'ok', output: await client.failed() };
+      case 'plan':
+        return { kind: 'ok', output: await client.plan(question.order) };
       case 'act':
         await client.act(question.callId, question.deed);
         return { kind: 'ok', output: null };

@@ -7,7 +7,7 @@ import { type EffectLine, readEffects } from '../journeys/fixtures/effect-log.ts
 import type { Bound } from './checker.ts';
 import { type Child, startChild } from './child.ts';
 import { type CallHistory, History, hasEnded, isEnd } from './history.ts';
-import type { Ask, Deed, Question, RedriveOrder, Reply, Told } from './protocol.ts';
+import type { Ask, Deed, PlanOrder, Question, RedriveOrder, Reply, Told } from './protocol.ts';
 import type { Random } from './random.ts';
 import { type Server, startServer } from './server.ts';
 
@@ -29,6 +29,7 @@ export interface Producer extends Child {
   /** Makes calls that fail, of which the history knows nothing. */
   fill(asks: readonly Ask[]): Promise<Told>;
   redrive(order: RedriveOrder): Promise<Told>;
+  plan(order: PlanOrder): Promise<Told>;
   /** How many calls have failed, and were not run again. Rejects when nobody knows. */
   failed(): Promise<number>;
 }
@@ -138,6 +139,7 @@ export class Rig implements AsyncDisposable {
       act: (callId: string, deed: Deed) => question((id) => ({ id, kind: 'act', callId, deed })),
       fill: (asks: readonly Ask[]) => question((id) => ({ id, kind: 'fill', asks })),
       redrive: (order: RedriveOrder) => question((id) => ({ id, kind: 'redrive', order })),
+      plan: (order: PlanOrder) => question((id) => ({ id, kind: 'plan', order })),
       failed: async () => {
         const told = await question((id) => ({ id, kind: 'failed' }));
         if (told.kind !== 'ok') throw new Error(`${told.code}: ${told.message}`);

@@ -5,6 +5,7 @@ import { delayedRows } from './delayed-calls.ts';
 import { keyRows } from './keys.ts';
 import { killRows } from './kills.ts';
 import { loadRows } from './load.ts';
+import { planRows } from './plans.ts';
 import { pointRows } from './points.ts';
 import { redisRows } from './redis.ts';
 import type { Row } from './row.ts';
@@ -30,4 +31,5 @@ export const ROWS: readonly Row[] = [
   ...deadLetterRows,
   ...scheduleRows,
   ...delayedRows,
+  ...planRows,
 ].sort((one, other) => one.number - other.number);
