@@ -53,9 +53,12 @@ export class CallAuthorizer {
     return { envelope: checked, tool, session, policyResult, channel };
   }
 
-  /** Asks policy about a call whose parameters are still open, and returns its decision. Throws as `authorize` does, but for the parameters. */
-  async permit(envelope: ToolCallEnvelope, session: SessionRecord): Promise<PolicyResult> {
-    const opened = await this.#deps.sessions.of(envelope, session);
+  /**
+   * Asks policy about a call whose parameters are still open, and returns its decision. `isDraft`: the session was not opened yet. Throws as
+   * `authorize` does, but for the parameters.
+   */
+  async permit(envelope: ToolCallEnvelope, session: SessionRecord, isDraft: boolean): Promise<PolicyResult> {
+    const opened = isDraft ? session : await this.#deps.sessions.of(envelope, session);
     return this.#requirePermission(envelope, await this.#toolOf(envelope), opened, await this.#channelOf(opened));
   }
 

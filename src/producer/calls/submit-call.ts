@@ -83,8 +83,8 @@ export class CallSubmitter {
   }
 
   /** Asks policy about a call whose parameters are still open, and returns its decision. Throws as `check` does, but for the parameters. */
-  permit(envelope: ToolCallEnvelope, session: SessionRecord): Promise<PolicyResult> {
-    return this.#steps.authorizer.permit(underOwnName(envelope, this.#context.catalogue), session);
+  permit(envelope: ToolCallEnvelope, session: SessionRecord, isDraft: boolean): Promise<PolicyResult> {
+    return this.#steps.authorizer.permit(underOwnName(envelope, this.#context.catalogue), session, isDraft);
   }
 
   /** Submits a value from outside, which may be no envelope at all. */

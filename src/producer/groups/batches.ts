@@ -1,4 +1,5 @@
 /** `pawl.batches`: many calls in one request, each with an outcome of its own. */
+import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { contractInvalid, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
@@ -23,6 +24,7 @@ import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups
 import { asLost } from '../../shared/store/segments/segments.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
+import { aboutGroup } from './audit-groups.ts';
 import type { GroupCalls } from './group-driver.ts';
 import type { GroupRules, GroupRunner } from './group-runner.ts';
 
@@ -69,6 +71,7 @@ export interface BatchServiceDeps {
   readonly records: GroupRecords;
   readonly runner: GroupRunner;
   readonly calls: GroupCalls;
+  readonly audit: RecordAudit;
   glance(callId: string): Promise<CallRecord | undefined>;
   now(): Promise<number>;
 }
@@ -110,6 +113,7 @@ export class BatchService {
       createdAtMs: await this.#deps.now(),
     };
     await this.#deps.runner.create(head, definition, results === undefined ? {} : { results });
+    void this.#deps.audit({ ...aboutGroup(head), action: 'begun', by: submittedBy, size: entries.length });
     const calls = entries.map((entry) => (entry.error === undefined ? { callId: entry.callId } : entry));
     return { batchId, calls };
   }
@@ -149,16 +153,15 @@ export class BatchService {
         return { entry, ...(member === undefined ? {} : { member }), ...(call === undefined ? {} : { record: call }) };
       }),
     );
-    const isOver = endedAtMs !== undefined;
-    const state =
-      cancelledBy === undefined ? (isOver ? 'done' : 'running') : isOver ? 'cancelled' : ('cancelling' as const);
-    return { head, definition, state, calls, ...(isOver ? { endedAtMs } : {}) };
+    const state = batchState({ endedAtMs, cancelledBy });
+    return { head, definition, state, calls, ...(endedAtMs === undefined ? {} : { endedAtMs }) };
   }
 
   /** Begins no further call, and cancels those that have not ended. A batch that is over stays as it is. Throws `NOT_FOUND`. */
   async cancel(batchId: string, by = 'library'): Promise<void> {
-    await this.#record(batchId);
-    await this.#deps.records.cancel(batchId, by);
+    const { head } = await this.#record(batchId);
+    const answer = await this.#deps.records.cancel(batchId, by);
+    if (answer === 'written') void this.#deps.audit({ ...aboutGroup(head), action: 'cancelled', by });
     this.#deps.runner.hear(batchId);
   }
 
@@ -191,6 +194,17 @@ export class BatchService {
     const message = member?.end?.message ?? 'The batch was cancelled before this call began: nothing ran.';
     return refusal({ code, message }, named);
   }
+}
+
+export function batchState({
+  endedAtMs,
+  cancelledBy,
+}: {
+  readonly endedAtMs?: number | undefined;
+  readonly cancelledBy?: string | undefined;
+}): BatchState {
+  if (endedAtMs === undefined) return cancelledBy === undefined ? 'running' : 'cancelling';
+  return cancelledBy === undefined ? 'done' : 'cancelled';
 }
 
 /** The result of an entry that was refused before it was a call. */

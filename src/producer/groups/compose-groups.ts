@@ -1,20 +1,24 @@
 /** Composes what batches and plans need. */
 import type { Settings } from '../../shared/config/config.ts';
+import type { GroupKind } from '../../shared/groups/group.ts';
 import type { Backend } from '../../shared/store/backend.ts';
+import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import { spent } from '../../shared/store/limits/budgets.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
 import type { CallSubmitter } from '../calls/submit-call.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
-import { BATCH_RULES, BatchService } from './batches.ts';
+import { aboutGroup } from './audit-groups.ts';
+import { BATCH_RULES, BatchService, batchState } from './batches.ts';
 import type { GroupCalls } from './group-driver.ts';
 import { GroupRunner } from './group-runner.ts';
 import { PlanApprovals } from './plan-approvals.ts';
 import { askReasonOf, lackingIn, type PlanRulesDeps, planRules } from './plan-rules.ts';
-import { PlanService } from './plans.ts';
+import { type Plan, PlanService, planFrom } from './plans.ts';
 
 export interface ComposeGroupsDeps {
-  readonly backend: Pick<Backend, 'groups' | 'ledger'>;
+  readonly backend: Pick<Backend, 'groups' | 'ledger' | 'audit'>;
+  readonly metrics: { group(kind: GroupKind, state: string): void };
   readonly settings: Pick<Settings, 'ttl'>;
   readonly clock: Clock;
   readonly catalogue: ToolCatalogue;
@@ -25,7 +29,7 @@ export interface ComposeGroupsDeps {
 }
 
 export function composeGroups(
-  { backend, settings, clock, catalogue, approvals: people, now, onError }: ComposeGroupsDeps,
+  { backend, settings, metrics, clock, catalogue, approvals: people, now, onError }: ComposeGroupsDeps,
   submitter: Pick<CallSubmitter, 'identify' | 'submit' | 'permit'>,
   service: Pick<GroupCalls, 'read' | 'result' | 'cancel'> &
     Pick<PlanRulesDeps, 'output'> & { readAsItRan: PlanRulesDeps['callOf'] },
@@ -50,20 +54,32 @@ export function composeGroups(
     output: (callId) => service.output(callId),
   });
   const rules = { batch: BATCH_RULES, plan };
-  const runner = new GroupRunner({ records, rules, calls, keptMs, now, onError });
+  const { audit } = backend;
+  const onEnded = (record: GroupRecord) => {
+    const { kind } = record.head;
+    const end = kind === 'plan' ? planEnd(planFrom(record)) : { state: batchState(record) };
+    metrics.group(kind, end.state);
+    void audit({ ...aboutGroup(record.head), action: 'ended', ...end });
+  };
+  const runner = new GroupRunner({ records, rules, calls, keptMs, onEnded, now, onError });
   const glance = (callId: string) => ledger.glance(callId);
   const plans = new PlanService({
     records,
     runner,
     catalogue,
     now,
+    audit,
     approvals,
     askReason: askReasonOf(
-      (envelope, session) => submitter.permit(envelope, session),
+      (envelope, session, isDraft) => submitter.permit(envelope, session, isDraft),
       (...asked) => people.isGranted(...asked),
       clock,
     ),
     lacking: lackingIn((account) => spent(ledger.access, account)),
   });
-  return { groups: runner, batches: new BatchService({ records, runner, calls, glance, now }), plans };
+  return { groups: runner, batches: new BatchService({ records, runner, calls, audit, glance, now }), plans };
+}
+
+function planEnd({ state, because, definition }: Plan) {
+  return { state, because, sessionKey: definition.target.sessionKey };
 }

@@ -32,6 +32,8 @@ export interface GroupRunnerDeps {
   readonly rules: Readonly<Record<GroupKind, GroupRules>>;
   readonly calls: GroupCalls;
   readonly keptMs: number;
+  /** This process has brought a group to its end. */
+  onEnded(record: GroupRecord): void;
   /** Redis' clock. */
   now(): Promise<number>;
   onError(error: Error): void;
@@ -145,6 +147,7 @@ export class GroupRunner {
         onResult: (key, result) => void results?.set(key, result),
         onStopped: (ended) => {
           this.#driven.delete(id);
+          if (ended !== undefined) this.#deps.onEnded(ended);
           for (const look of this.#waiting.get(id) ?? []) look(ended);
         },
         onError: (error) => onError(error instanceof Error ? error : new Error(String(error))),

@@ -82,15 +82,15 @@ function plannedBy(group: TakenGroup): PlannedOf {
 
 /** Policy's reason to ask a person about a node; undefined when it runs without. References are open. */
 export function askReasonOf(
-  permit: (envelope: ToolCallEnvelope, session: SessionRecord) => Promise<PolicyResult>,
+  permit: (envelope: ToolCallEnvelope, session: SessionRecord, isDraft: boolean) => Promise<PolicyResult>,
   isGranted: ApprovalService['isGranted'],
   clock: Pick<Clock, 'now'>,
 ): PlanServiceDeps['askReason'] {
-  return async (session, tool, params) => {
+  return async ({ session, isDraft = false }, tool, params) => {
     const { namespace, name } = tool;
     const open = resolveReferences(params, () => null);
     const envelope = callEnvelope(callTargetOf(session), name, open, { namespace }, clock);
-    const result = await permit(envelope, session);
+    const result = await permit(envelope, session, isDraft);
     if (result.decision !== 'ask') return undefined;
     const isKnown = referencesIn(params).references.length === 0;
     if (isKnown && (await isGranted(session, tool, envelope, result))) return undefined;

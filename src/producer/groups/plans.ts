@@ -1,5 +1,7 @@
 /** `pawl.plans`: graphs of calls that need each other's results, checked before anything runs, and resumed after any process died. */
+
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
+import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { checkPlan } from '../../shared/groups/check-plan.ts';
 import { decodedMembers, type GroupHead, type Member, memberField } from '../../shared/groups/group.ts';
@@ -30,12 +32,15 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { callTargetOf } from '../calls/call-envelope.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
+import { aboutGroup } from './audit-groups.ts';
 import type { GroupRunner } from './group-runner.ts';
 import { APPROVAL_FIELD, approvalOf, type PlanApprovals, storedApproval } from './plan-approvals.ts';
 
 export interface SubmitPlan {
   /** The session whose calls the nodes are. */
   readonly session: SessionRecord;
+  /** The session was not opened yet: the plan can be checked, and not begun. */
+  readonly isDraft?: boolean;
   /** `{ nodes, concurrency? }`, unchecked. */
   readonly plan: unknown;
   readonly submittedBy?: string | undefined;
@@ -98,7 +103,7 @@ export interface PlanServiceDeps {
    * not be made.
    */
   askReason(
-    session: SessionRecord,
+    asked: Pick<SubmitPlan, 'session' | 'isDraft'>,
     tool: ResolvedTool,
     params: Readonly<Record<string, unknown>>,
   ): Promise<AskReason | undefined>;
@@ -107,6 +112,7 @@ export interface PlanServiceDeps {
     session: SessionRecord,
     nodes: readonly { readonly tool: ResolvedTool; readonly params: object }[],
   ): Promise<readonly Issue[]>;
+  readonly audit: RecordAudit;
   now(): Promise<number>;
 }
 
@@ -120,7 +126,8 @@ export class PlanService {
   }
 
   /** Checks a plan, and runs nothing. Throws `PLAN_INVALID` with all issues, each with its path. */
-  async check({ session, plan }: SubmitPlan): Promise<PlanDefinition> {
+  async check(submitted: SubmitPlan): Promise<PlanDefinition> {
+    const { session, plan } = submitted;
     const parsed = planSchema.safeParse(plan);
     if (!parsed.success) throw invalidPlan(zodIssues(parsed.error));
     const { nodes, concurrency = DEFAULT_PLAN_CONCURRENCY } = parsed.data;
@@ -132,7 +139,7 @@ export class PlanService {
       else tools.set(name, found);
     }
     const { issues, order } = await checkPlan(nodes, tools);
-    const policy = await this.#askPolicy(session, nodes, tools);
+    const policy = await this.#askPolicy(submitted, nodes, tools);
     const all = [...unknown, ...issues, ...policy.issues];
     const costs = [...tools].map(([name, tool]) => ({ tool, params: nodes[name]?.params ?? {} }));
     if (all.length === 0) all.push(...(await this.#deps.lacking(session, costs)));
@@ -160,14 +167,14 @@ export class PlanService {
   }
 
   /** Asks policy about each node: a person must approve some, and others may not run. */
-  async #askPolicy(session: SessionRecord, nodes: PlanNodes, tools: ReadonlyMap<string, ResolvedTool>) {
+  async #askPolicy(submitted: SubmitPlan, nodes: PlanNodes, tools: ReadonlyMap<string, ResolvedTool>) {
     const asks = new Map<string, AskReason>();
     const issues: Issue[] = [];
-    const reachesPerson = once(() => this.#deps.approvals.reachesPerson(session));
+    const reachesPerson = once(() => this.#deps.approvals.reachesPerson(submitted.session));
     for (const [name, tool] of tools) {
       const path = `nodes.${name}.tool`;
       try {
-        const reason = await this.#deps.askReason(session, tool, nodes[name]?.params ?? {});
+        const reason = await this.#deps.askReason(submitted, tool, nodes[name]?.params ?? {});
         if (reason === undefined) continue;
         asks.set(name, reason);
         if (!(await reachesPerson())) issues.push({ path, message: `${reason.reason}, and ${NO_CHANNEL}` });
@@ -196,16 +203,20 @@ export class PlanService {
       ...(submittedBy === undefined ? {} : { submittedBy }),
       createdAtMs: await this.#deps.now(),
     };
+    const { approvals, runner, audit } = this.#deps;
+    const about = aboutGroup(head, session.sessionKey);
+    const begun = { ...about, action: 'begun', by: submittedBy, size: plan.order.length } as const;
     if (approval === undefined) {
-      await this.#deps.runner.create(head, plan);
+      await runner.create(head, plan);
+      void audit(begun);
       return { planId, order: plan.order };
     }
-    const { approvals, runner } = this.#deps;
     const fields = new Map<string, object>([
       [APPROVAL_FIELD, storedApproval(approval)],
       [memberField(APPROVAL_KEY), { callId: approval.callId }],
     ]);
     await runner.create(head, plan, { fields, open: () => approvals.open(approval, plan.target) });
+    void audit({ ...begun, approvalId: approval.id });
     submitted.onApproval?.(approval);
     return { planId, order: plan.order, approvalId: approval.id };
   }
@@ -257,13 +268,15 @@ export class PlanService {
 
   /** Begins no further call, and cancels those that have not ended. What was done stays. Throws `NOT_FOUND`. */
   async cancel(planId: string, by = 'library'): Promise<void> {
-    await this.#record(planId);
-    await this.#deps.records.cancel(planId, by);
+    const { head, definition } = await this.#record(planId);
+    const answer = await this.#deps.records.cancel(planId, by);
+    const about = aboutGroup(head, (definition as PlanDefinition).target.sessionKey);
+    if (answer === 'written') void this.#deps.audit({ ...about, action: 'cancelled', by });
     this.#deps.runner.hear(planId);
   }
 }
 
-function planFrom({ head, definition, fields, cancelledBy, endedAtMs }: GroupRecord): Plan {
+export function planFrom({ head, definition, fields, cancelledBy, endedAtMs }: GroupRecord): Plan {
   const plan = definition as PlanDefinition;
   const members = decodedMembers(fields);
   const phase = fields[PHASE_FIELD] as PlanPhase | undefined;

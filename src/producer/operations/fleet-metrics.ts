@@ -103,7 +103,7 @@ export class FleetView {
     const { redis, prefix, shards } = source.backend;
     // This process's counts are part of the fleet's.
     await source.publishMetrics();
-    const [content, circuits, states, counts, sizes, deadLetters, totals, isDurable, failing, segments] =
+    const [content, circuits, states, counts, sizes, deadLetters, totals, isDurable, failing, segments, open] =
       await Promise.all([
         // The list includes declared tools.
         source.catalogue(),
@@ -116,6 +116,7 @@ export class FleetView {
         this.#isDurable(),
         failingCallbacks(source.backend),
         tierSegments(source.backend),
+        source.backend.groups.openCount(),
       ]);
     for (const tool of content.tools) source.metrics.tools.add(tool);
     const set = new MetricSet();
@@ -133,6 +134,7 @@ export class FleetView {
       if (state !== undefined) this.#showTier(set, tier, state, { workers: content.workers, totals });
     }
     set.set(METRICS.redisDurable, {}, isDurable ? 1 : 0);
+    set.set(METRICS.groupsOpen, {}, open);
     this.#readings = { totals, gauges: set.series() };
     this.#up = true;
     this.#readAtMs = performance.now();

@@ -35,6 +35,11 @@ export class ProducerMetrics {
     this.#set.count(METRICS.completions, { result });
   }
 
+  /** Counts a batch or a plan that is over. */
+  group(kind: string, state: string): void {
+    this.#set.count(METRICS.groups, { kind, state });
+  }
+
   observe(event: DispatchEvent): void {
     switch (event.type) {
       case 'ended':

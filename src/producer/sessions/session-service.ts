@@ -69,6 +69,11 @@ export class SessionService {
     return this.#objectFor(placed);
   }
 
+  /** A session as `open` would open it. Nothing is written. */
+  draft(request: OpenSession): Promise<SessionRecord> {
+    return this.#newRecord(parseOpenSession(request));
+  }
+
   async #newRecord(asked: ReturnType<typeof parseOpenSession>): Promise<SessionRecord> {
     const { backend, skills, host } = this.#deps;
     const parent = asked.parent === undefined ? undefined : (await this.find(asked.parent)).record;

@@ -168,6 +168,24 @@ export type AuditEvent =
       /** The call of `run`. */
       readonly callId?: string | undefined;
     }
+  /** A batch or a plan began, was cancelled, or is over. */
+  | {
+      readonly type: 'group-changed';
+      readonly kind: 'batch' | 'plan';
+      readonly groupId: string;
+      readonly action: 'begun' | 'cancelled' | 'ended';
+      /** The session of a plan. The calls of a batch may have several. */
+      readonly sessionKey?: string | undefined;
+      readonly tenantId?: string | undefined;
+      readonly by?: string | undefined;
+      /** How many calls, or nodes, it has. */
+      readonly size?: number;
+      /** The approval that a plan waits for. */
+      readonly approvalId?: string | undefined;
+      /** How it ended, and the node whose failure ended it. */
+      readonly state?: string;
+      readonly because?: string | undefined;
+    }
   /** Something was unsigned, or was used before, and had no effect. */
   | {
       readonly type: 'refused';
@@ -182,6 +200,7 @@ export type AuditEvent =
         | 'job'
         | 'spec'
         | 'schedule'
+        | 'group'
         | 'tool'
         | 'message'
         | 'question'
@@ -234,6 +253,7 @@ const TYPES: Readonly<Record<AuditType, true>> = {
   'question-ended': true,
   'registry-changed': true,
   'schedule-changed': true,
+  'group-changed': true,
   refused: true,
 };
 export const AUDIT_TYPES: readonly string[] = Object.keys(TYPES);

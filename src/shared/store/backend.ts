@@ -299,6 +299,7 @@ const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {
   override: 'an operator has overridden the system',
   'registry-changed': 'the registry of tools was changed',
   'schedule-changed': 'a schedule was changed',
+  'group-changed': 'a batch or a plan has begun, was cancelled or is over',
   refused: 'a record that this fleet did not sign was refused',
 };
 

@@ -118,6 +118,14 @@ export const METRICS = {
     ...counter('completions_total', ['result'], 'producer'),
     help: 'Completions of pending calls from outside, by what came of them. Refused: the token was wrong, used or expired, or the content did not fit.',
   },
+  groups: {
+    ...counter('groups_total', ['kind', 'state'], 'producer'),
+    help: 'Batches and plans that are over, by the state in which they ended.',
+  },
+  groupsOpen: {
+    ...gauge('groups_open', [], 'fleet'),
+    help: 'Batches and plans that are not over.',
+  },
   roundTrip: {
     ...histogram('redis_round_trip_ms', ['side'], 'both', ROUND_TRIP_BUCKETS_MS),
     help: 'Milliseconds until Redis answered a PING of a process.',

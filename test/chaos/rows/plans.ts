@@ -81,7 +81,8 @@ async function killAtRandom(rig: Rig, doors: Producer[], kills: number): Promise
     const mayDie = (child: Child) => living.filter((other) => isDoor(other) === isDoor(child)).length > 1;
     const [first, ...others] = living.filter(mayDie);
     if (first === undefined) continue;
-    const victim = rig.random.pick([first, ...others]);
+    // The front door that was asked dies first.
+    const victim = killed === 0 ? first : rig.random.pick([first, ...others]);
     await victim.kill();
     killed += 1;
     started.push(isDoor(victim) ? rig.producer({ PLANS: 'on' }).then((door) => doors.push(door)) : rig.worker());

@@ -28,10 +28,13 @@ const planCall = z.object({
   unresolved: z.literal(true).optional().describe('It may have had its effect.'),
 });
 
+const progress = z.object({ ended: count, total: count });
+
 const planSummary = z.object({
   planId: text,
   session: text,
   state: z.enum(PLAN_STATES),
+  progress: progress.describe('Of its nodes.'),
   counts: z.record(text, count).describe('`total`, and how many nodes are in each state.'),
   because: text.optional().describe('The node whose failure ended the plan.'),
   approval: z
@@ -67,6 +70,7 @@ export const groupSchemas = {
         state: z.enum(['waiting', 'running', 'success', 'error', 'skipped', 'cancelled']),
         needs: z.array(text),
         needsApproval: z.literal(true).optional(),
+        progress: progress.optional().describe('Of the calls of a `forEach`.'),
         skipped: text.optional().describe('Why it did not run.'),
         error: z.object({ code: text, message: text }).optional().describe('It failed before a call was made.'),
         calls: z.array(planCall.extend({ undo: planCall.optional() })),

@@ -70,10 +70,12 @@ export function planOrder({ order, nodes }: PlanDefinition) {
 export function planSummary({ head, definition, state, because, approval, endedAtMs, nodes }: Plan) {
   const counts: Record<string, number> = { total: nodes.length };
   for (const node of nodes) counts[node.state] = (counts[node.state] ?? 0) + 1;
+  const open = (counts['waiting'] ?? 0) + (counts['running'] ?? 0);
   return {
     planId: head.id,
     session: definition.target.sessionKey,
     state,
+    progress: { ended: nodes.length - open, total: nodes.length },
     counts,
     ...(because === undefined ? {} : { because }),
     ...(approval === undefined ? {} : { approval }),
@@ -95,6 +97,7 @@ function planNodeView({ name, node, state, note, calls }: Plan['nodes'][number])
     state,
     needs: [...needsOf(node)],
     ...(node.asks === undefined ? {} : { needsApproval: true as const }),
+    ...(note?.items === undefined ? {} : { progress: progressOf(calls, note.items) }),
     ...(note?.skipped === undefined ? {} : { skipped: note.skipped }),
     ...(note?.error === undefined ? {} : { error: note.error }),
     calls: calls.map(({ member, undo }) => ({
@@ -102,6 +105,11 @@ function planNodeView({ name, node, state, note, calls }: Plan['nodes'][number])
       ...(undo === undefined ? {} : { undo: planCallView(undo) }),
     })),
   };
+}
+
+/** How many calls of a `forEach` have ended. */
+function progressOf(calls: Plan['nodes'][number]['calls'], total: number) {
+  return { ended: calls.filter(({ member }) => member?.end !== undefined).length, total };
 }
 
 function planCallView(member: Member | undefined) {

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { planSchema } from '../../../shared/groups/plan.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../../client.ts';
 import type { Plan } from '../../groups/plans.ts';
 import { type Caller, seesTenant } from '../core/access.ts';
@@ -36,12 +37,16 @@ function createPlan({ pawl, checkAccepting }: PlanRouteDeps): Route {
     },
     async handle({ query, body, caller }) {
       const { session: sessionKey, ...plan } = body;
-      if (query.dryRun === 'true') {
-        const { record } = await sessionFor(pawl, caller, sessionKey);
-        return { status: 200, body: planOrder(await pawl.plans.check({ session: record, plan })) };
+      const dryRun = query.dryRun === 'true';
+      if (!dryRun) await checkAccepting();
+      const known = await sessionFor(pawl, caller, sessionKey).catch(unlessUnknown);
+      const session = known?.record ?? (await pawl.sessions.draft(defined({ sessionKey, tenantId: caller.tenantId })));
+      // A plan that cannot run opens no session.
+      if (dryRun || known === undefined) {
+        const order = planOrder(await pawl.plans.check({ session, isDraft: known === undefined, plan }));
+        if (dryRun) return { status: 200, body: order };
       }
-      await checkAccepting();
-      const { record } = await sessionOrNew(pawl, caller, { sessionKey });
+      const { record } = known ?? (await sessionOrNew(pawl, caller, { sessionKey }));
       const accepted = await pawl.plans.create({ session: record, plan, ...submitterOf(caller) });
       return { status: 202, headers: { Location: `/v1/plans/${accepted.planId}` }, body: accepted };
     },
@@ -87,6 +92,10 @@ function cancelPlan({ pawl }: PlanRouteDeps): Route {
       return { status: 200, body: planView(await pawl.plans.read(head.id)) };
     },
   });
+}
+
+function unlessUnknown(error: unknown): undefined {
+  if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_SESSION') throw error;
 }
 
 /** Throws `NOT_FOUND`, also for another tenant's plan. */

@@ -92,6 +92,11 @@ export class GroupRecords {
     return this.#redis.zrangebyscore(this.#keys.open, 0, nowMs, 'LIMIT', 0, most);
   }
 
+  /** How many groups are not over. */
+  openCount(): Promise<number> {
+    return this.#redis.zcard(this.#keys.open);
+  }
+
   /** Takes a group that no process drives; undefined when there is nothing to take. */
   async take(id: string): Promise<TakenGroup | undefined> {
     const [fence, fields] = await takeScript.run(this.#redis, this.#hashes(id), [id, this.#leaseMs]);

@@ -15,6 +15,7 @@
  * | spec          | qualified name of a declared tool, or `skill NAME`; the revision is part of the text                  |
  * | schedule      | ID of the schedule                                                                                    |
  * | schedule-progress | ID of the schedule                                                                                |
+ * | group         | ID of the batch or plan, field of its record                                                          |
  * | tool          | field of a published tool; a tier with keys of its own signs with those alone                         |
  * | message       | the receiver, or the subject                                                                          |
  * | question      | question ID                                                                                           |
@@ -46,6 +47,7 @@ const DESCRIPTIONS: Readonly<Record<string, (id: string) => Description>> = {
   spec: (tool) => ({ what: 'spec', subject: `the registry's record of ${tool}` }),
   schedule: (id) => ({ what: 'schedule', subject: `the schedule ${id}` }),
   'schedule-progress': (id) => ({ what: 'schedule', subject: `the progress of the schedule ${id}` }),
+  group: (id) => ({ what: 'group', subject: `a part of the batch or plan ${id}` }),
   tool: (field) => ({ what: 'tool', subject: `the published tool ${field}` }),
   question: (id) => ({ what: 'question', subject: `the question ${id}` }),
   answer: (id) => ({ what: 'answer', subject: `the answer to ${id}` }),

@@ -25,20 +25,29 @@ test('a plan over HTTP: a dry run, its end, its list and its cancellation', asyn
       a: { tool: 'double', params: { n: 2 } },
     },
   };
-  expect((await post(plan, '?dryRun=true')).status).toBe(404);
-  await rig.ask('/v1/sessions', { method: 'POST', json: { sessionKey: 'demo' } });
   expect(await post(plan, '?dryRun=true')).toMatchObject({ status: 200, body: { order: ['a', 'b'] } });
+  expect((await post({ session: 'demo', nodes: { a: { tool: 'nothing' } } })).status).toBe(400);
   expect((await rig.ask('/v1/plans')).body).toEqual({ plans: [] });
+  expect((await rig.ask('/v1/sessions/demo')).status).toBe(404);
   const made = await post(plan);
   expect(made).toMatchObject({ status: 202, body: { order: ['a', 'b'] } });
   const at = `/v1/plans/${made.body.planId}`;
   await eventually(async () => (await rig.ask(at)).body.state === 'done', { what: 'the end of the plan' });
   const { body } = await rig.ask(at);
+  expect(body.progress).toEqual({ ended: 2, total: 2 });
   expect(body.nodes.b).toMatchObject({ tool: 'double', state: 'success', needs: ['a'] });
   const call = await rig.ask(`/v1/calls/${body.nodes.b.calls[0].callId}`);
   expect(call.body.result.output.content).toEqual({ twice: 8 });
   expect((await rig.ask('/v1/plans')).body.plans).toMatchObject([{ state: 'done', counts: { total: 2, success: 2 } }]);
   expect(await rig.ask(at, { method: 'DELETE' })).toMatchObject({ status: 200, body: { state: 'done' } });
+  const { records } = (await rig.ask('/v1/audit?type=group-changed')).body;
+  expect(records).toMatchObject([
+    { kind: 'plan', groupId: made.body.planId, action: 'ended', state: 'done', sessionKey: 'demo' },
+    { kind: 'plan', groupId: made.body.planId, action: 'begun', size: 2, sessionKey: 'demo' },
+  ]);
+  const { text } = await rig.ask('/metrics');
+  expect(text).toContain('groups_total{kind="plan",state="done"} 1');
+  expect(text).toContain('groups_open 0');
   const wrong = await post({ session: 'demo', nodes: { a: { tool: 'double', params: { n: 'x' } } } });
   expect(wrong).toMatchObject({
     status: 400,

@@ -1,0 +1,13 @@
+/** The audit records of batches and plans. Their calls have records of their own. */
+import type { AuditEvent } from '../../shared/audit/audit-event.ts';
+import type { GroupHead } from '../../shared/groups/group.ts';
+
+type GroupEvent = Extract<AuditEvent, { readonly type: 'group-changed' }>;
+
+/** The part of a record that is the same for all actions. */
+export function aboutGroup(
+  { id, kind, tenantId }: GroupHead,
+  sessionKey?: string,
+): Pick<GroupEvent, 'type' | 'kind' | 'groupId' | 'sessionKey' | 'tenantId'> {
+  return { type: 'group-changed', kind, groupId: id, sessionKey, tenantId };
+}
