@@ -23,9 +23,17 @@ export type HistoryEvent =
   | { readonly atMs: number; readonly kind: 'told'; readonly told: Told; readonly label?: string };
 
 /** Tools with effects `once`, which nobody may run twice. */
-const ONCE: readonly string[] = ['record_once', 'block', 'shell_children', 'versioned', 'transfer', 'pay_when_open'];
+const ONCE: readonly string[] = [
+  'record_once',
+  'block',
+  'shell_children',
+  'versioned',
+  'transfer',
+  'pay_when_open',
+  'order_outside',
+];
 
-const UNLOGGED: readonly string[] = ['ask_or_refuse', 'ask_or_park'];
+const UNLOGGED: readonly string[] = ['ask_or_refuse', 'ask_or_park', 'walk'];
 
 export class History {
   readonly #calls = new Map<string, CallHistory>();

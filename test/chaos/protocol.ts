@@ -14,11 +14,15 @@ export interface Ask {
   readonly startAtMs?: number;
 }
 
-/** What a person does about a call that waits for a decision; `amount` stands in for that parameter of the call's. */
+/**
+ * What a person does about a call that waits for a decision; `amount` stands in for that parameter of the call's. An outside system
+ * completes the call of a token with an output.
+ */
 export interface Deed {
-  readonly kind: 'approve' | 'deny' | 'cancel';
+  readonly kind: 'approve' | 'deny' | 'cancel' | 'complete';
   readonly by: string;
   readonly amount?: number;
+  readonly output?: unknown;
 }
 
 /**

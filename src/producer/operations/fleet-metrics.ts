@@ -25,6 +25,8 @@ const CACHE_MS = 2_000;
 const READ_LIMIT_MS = 2_000;
 /** How Redis is configured changes seldom. */
 const INSPECT_EVERY_MS = 10_000;
+/** The time within which an occurrence is not missed. */
+const OVERDUE_MS = 10_000;
 const CIRCUIT_STATES: readonly CircuitState[] = ['CLOSED', 'OPEN', 'HALF_OPEN', 'FORCED_OPEN'];
 
 /** The parts of the producer that the fleet's metrics are read from. */
@@ -103,7 +105,7 @@ export class FleetView {
     const { redis, prefix, shards } = source.backend;
     // This process's counts are part of the fleet's.
     await source.publishMetrics();
-    const [content, circuits, states, counts, sizes, deadLetters, totals, isDurable, failing, segments, open] =
+    const [content, circuits, states, counts, sizes, deadLetters, totals, isDurable, failing, segments, open, overdue] =
       await Promise.all([
         // The list includes declared tools.
         source.catalogue(),
@@ -117,6 +119,7 @@ export class FleetView {
         failingCallbacks(source.backend),
         tierSegments(source.backend),
         source.backend.groups.openCount(),
+        source.backend.schedules.overdue(source.backend.clock.now() - OVERDUE_MS),
       ]);
     for (const tool of content.tools) source.metrics.tools.add(tool);
     const set = new MetricSet();
@@ -133,6 +136,7 @@ export class FleetView {
       const state = states[index];
       if (state !== undefined) this.#showTier(set, tier, state, { workers: content.workers, totals });
     }
+    set.set(METRICS.schedulesOverdue, {}, overdue);
     set.set(METRICS.redisDurable, {}, isDurable ? 1 : 0);
     set.set(METRICS.groupsOpen, {}, open);
     this.#readings = { totals, gauges: set.series() };

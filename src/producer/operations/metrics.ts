@@ -4,6 +4,7 @@ import type { CompletionResult } from '../../shared/calls/completion.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { scopeOf } from '../../shared/config/tool-settings.ts';
+import type { OccurrenceCounts } from '../../shared/schedules/progress.ts';
 import { type Counter, type Histogram, MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS, ToolLabels } from '../../shared/telemetry/metrics.ts';
 import type { DispatchEvent } from '../calls/submission.ts';
@@ -38,6 +39,11 @@ export class ProducerMetrics {
   /** Counts a batch or a plan that is over. */
   group(kind: string, state: string): void {
     this.#set.count(METRICS.groups, { kind, state });
+  }
+
+  /** Counts occurrences of schedules, by what became of them. */
+  occurrences(result: keyof OccurrenceCounts, times: number): void {
+    this.#set.count(METRICS.occurrences, { result }, times);
   }
 
   observe(event: DispatchEvent): void {

@@ -16,6 +16,7 @@ import {
   finished,
   mayStartAgain,
   nextStep,
+  type OccurrenceCounts,
   type OccurrenceEvent,
   stopped,
 } from '../../shared/schedules/progress.ts';
@@ -27,6 +28,7 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
 import { withinMs } from '../calls/result-waiters.ts';
 import type { CallService } from '../operations/call-service.ts';
+import type { ProducerMetrics } from '../operations/metrics.ts';
 import { type StartDeps, type StartedOccurrence, startOccurrence } from './start-occurrence.ts';
 import { updateSchedule } from './update-schedule.ts';
 
@@ -46,6 +48,7 @@ export interface ScheduleRunnerDeps extends StartDeps {
   readonly clock: Pick<Clock, 'now'>;
   readonly log: Logger;
   readonly schedule?: Schedule;
+  readonly metrics: Pick<ProducerMetrics, 'occurrences'>;
   onError(error: Error): void;
 }
 
@@ -129,6 +132,7 @@ export class ScheduleRunner {
     this.#logMissed(record, progress.recent[0], step.progress.recent[0]);
     const dueAtMs = dueAt(record, step.progress, nowMs);
     if (!(await backend.schedules.write(record.id, seen, { progress: step.progress, dueAtMs }))) return;
+    this.#count(progress.counts, step.progress.counts);
     if (step.kind === 'none') return this.#checkSession(record);
     if (step.cancelsPrevious) await this.#cancel(record, progress.lastCallId);
     await this.#start(record, step.starting);
@@ -181,11 +185,24 @@ export class ScheduleRunner {
 
   async #finish(record: ScheduleRecord, event: OccurrenceEvent): Promise<void> {
     const { backend, clock } = this.#deps;
+    let written: readonly OccurrenceCounts[] = [];
     await updateSchedule(backend.schedules, record.id, (now) => {
+      written = [];
       if (now === undefined) return undefined;
       const progress = finished(now.progress, event);
-      return progress === now.progress ? undefined : { progress, dueAtMs: dueAt(now.record, progress, clock.now()) };
+      if (progress === now.progress) return undefined;
+      written = [now.progress.counts, progress.counts];
+      return { progress, dueAtMs: dueAt(now.record, progress, clock.now()) };
     });
+    const [before, after] = written;
+    if (before !== undefined && after !== undefined) this.#count(before, after);
+  }
+
+  #count(before: OccurrenceCounts, after: OccurrenceCounts): void {
+    for (const [result, count] of Object.entries(after)) {
+      const name = result as keyof OccurrenceCounts;
+      if (count > before[name]) this.#deps.metrics.occurrences(name, count - before[name]);
+    }
   }
 
   async #cancel(record: ScheduleRecord, callId: string | undefined): Promise<void> {

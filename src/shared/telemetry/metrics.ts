@@ -178,6 +178,14 @@ export const METRICS = {
     ...gauge('callbacks_failing', ['tier'], 'fleet'),
     help: 'Callbacks that were sent in vain, those that were given up included.',
   },
+  occurrences: {
+    ...counter('schedule_occurrences_total', ['result'], 'producer'),
+    help: 'Occurrences of schedules: started, skipped by their overlap rule, missed and left out, refused, or unknown because a front door died as it started one.',
+  },
+  schedulesOverdue: {
+    ...gauge('schedules_overdue', [], 'fleet'),
+    help: 'Schedules that have been due for more than 10 s, and that no front door has taken.',
+  },
   approvals: {
     ...gauge('approvals_waiting', ['tier'], 'fleet'),
     help: 'Calls that wait for the decision of a person.',

@@ -1,10 +1,13 @@
 /** All rows of the fault matrix, by number. */
 import { approvalRows } from './approvals.ts';
+import { callbackRows } from './callbacks.ts';
+import { checkpointRows } from './checkpoints.ts';
 import { deadLetterRows } from './dead-letters.ts';
 import { delayedRows } from './delayed-calls.ts';
 import { keyRows } from './keys.ts';
 import { killRows } from './kills.ts';
 import { loadRows } from './load.ts';
+import { pendingRows } from './pending-calls.ts';
 import { planRows } from './plans.ts';
 import { pointRows } from './points.ts';
 import { redisRows } from './redis.ts';
@@ -32,4 +35,7 @@ export const ROWS: readonly Row[] = [
   ...scheduleRows,
   ...delayedRows,
   ...planRows,
+  ...pendingRows,
+  ...callbackRows,
+  ...checkpointRows,
 ].sort((one, other) => one.number - other.number);

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { Pawl } from '../../../src/producer/client.ts';
 import type { ScheduleProgress } from '../../../src/shared/schedules/progress.ts';
 import { occurrenceKey } from '../../../src/shared/schedules/schedule.ts';
+import { METRICS } from '../../../src/shared/telemetry/metrics.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { type Fleet, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -87,7 +88,8 @@ test('occurrences that an outage missed follow the rule', async () => {
     await pawl.schedules.put({ id: missed, tool, session: session.key, cron, missed });
     await backTo(pawl, missed, lastMs - 3 * HOUR_MS);
   }
-  await runningProducer(fleet);
+  expect(await pawl.backend.schedules.overdue(Date.now())).toBe(3);
+  const door = await runningProducer(fleet);
   await eventually(async () => {
     const counts = (await pawl.schedules.list()).map((view) => view.counts);
     return counts.every(({ started, missed }) => started + missed === 3);
@@ -99,6 +101,10 @@ test('occurrences that an outage missed follow the rule', async () => {
   expect(timesOf('skip')).toEqual([]);
   expect(timesOf('run-latest')).toEqual(hours.slice(2));
   expect(timesOf('run-all')).toEqual(hours);
+  expect(await pawl.backend.schedules.overdue(Date.now())).toBe(0);
+  const counted = (result: string) => door.metrics.series().get(`${METRICS.occurrences.name}{result="${result}"}`);
+  await eventually(() => counted('started') === 4);
+  expect(counted('missed')).toBe(5);
 });
 
 test('a front door that died with an occurrence in hand leaves it to another one, which starts no second call', async () => {

@@ -64,6 +64,11 @@ export class ScheduleRecords extends FleetRecords {
     return this.redis.hlen(this.keys.schedules);
   }
 
+  /** How many have been due since before a time, and were not taken. */
+  overdue(beforeMs: number): Promise<number> {
+    return this.redis.zcount(this.keys.schedulesDue, '-inf', `(${beforeMs}`);
+  }
+
   /** Takes those that are due, at most so many: no other process takes them while the lease lasts. */
   async take(most: number): Promise<TakenSchedules> {
     const { schedules, scheduleProgress, schedulesDue } = this.keys;
