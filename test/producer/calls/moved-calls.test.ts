@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/index.ts';
+import { callFor } from '../../../src/producer/http/routes/calls.ts';
 import { SegmentMover } from '../../../src/shared/store/segments/segment-mover.ts';
 import { TIERS } from '../../../src/shared/tools/tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
@@ -81,6 +82,10 @@ test('calls of a lost segment answer RESULT_LOST over every way, are left out of
     error: { code: 'RESULT_LOST' },
   });
   await expect(other.calls.read(callId)).rejects.toMatchObject({ code: 'RESULT_LOST' });
+  // Its tenant is not known any more: those of one tenant learn nothing of it.
+  await expect(callFor(other, { role: 'operator', id: 'ops' }, callId)).rejects.toMatchObject({ code: 'RESULT_LOST' });
+  const ofTenant = { role: 'operator', id: 'ops', tenantId: 'blue' } as const;
+  await expect(callFor(other, ofTenant, callId)).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
   expect(await pawl.calls.list()).toEqual([]);
   const kept = await session.call(note, { text: 'b' }, { idempotencyKey: 'b' });
   expect((await other.calls.list()).map((record) => record.callId)).toEqual([kept.callId]);

@@ -8,5 +8,5 @@ for at = 2, #ARGV do
   local number, key, field = segment_of({KEYS[1]}, {ARGV[at]})
   if number == ARGV[1] then forgotten = forgotten + redis.call('HDEL', key, field) end
 end
-if forgotten > 0 then redis.call('DECRBY', KEYS[1] .. SEGMENTS .. ':calls', forgotten) end
+if forgotten > 0 then redis.call('INCRBY', KEYS[1] .. SEGMENTS .. ':calls', -forgotten) end
 return {forgotten}

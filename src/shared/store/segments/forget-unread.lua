@@ -13,5 +13,5 @@ end
 for second in string.gmatch(ARGV[3], '.') do
   for third in string.gmatch(ARGV[3], '.') do look(KEYS[1] .. MOVED .. ARGV[2] .. second .. third) end
 end
-if forgotten > 0 then redis.call('DECRBY', KEYS[1] .. SEGMENTS .. ':calls', forgotten) end
+if forgotten > 0 then redis.call('INCRBY', KEYS[1] .. SEGMENTS .. ':calls', -forgotten) end
 return {forgotten}

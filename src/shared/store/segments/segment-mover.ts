@@ -184,7 +184,7 @@ export class SegmentMover {
   /** Segments that were found lost may be there again: a file system was mounted, or files were put back. */
   async #lookForLost(keys: PartitionKeys): Promise<void> {
     const lost = `${keys.segments}:lost`;
-    for (const number of await this.#options.redis.srandmember(lost, MOST_LOOKED_FOR))
+    for (const number of (await this.#options.redis.smembers(lost)).slice(0, MOST_LOOKED_FOR))
       if ((await this.#callIdsOf(keys, number)) !== undefined) await this.#options.redis.srem(lost, number);
   }
 

@@ -104,7 +104,7 @@ export class Segments {
   /** The newest segments that cannot be read from here, and those that were found lost elsewhere, by name with the reason. */
   async unreadable(keys: PartitionKeys, most: number): Promise<readonly LostSegment[]> {
     const newest = await this.#redis.zrevrange(keys.segments, 0, most - 1);
-    const lost = await this.#redis.srandmember(`${keys.segments}:lost`, most);
+    const lost = (await this.#redis.smembers(`${keys.segments}:lost`)).slice(0, most);
     const found: LostSegment[] = [];
     for (const number of new Set([...newest, ...lost]))
       await this.readWhole(keys, number).catch((error: unknown) => {
@@ -163,8 +163,12 @@ export class Segments {
 
 /** For `catch`: the error of a lost segment. Throws any other. */
 export function asLost(error: unknown): PawlError {
-  if (error instanceof PawlError && error.code === 'RESULT_LOST') return error;
+  if (isLost(error)) return error;
   throw error;
+}
+
+export function isLost(error: unknown): error is PawlError {
+  return error instanceof PawlError && error.code === 'RESULT_LOST';
 }
 
 function textOf(value: unknown): string | undefined {
