@@ -253,6 +253,14 @@ smaller block, 448 B, needs shorter names of fields. A sum over one run also has
 
 ${segments === undefined ? notRun('segments') : segmentsText(segments)}
 
+What limits a look-up: two round trips to Redis, four steps of the thread pool to read the file, one to decompress it, and V8's collector,
+which takes the buffers away. On two busy cores the thread pool's turns are most of it. With both processes scheduled first (\`chrt -r 1\`),
+1,000 look-ups among 20,000 calls with texts of their own took 0.9 ms in the middle, 17.6 ms at p99, 21 ms at most, and 180 B of a file for
+each call: this scenario's texts are alike. A segment of 1,000 calls took 3.5 ms of CPU for each look-up, one of 250 takes 0.4 ms.
+
+At 200,000 calls most hashes of moved calls have one entry, and the key of each counts. With 8,640,000 they have 33 each, so that the day
+takes less than what is computed here.
+
 ## Against other systems
 
 The caller hands a call in under an idempotency key and waits for its result; one worker process of concurrency 64 has a tool that

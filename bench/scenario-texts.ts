@@ -167,8 +167,8 @@ export function bytesText({ date, calls, resultBytes, memoryBytes, memory, fileB
 
 export function segmentsText(result: SegmentsResult): string {
   const { date, calls, resultBytes, keptBytes, movedBytes, fileBytes, movedPerSecond } = result;
-  const { lookupP50Ms, lookupP99Ms, longestLookupMs, dayBytes } = result;
-  return `${whole(calls)} calls of ${resultBytes} B (${date}): ${whole(keptBytes)} B of Redis' memory for each, ${whole(movedBytes)} B and ${whole(fileBytes)} B of a file when its record has moved to a [segment](../docs/segments.md). A mover moves ${whole(movedPerSecond)} calls a second. Finding a call in a segment that was not read before takes ${milliseconds(lookupP50Ms)} ms in the middle, ${milliseconds(lookupP99Ms)} ms at p99, ${milliseconds(longestLookupMs)} ms at most. Computed from that: a day of 100 calls a second, of which the last ten minutes are in memory, takes ${mebibytes(dayBytes)} MiB.`;
+  const { lookupP50Ms, lookupP99Ms, longestLookupMs, pingP99Ms, dayBytes } = result;
+  return `${whole(calls)} calls of ${resultBytes} B (${date}): ${whole(keptBytes)} B of Redis' memory for each, ${whole(movedBytes)} B and ${whole(fileBytes)} B of a file when its record has moved to a [segment](../docs/segments.md). A mover moves ${whole(movedPerSecond)} calls a second. Finding a call in a segment that was not read before takes ${milliseconds(lookupP50Ms)} ms in the middle, ${milliseconds(lookupP99Ms)} ms at p99, ${milliseconds(longestLookupMs)} ms at most; a PING between two of them took ${milliseconds(pingP99Ms)} ms at p99. Computed from that: a day of 100 calls a second, of which the last ten minutes are in memory, takes ${mebibytes(dayBytes)} MiB.`;
 }
 
 function sharesTable(title: string, shares: readonly Share[]): string {

@@ -10,7 +10,7 @@ const SWEEP_AFTER_MS = 60_000;
 /** The number of calls of a partition that are looked at in one sweep. */
 const SWEEP_BATCH = 200;
 /** A sweep looks at each value of the blob store, of which there may be tens of thousands. */
-const BLOBS_EVERY_MS = 300_000;
+const BLOBS_EVERY_MS = 600_000;
 
 export class OrphanSweep {
   readonly #ledger: Ledger;

@@ -24,7 +24,7 @@ const dropScript = new Script(new URL('./drop-segment.lua', import.meta.url), SE
 const LEASE_MS = 60_000;
 /** One step of a script takes about a millisecond for so many. */
 const STEP = 250;
-const SEGMENT_CALLS = 500;
+const SEGMENT_CALLS = 250;
 /** Records that end sooner are left to their expiry. */
 const LEAST_LEFT_MS = 60_000;
 /** A segment is there for so long after its last record has ended, so that its calls can be forgotten by name. */

@@ -13,16 +13,21 @@ export interface SegmentRecord {
   readonly fields: readonly string[];
 }
 
-/** The mover makes none that is larger before it is compressed, apart from one record. */
-export const SEGMENT_BYTES = 524_288;
-/** Smaller buffers than the result would send each segment through the thread pool several times. */
-const BUFFERS = { chunkSize: SEGMENT_BYTES + 65_536 };
+/** The mover makes none that is larger before it is compressed, apart from one record. A reader has all of it in memory. */
+export const SEGMENT_BYTES = 262_144;
+/** The length of the lines, in front of their compressed bytes. */
+const HEAD_BYTES = 4;
 
 const compress = promisify(zlib.zstdCompress);
 const decompress = promisify(zlib.zstdDecompress);
+/** A buffer as large as the result: several would send each segment through the thread pool several times. At least what zlib allows. */
+const bufferFor = (bytes: number) => ({ chunkSize: bytes + 64 });
 
-export function segmentBytes(records: readonly SegmentRecord[]): Promise<Buffer> {
-  return compress(records.map((record) => `${segmentLine(record)}\n`).join(''), BUFFERS);
+export async function segmentBytes(records: readonly SegmentRecord[]): Promise<Buffer> {
+  const lines = Buffer.from(records.map((record) => `${segmentLine(record)}\n`).join(''));
+  const head = Buffer.alloc(HEAD_BYTES);
+  head.writeUInt32BE(lines.length);
+  return Buffer.concat([head, await compress(lines, bufferFor(lines.length))]);
 }
 
 export function segmentLine({ callId, expiresAtMs, fields }: SegmentRecord): string {
@@ -31,7 +36,7 @@ export function segmentLine({ callId, expiresAtMs, fields }: SegmentRecord): str
 
 /** The lines of a segment. Rejects for other bytes. */
 export function segmentLines(bytes: Buffer): Promise<Buffer> {
-  return decompress(bytes, BUFFERS);
+  return decompress(bytes.subarray(HEAD_BYTES), bufferFor(bytes.readUInt32BE()));
 }
 
 /** The record of a call; undefined when there is none. */

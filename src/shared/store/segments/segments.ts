@@ -22,8 +22,8 @@ const restoreScript = new Script(new URL('./restore-call.lua', import.meta.url),
 const forgetScript = new Script(new URL('./forget-moved.lua', import.meta.url), LUA);
 
 const COPY_KEPT_MS = 60_000;
-/** Each is about half a MiB. A list of calls reads the same ones again and again. */
-const CACHED = 4;
+/** Each is up to 256 KiB. A list of calls reads the same ones again and again. */
+const CACHED = 8;
 /** Another process may move the call again meanwhile. */
 const MOST_ROUNDS = 3;
 
