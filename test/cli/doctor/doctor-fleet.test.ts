@@ -1,22 +1,27 @@
+import { rmSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import {
   callsFindings,
   checkFleet,
   clockFinding,
+  segmentFindings,
   shardsFindings,
   signatureFinding,
   workersFinding,
 } from '../../../src/cli/doctor/doctor-fleet.ts';
 import { defineTool } from '../../../src/index.ts';
+import type { SettingsInput } from '../../../src/shared/config/config.ts';
 import { resolveSettings } from '../../../src/shared/config/resolve-settings.ts';
 import { ONE_SHARD_EACH } from '../../../src/shared/queues/shards.ts';
 import { keyFingerprints } from '../../../src/shared/signing/signature.ts';
 import { Catalogue, publishedTool } from '../../../src/shared/store/fleet/catalogue.ts';
 import { Limits } from '../../../src/shared/store/limits/concurrency-limits.ts';
+import { Shards } from '../../../src/shared/store/queues/shards.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { TIERS } from '../../../src/shared/tools/tool.ts';
 import { openBooks } from '../../shared/store/calls.ts';
+import { done, filesIn, moverOf, openWithFiles } from '../../shared/store/segments/moved-calls.ts';
 
 const key = (kid: string, key: string) => ({ kid, key: key.padEnd(16, key) });
 const [OLD, NEW, OTHER] = [key('k1', 'old'), key('k2', 'new'), key('k1', 'other')];
@@ -119,4 +124,26 @@ test('shards: a layout that an operator has set is reported, as a fault if anoth
   expect(shardsFindings(set(2, 2), { system: 4 })).toMatchObject([
     { state: 'warn', message: expect.stringContaining('system has 2, not 4') },
   ]);
+});
+
+test('segments: silent without any, read from here, and reported when one is gone or the store is another one', async () => {
+  const { books, folder } = await openWithFiles();
+  const settingsWith = (change: SettingsInput) =>
+    resolveSettings({ options: { redisUrl: books.world.redisUrl, prefix: books.world.prefix, ...change } });
+  const check = async (change: SettingsInput) => {
+    const shards = new Shards(books.redis, books.world.prefix);
+    await shards.learn();
+    return segmentFindings(books.redis, settingsWith(change), shards);
+  };
+  const here = { blobStore: `file:${folder}` };
+  expect(await check(here)).toEqual([]);
+  await done(books);
+  await moverOf(books).run();
+  expect(await check(here)).toMatchObject([{ state: 'ok', message: expect.stringContaining('1 call left Redis') }]);
+  expect(await check({})).toMatchObject([{ state: 'fail', fix: expect.stringContaining('PAWL_BLOB_STORE') }]);
+  expect(await check({ blobStore: 'file', segmentsAfterMs: 1_000 })).toMatchObject([
+    { state: 'fail', message: expect.stringContaining('file:FOLDER') },
+  ]);
+  for (const file of filesIn(folder)) rmSync(file);
+  expect(await check(here)).toMatchObject([{ state: 'fail', message: expect.stringContaining('1 segment') }]);
 });
