@@ -1,7 +1,10 @@
 /** The story, chapter by chapter. Each makes real calls and checks how they ended: envelopes, effects and processes. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { edit, read, shell, write } from '../../src/workers/tools/index.ts';
+import { edit } from '../../src/workers/tools/edit.ts';
+import { read } from '../../src/workers/tools/read.ts';
+import { shell } from '../../src/workers/tools/shell.ts';
+import { write } from '../../src/workers/tools/write.ts';
 import { expectEqual, expectError, expectSuccess, Mismatch } from './assertions.ts';
 import { processesWith } from './processes.ts';
 import type { Stage } from './stage.ts';

@@ -23,35 +23,6 @@ import { webSearch } from './web-search.ts';
 import { write } from './write.ts';
 import { writeStdin } from './write-stdin.ts';
 
-export {
-  applyPatch,
-  closeAgent,
-  edit,
-  execCommand,
-  getMemory,
-  glob,
-  grepFiles,
-  listDir,
-  memoryForget,
-  memorySearch,
-  memoryStore,
-  message,
-  read,
-  requestUserInput,
-  resumeAgent,
-  sendInput,
-  shell,
-  shellCommand,
-  spawnAgent,
-  updatePlan,
-  viewImage,
-  wait,
-  webFetch,
-  webSearch,
-  write,
-  writeStdin,
-};
-
 export const baseTools: readonly AnyTool[] = [
   read,
   write,

@@ -23,7 +23,8 @@ import { withoutNulls } from '../../../src/shared/schema/without-nulls.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import type { AnyTool } from '../../../src/shared/tools/tool.ts';
 import { defineFreeformTool, defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
-import { applyPatch, baseTools } from '../../../src/workers/tools/index.ts';
+import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
+import { baseTools } from '../../../src/workers/tools/index.ts';
 import { ajv, unexplained, withNulls } from './judging.ts';
 import { instanceOf, schemas } from './random-schemas.ts';
 

@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import { message } from '../../../src/workers/tools/index.ts';
+import { message } from '../../../src/workers/tools/message.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { startRig } from '../../producer/http/rig.ts';
 

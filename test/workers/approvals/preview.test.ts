@@ -5,7 +5,8 @@ import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import type { ToolPreview } from '../../../src/shared/tools/tool.ts';
 import { previewCall } from '../../../src/workers/approvals/preview.ts';
-import { edit, write } from '../../../src/workers/tools/index.ts';
+import { edit } from '../../../src/workers/tools/edit.ts';
+import { write } from '../../../src/workers/tools/write.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 
 const tool = (preview?: () => ToolPreview | Promise<ToolPreview>) =>

@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { applyPatch } from '../../../src/workers/tools/index.ts';
+import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
 import { type TestContext, temporaryFolder, testContext } from '../../helpers/context.ts';
 
 const patch = (...lines: string[]) => ({ patch: ['*** Begin Patch', ...lines, '*** End Patch'].join('\n') });

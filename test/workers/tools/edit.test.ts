@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { edit } from '../../../src/workers/tools/index.ts';
+import { edit } from '../../../src/workers/tools/edit.ts';
 import { hashOf } from '../../../src/workers/tools/lib/text-file.ts';
 import { type TestContext, testContext } from '../../helpers/context.ts';
 

@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { Answer, Channel, ChannelMessage, Question } from '../../../src/shared/tools/tool.ts';
-import { message, requestUserInput, updatePlan } from '../../../src/workers/tools/index.ts';
+import { message } from '../../../src/workers/tools/message.ts';
+import { requestUserInput } from '../../../src/workers/tools/request-user-input.ts';
+import { updatePlan } from '../../../src/workers/tools/update-plan.ts';
 import { testContext } from '../../helpers/context.ts';
 
 function channel(answer?: Answer) {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { read } from '../../../src/workers/tools/index.ts';
 import { hashOf } from '../../../src/workers/tools/lib/text-file.ts';
+import { read } from '../../../src/workers/tools/read.ts';
 import { testContext } from '../../helpers/context.ts';
 
 const numbered = (count: number): string => Array.from({ length: count }, (_, index) => `line ${index + 1}\n`).join('');

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { shellCommand } from '../../../src/workers/tools/index.ts';
+import { shellCommand } from '../../../src/workers/tools/shell-command.ts';
 import { testContext } from '../../helpers/context.ts';
 
 const run = async (command: string, more: object = {}, ctx = testContext()) =>

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { previewCall } from '../../../src/workers/approvals/preview.ts';
-import { shell } from '../../../src/workers/tools/index.ts';
+import { shell } from '../../../src/workers/tools/shell.ts';
 import { testContext } from '../../helpers/context.ts';
 
 const run = (

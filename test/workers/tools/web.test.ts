@@ -2,8 +2,9 @@ import { createServer, type IncomingMessage, type RequestListener } from 'node:h
 import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { webFetch, webSearch } from '../../../src/workers/tools/index.ts';
 import { readable } from '../../../src/workers/tools/lib/web-page.ts';
+import { webFetch } from '../../../src/workers/tools/web-fetch.ts';
+import { webSearch } from '../../../src/workers/tools/web-search.ts';
 import { testContext } from '../../helpers/context.ts';
 import { cpuMsOf } from '../../helpers/cpu.ts';
 

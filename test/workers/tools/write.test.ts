@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { previewCall } from '../../../src/workers/approvals/preview.ts';
-import { write } from '../../../src/workers/tools/index.ts';
+import { write } from '../../../src/workers/tools/write.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
 test('write creates a file with its folders, then replaces it, and names the artifact (A12, A16)', async () => {

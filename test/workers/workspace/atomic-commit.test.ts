@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { edit, write } from '../../../src/workers/tools/index.ts';
+import { edit } from '../../../src/workers/tools/edit.ts';
 import { hashOf } from '../../../src/workers/tools/lib/text-file.ts';
+import { write } from '../../../src/workers/tools/write.ts';
 import { openWorkspace } from '../../../src/workers/workspace/workspace.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 

@@ -1,7 +1,10 @@
 import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { glob, grepFiles, listDir, viewImage } from '../../../src/workers/tools/index.ts';
+import { glob } from '../../../src/workers/tools/glob.ts';
+import { grepFiles } from '../../../src/workers/tools/grep-files.ts';
+import { listDir } from '../../../src/workers/tools/list-dir.ts';
+import { viewImage } from '../../../src/workers/tools/view-image.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 import { cpuMsOf } from '../../helpers/cpu.ts';
 

@@ -10,6 +10,7 @@ import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { type FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts';
 import { luaConstants, luaFunction, Script } from '../redis/script.ts';
 
@@ -86,20 +87,10 @@ const ID = /^msg_([a-z]+\d+)_(.+)_(\d+)$/;
 /** Callbacks that are read in one step. */
 const CHUNK = 100;
 
-export class CallbackRecords {
-  readonly #redis: Redis;
-  readonly #prefix: string;
-  readonly #signatures: Signatures;
-
-  constructor(redis: Redis, prefix: string, signatures: Signatures) {
-    this.#redis = redis;
-    this.#prefix = prefix;
-    this.#signatures = signatures;
-  }
-
+export class CallbackRecords extends FleetRecords {
   /** Leases callbacks of a partition that are due. */
   async take(partition: Partition, token: string, leaseMs: number, most: number): Promise<TakenCallbacks> {
-    const answer = await takeScript.run(this.#redis, [this.#base(partition)], [token, leaseMs, most]);
+    const answer = await takeScript.run(this.redis, [this.#base(partition)], [token, leaseMs, most]);
     const [nextInMs, ...taken] = answer as [number, ...string[][]];
     return {
       callbacks: taken.map(([id = '', ...fields]) => ({ ...this.#record(id, pairsOf(fields)), token })),
@@ -111,20 +102,20 @@ export class CallbackRecords {
   async finish({ id, token }: LeasedCallback, { state, delayMs = 0, last, answered }: CallbackEnd): Promise<boolean> {
     const blame = answered === undefined ? '' : answered ? '0' : '1';
     const args = [id, token, state, delayMs, JSON.stringify(last), blame];
-    const [code] = await finishScript.run(this.#redis, [this.#baseOf(id)], args);
+    const [code] = await finishScript.run(this.redis, [this.#baseOf(id)], args);
     return code === 'written';
   }
 
   /** Sends a callback again. Throws `NOT_FOUND`. */
   async replay(id: string): Promise<void> {
-    const channel = broadcastChannel(this.#redis, this.#prefix);
-    const [code] = await replayScript.run(this.#redis, [this.#baseOf(id)], [id, channel]);
+    const channel = broadcastChannel(this.redis, this.keys.prefix);
+    const [code] = await replayScript.run(this.redis, [this.#baseOf(id)], [id, channel]);
     if (code !== 'queued') throw unknownCallback(id);
   }
 
   /** Throws `NOT_FOUND`. */
   async read(id: string): Promise<CallbackRecord> {
-    const fields = await this.#redis.hgetall(`${this.#baseOf(id)}:callback:${id}`);
+    const fields = await this.redis.hgetall(`${this.#baseOf(id)}:callback:${id}`);
     if (fields['callId'] === undefined) throw unknownCallback(id);
     return this.#record(id, fields);
   }
@@ -135,8 +126,8 @@ export class CallbackRecords {
     const isFailing = state === 'failing' || state === 'failed';
     const index = isFailing ? `${base}:callbacks:failing` : `${base}:callbacks`;
     for (let from = 0; ; from += CHUNK) {
-      const ids = await this.#redis.zrevrange(index, from, from + CHUNK - 1);
-      const records = await Promise.all(ids.map((id) => this.#redis.hgetall(`${base}:callback:${id}`)));
+      const ids = await this.redis.zrevrange(index, from, from + CHUNK - 1);
+      const records = await Promise.all(ids.map((id) => this.redis.hgetall(`${base}:callback:${id}`)));
       for (const [position, fields] of records.entries()) {
         if (fields['callId'] === undefined || (state !== undefined && fields['state'] !== state)) continue;
         yield this.#record(ids[position] ?? '', fields);
@@ -147,21 +138,19 @@ export class CallbackRecords {
 
   /** The callbacks that were sent in vain, those that are not sent again included. */
   async countFailing(partitions: readonly Partition[]): Promise<number> {
-    const counts = await Promise.all(
-      partitions.map((one) => this.#redis.zcard(`${this.#base(one)}:callbacks:failing`)),
-    );
+    const counts = await Promise.all(partitions.map((one) => this.redis.zcard(`${this.#base(one)}:callbacks:failing`)));
     return counts.reduce((sum, count) => sum + count, 0);
   }
 
   /** A secret of the fleet that has neither keys nor a secret of its settings. The first process that asks makes it. */
   async ownSecret(made: string): Promise<string> {
-    const key = `${this.#prefix}:{fleet}:callback-secret`;
-    await this.#redis.set(key, made, 'NX');
-    return (await this.#redis.get(key)) ?? made;
+    const key = `${this.keys.prefix}:{fleet}:callback-secret`;
+    await this.redis.set(key, made, 'NX');
+    return (await this.redis.get(key)) ?? made;
   }
 
   #base(partition: Partition): string {
-    return new PartitionKeys(this.#prefix, partition).base;
+    return new PartitionKeys(this.keys.prefix, partition).base;
   }
 
   /** Throws `NOT_FOUND` for a text that is no callback's ID. */
@@ -180,7 +169,7 @@ export class CallbackRecords {
     const callback = fields['target'] ?? '';
     const end = callback.indexOf('\n');
     const text = callback.slice(end + 1);
-    const isSigned = this.#signatures.verify('callback', callId, text, callback.slice(0, end));
+    const isSigned = this.signatures.verify('callback', callId, text, callback.slice(0, end));
     return {
       id,
       callId,
