@@ -10,6 +10,7 @@ import {
 } from '../../shared/store/dead-letters/dead-letter-index.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { RedrivenCall, RedriveRecord, SkippedCall } from '../../shared/store/redrives/redrives.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 import { withinMs } from '../calls/result-waiters.ts';
@@ -233,7 +234,7 @@ export class DeadLetterService {
     if (record === undefined || (tenantId !== undefined && record.tenantId !== tenantId))
       throw new PawlError(
         'UNKNOWN_REDRIVE',
-        `There is no redrive ${JSON.stringify(redriveId.slice(0, 100))}, or its record has expired.`,
+        `There is no redrive ${JSON.stringify(startOf(redriveId, 100))}, or its record has expired.`,
       );
     return record;
   }

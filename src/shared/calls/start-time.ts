@@ -1,5 +1,6 @@
 /** When a call starts: at once, after a delay, or at a time that its caller names. */
 import type { PawlError } from '../errors/failure.ts';
+import { startOf } from '../util/text/text-cut.ts';
 import { MAX_DELAY_MS } from '../util/time.ts';
 import { contractInvalid } from './envelope.ts';
 
@@ -82,7 +83,7 @@ function isDay(day: string): boolean {
 }
 
 function shownValue(value: unknown): string {
-  if (typeof value === 'string') return JSON.stringify(value.slice(0, 60));
+  if (typeof value === 'string') return JSON.stringify(startOf(value, 60));
   return typeof value === 'number'
     ? String(value)
     : value instanceof Date

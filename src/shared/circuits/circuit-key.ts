@@ -1,4 +1,5 @@
 /** Names the circuit that a call goes through. */
+import { startOf } from '../util/text/text-cut.ts';
 
 /** The key of the circuit that a call goes through: one per tool, target of a tool, dependency or tier, and per tenant. */
 export function circuitKey(scope: {
@@ -24,11 +25,11 @@ const MAX_TARGET_LENGTH = 260;
 export function circuitTarget(value: unknown): string | undefined {
   if (typeof value !== 'string') return undefined;
   const { host = '' } = URL.canParse(value) ? new URL(value) : {};
-  const target = (host || value)
+  const whole = (host || value)
     .trim()
     .replace(/\.(?=:\d+$|$)/, '')
-    .replaceAll(/[\s@]+/g, '_')
-    .slice(0, MAX_TARGET_LENGTH);
+    .replaceAll(/[\s@]+/g, '_');
+  const target = startOf(whole, MAX_TARGET_LENGTH);
   return target === '' ? undefined : target;
 }
 

@@ -2,6 +2,7 @@
 import type { Issue } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import type { Validator } from '../schema/validator.ts';
+import { startOf } from '../util/text/text-cut.ts';
 import { conditionsOf, type PlanNode, type PlanNodes, RESERVED_NAMES } from './plan.ts';
 import { type FoundReference, parseReference, referencesIn, resolveReferences } from './references.ts';
 import { alternativesAt, mayFit, typesOf } from './schema-paths.ts';
@@ -50,7 +51,7 @@ async function checkNode(nodes: PlanNodes, name: string, tools: ReadonlyMap<stri
   const known = (other: string, path: string) => {
     if (other === name) issues.push({ path, message: 'refers to its node itself' });
     else if (!Object.hasOwn(nodes, other))
-      issues.push({ path, message: `there is no node ${JSON.stringify(other.slice(0, 64))}` });
+      issues.push({ path, message: `there is no node ${JSON.stringify(startOf(other, 64))}` });
   };
   for (const [index, other] of (node.after ?? []).entries()) known(other, `${at}.after.${index}`);
   for (const condition of conditionsOf(node)) {

@@ -8,6 +8,7 @@ import type { CallbackState } from '../../callbacks/callback-state.ts';
 import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
+import { startOf } from '../../util/text/text-cut.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
@@ -197,6 +198,6 @@ function pairsOf(fields: readonly string[]): Readonly<Record<string, string>> {
 function unknownCallback(id: string): PawlError {
   return new PawlError(
     'NOT_FOUND',
-    `There is no callback ${JSON.stringify(id.slice(0, 200))}, or its record has expired.`,
+    `There is no callback ${JSON.stringify(startOf(id, 200))}, or its record has expired.`,
   );
 }

@@ -8,6 +8,7 @@ import {
   type Transport,
 } from '@modelcontextprotocol/client';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
+import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 /** Returns faults of the declaration or of policy unchanged, because no retry corrects them. */
 export function connectFailure(error: unknown, server: string): Error {
@@ -115,7 +116,7 @@ function ofHttp(error: SdkHttpError, server: string): RequestFailure {
   const refusesSession = status === 400 && (/session/i.test(message) || NOT_INITIALIZED.test(message));
   if (status === 404 || status === 410 || refusesSession) return forgotten(server);
   const { text } = error.data as { readonly text?: unknown };
-  const quoted = typeof text === 'string' && text.trim() !== '' ? `: ${text.trim().slice(0, QUOTED_LENGTH)}` : '.';
+  const quoted = typeof text === 'string' && text.trim() !== '' ? `: ${startOf(text.trim(), QUOTED_LENGTH)}` : '.';
   return { failure: withStatus(status, `The MCP server ${server} answers with HTTP ${status}${quoted}`), gone: false };
 }
 

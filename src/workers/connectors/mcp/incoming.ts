@@ -10,6 +10,7 @@ import {
   type RequestId,
 } from '@modelcontextprotocol/client';
 import { PawlError } from '../../../shared/errors/failure.ts';
+import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { readableBlock, readableContents } from './results.ts';
 
 type Json = Readonly<Record<string, unknown>>;
@@ -43,7 +44,7 @@ export function isBrokenAnswer(invalid: unknown): boolean {
 }
 
 export function notMessage(server: string, invalid: unknown): PawlError {
-  const quoted = (JSON.stringify(invalid) ?? '').slice(0, 200);
+  const quoted = startOf(JSON.stringify(invalid) ?? '', 200);
   return new PawlError(
     'MCP_PROTOCOL',
     `The MCP server ${server} sent something that is not a JSON-RPC message: ${quoted}`,

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { modelContent } from '../../../../src/producer/adapters/model-content.ts';
+import { circuitTarget } from '../../../../src/shared/circuits/circuit-key.ts';
 import { failureOf } from '../../../../src/shared/errors/failure.ts';
 import { PROVIDERS } from '../../../../src/shared/model-tools/export-types.ts';
 import { toolsFor } from '../../../../src/shared/model-tools/tools-for.ts';
@@ -54,6 +55,10 @@ test('a failure is well-formed, wherever it is cut and whatever it quotes', () =
   }
 });
 
+test('the target of a circuit is whole characters', () => {
+  expect(circuitTarget(`${'x'.repeat(259)}😀 y`)).toBe('x'.repeat(259));
+});
+
 test('results and tools are well-formed for a model, whatever a record holds', () => {
   const half = '\ud83d';
   const content = [
@@ -82,12 +87,14 @@ test('results and tools are well-formed for a model, whatever a record holds', (
   for (const provider of PROVIDERS) expect(JSON.stringify(toolsFor(provider, [tool]).tools)).not.toMatch(/\\ud83d/);
 });
 
+/** The one that cuts, and one that cuts digits. */
+const ALONE = ['shared/util/text/text-cut.ts', 'shared/util/text/packed-id.ts'];
+
 test('no source cuts a text by itself where its characters may be of any kind', () => {
   const sources = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith('.ts'));
-  /** Cuts inside templates, where a mark behind the cut shows it. */
-  const cut = /\$\{[^{}]*\.(?:slice|substring)\(0, [^)]*\)[^{}]*\}(?:…|… \[)/;
-  const found = sources.filter(
-    (path) => path !== 'shared/util/text/text-cut.ts' && cut.test(readFileSync(join('src', path), 'utf8')),
-  );
+  /** Cuts inside templates, where a mark behind the cut shows it, and of names that texts have, to a length. */
+  const cut =
+    /\$\{[^{}]*\.(?:slice|substring)\(0, [^)]*\)[^{}]*\}(?:…|… \[)|\b(?:value|text|message|id|[a-z]+Id|other|name|key|url|reason)(?:\.trim\(\))?\.(?:slice|substring)\(0, (?:\d+|[A-Z_]+_LENGTH)\)|JSON\.stringify\([^()]*\)[^;\n]*\.slice\(0, \d/;
+  const found = sources.filter((path) => !ALONE.includes(path) && cut.test(readFileSync(join('src', path), 'utf8')));
   expect(found).toEqual([]);
 });
