@@ -1,9 +1,8 @@
 /** Protects the code of tools files from the calls that workers run: `workers/workspace/protected-paths.ts` enforces it. */
-import { lstatSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import type { Settings } from '../../shared/config/config.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
-import { codeNames } from '../../workers/workspace/code-files.ts';
+import { codeNames, linksOnTheWay } from '../../workers/workspace/code-files.ts';
 import { protectCode, realName } from '../../workers/workspace/protected-paths.ts';
 import { usageError } from '../context.ts';
 
@@ -27,12 +26,4 @@ export function keepCode(
       );
   }
   for (const name of codeNames([...named, ...sources])) protectCode(name);
-}
-
-/** The links on a path, each with the real path of its folder. */
-function linksOnTheWay(path: string): readonly string[] {
-  const above = dirname(path);
-  if (above === path) return [];
-  const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
-  return [...linksOnTheWay(above), ...(isLink ? [realName(path)] : [])];
 }

@@ -76,7 +76,12 @@ export const openSessionSchema = z
     agent: sessionAgentSchema.optional(),
     actorId: identifierSchema.optional(),
     tenantId: identifierSchema.optional(),
-    workspaceRoot: z.string().min(1).max(4_096).optional(),
+    workspaceRoot: z
+      .string()
+      .min(1)
+      .max(4_096)
+      .refine((path) => !path.includes('\0'), 'must hold no NUL character')
+      .optional(),
     channel: channelSchema.optional(),
     skills: z.array(z.string().min(1).max(256)).max(64).optional(),
     budget: budgetSchema.optional(),

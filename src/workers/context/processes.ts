@@ -96,7 +96,8 @@ export async function prepareProgram(
   const argv = [program, ...request.argv.slice(1)] as const;
   const launch = { root: realRoot, folder, argv, marker };
   if (sandbox.isolation !== 'bubblewrap') return { sandbox, launch, environment };
-  const { absent, ...boundary } = await findBoundary(realRoot);
+  const { absent, replaceable, ...boundary } = await findBoundary(realRoot);
+  if (replaceable.length > 0) throw linkedCode(replaceable);
   const placeholders = await makePlaceholders(absent);
   const confine = {
     network,
@@ -105,6 +106,13 @@ export async function prepareProgram(
     programs: programFolders(environment.PATH, programs),
   };
   return { sandbox, launch: { ...launch, confine, release: placeholders.remove }, environment };
+}
+
+function linkedCode(links: readonly string[]): PawlError {
+  return new PawlError(
+    'PERMISSION_DENIED',
+    `No program can run in this workspace: Pawl loads files through ${links.length === 1 ? 'the link' : 'the links'} ${links.slice(0, 5).join(', ')}, which a program could replace. Put what a link leads to in its place, or choose another workspace.`,
+  );
 }
 
 /** Whether policy `preferred` asks for a sandbox and none works here. */

@@ -11,6 +11,7 @@ import {
   protectedCode,
   protectedFiles,
   protectedFolders,
+  protectedNames,
   realPaths,
   statsOf,
 } from './protected-paths.ts';
@@ -22,6 +23,8 @@ export interface Boundary {
   readonly readOnly: readonly string[];
   /** Names below the root that do not exist and must not be created. */
   readonly absent: readonly string[];
+  /** Protected names below the root that are links. Nothing can be mounted over a link, so that a program could replace it. */
+  readonly replaceable: readonly string[];
 }
 
 /** Finds the boundary of the workspace with this real root. */
@@ -34,7 +37,14 @@ export async function findBoundary(root: string): Promise<Boundary> {
   const readOnly = outermost(present.filter((path) => liesIn(root, path) && !hidden.includes(path)));
   const missing = [...own.flatMap((path) => firstMissing(root, path) ?? []), ...owners.absent];
   const absent = outermost(missing).filter((path) => ![...readOnly, ...hidden].some((other) => liesIn(other, path)));
-  return { hidden, readOnly, absent };
+  return { hidden, readOnly, absent, replaceable: replaceableLinks(root) };
+}
+
+function replaceableLinks(root: string): readonly string[] {
+  const names = protectedNames().filter((path) => liesIn(root, path) && path !== root);
+  const links = names.filter((path) => statsOf(path)?.isSymbolicLink() === true);
+  const mounted = links.length === 0 ? [] : names.filter((path) => statsOf(path)?.isDirectory() === true);
+  return links.filter((link) => !mounted.some((folder) => liesIn(folder, link)));
 }
 
 function stands(path: string): boolean {

@@ -2,8 +2,8 @@
  * The files that make up a user's program: its entries, their imports, and the names that decide what an import finds.
  * Node looks for packages in every folder above a file, so a `node_modules` that does not exist yet counts, too.
  */
-import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { existsSync, lstatSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** Literal specifiers of files: `from './x'`, `import './x'`, `import('./x')`, `require('./x')`, `new URL('./x', …)`. */
@@ -28,6 +28,7 @@ export function codeNames(entries: readonly string[]): readonly string[] {
     if (read.has(path)) continue;
     read.add(path);
     names.add(path);
+    for (const link of linksOnTheWay(path)) names.add(link);
     const real = existsSync(path) ? realpathSync(path) : path;
     names.add(real);
     for (const name of lookedUpFor(real)) names.add(name);
@@ -37,6 +38,14 @@ export function codeNames(entries: readonly string[]): readonly string[] {
     }
   }
   return [...names];
+}
+
+/** The links on a path, each with the real path of its folder. */
+export function linksOnTheWay(path: string): readonly string[] {
+  const above = dirname(path);
+  if (above === path) return [];
+  const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
+  return [...linksOnTheWay(above), ...(isLink ? [join(realpathSync(above), basename(path))] : [])];
 }
 
 /** The names at which Node looks for packages and for a module's type. */

@@ -72,6 +72,11 @@ export function protectedCode(): readonly string[] {
   return [...code];
 }
 
+/** All protected names, each by the real path of its folder. A name may be a link, which is then not followed. */
+export function protectedNames(): readonly string[] {
+  return [...[...folders].map(realName), ...files, ...code];
+}
+
 export function isProtectedCode(path: string): boolean {
   return [...code].some((each) => liesIn(each, path));
 }

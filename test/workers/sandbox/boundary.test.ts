@@ -24,7 +24,12 @@ import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
 import { write } from '../../../src/workers/tools/write.ts';
 import { codeNames } from '../../../src/workers/workspace/code-files.ts';
-import { protectCode, protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
+import {
+  protectCode,
+  protectFile,
+  protectFolder,
+  protectOwnerFiles,
+} from '../../../src/workers/workspace/protected-paths.ts';
 import { attempts } from '../../helpers/attempts.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
@@ -244,6 +249,48 @@ describe('programs in the sandbox', () => {
   confined('do not see credentials of the machine and of home folders', async () => {
     const root = temporaryFolder();
     expect((await run(root, 'cat /etc/shadow /etc/gshadow; ls -A ~/.ssh')).stdout).toBe('');
+  });
+});
+
+describe('a protected name that is a link in the workspace', () => {
+  confined.each([
+    ['the folder of packages', { 'packages/dep/index.js': '' }, ['packages', 'node_modules'], "import 'dep';"],
+    ['a folder of an import', { 'real/part.ts': '' }, ['real', 'lib'], "import './lib/part.ts';"],
+    ['an imported file', { 'real/part.ts': '' }, ['real/part.ts', 'part.ts'], "import './part.ts';"],
+    ['the file that says what modules are', { 'real.json': '{}' }, ['real.json', 'package.json'], ''],
+  ] as const)('lets no program run: %s', async (_what, contents, [target, link], source) => {
+    const root = realpathSync(temporaryFolder());
+    files(root, { ...contents, 'tools.ts': source });
+    symlinkSync(target, join(root, link));
+    expect((await run(root, 'echo ran')).stdout).toBe('ran\n');
+    keepCode(['tools.ts'], [], {}, root);
+    await expect(run(root, `rm ${link}`)).rejects.toMatchObject({
+      code: 'PERMISSION_DENIED',
+      message: expect.stringContaining(`the link ${join(root, link)}, which a program could replace`),
+    });
+    const ctx = testContext({ workspaceRoot: root });
+    await expect(ctx.workspace.write(link, 'evil')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  });
+
+  confined.each([
+    ['the configuration', (root: string) => protectFile(join(root, 'own'))],
+    ['the data folder', (root: string) => protectFolder(join(root, 'own'))],
+  ])('lets no program run: %s', async (_what, protect) => {
+    const root = realpathSync(temporaryFolder());
+    files(root, { 'real/a': '' });
+    symlinkSync('real', join(root, 'own'));
+    protect(root);
+    await expect(run(root, 'rm own')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  });
+
+  confined('may lie in a folder that no program can change', async () => {
+    const root = realpathSync(temporaryFolder());
+    files(root, { 'tools.ts': "import 'dep';", 'node_modules/.store/dep/index.js': '' });
+    symlinkSync('.store/dep', join(root, 'node_modules/dep'));
+    keepCode(['tools.ts'], [], {}, root);
+    protectCode(join(root, 'node_modules/dep'));
+    expect((await run(root, 'rm -f node_modules/dep; echo ran')).stdout).toBe('ran\n');
+    expect(readlinkSync(join(root, 'node_modules/dep'))).toBe('.store/dep');
   });
 });
 
