@@ -108,7 +108,10 @@ export class PartitionKeys extends Keys {
     return `${this.lostWorkers}:stopped:${workerId}`;
   }
 
-  /** The segments of moved calls. Behind it, `:last` is the newest number, `:mover` a lease, `:calls` a count and `:lost` what was found lost. */
+  /**
+   * The segments of moved calls. Behind it: `:last` the newest number, `:mover` a lease, `:walked` a mark of the last whole walk, `:calls` a
+   * count, `:lost` those that were found lost.
+   */
   get segments(): string {
     return `${this.base}${PARTITION_NAMES.SEGMENTS}`;
   }

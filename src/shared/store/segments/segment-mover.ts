@@ -61,8 +61,6 @@ const NOTHING: SegmentRun = { calls: 0, written: 0, removed: 0 };
 
 export class SegmentMover {
   readonly #options: SegmentMoverOptions;
-  /** By partition: when the next walk goes to the oldest call. */
-  readonly #wholeWalkAtMs = new Map<string, number>();
 
   constructor(options: SegmentMoverOptions) {
     this.#options = options;
@@ -78,7 +76,7 @@ export class SegmentMover {
       await this.#lookForLost(keys);
       const removed = await this.#removeEnded(keys, nowMs);
       if (afterMs === undefined) return { ...NOTHING, removed };
-      return { ...(await this.#moveAll(keys, { afterMs, nowMs, holder })), removed };
+      return { ...(await this.#moveAll(keys, { afterMs, holder })), removed };
     } finally {
       await this.#lease(keys, holder, 0);
     }
@@ -91,9 +89,10 @@ export class SegmentMover {
 
   async #moveAll(
     keys: PartitionKeys,
-    { afterMs, nowMs, holder }: { readonly afterMs: number; readonly nowMs: number; readonly holder: string },
+    { afterMs, holder }: { readonly afterMs: number; readonly holder: string },
   ): Promise<Omit<SegmentRun, 'removed'>> {
-    const isWhole = nowMs >= (this.#wholeWalkAtMs.get(keys.base) ?? 0);
+    const { redis } = this.#options;
+    const isWhole = (await redis.set(`${keys.segments}:walked`, '1', 'PX', WHOLE_WALK_MS, 'NX')) === 'OK';
     let calls = 0;
     let written = 0;
     for await (const batch of this.#batches(keys, afterMs, isWhole)) {
@@ -102,7 +101,6 @@ export class SegmentMover {
       if (moved > 0) written += 1;
       if (!(await this.#lease(keys, holder, LEASE_MS))) return { calls, written };
     }
-    if (isWhole) this.#wholeWalkAtMs.set(keys.base, nowMs + WHOLE_WALK_MS);
     return { calls, written };
   }
 

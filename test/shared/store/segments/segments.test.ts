@@ -69,6 +69,7 @@ describe.each(Object.entries(stores))('segments in %s', (_where, open) => {
     const left = await books.world.keys();
     expect(left.filter((key) => /:(moved|segment|segments):/.test(key) || key.endsWith(':segments'))).toEqual([
       expect.stringMatching(/:segments:last$/),
+      expect.stringMatching(/:segments:walked$/),
     ]);
   });
 });
