@@ -1,5 +1,5 @@
 /** The catalogue of what can go wrong with a call. A new code also needs its row in `failure-responses.ts` and `docs/call-lifecycle.md`. */
-import { type FailureKind, kind, refused } from './failure-kind.ts';
+import { type FailureKind, kind, notReached, refused, serverFailed } from './failure-kind.ts';
 
 export const FAILURES = {
   CONTRACT_INVALID: refused(
@@ -238,30 +238,10 @@ export const FAILURES = {
     'The tool’s definition changed after the call was validated.',
     'Workers run a definition that refuses what another one accepted: give it a new version.',
   ),
-  CONNECTION_REFUSED: kind(
-    'transport',
-    ['retriable', 'nothingHappened', 'againstCircuit'],
-    'The connection was refused.',
-    'The service behind the tool is down.',
-  ),
-  DNS_FAILED: kind(
-    'transport',
-    ['retriable', 'nothingHappened', 'againstCircuit'],
-    'The host name could not be resolved.',
-    'DNS or the host name is wrong.',
-  ),
-  UNREACHABLE: kind(
-    'transport',
-    ['retriable', 'nothingHappened', 'againstCircuit'],
-    'The host cannot be reached.',
-    'Network or routing to the service is broken.',
-  ),
-  CONNECT_TIMEOUT: kind(
-    'transport',
-    ['retriable', 'nothingHappened', 'againstCircuit'],
-    'The connection could not be made in time.',
-    'The service does not accept connections.',
-  ),
+  CONNECTION_REFUSED: notReached('The connection was refused.', 'The service behind the tool is down.'),
+  DNS_FAILED: notReached('The host name could not be resolved.', 'DNS or the host name is wrong.'),
+  UNREACHABLE: notReached('The host cannot be reached.', 'Network or routing to the service is broken.'),
+  CONNECT_TIMEOUT: notReached('The connection could not be made in time.', 'The service does not accept connections.'),
   CONNECTION_RESET: kind(
     'transport',
     ['retriable', 'againstCircuit'],
@@ -279,9 +259,7 @@ export const FAILURES = {
     'The client that ran the call left before it answered.',
     'The program that ran the call died, or was cut off for longer than its lease.',
   ),
-  MCP_UNAVAILABLE: kind(
-    'transport',
-    ['retriable', 'nothingHappened', 'againstCircuit'],
+  MCP_UNAVAILABLE: notReached(
     'The MCP server behind the tool cannot be reached.',
     'The server does not start, or does not answer: its own words are in the error.',
   ),
@@ -303,42 +281,20 @@ export const FAILURES = {
     'The service did not answer in time.',
     'The service is slow or hangs.',
   ),
-  HTTP_408: kind(
-    'server',
-    ['retriable', 'againstCircuit'],
-    'The service timed out (HTTP 408).',
-    'The service is slow.',
-  ),
+  HTTP_408: serverFailed('The service timed out (HTTP 408).', 'The service is slow.'),
   HTTP_429: kind(
     'throttle',
     ['retriable', 'nothingHappened', 'againstCircuit'],
     'The service asks to slow down (HTTP 429).',
     'A rate limit was reached.',
   ),
-  HTTP_500: kind(
-    'server',
-    ['retriable', 'againstCircuit'],
-    'The service failed (HTTP 500).',
-    'The service behind the tool fails.',
-  ),
-  HTTP_502: kind(
-    'server',
-    ['retriable', 'againstCircuit'],
-    'The service failed (HTTP 502).',
-    'The service behind the tool fails.',
-  ),
-  HTTP_503: kind(
-    'server',
-    ['retriable', 'againstCircuit'],
+  HTTP_500: serverFailed('The service failed (HTTP 500).', 'The service behind the tool fails.'),
+  HTTP_502: serverFailed('The service failed (HTTP 502).', 'The service behind the tool fails.'),
+  HTTP_503: serverFailed(
     'The service is not available (HTTP 503).',
     'The service behind the tool is overloaded or down.',
   ),
-  HTTP_504: kind(
-    'server',
-    ['retriable', 'againstCircuit'],
-    'The service did not answer in time (HTTP 504).',
-    'The service behind the tool is slow.',
-  ),
+  HTTP_504: serverFailed('The service did not answer in time (HTTP 504).', 'The service behind the tool is slow.'),
   HTTP_4XX: kind(
     'caller',
     [],

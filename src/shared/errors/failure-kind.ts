@@ -50,3 +50,11 @@ export const kind = (
 /** A row of a failure before anything happened, which another attempt would meet again. */
 export const refused = (failureClass: FailureClass, sentence: string, operator: string): FailureKind =>
   kind(failureClass, ['nothingHappened'], sentence, operator);
+
+/** A row of a service that was not reached, so that nothing happened. */
+export const notReached = (sentence: string, operator: string): FailureKind =>
+  kind('transport', ['retriable', 'nothingHappened', 'againstCircuit'], sentence, operator);
+
+/** A row of a service that failed and may have done something. */
+export const serverFailed = (sentence: string, operator: string): FailureKind =>
+  kind('server', ['retriable', 'againstCircuit'], sentence, operator);
