@@ -17,6 +17,7 @@ import { notesPage, reportText } from './report.ts';
 import type { BenchResult, Scenarios } from './result.ts';
 import { measureBacklog } from './scenarios/backlog.ts';
 import { measureBytes } from './scenarios/bytes.ts';
+import { measureDelayed } from './scenarios/delayed.ts';
 import { measureFixedRates } from './scenarios/fixed-rates.ts';
 import { measureFloor } from './scenarios/floor.ts';
 import { measureInstalled } from './scenarios/installed.ts';
@@ -88,6 +89,7 @@ async function runScenarios(wanted: ReadonlySet<string>, quick: boolean, effort:
     bytes: () => measureBytes(quick, say),
     scale: () => measureScale(quick, say),
     segments: () => measureSegments(quick, say),
+    delayed: () => measureDelayed(quick, say),
   };
   const found: Record<string, unknown> = {};
   for (const [name, measure] of Object.entries(measures)) {

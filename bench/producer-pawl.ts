@@ -4,7 +4,7 @@ import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { connect, type Session } from '../src/index.ts';
 import { processOptions, serve } from './child.ts';
 import { fill, inLanes, runLoad } from './load.ts';
-import type { Lanes, RefusalReport, Turn } from './protocol.ts';
+import type { Lanes, LatenessReport, Questions, RefusalReport, Turn } from './protocol.ts';
 import { quantile } from './statistics.ts';
 
 /** Longer than any queue here. */
@@ -34,12 +34,17 @@ async function call(by: Session, key: string, params: { bytes: number; ms: numbe
 }
 
 /** Hands a call in; what becomes of it is another's affair. */
-async function handIn(key: string, toolMs: number): Promise<void> {
+async function handIn(key: string, toolMs: number, startAfterMs?: number): Promise<void> {
   const [tool, params] =
     toolMs === 0 ? (['reply', { bytes: 200, ms: 0 }] as const) : (['slow', { ms: toolMs }] as const);
-  const submission = await session.submit(tool, params, { idempotencyKey: key, timeoutMs: QUEUE_TIME_MS });
+  const submission = await session.submit(tool, params, {
+    idempotencyKey: key,
+    timeoutMs: QUEUE_TIME_MS,
+    ...(startAfterMs === undefined ? {} : { startAfterMs }),
+  });
   if (submission.kind === 'answered') throw new Error(`not queued: ${JSON.stringify(submission.result)}`);
   submission.result.catch(() => {});
+  if (startAfterMs !== undefined) submission.stop();
 }
 
 async function turns(until: Lanes['until']): Promise<readonly Turn[]> {
@@ -54,6 +59,26 @@ async function turns(until: Lanes['until']): Promise<readonly Turn[]> {
     { inFlight: 1, until },
   );
   return made;
+}
+
+async function lateness({ calls, aheadMs, spreadMs }: Questions['lateness']['asked']): Promise<LatenessReport> {
+  const firstMs = Date.now() + aheadMs;
+  const lateMs = await Promise.all(
+    Array.from({ length: calls }, async (_, number) => {
+      const startAt = new Date(firstMs + Math.floor((spreadMs * number) / calls));
+      const result = await session.call('clock', {}, { idempotencyKey: randomUUID(), startAt });
+      if (result.status !== 'success') throw new Error(`${result.status}: ${result.error.message}`);
+      return (result.output.content as { readonly startedAtMs: number }).startedAtMs - startAt.getTime();
+    }),
+  );
+  return {
+    calls,
+    // Redis' clock, by which calls start, may be a millisecond ahead of this one.
+    early: lateMs.filter((ms) => ms < -2).length,
+    p50Ms: quantile(lateMs, 0.5),
+    p99Ms: quantile(lateMs, 0.99),
+    maxMs: quantile(lateMs, 1),
+  };
 }
 
 async function openCircuit(): Promise<void> {
@@ -100,7 +125,8 @@ serve(() => pawl.close(), {
     const by = load.keys === 'same' ? sharedSession : session;
     return runLoad((key, bytes, ms) => call(by, key, { bytes, ms }), load);
   },
-  fill: ({ calls, toolMs }) => fill(calls, (key) => handIn(key, toolMs)),
+  fill: ({ calls, toolMs, startAfterMs }) => fill(calls, (key) => handIn(key, toolMs, startAfterMs)),
+  lateness,
   turns,
   'open-circuit': async () => {
     await openCircuit();

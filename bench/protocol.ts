@@ -73,6 +73,15 @@ export interface RefusalReport {
   readonly bulkPerSecond: number;
 }
 
+/** How much later than asked for the tools of delayed calls began. */
+export interface LatenessReport {
+  readonly calls: number;
+  readonly early: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly maxMs: number;
+}
+
 /** A call of a session that is measured for how long it waits, in wall-clock milliseconds. */
 export interface Turn {
   readonly calledAtMs: number;
@@ -88,7 +97,7 @@ export interface Questions {
   usage: { readonly asked: { readonly collect: boolean }; readonly answered: Usage };
   /** Of a producer: hands in calls of a tool that takes so long, and waits for none of them. */
   fill: {
-    readonly asked: { readonly calls: number; readonly toolMs: number };
+    readonly asked: { readonly calls: number; readonly toolMs: number; readonly startAfterMs?: number };
     readonly answered: { readonly elapsedMs: number };
   };
   /** Of a producer: calls one at a time, for a while or so many. */
@@ -100,6 +109,11 @@ export interface Questions {
   };
   /** Of a worker: for each span, how many runs began within it. */
   'runs-between': { readonly asked: { readonly spans: readonly Turn[] }; readonly answered: readonly number[] };
+  /** Of a producer: delays so many calls, whose starts are spread over a time. */
+  lateness: {
+    readonly asked: { readonly calls: number; readonly aheadMs: number; readonly spreadMs: number };
+    readonly answered: LatenessReport;
+  };
   /** Makes a tool fail until its circuit is open. */
   'open-circuit': { readonly asked: Readonly<Record<string, never>>; readonly answered: null };
   /** Times the refusals of that tool's calls: so many one at a time, then many at once for a while. */

@@ -6,6 +6,7 @@ import type { BenchResult } from './result.ts';
 import {
   backlogText,
   bytesText,
+  delayedText,
   fixedRatesText,
   floorText,
   installedText,
@@ -50,7 +51,7 @@ const FILE_BYTES: Column = [
 /** What the terminal shows. */
 export function reportText(result: BenchResult): string {
   const { compared, scenarios, machine, peers } = result;
-  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments } = scenarios;
+  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments, delayed } = scenarios;
   const fixedRates = scenarios['fixed-rates'];
   return [
     `${machine.cores} cores (${machine.processor}), Node ${machine.node}, Redis ${machine.redis}, BullMQ ${machine.bullmq}`,
@@ -67,6 +68,7 @@ export function reportText(result: BenchResult): string {
     ...(bytes === undefined ? [] : [bytesText(bytes)]),
     ...(scale === undefined ? [] : [scaleText(scale)]),
     ...(segments === undefined ? [] : [segmentsText(segments)]),
+    ...(delayed === undefined ? [] : [delayedText(delayed)]),
     ...peers.map(peerText),
     ...disturbance(compared),
     verdictTable(result),
@@ -115,7 +117,7 @@ function networkText({ distances }: NetworkResult): string {
 /** `bench/NOTES.md`: every figure, how it was measured, what limits it and what was tried. */
 export function notesPage(result: BenchResult): string {
   const { machine, effort, compared, scenarios } = result;
-  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments } = scenarios;
+  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments, delayed } = scenarios;
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
   return `# Every figure of the benchmark
 
@@ -260,6 +262,10 @@ each call: this scenario's texts are alike. A segment of 1,000 calls took 3.5 ms
 
 At 200,000 calls most hashes of moved calls have one entry, and the key of each counts. With 8,640,000 they have 33 each, so that the day
 takes less than what is computed here.
+
+## Delayed calls
+
+${delayed === undefined ? notRun('delayed') : delayedText(delayed)}
 
 ## Against other systems
 

@@ -4,6 +4,7 @@ import type { Machine } from './machine.ts';
 import type { PeerResult } from './peers.ts';
 import type { BacklogResult } from './scenarios/backlog.ts';
 import type { BytesResult } from './scenarios/bytes.ts';
+import type { DelayedResult } from './scenarios/delayed.ts';
 import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
 import type { FloorResult } from './scenarios/floor.ts';
 import type { InstalledResult } from './scenarios/installed.ts';
@@ -38,4 +39,5 @@ export interface Scenarios {
   readonly bytes?: BytesResult;
   readonly scale?: ScaleResult;
   readonly segments?: SegmentsResult;
+  readonly delayed?: DelayedResult;
 }

@@ -2,6 +2,7 @@
 import { cpu, mebibytes, milliseconds, spread, table, whole } from './format.ts';
 import type { BacklogResult } from './scenarios/backlog.ts';
 import type { BytesResult, Share } from './scenarios/bytes.ts';
+import type { DelayedResult } from './scenarios/delayed.ts';
 import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
 import type { FloorResult } from './scenarios/floor.ts';
 import type { InstalledResult } from './scenarios/installed.ts';
@@ -169,6 +170,13 @@ export function segmentsText(result: SegmentsResult): string {
   const { date, calls, resultBytes, keptBytes, movedBytes, fileBytes, movedPerSecond } = result;
   const { lookupP50Ms, lookupP99Ms, longestLookupMs, pingP99Ms, dayBytes } = result;
   return `${whole(calls)} calls of ${resultBytes} B (${date}): ${whole(keptBytes)} B of Redis' memory for each, ${whole(movedBytes)} B and ${whole(fileBytes)} B of a file when its record has moved to a [segment](../docs/segments.md). A mover moves ${whole(movedPerSecond)} calls a second. Finding a call in a segment that was not read before takes ${milliseconds(lookupP50Ms)} ms in the middle, ${milliseconds(lookupP99Ms)} ms at p99, ${milliseconds(longestLookupMs)} ms at most; a PING between two of them took ${milliseconds(pingP99Ms)} ms at p99. Computed from that: a day of 100 calls a second, of which the last ten minutes are in memory, takes ${mebibytes(dayBytes)} MiB.`;
+}
+
+export function delayedText({ date, lateness, delayed, ratio, waitP50Ms, waitP99Ms }: DelayedResult): string {
+  return [
+    `${whole(lateness.calls)} delayed calls through one producer and one worker, their starts spread over 10 s (${date}): late by ${milliseconds(lateness.p50Ms)} ms in the middle, ${milliseconds(lateness.p99Ms)} ms at p99, ${milliseconds(lateness.maxMs)} ms at most; ${whole(lateness.early)} were early.`,
+    `Beside ${whole(delayed)} delayed calls that are not due, the others run at ${spread(ratio)} of their rate without them. One at a time, a call waits ${milliseconds(waitP50Ms.beside)} ms for its worker in the middle and ${milliseconds(waitP99Ms.beside)} ms at p99; without them ${milliseconds(waitP50Ms.without)} and ${milliseconds(waitP99Ms.without)} ms.`,
+  ].join('\n\n');
 }
 
 function sharesTable(title: string, shares: readonly Share[]): string {

@@ -196,6 +196,7 @@ export const SCENARIOS = [
   { name: 'bytes', title: 'Bytes of a kept call', full: true },
   { name: 'scale', title: 'A fleet of any size, computed', full: true },
   { name: 'segments', title: 'Calls that leave memory', full: true },
+  { name: 'delayed', title: 'Delayed calls', full: true },
 ] as const;
 export type Scenario = (typeof SCENARIOS)[number]['name'];
 

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Ask } from '../protocol.ts';
 import type { Producer, Rig } from '../rig.ts';
-import { passes, type Row } from './row.ts';
+import { firstCall, passes, type Row } from './row.ts';
 
 export interface PendingRowOptions {
   readonly calls: number;
@@ -30,6 +30,8 @@ export function pendingRow({ calls }: PendingRowOptions): Row {
       const open = () => Promise.all(Array.from({ length: FRONT_DOORS }, () => rig.producer()));
       const serve = () => Promise.all(Array.from({ length: WORKERS }, () => rig.worker()));
       const [doors] = await Promise.all([open(), serve()]);
+      // The first one opens the session.
+      for (const door of doors) await firstCall(rig, door);
       const asks = Array.from({ length: calls }, (_, number): Ask => {
         const key = `order-${number}`;
         return { tool: 'order_outside', key, params: { label: key, mailbox } };
