@@ -11,11 +11,12 @@ import * as deadLetters from './dead-letters.js';
 import { element } from './dom.js';
 import * as fleet from './fleet.js';
 import * as ledger from './ledger.js';
+import * as plans from './plans.js';
 import * as schedules from './schedules.js';
 import * as sessions from './sessions.js';
 import * as tools from './tools.js';
 
-const SECTIONS = [approvals, calls, deadLetters, fleet, circuits, ledger, tools, sessions, schedules, audit];
+const SECTIONS = [approvals, calls, deadLetters, fleet, circuits, ledger, tools, sessions, schedules, plans, audit];
 const COUNT_EVERY_MS = 2_000;
 
 const main = document.getElementById('main');

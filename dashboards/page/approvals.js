@@ -185,7 +185,7 @@ export function open(root, page, wanted) {
       ],
       ['Session', page.may('use') ? link('sessions', approval.session) : approval.session],
       ['Kind', approval.sessionKind],
-      ['Plan', approval.planId ?? ''],
+      ['Plan', approval.planId !== undefined && page.may('use') ? link('plans', approval.planId) : approval.planId],
       ['Call', page.may('use') ? link('calls', approval.callId) : approval.callId],
       ['Workspace', approval.workspaceRoot],
       ['Why', approval.justification ?? ''],

@@ -301,6 +301,22 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     await page.getByText('There is no schedule.').waitFor();
   });
 
+  test('shows a plan with its nodes in layers', async () => {
+    const { server, ask } = await rig();
+    const paris = { tool: 'get_weather', params: { city: 'Paris' } };
+    const nodes = { first: paris, second: { ...paris, after: ['first'] }, third: { ...paris, after: ['first'] } };
+    const { body } = await ask('/v1/plans', { method: 'POST', json: { session: 'trip', nodes } });
+    const page = await openPage(server.url);
+    await page.getByRole('link', { name: 'Plans' }).click();
+    await row(page, body.planId).getByText('3 of 3').waitFor();
+    await page.getByRole('link', { name: body.planId }).click();
+    const layers = page.getByRole('list', { name: 'Nodes in layers' }).locator('> li');
+    await layers.nth(1).getByText('third').waitFor();
+    expect(await layers.count()).toBe(2);
+    await row(page, 'second').getByText('success').waitFor();
+    expect(await page.getByRole('button', { name: 'Cancel' }).count()).toBe(0);
+  });
+
   test('a token of a role sees what it may see and do; a wrong one is refused; signing out forgets it', async () => {
     const apiTokens = [
       { token: 'agent-secret', role: 'agent' },
@@ -323,7 +339,7 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     await page.keyboard.press('Enter');
     await page.getByRole('link', { name: 'Tools' }).click();
     await row(page, 'get_weather').waitFor();
-    expect((await sections()).map((text) => text.trim())).toEqual(['Calls', 'Tools', 'Sessions', 'Schedules']);
+    expect((await sections()).map((text) => text.trim())).toEqual(['Calls', 'Tools', 'Sessions', 'Schedules', 'Plans']);
     expect(await page.getByRole('button', { name: 'Disable' }).count()).toBe(0);
     await page.getByRole('button', { name: 'Sign out' }).click();
     await page.getByLabel('API token').fill('operator-secret');
