@@ -42,26 +42,27 @@ export interface BatchSession {
 
 type AnyBatchCall = BatchCallOf<AnyTool | string>;
 
-/** Throws `NOT_FOUND` where nothing outlives the process. */
+/** Rejects with `CONTRACT_INVALID` in a local run, where nothing outlives the process. */
 export function runBatch<Results>(
   service: Pick<BatchService, 'create' | 'results' | 'cancel'> | undefined,
   session: BatchSession,
   calls: readonly unknown[],
   { concurrency, signal }: BatchOptions,
 ): RunningBatch<Results> {
-  if (service === undefined) throw new PawlError('NOT_FOUND', 'There are no batches without a fleet: use call.');
   const known = new Map<string, ToolResultEnvelope>();
   const { tenantId } = session.record;
-  const accept = async () => service.create({ entries: entriesOf(session, calls), concurrency, tenantId }, known);
+  const batches = async () => service ?? Promise.reject(needsFleet('batch'));
+  const accept = async () =>
+    (await batches()).create({ entries: entriesOf(session, calls), concurrency, tenantId }, known);
   const accepted = accept();
-  const cancel = async () => service.cancel((await accepted).batchId);
+  const cancel = async () => (await batches()).cancel((await accepted).batchId);
   const onAbort = () => void cancel().catch(() => {});
   const run = async () => {
     const batch = await accepted;
     if (signal?.aborted === true) onAbort();
     signal?.addEventListener('abort', onAbort, { once: true });
     try {
-      return (await service.results(batch, known)) as Results;
+      return (await (await batches()).results(batch, known)) as Results;
     } finally {
       signal?.removeEventListener('abort', onAbort);
     }
@@ -85,4 +86,12 @@ function entriesOf(session: BatchSession, calls: readonly unknown[]): BatchEntry
       throw error;
     }
   });
+}
+
+/** A local run keeps no records that another process could go on with. */
+export function needsFleet(what: 'batch' | 'plan'): PawlError {
+  const message =
+    `A local run has no ${what}, because nothing of it would outlive the process. ` +
+    'Open the session with connect(), which starts a Redis of its own where REDIS_URL names none; or make the calls one by one.';
+  return new PawlError('CONTRACT_INVALID', message, { issues: [{ path: what, message: 'needs a fleet' }] });
 }

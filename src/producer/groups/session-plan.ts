@@ -1,8 +1,8 @@
 /** `session.plan`: runs a graph of calls, and resolves with how each node ended. */
-import { PawlError } from '../../shared/errors/failure.ts';
 import type { NewPlan } from '../../shared/groups/plan.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { AcceptedPlan, Plan, PlanService, SubmitPlan } from './plans.ts';
+import { needsFleet } from './session-batch.ts';
 
 export interface PlanOptions {
   /** Aborting cancels the plan. */
@@ -16,24 +16,26 @@ export type RunningPlan = Promise<Plan> & {
   cancel(): Promise<void>;
 };
 
-/** Throws `NOT_FOUND` where nothing outlives the process. */
+/** Rejects with `CONTRACT_INVALID` in a local run, where nothing outlives the process. */
 export function runPlan(
   service: Pick<PlanService, 'create' | 'ended' | 'cancel'> | undefined,
   session: Pick<SubmitPlan, 'onApproval'> & { readonly record: SessionRecord },
   plan: NewPlan,
   { signal }: PlanOptions,
 ): RunningPlan {
-  if (service === undefined) throw new PawlError('NOT_FOUND', 'There are no plans without a fleet: use call.');
+  const plans = async () => service ?? Promise.reject(needsFleet('plan'));
   const { record, onApproval } = session;
-  const accepted = service.create({ session: record, plan, ...(onApproval === undefined ? {} : { onApproval }) });
-  const cancel = async () => service.cancel((await accepted).planId);
+  const accepted = plans().then((all) =>
+    all.create({ session: record, plan, ...(onApproval === undefined ? {} : { onApproval }) }),
+  );
+  const cancel = async () => (await plans()).cancel((await accepted).planId);
   const onAbort = () => void cancel().catch(() => {});
   const run = async () => {
     const { planId } = await accepted;
     if (signal?.aborted === true) onAbort();
     signal?.addEventListener('abort', onAbort, { once: true });
     try {
-      return await service.ended(planId);
+      return await (await plans()).ended(planId);
     } finally {
       signal?.removeEventListener('abort', onAbort);
     }
