@@ -1,6 +1,7 @@
 /** @module-tag slow */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Session } from '../../src/index.ts';
+import { z } from 'zod';
+import { defineTool, type Session } from '../../src/index.ts';
 import { partitionFor } from '../../src/shared/calls/call-id.ts';
 import type { Server } from '../chaos/server.ts';
 import { startCluster, type TestCluster, whyNoCluster } from '../helpers/cluster.ts';
@@ -117,6 +118,40 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
       const own = texts.filter((key) => key.includes(callId));
       expect(own.map((key) => key.slice(0, base.length))).toEqual([base, base]);
     }
+  });
+
+  test('a batch and a plan under one approval run on its nodes', async () => {
+    const approved = defineTool({
+      name: 'approved_echo',
+      version: '1.0.0',
+      description: 'Says what it is told, once a person approves.',
+      tier: 'elevated',
+      effects: 'idempotent',
+      input: z.object({ text: z.string() }),
+      run: (params) => ({ output: params }),
+    });
+    const { pawl, settings } = await startFleetHere({
+      tools: [echo, approved],
+      settings: { redisUrl: cluster.url, shards: { 'read-only': 4, elevated: 2 } },
+    });
+    const session = await pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+    const results = await session.batch(KEYS.map((text) => ({ tool: echo, params: { text } })));
+    expect(results.map((result) => contentOf(result))).toEqual(KEYS.map((text) => ({ text })));
+    const running = session.plan({
+      nodes: {
+        first: { tool: 'echo', params: { text: 'hello' } },
+        second: { tool: 'approved_echo', params: { text: { $from: 'first.text' } } },
+      },
+    });
+    const { approvalId = '' } = await running.accepted;
+    const { digest } = await pawl.approvals.show(approvalId);
+    await pawl.approvals.decide(approvalId, { decision: 'approve', digest, by: 'grace' });
+    expect((await running).state).toBe('done');
+    const groups = (await cluster.keys()).filter(
+      (key) => key.startsWith(`${settings.prefix}:`) && key.includes('group'),
+    );
+    expect(groups.length).toBeGreaterThan(0);
+    expect(groups.every((key) => key.includes('{groups}'))).toBe(true);
   });
 
   test('circuits, budgets and the audit trail are one for all of its nodes', async () => {
