@@ -86,10 +86,7 @@ function keepReachableTypes(dist) {
  * Libraries that a process loads when it starts, or soon after: one file is loaded several times as fast as two hundred. All others stay
  * outside, and the optional packages of these, too.
  */
-const INLINED = [
-  ...['bullmq', 'ioredis', 'commander', 'opossum', 'ignore'],
-  ...['ajv', 'ajv-formats', 'pino', 'cron-parser', 're2js', '@jmespath-community/jmespath'],
-];
+const INLINED = ['bullmq', 'ioredis', 'commander', 'opossum', 'ignore', 'ajv', 'ajv-formats', 'pino'];
 const OPTIONAL = ['msgpackr-extract', 'pg'];
 /** BullMQ as ECMAScript modules, of which unused ones are left out. */
 const BULLMQ = join(ROOT, 'node_modules/bullmq/dist/esm/index.js');

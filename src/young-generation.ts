@@ -6,11 +6,15 @@ import { PerformanceObserver } from 'node:perf_hooks';
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { isMainThread } from 'node:worker_threads';
 
-const BOUND_BYTES = 32 * 1_024 * 1_024;
+const MIB = 1_024 * 1_024;
+/** A worker with many attempts at a time collects too often with less. */
+export const OF_WORKER = 32 * MIB;
+export const OF_PRODUCER = 16 * MIB;
 const GROWS = '--semi-space-growth-factor=2';
 const KEEPS_ITS_SIZE = '--semi-space-growth-factor=1';
 
 let observer: PerformanceObserver | undefined;
+let boundBytes = 0;
 
 /**
  * Keeps this process' young generation at the size that it has when it reaches the bound. V8 shrinks it in an idle process, and it may
@@ -18,7 +22,8 @@ let observer: PerformanceObserver | undefined;
  *
  * To be called when most modules are loaded: V8 uses compiled code only under the flags that it was compiled with.
  */
-export function boundYoungGeneration(environment: NodeJS.ProcessEnv): void {
+export function boundYoungGeneration(environment: NodeJS.ProcessEnv, bytes: number): void {
+  boundBytes = Math.max(boundBytes, bytes);
   if (observer !== undefined || !isMainThread || isSetByProgram(environment)) return;
   let current = GROWS;
   const set = (flag: string) => {
@@ -26,7 +31,7 @@ export function boundYoungGeneration(environment: NodeJS.ProcessEnv): void {
     current = flag;
     setFlagsFromString(flag);
   };
-  const look = () => set(youngBytes() < BOUND_BYTES ? GROWS : KEEPS_ITS_SIZE);
+  const look = () => set(youngBytes() < boundBytes ? GROWS : KEEPS_ITS_SIZE);
   observer = new PerformanceObserver(look);
   observer.observe({ entryTypes: ['gc'] });
   look();
