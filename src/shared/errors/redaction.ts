@@ -33,6 +33,8 @@ const PATTERNS: readonly (readonly [pattern: RegExp, replacement: string, sign?:
   [new RegExp(`${START}(Bearer|Basic)(\\s{1,8})[A-Za-z0-9._~+/=-]{8,}`, 'gi'), `$1$2${REDACTED}`],
   // JSON Web Tokens, signed and encrypted.
   [new RegExp(`${START}ey[JI][A-Za-z0-9_-]{8,}(?:\\.[A-Za-z0-9_-]*){1,4}`, 'g'), REDACTED],
+  // A token in place of the user, with a word such as `x-oauth-basic` in place of the password.
+  [/(https?:\/\/)[^\s:/@"'\\?#[]{16,256}(?=:[^\s/@"]{1,256}@)/gi, `$1${REDACTED}`, '://'],
   // scheme://user:password@host
   [/([a-z][a-z0-9+.-]{0,30}:\/\/[^\s:/@"]{0,256}):[^\s/@"]{1,256}@/gi, `$1:${REDACTED}@`, '://'],
   // A token in place of the user.
@@ -59,10 +61,7 @@ const PATTERNS: readonly (readonly [pattern: RegExp, replacement: string, sign?:
   ],
   [new RegExp(`(<[\\w:-]{0,60}${NAMES}>)[^<]{1,4096}(?=<)`, 'gi'), `$1${REDACTED}`, '<'],
   [new RegExp(`(--${NAME}\\s{1,4}["']?)(?!\\[redacted\\])[^\\s"'\\\\]{4,}`, 'gi'), `$1${REDACTED}`],
-  [
-    /(\scurl\s|^curl\s|"curl\s)([^\n]{0,300}?\s(?:-u|--user)[= ]["']?[^\s:"']{0,100}:)[^\s"'\\]{1,256}/g,
-    `$1$2${REDACTED}`,
-  ],
+  [/((?<![\w-])curl)(?=\s)([^\n]{0,300}?\s(?:-u|--user)[= ]["']?[^\s:"']{0,100}:)[^\s"'\\]{1,256}/g, `$1$2${REDACTED}`],
   [/(machine\s\S{1,256}\s{1,8}login\s\S{1,256}\s{1,8}password\s{1,4})\S{1,256}/gi, `$1${REDACTED}`],
   // The whole of a text in JSON, and in JSON that stands in a JSON string.
   [new RegExp(`("[\\w-]{0,60}${NAMES}"\\s{0,4}:\\s{0,4}")(?:[^"\\\\]|\\\\.)*"`, 'gi'), `$1${REDACTED}"`],
@@ -78,7 +77,7 @@ const PATTERNS: readonly (readonly [pattern: RegExp, replacement: string, sign?:
   // name=value and name: value, up to the next space. Other JSON values at that place are no secret.
   [
     new RegExp(
-      `(${NAMES}(?:\\\\*["'])?\\s{0,4}[:=]\\s{0,4}(?:\\\\*["'])?)(?!\\[redacted\\]|Bearer |Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))[^\\s"'\\\\,;&}\\])]{4,}`,
+      `(${NAMES}(?:\\\\*["'])?\\s{0,4}(?:=>|:=|[:=])\\s{0,4}(?:\\\\*["'])?)(?!\\[redacted\\]|Bearer |Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))[^\\s"'\\\\,;&}\\])]{4,}`,
       'gi',
     ),
     `$1${REDACTED}`,

@@ -13,7 +13,7 @@ export const PLAIN_PREFIXES =
   dp.audit. dt0c01. dt0s01. ghp_ gho_ ghu_ ghs_ ghr_ npm_ hf_ api_org_ glc_ glsa_ glptt- lin_api_ lin_oauth_
   ntn_ shpat_ shpca_ shppa_ shpss_ sm_aat_ sm_pat_ sm_sat_ shippo_live_ shippo_test_ sntryu_ sntrys_ ATATT3
   ATCTT3 ATBB ATOA CCIPAT_ CCIPRJ_ bkua_ cflt dckr_pat_ dckr_oat_ figd_ figo_ figu_ gsk_ xai- r8_ csk- nvapi-
-  pcsk_ tvly- tgp_v1_ fw_ llx- jina_ e2b_ fc- phc_ phx_ phs_ sbp_ nfp_ nfc_ napi_ rnd_ whsec_ NRAK- NRII- NRBR-
+  tgp_v1_ fw_ llx- jina_ e2b_ fc- phc_ phx_ phs_ sbp_ nfp_ nfc_ napi_ rnd_ whsec_ NRAK- NRII- NRBR-
   cio sq0csp- wandb_v1_ vck_ vcp_ vca_ vci_ lsv2_pt_ lsv2_sk_ lsv2_ kagi_ rk_live_ rk_test_ pk_live_ HRKU-AA
   mlsn. rpa_`);
 
@@ -25,7 +25,8 @@ export const MIXED_PREFIXES: readonly string[] = [
   pscale_tkn_ pscale_oauth_ pscale_pw_ pypi-AgE tk-us- tk-eu- xkeysib- xsmtpsib- tskey- fo1_ fm1a_ fm1r_ fm2_
   hvs. hvb. hvr. sha256~ sq0atp- EAAAl SG. sb_secret_ sb_publishable_ GOCSPX- ya29. AIza AQ.Ab 1//0 xoxb- xoxa-
   xoxp- xoxe- xoxe. xoxo- xoxr- xoxs- xoxc- xoxd- xapp- HRKU- pat-na1- pat-eu1- vercel_blob_rw_ ory_st_ ory_pat_
-  ory_at_ mdb_sa_sk_ cfut_ cfat_ cfk_ apify_api_ dd_pat_ ddapp_ ddpat_ ukey_`),
+  ory_at_ mdb_sa_sk_ cfut_ cfat_ cfk_ apify_api_ dd_pat_ ddapp_ ddpat_ ukey_
+  pcsk_ tvly-`),
 ];
 
 /** A word begins here, also behind a line break as JSON writes it. */
