@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { jsonObjectSchema } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
-import { nearest } from '../schema/schema.ts';
+import { nearest, quoteValue } from '../schema/schema.ts';
 import { zodIssues } from '../schema/zod-issues.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { intervalMs, MAX_INTERVAL_MS, MIN_INTERVAL_MS, occurrencesOf, type Timing } from './occurrences.ts';
@@ -24,7 +24,7 @@ const intervalSchema = z.unknown().transform((given, context): number | string =
   const range = `from ${MIN_INTERVAL_MS} ms to 366 days`;
   context.addIssue({
     code: 'custom',
-    message: `must be milliseconds or a text such as "30s", "5m", "2h" or "1d", ${range}; got ${JSON.stringify(given)}`,
+    message: `must be milliseconds or a text such as "30s", "5m", "2h" or "1d", ${range}; got ${quoteValue(given)}`,
   });
   return z.NEVER;
 });
@@ -74,7 +74,7 @@ const momentSchema = z
     if (Number.isInteger(atMs) && atMs >= 0 && atMs <= LATEST_MS) return atMs;
     context.addIssue({
       code: 'custom',
-      message: `must be a moment such as "2026-11-26T09:00:00Z", or milliseconds since the epoch; got ${JSON.stringify(given)}`,
+      message: `must be a moment such as "2026-11-26T09:00:00Z", or milliseconds since the epoch; got ${quoteValue(given)}`,
     });
     return z.NEVER;
   })

@@ -137,8 +137,9 @@ export function quoteValue(value: unknown): string {
   return text.length <= 80 ? text : `${startOf(text, 80)}…`;
 }
 
-/** The value's JSON, or its type where it is nested too deep to be written. */
+/** The value's JSON, or its type where it is nested too deep to be written. JSON would write null for NaN. */
 function jsonOf(value: unknown): string {
+  if (typeof value === 'number') return String(value);
   try {
     return JSON.stringify(value) ?? String(value);
   } catch {

@@ -1,6 +1,7 @@
 /** `ctx.pending`: the result of a tool whose work goes on in an outside system, which completes the call later. */
 import { ToolError } from '../errors/failure.ts';
 import type { Effects } from '../retries/effects.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 
 /** The rules for a call that is not completed in time: it fails, runs again, or has an unknown outcome that an operator resolves. */
 export const EXPIRY_RULES = ['fail', 'retry', 'unknown'] as const;
@@ -46,7 +47,7 @@ export function pendingResult(
   const { expiresInMs, onExpiry = defaultRule(tool.effects), token: given = token } = options ?? {};
   const wrong = (field: string, expected: string, came: unknown): never => {
     throw new ToolError(
-      `ctx.pending of ${tool.name}: ${field} must be ${expected}; got ${JSON.stringify(came) ?? 'nothing'}.`,
+      `ctx.pending of ${tool.name}: ${field} must be ${expected}; got ${came === undefined ? 'nothing' : quoteValue(came)}.`,
       {
         code: 'RESULT_INVALID',
       },

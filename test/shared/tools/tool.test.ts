@@ -161,4 +161,6 @@ test.each([
   expect(define).toThrow(
     expect.objectContaining({ code: 'CONFIGURATION', message: expect.stringContaining(`"slow": ${name}`) }),
   );
+  // JSON writes null for NaN and Infinity.
+  expect(define).not.toThrow('got null');
 });
