@@ -64,7 +64,7 @@ function judgeSteps(
   // The step at which a worker ends runs again; a stopped one may begin one more before it learns that it is late.
   rig.bound('I7', 'steps that ran again', repeated, 2 * faults * walks.length);
   rig.bound('I8', 'steps that did not run', left, 0);
-  rig.notes.push(`${repeated} of ${steps * walks.length} steps ran again`);
+  rig.notes.push(`${repeated} of ${steps * walks.length} steps ran again, ${left} did not run`);
 }
 
 export const checkpointRows: readonly Row[] = [checkpointRow({ calls: 3, faults: 4 })];
