@@ -143,7 +143,7 @@ export const toolResultEnvelopeSchema = z.object({
 export type ResultError = z.output<typeof resultErrorSchema>;
 export type RetriedBy = NonNullable<z.output<typeof toolResultEnvelopeSchema>['retriedBy']>[number];
 
-interface ResultBase {
+export interface ResultBase {
   readonly requestId: string;
   /** The name of the call in every command and URL; absent when the call was refused before it existed. */
   readonly callId?: string;

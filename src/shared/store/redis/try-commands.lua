@@ -5,7 +5,7 @@
 local key = KEYS[1]
 local tried = {
   {'DEL', key}, {'UNLINK', key}, {'EXISTS', key}, {'SET', key, '1'}, {'GET', key},
-  {'INCR', key}, {'INCRBY', key, '1'}, {'DECRBY', key, '1'},
+  {'INCR', key}, {'INCRBY', key, '1'},
   {'PEXPIRE', key, '1000'}, {'PEXPIREAT', key, '1'}, {'PTTL', key}, {'PERSIST', key},
   {'HSET', key, 'f', '1'}, {'HSETNX', key, 'f', '1'}, {'HGET', key, 'f'}, {'HMGET', key, 'f'}, {'HGETALL', key}, {'HVALS', key},
   {'HLEN', key}, {'HRANDFIELD', key, '1'}, {'HEXISTS', key, 'f'}, {'HINCRBY', key, 'f', '1'}, {'HINCRBYFLOAT', key, 'f', '1'}, {'HDEL', key, 'f'},
