@@ -3,8 +3,8 @@
  * nodes will return. The digest covers what is shown, so a plan with another node, tool or parameter has another digest.
  */
 import { nodeOf, UNDO } from '../groups/node-state.ts';
-import { type AcceptedNode, conditionsOf, type PlanDefinition, type PlanNode, type Reference } from '../groups/plan.ts';
-import { mayBecome } from '../groups/references.ts';
+import { type AcceptedNode, conditionsOf, type PlanDefinition, type PlanNode } from '../groups/plan.ts';
+import { mayBecome, pathOf } from '../groups/references.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { Effects, Tier } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';
@@ -88,10 +88,6 @@ const FAILURES: Readonly<Record<NonNullable<PlanNode['onFailure']>, string>> = {
   continue: 'the others go on',
   undo: 'all that was done is undone, the last first',
 };
-
-function pathOf({ $from }: Reference): string {
-  return typeof $from === 'string' ? $from : $from.join('.');
-}
 
 /** A call that is about to run under the approval of its plan. */
 export interface PlannedRun extends Omit<PendingRun, 'paramsDigest'> {

@@ -25,10 +25,11 @@ import {
   UNDO,
   undoKey,
 } from './node-state.ts';
+import { NodeValues } from './node-values.ts';
 import type { AcceptedNode, Condition, PlanDefinition, PlanOutcome, Reference } from './plan.ts';
 import { conditionsOf, MAX_ITEMS } from './plan.ts';
 import { ReadyNodes } from './ready-nodes.ts';
-import { parseReference, resolveReferences, valueAt } from './references.ts';
+import { pathOf } from './references.ts';
 
 /** The surroundings of a plan, which it asks. */
 export interface PlanDeps {
@@ -62,8 +63,7 @@ export class PlanProgress implements GroupProgress {
   readonly #left = new Map<string, number>();
   /** Nodes with a call that has failed. */
   readonly #failed = new Set<string>();
-  readonly #outputs = new Map<string, unknown>();
-  readonly #items = new Map<string, readonly unknown[]>();
+  readonly #values: NodeValues;
   #phase: PlanPhase | undefined;
   #cancelled = false;
   #order = 0;
@@ -73,6 +73,8 @@ export class PlanProgress implements GroupProgress {
     this.#definition = definition;
     this.#deps = deps;
     this.#members = decodedMembers(fields);
+    const itemsOf = (name: string) => this.#notes.get(name)?.items ?? 0;
+    this.#values = new NodeValues({ definition, members: this.#members, itemsOf, output: deps.output });
     this.#phase = fields[PHASE_FIELD] as PlanPhase | undefined;
     const nodes = Object.entries(definition.nodes);
     this.#needs = new Map(nodes.map(([name, node]) => [name, needsOf(node)]));
@@ -189,7 +191,7 @@ export class PlanProgress implements GroupProgress {
   }
 
   async #expand(name: string, forEach: Reference): Promise<boolean> {
-    const list = await this.#valueOf(forEach);
+    const list = await this.#values.of(forEach);
     const fault = !Array.isArray(list)
       ? `forEach must be a list; ${pathOf(forEach)} is ${list === undefined ? 'not there' : typeof list}`
       : list.length > MAX_ITEMS
@@ -199,7 +201,7 @@ export class PlanProgress implements GroupProgress {
       this.#fail(name, fault);
       return false;
     }
-    this.#items.set(name, list as readonly unknown[]);
+    this.#values.keepItems(name, list as readonly unknown[]);
     this.#note(name, { items: (list as readonly unknown[]).length });
     return true;
   }
@@ -229,49 +231,10 @@ export class PlanProgress implements GroupProgress {
   }
 
   async #paramsOf(name: string, index: number | undefined): Promise<unknown> {
-    const node = this.#node(name);
-    const values = new Map<string, unknown>();
-    for (const other of this.#needs.get(name) ?? [])
-      if (refersTo(node.params, other)) values.set(other, await this.#outputOf(other));
-    if (index !== undefined && node.forEach !== undefined) {
-      const items = this.#items.get(name) ?? ((await this.#valueOf(node.forEach)) as readonly unknown[]);
-      this.#items.set(name, items);
-      values.set('item', items[index]);
-      values.set('index', index);
-    }
-    let missing: string | undefined;
-    const params = resolveReferences(node.params, (reference) => {
-      const { node: from, path } = parseReference(reference);
-      const value = valueAt(values.get(from), path);
-      if (value === undefined) missing ??= pathOf(reference);
-      return value;
-    });
-    if (missing === undefined) return params;
-    this.#fail(name, `${missing} has no value`);
+    const resolved = await this.#values.params(name, index, this.#needs.get(name) ?? new Set());
+    if (resolved.missing === undefined) return resolved.params;
+    this.#fail(name, `${resolved.missing} has no value`);
     return undefined;
-  }
-
-  async #valueOf(reference: Reference): Promise<unknown> {
-    const { node, path } = parseReference(reference);
-    return valueAt(await this.#outputOf(node), path);
-  }
-
-  /** The output of a node; that of a `forEach` is a list, with null for what failed. */
-  async #outputOf(name: string): Promise<unknown> {
-    const items = this.#node(name).forEach === undefined ? undefined : (this.#notes.get(name)?.items ?? 0);
-    if (items === undefined) return this.#outputOfCall(name);
-    return Promise.all(
-      Array.from({ length: items }, async (_, index) => (await this.#outputOfCall(keyOf(name, index))) ?? null),
-    );
-  }
-
-  async #outputOfCall(key: string): Promise<unknown> {
-    const member = this.#members.get(key);
-    if (this.#outputs.has(key) || member?.callId === undefined || member.end?.status !== 'success')
-      return this.#outputs.get(key);
-    const output = await this.#deps.output(member.callId);
-    this.#outputs.set(key, output);
-    return output;
   }
 
   began(key: string, callId: string): void {
@@ -298,7 +261,7 @@ export class PlanProgress implements GroupProgress {
     // A large output is read when it is needed.
     const output = result?.output;
     if (output !== undefined && output.metadata?.['whole'] === undefined && this.#needed.has(name))
-      this.#outputs.set(key, output.content);
+      this.#values.keep(key, output.content);
     this.#left.set(name, (this.#left.get(name) ?? 1) - 1);
     if (end.status !== 'success') this.#failed.add(name);
     if (end.mayHaveHappened === true) this.#unknown.add(name);
@@ -367,17 +330,4 @@ function asksForFailure({ is }: Condition): boolean {
 
 function isEnd(state: NodeState | undefined): boolean {
   return state === 'success' || state === 'error' || state === 'skipped';
-}
-
-function pathOf({ $from }: Reference): string {
-  return typeof $from === 'string' ? $from : $from.join('.');
-}
-
-function refersTo(params: unknown, name: string): boolean {
-  let found = false;
-  resolveReferences(params, (reference) => {
-    found ||= parseReference(reference).node === name;
-    return null;
-  });
-  return found;
 }

@@ -85,3 +85,8 @@ export function valueAt(value: unknown, path: readonly string[]): unknown {
   }
   return at;
 }
+
+/** A reference as people write it. */
+export function pathOf({ $from }: Reference): string {
+  return typeof $from === 'string' ? $from : $from.join('.');
+}

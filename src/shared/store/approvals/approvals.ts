@@ -284,7 +284,7 @@ export class Approvals {
     const outcomeJson = isRun ? '' : JSON.stringify(outcome);
     const ended = to === 'approved' ? 'done' : 'failed';
     const life = this.#lifeOf(request, outcome);
-    const [code, , more] = await decideScript.run(
+    const answer = await decideScript.run(
       this.#redis,
       [
         `${keys.approvals}:${id}`,
@@ -316,14 +316,18 @@ export class Approvals {
         ...enqueueArguments(keys, tool.name, job),
       ],
     );
-    switch (code) {
-      case 'already':
-        return { kind: 'already', state: more as ApprovalState };
-      case 'early':
-        return { kind: 'early', remainingMs: Number(more) };
-      default:
-        return { kind: code as 'decided' | 'late' | 'gone' };
-    }
+    return decideAnswerOf(answer);
+  }
+}
+
+function decideAnswerOf([code, , more]: readonly unknown[]): DecideAnswer {
+  switch (code) {
+    case 'already':
+      return { kind: 'already', state: more as ApprovalState };
+    case 'early':
+      return { kind: 'early', remainingMs: Number(more) };
+    default:
+      return { kind: code as 'decided' | 'late' | 'gone' };
   }
 }
 

@@ -1,0 +1,98 @@
+/** The outputs of a plan's nodes, and the parameters that refer to them. An output is read when a node needs it, and once. */
+import type { Member } from './group.ts';
+import { keyOf } from './node-state.ts';
+import type { AcceptedNode, PlanDefinition, Reference } from './plan.ts';
+import { parseReference, pathOf, resolveReferences, valueAt } from './references.ts';
+
+export interface NodeValuesDeps {
+  readonly definition: PlanDefinition;
+  readonly members: ReadonlyMap<string, Member>;
+  /** How many calls a `forEach` node has. */
+  itemsOf(name: string): number;
+  /** The whole output of a call that succeeded. */
+  output(callId: string): Promise<unknown>;
+}
+
+/** A node's parameters with values in place of references, or the first reference that has no value. */
+export type ResolvedParams = { readonly params: unknown; readonly missing?: undefined } | { readonly missing: string };
+
+export class NodeValues {
+  readonly #deps: NodeValuesDeps;
+  readonly #outputs = new Map<string, unknown>();
+  readonly #items = new Map<string, readonly unknown[]>();
+
+  constructor(deps: NodeValuesDeps) {
+    this.#deps = deps;
+  }
+
+  /** Keeps the output of a call. */
+  keep(key: string, output: unknown): void {
+    this.#outputs.set(key, output);
+  }
+
+  /** Keeps the list of a `forEach` node. */
+  keepItems(name: string, items: readonly unknown[]): void {
+    this.#items.set(name, items);
+  }
+
+  async of(reference: Reference): Promise<unknown> {
+    const { node, path } = parseReference(reference);
+    return valueAt(await this.#outputOf(node), path);
+  }
+
+  /** @param index of the item, for a `forEach` node @param needs the nodes that this one needs */
+  async params(name: string, index: number | undefined, needs: ReadonlySet<string>): Promise<ResolvedParams> {
+    const node = this.#node(name);
+    const values = new Map<string, unknown>();
+    for (const other of needs) if (refersTo(node.params, other)) values.set(other, await this.#outputOf(other));
+    if (index !== undefined && node.forEach !== undefined) {
+      values.set('item', (await this.#itemsOf(name, node.forEach))[index]);
+      values.set('index', index);
+    }
+    let missing: string | undefined;
+    const params = resolveReferences(node.params, (reference) => {
+      const { node: from, path } = parseReference(reference);
+      const value = valueAt(values.get(from), path);
+      if (value === undefined) missing ??= pathOf(reference);
+      return value;
+    });
+    return missing === undefined ? { params } : { missing };
+  }
+
+  async #itemsOf(name: string, forEach: Reference): Promise<readonly unknown[]> {
+    const items = this.#items.get(name) ?? ((await this.of(forEach)) as readonly unknown[]);
+    this.#items.set(name, items);
+    return items;
+  }
+
+  /** The output of a node; that of a `forEach` is a list, with null for what failed. */
+  async #outputOf(name: string): Promise<unknown> {
+    if (this.#node(name).forEach === undefined) return this.#outputOfCall(name);
+    const count = this.#deps.itemsOf(name);
+    return Promise.all(
+      Array.from({ length: count }, async (_, index) => (await this.#outputOfCall(keyOf(name, index))) ?? null),
+    );
+  }
+
+  async #outputOfCall(key: string): Promise<unknown> {
+    const member = this.#deps.members.get(key);
+    if (this.#outputs.has(key) || member?.callId === undefined || member.end?.status !== 'success')
+      return this.#outputs.get(key);
+    const output = await this.#deps.output(member.callId);
+    this.#outputs.set(key, output);
+    return output;
+  }
+
+  #node(name: string): AcceptedNode {
+    return this.#deps.definition.nodes[name] as AcceptedNode;
+  }
+}
+
+function refersTo(params: unknown, name: string): boolean {
+  let found = false;
+  resolveReferences(params, (reference) => {
+    found ||= parseReference(reference).node === name;
+    return null;
+  });
+  return found;
+}
