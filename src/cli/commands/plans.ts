@@ -73,7 +73,7 @@ function printPlan(context: CliContext, plan: Plan, { json }: JsonOption): void 
   );
 }
 
-/** The exit code is 0 when the plan is done. */
+/** The exit code is 0 when the plan is done, and 5 when it was not approved. */
 export async function planCommand(
   context: CliContext,
   file: string,
@@ -96,7 +96,8 @@ export async function planCommand(
     say(context, `the plan ${planId} ${began}; it goes on when this command ends`);
     const ended = await pawl.plans.ended(planId);
     printPlan(context, ended, options);
-    return ended.state === 'done' ? EXIT_CODES.success.code : EXIT_CODES.failed.code;
+    if (ended.state === 'done') return EXIT_CODES.success.code;
+    return ended.approval?.state === 'refused' ? EXIT_CODES.denied.code : EXIT_CODES.failed.code;
   });
 }
 

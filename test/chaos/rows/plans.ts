@@ -59,6 +59,8 @@ const FULL_NODES = 37 * 27;
 async function begun(rig: Rig, door: Producer, order: PlanOrder): Promise<string> {
   for (const place of placesOf(order))
     for (const key of [place, undoKey(place)]) rig.history.invoked({ tool: 'step', key, params: {} });
+  // Only the application by hand needs a last node where nothing fails.
+  rig.history.invoked({ tool: 'step', key: placeOfLast(order.id), params: {} });
   const told = await door.plan(order);
   // A large flow of BullMQ's takes longer than a producer may be silent: it begins all the same, under the name that was given.
   if (told.kind === 'info' && told.code === 'SILENCE') return order.id;
@@ -68,6 +70,10 @@ async function begun(rig: Rig, door: Producer, order: PlanOrder): Promise<string
 
 function placesOf({ id, lanes, length }: PlanOrder): string[] {
   return Array.from({ length: lanes * length }, (_, at) => placeOf(id, Math.floor(at / length), at % length));
+}
+
+export function placeOfLast(plan: string): string {
+  return `${plan}.last`;
 }
 
 export function undoKey(place: string): string {

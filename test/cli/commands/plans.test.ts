@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { eventually } from '../../helpers/signal.ts';
 import { type CliFixture, openPlace } from '../pawl.ts';
 
 let place: CliFixture;
@@ -28,4 +29,25 @@ test('pawl plans checks, runs, lists and shows a plan', async () => {
   expect((await run('show', plans[0].planId)).stdout).toContain('second');
   expect((await run('cancel', plans[0].planId)).stdout).toContain('is done');
   expect((await run('show', 'none')).stderr).toContain('There is no plan');
+});
+
+test('pawl plans run waits for the approval of its plan, and ends with 5 when it is denied', async () => {
+  await place.worker();
+  await place.run(['sessions', 'open', '--key', 'asking', '--channel', 'operator']);
+  const file = join(place.folder, 'asking.json');
+  const nodes = { only: { tool: 'shell', params: { command: ['ls'], sandbox_permissions: 'require_escalated' } } };
+  writeFileSync(file, JSON.stringify({ nodes }));
+  const dry = await place.run(['plans', 'run', file, '--session', 'asking', '--dry-run']);
+  expect([dry.stderr, dry.stdout]).toEqual(['', 'only (needs approval)\n']);
+  const running = place.run(['plans', 'run', file, '--session', 'asking']);
+  const [id] = await eventually(async () => {
+    const { approvals } = JSON.parse((await place.run(['approvals', '--json'])).stdout);
+    return approvals.length > 0 && approvals.map((approval: { id: string }) => approval.id);
+  });
+  const shown = await place.run(['approvals', 'show', id]);
+  expect(shown.stdout).toContain('Run a plan of 1 node, of which 1 needs this approval: only');
+  await place.run(['approvals', 'deny', id, '--reason', 'not today']);
+  const ended = await running;
+  expect(ended.code).toBe(5);
+  expect(ended.stdout).toMatch(/: failed: .* denied the plan: not today/);
 });
