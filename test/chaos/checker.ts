@@ -79,7 +79,7 @@ function falsehoods(call: CallHistory, effects: number): readonly string[] {
   const [first] = ends;
   if (first === undefined) return [];
   const foreign = ends.filter(
-    ({ told, label }) => told.kind === 'ok' && label !== undefined && labelOf(told.output) !== label,
+    ({ told, label }) => told.kind === 'ok' && label !== undefined && labelOf(told.output) !== label.toWellFormed(),
   );
   const differing = ends.filter(({ told }) => !sameEnd(told, first.told));
   return [
@@ -100,8 +100,10 @@ function sameEnd(one: Told, other: Told): boolean {
   return one.kind === other.kind && one.code === other.code;
 }
 
+/** Pawl puts U+FFFD in place of half characters in results, since a provider refuses a request that has one. */
 function labelOf(output: unknown): unknown {
-  return typeof output === 'object' && output !== null && 'label' in output ? output.label : undefined;
+  const label = typeof output === 'object' && output !== null && 'label' in output ? output.label : undefined;
+  return typeof label === 'string' ? label.toWellFormed() : label;
 }
 
 function shown(told: Told): string {
