@@ -30,7 +30,7 @@ import type { LocalCircuits } from './circuits.ts';
 import { LocalCompletions } from './completions.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 import { LocalLoops } from './loops.ts';
-import { OwnCalls } from './own-calls.ts';
+import { type OwnCall, OwnCalls } from './own-calls.ts';
 import { LocalRetryBudgets } from './retry-budgets.ts';
 
 export interface LocalLedgerDeps {
@@ -292,24 +292,7 @@ export class LocalLedger implements CallLedger {
   async read(callId: string): Promise<KnownCall | undefined> {
     const record = await this.#parts.store.get(callId);
     if (record === undefined) return undefined;
-    const own = this.#own.get(callId);
-    const dot = record.tool.lastIndexOf('.');
-    return {
-      callId,
-      state: record.state,
-      createdAtMs: record.createdAtMs,
-      readAtMs: await this.now(),
-      attempts: own?.attempts ?? record.execution?.attempts ?? [],
-      request: {
-        envelope: {
-          requestId: record.request.requestId,
-          toolNamespace: record.tool.slice(0, dot),
-          toolName: record.tool.slice(dot + 1),
-        },
-        ...(own === undefined ? {} : { tool: own.request.tool }),
-      },
-      ...(record.state === 'inflight' ? {} : { outcome: record.payload as Outcome }),
-    };
+    return knownCall(record, this.#own.get(callId), await this.now());
   }
 
   /** A call that runs or waits here, as completing it needs it. */
@@ -363,6 +346,26 @@ export class LocalLedger implements CallLedger {
     const call = this.#own.get(callId);
     if (call !== undefined) this.#own.lose(call);
   }
+}
+
+function knownCall(record: DedupeRecord, own: OwnCall | undefined, readAtMs: number): KnownCall {
+  const dot = record.tool.lastIndexOf('.');
+  return {
+    callId: record.key,
+    state: record.state,
+    createdAtMs: record.createdAtMs,
+    readAtMs,
+    attempts: own?.attempts ?? record.execution?.attempts ?? [],
+    request: {
+      envelope: {
+        requestId: record.request.requestId,
+        toolNamespace: record.tool.slice(0, dot),
+        toolName: record.tool.slice(dot + 1),
+      },
+      ...(own === undefined ? {} : { tool: own.request.tool }),
+    },
+    ...(record.state === 'inflight' ? {} : { outcome: record.payload as Outcome }),
+  };
 }
 
 /** A store keeps a record only as long as its key is not free. */
