@@ -44,7 +44,7 @@ const again = await call(session, 'a');
 console.log(`a: ${again.status}, ${again.output?.content}, from the record ${again.fromCache}`);
 
 await rename(files, `${files}.away`);
-const other = await connect({ ...settings, blobStore: `file:${files}` }); // it has read no file before
+const other = await connect({ ...settings, logLevel: 'error' }); // it has read no file before, and would warn of this one
 const elsewhere = await other.session('demo');
 const lost = await call(elsewhere, 'b');
 console.log(`b, its file is away: ${lost.error?.code}, ${runs} runs`);

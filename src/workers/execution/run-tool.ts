@@ -8,7 +8,7 @@ import type { RetryPolicy } from '../../shared/retries/retry.ts';
 import { fitted, type Validator } from '../../shared/schema/validator.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { isPending } from '../../shared/tools/pending.ts';
-import type { AnyTool, ProbeAnswer, Readiness, ToolContext } from '../../shared/tools/tool.ts';
+import type { AnyTool, ProbeAnswer, Readiness, ToolContext, ToolResult } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
 import { normalizeResult } from '../../shared/tools/tool-result.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
@@ -196,22 +196,29 @@ function startTimer({ running, timeoutMs, remainingMs, schedule = systemSchedule
   return schedule(() => running.abort(reason()), limitMs);
 }
 
-/** The value that a tool or a hook returned, normalised and checked against the output's schema. */
-export async function checkedResult(
+/**
+ * The value that a tool or a hook returned, normalised and checked against the output's schema. A value that fits is taken at once: circuits
+ * count in the order in which attempts end, so a success must not fall behind a failure that came later.
+ */
+export function checkedResult(
   value: unknown,
   { tool, validateOutput }: Pick<AttemptOptions, 'tool' | 'validateOutput'>,
-): Promise<AttemptResult> {
-  const invalid = (message: string): AttemptResult => ({
-    kind: 'failure',
-    failure: failureOf('RESULT_INVALID', message),
-  });
+): AttemptResult | Promise<AttemptResult> {
   const result = normalizeResult(tool.name, value);
-  if (typeof result === 'string') return invalid(result);
-  if (validateOutput === undefined) return { kind: 'value', result };
-  // The tool has run: an output that fits but for null in the place of what may be absent is not refused.
-  const { value: output, issues } = await fitted(tool.outputSchema ?? {}, validateOutput, result.output);
+  if (typeof result === 'string') return invalidResult(result);
+  const found = validateOutput?.(result.output);
+  if (validateOutput === undefined || (Array.isArray(found) && found.length === 0)) return { kind: 'value', result };
+  return fittedResult(result, tool, validateOutput);
+}
+
+/** The tool has run: an output that fits but for null in the place of what may be absent is not refused. */
+async function fittedResult(result: ToolResult<unknown>, tool: AnyTool, validate: Validator): Promise<AttemptResult> {
+  const { value: output, issues } = await fitted(tool.outputSchema ?? {}, validate, result.output);
   if (issues.length === 0) return { kind: 'value', result: output === result.output ? result : { ...result, output } };
-  return invalid(
-    `The output of ${tool.name} does not match its schema: ${issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ')}.`,
-  );
+  const list = issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ');
+  return invalidResult(`The output of ${tool.name} does not match its schema: ${list}.`);
+}
+
+function invalidResult(message: string): AttemptResult {
+  return { kind: 'failure', failure: failureOf('RESULT_INVALID', message) };
 }

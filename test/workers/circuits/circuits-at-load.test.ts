@@ -1,6 +1,8 @@
 /** Circuits where many calls run at a time: what fails on one machine alone, and what fails now and then (DESIGN, decision 8; R22). */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { defineTool } from '../../../src/index.ts';
 import { circuitPolicy } from '../../../src/shared/circuits/circuit-policy.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { httpError, scripted } from '../../helpers/tools.ts';
@@ -29,13 +31,17 @@ test('a node on which a tool fails alone does not open the fleet’s circuit, an
   expect(fleet.events.filter(({ type }) => type === 'tool_call_circuit_state')).toEqual([]);
 });
 
-test('a tool that fails now and then does not open its circuit, however many calls end at the same time', async () => {
+test.each([
+  { what: 'a tool', schema: {} },
+  { what: 'a tool with an output schema', schema: { output: z.literal('done') } },
+])('$what that fails now and then does not open its circuit, however many calls end at once', async ({ schema }) => {
   let runs = 0;
-  const { tool } = scripted('flaky', () => {
+  const { tool: plain } = scripted('flaky', () => {
     runs += 1;
     if (runs % 12 === 0) throw httpError(503);
     return { output: 'done' };
   });
+  const tool = defineTool({ ...plain, input: z.looseObject({}), ...schema } as Parameters<typeof defineTool>[0]);
   const fleet = await startFleet({ tools: [tool], concurrency: 64 });
   for (let round = 0; round < 8; round += 1) {
     const calls = Array.from({ length: 64 }, (_, index) => fleet.session.call('flaky', { round, index }));
