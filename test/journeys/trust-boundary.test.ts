@@ -158,62 +158,70 @@ test('every command is traced', () => {
 });
 
 test.skipIf(!canShow)(
-  'no call changes what up, worker, serve, mcp and the commands open, execute or load in a workspace',
+  'no call changes what up, worker, serve, mcp and a call open, execute or load in a workspace',
   { timeout: 300_000 },
-  async () => {
-    const folder = project();
-    const up = traced(folder, ['up', '--workers', '1', '--port', '0', '--json', '--tools', 'tools.ts']);
-    const { url } = JSON.parse(await firstLine(up)) as { url: string };
-    const worker = traced(folder, ['worker', '--json', '--tools', 'tools.ts']);
-    const serve = traced(folder, ['serve', '--port', '0', '--json']);
-    await Promise.all([firstLine(worker), firstLine(serve)]);
-    const ended: Traced[] = [];
-    for (let at = 0; at < COMMANDS.length; at += AT_ONCE) {
-      const some = COMMANDS.slice(at, at + AT_ONCE).map((args) => traced(folder, args));
-      for (const { child } of some) {
-        child.stdin?.end();
-        child.stdout?.resume();
-      }
-      const exits = await Promise.all(some.map(({ child }) => once(child, 'exit')));
-      expect(exits.map(([code]) => code)).toEqual(some.map(() => 0));
-      ended.push(...some);
-    }
-
-    const paths = [...new Set([up, worker, serve, ...ended].flatMap(({ trace }) => lookedUp(trace, folder)))];
-    for (const path of ['tools.ts', 'lib/greeting.ts', 'pawl.config.mjs', 'settings.mjs', 'pawl.config.ts', 'later.ts'])
-      expect(paths).toContain(join(folder, path));
-    const before = stateOf(paths);
-
-    const post = async (path: string, body: object) => {
-      const headers = { 'content-type': 'application/json' };
-      return (await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) })).json();
-    };
-    const { sessionKey: session } = (await post('/v1/sessions', {})) as { sessionKey: string };
-    const call = async (tool: string, params: object) =>
-      (await post('/v1/calls?wait=60000', { tool, params, session })) as { status: string; output?: unknown };
-    for (const path of paths) {
-      const patch = `*** Begin Patch\n*** Add File: ${path}\n+evil\n*** End Patch`;
-      const removal = `*** Begin Patch\n*** Delete File: ${path}\n*** End Patch`;
-      const tries = [
-        call('write', { path, content: 'evil' }),
-        call('write', { path: `${path}/inside`, content: 'evil' }),
-        call('apply_patch', { patch }),
-        call('apply_patch', { patch: removal }),
-      ];
-      for (const { status } of await Promise.all(tries)) expect(status, path).not.toBe('success');
-    }
-    expect(stateOf(paths)).toEqual(before);
-    for (const path of paths) {
-      const { status } = await call('shell', { command: ['sh', '-c', attempts(path.slice(folder.length + 1))] });
-      expect(status, path).toBe('success');
-      expect(stateOf(paths), path).toEqual(before);
-    }
-    // And all else can be changed.
-    expect((await call('write', { path: 'notes.txt', content: 'changed' })).status).toBe('success');
-    expect((await call('shell', { command: ['sh', '-c', 'echo more >> notes.txt && touch lib/new.txt'] })).status).toBe(
-      'success',
-    );
-    expect(readFileSync(join(folder, 'notes.txt'), 'utf8')).toBe('changedmore\n');
-    expect(readdirSync(join(folder, 'lib'))).toContain('new.txt');
-  },
+  () => expectUnchanged([['mcp'], ['call', 'greet']]),
 );
+
+test.skipIf(!canShow)(
+  'no call changes what a command of any group opens, executes or loads in a workspace',
+  { tags: 'slow', timeout: 300_000 },
+  () => expectUnchanged(COMMANDS),
+);
+
+async function expectUnchanged(commands: readonly (readonly string[])[]): Promise<void> {
+  const folder = project();
+  const up = traced(folder, ['up', '--workers', '1', '--port', '0', '--json', '--tools', 'tools.ts']);
+  const { url } = JSON.parse(await firstLine(up)) as { url: string };
+  const worker = traced(folder, ['worker', '--json', '--tools', 'tools.ts']);
+  const serve = traced(folder, ['serve', '--port', '0', '--json']);
+  await Promise.all([firstLine(worker), firstLine(serve)]);
+  const ended: Traced[] = [];
+  for (let at = 0; at < commands.length; at += AT_ONCE) {
+    const some = commands.slice(at, at + AT_ONCE).map((args) => traced(folder, args));
+    for (const { child } of some) {
+      child.stdin?.end();
+      child.stdout?.resume();
+    }
+    const exits = await Promise.all(some.map(({ child }) => once(child, 'exit')));
+    expect(exits.map(([code]) => code)).toEqual(some.map(() => 0));
+    ended.push(...some);
+  }
+
+  const paths = [...new Set([up, worker, serve, ...ended].flatMap(({ trace }) => lookedUp(trace, folder)))];
+  for (const path of ['tools.ts', 'lib/greeting.ts', 'pawl.config.mjs', 'settings.mjs', 'pawl.config.ts', 'later.ts'])
+    expect(paths).toContain(join(folder, path));
+  const before = stateOf(paths);
+
+  const post = async (path: string, body: object) => {
+    const headers = { 'content-type': 'application/json' };
+    return (await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) })).json();
+  };
+  const { sessionKey: session } = (await post('/v1/sessions', {})) as { sessionKey: string };
+  const call = async (tool: string, params: object) =>
+    (await post('/v1/calls?wait=60000', { tool, params, session })) as { status: string; output?: unknown };
+  for (const path of paths) {
+    const patch = `*** Begin Patch\n*** Add File: ${path}\n+evil\n*** End Patch`;
+    const removal = `*** Begin Patch\n*** Delete File: ${path}\n*** End Patch`;
+    const tries = [
+      call('write', { path, content: 'evil' }),
+      call('write', { path: `${path}/inside`, content: 'evil' }),
+      call('apply_patch', { patch }),
+      call('apply_patch', { patch: removal }),
+    ];
+    for (const { status } of await Promise.all(tries)) expect(status, path).not.toBe('success');
+  }
+  expect(stateOf(paths)).toEqual(before);
+  for (const path of paths) {
+    const { status } = await call('shell', { command: ['sh', '-c', attempts(path.slice(folder.length + 1))] });
+    expect(status, path).toBe('success');
+    expect(stateOf(paths), path).toEqual(before);
+  }
+  // And all else can be changed.
+  expect((await call('write', { path: 'notes.txt', content: 'changed' })).status).toBe('success');
+  expect((await call('shell', { command: ['sh', '-c', 'echo more >> notes.txt && touch lib/new.txt'] })).status).toBe(
+    'success',
+  );
+  expect(readFileSync(join(folder, 'notes.txt'), 'utf8')).toBe('changedmore\n');
+  expect(readdirSync(join(folder, 'lib'))).toContain('new.txt');
+}
