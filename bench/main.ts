@@ -112,6 +112,7 @@ function added(last: BenchResult, now: BenchResult): BenchResult {
   return {
     ...now,
     dates: { ...last.dates, ...now.dates },
+    sharedGroup: (last.sharedGroup ?? []).filter((name) => now.dates[name] === undefined),
     compared: [...last.compared.filter(({ name }) => !names.has(name)), ...now.compared],
     scenarios: { ...last.scenarios, ...now.scenarios },
     peers: [...last.peers.filter(({ peer }) => !peers.has(peer)), ...now.peers],

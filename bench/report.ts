@@ -143,9 +143,9 @@ tool that answers at once.
   took more than 30 % of the machine: in each, both sides run once, in turns of order. Figures are medians; a ratio is the median of
   the ratios within the rounds, with the lowest and the highest beside it.
 - Before the first round every side runs for some seconds unmeasured; several producers, which share the cores, for longer than one.
-- All processes of the rows below were in one scheduling group of the kernel. With 16 busy callers, Redis gets an eighteenth of two cores,
-  and hand-written BullMQ suffers most. The benchmark now gives Redis and each worker a group of their own, as containers have; the callers
-  share one. With 16 producers, Pawl then makes 2.3 times as many calls for 0.44 of the CPU time. The rows of several producers wait for the next run.
+- Redis and each worker have a scheduling group of the kernel of their own, as containers have; the callers share one. Where all share one,
+  16 busy callers leave Redis an eighteenth of two cores, and hand-written BullMQ suffers most: ${(result.sharedGroup ?? []).join(', ') || 'no row'}
+  of this record.
 - "First 5 s" starts new processes and a new Redis for each of 7 rounds, one side at a time, and counts from the first call.
 - CPU is user and system time in milliseconds per 1,000 calls: worker / all callers together / Redis. It is the less noisy figure.
 - Pawl keeps a record of every call; here for 5 s instead of 24 h, so that every round also pays for forgetting.
@@ -225,9 +225,10 @@ The rest, of a worker: Node itself 22, Zod 57, V8's collector 40, modules of Paw
 their schemas when they are read, and no program is started to try the sandbox unless a tool needs it (a tenth of a start). Node's own modules
 cost 10 more by \`import\` than by \`process.getBuiltinModule\`: not worth a rewrite of every import.
 
-Resident memory after 20,000 calls, 64 at a time: a worker 195 MiB instead of 261, a producer 140 instead of 167 (130 are wanted).
-Before, V8's young generation had 113 and 55 MiB of that. It is bounded now, but a start alone takes it to 32; V8 has no way to make it
-smaller, and a bound while modules are loaded would make their compiled code unusable. Next come the arenas of malloc (63 and 31 MiB), which one arena (\`MALLOC_ARENA_MAX=1\`) makes 15 MiB smaller, and 11 MiB of
+Resident memory after 20,000 calls, 64 at a time: a worker 195 MiB instead of 261, a producer 167 (130 are wanted).
+V8's young generation had 113 and 55 MiB of that. In a worker it is bounded now, but a start alone takes it to 32; V8 has no way to make it
+smaller, and a bound while modules are loaded would make their compiled code unusable. A bound of 16 in a producer took it to 140, for a fifth
+more CPU time with 512 calls in flight, and was not kept. Next come the arenas of malloc (63 and 31 MiB), which one arena (\`MALLOC_ARENA_MAX=1\`) makes 15 MiB smaller, and 11 MiB of
 sources as texts, which are a third now (no comments, and only characters of one byte).
 
 ## Memory

@@ -21,6 +21,8 @@ export interface BenchResult {
   /** When each workload, scenario and peer was measured: parts may be older. */
   readonly dates: Readonly<Record<string, string>>;
   readonly effort: Effort;
+  /** Names of rows that were measured while all processes shared one scheduling group. */
+  readonly sharedGroup?: readonly string[];
   readonly compared: readonly Compared[];
   readonly scenarios: Scenarios;
   readonly peers: readonly PeerResult[];

@@ -26,7 +26,7 @@ import { resolveToolsets, type Toolset } from './shared/tools/toolset.ts';
 import { defined } from './shared/util/json/omit-undefined.ts';
 import { escapeJson } from './shared/util/text/visible-text.ts';
 import type { ToolWorker } from './workers/worker.ts';
-import { boundYoungGeneration, OF_PRODUCER, OF_WORKER } from './young-generation.ts';
+import { boundYoungGeneration } from './young-generation.ts';
 
 export const PAWL_VERSION = ownVersion(new URL('../package.json', import.meta.url));
 export const DEFAULT_CONCURRENCY = 32;
@@ -248,7 +248,6 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
     import('./producer/client.ts'),
     readSettings(options),
   ]);
-  boundYoungGeneration(process.env, OF_PRODUCER);
   const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {
     const { CallTraces } = await import('./producer/calls/traces.ts');
     return new CallTraces(tracer);
@@ -308,7 +307,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     import('./workers/workspace/protected-paths.ts'),
     import('./workers/workspace/workspace-roots.ts'),
   ]);
-  boundYoungGeneration(process.env, OF_WORKER);
+  boundYoungGeneration(process.env);
   protectFolder(settings.dataDir);
   // It may hold tokens and keys, and what stands there at the next start is done.
   for (const name of [CONFIG_JSON, ...CONFIG_MODULES]) protectFile(join(process.cwd(), name));

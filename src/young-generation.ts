@@ -1,20 +1,17 @@
 /**
- * Bounds the young generation of V8. Node lets it grow to 128 MiB in a busy process; a worker and a producer take no more CPU time
- * with a quarter of that.
+ * Bounds the young generation of V8. Node lets it grow to 128 MiB in a busy process; a worker takes no more CPU time with a quarter of
+ * that. A producer does: it keeps its calls until they end.
  */
 import { PerformanceObserver } from 'node:perf_hooks';
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { isMainThread } from 'node:worker_threads';
 
-const MIB = 1_024 * 1_024;
 /** A worker with many attempts at a time collects too often with less. */
-export const OF_WORKER = 32 * MIB;
-export const OF_PRODUCER = 16 * MIB;
+const BOUND_BYTES = 32 * 1_024 * 1_024;
 const GROWS = '--semi-space-growth-factor=2';
 const KEEPS_ITS_SIZE = '--semi-space-growth-factor=1';
 
 let observer: PerformanceObserver | undefined;
-let boundBytes = 0;
 
 /**
  * Keeps this process' young generation at the size that it has when it reaches the bound. V8 shrinks it in an idle process, and it may
@@ -22,8 +19,7 @@ let boundBytes = 0;
  *
  * To be called when most modules are loaded: V8 uses compiled code only under the flags that it was compiled with.
  */
-export function boundYoungGeneration(environment: NodeJS.ProcessEnv, bytes: number): void {
-  boundBytes = Math.max(boundBytes, bytes);
+export function boundYoungGeneration(environment: NodeJS.ProcessEnv): void {
   if (observer !== undefined || !isMainThread || isSetByProgram(environment)) return;
   let current = GROWS;
   const set = (flag: string) => {
@@ -31,7 +27,7 @@ export function boundYoungGeneration(environment: NodeJS.ProcessEnv, bytes: numb
     current = flag;
     setFlagsFromString(flag);
   };
-  const look = () => set(youngBytes() < boundBytes ? GROWS : KEEPS_ITS_SIZE);
+  const look = () => set(youngBytes() < BOUND_BYTES ? GROWS : KEEPS_ITS_SIZE);
   observer = new PerformanceObserver(look);
   observer.observe({ entryTypes: ['gc'] });
   look();
