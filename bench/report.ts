@@ -247,6 +247,10 @@ send their audit records to one list, which has its slot on one node: it is the 
 calls sends a group of records for each of them, so that thousands of such processes load that node more than their calls load the
 shards. One machine with 16 cores runs one Redis for each shard; beyond one shard, the limit is its cores divided by the CPU time of a call.
 
+On one Redis the model is right to a third. For a cluster it is too kind: three nodes on this machine did a third of what it says. It leaves
+out that a process reads from each node, copies of circuits, and three append-only files on one disk. Read the rows of several shards as
+upper bounds.
+
 ## Bytes of a kept call
 
 ${bytes === undefined ? notRun('bytes') : bytesText(bytes)}

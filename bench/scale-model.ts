@@ -270,7 +270,8 @@ class SimulatedFleet {
         worker: busiest(this.#workers.map(({ process }) => process)),
         shard: busiest(this.#shards.slice(this.#shards.length > 1 ? 1 : 0).map(({ node }) => node)),
         audit: this.#audit.busyUs / lengthUs,
-        slots: this.#slotsUs / (lengthUs * workers * slots),
+        // Calls that took their slots before this time are counted whole.
+        slots: Math.min(1, this.#slotsUs / (lengthUs * workers * slots)),
       },
     };
   }

@@ -81,7 +81,7 @@ async function calibrate(server: BenchServer, rounds: number) {
     const alone = await load(fleet, server, 1, 1, rounds);
     const deep = await load(fleet, server, 1, DEEP, rounds);
     const shared = await load(fleet, server, MANY, DEEP, rounds);
-    const groups = (GROUPS_OF_ONE * deep.commands) / alone.commands;
+    const groups = (GROUPS_OF_ONE * deep.reads) / alone.reads;
     const costs: ScaleCosts = {
       producer: stepCost(alone.cpu.callers, deep.cpu.callers, groups / GROUPS_OF_ONE, 1),
       worker: stepCost(alone.cpu.worker, deep.cpu.worker, groups / GROUPS_OF_ONE, 1),
@@ -114,7 +114,7 @@ function stepCost(aloneMs: number, deepMs: number, groups: number, scripts: numb
   return { perGroup, perCall: Math.max(0, aloneMs - scripts * perGroup) / scripts };
 }
 
-type Loaded = Measured & { readonly commands: number };
+type Loaded = Measured & { readonly reads: number };
 
 async function load(
   fleet: Fleet,
@@ -125,10 +125,10 @@ async function load(
 ): Promise<Loaded> {
   await run(fleet, producers, DEEP, WARM_UP_MS);
   const measured: Measured[] = [];
-  const before = await server.commands();
+  const before = await server.reads();
   for (let round = 0; round < rounds; round += 1) measured.push(await run(fleet, producers, inFlight, ROUND_MS));
-  const commands = (await server.commands()) - before;
-  return { ...middle(measured), commands: commands / sum(measured.map(({ runs }) => runs)) };
+  const reads = (await server.reads()) - before;
+  return { ...middle(measured), reads: reads / sum(measured.map(({ runs }) => runs)) };
 }
 
 function run(fleet: Fleet, producers: number, inFlight: number, durationMs: number): Promise<Measured> {

@@ -16,6 +16,8 @@ export interface BenchServer extends Store {
   usedMemoryBytes(): Promise<number>;
   /** Commands that it has run since it started. */
   commands(): Promise<number>;
+  /** How often it has read from a socket: a pipeline is one or a few. */
+  reads(): Promise<number>;
 }
 
 export const REDIS_DURABILITY: Readonly<Record<Durability, string>> = {
@@ -42,6 +44,7 @@ export async function startServer(durability: Durability = 'each second'): Promi
     cpuMs: async () => 1_000 * ((await info('cpu', 'used_cpu_user')) + (await info('cpu', 'used_cpu_sys'))),
     usedMemoryBytes: () => info('memory', 'used_memory'),
     commands: () => info('stats', 'total_commands_processed'),
+    reads: () => info('stats', 'total_reads_processed'),
     fileBytes: () => info('persistence', 'aof_current_size'),
     // Rewrites the append-only file.
     tidy: async () => {
