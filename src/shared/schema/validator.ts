@@ -13,14 +13,14 @@ export type Validator = (value: unknown) => readonly Issue[] | Promise<readonly 
 
 /**
  * A value as its schema takes it, or its issues. Models and programs send null for optional members when they are shown all as required;
- * such nulls are left out, if the value is valid without them.
+ * such nulls are left out, if the value is valid without them. `found`: what the validator said of the value, where it was asked already.
  */
 export async function fitted(
   schema: JsonSchema,
   validate: Validator,
   value: unknown,
+  found = validate(value),
 ): Promise<{ readonly value: unknown; readonly issues: readonly Issue[] }> {
-  const found = validate(value);
   const issues = await found;
   if (issues.length === 0 || !holdsNull(value)) return { value, issues };
   const isCostly = found instanceof Promise;

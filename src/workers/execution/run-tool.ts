@@ -206,14 +206,19 @@ export function checkedResult(
 ): AttemptResult | Promise<AttemptResult> {
   const result = normalizeResult(tool.name, value);
   if (typeof result === 'string') return invalidResult(result);
-  const found = validateOutput?.(result.output);
-  if (validateOutput === undefined || (Array.isArray(found) && found.length === 0)) return { kind: 'value', result };
-  return fittedResult(result, tool, validateOutput);
+  if (validateOutput === undefined) return { kind: 'value', result };
+  const found = validateOutput(result.output);
+  if (Array.isArray(found) && found.length === 0) return { kind: 'value', result };
+  return fittedResult(result, { tool, validateOutput }, found);
 }
 
 /** The tool has run: an output that fits but for null in the place of what may be absent is not refused. */
-async function fittedResult(result: ToolResult<unknown>, tool: AnyTool, validate: Validator): Promise<AttemptResult> {
-  const { value: output, issues } = await fitted(tool.outputSchema ?? {}, validate, result.output);
+async function fittedResult(
+  result: ToolResult<unknown>,
+  { tool, validateOutput }: { readonly tool: AnyTool; readonly validateOutput: Validator },
+  found: ReturnType<Validator>,
+): Promise<AttemptResult> {
+  const { value: output, issues } = await fitted(tool.outputSchema ?? {}, validateOutput, result.output, found);
   if (issues.length === 0) return { kind: 'value', result: output === result.output ? result : { ...result, output } };
   const list = issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ');
   return invalidResult(`The output of ${tool.name} does not match its schema: ${list}.`);
