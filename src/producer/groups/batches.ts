@@ -22,9 +22,10 @@ import {
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
 import { asLost } from '../../shared/store/segments/segments.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { aboutGroup } from './audit-groups.ts';
+import { cancelGroup, groupOf } from './group-access.ts';
 import type { GroupCalls } from './group-driver.ts';
 import type { GroupRules, GroupRunner } from './group-runner.ts';
 
@@ -108,8 +109,7 @@ export class BatchService {
     const head: GroupHead = {
       id: batchId,
       kind: 'batch',
-      ...(tenantId === undefined ? {} : { tenantId }),
-      ...(submittedBy === undefined ? {} : { submittedBy }),
+      ...defined({ tenantId, submittedBy }),
       createdAtMs: await this.#deps.now(),
     };
     await this.#deps.runner.create(head, definition, results === undefined ? {} : { results });
@@ -131,14 +131,7 @@ export class BatchService {
 
   /** A batch with its calls. Throws `NOT_FOUND`. */
   async read(batchId: string): Promise<Batch> {
-    return this.#batch(await this.#record(batchId));
-  }
-
-  async #record(batchId: string): Promise<GroupRecord> {
-    const record = await this.#deps.records.read(batchId);
-    if (record?.head.kind !== 'batch')
-      throw new PawlError('NOT_FOUND', `There is no batch ${JSON.stringify(startOf(batchId, 64))}, or it has expired.`);
-    return record;
+    return this.#batch(await groupOf(this.#deps.records, 'batch', batchId));
   }
 
   async #batch(record: GroupRecord): Promise<Batch> {
@@ -159,10 +152,7 @@ export class BatchService {
 
   /** Begins no further call, and cancels those that have not ended. A batch that is over stays as it is. Throws `NOT_FOUND`. */
   async cancel(batchId: string, by = 'library'): Promise<void> {
-    const { head } = await this.#record(batchId);
-    const answer = await this.#deps.records.cancel(batchId, by);
-    if (answer === 'written') void this.#deps.audit({ ...aboutGroup(head), action: 'cancelled', by });
-    this.#deps.runner.hear(batchId);
+    await cancelGroup(this.#deps, await groupOf(this.#deps.records, 'batch', batchId), by);
   }
 
   /** The results of a batch in the order of its entries, once it is over. */

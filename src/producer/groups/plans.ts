@@ -13,6 +13,7 @@ import {
   nodeState,
   PHASE_FIELD,
   type PlanPhase,
+  UNDO,
   undoKey,
 } from '../../shared/groups/node-state.ts';
 import {
@@ -28,11 +29,12 @@ import { zodIssues } from '../../shared/schema/zod-issues.ts';
 import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
 import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { callTargetOf } from '../calls/call-envelope.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { aboutGroup } from './audit-groups.ts';
+import { cancelGroup, groupOf } from './group-access.ts';
 import type { GroupRunner } from './group-runner.ts';
 import { APPROVAL_FIELD, approvalOf, type PlanApprovals, storedApproval } from './plan-approvals.ts';
 
@@ -199,8 +201,7 @@ export class PlanService {
     const head: GroupHead = {
       id: planId,
       kind: 'plan',
-      ...(tenantId === undefined ? {} : { tenantId }),
-      ...(submittedBy === undefined ? {} : { submittedBy }),
+      ...defined({ tenantId, submittedBy }),
       createdAtMs: await this.#deps.now(),
     };
     const { approvals, runner, audit } = this.#deps;
@@ -238,14 +239,7 @@ export class PlanService {
 
   /** A plan as it stands. Throws `NOT_FOUND`. */
   async read(planId: string): Promise<Plan> {
-    return planFrom(await this.#record(planId));
-  }
-
-  async #record(planId: string): Promise<GroupRecord> {
-    const record = await this.#deps.records.read(planId);
-    if (record?.head.kind !== 'plan')
-      throw new PawlError('NOT_FOUND', `There is no plan ${JSON.stringify(startOf(planId, 64))}, or it has expired.`);
-    return record;
+    return planFrom(await groupOf(this.#deps.records, 'plan', planId));
   }
 
   /** Plans, the newest first. */
@@ -268,11 +262,8 @@ export class PlanService {
 
   /** Begins no further call, and cancels those that have not ended. What was done stays. Throws `NOT_FOUND`. */
   async cancel(planId: string, by = 'library'): Promise<void> {
-    const { head, definition } = await this.#record(planId);
-    const answer = await this.#deps.records.cancel(planId, by);
-    const about = aboutGroup(head, (definition as PlanDefinition).target.sessionKey);
-    if (answer === 'written') void this.#deps.audit({ ...about, action: 'cancelled', by });
-    this.#deps.runner.hear(planId);
+    const record = await groupOf(this.#deps.records, 'plan', planId);
+    await cancelGroup(this.#deps, record, by, (record.definition as PlanDefinition).target.sessionKey);
   }
 }
 
@@ -335,7 +326,7 @@ function stateOf({
   if (phase === undefined) return 'done';
   // A call in doubt, or one that could not be undone, is reported by its node: the plan is not undone.
   const isUndone = [...members].every(
-    ([key, { end }]) => end?.mayHaveHappened !== true && (!key.endsWith('/undo') || end?.status === 'success'),
+    ([key, { end }]) => end?.mayHaveHappened !== true && (!key.endsWith(UNDO) || end?.status === 'success'),
   );
   return phase.phase === 'undoing' && isUndone ? 'undone' : 'failed';
 }

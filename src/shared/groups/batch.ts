@@ -2,14 +2,8 @@
 import type { ToolCallEnvelope } from '../calls/envelope.ts';
 import type { Issue } from '../errors/failure.ts';
 import { defined } from '../util/json/omit-undefined.ts';
-import {
-  type CallExtras,
-  type GroupProgress,
-  type Member,
-  type MemberEnd,
-  memberField,
-  type NextCall,
-} from './group.ts';
+import type { CallExtras, GroupFields, GroupProgress, Member, MemberEnd, NextCall } from './group.ts';
+import { RunningMembers } from './running-members.ts';
 
 /** An entry of a batch as it was accepted, or the reason why it was refused. */
 export type BatchEntryRecord =
@@ -47,26 +41,18 @@ export function entryCall(
 
 export class BatchProgress implements GroupProgress {
   readonly #definition: BatchDefinition;
-  readonly #changes = new Map<string, object>();
-  readonly #running = new Map<string, Member>();
+  readonly #members: RunningMembers;
   /** The first entry that has not begun. */
   #at = 0;
-  #order: number;
   #cancelled = false;
-  readonly #known: ReadonlyMap<string, Member>;
 
   constructor(definition: BatchDefinition, members: ReadonlyMap<string, Member>) {
     this.#definition = definition;
-    this.#known = members;
-    this.#order = 0;
-    for (const [key, member] of members) {
-      if (member.end === undefined) this.#running.set(key, member);
-      else this.#order = Math.max(this.#order, member.end.order);
-    }
+    this.#members = new RunningMembers(members);
   }
 
   get running(): ReadonlyMap<string, Member> {
-    return this.#running;
+    return this.#members.running;
   }
 
   get cancelling(): boolean {
@@ -76,40 +62,33 @@ export class BatchProgress implements GroupProgress {
   async next(): Promise<readonly NextCall[]> {
     const { entries, concurrency = entries.length } = this.#definition;
     const calls: NextCall[] = [];
-    while (!this.#cancelled && this.#at < entries.length && this.#running.size + calls.length < concurrency) {
+    while (!this.#cancelled && this.#at < entries.length && this.running.size + calls.length < concurrency) {
       const key = String(this.#at);
       const entry = entries[this.#at];
       this.#at += 1;
-      if (entry?.envelope !== undefined && !this.#known.has(key)) calls.push(entryCall(key, entry));
+      if (entry?.envelope !== undefined && !this.#members.all.has(key)) calls.push(entryCall(key, entry));
     }
     return calls;
   }
 
   began(key: string, callId: string): void {
-    const member = { callId };
-    this.#running.set(key, member);
-    this.#changes.set(memberField(key), member);
+    this.#members.began(key, callId);
   }
 
   ended(key: string, end: Omit<MemberEnd, 'order'>, callId: string | undefined): void {
-    this.#order += 1;
-    this.#running.delete(key);
-    const named = callId === undefined ? {} : { callId };
-    this.#changes.set(memberField(key), { ...named, end: { ...end, order: this.#order } });
+    this.#members.ended(key, end, callId);
   }
 
   cancel(): void {
     this.#cancelled = true;
   }
 
-  takeChanges(): ReadonlyMap<string, object> {
-    const changes = new Map(this.#changes);
-    this.#changes.clear();
-    return changes;
+  takeChanges(): GroupFields {
+    return this.#members.takeChanges();
   }
 
   get isOver(): boolean {
-    if (this.#running.size > 0) return false;
+    if (this.running.size > 0) return false;
     return this.#cancelled || this.#at >= this.#definition.entries.length;
   }
 }

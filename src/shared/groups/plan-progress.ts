@@ -10,8 +10,14 @@
 import type { ToolResultEnvelope } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { needsOf } from './check-plan.ts';
-import type { GroupProgress, Member, MemberEnd, NextCall } from './group.ts';
-import { decodedMembers, memberField } from './group.ts';
+import {
+  decodedMembers,
+  type GroupFields,
+  type GroupProgress,
+  type Member,
+  type MemberEnd,
+  type NextCall,
+} from './group.ts';
 import {
   APPROVAL_KEY,
   keyOf,
@@ -30,6 +36,7 @@ import type { AcceptedNode, Condition, PlanDefinition, PlanOutcome, Reference } 
 import { conditionsOf, MAX_ITEMS } from './plan.ts';
 import { ReadyNodes } from './ready-nodes.ts';
 import { pathOf } from './references.ts';
+import { RunningMembers } from './running-members.ts';
 
 /** The surroundings of a plan, which it asks. */
 export interface PlanDeps {
@@ -43,12 +50,10 @@ export interface PlanDeps {
 export class PlanProgress implements GroupProgress {
   readonly #definition: PlanDefinition;
   readonly #deps: PlanDeps;
-  readonly #members: Map<string, Member>;
+  readonly #members: RunningMembers;
   readonly #notes = new Map<string, NodeNote>();
   readonly #states = new Map<string, NodeState>();
   readonly #unknown = new Set<string>();
-  readonly #changes = new Map<string, object>();
-  readonly #running = new Map<string, Member>();
   /** Keys that were given out and have not begun. */
   readonly #given = new Set<string>();
   readonly #needs: ReadonlyMap<string, ReadonlySet<string>>;
@@ -66,24 +71,19 @@ export class PlanProgress implements GroupProgress {
   readonly #values: NodeValues;
   #phase: PlanPhase | undefined;
   #cancelled = false;
-  #order = 0;
   #undone = false;
 
   constructor(definition: PlanDefinition, fields: Readonly<Record<string, object>>, deps: PlanDeps) {
     this.#definition = definition;
     this.#deps = deps;
-    this.#members = decodedMembers(fields);
+    this.#members = new RunningMembers(decodedMembers(fields));
     const itemsOf = (name: string) => this.#notes.get(name)?.items ?? 0;
-    this.#values = new NodeValues({ definition, members: this.#members, itemsOf, output: deps.output });
+    this.#values = new NodeValues({ definition, members: this.#members.all, itemsOf, output: deps.output });
     this.#phase = fields[PHASE_FIELD] as PlanPhase | undefined;
     const nodes = Object.entries(definition.nodes);
     this.#needs = new Map(nodes.map(([name, node]) => [name, needsOf(node)]));
     this.#needed = new Set([...this.#needs.values()].flatMap((needs) => [...needs]));
     this.#handled = new Set(nodes.flatMap(([, node]) => conditionsOf(node).filter(asksForFailure)).map((c) => c.node));
-    for (const [key, member] of this.#members) {
-      if (member.end === undefined) this.#running.set(key, member);
-      else this.#order = Math.max(this.#order, member.end.order);
-    }
     for (const name of definition.order) this.#restore(name, fields[nodeField(name)] as NodeNote | undefined);
     const open = definition.order.filter((name) => !isEnd(this.#states.get(name)));
     const waiting = open.filter((name) => this.#states.get(name) === 'waiting');
@@ -92,10 +92,10 @@ export class PlanProgress implements GroupProgress {
 
   #restore(name: string, note: NodeNote | undefined): void {
     if (note !== undefined) this.#notes.set(name, note);
-    const { state, unknown, keys } = nodeState(this.#node(name), name, note, this.#members);
+    const { state, unknown, keys } = nodeState(this.#node(name), name, note, this.#members.all);
     this.#states.set(name, state);
     if (unknown) this.#unknown.add(name);
-    const ends = keys.map((key) => this.#members.get(key)?.end);
+    const ends = keys.map((key) => this.#members.all.get(key)?.end);
     if (ends.some((end) => end !== undefined && end.status !== 'success')) this.#failed.add(name);
     if (state !== 'running') return;
     this.#left.set(name, ends.filter((end) => end === undefined).length);
@@ -103,7 +103,7 @@ export class PlanProgress implements GroupProgress {
   }
 
   get running(): ReadonlyMap<string, Member> {
-    return this.#running;
+    return this.#members.running;
   }
 
   get cancelling(): boolean {
@@ -114,14 +114,12 @@ export class PlanProgress implements GroupProgress {
     this.#cancelled = true;
   }
 
-  takeChanges(): ReadonlyMap<string, object> {
-    const changes = new Map(this.#changes);
-    this.#changes.clear();
-    return changes;
+  takeChanges(): GroupFields {
+    return this.#members.takeChanges();
   }
 
   get isOver(): boolean {
-    if (this.#running.size > 0 || this.#given.size > 0) return false;
+    if (this.running.size > 0 || this.#given.size > 0) return false;
     if (this.#cancelled || this.#phase?.phase === 'stopping') return true;
     if (this.#phase?.phase === 'undoing') return this.#undone;
     return this.#ready.openCount === 0;
@@ -142,11 +140,11 @@ export class PlanProgress implements GroupProgress {
   }
 
   get #hasCapacity(): boolean {
-    return this.#running.size + this.#given.size < this.#definition.concurrency;
+    return this.running.size + this.#given.size < this.#definition.concurrency;
   }
 
   get #awaitsApproval(): boolean {
-    return this.#running.has(APPROVAL_KEY);
+    return this.running.has(APPROVAL_KEY);
   }
 
   /** All that the node needs has ended: it runs, or is skipped. */
@@ -187,7 +185,7 @@ export class PlanProgress implements GroupProgress {
 
   #note(name: string, note: NodeNote): void {
     this.#notes.set(name, note);
-    this.#changes.set(nodeField(name), note);
+    this.#members.change(nodeField(name), note);
   }
 
   async #expand(name: string, forEach: Reference): Promise<boolean> {
@@ -221,7 +219,7 @@ export class PlanProgress implements GroupProgress {
       this.#giving.set(name, index);
       if (!this.#hasCapacity) return;
       const key = keyOf(name, count === undefined ? undefined : index);
-      if (this.#members.has(key) || this.#given.has(key)) continue;
+      if (this.#members.all.has(key) || this.#given.has(key)) continue;
       const params = await this.#paramsOf(name, count === undefined ? undefined : index);
       if (params === undefined) return;
       this.#given.add(key);
@@ -238,20 +236,13 @@ export class PlanProgress implements GroupProgress {
   }
 
   began(key: string, callId: string): void {
-    const member = { callId };
     this.#given.delete(key);
-    this.#members.set(key, member);
-    this.#running.set(key, member);
-    this.#changes.set(memberField(key), member);
+    this.#members.began(key, callId);
   }
 
   ended(key: string, end: Omit<MemberEnd, 'order'>, callId: string | undefined, result?: ToolResultEnvelope): void {
-    this.#order += 1;
     this.#given.delete(key);
-    this.#running.delete(key);
-    const member: Member = { ...(callId === undefined ? {} : { callId }), end: { ...end, order: this.#order } };
-    this.#members.set(key, member);
-    this.#changes.set(memberField(key), member);
+    this.#members.ended(key, end, callId);
     if (key.endsWith(UNDO)) return;
     if (key === APPROVAL_KEY) {
       if (end.status !== 'success') this.#enter({ phase: 'stopping' });
@@ -272,7 +263,7 @@ export class PlanProgress implements GroupProgress {
   async callOf(key: string): Promise<NextCall | undefined> {
     const node = this.#node(nodeOf(key));
     if (key.endsWith(UNDO))
-      return this.#deps.compensation(key, node, this.#members.get(key.slice(0, -UNDO.length))?.callId ?? '');
+      return this.#deps.compensation(key, node, this.#members.all.get(key.slice(0, -UNDO.length))?.callId ?? '');
     const [name = '', index] = key.split(':');
     const params = await this.#paramsOf(name, index === undefined ? undefined : Number(index));
     return params === undefined ? undefined : this.#deps.call(key, node, params);
@@ -294,15 +285,15 @@ export class PlanProgress implements GroupProgress {
 
   #enter(phase: PlanPhase): void {
     this.#phase = phase;
-    this.#changes.set(PHASE_FIELD, phase);
+    this.#members.change(PHASE_FIELD, phase);
   }
 
   /** One at a time, the call that succeeded last first. */
   async #nextUndo(): Promise<readonly NextCall[]> {
-    if (this.#running.size > 0 || this.#given.size > 0) return [];
-    const open = [...this.#members]
+    if (this.running.size > 0 || this.#given.size > 0) return [];
+    const open = [...this.#members.all]
       .filter(([key, { end }]) => !key.endsWith(UNDO) && key !== APPROVAL_KEY && end?.status === 'success')
-      .filter(([key]) => !this.#members.has(undoKey(key)))
+      .filter(([key]) => !this.#members.all.has(undoKey(key)))
       .filter(([key]) => this.#node(nodeOf(key)).effects !== 'none')
       .sort(([, one], [, other]) => (other.end?.order ?? 0) - (one.end?.order ?? 0));
     for (const [key, { callId = '' }] of open) {

@@ -5,6 +5,7 @@ import { PawlError } from '../../../shared/errors/failure.ts';
 import { MAX_MEMBERS } from '../../../shared/groups/group.ts';
 import type { Pawl } from '../../client.ts';
 import type { Batch, BatchEntry } from '../../groups/batches.ts';
+import { noGroup } from '../../groups/group-access.ts';
 import { type Caller, seesTenant } from '../core/access.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
 import { batchView } from '../core/group-views.ts';
@@ -104,7 +105,6 @@ function cancelBatch({ pawl }: BatchRouteDeps): Route {
 /** Throws `NOT_FOUND`, also for another tenant's batch. */
 async function batchFor(pawl: Pawl, caller: Caller, id: string): Promise<Batch> {
   const batch = await pawl.batches.read(id);
-  if (!seesTenant(caller, batch.head.tenantId))
-    throw new PawlError('NOT_FOUND', `There is no batch ${JSON.stringify(id)}, or it has expired.`);
+  if (!seesTenant(caller, batch.head.tenantId)) throw noGroup('batch', id);
   return batch;
 }

@@ -4,6 +4,7 @@ import { PawlError } from '../../../shared/errors/failure.ts';
 import { planSchema } from '../../../shared/groups/plan.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../../client.ts';
+import { noGroup } from '../../groups/group-access.ts';
 import type { Plan } from '../../groups/plans.ts';
 import { type Caller, seesTenant } from '../core/access.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
@@ -101,7 +102,6 @@ function unlessUnknown(error: unknown): undefined {
 /** Throws `NOT_FOUND`, also for another tenant's plan. */
 async function planFor(pawl: Pawl, caller: Caller, id: string): Promise<Plan> {
   const plan = await pawl.plans.read(id);
-  if (!seesTenant(caller, plan.head.tenantId))
-    throw new PawlError('NOT_FOUND', `There is no plan ${JSON.stringify(id)}, or it has expired.`);
+  if (!seesTenant(caller, plan.head.tenantId)) throw noGroup('plan', id);
   return plan;
 }

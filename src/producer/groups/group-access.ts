@@ -1,0 +1,37 @@
+/** How a batch or a plan is found by its ID, and cancelled. */
+import type { RecordAudit } from '../../shared/audit/audit-event.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { GroupKind } from '../../shared/groups/group.ts';
+import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { aboutGroup } from './audit-groups.ts';
+import type { GroupRunner } from './group-runner.ts';
+
+/** The record of a group. Throws `NOT_FOUND`, also for a group of another kind. */
+export async function groupOf(records: Pick<GroupRecords, 'read'>, kind: GroupKind, id: string): Promise<GroupRecord> {
+  const record = await records.read(id);
+  if (record?.head.kind !== kind) throw noGroup(kind, id);
+  return record;
+}
+
+export function noGroup(kind: GroupKind, id: string): PawlError {
+  return new PawlError('NOT_FOUND', `There is no ${kind} ${JSON.stringify(startOf(id, 64))}, or it has expired.`);
+}
+
+export interface CancelGroupDeps {
+  readonly records: Pick<GroupRecords, 'cancel'>;
+  readonly runner: Pick<GroupRunner, 'hear'>;
+  readonly audit: RecordAudit;
+}
+
+/** Begins no further call, and cancels those that have not ended. A group that is over stays as it is. */
+export async function cancelGroup(
+  { records, runner, audit }: CancelGroupDeps,
+  { head }: Pick<GroupRecord, 'head'>,
+  by: string,
+  sessionKey?: string,
+): Promise<void> {
+  const answer = await records.cancel(head.id, by);
+  if (answer === 'written') void audit({ ...aboutGroup(head, sessionKey), action: 'cancelled', by });
+  runner.hear(head.id);
+}

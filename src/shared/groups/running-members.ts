@@ -1,0 +1,56 @@
+/** The calls of a group as its driver sees them: which run, how the others ended, and what its record does not have yet. */
+import { type GroupFields, type Member, type MemberEnd, memberField } from './group.ts';
+
+export class RunningMembers {
+  readonly #all: Map<string, Member>;
+  readonly #running = new Map<string, Member>();
+  readonly #changes = new Map<string, object>();
+  #order = 0;
+
+  constructor(members: ReadonlyMap<string, Member>) {
+    this.#all = new Map(members);
+    for (const [key, member] of members) {
+      if (member.end === undefined) this.#running.set(key, member);
+      else this.#order = Math.max(this.#order, member.end.order);
+    }
+  }
+
+  /** All that have begun, by key. */
+  get all(): ReadonlyMap<string, Member> {
+    return this.#all;
+  }
+
+  /** Those that have begun and not ended. */
+  get running(): ReadonlyMap<string, Member> {
+    return this.#running;
+  }
+
+  began(key: string, callId: string): void {
+    const member = { callId };
+    this.#running.set(key, member);
+    this.#set(key, member);
+  }
+
+  ended(key: string, end: Omit<MemberEnd, 'order'>, callId: string | undefined): void {
+    this.#order += 1;
+    this.#running.delete(key);
+    this.#set(key, { ...(callId === undefined ? {} : { callId }), end: { ...end, order: this.#order } });
+  }
+
+  #set(key: string, member: Member): void {
+    this.#all.set(key, member);
+    this.change(memberField(key), member);
+  }
+
+  /** Changes another value of the record. */
+  change(field: string, value: object): void {
+    this.#changes.set(field, value);
+  }
+
+  /** The changes since the last time. */
+  takeChanges(): GroupFields {
+    const changes = new Map(this.#changes);
+    this.#changes.clear();
+    return changes;
+  }
+}
