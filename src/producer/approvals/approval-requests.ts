@@ -23,6 +23,7 @@ import type { ApprovalRecords } from '../../shared/store/ports.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { type AskedPlan, planRequestFor, tierOfApproval } from './plan-requests.ts';
+import { originOf } from './request-origin.ts';
 
 /** A call that a person has to decide on, and why. */
 export interface AskedApproval {
@@ -135,7 +136,6 @@ function unreachable(
 function requestFor(asked: AskedApproval, route: ApprovalRoute, createdAtMs: number, limitMs: number): ApprovalRequest {
   const { envelope, tool, session, policyResult, callId, generation, submittedBy, startAtMs } = asked;
   const { params } = envelope.payload;
-  const { actorId } = envelope.target;
   const { justification } = params;
   const paramsDigest = digest(canonicalJson(params));
   const undone = compensated(envelope);
@@ -146,16 +146,7 @@ function requestFor(asked: AskedApproval, route: ApprovalRoute, createdAtMs: num
     tool: toolOf(tool),
     params,
     paramsDigest,
-    session: {
-      key: session.sessionKey,
-      kind: session.kind,
-      workspaceRoot: session.workspaceRoot,
-      actorId: session.actorId,
-    },
-    ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
-    actorId,
-    ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
-    ...(submittedBy === undefined ? {} : { submittedBy }),
+    ...originOf(session, envelope, submittedBy),
     ...(typeof justification === 'string' ? { justification } : {}),
     taint: taintOf(envelope.control.requestTags, session),
     rule: policyResult.rule,

@@ -7,6 +7,7 @@ import { taintOf } from '../../shared/policy/taint.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { EFFECTS, TIERS, type Tier } from '../../shared/tools/tool.ts';
+import { originOf } from './request-origin.ts';
 
 /** A plan that a person has to decide on. */
 export interface AskedPlan {
@@ -65,16 +66,7 @@ export function planRequestFor(asked: AskedPlan): ApprovalRequest {
     },
     params: params as unknown as ApprovalRequest['params'],
     paramsDigest,
-    session: {
-      key: session.sessionKey,
-      kind: session.kind,
-      workspaceRoot: session.workspaceRoot,
-      actorId: session.actorId,
-    },
-    ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
-    actorId: envelope.target.actorId,
-    ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
-    ...(submittedBy === undefined ? {} : { submittedBy }),
+    ...originOf(session, envelope, submittedBy),
     taint: [...new Set([...taintOf(undefined, session), ...outside])],
     rule: asks.rule,
     reason: `node ${first}: ${asks.reason}${more}`,
