@@ -1,10 +1,9 @@
 /**
  * Calls that succeeded leave Redis for a file. Their keys still answer, byte for byte, and run nothing: also while the file is away.
  */
-import { mkdtemp, readdir, rename, rm } from 'node:fs/promises';
+import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, defineTool, startWorker } from 'pawl';
 import { z } from 'zod';
 
@@ -29,15 +28,25 @@ const settings = {
   stalledIntervalMs: 1_000, //    how often workers look; 30 s by default
 };
 
-const worker = await startWorker({ tools: [count], ...settings });
+const KEYS = ['a', 'b', 'c'];
+const allMoved = Promise.withResolvers<void>();
+let moved = 0;
+const ignore = () => {};
+const log = {
+  ...{ debug: ignore, warn: console.warn, error: console.error },
+  // The log of a worker says when calls have left.
+  info(line: { readonly event?: string; readonly calls?: number }) {
+    if (line.event === 'calls_moved') moved += line.calls ?? 0;
+    if (moved === KEYS.length) allMoved.resolve();
+  },
+};
+const worker = await startWorker({ tools: [count], log, ...settings });
 const pawl = await connect(settings);
 const session = await pawl.openSession({ sessionKey: 'demo', actorId: 'ada' });
 const call = (by: typeof session, key: string) => by.call(count, { of: key }, { idempotencyKey: key });
 
-for (const key of ['a', 'b', 'c']) await call(session, key);
-
-const segments = async () => (await readdir(files, { recursive: true })).filter((name) => name.includes('segment'));
-while ((await segments()).length === 0) await sleep(100);
+for (const key of KEYS) await call(session, key);
+await allMoved.promise;
 console.log('the calls are in a file');
 
 const again = await call(session, 'a');

@@ -22,9 +22,8 @@ const forgetUnreadScript = new Script(new URL('./forget-unread.lua', import.meta
 const dropScript = new Script(new URL('./drop-segment.lua', import.meta.url), SEGMENT_LUA);
 
 const LEASE_MS = 60_000;
-/** One step of a script takes about a millisecond for so many. */
+/** One step of a script takes about a millisecond for so many calls. A segment has as many at the most. */
 const STEP = 250;
-const SEGMENT_CALLS = 250;
 /** Records that end sooner are left to their expiry. */
 const LEAST_LEFT_MS = 60_000;
 /** A segment is there for so long after its last record has ended, so that its calls can be forgotten by name. */
@@ -117,7 +116,7 @@ export class SegmentMover {
         // A call that runs again may stand in the index twice.
         batch.set(each.callId, each);
         bytes += segmentLine(each).length;
-        if (batch.size < SEGMENT_CALLS && bytes < SEGMENT_BYTES) continue;
+        if (batch.size < STEP && bytes < SEGMENT_BYTES) continue;
         yield [...batch.values()];
         batch = new Map();
         bytes = 0;
@@ -149,20 +148,12 @@ export class SegmentMover {
     await blobs.written.put(name, 0, bytes);
     await blobs.mark(name);
     const endsAtMs = Math.max(...batch.map(({ expiresAtMs }) => expiresAtMs));
-    let moved = 0;
-    for (let from = 0; from < batch.length; from += STEP) {
-      const calls = batch.slice(from, from + STEP).flatMap(({ callId, ended }) => [callId, ended]);
-      const [count] = await moveScript.run(
-        redis,
-        [keys.base, name],
-        [number, digest(bytes), endsAtMs, KEPT_AFTER_MS, ...calls],
-      );
-      // Redis was away for longer than it keeps what nothing refers to.
-      if (Number(count) < 0) return moved;
-      moved += Number(count);
-    }
-    if (moved === 0) await this.#drop(keys, number);
-    return moved;
+    const calls = batch.flatMap(({ callId, ended }) => [callId, ended]);
+    const args = [number, digest(bytes), endsAtMs, KEPT_AFTER_MS, ...calls];
+    const [count] = await moveScript.run(redis, [keys.base, name], args);
+    if (count === 0) await this.#drop(keys, number);
+    // A negative count: Redis was away for longer than it keeps what nothing refers to.
+    return Math.max(0, Number(count));
   }
 
   /** Removes the segments whose last record has ended. */
