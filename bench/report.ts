@@ -1,6 +1,7 @@
 /** Every figure as tables: for the terminal, and for `bench/NOTES.md`. */
 import type { Compared } from './comparison.ts';
 import { cpu, milliseconds, spread, table, times, whole } from './format.ts';
+import { PEER_LIMITS, TRIED, WORKLOAD_LIMITS } from './limits-text.ts';
 import type { PeerResult } from './peers.ts';
 import type { BenchResult } from './result.ts';
 import {
@@ -121,7 +122,7 @@ export function notesPage(result: BenchResult): string {
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
   return `# Every figure of the benchmark
 
-\`npm run bench\` writes this page (${machine.date}) from \`bench/record.json\`; its words stand in \`bench/report.ts\`. Edit the words
+\`npm run bench\` writes this page (${machine.date}) from \`bench/record.json\`; its words stand in \`bench/report.ts\` and \`bench/limits-text.ts\`. Edit the words
 there: \`npm run bench -- --page\` writes the page again. The summary is [docs/performance.md](../docs/performance.md).
 
 ${machine.cores} cores (${machine.processor}, ${machine.memoryGiB} GiB, ${machine.platform}), Node ${machine.node}, Redis ${machine.redis} (embedded, \`appendonly yes\`, \`appendfsync everysec\`),
@@ -323,86 +324,3 @@ function paragraphs(lines: readonly string[]): string {
 function notRun(name: string): string {
   return `Not part of this run: \`npm run bench -- --only ${name} --add\` adds it.`;
 }
-
-const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.** Calls that come at the same time share their steps: claim, begin and
-  push to a worker in one script, settle, end and publish in another. What is left for each call in Redis is 15 commands inside these (counted on
-  2026-11-23): a record of about 25 fields, a job, three events for BullMQ's listeners (since 2026-11-26 off by default), a lock, the expiry, its share of the audit trail; a third of the
-  scripts' time is theirs. Redis was sampled with its symbols: its log takes 9 % of it, Lua's strings 7, its collections 6, the allocator 13, and no
-  function more than 7. Hand-written BullMQ has no record, no index, no fence, no trail and no signature to check; the worker, which costs less than its
-  worker here, does not run BullMQ's loop any more.
-- **512 in flight: what a call costs, and one step after the other.** Most calls wait for one of the worker's 64 slots, on either side. That is where
-  hand-written BullMQ is at its best: its worker, which else waits for each fetch, always finds a job, and its Redis has no rest. Pawl's record,
-  trail and line of a call cost as much here as anywhere, and a script for 32 calls leaves worker or Redis idle for a moment. With several
-  producers, each hand-written one hears every event of all others, however many calls wait. On 2026-11-26 a call took 110 µs of the worker, 72 of
-  the producer and 125 of Redis. Redis runs 0.10 scripts for a call, in them 5.0 HSET (14 µs), 3.9 HMGET (12), 2.3 EXISTS (3), and one
-  each of DEL, HDEL, LREM, SET, GET and PEXPIREAT: 60 µs; the rest is Lua. Of the worker, 22 % was V8's collector, 8 % writing to the socket, 5 % the
-  compression of the audit trail, and no function of Pawl's more than 2 %. Three designs were tried. A young generation of 32 instead of 16 MiB takes a
-  fifth off the worker and 8 % off the call, and was kept. Claims in steps of 48 instead of 16 (−3 %) and ends in steps of 64 instead of 32
-  (−1 %) were not. What is left to save is the number of fields and keys that a call writes.
-- **One call at a time: whole steps, in code that has gone cold.** On the machine of 2026-11-22 (Intel Xeon, twice as fast) the median was 1.52 times
-  hand-written BullMQ's, on that of 2026-11-23 (AMD EPYC) 1.0 times with the same code: the dearer it is to wake a process, the more a call gains from
-  fewer hops. What follows was measured on the former. With 64 calls in flight Redis runs 0.09 scripts for each, here two (hand-written
-  BullMQ 3.8 and 5.4): what Pawl shares elsewhere, a single call pays alone. Sockets watched on 2026-11-22, medians: the producer's code
-  0.21 ms, claim in Redis 0.24, until the worker wakes 0.10, the worker's code 0.33, end in Redis 0.22, until the producer wakes 0.07. The
-  two scripts take 270 µs by Redis' own clock: look and check 35, the record 18, the job, its lock and two events 27, the indices 39, the
-  push 23, settle 55, end the job 21, look for a next one 15, audit 13, tell the producer and the rest 20. All three processes were sampled (\`perf\`, 6 s): 6 % of worker and producer is the kernel, a third
-  V8's built-ins, a quarter compiled code, and no function has more than 3 % of its own. Of the producer, reading replies takes 16 %, the
-  audit record 13, writing commands 9, the contract's check 6; of the worker, reading 16, the end's command 14, BullMQ's loop 10 (not run since), the
-  audit record 8. The same producer takes 60 µs of CPU time for each of 64 calls, and 260 for one alone; the worker 134 and 390, with two reads and
-  one write for a call. A core for the worker alone changes nothing in that; 30,000 calls before the measurement take a quarter off it: what
-  a call runs through once is code that is not compiled yet, and not in the caches. A quarter more than hand-written BullMQ would leave
-  0.6 ms of the 0.76 that a call took when the two took 0.48: no audit record, no index of calls, no context and no policy on the way.
-  On 2026-11-26 Redis ran 2.06 scripts for a call alone, in them 9.2 HMGET, 5.0 EXISTS, 3.3 HSET, 3.1 ZADD, 3.0 LPUSH and 2.2 XADD: 120 of the
-  scripts' 550 µs on a busy machine. Two designs were tried and not kept: without the PING that lets Redis serve first who waits (CPU
-  time +4 %), and the audit trail compressed in the worker's own thread (no less).
-- **4, 16 and 64 producers: cold code again, and idle moments.** With 4 calls in flight each, a producer's calls travel in groups of about
-  three (counted: 0.3 claims and 0.3 messages with results for each call), so that waking up is shared already: the kernel has 5 % of the
-  producers' time. The rest is JavaScript that runs 100 times a second in each of 16 processes on two cores: a third of it V8's built-ins, a
-  fifth its compilers, which begin anew in each process. For a fifth
-  of the time one of the two cores is idle (scheduler's trace): half of that, the worker alone works through the calls that came together.
-  A bare list shows what of this has nothing to do with what Pawl promises: on 2026-11-24 a call cost its callers 12, 111 and 594 µs with
-  1, 16 and 64 producers, and its Redis 12, 38 and 73. In the same run 16 producers were dearer to Redis than one by 26 µs for the list and by 116 for
-  Pawl (195 to 311), and 64 by 61 and 209: a quarter of what a call costs Pawl's Redis with one producer is 49 µs, a fifth 39, so that
-  1.2 times with 64 producers would be less than what the list alone needs. The rest is smaller steps, which run 20 commands for a
-  call instead of 15. Redis' growth is that of scripts for three calls instead of thirty, not of producers: one with 4 calls in flight costs Redis more for a
-  call than 16 of them, whose calls end together; and where both make half as many calls a second as the many can do, 64 cost Redis hardly more than
-  one (the last of the targets above). Counted by callgrind on 2026-11-22, Redis takes
-  0.69 million instructions to claim and end a call when 32 go together, and 1.31 million when each goes alone: a script by itself takes
-  0.31 million. A third of these are commands that do not depend on how many calls there are (a worker with room, the indices, the
-  trail, the messages), and their log; nearly a half Lua's functions and tables, made anew for each run, and their collection; the rest
-  arguments and answers. Each hand-written producer is also woken for every event of all others, so
-  that its cost grows with their number.
-- **2 and 4 workers: cores, and Redis.** Each worker takes calls for itself, so that steps are shared by fewer calls. More workers help
-  where cores are free, or tools wait; on a machine whose cores are taken by callers and Redis they only divide the same work.
-- **32 and 1,024 KiB: copies.** A result of more than 4 KiB is written once, by a plain command, and fetched by whoever waits; BullMQ
-  writes it twice, in a script, and sends it to every producer. Above 64 KiB it goes in parts, compressed, which costs the worker and the
-  caller CPU time and spares Redis, the network and the file. From 16 producers, hand-written BullMQ takes 6,554 µs of CPU time for a
-  call on 2026-11-24, Pawl 1,437, less than a quarter of it; but Pawl leaves a seventh of the cores idle, and it a sixteenth. In another run of that day the
-  bare list took 544, and what Pawl does for a call of 200 B beyond the list's 167 another 636: 1,180 together, of the 1,303 that Pawl took.
-  All three were sampled: of the callers a fifth is the kernel and Node's event loop, 8 % the JSON of results; of Redis 12 % the copy into its file; of the
-  worker 7 % the search for what JSON escapes, and 6 % V8's counting of the text's bytes; nothing else has more than 4. Ends in
-  steps of 16 or 24 make it worse (throughput −24 and −13 %).
-- **Replays: one script each way.** Nothing is written but the audit record. A producer that has seen a call end asks for its record alone,
-  without what a new call would need; steps of 16 let Redis and the producer work at the same time;
-  what is left is the producer's own CPU time: its contract, policy and identity of a call, which BullMQ's job does not have.
-- **One key: one call.** What is measured is how callers join a call in flight, and are told.`;
-
-const PEER_LIMITS = `- **pg-boss, graphile-worker: commits and rows.** A call is a row that is inserted, locked, updated and left to vacuum; a waiting
-  caller is told by \`NOTIFY\`, whose commits take turns on one lock, and reads the result. Neither returns results to callers by itself.
-- **DBOS: polling.** Its queue is polled by the worker and the result by the caller, at intervals that trade latency for queries.
-- **Restate: its log, and HTTP.** A call goes through a log and a key-value store, and reaches the worker over HTTP/2; callers wait on
-  an HTTP request.
-- **With each write on disk: the disk.** Calls that come together share a flush in all of them. A call that comes alone waits for two with
-  Pawl, when it is claimed and when it has ended. Redis' file grows with each, which the file system writes down, too; PostgreSQL
-  writes its log into room that it made before.`;
-
-const TRIED = `With the effect on CPU time per call in paired rounds, unless another one is named: ioredis' auto-pipelining (+24 %), BullMQ's whole text for
-taking and ending inside our one script (Redis ±0 %, worker +13 %). Ends in steps of at most 16 or 8 calls, so that Redis begins while the
-worker still works (16 producers: throughput −17 and −25 %: those who are told of several ends at once go on with several calls at once);
-claims in steps of at most 22 or 12 instead of 16 (one producer ±3 %, replays −5 to −10 %). Producers that wait for one more round trip before
-they claim, so that more calls go together (16 producers: 3.5 instead of 3.2 calls for a claim, CPU time ±0 %); results of up to 64 KiB
-inside their messages (callers −17 %, Redis +37 %), or sent by their worker straight to the caller's process, which then need not fetch them (32 KiB,
-16 producers: throughput −25 to −29 %, worker +65 to +83 %); waiters in an object instead of a map, so that fewer of them outlive a collection
-(±0 %); V8's flags for compilers and collectors in producers (±0 %); a young generation of 1 or 4 MiB in worker and producer (one call at a time: +10 to +18 %), Node's text in large pages (±0 %); our scripts as functions that Redis keeps loaded (9 % fewer instructions for a call alone,
-throughput as before); no job for a call that is pushed and ends soon (Redis −12 %, throughput +9 %, but neither Bull Board nor
-BullMQ's listeners would know of it).`;

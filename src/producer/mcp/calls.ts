@@ -92,12 +92,7 @@ async function startsLater(
   const text =
     `${tool.mcpName} starts at ${new Date(startAtMs).toISOString()} (call ${callId}) and has not run yet. ` +
     'Ask again with the same arguments and idempotency key to learn what became of it.';
-  return {
-    // Clients check the result of a tool that declares its output, unless it is an error.
-    ...(declaredOutput(tool) === undefined ? {} : { isError: true }),
-    content: [{ type: 'text', text }],
-    _meta: { 'pawl/callId': callId, 'pawl/phase': 'delayed', 'pawl/startAtMs': startAtMs },
-  };
+  return notEnded(tool, text, { 'pawl/callId': callId, 'pawl/phase': 'delayed', 'pawl/startAtMs': startAtMs });
 }
 
 interface OpenCall {
@@ -155,6 +150,12 @@ async function firstReply(pawl: Pawl, client: McpClient, open: OpenCall, request
   }
 }
 
+/** A reply that is no result. Clients check the result of a tool that declares its output, unless it is an error. */
+function notEnded(tool: McpTool, text: string, meta: Readonly<Record<string, unknown>>): Result {
+  const isError = declaredOutput(tool) === undefined ? {} : { isError: true };
+  return { ...isError, content: [{ type: 'text', text }], _meta: meta };
+}
+
 /** Calls back once an outside system is to complete the call. The returned function ends the subscription. */
 function onLeftOutside(pawl: Pawl, callId: string, then: (expiresAtMs: number) => void): () => void {
   return pawl.follow(callId, {
@@ -171,12 +172,7 @@ function completedOutside(callId: string, tool: McpTool, expiresAtMs: number): R
   const text =
     `${tool.mcpName} waits for an outside system, until ${new Date(expiresAtMs).toISOString()} at most (call ${callId}). ` +
     'Go on with other work; ask again with the same arguments and idempotency key to learn what became of it.';
-  return {
-    // Clients check the result of a tool that declares its output, unless it is an error.
-    ...(declaredOutput(tool) === undefined ? {} : { isError: true }),
-    content: [{ type: 'text', text }],
-    _meta: { 'pawl/callId': callId, 'pawl/phase': 'pending', 'pawl/pendingUntilMs': expiresAtMs },
-  };
+  return notEnded(tool, text, { 'pawl/callId': callId, 'pawl/phase': 'pending', 'pawl/pendingUntilMs': expiresAtMs });
 }
 
 /**

@@ -44,7 +44,7 @@ describe('what opens a session', () => {
     ['sessionKey', { sessionKey: 'x'.repeat(257) }],
     ['actorId', { actorId: 7 }],
     ['workspaceRoot', { workspaceRoot: '' }],
-    ['workspaceRoot', { workspaceRoot: '/work/\0' }],
+    ['workspaceRoot', { workspaceRoot: '/a/\0' }],
     ['channel.kind', { channel: { kind: 'smoke' } }],
     ['skills', { skills: Array.from({ length: 65 }, () => 'x') }],
     ['', { knid: 'main' }],
