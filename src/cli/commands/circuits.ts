@@ -1,7 +1,7 @@
 /** `pawl circuits`: the fleet's circuit breakers. */
 import type { EnforcedCircuit } from '../../producer/circuits/circuit-effects.ts';
 import { circuitView } from '../../producer/http/core/views.ts';
-import { nearest } from '../../shared/schema/schema.ts';
+import { nearest } from '../../shared/schema/schema-issues.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { type Column, moment, prettyJson, table } from '../print.ts';
 

@@ -3,7 +3,7 @@
 import { switchedToolView } from '../../producer/http/core/views.ts';
 import { type SwitchedTool, switchedTools } from '../../producer/tools/switched-tools.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { nearest } from '../../shared/schema/schema.ts';
+import { nearest } from '../../shared/schema/schema-issues.ts';
 import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';

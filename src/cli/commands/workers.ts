@@ -1,5 +1,5 @@
 /** `pawl workers`: lists the worker processes of the fleet, and asks one of them to end. */
-import { nearest } from '../../shared/schema/schema.ts';
+import { nearest } from '../../shared/schema/schema-issues.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { type Column, duration, moment, prettyJson, table } from '../print.ts';

@@ -15,7 +15,7 @@ import {
   turnTag,
 } from '../../shared/calls/envelope.ts';
 import { type StartOptions, startTimeOf } from '../../shared/calls/start-time.ts';
-import { nearest } from '../../shared/schema/schema.ts';
+import { nearest } from '../../shared/schema/schema-issues.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { type AnyTool, DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
 import { type Clock, uuidv7 } from '../../shared/util/time.ts';

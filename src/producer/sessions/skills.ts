@@ -3,7 +3,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { nearest } from '../../shared/schema/schema.ts';
+import { nearest } from '../../shared/schema/schema-issues.ts';
 import {
   byPriority,
   invalidSkillFile,

@@ -7,7 +7,7 @@ import { type DeclaredToolRecord, isDeclaredTool, type RegistryRecord } from '..
 import { PawlError } from '../../shared/errors/failure.ts';
 import { ownName } from '../../shared/model-tools/names.ts';
 import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
-import { nearest } from '../../shared/schema/schema.ts';
+import { nearest } from '../../shared/schema/schema-issues.ts';
 import { compiledWhenUsed, type Validator } from '../../shared/schema/validator.ts';
 import { declaredToolAsPublished, workersFor } from '../../shared/store/connectors/declared-offer.ts';
 import { DeclaredToolCopy, type DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';

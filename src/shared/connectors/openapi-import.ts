@@ -3,7 +3,7 @@
  * followed, references out of it are not.
  */
 import { PawlError } from '../errors/failure.ts';
-import { nearest } from '../schema/schema.ts';
+import { nearest } from '../schema/schema-issues.ts';
 import { type CheckedDeclaredTool, type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
 import { type OperationOptions, operationTool, schemesOf } from './openapi-operation.ts';
 import { invalidDocument, type Json, NotImportable, objectOf, referencesOf, resolved } from './openapi-schema.ts';

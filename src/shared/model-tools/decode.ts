@@ -1,6 +1,6 @@
 /** Decodes a model's call into the call of an exported tool. */
 import { PawlError } from '../errors/failure.ts';
-import { nearest } from '../schema/schema.ts';
+import { nearest } from '../schema/schema-issues.ts';
 import { withoutNulls } from '../schema/without-nulls.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { jsonObjectSchema } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
-import { nearest, quoteValue } from '../schema/schema.ts';
+import { nearest, quoteValue } from '../schema/schema-issues.ts';
 import { zodIssues } from '../schema/zod-issues.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { intervalMs, MAX_INTERVAL_MS, MIN_INTERVAL_MS, occurrencesOf, type Timing } from './occurrences.ts';

@@ -234,8 +234,6 @@ export function isMarkedValid(schema: JsonSchema): boolean {
   return knownValid.has(schema);
 }
 
-export { nearest, quoteValue } from './schema-issues.ts';
-
 /**
  * Parses parameters for a tool. Throws `INVALID_PARAMS` where a rule fails that JSON Schema cannot express (zod's `refine`), and
  * `TOOL_FAILED` for an asynchronous schema.

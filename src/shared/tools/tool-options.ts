@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { circuitOverridesSchema } from '../circuits/circuit-policy.ts';
 import { PawlError } from '../errors/failure.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
-import { nearest, quoteValue } from '../schema/schema.ts';
+import { nearest, quoteValue } from '../schema/schema-issues.ts';
 import { operationCostsSchema } from './operation-cost.ts';
 import type { ToolOptions } from './tool.ts';
 

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { nearest } from '../../shared/schema/schema.ts';
+import { nearest } from '../../shared/schema/schema-issues.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { ToolContext } from '../../shared/tools/tool.ts';
 import { utf16Of } from '../../shared/util/text/charset.ts';

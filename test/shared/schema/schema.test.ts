@@ -2,7 +2,8 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { z as z3 } from 'zod/v3';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import { compileSchema, inputJsonSchema, nearest, outputJsonSchema } from '../../../src/shared/schema/schema.ts';
+import { compileSchema, inputJsonSchema, outputJsonSchema } from '../../../src/shared/schema/schema.ts';
+import { nearest } from '../../../src/shared/schema/schema-issues.ts';
 import { validatorOf } from '../../../src/shared/schema/validator.ts';
 
 const weather = z.object({

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { SOUGHT_STATES } from '../../../shared/calls/call-state.ts';
 import type { ToolResultEnvelope } from '../../../shared/calls/envelope.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
-import { nearest } from '../../../shared/schema/schema.ts';
+import { nearest } from '../../../shared/schema/schema-issues.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
 import { isLost } from '../../../shared/store/segments/segments.ts';
 import { DEFAULT_NAMESPACE } from '../../../shared/tools/tool.ts';
