@@ -30,6 +30,8 @@ export interface JobFetcherDeps {
   readonly partition: Partition;
   readonly workerId: string;
   readonly leaseMs: number;
+  /** The worker asks at least so often: a worker that was killed may have taken the marker of a job. */
+  readonly lookEveryMs: number;
   readonly clock: Clock;
   readonly redisClock: Pick<Clock, 'now'>;
   /** Names an attempt, or several that are taken together. */
@@ -109,8 +111,10 @@ export class JobFetcher {
     this.#backend = backend;
     const moveToActive: MoveToActive = (lockToken) => this.#take(lockToken);
     const wait = backend.waitForJob.bind(backend);
-    const waitForJob: RedisQueueBackend['waitForJob'] = (blockSeconds) =>
-      this.#marker.wait(blockSeconds, () => wait(blockSeconds));
+    const waitForJob: RedisQueueBackend['waitForJob'] = (blockSeconds) => {
+      const seconds = Math.min(blockSeconds, this.#deps.lookEveryMs / 1_000);
+      return this.#marker.wait(seconds, () => wait(seconds));
+    };
     return Object.assign(backend, { moveToActive, waitForJob });
   };
 

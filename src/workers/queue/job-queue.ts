@@ -109,6 +109,7 @@ export class JobQueue {
       partition,
       workerId: deps.workerId,
       leaseMs: settings.lockDurationMs,
+      lookEveryMs: this.#lookEveryMs,
       clock,
       nextToken: () => running.nextToken(),
       slots: deps.slots,
@@ -134,6 +135,10 @@ export class JobQueue {
     });
   }
 
+  get #lookEveryMs(): number {
+    return Math.ceil(this.#deps.settings.stalledIntervalMs / LOOKS_PER_INTERVAL);
+  }
+
   /** BullMQ's worker: it looks for jobs whose locks have ended, and tells when there are jobs to fetch. */
   #openBull(): BullWorker<CallJob> {
     const { settings, partition } = this.#deps;
@@ -143,7 +148,7 @@ export class JobQueue {
       { url, name: `${settings.prefix}:worker:${keys.queue}`, mode: 'patient' },
       () => slotOf(redis, keys.calls)?.node,
     );
-    const lookEveryMs = Math.ceil(settings.stalledIntervalMs / LOOKS_PER_INTERVAL);
+    const lookEveryMs = this.#lookEveryMs;
     const options: BullWorkerOptions = {
       connection: { ...connection, scripts: scriptsOnRedisTime() } as ConnectionOptions,
       prefix: keys.base,

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { readShardState } from '../../../src/shared/store/queues/shard-state.ts';
+import { openConnection } from '../../../src/shared/store/redis/connection.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
@@ -228,5 +229,22 @@ describe('a delayed call', () => {
     await Promise.all([first, ...rest]);
     const positions = order.flatMap((text, at) => (text.startsWith('own') ? [at] : []));
     expect(positions.at(-1)).toBeLessThan(12);
+  });
+
+  test('starts in its time, although the worker that took its marker was killed', async () => {
+    const { startWorker, world, session, note, runs, pawl } = await open({
+      workers: 0,
+      settings: { stalledIntervalMs: 600 },
+    });
+    // Redis gives a marker to the worker that has waited the longest.
+    const killed = openConnection({ url: world.redisUrl, name: 'killed', mode: 'fail-fast' });
+    const taken = killed.bzpopmin(pawl.backend.ledger.keys(PARTITION).job('marker'), 0);
+    await startWorker();
+    const startAt = new Date(Date.now() + 1_000);
+    const result = session.call(note, { text: 'late' }, { startAt });
+    expect((await taken)?.[1]).toBe('1');
+    killed.disconnect();
+    expect((await result).status).toBe('success');
+    expect((runs[0]?.atMs ?? 0) - startAt.getTime()).toBeLessThan(1_000);
   });
 });

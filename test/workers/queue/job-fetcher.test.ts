@@ -24,6 +24,7 @@ async function openDeliveries(
     partition: PLACE,
     workerId: 'worker-1',
     leaseMs: LEASE_MS,
+    lookEveryMs: LEASE_MS,
     clock: { ...systemClock, monotonic },
     nextToken: () => {
       tokens += 1;
