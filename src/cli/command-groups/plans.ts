@@ -19,6 +19,7 @@ export function planCommands(program: Command, runs: Runs): void {
   ])
     .argument('<file>', 'JSON: { "nodes": { … } }, or - for standard input')
     .requiredOption('--session <key>', 'the session that makes the calls')
+    .option('--key <key>', 'idempotency key: the same key in the session gives the same plan')
     .option('--dry-run', 'check the plan alone, and print the order of its nodes');
   jsonOption(run).action(runs(load, 'planCommand'));
   const cancel = command(plans, 'cancel', 'begin nothing further, and cancel what runs; what was done stays', [

@@ -77,9 +77,10 @@ function printPlan(context: CliContext, plan: Plan, { json }: JsonOption): void 
 export async function planCommand(
   context: CliContext,
   file: string,
-  options: JsonOption & { readonly session: string; readonly dryRun?: boolean },
+  options: JsonOption & { readonly session: string; readonly key?: string; readonly dryRun?: boolean },
 ): Promise<number> {
-  const plan = await readParams(context, file === '-' ? '-' : `@${file}`);
+  const read = await readParams(context, file === '-' ? '-' : `@${file}`);
+  const plan = options.key === undefined ? read : { ...(read as object), idempotencyKey: options.key };
   return withPawl(context, async (pawl) => {
     const { record: session } = await pawl.session(options.session);
     if (options.dryRun === true) {

@@ -1,6 +1,12 @@
 /** `pawl.batches`: many calls in one request, each with an outcome of its own. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import { contractInvalid, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import {
+  contractInvalid,
+  isIdempotencyKey,
+  MAX_KEY_BYTES,
+  type ToolCallEnvelope,
+  type ToolResultEnvelope,
+} from '../../shared/calls/envelope.ts';
 import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import {
@@ -19,13 +25,14 @@ import {
   MAX_MEMBERS,
   type Member,
 } from '../../shared/groups/group.ts';
+import { type GroupIdentity, identifyGroup } from '../../shared/groups/group-key.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
 import { asLost } from '../../shared/store/segments/segments.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { aboutGroup } from './audit-groups.ts';
-import { cancelGroup, groupOf } from './group-access.ts';
+import { cancelGroup, groupOf, groupUnderKey } from './group-access.ts';
 import type { GroupCalls } from './group-driver.ts';
 import type { GroupRules, GroupRunner } from './group-runner.ts';
 
@@ -41,6 +48,10 @@ export interface NewBatch {
   readonly entries: readonly BatchEntry[];
   /** So many calls are in flight at once. Default: all. */
   readonly concurrency?: number | undefined;
+  /** The same key of the same owner is the same batch; other calls under it are a conflict. */
+  readonly idempotencyKey?: string | undefined;
+  /** The session that owns the key. Default: the tenant owns it. */
+  readonly sessionKey?: string | undefined;
   readonly tenantId?: string | undefined;
   readonly submittedBy?: string | undefined;
 }
@@ -97,11 +108,15 @@ export class BatchService {
 
   /**
    * Accepts a batch. An entry that cannot be a call is refused alone, with its place in each path. From then on every front door can go on
-   * with it. Throws `CONTRACT_INVALID` for a batch without entries, with too many, or too large.
+   * with it. With an idempotency key that its owner has used, answers the batch that was made then. Throws `CONTRACT_INVALID` for a batch
+   * without entries, with too many, or too large, and `IDEMPOTENCY_CONFLICT` for a key that was used with other calls.
    */
   async create(batch: NewBatch, results?: Map<string, ToolResultEnvelope>): Promise<AcceptedBatch> {
     checkSize(batch);
-    const batchId = uuidv7();
+    const identity = identityOf(batch);
+    const known = await groupUnderKey(this.#deps.records, identity);
+    if (known !== undefined) return acceptedBatch(known);
+    const batchId = identity?.id ?? uuidv7();
     const entries = await Promise.all(batch.entries.map((entry, index) => this.#accepted(batchId, entry, index)));
     const { concurrency, tenantId, submittedBy } = batch;
     const definition: BatchDefinition = { entries, ...(concurrency === undefined ? {} : { concurrency }) };
@@ -109,13 +124,15 @@ export class BatchService {
     const head: GroupHead = {
       id: batchId,
       kind: 'batch',
-      ...defined({ tenantId, submittedBy }),
+      ...defined({ tenantId, submittedBy, digest: identity?.digest }),
       createdAtMs: await this.#deps.now(),
     };
-    await this.#deps.runner.create(head, definition, results === undefined ? {} : { results });
-    void this.#deps.audit({ ...aboutGroup(head), action: 'begun', by: submittedBy, size: entries.length });
-    const calls = entries.map((entry) => (entry.error === undefined ? { callId: entry.callId } : entry));
-    return { batchId, calls };
+    const { records, runner, audit } = this.#deps;
+    if (!(await runner.create(head, definition, results === undefined ? {} : { results })))
+      // Another process has used the key in this moment.
+      return acceptedBatch((await groupUnderKey(records, identity)) ?? (await groupOf(records, 'batch', batchId)));
+    void audit({ ...aboutGroup(head), action: 'begun', by: submittedBy, size: entries.length });
+    return acceptedBatch({ head, definition });
   }
 
   async #accepted(batchId: string, entry: BatchEntry, index: number): Promise<BatchEntryRecord> {
@@ -186,6 +203,25 @@ export class BatchService {
   }
 }
 
+/** Undefined for a batch without a key, which is another one each time. */
+function identityOf({ entries, idempotencyKey: key, sessionKey, tenantId }: NewBatch): GroupIdentity | undefined {
+  if (key === undefined) return undefined;
+  return identifyGroup({ kind: 'batch', owner: [tenantId, sessionKey], key, content: entries.map(contentOf) });
+}
+
+/** The part of an entry that is the same from try to try. */
+function contentOf(entry: BatchEntry): unknown {
+  if (entry instanceof PawlError) return { code: entry.code, message: entry.message };
+  const { target, toolNamespace, toolName, payload } = entry.envelope;
+  return [target.sessionKey, toolNamespace, toolName, payload.params, payload.idempotencyKey ?? null];
+}
+
+function acceptedBatch({ head, definition }: Pick<GroupRecord, 'head' | 'definition'>): AcceptedBatch {
+  const { entries } = definition as BatchDefinition;
+  const calls = entries.map((entry) => (entry.error === undefined ? { callId: entry.callId } : entry));
+  return { batchId: head.id, calls };
+}
+
 export function batchState({
   endedAtMs,
   cancelledBy,
@@ -203,12 +239,17 @@ export function refusedEntry({ code, message, issues }: BatchEntryError): ToolRe
   return refusal(error, { requestId: uuidv7(), toolName: '' });
 }
 
-function checkSize({ entries, concurrency }: NewBatch): void {
+function checkSize({ entries, concurrency, idempotencyKey }: NewBatch): void {
   const issues: Issue[] = [];
   if (entries.length < 1 || entries.length > MAX_MEMBERS)
     issues.push({ path: 'calls', message: `must be a list of 1 to ${MAX_MEMBERS} calls; got ${entries.length}` });
   if (concurrency !== undefined && (!Number.isInteger(concurrency) || concurrency < 1))
     issues.push({ path: 'concurrency', message: `must be a whole number from 1; got ${String(concurrency)}` });
+  if (idempotencyKey !== undefined && !isIdempotencyKey(idempotencyKey))
+    issues.push({
+      path: 'idempotencyKey',
+      message: `must be a text that is not empty, of at most ${MAX_KEY_BYTES} bytes of UTF-8`,
+    });
   if (issues.length > 0) throw invalidBatch(issues);
 }
 

@@ -2,6 +2,7 @@
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupKind } from '../../shared/groups/group.ts';
+import { checkSameGroup, type GroupIdentity } from '../../shared/groups/group-key.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { aboutGroup } from './audit-groups.ts';
@@ -11,6 +12,17 @@ import type { GroupRunner } from './group-runner.ts';
 export async function groupOf(records: Pick<GroupRecords, 'read'>, kind: GroupKind, id: string): Promise<GroupRecord> {
   const record = await records.read(id);
   if (record?.head.kind !== kind) throw noGroup(kind, id);
+  return record;
+}
+
+/** The record of the group that has the identity. Throws `IDEMPOTENCY_CONFLICT` when that was made of something else. */
+export async function groupUnderKey(
+  records: Pick<GroupRecords, 'read'>,
+  identity: GroupIdentity | undefined,
+): Promise<GroupRecord | undefined> {
+  if (identity === undefined) return undefined;
+  const record = await records.read(identity.id);
+  if (record !== undefined) checkSameGroup(record.head, identity);
   return record;
 }
 

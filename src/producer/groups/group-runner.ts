@@ -65,11 +65,13 @@ export class GroupRunner {
     this.#tick();
   }
 
-  /** Writes a new group and drives it. */
-  async create(head: GroupHead, definition: object, { fields, results, open }: NewGroup = {}): Promise<void> {
+  /** Writes a new group and drives it. False when there is one of its ID. */
+  async create(head: GroupHead, definition: object, { fields, results, open }: NewGroup = {}): Promise<boolean> {
     const group = await this.#deps.records.create(head, definition, fields);
+    if (group === undefined) return false;
     await open?.();
     this.#drive(group, results);
+    return true;
   }
 
   /** Another process has changed the group, or it is over. */

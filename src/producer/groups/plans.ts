@@ -1,10 +1,12 @@
 /** `pawl.plans`: graphs of calls that need each other's results, checked before anything runs, and resumed after any process died. */
 
+import type { z } from 'zod';
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { checkPlan } from '../../shared/groups/check-plan.ts';
 import { decodedMembers, type GroupHead, type Member, memberField } from '../../shared/groups/group.ts';
+import { type GroupIdentity, identifyGroup } from '../../shared/groups/group-key.ts';
 import {
   APPROVAL_KEY,
   type NodeNote,
@@ -34,7 +36,7 @@ import { uuidv7 } from '../../shared/util/time.ts';
 import { callTargetOf } from '../calls/call-envelope.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { aboutGroup } from './audit-groups.ts';
-import { cancelGroup, groupOf } from './group-access.ts';
+import { cancelGroup, groupOf, groupUnderKey } from './group-access.ts';
 import type { GroupRunner } from './group-runner.ts';
 import { APPROVAL_FIELD, approvalOf, type PlanApprovals, storedApproval } from './plan-approvals.ts';
 
@@ -129,10 +131,14 @@ export class PlanService {
 
   /** Checks a plan, and runs nothing. Throws `PLAN_INVALID` with all issues, each with its path. */
   async check(submitted: SubmitPlan): Promise<PlanDefinition> {
-    const { session, plan } = submitted;
-    const parsed = planSchema.safeParse(plan);
-    if (!parsed.success) throw invalidPlan(zodIssues(parsed.error));
-    const { nodes, concurrency = DEFAULT_PLAN_CONCURRENCY } = parsed.data;
+    return this.#check(submitted, parsePlan(submitted.plan));
+  }
+
+  async #check(
+    submitted: SubmitPlan,
+    { nodes, concurrency = DEFAULT_PLAN_CONCURRENCY }: ParsedPlan,
+  ): Promise<PlanDefinition> {
+    const { session } = submitted;
     const tools = new Map<string, ResolvedTool>();
     const unknown: Issue[] = [];
     for (const [name, { tool }] of Object.entries(nodes)) {
@@ -189,37 +195,56 @@ export class PlanService {
   }
 
   /**
-   * Checks a plan and begins it, or asks for its approval where a node needs one. From then on every front door can go on with it. Throws
-   * `PLAN_INVALID`, and `PERMISSION_DENIED` or `HOOK_FAILED` from a hook.
+   * Checks a plan and begins it, or asks for its approval where a node needs one. From then on every front door can go on with it. With an
+   * idempotency key that the session has used, answers the plan that was made then. Throws `PLAN_INVALID`, `IDEMPOTENCY_CONFLICT` for a
+   * key that was used with other nodes, and `PERMISSION_DENIED` or `HOOK_FAILED` from a hook.
    */
   async create(submitted: SubmitPlan): Promise<AcceptedPlan> {
-    const plan = await this.check(submitted);
-    const planId = uuidv7();
+    const parsed = parsePlan(submitted.plan);
+    const identity = identityOf(submitted.session, parsed);
+    const known = await groupUnderKey(this.#deps.records, identity);
+    if (known !== undefined) return acceptedPlan(known);
+    const plan = await this.#check(submitted, parsed);
     const { session, submittedBy } = submitted;
-    const { tenantId } = session;
-    const approval = await this.#approvalFor(planId, plan, submitted);
     const head: GroupHead = {
-      id: planId,
+      id: identity?.id ?? uuidv7(),
       kind: 'plan',
-      ...defined({ tenantId, submittedBy }),
+      ...defined({ tenantId: session.tenantId, submittedBy, digest: identity?.digest }),
       createdAtMs: await this.#deps.now(),
     };
+    return (
+      (await this.#begin(head, plan, submitted)) ??
+      // Another process has used the key in this moment.
+      acceptedPlan((await groupUnderKey(this.#deps.records, identity)) ?? (await this.#recordOf(head.id)))
+    );
+  }
+
+  /** Undefined when there is a plan of its ID. */
+  async #begin(head: GroupHead, plan: PlanDefinition, submitted: SubmitPlan): Promise<AcceptedPlan | undefined> {
     const { approvals, runner, audit } = this.#deps;
-    const about = aboutGroup(head, session.sessionKey);
-    const begun = { ...about, action: 'begun', by: submittedBy, size: plan.order.length } as const;
-    if (approval === undefined) {
-      await runner.create(head, plan);
-      void audit(begun);
-      return { planId, order: plan.order };
+    const approval = await this.#approvalFor(head.id, plan, submitted);
+    const fields = new Map<string, object>();
+    if (approval !== undefined) {
+      fields.set(APPROVAL_FIELD, storedApproval(approval));
+      fields.set(memberField(APPROVAL_KEY), { callId: approval.callId });
     }
-    const fields = new Map<string, object>([
-      [APPROVAL_FIELD, storedApproval(approval)],
-      [memberField(APPROVAL_KEY), { callId: approval.callId }],
-    ]);
-    await runner.create(head, plan, { fields, open: () => approvals.open(approval, plan.target) });
-    void audit({ ...begun, approvalId: approval.id });
-    submitted.onApproval?.(approval);
-    return { planId, order: plan.order, approvalId: approval.id };
+    const open = async () => approval && approvals.open(approval, plan.target);
+    if (!(await runner.create(head, plan, { fields, open }))) return undefined;
+    const about = aboutGroup(head, plan.target.sessionKey);
+    const approvalId = approval?.id;
+    void audit({
+      ...about,
+      action: 'begun',
+      by: head.submittedBy,
+      size: plan.order.length,
+      ...defined({ approvalId }),
+    });
+    if (approval !== undefined) submitted.onApproval?.(approval);
+    return { planId: head.id, order: plan.order, ...defined({ approvalId }) };
+  }
+
+  #recordOf(planId: string): Promise<GroupRecord> {
+    return groupOf(this.#deps.records, 'plan', planId);
   }
 
   async #approvalFor(
@@ -239,7 +264,7 @@ export class PlanService {
 
   /** A plan as it stands. Throws `NOT_FOUND`. */
   async read(planId: string): Promise<Plan> {
-    return planFrom(await groupOf(this.#deps.records, 'plan', planId));
+    return planFrom(await this.#recordOf(planId));
   }
 
   /** Plans, the newest first. */
@@ -262,7 +287,7 @@ export class PlanService {
 
   /** Begins no further call, and cancels those that have not ended. What was done stays. Throws `NOT_FOUND`. */
   async cancel(planId: string, by = 'library'): Promise<void> {
-    const record = await groupOf(this.#deps.records, 'plan', planId);
+    const record = await this.#recordOf(planId);
     await cancelGroup(this.#deps, record, by, (record.definition as PlanDefinition).target.sessionKey);
   }
 }
@@ -329,6 +354,29 @@ function stateOf({
     ([key, { end }]) => end?.mayHaveHappened !== true && (!key.endsWith(UNDO) || end?.status === 'success'),
   );
   return phase.phase === 'undoing' && isUndone ? 'undone' : 'failed';
+}
+
+type ParsedPlan = z.output<typeof planSchema>;
+
+function parsePlan(plan: unknown): ParsedPlan {
+  const parsed = planSchema.safeParse(plan);
+  if (!parsed.success) throw invalidPlan(zodIssues(parsed.error));
+  return parsed.data;
+}
+
+/** Undefined for a plan without a key, which is another one each time. */
+function identityOf(
+  { tenantId, sessionKey, actorId }: SessionRecord,
+  { idempotencyKey: key, nodes }: ParsedPlan,
+): GroupIdentity | undefined {
+  return key === undefined
+    ? undefined
+    : identifyGroup({ kind: 'plan', owner: [tenantId, sessionKey, actorId], key, content: nodes });
+}
+
+function acceptedPlan({ head, definition, fields }: GroupRecord): AcceptedPlan {
+  const approvalId = approvalOf({ fields })?.id;
+  return { planId: head.id, order: (definition as PlanDefinition).order, ...defined({ approvalId }) };
 }
 
 /** Asks at the first use, and answers the same from then on. */

@@ -16,6 +16,8 @@ export interface BatchCallOf<T extends AnyTool | string> extends Omit<CallOption
 export interface BatchOptions {
   /** So many calls are in flight at once. Default: all. */
   readonly concurrency?: number;
+  /** The same key in the same session is the same batch; other calls under it are a conflict. */
+  readonly idempotencyKey?: string;
   /** Aborting cancels the batch: no further call begins, and those that run are cancelled. */
   readonly signal?: AbortSignal;
 }
@@ -34,7 +36,7 @@ export type RunningBatch<Results> = Promise<Results> & {
 
 /** The session that makes the calls. */
 export interface BatchSession {
-  readonly record: { readonly tenantId?: string };
+  readonly record: { readonly sessionKey: string; readonly tenantId?: string };
   envelope(tool: AnyTool | string, params: unknown, options: CallOptions): ToolCallEnvelope;
   /** Redis' clock. */
   now(): number;
@@ -47,13 +49,16 @@ export function runBatch<Results>(
   service: Pick<BatchService, 'create' | 'results' | 'cancel'> | undefined,
   session: BatchSession,
   calls: readonly unknown[],
-  { concurrency, signal }: BatchOptions,
+  { concurrency, idempotencyKey, signal }: BatchOptions,
 ): RunningBatch<Results> {
   const known = new Map<string, ToolResultEnvelope>();
-  const { tenantId } = session.record;
+  const { sessionKey, tenantId } = session.record;
   const batches = async () => service ?? Promise.reject(needsFleet('batch'));
   const accept = async () =>
-    (await batches()).create({ entries: entriesOf(session, calls), concurrency, tenantId }, known);
+    (await batches()).create(
+      { entries: entriesOf(session, calls), concurrency, idempotencyKey, sessionKey, tenantId },
+      known,
+    );
   const accepted = accept();
   const cancel = async () => (await batches()).cancel((await accepted).batchId);
   const onAbort = () => void cancel().catch(() => {});

@@ -20,6 +20,8 @@ export interface GroupHead {
   /** The caller that submitted it, where the front door knows it. */
   readonly submittedBy?: string;
   readonly createdAtMs: number;
+  /** The digest of what was asked for; of a group with an idempotency key. */
+  readonly digest?: string;
 }
 
 /** One call of a group, as the group's record keeps it. It is written before the call is claimed, and again at its end. */

@@ -1,6 +1,6 @@
 /** A plan: a graph whose nodes are calls. A node's parameters may refer to what other nodes returned. */
 import { z } from 'zod';
-import { jsonObjectSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
+import { idempotencyKeySchema, jsonObjectSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
 import type { Effects, Tier } from '../tools/tool.ts';
 import { MAX_MEMBERS } from './group.ts';
 
@@ -36,6 +36,8 @@ export const planSchema = z.strictObject({
     .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/), planNodeSchema)
     .refine((nodes) => Object.keys(nodes).length >= 1, 'must have a node')
     .refine((nodes) => Object.keys(nodes).length <= MAX_MEMBERS, `must have at most ${MAX_MEMBERS} nodes`),
+  /** The same key in the same session is the same plan; other nodes under it are a conflict. */
+  idempotencyKey: idempotencyKeySchema.optional(),
   /** So many of its calls are in flight at once. */
   concurrency: z.number().int().min(1).max(MAX_MEMBERS).optional(),
 });

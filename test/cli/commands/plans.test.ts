@@ -24,8 +24,11 @@ test('pawl plans checks, runs, lists and shows a plan', async () => {
   expect([dry.code, dry.stdout]).toEqual([0, 'first\nsecond\n']);
   const ended = await run('run', file, '--session', 'trip');
   expect(ended.stdout).toMatch(/: done\n\n.*first +list_dir +success/s);
+  const idOf = ({ stdout }: { readonly stdout: string }) => JSON.parse(stdout).planId;
+  const keyed = async () => idOf(await run('run', file, '--session', 'trip', '--key', 'a', '--json'));
+  expect(await keyed()).toBe(await keyed());
   const { plans } = JSON.parse((await run('ls', '--json')).stdout);
-  expect(plans).toMatchObject([{ state: 'done', session: 'trip', counts: { success: 2 } }]);
+  expect(plans).toMatchObject(Array(2).fill({ state: 'done', session: 'trip', counts: { success: 2 } }));
   expect((await run('show', plans[0].planId)).stdout).toContain('second');
   expect((await run('cancel', plans[0].planId)).stdout).toContain('is done');
   expect((await run('show', 'none')).stderr).toContain('There is no plan');

@@ -174,3 +174,30 @@ test('an entry of a batch starts later, and its end is posted; a start that is n
   await eventually(() => receiver.received.length === 1);
   expect(JSON.parse(receiver.received[0]?.body ?? '').data.callId).toBe(delayed.callId);
 });
+
+test('the same key is the same batch, and other calls under it are a conflict', async () => {
+  const { tool, runs } = doublingTool();
+  const { session, pawl } = await startFleet({ tools: [tool] });
+  const batch = (n: number) =>
+    session.batch(
+      [
+        { tool, params: { n } },
+        { tool: 'no', params: {} },
+      ],
+      { idempotencyKey: 'a' },
+    );
+  const [first, second] = [batch(1), batch(1)];
+  expect(await first.accepted).toEqual(await second.accepted);
+  expect([await first, await second].map(([one]) => contentOf(one))).toEqual([2, 2]);
+  expect((await batch(1))[1]?.error?.code).toBe('UNKNOWN_TOOL');
+  await expect(batch(2)).rejects.toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' });
+  await expect(session.batch([{ tool, params: { n: 1 } }], { idempotencyKey: '' })).rejects.toMatchObject({
+    code: 'CONTRACT_INVALID',
+    issues: [{ path: 'idempotencyKey' }],
+  });
+  const entries = [{ envelope: session.envelope(tool, { n: 3 }, {}) }];
+  const ids = await Promise.all([1, 2].map(() => pawl.batches.create({ entries, idempotencyKey: 'a' })));
+  expect(ids[0]).toEqual(ids[1]);
+  await pawl.batches.results(ids[0] ?? { batchId: '' });
+  expect(runs).toEqual([1, 3]);
+});

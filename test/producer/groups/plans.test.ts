@@ -226,3 +226,30 @@ test('another process goes on with a plan whose process has left', async () => {
   expect(plan.state).toBe('done');
   expect(log.toSorted()).toEqual(['book Oslo', 'book Paris', 'wait']);
 });
+
+test('the same key in a session is the same plan, however many processes ask, and other nodes are a conflict', async () => {
+  const { tools, log } = journeyTools();
+  const { session, pawl, openProducer } = await startFleet({ tools });
+  const other = await (await openProducer()).session(session.key);
+  const bookAll = (city: string) => ({
+    idempotencyKey: 'trip',
+    nodes: { book: { tool: 'book', params: { city } }, last: { tool: 'cities', after: ['book'] } },
+  });
+  const plans = await Promise.all([session, other, session, other].map((one) => one.plan(bookAll('Paris'))));
+  expect(new Set(plans.map(({ head }) => head.id)).size).toBe(1);
+  expect(plans.map(({ state }) => state)).toEqual(Array(4).fill('done'));
+  const again = session.plan({ ...bookAll('Paris'), concurrency: 1 });
+  expect(await again.accepted).toEqual({ planId: plans[0]?.head.id, order: ['book', 'last'] });
+  expect((await again).state).toBe('done');
+  await expect(session.plan(bookAll('Oslo'))).rejects.toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' });
+  const { planId } = await session.plan({ ...bookAll('Oslo'), idempotencyKey: 'other' }).accepted;
+  const elsewhere = await pawl.openSession({ actorId: 'bob' });
+  await elsewhere.plan(bookAll('Bern'));
+  await pawl.plans.ended(planId);
+  expect(log).toEqual(expect.arrayContaining(['book Paris', 'book Oslo', 'book Bern']));
+  expect(log).toHaveLength(3);
+  await expect(session.plan({ ...bookAll('Paris'), idempotencyKey: '' })).rejects.toMatchObject({
+    code: 'PLAN_INVALID',
+    issues: [{ path: 'idempotencyKey' }],
+  });
+});

@@ -1,6 +1,6 @@
 /** `/v1/batches`: many calls in one request, each with an outcome of its own. */
 import { z } from 'zod';
-import { jsonObjectSchema } from '../../../shared/calls/envelope.ts';
+import { idempotencyKeySchema, jsonObjectSchema } from '../../../shared/calls/envelope.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { MAX_MEMBERS } from '../../../shared/groups/group.ts';
 import type { Pawl } from '../../client.ts';
@@ -11,12 +11,13 @@ import type { ApiDeps } from '../core/api-deps.ts';
 import { batchView } from '../core/group-views.ts';
 import { type Route, route } from '../core/route.ts';
 import { nameOf, submitterOf } from './approvals.ts';
-import { batchEntry, describedCallSchema } from './create-call.ts';
+import { batchEntry, describedCallSchema, keyedBy, keyHeader } from './create-call.ts';
 
 const newBatchSchema = z.strictObject({
   /** Each is checked alone: one that is wrong refuses only itself. */
   calls: z.array(jsonObjectSchema).min(1).max(MAX_MEMBERS),
   concurrency: z.number().int().min(1).max(MAX_MEMBERS).optional(),
+  idempotencyKey: idempotencyKeySchema.optional(),
 });
 
 type BatchRouteDeps = Pick<ApiDeps, 'pawl' | 'checkAccepting'>;
@@ -30,6 +31,7 @@ function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
     operationId: 'createBatch',
     permission: 'use',
     summary: 'Submits many calls in their short form. One that cannot be a call refuses only itself.',
+    headers: z.object(keyHeader),
     body: newBatchSchema,
     bodySchema: {
       type: 'object',
@@ -46,17 +48,24 @@ function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
           maximum: MAX_MEMBERS,
           description: 'So many calls are in flight at once. Default: all.',
         },
+        idempotencyKey: { type: 'string', description: 'The same key of the same tenant is the same batch.' },
       },
       required: ['calls'],
       additionalProperties: false,
     },
     responses: { 202: ['The batch, and the ID or the error of each call', 'AcceptedBatch'] },
-    async handle({ body, caller }) {
+    async handle({ headers, body, caller }) {
       await checkAccepting();
-      const { concurrency } = body;
+      const { concurrency, idempotencyKey } = keyedBy(body, headers['idempotency-key']);
       const entries = await entriesOf(pawl, caller, body.calls);
       const { tenantId } = caller;
-      const accepted = await pawl.batches.create({ entries, concurrency, tenantId, ...submitterOf(caller) });
+      const accepted = await pawl.batches.create({
+        entries,
+        concurrency,
+        idempotencyKey,
+        tenantId,
+        ...submitterOf(caller),
+      });
       return { status: 202, headers: { Location: `/v1/batches/${accepted.batchId}` }, body: accepted };
     },
   });

@@ -82,7 +82,8 @@ const startQuery = {
     .meta({ format: 'date-time', description: 'The call starts at this time: ISO 8601, with Z or an offset.' }),
 };
 
-const keyHeaderSchema = z.string().transform(keyOfHeader).pipe(idempotencyKeySchema);
+/** The header that names what a request makes. */
+export const keyHeader = { 'idempotency-key': z.string().transform(keyOfHeader).pipe(idempotencyKeySchema).optional() };
 
 export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
   return route('post /v1/calls', {
@@ -97,7 +98,7 @@ export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): 
       }),
       ...startQuery,
     }),
-    headers: z.object({ 'idempotency-key': keyHeaderSchema.optional(), traceparent: z.string().optional() }),
+    headers: z.object({ ...keyHeader, traceparent: z.string().optional() }),
     body: jsonObjectSchema,
     bodySchema: {
       oneOf: [z.toJSONSchema(describedCallSchema, { io: 'input' }), describedEnvelope()],
@@ -124,15 +125,19 @@ export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): 
 
 /** Moves the header's key into the field that the contract has for it. Throws `CONTRACT_INVALID` when the body names another key. */
 function withKey(body: Readonly<Record<string, unknown>>, key: string | undefined): Readonly<Record<string, unknown>> {
+  if (isShort(body)) return keyedBy(body, key);
+  const payload = body['payload'] as Readonly<Record<string, unknown>> | undefined;
+  return typeof payload !== 'object' || payload === null ? body : { ...body, payload: keyedBy(payload, key) };
+}
+
+/** A body with the header's key. Throws `CONTRACT_INVALID` when the body names another key. */
+export function keyedBy<Body extends object>(body: Body, key: string | undefined): Body {
   if (key === undefined) return body;
-  const payload = isShort(body) ? body : (body['payload'] as Readonly<Record<string, unknown>> | undefined);
-  if (typeof payload !== 'object' || payload === null) return body;
-  const { idempotencyKey: named = key } = payload;
-  if (named !== key)
-    throw invalidBody(
-      'names another idempotencyKey than the header Idempotency-Key: give one of them, or the same twice',
-    );
-  return isShort(body) ? { ...body, idempotencyKey: key } : { ...body, payload: { ...payload, idempotencyKey: key } };
+  const { idempotencyKey: named = key } = body as { readonly idempotencyKey?: unknown };
+  if (named === key) return { ...body, idempotencyKey: key };
+  throw invalidBody(
+    'names another idempotencyKey than the header Idempotency-Key: give one of them, or the same twice',
+  );
 }
 
 /** Adds the `traceparent` header to the body, unless the body has one. */

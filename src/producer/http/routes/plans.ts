@@ -11,6 +11,7 @@ import type { ApiDeps } from '../core/api-deps.ts';
 import { planOrder, planSummary, planView } from '../core/group-views.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { nameOf, submitterOf } from './approvals.ts';
+import { keyedBy, keyHeader } from './create-call.ts';
 import { sessionFor, sessionOrNew } from './sessions.ts';
 
 const MAX_LISTED = 200;
@@ -30,14 +31,15 @@ function createPlan({ pawl, checkAccepting }: PlanRouteDeps): Route {
     permission: 'use',
     summary: 'Checks a plan and begins it; with `dryRun=true`, checks it alone.',
     query: z.strictObject({ dryRun: z.enum(['true', 'false']).default('false') }),
+    headers: z.object(keyHeader),
     body: newPlanSchema,
     bodySchema: z.toJSONSchema(planSchema.extend({ session }), { io: 'input' }),
     responses: {
       200: ['The order of its nodes, with `dryRun=true`', 'PlanOrder'],
       202: ['The plan has begun', 'AcceptedPlan'],
     },
-    async handle({ query, body, caller }) {
-      const { session: sessionKey, ...plan } = body;
+    async handle({ query, headers, body, caller }) {
+      const { session: sessionKey, ...plan } = keyedBy(body, headers['idempotency-key']);
       const dryRun = query.dryRun === 'true';
       if (!dryRun) await checkAccepting();
       const known = await sessionFor(pawl, caller, sessionKey).catch(unlessUnknown);

@@ -11,6 +11,7 @@ import { GroupKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
+const createScript = new Script(new URL('./group-create.lua', import.meta.url));
 const takeScript = new Script(new URL('./group-take.lua', import.meta.url));
 const advanceScript = new Script(new URL('./group-advance.lua', import.meta.url));
 const changeScript = new Script(new URL('./group-change.lua', import.meta.url));
@@ -66,24 +67,15 @@ export class GroupRecords {
     return this.#leaseMs;
   }
 
-  /** Writes a new group, which the writer drives with fence 1. */
-  async create(head: GroupHead, definition: object, fields: GroupFields = new Map()): Promise<TakenGroup> {
+  /** Writes a new group, which the writer drives with fence 1. Undefined when there is one of its ID. */
+  async create(head: GroupHead, definition: object, fields: GroupFields = new Map()): Promise<TakenGroup | undefined> {
     const { id, kind, tenantId, createdAtMs } = head;
-    const key = this.#keys.group(id);
     const written = { head, definition, ...Object.fromEntries(fields) };
-    const signed = Object.entries(written).map(([field, value]) => [field, this.#signed(id, field, value)] as const);
+    const signed = Object.entries(written).flatMap(([field, value]) => [field, this.#signed(id, field, value)]);
     const indexes = [this.#keys.all(kind), ...(tenantId === undefined ? [] : [this.#keys.all(kind, tenantId)])];
-    const write = this.#redis
-      .multi()
-      .hset(key, { fence: '1', ...Object.fromEntries(signed) })
-      .pexpire(key, LONGEST_MS);
-    write.zadd(this.#keys.open, createdAtMs + this.#leaseMs, id);
-    for (const index of indexes) {
-      write.zadd(index, createdAtMs, id);
-      write.zremrangebyscore(index, 0, createdAtMs - 2 * LONGEST_MS);
-      write.pexpire(index, 2 * LONGEST_MS);
-    }
-    await write.exec();
+    const args = [id, createdAtMs, this.#leaseMs, LONGEST_MS, 'fence', 1, ...signed];
+    const [isWritten] = await createScript.run(this.#redis, [...this.#hashes(id), ...indexes], args);
+    if (isWritten !== 1) return undefined;
     return { head, definition, fields: Object.fromEntries(fields), steps: 0, fence: 1 };
   }
 

@@ -48,6 +48,16 @@ test('a plan over HTTP: a dry run, its end, its list and its cancellation', asyn
   const { text } = await rig.ask('/metrics');
   expect(text).toContain('groups_total{kind="plan",state="done"} 1');
   expect(text).toContain('groups_open 0');
+  const keyed = (name: string) =>
+    rig.ask('/v1/plans', {
+      method: 'POST',
+      headers: { 'idempotency-key': '"trip"' },
+      json: { session: 'demo', nodes: { [name]: { tool: 'double', params: { n: 1 } } } },
+    });
+  const one = await keyed('a');
+  expect(one.body.planId).toMatch(/^plan\./);
+  expect(await keyed('a')).toMatchObject({ status: 202, body: one.body });
+  expect(await keyed('b')).toMatchObject({ status: 422, body: { error: { code: 'IDEMPOTENCY_CONFLICT' } } });
   const wrong = await post({ session: 'demo', nodes: { a: { tool: 'double', params: { n: 'x' } } } });
   expect(wrong).toMatchObject({
     status: 400,

@@ -1,0 +1,39 @@
+/** The identity of a batch or plan that its caller gives an idempotency key: which requests are the same group, and its ID. */
+import { PawlError } from '../errors/failure.ts';
+import { canonicalJson, digest } from '../schema/canonical-json.ts';
+import type { GroupHead, GroupKind } from './group.ts';
+
+/** Characters of a digest: as many as in the ID of a call, for the same reasons. */
+const SHORT_DIGEST = 22;
+
+export interface GroupIdentity {
+  /** Equal for all requests of one owner under one key. */
+  readonly id: string;
+  /** The digest of the content. */
+  readonly digest: string;
+}
+
+export interface KeyedGroup {
+  readonly kind: GroupKind;
+  /** Those who share the key: the tenant, the session and its actor. */
+  readonly owner: readonly (string | undefined)[];
+  readonly key: string;
+  /** The calls that are asked for, without anything that changes from try to try. */
+  readonly content: unknown;
+}
+
+export function identifyGroup({ kind, owner, key, content }: KeyedGroup): GroupIdentity {
+  const name = shortDigest([kind, owner.map((part) => part ?? null), key]);
+  return { id: `${kind}.${name}`, digest: shortDigest(content) };
+}
+
+function shortDigest(value: unknown): string {
+  return digest(canonicalJson(value)).slice(0, SHORT_DIGEST);
+}
+
+/** Throws `IDEMPOTENCY_CONFLICT` when the group that has the key's ID is another one. */
+export function checkSameGroup({ id, kind, digest: known }: GroupHead, identity: GroupIdentity): void {
+  if (known === identity.digest) return;
+  const message = `The idempotency key was used before with another ${kind} (${id}); nothing ran.`;
+  throw new PawlError('IDEMPOTENCY_CONFLICT', message);
+}
