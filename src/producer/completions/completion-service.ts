@@ -14,7 +14,7 @@ import { type Outcome, outcomeText, resultError, retriedBy } from '../../shared/
 import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { clip, failureOf, PawlError } from '../../shared/errors/failure.ts';
-import { redact, secretsIn } from '../../shared/errors/redaction.ts';
+import { redact, secretsOfCall } from '../../shared/errors/redaction.ts';
 import { fitted, validatorOf } from '../../shared/schema/validator.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CompletionEnd, CompletionEntry, CompletionRefusal } from '../../shared/store/completions/completions.ts';
@@ -176,7 +176,7 @@ export class CompletionService {
       ...retriedBy(attempts.slice(0, number - 1)),
     };
     if (end.status === 'error') {
-      const known = [...secretsIn(envelope.payload.params), ...this.#deps.secrets];
+      const known = secretsOfCall(envelope.payload.params, this.#deps.secrets);
       const failure = { ...failureOf('TOOL_FAILED', redact(end.error.message, known)), code: end.error.code };
       const outcome: Outcome = { ...base, status: 'error', error: resultError(failure, 'error') };
       return { outcome, text: JSON.stringify(outcome) };

@@ -3,7 +3,7 @@
  * values that this process knows to be secret, and text that looks like a token.
  */
 
-import { REDACTED, redact, secretsIn } from '../errors/redaction.ts';
+import { REDACTED, redact, secretsOfCall } from '../errors/redaction.ts';
 import { digest } from '../schema/canonical-json.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { AuditEvent, SubmittedCall } from './audit-event.ts';
@@ -71,14 +71,14 @@ export class AuditFormatter {
     }
     // The reason of a failure or a refusal may quote the parameters.
     if ('reason' in event && event.reason !== undefined && 'params' in event)
-      record['reason'] = cleanText(event.reason, [...secretsIn(event.params), ...this.#secrets]);
+      record['reason'] = cleanText(event.reason, secretsOfCall(event.params, this.#secrets));
     return record;
   }
 
   #summary(value: unknown, params: unknown): string | undefined {
     if (value === undefined) return undefined;
     const text = summaryText(value);
-    const clean = redact(text, [...secretsIn(params), ...this.#secrets]);
+    const clean = redact(text, secretsOfCall(params, this.#secrets));
     return clean.length > MAX_SUMMARY ? `${startOf(clean, MAX_SUMMARY)}…` : clean;
   }
 

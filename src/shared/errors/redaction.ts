@@ -214,6 +214,15 @@ export function secretsIn(value: unknown): string[] {
   return found === undefined ? [] : [...found].sort((one, other) => other.length - one.length);
 }
 
+/**
+ * The secrets among parameters, before those of the process. Most parameters have none: the answer is then the list of the process itself,
+ * whose encoded forms are cached.
+ */
+export function secretsOfCall(params: unknown, ofProcess: readonly string[]): readonly string[] {
+  const own = secretsIn(params);
+  return own.length === 0 ? ofProcess : [...own, ...ofProcess];
+}
+
 const NAME_MEMBERS: ReadonlySet<string> = new Set(['name', 'key', 'header', 'field', 'k']);
 const VALUE_MEMBERS: ReadonlySet<string> = new Set(['value', 'values', 'val', 'v']);
 

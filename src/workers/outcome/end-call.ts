@@ -1,7 +1,7 @@
 /** Ends a call with the outcome of its attempt: circuit, taint, event and record, in this order. */
 import { bringsTaint, type Outcome } from '../../shared/calls/outcome.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
-import { redact, secretsIn } from '../../shared/errors/redaction.ts';
+import { redact, secretsOfCall } from '../../shared/errors/redaction.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { type Attempt, allParams, nowMs } from '../attempt/attempt-state.ts';
@@ -54,7 +54,7 @@ export class CallEnder {
   async failCounted(attempt: Attempt, raw: Failure, details: FailureDetails): Promise<JobOutcome> {
     const outside = details.ran && attempt.tool.annotations.openWorldHint === true;
     if (!(await this.#taint(attempt, outside))) return { kind: 'abandoned' };
-    const failure = withoutSecrets(raw, [...secretsIn(allParams(attempt)), ...this.#deps.secrets]);
+    const failure = withoutSecrets(raw, secretsOfCall(allParams(attempt), this.#deps.secrets));
     const settle = this.#deps.settler.failing(attempt, failure, details);
     this.#emitEnd(attempt, { ...settle.outcome, attempts: attempt.number });
     return this.#deps.settler.fail(attempt, settle);
