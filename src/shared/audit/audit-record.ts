@@ -3,7 +3,8 @@
  * values that this process knows to be secret, and text that looks like a token.
  */
 
-import { REDACTED, redact, secretsOfCall } from '../errors/redaction.ts';
+import { redact, secretsOfCall } from '../errors/redaction.ts';
+import { REDACTED } from '../errors/secret-patterns.ts';
 import { digest } from '../schema/canonical-json.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { AuditEvent, SubmittedCall } from './audit-event.ts';

@@ -3,19 +3,21 @@
  * and Bull Board use it. Parameters in the ledger and results are left alone, because tools and models need them as they are.
  */
 
+import {
+  PATTERNS,
+  PROGRAM_PATTERNS,
+  PROGRAM_SIGN,
+  REDACTED,
+  SECRET_NAME,
+  type SecretPattern,
+  SIGN,
+  WEAK_SECRET,
+  WEAK_SECRET_NAME,
+} from './secret-patterns.ts';
 import { MIXED_PREFIXES, PLAIN_PREFIXES, START, WHOLE_FORMS } from './secret-rules.ts';
 
-export const REDACTED = '[redacted]';
 const MIN_VALUE_LENGTH = 8;
 const MAX_DEPTH = 16;
-/** Names under which secrets stand, in parameters, headers, environments and texts. */
-const NAMES =
-  '(?:passwords?|passwd|passphrase|passcode|(?:db|user|admin|root|ftp|smtp)[-_]?pwd|secrets?|secret[-_]?key|token|api[-_]?key|(?:access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions)[-_]?key|signing[-_]?keys?|credentials?|authorization|cookie|jwt|mnemonic|connection[-_]?string)';
-const NAME = `[\\w-]{0,60}${NAMES}`;
-const JSON_TEXT = '(?:[^"\\\\]|\\\\.)*';
-/** Tells a pair of name and value from a list of names. */
-const LOOKS_LIKE_A_VALUE = '(?=[^"]{0,256}[^"a-z_ ])(?=[^"]{6})';
-const TO_A_VALUE = '"\\s{0,4}:\\s{0,4}"';
 const literally = (texts: readonly string[]) =>
   texts.map((text) => text.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')).join('|');
 const TOKEN_END = '[\\w+/=~-]*(?:\\.[\\w+/=~-]+)*';
@@ -25,67 +27,6 @@ const TOKENS = new RegExp(
 );
 /** Most texts have no token. A search for the prefixes alone costs a tenth of the full one. */
 const TOKEN_SIGN = new RegExp(literally([...PLAIN_PREFIXES, ...MIXED_PREFIXES]));
-const SECRET_NAME = new RegExp(`${NAMES}$`, 'i');
-
-/** Patterns of secrets. The groups before the secret stay; a text without the sign is not searched. */
-const PATTERNS: readonly (readonly [pattern: RegExp, replacement: string, sign?: string])[] = [
-  [/-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)/g, REDACTED, '-----'],
-  [new RegExp(`${START}(Bearer|Basic)(\\s{1,8})[A-Za-z0-9._~+/=-]{8,}`, 'gi'), `$1$2${REDACTED}`],
-  // JSON Web Tokens, signed and encrypted.
-  [new RegExp(`${START}ey[JI][A-Za-z0-9_-]{8,}(?:\\.[A-Za-z0-9_-]*){1,4}`, 'g'), REDACTED],
-  // A token in place of the user, with a word such as `x-oauth-basic` in place of the password.
-  [/(https?:\/\/)[^\s:/@"'\\?#[]{16,256}(?=:[^\s/@"]{1,256}@)/gi, `$1${REDACTED}`, '://'],
-  // scheme://user:password@host
-  [/([a-z][a-z0-9+.-]{0,30}:\/\/[^\s:/@"]{0,256}):[^\s/@"]{1,256}@/gi, `$1:${REDACTED}@`, '://'],
-  // A token in place of the user.
-  [/(https?:\/\/)[^\s:/@"'\\?#[]{16,256}@/gi, `$1${REDACTED}@`, '://'],
-  [
-    /([?&](?:[\w.-]{0,40}(?:sig|signature|auth|pwd|pass|sid|jwt|code|key|hmac|credential|security-token))=)(?!\[redacted\])[^\s&#"'\\<>;]{8,}/gi,
-    `$1${REDACTED}`,
-  ],
-  // Pairs of a name and a value in lists, objects, XML and commands.
-  [new RegExp(`("${NAME}"\\s{0,4},\\s{0,4}")${LOOKS_LIKE_A_VALUE}${JSON_TEXT}"`, 'gi'), `$1${REDACTED}"`],
-  [
-    new RegExp(
-      `("(?:name|key|header|field|k)${TO_A_VALUE}${NAME}"\\s{0,4},\\s{0,4}"(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}"`,
-      'gi',
-    ),
-    `$1${REDACTED}"`,
-  ],
-  [
-    new RegExp(
-      `("(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}("\\s{0,4},\\s{0,4}"(?:name|key|header|field|k)${TO_A_VALUE}${NAME}")`,
-      'gi',
-    ),
-    `$1${REDACTED}$2`,
-  ],
-  [new RegExp(`(<[\\w:-]{0,60}${NAMES}>)[^<]{1,4096}(?=<)`, 'gi'), `$1${REDACTED}`, '<'],
-  [new RegExp(`(--${NAME}\\s{1,4}["']?)(?!\\[redacted\\])[^\\s"'\\\\]{4,}`, 'gi'), `$1${REDACTED}`],
-  [/((?<![\w-])curl)(?=\s)([^\n]{0,300}?\s(?:-u|--user)[= ]["']?[^\s:"']{0,100}:)[^\s"'\\]{1,256}/g, `$1$2${REDACTED}`],
-  [/(machine\s\S{1,256}\s{1,8}login\s\S{1,256}\s{1,8}password\s{1,4})\S{1,256}/gi, `$1${REDACTED}`],
-  // The whole of a text in JSON, and in JSON that stands in a JSON string.
-  [new RegExp(`("[\\w-]{0,60}${NAMES}"\\s{0,4}:\\s{0,4}")(?:[^"\\\\]|\\\\.)*"`, 'gi'), `$1${REDACTED}"`],
-  [new RegExp(`(\\\\"[\\w-]{0,60}${NAMES}\\\\"\\s{0,4}:\\s{0,4}\\\\")[^"\\\\]*`, 'gi'), `$1${REDACTED}`],
-  // Schemes other than those above count as a part of the secret; a cookie is redacted whole.
-  [
-    /(authorization(?:\\*["'])?\s{0,4}[:=]\s{0,4}(?:\\*["'])?)(?!Bearer |Basic )[a-z][\w-]{0,30}[ \t]{1,4}[^\s"'\\,;]{8,}/gi,
-    `$1${REDACTED}`,
-  ],
-  [/(cookie\s{0,4}:\s{0,4})[^\s=;"\\]{1,256}=[^\r\n"\\]*/gi, `$1${REDACTED}`],
-  // JSON stays JSON: a number becomes a text.
-  [new RegExp(`("[\\w-]{0,60}${NAMES}"\\s{0,4}:\\s{0,4})-?\\d[\\d.eE+-]{3,}(?=[\\s,}\\]])`, 'gi'), `$1"${REDACTED}"`],
-  // name=value and name: value, up to the next space. Other JSON values at that place are no secret.
-  [
-    new RegExp(
-      `(${NAMES}(?:\\\\*["'])?\\s{0,4}(?:=>|:=|[:=])\\s{0,4}(?:\\\\*["'])?)(?!\\[redacted\\]|Bearer |Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))[^\\s"'\\\\,;&}\\])]{4,}`,
-      'gi',
-    ),
-    `$1${REDACTED}`,
-  ],
-];
-/** Every pattern above needs one of these. Most texts have none, and one search for all of them costs a tenth. */
-const SIGN =
-  /:\/\/|-----|bearer|basic|pass|pwd|secret|token|key|credential|authorization|cookie|jwt|mnemonic|string|ey[JI]|curl|sig(?:nature)?=|auth=|sid=|hmac=|code=/i;
 /** A possible payment card number: 15 or 16 digits of the known issuers, in their usual groups. */
 const CARD = /(?<![\w.-])(?:3[47]\d{2}[ -]?\d{6}[ -]?\d{5}|[3-6]\d{3}([ -]?)\d{4}\1\d{4}\1\d{4})(?![\w-]|\.\d)/g;
 /** An e-mail address, but no tool or package with its version, such as `tools.get_weather@1.0.0`. */
@@ -120,8 +61,13 @@ export function redact(text: string, known: readonly string[] = []): string {
   clean = withoutCards(clean);
   if (TOKEN_SIGN.test(clean)) clean = clean.replace(TOKENS, REDACTED);
   for (const [sign, form] of WHOLE_FORMS) if (clean.includes(sign)) clean = clean.replace(form, REDACTED);
-  if (!SIGN.test(clean)) return clean;
-  for (const [pattern, replacement, sign = ''] of PATTERNS)
+  if (PROGRAM_SIGN.test(clean)) clean = replaceAll(clean, PROGRAM_PATTERNS);
+  return SIGN.test(clean) ? replaceAll(clean, PATTERNS) : clean;
+}
+
+function replaceAll(text: string, patterns: readonly SecretPattern[]): string {
+  let clean = text;
+  for (const [pattern, replacement, sign = ''] of patterns)
     if (clean.includes(sign)) clean = clean.replace(pattern, replacement);
   return clean;
 }
@@ -202,10 +148,13 @@ export function secretsIn(value: unknown): string[] {
       if (!secret) for (const item of part) look(valueInText(item), true, depth + 1);
     } else if (typeof part === 'object' && part !== null) {
       const isNamed = isSecretName(nameBeside(part));
-      for (const name of Object.keys(part))
+      for (const [name, member] of Object.entries(part))
         look(
-          (part as Record<string, unknown>)[name],
-          secret || isSecretName(name) || (isNamed && VALUE_MEMBERS.has(name.toLowerCase())),
+          member,
+          secret ||
+            isSecretName(name) ||
+            (isNamed && VALUE_MEMBERS.has(name.toLowerCase())) ||
+            (typeof member === 'string' && isWeakSecret(name, member)),
           depth + 1,
         );
     }
@@ -263,6 +212,10 @@ function isSecretName(name: string): boolean {
   if (secretNames.size >= MAX_NAMES) secretNames.clear();
   if (name.length <= MAX_NAME_LENGTH) secretNames.set(name, secret);
   return secret;
+}
+
+function isWeakSecret(name: string, value: string): boolean {
+  return name.length <= MAX_NAME_LENGTH && WEAK_SECRET_NAME.test(name) && WEAK_SECRET.test(value);
 }
 
 /** The secrets of a process: its keys, its callers' tokens, the password of its Redis, and secrets of its environment. */

@@ -15,7 +15,7 @@ export const PLAIN_PREFIXES =
   ATCTT3 ATBB ATOA CCIPAT_ CCIPRJ_ bkua_ cflt dckr_pat_ dckr_oat_ figd_ figo_ figu_ gsk_ xai- r8_ csk- nvapi-
   tgp_v1_ fw_ llx- jina_ e2b_ fc- phc_ phx_ phs_ sbp_ nfp_ nfc_ napi_ rnd_ whsec_ NRAK- NRII- NRBR-
   cio sq0csp- wandb_v1_ vck_ vcp_ vca_ vci_ lsv2_pt_ lsv2_sk_ lsv2_ kagi_ rk_live_ rk_test_ pk_live_ HRKU-AA
-  mlsn. rpa_`);
+  mlsn. rpa_ crsr_ bb_live_ bb_test_ dtn_ ddp_ ddw_ squ_ sqp_ sqa_ AQVN AKLT CFPAT- AVNS_ ctx7sk-`);
 
 /** Behind each of these, a token may have other characters between its letters as well. */
 export const MIXED_PREFIXES: readonly string[] = [
@@ -26,7 +26,7 @@ export const MIXED_PREFIXES: readonly string[] = [
   hvs. hvb. hvr. sha256~ sq0atp- EAAAl SG. sb_secret_ sb_publishable_ GOCSPX- ya29. AIza AQ.Ab 1//0 xoxb- xoxa-
   xoxp- xoxe- xoxe. xoxo- xoxr- xoxs- xoxc- xoxd- xapp- HRKU- pat-na1- pat-eu1- vercel_blob_rw_ ory_st_ ory_pat_
   ory_at_ mdb_sa_sk_ cfut_ cfat_ cfk_ apify_api_ dd_pat_ ddapp_ ddpat_ ukey_
-  pcsk_ tvly-`),
+  pcsk_ tvly- snyk_uat. signkey- t1.9euelZ bce-v3/ALTAK- tr_prod_ tr_dev_ tr_stg_`),
 ];
 
 /** A word begins here, also behind a line break as JSON writes it. */
@@ -44,18 +44,33 @@ export const WHOLE_FORMS: readonly (readonly [sign: string, form: RegExp])[] = [
   ['4b1d', atStart(/4b1d[A-Za-z0-9]{38}\b/)],
   ['API-', atStart(/API-[A-Z0-9]{26}\b/)],
   ['SK', atStart(/SK[0-9a-f]{32}\b/)],
-  ['s.', atStart(/s\.[A-Za-z0-9]{24}\b/)],
+  ['s.', atStart(/s\.(?=[A-Za-z]{0,24}\d)[A-Za-z0-9]{24}\b/)],
   ['Q~', /[\w.~]{3}\dQ~[\w.~-]{31,34}/g],
   ['_mmk', atStart(/[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk\b/)],
+  ['key_', atStart(/key_[a-f0-9]{64}\b/)],
+  ['re_', atStart(/re_(?=\w{0,40}\d)[A-Za-z0-9]{6,10}_[A-Za-z0-9]{20,30}\b/)],
+  ['BSA', atStart(/BSA(?=[A-Z-_]{0,28}[a-z\d])[\w-]{28}\b/)],
+  ['ak_', atStart(/ak_(?=[A-Za-z]{0,20}\d)[A-Za-z0-9]{20,40}\b/)],
+  ['ak-', atStart(/ak-(?=[A-Za-z]{0,22}\d)[A-Za-z0-9]{22}\b/)],
+  ['as-', atStart(/as-(?=[A-Za-z]{0,22}\d)[A-Za-z0-9]{22}\b/)],
+  ['oy2', atStart(/oy2[a-z0-9]{43}\b/)],
+  ['AKID', atStart(/AKID[A-Za-z0-9]{28,36}\b/)],
+  ['SSWS', atStart(/SSWS [\w-]{20,}/)],
+  ['LLM|', atStart(/LLM\|\d{6,20}\|[\w-]{16,}/)],
+  ['/', atStart(/\d\/\d{10,20}(?:\/\d{10,20})?:[a-f0-9]{32}\b/)],
+  [':', atStart(/[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}:[a-f0-9]{32}\b/)],
+  ['access-', atStart(/access-(?:sandbox|development|production)-[a-f0-9-]{36}\b/)],
+  ['$', /\$(?:2[abxy]\$\d\d\$[\w./]{53}|(?:apr1|[156]|y|argon2(?:id?|d))\$[^\s:"'\\]{20,200})/g],
   ['.atlasv1.', atStart(/[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}/)],
   ['v1.0-', atStart(/v1\.0-[a-f0-9]{24}-[a-f0-9]{146}/)],
   ['pa-', atStart(/pa-[A-Za-z0-9_-]{40,48}\b/)],
   ['secret_', atStart(/secret_[A-Za-z0-9]{40,}/)],
   ['key-', atStart(/key-[a-f0-9]{32}\b/)],
   ['-us', atStart(/[a-f0-9]{32}-us\d{1,2}\b/)],
-  [':AA', atStart(/\d{8,10}:AA[\w-]{32,33}/)],
+  [':AA', atStart(/(?:bot)?\d{8,10}:AA[\w-]{32,33}/)],
   ['.', atStart(/[MNO][A-Za-z\d_-]{23,27}\.[\w-]{6}\.[\w-]{27,40}/)],
   ['hooks.slack.com', /hooks\.slack\.com\/(?:services|workflows|triggers)\/[\w+/]{20,}/g],
+  ['hooks.zapier.com', /hooks\.zapier\.com\/hooks\/catch\/\d{1,12}\/\w{5,20}/g],
   ['/api/webhooks/', /\/api\/webhooks\/\d{16,20}\/[\w-]{40,}/g],
   ['webhookb2', /\.webhook\.office\.com\/webhookb2\/[\w@/-]{40,}/g],
   ['ZXlK', atStart(/ZXlK[A-Za-z0-9/_+-]{40,}={0,2}/)],

@@ -1,6 +1,7 @@
 /** Captures a session's calls as a skill and a plan for a person to review. A capture is switched off until a person enables it. */
 import type { Outcome } from '../calls/outcome.ts';
-import { REDACTED, redact, secretsIn } from '../errors/redaction.ts';
+import { redact, secretsIn } from '../errors/redaction.ts';
+import { REDACTED } from '../errors/secret-patterns.ts';
 import { DEFAULT_NAMESPACE, qualifiedName, type Tier } from '../tools/tool.ts';
 import { truncateJson } from '../util/text/truncate-json.ts';
 import { escapeJson, formatForDisplay, shownLine } from '../util/text/visible-text.ts';

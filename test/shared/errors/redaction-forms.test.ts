@@ -1,6 +1,7 @@
 /** The forms of secrets in every kind of text that is shown or kept. */
 import { expect, test } from 'vitest';
-import { REDACTED, redact, redactFields, redactLine, secretsIn } from '../../../src/shared/errors/redaction.ts';
+import { redact, redactFields, redactLine, secretsIn } from '../../../src/shared/errors/redaction.ts';
+import { REDACTED } from '../../../src/shared/errors/secret-patterns.ts';
 import { MIXED_PREFIXES, PLAIN_PREFIXES, WHOLE_FORMS } from '../../../src/shared/errors/secret-rules.ts';
 import { cpuMsOf } from '../../helpers/cpu.ts';
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { failureOf } from '../../../src/shared/errors/failure.ts';
-import { REDACTED, redact, redactFields, redactLine, secretsIn } from '../../../src/shared/errors/redaction.ts';
+import { redact, redactFields, redactLine, secretsIn } from '../../../src/shared/errors/redaction.ts';
+import { REDACTED } from '../../../src/shared/errors/secret-patterns.ts';
 import { cpuMsOf } from '../../helpers/cpu.ts';
 
 // The tokens are put together here, so that no scanner takes this file for a leak.

@@ -1,0 +1,286 @@
+/** The places of secrets in texts, as data: behind their names, in URLs, in headers, in the arguments of well-known programs. */
+import { START } from './secret-rules.ts';
+
+export const REDACTED = '[redacted]';
+
+/** Names under which secrets stand, in parameters, headers, environments and texts. */
+const STEMS = [
+  'passwords?|passwd|passphrase|passcode|passwort|kennwort|contraseña|secrets?|token|api[-_]?(?:keys?|tokens)|credentials?|authorization|cookie|jwt|mnemonic|[jp](?:hp)?sess(?:ion)?id',
+  '(?:db|user|admin|root|ftp|smtp|mysql)[-_]?pwd|(?:db|ssh|user|become|admin|root|ftp|smtp|mail|email|key|store)[-_]?pass|sshpass|redis(?:cli)?[-_]?auth|(?:require|store|key)pass|masterauth',
+  '(?:seed|recovery)[-_ ]?phrase|connection[-_]?string|secret[-_]?key(?:[-_]base)?|preshared[-_]?key|client[-_]key[-_]data',
+  '(?:access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions)[-_]?key|signing[-_]?keys?',
+];
+const SUFFIX = '(?:[-_]?\\d{1,2}|[-_](?:prod(?:uction)?|staging|dev|test|old|new|base64|b64|hex|plain|hash))?';
+const NAMES = `(?:${STEMS.join('|')})${SUFFIX}`;
+const NAME = `[\\w-]{0,60}${NAMES}`;
+export const SECRET_NAME = new RegExp(`${NAMES}$`, 'i');
+/** These names stand for other things too. What they name is secret only if it looks like it. */
+const WEAK_NAME = '(?:[\\w-]{0,40}[-_.])?(?:pass|pwd|auth|otp|psk)';
+export const WEAK_SECRET_NAME = new RegExp(`^${WEAK_NAME}$`, 'i');
+/** A path, such as that of the variable `PWD`, is no secret. */
+export const WEAK_SECRET = /^(?![/~.]|[A-Za-z]:[\\/])(?=\D{0,256}\d)\S{6,}$/;
+const WEAK_VALUE = '(?![/~.]|[a-z]:\\\\)(?=[^\\s"\'\\\\]{0,256}\\d)';
+
+const JSON_TEXT = '(?:[^"\\\\]|\\\\.)*';
+/** A text in JSON that stands in a JSON string. */
+const INNER_JSON_TEXT = '(?:[^"\\\\]|\\\\\\\\(?:\\\\.|[^\\\\"]))*';
+/** Tells a pair of name and value from a list of names. */
+const LOOKS_LIKE_A_VALUE = '(?=[^"]{0,256}[^"a-z_ ])(?=[^"]{6})';
+const TO_A_VALUE = '"\\s{0,4}:\\s{0,4}"';
+/** Code and documents write these where a secret would stand: types, calls, variables, placeholders. */
+const NO_SECRET = [
+  '\\[redacted\\]',
+  '(?:string|str|bool(?:ean)?|number|none|null|undefined|true|false|required|optional|missing|invalid|expired|unset)(?![^\\s"\'\\\\,;|&)}\\]])',
+  '(?:process|import\\.meta)\\.env|os\\.(?:environ|getenv)|\\$\\{|\\$[A-Z_]+\\b(?!\\S)|\\{\\{|<[\\w ./-]{1,60}>',
+  '[a-z_][\\w.]{0,60}\\([^()\\s"\']{0,60}\\)(?:[\\s.,;)]|$)|[a-z_][\\w.]{0,60}\\[\\w{1,60}\\](?:[\\s.,;)]|$)',
+].join('|');
+/** A value in quotes, or up to the next space. A quote may be escaped, as in JSON. */
+const secretValue = (length: number, check = '') =>
+  `(?:(?<quote>\\\\{0,31}["'\`])(?!\\[redacted\\])${check}(?:(?!\\k<quote>)(?:[^"\\n\\\\]|\\\\+[^"\\n])){${length},1024}\\k<quote>|\\\\{0,31}["']?(?!${NO_SECRET})${check}[^\\s"'\\\\,;|&}\\])]{${length},})`;
+const KEEP_HEAD = `$<head>$<quote>${REDACTED}$<quote>`;
+/** The end of one argument and the beginning of the next, in a command line or in a list of arguments. */
+const NEXT_ARGUMENT = '(?:\\\\{0,31}["\'],\\s?\\\\{0,31}["\']|["\']?\\s{1,8}|["\']?\\\\{1,4}n\\s{0,8})';
+/** The arguments before: the command goes on in the next line behind a backslash. */
+const ARGUMENTS = '(?:\\\\\\r?\\n|[^\\n|;&]){0,300}?';
+const ARGUMENT = '(?:\\\\{0,3}"[^"\\n\\\\]{1,256}\\\\{0,3}"|\'[^\'\\n]{1,256}\'|[^\\s"\'\\\\,;|]{1,256})';
+
+export type SecretPattern = readonly [pattern: RegExp, replacement: string, sign?: string];
+
+/** `flags` ends where the secret begins. */
+const commandRule = (programs: string, flags: string): SecretPattern => [
+  new RegExp(
+    `(?<head>(?<![\\w-])(?:${programs})(?=[\\s"'\\\\])${ARGUMENTS}${NEXT_ARGUMENT}(?:${flags}))(?!\\[redacted\\]|["']\\[redacted\\])(?:(?<quote>\\\\{0,3}["'])(?!,)[^"'\\n\\\\]{1,256}\\k<quote>|[^\\s"'\\\\,;|]{1,256})`,
+    'g',
+  ),
+  KEEP_HEAD,
+];
+const spaced = (flags: string) => `(?:${flags})${NEXT_ARGUMENT}`;
+const spacedOrEqual = (flags: string) => `(?:${flags})(?:=|${NEXT_ARGUMENT})`;
+
+/** Most texts name none of these programs. */
+export const PROGRAM_SIGN =
+  /(?<![\w-])(?:curl|https?|mysql\w*|mariadb|sshpass|docker|podman|buildah|skopeo|helm|az|oc|mongo\w*|redis-cli|valkey-cli|sqlcmd|bcp|zip|unzip|7za?|ldap\w+|smbclient|vault|mc|aws|net|sqlplus|echo|printf|gh|openssl)(?![\w-])/;
+export const PROGRAM_PATTERNS: readonly SecretPattern[] = [
+  [
+    /(?<head>(?<![\w-])curl(?=\s)[^\n]{0,300}?\s(?:-[a-zA-Z]{0,6}[uU]|--user|--proxy-user)[= ]?(?<quote>\\{0,31}["'])[\w.@-]{1,100}:)(?!\[redacted\]|\/\/)[^"'\n\\]{1,256}\k<quote>/g,
+    `$<head>${REDACTED}$<quote>`,
+  ],
+  commandRule(
+    'curl',
+    `(?:(?:-[a-zA-Z]{0,6}[uU]${NEXT_ARGUMENT}?|${spacedOrEqual('--user|--proxy-user')})\\\\{0,3}["']?[^\\s:"',]{0,100}:)`,
+  ),
+  commandRule('curl', `(?:${spacedOrEqual('-[a-zA-Z]{0,6}b|--cookie')})(?=\\\\{0,3}["']?[^\\s"'\\\\]{1,100}=)`),
+  commandRule('curl', spacedOrEqual('--pass|--proxy-pass|--oauth2-bearer|--key-passwd')),
+  commandRule('https?', `${spacedOrEqual('-a|--auth')}["']?[^\\s:"',]{0,100}:`),
+  // The database of these programs stands behind a space, the password does not.
+  commandRule('mysql\\w*|mariadb(?:-\\w+)?', '-p(?=[^\\s,])(?!["\'],)'),
+  commandRule('sshpass', `-p(?:${NEXT_ARGUMENT})?`),
+  commandRule(
+    'docker|podman|buildah|skopeo|helm|az|oc',
+    `(?:login${ARGUMENTS}${NEXT_ARGUMENT}|login${NEXT_ARGUMENT})-p${NEXT_ARGUMENT}`,
+  ),
+  commandRule('mongo(?:sh|dump|restore|import|export|stat|top)?', spaced('-p')),
+  commandRule('(?:redis|valkey)-cli', spaced('-a|--pass')),
+  commandRule('sqlcmd|bcp|zip|unzip', `-P(?:${NEXT_ARGUMENT})?`),
+  commandRule('7za?', '-p'),
+  commandRule('ldap\\w+', spaced('-w')),
+  commandRule('smbclient', `${spaced('-U')}["']?[^\\s%"',]{0,100}%`),
+  commandRule('vault', spaced('login')),
+  commandRule('mc', `alias${NEXT_ARGUMENT}set(?:${NEXT_ARGUMENT}${ARGUMENT}){3}${NEXT_ARGUMENT}`),
+  commandRule('aws', `set${NEXT_ARGUMENT}[\\w.-]{0,60}(?:secret|token)[\\w.-]{0,60}${NEXT_ARGUMENT}`),
+  commandRule('net', `user${NEXT_ARGUMENT}[\\w.@\\\\-]{1,100}${NEXT_ARGUMENT}(?=[^/\\s])`),
+  commandRule(
+    'gh',
+    `secret${NEXT_ARGUMENT}set(?:${NEXT_ARGUMENT}${ARGUMENT}){1,6}?${NEXT_ARGUMENT}(?:-b|--body)(?:=|${NEXT_ARGUMENT})`,
+  ),
+  commandRule('openssl', '["\']?-pass(?:in|out)?["\',\\s]{1,4}pass:'),
+  [
+    /(?<head>(?<![\w-])(?:echo|printf)\s{1,4}(?:-n\s{1,4})?)(?!\[redacted\])(?:(?<quote>\\{0,3}["'])[^"'\n\\]{1,256}\k<quote>|[^\s"'\\|]{1,256})(?=\s{0,4}\|\s{0,4}(?:[^\n|]{0,120}--password-stdin|sudo\s+-S|passwd|chpasswd|openssl\s))/g,
+    KEEP_HEAD,
+  ],
+  [/(sqlplus\s{1,4}(?:-\w\s{1,4}){0,4}[\w$#]{1,60}\/)[^\s"'\\@[]{1,256}(?=@)/gi, `$1${REDACTED}`],
+];
+
+/** Patterns of secrets. The groups before the secret stay; a text without the sign is not searched. */
+export const PATTERNS: readonly SecretPattern[] = [
+  [
+    /-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?:[\s\S]{0,8192}?-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|(?:[^"\\]|\\+[^"\\])*)/g,
+    REDACTED,
+    '----',
+  ],
+  [
+    /(Private-Lines: \d{1,4}(?:\s|\\{1,4}[rn]){1,4})(?:[A-Za-z0-9+/=]{16,}(?:\s|\\{1,4}[rn]){0,4}){1,200}/g,
+    `$1${REDACTED}`,
+    'Private-Lines',
+  ],
+  // The same in Base64. Certificates and public keys are no secret.
+  [/LS0tLS1CRUdJTi(?!BDRV|BQVUJ)[A-Za-z0-9+/_-]{40,}={0,2}/g, REDACTED, 'LS0tLS1CRUdJTi'],
+  [
+    /(authorization(?:\\*["'])?\s{0,4}[:=]\s{0,4}(?:\\*["'])?(?:Bearer|Basic)\s{1,8})[A-Za-z0-9._~+/=-]{8,}/gi,
+    `$1${REDACTED}`,
+  ],
+  // A plain word behind a scheme belongs to a sentence.
+  [
+    new RegExp(
+      `${START}([Bb]earer|BEARER|[Bb]asic|BASIC)(\\s{1,8})(?![A-Z]?[a-z-]{1,24}(?![\\w~+/=]|\\.\\w))[A-Za-z0-9._~+/=-]{8,}`,
+      'g',
+    ),
+    `$1$2${REDACTED}`,
+  ],
+  // JSON Web Tokens, signed and encrypted.
+  [new RegExp(`${START}ey[JI][A-Za-z0-9_-]{8,}(?:\\.[A-Za-z0-9_-]*){1,4}`, 'g'), REDACTED],
+  // A token in place of the user, with a word such as `x-oauth-basic` in place of the password.
+  [/(https?:\/\/)[^\s:/@"'\\?#[]{16,256}(?=:[^\s/@"]{1,256}@)/gi, `$1${REDACTED}`, '://'],
+  // scheme://user:password@host. A password may hold an `@`, and people write a `/` into it.
+  [
+    /([a-z][a-z0-9+.-]{0,30}:\/\/[^\s:/@"'<>]{0,256}):(?!\d{1,5}[/?#]|\/|\[redacted\])(?:[^\s/"]{1,256}@(?=[^\s/@"]{0,256}(?:[\s/"?#]|$))|[^\s"'<>@\\]{1,256}@)/gi,
+    `$1:${REDACTED}@`,
+    '://',
+  ],
+  // A token in place of the user.
+  [/(https?:\/\/)[^\s:/@"'\\?#[]{16,256}@/gi, `$1${REDACTED}@`, '://'],
+  [/(jdbc:oracle:\w{1,10}:[^\s/@"']{1,100}\/)(?!\[redacted\])[^\s@"']{1,256}(?=@)/gi, `$1${REDACTED}`, 'jdbc:'],
+  [
+    /((?<![\w.-])(?:[\w.-]{0,40}(?:sig|signature|hmac|jwt|credential|security-token|token_hint|verifier|assertion|SAMLResponse))=)(?!\[redacted\])[^\s&#"'\\<>;]{8,}/gi,
+    `$1${REDACTED}`,
+  ],
+  [/([?&](?:[\w.-]{0,40}[-_.])?(?:auth|pwd|pass|sid)=)(?!\[redacted\])[^\s&#"'\\<>;]{8,}/gi, `$1${REDACTED}`],
+  [/([?&](?:code|key)=)(?=[^\s&#"'\\<>;]{0,256}\d)[^\s&#"'\\<>;[]{8,}/gi, `$1${REDACTED}`],
+  // The proofs in headers whose other parts are public.
+  [/(\b(?:Signature|response|mac|oauth_signature)=\\{0,3}"?)[\w+/=%-]{16,}/g, `$1${REDACTED}`],
+  // Pairs of a name and a value in lists, objects, XML and commands.
+  [new RegExp(`("${NAME}"\\s{0,4},\\s{0,4}")${LOOKS_LIKE_A_VALUE}${JSON_TEXT}"`, 'gi'), `$1${REDACTED}"`],
+  [
+    new RegExp(
+      `("(?:name|key|header|field|k)${TO_A_VALUE}${NAME}"\\s{0,4},\\s{0,4}"(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}"`,
+      'gi',
+    ),
+    `$1${REDACTED}"`,
+  ],
+  [
+    new RegExp(
+      `("(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}("\\s{0,4},\\s{0,4}"(?:name|key|header|field|k)${TO_A_VALUE}${NAME}")`,
+      'gi',
+    ),
+    `$1${REDACTED}$2`,
+  ],
+  [new RegExp(`(<[\\w:-]{0,60}${NAMES}>)[^<]{1,4096}(?=<)`, 'gi'), `$1${REDACTED}`, '<'],
+  [
+    new RegExp(
+      `(?<head>(?:name|key|type)=\\\\{0,3}["']${NAME}\\\\{0,3}["'][^<>\\n]{0,100}?\\svalue=)(?<quote>\\\\{0,3}["'])[^"'\\n]{1,1024}?\\k<quote>`,
+      'gi',
+    ),
+    KEEP_HEAD,
+    'value=',
+  ],
+  // A list of variables in YAML.
+  [
+    new RegExp(
+      `(?<head>name:\\s{0,4}["']?${NAME}["']?(?:\\s|\\\\{1,4}[rn]){1,40}value:[ \\t]{0,4})(?![|>{\\[])${secretValue(4)}`,
+      'gi',
+    ),
+    KEEP_HEAD,
+    'value:',
+  ],
+  // A block of lines in YAML.
+  [
+    new RegExp(
+      `(${NAMES}["']?:[ \\t]{0,4}[|>][-+\\d]{0,2}[ \\t]{0,4}(?:\\r?\\n|\\\\{1,4}n)(?![ \\t]{1,40}\\[redacted\\])([ \\t]{1,40}))[^\\n"\\\\]{1,4096}(?:(?:\\n|\\\\{1,4}n)\\2[^\\n"\\\\]{1,4096}){0,100}`,
+      'gi',
+    ),
+    `$1${REDACTED}`,
+  ],
+  // A table of names and values.
+  [
+    /(\b[A-Z_]{0,40}(?:PASSWORD|TOKEN|SECRET|API_KEY|ACCESS_KEY)[ \t]{2,60})(?=\S{0,256}\d)[^\s"'\\=:|[]{8,}(?=[\s"\\]|$)/g,
+    `$1${REDACTED}`,
+  ],
+  [
+    new RegExp(`(\\|\\s{0,20}\`?${NAME}\`?\\s{0,40}\\|\\s{0,20}\`?)(?=[^\\s|]{0,256}\\d)[^\\s|"\\\\[]{6,}`, 'gi'),
+    `$1${REDACTED}`,
+    '|',
+  ],
+  [
+    new RegExp(`(?<head>(?<![\\w-])-{1,2}${NAME}${NEXT_ARGUMENT})(?!\\[redacted\\]|-)${secretValue(4)}`, 'gi'),
+    KEEP_HEAD,
+    '-',
+  ],
+  [/(machine\s\S{1,256}\s{1,8}login\s\S{1,256}\s{1,8}password\s{1,4})\S{1,256}/gi, `$1${REDACTED}`],
+  // Lines of PostgreSQL's file of passwords.
+  [
+    /((?:^|(?<=["\s]|\\n))[\w.*-]{1,256}:(?:\d{4,5}|\*):[^\s:"]{1,100}:[^\s:"]{1,100}:)[^\s":\\[]{1,256}(?=$|["\s\\])/g,
+    `$1${REDACTED}`,
+    ':',
+  ],
+  [/((?:IDENTIFIED(?: WITH \w{1,40})? BY|PASSWORD)\s{1,4})'(?!\[redacted\])[^'\n"]{1,256}'/gi, `$1'${REDACTED}'`, "'"],
+  [
+    /(ConvertTo-SecureString\s{1,4}(?:-String\s{1,4})?\\{0,3}["']?)(?!\[redacted\])[^\s"'\\]{1,256}/gi,
+    `$1${REDACTED}`,
+    'SecureString',
+  ],
+  // The whole of a text in JSON, and in JSON that stands in a JSON string.
+  [new RegExp(`("[\\w-]{0,60}${NAMES}"\\s{0,4}:\\s{0,4}")(?:[^"\\\\]|\\\\.)*"`, 'gi'), `$1${REDACTED}"`],
+  [
+    new RegExp(
+      `(\\\\{0,31}"${WEAK_NAME}\\\\{0,31}"\\s{0,4}:\\s{0,4}(\\\\{0,31}"))${WEAK_VALUE}(?!\\[redacted\\])[^"\\\\\\s]{6,}\\2`,
+      'gi',
+    ),
+    `$1${REDACTED}$2`,
+  ],
+  [new RegExp(`(\\\\"[\\w-]{0,60}${NAMES}\\\\"\\s{0,4}:\\s{0,4}\\\\")${INNER_JSON_TEXT}`, 'gi'), `$1${REDACTED}`],
+  // A list of headers with one name.
+  [
+    /((?:\\*")(?:(?:set-)?cookie|(?:proxy-)?authorization|x-[\w-]{0,60}(?:key|token|secret))\\*"\s{0,4}:\s{0,4}\[\s{0,20})(\\*")(?!\[redacted\])[^\]]{1,4096}\2(?=\s{0,20}\])/gi,
+    `$1$2${REDACTED}$2`,
+    '[',
+  ],
+  // Schemes other than those above count as a part of the secret; a cookie is redacted whole.
+  [
+    /(authorization(?:\\*["'])?\s{0,4}[:=]\s{0,4}(?:\\*["'])?)(?!Bearer |Basic )[a-z][\w-]{0,30}[ \t]{1,4}[^\s"'\\,;]{8,}/gi,
+    `$1${REDACTED}`,
+  ],
+  [/(cookie\\*["']?\s{0,4}[:=]\s{0,4}\\*["']?)[^\s=;"'\\]{1,256}=[^\r\n"'\\]*/gi, `$1${REDACTED}`],
+  // JSON stays JSON: a number becomes a text.
+  [new RegExp(`("[\\w-]{0,60}${NAMES}"\\s{0,4}:\\s{0,4})-?\\d[\\d.eE+-]{3,}(?=[\\s,}\\]])`, 'gi'), `$1"${REDACTED}"`],
+  // The words of a wallet.
+  [/((?:mnemonic|phrase)\W{1,8})[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23}/gi, `$1${REDACTED}`],
+  [
+    new RegExp(
+      `(?<head>(?:password|passwort|token|secret|api[ _-]?key)\\s(?:is|was|set\\sto|to)\\s)(?=\\S{0,256}\\d)${secretValue(6)}`,
+      'gi',
+    ),
+    KEEP_HEAD,
+  ],
+  // The data of a Kubernetes secret.
+  [
+    /(kind: Secret\b[\s\S]{0,1024}?(?:\n|\\{1,4}n)(?:data|stringData):)(?:(?:\r?\n|\\{1,4}n)[ \t]{1,20}[\w.-]{1,100}:[ \t]{1,20}[^\n"\\]{1,8192}){1,100}/g,
+    `$1 ${REDACTED}`,
+    'kind: Secret',
+  ],
+  // "name=value" as one argument.
+  [
+    new RegExp(
+      `(?<head>(?<quote>\\\\{0,3}["'])(?:[\\w.-]{0,60}[-_.])?${NAMES}=)(?!\\[redacted\\])(?:(?!\\k<quote>)[^"\\n\\\\]){4,1024}(?=\\k<quote>)`,
+      'gi',
+    ),
+    `$<head>${REDACTED}`,
+    '=',
+  ],
+  [/((?<![\w-])(?:requirepass|masterauth|AUTH default)\s{1,4}["']?)(?!\[redacted\])[^\s"'\\]{4,256}/g, `$1${REDACTED}`],
+  // name=value and name: value. Other JSON values at that place are no secret.
+  [
+    new RegExp(
+      `(?<head>${NAMES}(?:\\\\*["'])?(?:\\s{0,4}:\\s{0,4}[A-Za-z]{1,20})?\\s{0,4}(?:=>|:=|[:=：＝])\\s{0,4}(?:[bfru]{1,2}(?=["']))?)(?!Bearer |Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))${secretValue(4)}`,
+      'gi',
+    ),
+    KEEP_HEAD,
+  ],
+  [
+    new RegExp(`(?<head>(?<![\\w.-])${WEAK_NAME}\\s{0,2}[:=]\\s{0,2}\\{?)${secretValue(6, WEAK_VALUE)}`, 'gi'),
+    KEEP_HEAD,
+  ],
+];
+
+/** Every pattern above needs one of these. Most texts have none, and one search for all of them costs a tenth. */
+export const SIGN =
+  /:\/\/|----|LS0t|bearer|basic|pass|pwd|secret|secure|token|[?&]key=|(?:api|access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|signing)[-_ ]?key|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identified|jdbc:|private-lines|:\d{4,5}:/i;
