@@ -1,34 +1,76 @@
+/** Files that a program of the workspace's owner runs later, although no person names it then: hooks, settings that name commands, start scripts. */
+interface OwnerFiles {
+  readonly paths: readonly string[];
+  /** The program, and when it runs what the files say. `docs/security.md` has the same table. */
+  readonly runBy: string;
+}
+
 /**
- * Files that the owner of a workspace later runs without looking at them again: git hooks and settings, editor tasks, settings of package
- * managers and shells. A path stands for that name at any depth and everything below it; `*` is one name, `**` any number of names.
+ * The files that calls leave as they are. A path stands for that name at any depth and everything below it; `*` is one name, `**` any
+ * number of names. What a person names before it runs is not among them: it is what agents are asked to write.
  */
-export const DEFAULT_READ_ONLY_PATHS: readonly string[] = [
-  '.git/hooks',
-  '.git/config',
-  '.git/config.worktree',
-  '.git/commondir',
-  '.git/modules/**/hooks',
-  '.git/modules/**/config',
-  '.git/modules/**/config.worktree',
-  '.git/modules/**/commondir',
-  '.git/worktrees/*/config.worktree',
-  '.git/worktrees/*/commondir',
-  '.git/worktrees/*/gitdir',
-  '.vscode/tasks.json',
-  '.vscode/settings.json',
-  '.vscode/launch.json',
-  '.husky',
-  '.envrc',
-  '.npmrc',
-  '.yarnrc',
-  '.yarnrc.yml',
-  '.pnpmfile.cjs',
+export const OWNER_FILES: readonly OwnerFiles[] = [
+  {
+    paths: [
+      '.git/hooks',
+      '.git/config',
+      '.git/config.worktree',
+      '.git/commondir',
+      '.git/modules/**/hooks',
+      '.git/modules/**/config',
+      '.git/modules/**/config.worktree',
+      '.git/modules/**/commondir',
+      '.git/worktrees/*/config.worktree',
+      '.git/worktrees/*/commondir',
+      '.git/worktrees/*/gitdir',
+      '.hg/hgrc',
+    ],
+    runBy: 'git and Mercurial, at any command: a shell prompt suffices',
+  },
+  {
+    paths: [
+      '.husky',
+      '.githooks',
+      'lefthook.yml',
+      '.lefthook.yml',
+      'lefthook-local.yml',
+      '.lefthook-local.yml',
+      '.pre-commit-config.yaml',
+    ],
+    runBy: 'git hooks, at a commit, a checkout or a push',
+  },
+  {
+    paths: ['.envrc', 'mise.toml', '.mise.toml', 'mise.local.toml', '.tool-versions'],
+    runBy: 'direnv, mise and asdf, when a shell enters the folder',
+  },
+  {
+    paths: ['.vscode', '.idea', '.zed', '.devcontainer', '.devcontainer.json'],
+    runBy: 'editors, when they open the folder: tasks, paths of programs, commands of containers on the host',
+  },
+  {
+    paths: ['.claude', '.cursor', '.codex', '.gemini', '.mcp.json'],
+    runBy: 'other coding agents, at their start: hooks, commands, MCP servers',
+  },
+  {
+    paths: [
+      '.npmrc',
+      '.yarnrc',
+      '.yarnrc.yml',
+      '.pnpmfile.cjs',
+      '.cargo/config',
+      '.cargo/config.toml',
+      'rust-toolchain.toml',
+    ],
+    runBy: 'npm, Yarn, pnpm, Cargo and rustup, at any command: other programs in place of their own',
+  },
 ];
 
-/** In a list of its own, an operator includes all of these as `default`. */
+const DEFAULT_READ_ONLY_PATHS = OWNER_FILES.flatMap(({ paths }) => paths);
+
+/** The paths of the setting `readOnlyPaths`. In a list of its own, an operator includes all built-in ones as `default`. */
 export function readOnlyPathsOf(setting: readonly string[] | undefined): readonly string[] {
   if (setting === undefined) return DEFAULT_READ_ONLY_PATHS;
   return setting.flatMap((path) =>
-    path === 'default' ? DEFAULT_READ_ONLY_PATHS : [path.replaceAll(/^\/+|\/+$/g, '')],
+    path === 'default' ? DEFAULT_READ_ONLY_PATHS : [path.replaceAll(/^(?:\*\*\/|\/)+|\/+$/g, '')],
   );
 }

@@ -11,8 +11,14 @@ import { basename, join } from 'node:path';
 
 const MAX_TRIES = 20;
 const MARK = /^\.pawl-(?<host>[^ ]+) (?<processId>\d+) [0-9a-f]+$/;
-/** Git fails where one of these is a folder. When the program has ended, whatever it made under such a name is renamed. */
-const NO_FOLDERS = new Set(['commondir', 'config.worktree', 'gitdir']);
+/**
+ * Nothing occupies these names: git fails where one of the first is a folder, and the others would stand in every list of the workspace.
+ * When the program has ended, whatever it made under such a name is renamed.
+ */
+const RENAMED_LATER = new Set([
+  ...['commondir', 'config.worktree', 'gitdir'],
+  ...['lefthook.yml', 'lefthook-local.yml', 'mise.toml', 'mise.local.toml', 'rust-toolchain.toml', 'HEAD'],
+]);
 
 /**
  * Whether a folder is a placeholder, by its first entry. An empty folder counts as one, because it may just be being
@@ -40,7 +46,7 @@ export interface Placeholders {
 
 /** Creates the placeholders that this user can create. Where it may not write, its programs cannot either. */
 export async function makePlaceholders(absent: readonly string[]): Promise<Placeholders> {
-  const watched = absent.filter((path) => NO_FOLDERS.has(basename(path)));
+  const watched = absent.filter((path) => RENAMED_LATER.has(basename(path)));
   const made = await Promise.all(absent.filter((path) => !watched.includes(path)).map(make));
   const held = made.filter((each) => each !== undefined);
   return {

@@ -2,15 +2,17 @@
  * Finds the files that the owner of a workspace runs later (`read-only-paths.ts`) by name: for file tools in a path,
  * for sandboxes in a folder.
  */
-import type { Dirent } from 'node:fs';
+import { type Dirent, existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { isPlaceholder } from '../sandbox/placeholders.ts';
 
-/** The limits of a search: folders opened, and depth. It runs before every program. */
-const MAX_FOLDERS = 2_000;
-const MAX_DEPTH = 8;
-const NOT_SEARCHED = new Set(['node_modules']);
+/** The limits of a search, in folders. It runs before every program. */
+const MAX_FOLDERS = 10_000;
+const MAX_FOLDERS_OF_REPOSITORIES = 2_000;
+const AT_A_TIME = 64;
+const NOT_SEARCHED = new Set(['node_modules', '.git', '.hg']);
+const GIT_OBJECTS = /\/objects\/(?:[0-9a-f]{2}|pack|info)$/;
 
 /**
  * Whether one of `patterns` names the absolute `path` or a folder above it. A name that leads to a repository is
@@ -18,11 +20,27 @@ const NOT_SEARCHED = new Set(['node_modules']);
  */
 export function isOwnerFile(path: string, patterns: readonly string[], isFolder: boolean): boolean {
   const names = path.toLowerCase().split('/').filter(Boolean);
-  if (!isFolder && names.at(-1) === '.git' && patterns.some((pattern) => pattern.startsWith('.git/'))) return true;
+  if (patterns.some((pattern) => pattern.startsWith('.git/'))) {
+    if (!isFolder && (names.at(-1) === '.git' || basename(path) === BARE_HEAD)) return true;
+    if (BARE_PARTS.some((part) => liesInBareRepository(path, part))) return true;
+  }
   return patterns.some((pattern) => {
     const wanted = pattern.toLowerCase().split('/');
     return names.some((_, from) => begins(names.slice(from), wanted));
   });
+}
+
+/**
+ * Git takes any folder with these names for a repository, and runs what its `config` says. A folder with a `.git` is
+ * none of them.
+ */
+const BARE_HEAD = 'HEAD';
+const BARE_FOLDERS = ['objects', 'refs'];
+const BARE_PARTS = ['config', 'hooks'];
+
+function liesInBareRepository(path: string, part: string): boolean {
+  const at = `${path}/`.indexOf(`/${part}/`);
+  return at > 0 && [BARE_HEAD, ...BARE_FOLDERS].every((name) => existsSync(join(path.slice(0, at), name)));
 }
 
 function begins(names: readonly string[], [first, ...rest]: readonly string[]): boolean {
@@ -32,54 +50,94 @@ function begins(names: readonly string[], [first, ...rest]: readonly string[]): 
   return name !== undefined && (first === '*' || first === name) && begins(further, rest);
 }
 
-export interface OwnerFiles {
+interface FoundOwnerFiles {
   /** Real paths of files and folders. */
   readonly present: readonly string[];
   /** The first missing name on the way to each of the others: directly in the root, or in a repository. */
   readonly absent: readonly string[];
 }
 
-/** Finds the owner's files below a folder, given by its real path. In a very large folder, deep ones are not found. */
-export async function findOwnerFiles(root: string, patterns: readonly string[]): Promise<OwnerFiles> {
-  const present = new Set<string>();
-  const absent = new Set<string>();
+/**
+ * Finds the owner's files below a folder, given by its real path. Of a very large folder, the deepest part is not
+ * searched: many folders must not keep the search from those that lie above them.
+ */
+export async function findOwnerFiles(root: string, patterns: readonly string[]): Promise<FoundOwnerFiles> {
+  const search = new OwnerFileSearch();
   const wanted = patterns.map((pattern) => pattern.split('/'));
-  const heads = new Set(wanted.map(([head = '']) => head.toLowerCase()));
-  let folders = 0;
-  const look = async (folder: string): Promise<readonly Dirent[]> => {
-    folders += 1;
-    if (folders > MAX_FOLDERS) return [];
-    return readdir(folder, { withFileTypes: true }).catch(() => []);
+  const isGit = patterns.some((pattern) => pattern.startsWith('.git/'));
+  const searchFolder = async (folder: string): Promise<readonly string[]> => {
+    const entries = await search.list(folder);
+    const present = new Set(entries.map(({ name }) => name.toLowerCase()));
+    for (const pattern of wanted)
+      if (folder === root || present.has((pattern[0] ?? '').toLowerCase())) await search.follow(folder, pattern, true);
+    if (isGit) await search.followBare(folder, folder === root);
+    search.forget(folder);
+    return entries
+      .filter((entry) => entry.isDirectory() && !NOT_SEARCHED.has(entry.name))
+      .map(({ name }) => join(folder, name));
   };
-  const follow = async (folder: string, [first, ...rest]: readonly string[], mayBeMissing: boolean): Promise<void> => {
-    if (first === undefined) return void present.add(folder);
-    const entries = await look(folder);
-    if (first === '**') await follow(folder, rest, false);
-    const anyName = first === '*' || first === '**';
+  let level: readonly string[] = [root];
+  for (let left = MAX_FOLDERS; level.length > 0 && left > 0; left -= level.length) {
+    level = level.slice(0, left);
+    const next: string[] = [];
+    for (let at = 0; at < level.length; at += AT_A_TIME)
+      for (const found of await Promise.all(level.slice(at, at + AT_A_TIME).map(searchFolder))) next.push(...found);
+    level = next;
+  }
+  return { present: [...search.present], absent: [...search.absent] };
+}
+
+class OwnerFileSearch {
+  readonly present = new Set<string>();
+  readonly absent = new Set<string>();
+  readonly #listed = new Map<string, Promise<readonly Dirent[]>>();
+
+  /** Lists a folder once for all patterns. */
+  list(folder: string): Promise<readonly Dirent[]> {
+    const known = this.#listed.get(folder);
+    if (known !== undefined) return known;
+    const listing = readdir(folder, { withFileTypes: true }).catch(() => []);
+    this.#listed.set(folder, listing);
+    return listing;
+  }
+
+  forget(folder: string): void {
+    this.#listed.delete(folder);
+  }
+
+  async follow(folder: string, [first, ...rest]: readonly string[], mayBeMissing: boolean): Promise<void> {
+    if (first === undefined) return void this.present.add(folder);
+    if (first === '**') return this.#followAnywhere(folder, rest);
+    const entries = await this.list(folder);
+    const anyName = first === '*';
     const found = entries.filter(({ name }) => anyName || name.toLowerCase() === first.toLowerCase());
-    if (found.length === 0 && !anyName && mayBeMissing) absent.add(join(folder, first));
+    if (found.length === 0 && !anyName && mayBeMissing) this.absent.add(join(folder, first));
     for (const entry of found) {
       const path = join(folder, entry.name);
-      if (entry.isDirectory() && !anyName && isPlaceholder(path)) absent.add(path);
-      else if (entry.isDirectory())
-        await follow(path, first === '**' ? [first, ...rest] : rest, mayBeMissing && !anyName);
+      if (entry.isDirectory() && !anyName && isPlaceholder(path)) this.absent.add(path);
+      else if (entry.isDirectory()) await this.follow(path, rest, mayBeMissing && !anyName);
       // A `.git` that is a file decides which repository lies there.
-      else if (!anyName) present.add(path);
+      else if (!anyName) this.present.add(path);
     }
-  };
-  const search = async (folder: string, depth: number): Promise<void> => {
-    const entries = await look(folder);
-    const isHead = ({ name }: Dirent) => heads.has(name.toLowerCase());
-    for (const pattern of wanted) {
-      const [head = ''] = pattern;
-      const isHere = entries.some(({ name }) => name.toLowerCase() === head.toLowerCase());
-      if (isHere || depth === 0) await follow(folder, pattern, true);
+  }
+
+  async followBare(folder: string, isRoot: boolean): Promise<void> {
+    const names = (await this.list(folder)).map(({ name }) => name);
+    if (isRoot && !names.includes('.git')) await this.follow(folder, [BARE_HEAD], true);
+    if ([BARE_HEAD, ...BARE_FOLDERS].every((name) => names.includes(name)))
+      for (const part of BARE_PARTS) await this.follow(folder, [part], true);
+  }
+
+  /** Looks in all folders below. If there are too many, the whole folder stays as it is. */
+  async #followAnywhere(top: string, pattern: readonly string[]): Promise<void> {
+    const folders = [top];
+    for (const folder of folders) {
+      if (folders.length > MAX_FOLDERS_OF_REPOSITORIES) return void this.present.add(top);
+      await this.follow(folder, pattern, false);
+      for (const entry of await this.list(folder)) {
+        const path = join(folder, entry.name);
+        if (entry.isDirectory() && !GIT_OBJECTS.test(path)) folders.push(path);
+      }
     }
-    if (depth === MAX_DEPTH) return;
-    for (const entry of entries)
-      if (entry.isDirectory() && !isHead(entry) && !NOT_SEARCHED.has(entry.name))
-        await search(join(folder, entry.name), depth + 1);
-  };
-  await search(root, 0);
-  return { present: [...present], absent: [...absent] };
+  }
 }

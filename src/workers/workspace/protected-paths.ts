@@ -11,14 +11,14 @@ import { existsSync, lstatSync, readdirSync, realpathSync, type Stats } from 'no
 import { homedir, tmpdir, userInfo } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { DEFAULT_READ_ONLY_PATHS } from '../../shared/policy/read-only-paths.ts';
+import { readOnlyPathsOf } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { isOwnerFile } from './owner-files.ts';
 
 const folders = new Set<string>();
 const files = new Set<string>();
 const code = new Set<string>();
-let ownerFiles: readonly string[] = DEFAULT_READ_ONLY_PATHS;
+let ownerFiles: readonly string[] = readOnlyPathsOf(undefined);
 
 /** Hides a folder from all tools. It need not exist yet. */
 export function protectFolder(path: string): void {

@@ -18,7 +18,7 @@ import {
 import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { keepCode } from '../../../src/cli/processes/kept-code.ts';
-import { readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
+import { OWNER_FILES, readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
 import { detectIsolation, openProcesses } from '../../../src/workers/context/processes.ts';
 import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
@@ -92,10 +92,8 @@ async function expectUnchangeable(root: string, paths: readonly string[]): Promi
     }
     expect(about(stateOf(root)), path).toEqual(before);
   }
-  for (const path of paths) {
-    await run(root, attempts(path));
-    expect(about(stateOf(root)), path).toEqual(before);
-  }
+  await run(root, paths.map(attempts).join('\n'));
+  expect(about(stateOf(root))).toEqual(before);
 }
 
 describe('what Pawl runs and loads', () => {
@@ -207,17 +205,101 @@ describe('what the owner of a workspace runs later', () => {
     expect(readdirSync(join(root, '.git'))).not.toContain('commondir');
   });
 
+  const paths = OWNER_FILES.flatMap((each) => each.paths).filter((path) => !path.includes('*'));
+  const inEveryList = paths.filter((path) => !path.startsWith('.'));
+
   confined('cannot be begun where there is none', async () => {
     const root = temporaryFolder();
-    await expectUnchangeable(root, [
-      '.git',
-      '.git/hooks/pre-commit',
-      '.husky/pre-push',
-      '.envrc',
-      '.npmrc',
-      '.vscode/tasks.json',
-    ]);
+    const hidden = paths.filter((path) => path.startsWith('.'));
+    await expectUnchangeable(root, ['.git', ...hidden, '.devcontainer/devcontainer.json']);
     expect(readdirSync(root).filter((name) => name.startsWith('.') && !name.endsWith('.tmp'))).toEqual([]);
+  });
+
+  confined('is left as it is where it is there', async () => {
+    const root = temporaryFolder();
+    files(root, {
+      'lefthook.yml': 'mine',
+      'mise.toml': 'mine',
+      'rust-toolchain.toml': 'mine',
+      '.pre-commit-config.yaml': 'mine',
+      '.claude/settings.json': '{}',
+      '.cargo/config.toml': 'mine',
+      'app/.devcontainer/devcontainer.json': '{}',
+      'app/.tool-versions': 'mine',
+    });
+    await expectUnchangeable(root, [
+      'lefthook.yml',
+      'mise.toml',
+      'rust-toolchain.toml',
+      '.pre-commit-config.yaml',
+      '.claude/settings.json',
+      '.cargo/config.toml',
+      '.cargo/config',
+      'app/.devcontainer/devcontainer.json',
+      'app/.tool-versions',
+    ]);
+  });
+
+  confined('is renamed when a program makes it under a name that everybody sees', async () => {
+    const root = temporaryFolder();
+    expect(await run(root, `ls; for name in ${inEveryList.join(' ')}; do echo evil > $name; done`)).toMatchObject({
+      exitCode: 0,
+      stdout: '',
+    });
+    expect(readdirSync(root).map((name) => name.replace(/\.aside-.*/, ''))).toEqual(inEveryList.toSorted());
+    expect(readdirSync(root).filter((name) => inEveryList.includes(name))).toEqual([]);
+    const ctx = testContext({ workspaceRoot: root });
+    for (const name of inEveryList)
+      await expect(ctx.workspace.write(name, 'evil'), name).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  });
+
+  confined('is left as it is in a repository without a folder of its own', async () => {
+    const root = temporaryFolder();
+    const bare = [
+      'printf "[core]\\nfsmonitor=evil" > config',
+      'mkdir -p objects refs',
+      'echo ref: refs/heads/x > HEAD',
+    ];
+    await run(root, bare.join('; '));
+    expect(readdirSync(root).map((name) => name.replace(/\.aside-.*/, ''))).toEqual([
+      'HEAD',
+      'config',
+      'objects',
+      'refs',
+    ]);
+    expect(() => git(root, 'rev-parse')).toThrow();
+    const ctx = testContext({ workspaceRoot: root });
+    const denied = { code: 'PERMISSION_DENIED' };
+    for (const path of ['HEAD', 'deep/folder/HEAD'])
+      await expect(ctx.workspace.write(path, 'ref: refs/heads/x'), path).rejects.toMatchObject(denied);
+    git(root, 'init', '-q', '--bare', 'mine.git');
+    await expectUnchangeable(root, ['mine.git/config', 'mine.git/hooks/pre-receive']);
+    for (const path of ['config', 'head/hooks/config', 'src/head/refs']) await ctx.workspace.write(path, 'free');
+  });
+
+  confined('is found beside any number of other folders', { timeout: 60_000 }, async () => {
+    const root = temporaryFolder();
+    git(root, 'init', '-q');
+    const names = [
+      '.envrc',
+      '.husky/pre-push',
+      '.git/modules/sub/hooks/x',
+      'z/z/.git/hooks/x',
+      'a/b/c/d/e/f/g/h/i/.envrc',
+    ];
+    files(root, Object.fromEntries(names.map((name) => [name, 'mine'])));
+    await run(root, '(cd .git/modules && mkdir $(seq 1 2500)); mkdir x && cd x && mkdir $(seq 1 2500)');
+    expect(readdirSync(join(root, 'x'))).toHaveLength(2500);
+    await run(root, names.map((name) => `echo evil > ${name}`).join('\n'));
+    for (const name of names) expect(readFileSync(join(root, name), 'utf8'), name).toBe('mine');
+  });
+
+  test('stands in the documentation, with what runs it', () => {
+    const page = readFileSync('docs/security.md', 'utf8');
+    for (const { paths, runBy } of OWNER_FILES) {
+      expect(page).toContain(`| ${runBy} |`);
+      for (const path of paths) expect(page, path).toContain(`\`${path}\``);
+    }
   });
 });
 
