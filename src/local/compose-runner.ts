@@ -1,5 +1,6 @@
 /** The parts of a runner without a fleet: the producer's submitter and the worker's executor, over one ledger of this process. */
 
+import { type Cancellation, cancelCall } from '../producer/calls/cancel.ts';
 import { composeSubmitter } from '../producer/calls/compose-submitter.ts';
 import { Results } from '../producer/calls/result-waiters.ts';
 import type { DispatchEvent } from '../producer/calls/submission.ts';
@@ -28,6 +29,7 @@ import { AttemptLocks } from '../workers/execution/acquire-resource.ts';
 import { Executor } from '../workers/execution/execute-job.ts';
 import { type Approve, LocalApprovals } from './approvals.ts';
 import { LocalCircuits } from './circuits.ts';
+import { LocalGroups } from './groups.ts';
 import { LocalLedger, type LocalLedgerDeps } from './ledger.ts';
 import type { LocalResourceLocks } from './resource-locks.ts';
 import type { LocalSessions } from './sessions.ts';
@@ -66,6 +68,9 @@ export interface ComposedRunner {
   readonly terminals: TerminalHost;
   readonly circuits: CircuitAdmin;
   readonly completions: CompletionService;
+  readonly groups: LocalGroups;
+  /** Throws `UNKNOWN_CALL`. */
+  cancel(callId: string): Promise<Cancellation>;
 }
 
 /** The tools of this process, as a worker registers them and as a producer finds them. */
@@ -139,12 +144,26 @@ export function composeRunner(
       network: settings.sandboxNetwork === 'on',
     }),
   };
+  const submitter = submitterOf(core, circuitView, results);
+  const cancel = (callId: string) => cancelCall({ ledger, results, inboxId: LOCAL_INBOX, settings, schedule }, callId);
+  const groups = new LocalGroups({
+    submitter,
+    ledger,
+    catalogue: { find: async (namespace, name) => tools.find(namespace, name) },
+    results,
+    clock,
+    keptMs: retentionMs,
+    cancel,
+    onError: (error) => log.warn({ error: error.message }, 'a batch or plan has stopped'),
+  });
   return {
     tools,
     ledger,
     results,
-    submitter: submitterOf(core, circuitView, results),
-    executor: executorOf(core, resourceLocks),
+    submitter,
+    cancel,
+    groups,
+    executor: executorOf(core, resourceLocks, groups),
     terminals: core.terminals,
     completions: new CompletionService({
       records: ledger.completions,
@@ -200,7 +219,7 @@ function submitterOf(core: Core, circuits: CircuitView, results: Results): CallS
   });
 }
 
-function executorOf(core: Core, resourceLocks: LocalResourceLocks): Executor {
+function executorOf(core: Core, resourceLocks: LocalResourceLocks, groups: LocalGroups): Executor {
   const { parts, tools, ledger, breakers, sessions, switches, hooks, approvals, terminals } = core;
   const { settings, log } = parts;
   return new Executor({
@@ -223,6 +242,7 @@ function executorOf(core: Core, resourceLocks: LocalResourceLocks): Executor {
     ...(parts.tools.some(needsResourceLock) ? { locks: new AttemptLocks(resourceLocks, log) } : {}),
     isAlone: true,
     toolNamed: (namespace, name) => tools.registered(namespace, name),
+    callOf: (callId) => groups.callOf(callId),
     sessionOf: async (sessionKey) => sessions.peek(sessionKey),
     toolsOf: (session) => toolsForAgent(session, tools.published(), { settings, toolPolicyFor: () => undefined }),
     taint: async (sessionKey, source, atMs) => sessions.taint(sessionKey, source, atMs),

@@ -5,7 +5,7 @@
  */
 
 import type { CallOptions } from '../producer/calls/call-envelope.ts';
-import { type Cancellation, cancelCall } from '../producer/calls/cancel.ts';
+import type { Cancellation } from '../producer/calls/cancel.ts';
 import type { Results } from '../producer/calls/result-waiters.ts';
 import type { Submission, SubmitOptions } from '../producer/calls/submission.ts';
 import type { CallSubmitter } from '../producer/calls/submit-call.ts';
@@ -29,7 +29,8 @@ import type { JobOutcome } from '../workers/attempt/job-outcome.ts';
 import { RunningAttempt } from '../workers/attempt/running-attempts.ts';
 import type { TerminalHost } from '../workers/context/terminal-host.ts';
 import type { Executor } from '../workers/execution/execute-job.ts';
-import { composeRunner, LOCAL_INBOX, type LocalTools, type RunnerDeps } from './compose-runner.ts';
+import { composeRunner, type LocalTools, type RunnerDeps } from './compose-runner.ts';
+import type { LocalGroups } from './groups.ts';
 import type { LocalLedger } from './ledger.ts';
 import { LocalResourceLocks } from './resource-locks.ts';
 import { LocalSessions } from './sessions.ts';
@@ -51,6 +52,9 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   readonly circuits: CircuitAdmin;
   readonly store: DedupeStore;
   readonly listening = new ListeningSessions();
+  /** Batches and plans, which end with this runner. */
+  readonly batches: LocalGroups['batches'];
+  readonly plans: LocalGroups['plans'];
   readonly #parts: RunnerDeps;
   readonly #tools: LocalTools;
   readonly #ledger: LocalLedger;
@@ -59,6 +63,8 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   readonly #executor: Executor;
   readonly #terminals: TerminalHost;
   readonly #completions: CompletionService;
+  readonly #groups: LocalGroups;
+  readonly #cancel: (callId: string) => Promise<Cancellation>;
   readonly #locks = new LocalResourceLocks();
   readonly #sessions: LocalSessions;
   readonly #running = new Map<string, RunningAttempt>();
@@ -84,6 +90,10 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     this.#terminals = composed.terminals;
     this.circuits = composed.circuits;
     this.#completions = composed.completions;
+    this.#cancel = composed.cancel;
+    this.#groups = composed.groups;
+    this.batches = composed.groups.batches;
+    this.plans = composed.groups.plans;
     this.#every(RENEW_MS, () => this.#ledger.renew());
     this.#every(SWEEP_MS, async () => void (await this.store.sweep()));
   }
@@ -123,9 +133,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
 
   /** Throws `UNKNOWN_CALL`. */
   cancel(callId: string): Promise<Cancellation> {
-    const { settings, schedule } = this.#parts;
-    const deps = { ledger: this.#ledger, results: this.#results, inboxId: LOCAL_INBOX, settings, schedule };
-    return cancelCall(deps, callId);
+    return this.#cancel(callId);
   }
 
   /** Completes a call that waits for an outside system, as `pawl.complete` does. */
@@ -241,6 +249,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     // Not before `#closed` is set.
     await Promise.resolve();
     this.#closing.resolve();
+    await this.#groups.close();
     this.#ledger.wakeAll();
     if (!(await this.#workEnds(graceMs))) {
       for (const running of this.#running.values()) running.abort(new PawlError('DRAINED'));

@@ -170,18 +170,6 @@ describe('time', () => {
     expect(error).toMatchObject({ code: 'RESULT_INVALID', message: expect.stringContaining(words) });
   });
 
-  test('a local run says that batches and plans need a fleet', async () => {
-    const { tool, contexts } = scripted('none');
-    const { runner } = openTimeless(tool);
-    const session = await runner.openSession();
-    const batch = session.batch([{ tool, params: {} }]);
-    await expect(batch).rejects.toMatchObject({ code: 'CONTRACT_INVALID', issues: [{ path: 'batch' }] });
-    await expect(batch.cancel()).rejects.toThrow('connect()');
-    const plan = session.plan({ nodes: { a: { tool: tool.name } } });
-    await expect(plan).rejects.toMatchObject({ code: 'CONTRACT_INVALID', issues: [{ path: 'plan' }] });
-    expect(contexts).toEqual([]);
-  });
-
   test('a delayed call runs at its start, has its time limit from there, and is cancelled before', async () => {
     const { tool, contexts } = scripted('once');
     const { clock, runner } = openTimeless(tool);

@@ -27,7 +27,8 @@ import {
 } from '../../shared/groups/group.ts';
 import { type GroupIdentity, identifyGroup } from '../../shared/groups/group-key.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
-import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
+import type { GroupRecord } from '../../shared/store/groups/groups.ts';
+import type { GroupStore } from '../../shared/store/ports.ts';
 import { asLost } from '../../shared/store/segments/segments.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
@@ -80,7 +81,7 @@ export interface Batch {
 }
 
 export interface BatchServiceDeps {
-  readonly records: GroupRecords;
+  readonly records: GroupStore;
   readonly runner: GroupRunner;
   readonly calls: GroupCalls;
   readonly audit: RecordAudit;

@@ -9,8 +9,8 @@ import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
 import type { StartTime } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { endOfResult, type GroupFields, type GroupProgress, type NextCall } from '../../shared/groups/group.ts';
-import type { CallRecord } from '../../shared/store/calls/call-record.ts';
-import type { Advance, GroupRecord, GroupRecords, TakenGroup } from '../../shared/store/groups/groups.ts';
+import type { Advance, GroupRecord, TakenGroup } from '../../shared/store/groups/groups.ts';
+import type { GroupStore, KnownCall } from '../../shared/store/ports.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { IdentifiedSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 
@@ -29,13 +29,13 @@ export interface GroupCalls {
   /** The call as `submit` would make it. Throws what refuses it; nothing is written. */
   check(envelope: ToolCallEnvelope): Promise<IdentifiedSubmission>;
   submit(call: GroupCall, options?: SubmitOptions): Promise<Submission>;
-  read(callId: string): Promise<CallRecord | undefined>;
+  read(callId: string): Promise<KnownCall | undefined>;
   result(callId: string): Promise<ToolResultEnvelope | undefined>;
   cancel(callId: string, by?: string): Promise<unknown>;
 }
 
 export interface GroupDriverDeps {
-  readonly records: Pick<GroupRecords, 'advance'>;
+  readonly records: Pick<GroupStore, 'advance'>;
   readonly calls: GroupCalls;
   /** How long the record of a group that is over is kept, ms. */
   readonly keptMs: number;

@@ -5,7 +5,8 @@
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupFields, GroupHead, GroupKind, GroupProgress } from '../../shared/groups/group.ts';
-import type { GroupRecord, GroupRecords, TakenGroup } from '../../shared/store/groups/groups.ts';
+import type { GroupRecord, TakenGroup } from '../../shared/store/groups/groups.ts';
+import type { GroupStore } from '../../shared/store/ports.ts';
 import { type GroupCall, type GroupCalls, GroupDriver } from './group-driver.ts';
 
 /** How a kind of group decides what comes next. */
@@ -28,7 +29,7 @@ export interface NewGroup {
 }
 
 export interface GroupRunnerDeps {
-  readonly records: GroupRecords;
+  readonly records: GroupStore;
   readonly rules: Readonly<Record<GroupKind, GroupRules>>;
   readonly calls: GroupCalls;
   readonly keptMs: number;

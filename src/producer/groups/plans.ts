@@ -29,7 +29,8 @@ import {
 } from '../../shared/groups/plan.ts';
 import { zodIssues } from '../../shared/schema/zod-issues.ts';
 import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
-import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
+import type { GroupRecord } from '../../shared/store/groups/groups.ts';
+import type { GroupStore } from '../../shared/store/ports.ts';
 import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
@@ -98,7 +99,7 @@ export interface Plan {
 }
 
 export interface PlanServiceDeps {
-  readonly records: GroupRecords;
+  readonly records: GroupStore;
   readonly runner: GroupRunner;
   readonly catalogue: Pick<ToolCatalogue, 'find'>;
   readonly approvals: Pick<PlanApprovals, 'reachesPerson' | 'create' | 'open'>;

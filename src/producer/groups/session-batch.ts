@@ -44,30 +44,25 @@ export interface BatchSession {
 
 type AnyBatchCall = BatchCallOf<AnyTool | string>;
 
-/** Rejects with `CONTRACT_INVALID` in a local run, where nothing outlives the process. */
 export function runBatch<Results>(
-  service: Pick<BatchService, 'create' | 'results' | 'cancel'> | undefined,
+  batches: Pick<BatchService, 'create' | 'results' | 'cancel'>,
   session: BatchSession,
   calls: readonly unknown[],
   { concurrency, idempotencyKey, signal }: BatchOptions,
 ): RunningBatch<Results> {
   const known = new Map<string, ToolResultEnvelope>();
   const { sessionKey, tenantId } = session.record;
-  const batches = async () => service ?? Promise.reject(needsFleet('batch'));
   const accept = async () =>
-    (await batches()).create(
-      { entries: entriesOf(session, calls), concurrency, idempotencyKey, sessionKey, tenantId },
-      known,
-    );
+    batches.create({ entries: entriesOf(session, calls), concurrency, idempotencyKey, sessionKey, tenantId }, known);
   const accepted = accept();
-  const cancel = async () => (await batches()).cancel((await accepted).batchId);
+  const cancel = async () => batches.cancel((await accepted).batchId);
   const onAbort = () => void cancel().catch(() => {});
   const run = async () => {
     const batch = await accepted;
     if (signal?.aborted === true) onAbort();
     signal?.addEventListener('abort', onAbort, { once: true });
     try {
-      return (await (await batches()).results(batch, known)) as Results;
+      return (await batches.results(batch, known)) as Results;
     } finally {
       signal?.removeEventListener('abort', onAbort);
     }
@@ -91,12 +86,4 @@ function entriesOf(session: BatchSession, calls: readonly unknown[]): BatchEntry
       throw error;
     }
   });
-}
-
-/** A local run keeps no records that another process could go on with. */
-export function needsFleet(what: 'batch' | 'plan'): PawlError {
-  const message =
-    `A local run has no ${what}, because nothing of it would outlive the process. ` +
-    'Open the session with connect(), which starts a Redis of its own where REDIS_URL names none; or make the calls one by one.';
-  return new PawlError('CONTRACT_INVALID', message, { issues: [{ path: what, message: 'needs a fleet' }] });
 }

@@ -2,7 +2,6 @@
 import type { NewPlan } from '../../shared/groups/plan.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { AcceptedPlan, Plan, PlanService, SubmitPlan } from './plans.ts';
-import { needsFleet } from './session-batch.ts';
 
 export interface PlanOptions {
   /** Aborting cancels the plan. */
@@ -16,26 +15,22 @@ export type RunningPlan = Promise<Plan> & {
   cancel(): Promise<void>;
 };
 
-/** Rejects with `CONTRACT_INVALID` in a local run, where nothing outlives the process. */
 export function runPlan(
-  service: Pick<PlanService, 'create' | 'ended' | 'cancel'> | undefined,
+  plans: Pick<PlanService, 'create' | 'ended' | 'cancel'>,
   session: Pick<SubmitPlan, 'onApproval'> & { readonly record: SessionRecord },
   plan: NewPlan,
   { signal }: PlanOptions,
 ): RunningPlan {
-  const plans = async () => service ?? Promise.reject(needsFleet('plan'));
   const { record, onApproval } = session;
-  const accepted = plans().then((all) =>
-    all.create({ session: record, plan, ...(onApproval === undefined ? {} : { onApproval }) }),
-  );
-  const cancel = async () => (await plans()).cancel((await accepted).planId);
+  const accepted = plans.create({ session: record, plan, ...(onApproval === undefined ? {} : { onApproval }) });
+  const cancel = async () => plans.cancel((await accepted).planId);
   const onAbort = () => void cancel().catch(() => {});
   const run = async () => {
     const { planId } = await accepted;
     if (signal?.aborted === true) onAbort();
     signal?.addEventListener('abort', onAbort, { once: true });
     try {
-      return await (await plans()).ended(planId);
+      return await plans.ended(planId);
     } finally {
       signal?.removeEventListener('abort', onAbort);
     }

@@ -60,10 +60,8 @@ export interface SessionHost {
     unlisten(session: Session): void;
     reply(parent: string, order: AgentOrder, reply: AgentReply): Promise<boolean>;
   };
-  /** Absent where no state outlives the process. */
-  readonly batches?: Pick<BatchService, 'create' | 'results' | 'cancel'>;
-  /** Likewise. */
-  readonly plans?: Pick<PlanService, 'create' | 'ended' | 'cancel'>;
+  readonly batches: Pick<BatchService, 'create' | 'results' | 'cancel'>;
+  readonly plans: Pick<PlanService, 'create' | 'ended' | 'cancel'>;
   /** Absent where no state outlives the process. */
   readonly repeatedCalls?: Pick<RepeatedCalls, 'latest' | 'remember'>;
   readonly listening: ListeningSessions;

@@ -5,6 +5,7 @@ import type { CallRecord, StoredRequest } from './calls/call-record.ts';
 import type { Ledger } from './calls/ledger.ts';
 import type { Breakers } from './circuits/circuits.ts';
 import type { Completions } from './completions/completions.ts';
+import type { GroupRecords } from './groups/groups.ts';
 import type { ResourceLocks } from './limits/resource-locks.ts';
 
 export interface CallLedger
@@ -39,6 +40,12 @@ export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcom
 
 /** The part of the store of pending calls that workers use. */
 export type PendingRecords = Pick<Completions, 'issue' | 'pend' | 'expire' | 'resume'>;
+
+/** The records of batches and plans, as their drivers and services use them. */
+export type GroupStore = Pick<
+  GroupRecords,
+  'leaseMs' | 'create' | 'due' | 'take' | 'advance' | 'cancel' | 'read' | 'list'
+>;
 
 export type ResourceLockRecords = Pick<ResourceLocks, 'take' | 'renew' | 'leave'>;
 

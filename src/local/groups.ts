@@ -1,0 +1,182 @@
+/** Batches and plans of runs without a fleet: driven as in a fleet, over records that end with the process. */
+import type { Results } from '../producer/calls/result-waiters.ts';
+import type { CallSubmitter } from '../producer/calls/submit-call.ts';
+import { BATCH_RULES, BatchService } from '../producer/groups/batches.ts';
+import type { GroupCalls } from '../producer/groups/group-driver.ts';
+import { GroupRunner } from '../producer/groups/group-runner.ts';
+import { askReasonOf, planRules } from '../producer/groups/plan-rules.ts';
+import { PlanService } from '../producer/groups/plans.ts';
+import type { ToolCatalogue } from '../producer/tools/tool-catalogue.ts';
+import type { CompensatedCall } from '../shared/calls/compensation.ts';
+import type { ToolCallEnvelope } from '../shared/calls/envelope.ts';
+import { envelopeOf } from '../shared/calls/outcome.ts';
+import { decodedMembers, type GroupFields, type GroupHead } from '../shared/groups/group.ts';
+import type { Advance, GroupRecord, TakenGroup } from '../shared/store/groups/groups.ts';
+import type { CallLedger, GroupStore } from '../shared/store/ports.ts';
+import type { Clock } from '../shared/util/time.ts';
+
+export interface LocalGroupsDeps {
+  readonly submitter: Pick<CallSubmitter, 'identify' | 'submit' | 'permit'>;
+  readonly ledger: Pick<CallLedger, 'read' | 'outcome' | 'now'>;
+  readonly catalogue: Pick<ToolCatalogue, 'find'>;
+  readonly results: Pick<Results, 'wait'>;
+  readonly clock: Clock;
+  readonly keptMs: number;
+  cancel(callId: string): Promise<unknown>;
+  onError(error: Error): void;
+}
+
+/** No other process could take a group. */
+const LEASE_MS = 600_000;
+/** So many groups that are over are remembered. */
+const MAX_ENDED = 1_000;
+
+export class LocalGroups {
+  readonly batches: Pick<BatchService, 'create' | 'results' | 'cancel'>;
+  readonly plans: Pick<PlanService, 'check' | 'create' | 'read' | 'ended' | 'cancel'>;
+  readonly #deps: LocalGroupsDeps;
+  readonly #runner: GroupRunner;
+  /** The envelopes of the calls of groups that are not over, by the ID of the call: a store of calls has no parameters. */
+  readonly #envelopes = new Map<string, ToolCallEnvelope>();
+
+  constructor(deps: LocalGroupsDeps) {
+    this.#deps = deps;
+    const { submitter, ledger, clock, keptMs, catalogue, onError } = deps;
+    const records = new LocalGroupRecords(clock);
+    const calls = this.#calls();
+    const now = () => ledger.now();
+    const plan = planRules({
+      clock,
+      callOf: (callId) => this.callOf(callId),
+      output: async (callId) => (await ledger.outcome(callId))?.output?.content,
+    });
+    const rules = { batch: BATCH_RULES, plan };
+    const onEnded = ({ fields }: GroupRecord) => {
+      for (const { callId = '' } of decodedMembers(fields).values()) this.#envelopes.delete(callId);
+    };
+    this.#runner = new GroupRunner({ records, rules, calls, keptMs, onEnded, now, onError });
+    const shared = { records, runner: this.#runner, now, audit: () => {} };
+    this.batches = new BatchService({ ...shared, calls, glance: async () => undefined });
+    const askReason = askReasonOf(
+      (...asked) => submitter.permit(...asked),
+      async () => true,
+      clock,
+    );
+    this.plans = new PlanService({
+      ...shared,
+      catalogue,
+      approvals: { reachesPerson: async () => false, create: noApproval, open: noApproval },
+      // Each call that needs a person asks by itself.
+      askReason: async (...asked) => void (await askReason(...asked)),
+      // Each call is charged when it is made.
+      lacking: async () => [],
+    });
+  }
+
+  #calls(): GroupCalls {
+    const { submitter, ledger, results, cancel } = this.#deps;
+    return {
+      check: (envelope) => submitter.identify(envelope),
+      submit: async (call, options) => {
+        const submission = await submitter.submit(call.envelope, options);
+        if (submission.callId !== undefined) this.#envelopes.set(submission.callId, call.envelope);
+        return submission;
+      },
+      read: (callId) => ledger.read(callId),
+      async result(callId) {
+        const named = (await ledger.read(callId))?.request.envelope;
+        const outcome = await results.wait(callId, undefined, { sinceClaim: true }).outcome;
+        return envelopeOf(outcome, { requestId: named?.requestId ?? '', toolName: outcome.toolName, callId });
+      },
+      cancel,
+    };
+  }
+
+  /** A call of a plan that is not over, for the call that undoes it. */
+  async callOf(callId: string): Promise<CompensatedCall | undefined> {
+    const envelope = this.#envelopes.get(callId);
+    const outcome = await this.#deps.ledger.outcome(callId);
+    if (envelope === undefined || outcome === undefined) return undefined;
+    const state = outcome.status === 'success' ? 'done' : 'failed';
+    return { callId, generation: '0', state, outcome, request: { envelope } };
+  }
+
+  close(): Promise<void> {
+    return this.#runner.close();
+  }
+}
+
+function noApproval(): never {
+  throw new Error('A plan of a local run has no approval of its own.');
+}
+
+interface LocalGroup extends Omit<TakenGroup, 'fields'> {
+  readonly fields: Record<string, object>;
+  expiresAtMs?: number;
+}
+
+/** The records of batches and plans, in memory: the part of `GroupRecords` that a run without a fleet needs. */
+class LocalGroupRecords implements GroupStore {
+  readonly leaseMs = LEASE_MS;
+  readonly #clock: Pick<Clock, 'now'>;
+  readonly #groups = new Map<string, LocalGroup>();
+
+  constructor(clock: Pick<Clock, 'now'>) {
+    this.#clock = clock;
+  }
+
+  async create(head: GroupHead, definition: object, fields: GroupFields = new Map()): Promise<TakenGroup | undefined> {
+    this.#forget();
+    if (this.#groups.has(head.id)) return undefined;
+    return this.#put({ head, definition, fields: Object.fromEntries(fields), steps: 0, fence: 1 });
+  }
+
+  async due(): Promise<string[]> {
+    return [];
+  }
+
+  async take(id: string): Promise<TakenGroup | undefined> {
+    const group = this.#groups.get(id);
+    if (group === undefined || group.endedAtMs !== undefined) return undefined;
+    return this.#put({ ...group, fence: group.fence + 1 });
+  }
+
+  async advance({ head: { id }, fence }: TakenGroup, { step, end }: Advance) {
+    const group = this.#groups.get(id);
+    if (group === undefined || group.endedAtMs !== undefined || group.fence !== fence) return 'lost' as const;
+    const nowMs = this.#clock.now();
+    Object.assign(group.fields, Object.fromEntries(step?.changes ?? []));
+    const ended = end === undefined ? {} : { endedAtMs: nowMs, expiresAtMs: nowMs + end.keptMs };
+    this.#put({ ...group, steps: step?.number ?? group.steps, ...ended });
+    return { nowMs, ...(group.cancelledBy === undefined ? {} : { cancelledBy: group.cancelledBy }) };
+  }
+
+  async cancel(id: string, by: string) {
+    const group = this.#groups.get(id);
+    if (group === undefined || group.endedAtMs !== undefined) return 'over' as const;
+    if (group.cancelledBy !== undefined) return 'kept' as const;
+    this.#put({ ...group, cancelledBy: by });
+    return 'written' as const;
+  }
+
+  async read(id: string): Promise<GroupRecord | undefined> {
+    return this.#groups.get(id);
+  }
+
+  async list(): Promise<string[]> {
+    return [...this.#groups.keys()].reverse();
+  }
+
+  #put(group: LocalGroup): LocalGroup {
+    this.#groups.set(group.head.id, group);
+    return group;
+  }
+
+  /** Forgets the groups whose time has come, and the oldest where too many are over. */
+  #forget(): void {
+    const ended = [...this.#groups.values()].filter(({ endedAtMs }) => endedAtMs !== undefined);
+    const nowMs = this.#clock.now();
+    for (const [at, { head, expiresAtMs = 0 }] of ended.entries())
+      if (expiresAtMs <= nowMs || at < ended.length - MAX_ENDED) this.#groups.delete(head.id);
+  }
+}
