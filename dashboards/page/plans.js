@@ -58,7 +58,7 @@ function openPlan(root, page, key) {
       { title: 'Tool', kind: 'long', cell: ({ namespace, tool }) => `${namespace}.${tool}` },
       { title: 'Calls', cell: progressOf },
       { title: 'Needs', kind: 'long', cell: ({ needs }) => needs.join(', ') },
-      { title: 'Why', kind: 'long', cell: whyOf },
+      { title: 'Result', kind: 'long', cell: resultOf },
     ],
   });
   root.append(top, about, graph, element('h3', {}, 'Nodes'), table.root);
@@ -132,11 +132,13 @@ function callOf({ name, calls }) {
   return calls.length === 1 && calls[0].callId !== undefined ? link('calls', calls[0].callId, name) : shownText(name);
 }
 
-function whyOf({ skipped, error, calls }) {
+function resultOf({ skipped, error, calls }) {
   const failed = calls.find(({ errorCode }) => errorCode !== undefined);
   const undone = calls.filter(({ undo }) => undo?.status === 'success').length;
   const told =
-    skipped ?? error?.message ?? (failed === undefined ? '' : `${failed.errorCode}: ${failed.message ?? ''}`);
+    skipped ??
+    error?.message ??
+    (failed === undefined ? (calls[0]?.summary ?? '') : `${failed.errorCode}: ${failed.message ?? ''}`);
   return undone === 0 ? told : `${told === '' ? '' : `${told}; `}undone`;
 }
 

@@ -55,8 +55,8 @@ export class LocalGroups {
       for (const { callId = '' } of decodedMembers(fields).values()) this.#envelopes.delete(callId);
     };
     this.#runner = new GroupRunner({ records, rules, calls, keptMs, onEnded, now, onError });
-    const shared = { records, runner: this.#runner, now, audit: () => {} };
-    this.batches = new BatchService({ ...shared, calls, glance: async () => undefined });
+    const shared = { records, runner: this.#runner, now, audit: () => {}, glance: async () => undefined };
+    this.batches = new BatchService({ ...shared, calls });
     const askReason = askReasonOf(
       (...asked) => submitter.permit(...asked),
       async () => true,

@@ -1,5 +1,5 @@
 /** `pawl plans`: lists, shows, runs and cancels plans. */
-import type { Plan, PlanNodeView } from '../../producer/groups/plans.ts';
+import type { Plan, PlanNodeView } from '../../producer/groups/plan-state.ts';
 import { planOrder, planSummary, planView } from '../../producer/http/core/group-views.ts';
 import { needsOf } from '../../shared/groups/check-plan.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
@@ -22,7 +22,7 @@ const NODE_COLUMNS: readonly Column<PlanNodeView>[] = [
   { title: 'TOOL', text: ({ node }) => node.name },
   { title: 'STATE', text: ({ state }) => state },
   { title: 'NEEDS', text: ({ node }) => [...needsOf(node)].join(', ') },
-  { title: 'WHY', text: whyOf },
+  { title: 'RESULT', text: resultOf },
   { title: 'CALL', text: ({ calls }) => callsOf(calls) },
 ];
 
@@ -30,9 +30,10 @@ interface JsonOption {
   readonly json?: boolean;
 }
 
-function whyOf({ note, calls }: PlanNodeView): string {
+function resultOf({ note, calls }: PlanNodeView): string {
   const failed = calls.find(({ member }) => member?.end?.code !== undefined)?.member?.end?.code;
-  return note?.skipped ?? note?.error?.message ?? failed ?? '';
+  const [first] = calls;
+  return note?.skipped ?? note?.error?.message ?? failed ?? shownLine(first?.summary ?? '');
 }
 
 function callsOf(calls: PlanNodeView['calls']): string {
@@ -54,7 +55,7 @@ export async function listPlans(
 
 export async function showPlan(context: CliContext, id: string, options: JsonOption): Promise<number> {
   return withPawl(context, async (pawl) => {
-    printPlan(context, await pawl.plans.read(id), options);
+    printPlan(context, await pawl.plans.show(id), options);
   });
 }
 

@@ -14,7 +14,8 @@ import type { GroupCalls } from './group-driver.ts';
 import { GroupRunner } from './group-runner.ts';
 import { PlanApprovals } from './plan-approvals.ts';
 import { askReasonOf, lackingIn, type PlanRulesDeps, planRules } from './plan-rules.ts';
-import { type Plan, PlanService, planFrom } from './plans.ts';
+import { type Plan, planFrom } from './plan-state.ts';
+import { PlanService } from './plans.ts';
 
 export interface ComposeGroupsDeps {
   readonly backend: Pick<Backend, 'groups' | 'ledger' | 'audit'>;
@@ -67,6 +68,7 @@ export function composeGroups(
     records,
     runner,
     catalogue,
+    glance,
     now,
     audit,
     approvals,

@@ -5,30 +5,20 @@ import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { checkPlan } from '../../shared/groups/check-plan.ts';
-import { decodedMembers, type GroupHead, type Member, memberField } from '../../shared/groups/group.ts';
+import { type GroupHead, memberField } from '../../shared/groups/group.ts';
 import { type GroupIdentity, identifyGroup } from '../../shared/groups/group-key.ts';
-import {
-  APPROVAL_KEY,
-  type NodeNote,
-  type NodeState,
-  nodeField,
-  nodeState,
-  PHASE_FIELD,
-  type PlanPhase,
-  UNDO,
-  undoKey,
-} from '../../shared/groups/node-state.ts';
+import { APPROVAL_KEY } from '../../shared/groups/node-state.ts';
 import {
   type AcceptedNode,
   type AskReason,
   DEFAULT_PLAN_CONCURRENCY,
   type PlanDefinition,
   type PlanNodes,
-  type PlanState,
   planSchema,
 } from '../../shared/groups/plan.ts';
 import { zodIssues } from '../../shared/schema/zod-issues.ts';
 import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import type { GroupStore } from '../../shared/store/ports.ts';
 import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
@@ -39,7 +29,9 @@ import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { aboutGroup } from './audit-groups.ts';
 import { cancelGroup, groupOf, groupUnderKey } from './group-access.ts';
 import type { GroupRunner } from './group-runner.ts';
+import { outputSummary } from './output-summary.ts';
 import { APPROVAL_FIELD, approvalOf, type PlanApprovals, storedApproval } from './plan-approvals.ts';
+import { type Plan, type PlanCall, type PlanNodeView, planFrom } from './plan-state.ts';
 
 export interface SubmitPlan {
   /** The session whose calls the nodes are. */
@@ -59,43 +51,6 @@ export interface AcceptedPlan {
   readonly order: readonly string[];
   /** The approval that it waits for, where a node needs one. */
   readonly approvalId?: string;
-}
-
-/** The approval of a plan. */
-export interface PlanApproval {
-  readonly approvalId: string;
-  /** The call that waits for the decision. */
-  readonly callId: string;
-  readonly state: 'pending' | 'approved' | 'refused';
-  /** Why the plan was not approved. */
-  readonly error?: { readonly code: string; readonly message: string };
-}
-
-/** A call of a node. */
-export interface PlanCall {
-  readonly key: string;
-  readonly member: Member | undefined;
-  /** The call that undoes it. */
-  readonly undo?: Member;
-}
-
-export interface PlanNodeView {
-  readonly name: string;
-  readonly node: AcceptedNode;
-  readonly state: NodeState | 'cancelled';
-  readonly note?: NodeNote;
-  readonly calls: readonly PlanCall[];
-}
-
-export interface Plan {
-  readonly head: GroupHead;
-  readonly definition: PlanDefinition;
-  readonly state: PlanState;
-  /** The node whose failure ended the plan. */
-  readonly because?: string;
-  readonly approval?: PlanApproval;
-  readonly endedAtMs?: number;
-  readonly nodes: readonly PlanNodeView[];
 }
 
 export interface PlanServiceDeps {
@@ -118,8 +73,12 @@ export interface PlanServiceDeps {
     nodes: readonly { readonly tool: ResolvedTool; readonly params: object }[],
   ): Promise<readonly Issue[]>;
   readonly audit: RecordAudit;
+  glance(callId: string): Promise<Pick<CallRecord, 'outcome'> | undefined>;
   now(): Promise<number>;
 }
+
+/** So many calls of a `forEach` are shown with their outputs. */
+const SHOWN_OUTPUTS = 5;
 
 const NO_CHANNEL = `neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`;
 
@@ -268,6 +227,26 @@ export class PlanService {
     return planFrom(await this.#recordOf(planId));
   }
 
+  /**
+   * The same for people, with the beginning of what its calls returned; of a `forEach`, the first ones. Outputs that are stored apart are
+   * left out. Throws `NOT_FOUND`.
+   */
+  async show(planId: string): Promise<Plan> {
+    const plan = await this.read(planId);
+    const nodes = plan.nodes.map(async (view): Promise<PlanNodeView> => {
+      const shown = view.calls.slice(0, SHOWN_OUTPUTS).map((call) => this.#withSummary(call));
+      return { ...view, calls: [...(await Promise.all(shown)), ...view.calls.slice(SHOWN_OUTPUTS)] };
+    });
+    return { ...plan, nodes: await Promise.all(nodes) };
+  }
+
+  async #withSummary(call: PlanCall): Promise<PlanCall> {
+    const { callId, end } = call.member ?? {};
+    if (callId === undefined || end?.status !== 'success') return call;
+    const { outcome } = (await this.#deps.glance(callId)) ?? {};
+    return { ...call, ...defined({ summary: outcome && outputSummary(outcome) }) };
+  }
+
   /** Plans, the newest first. */
   async list({
     limit = 50,
@@ -291,70 +270,6 @@ export class PlanService {
     const record = await this.#recordOf(planId);
     await cancelGroup(this.#deps, record, by, (record.definition as PlanDefinition).target.sessionKey);
   }
-}
-
-export function planFrom({ head, definition, fields, cancelledBy, endedAtMs }: GroupRecord): Plan {
-  const plan = definition as PlanDefinition;
-  const members = decodedMembers(fields);
-  const phase = fields[PHASE_FIELD] as PlanPhase | undefined;
-  const isOver = endedAtMs !== undefined;
-  const nodes = plan.order.map((name): PlanNodeView => {
-    const node = plan.nodes[name] as AcceptedNode;
-    const note = fields[nodeField(name)] as NodeNote | undefined;
-    const { state, keys } = nodeState(node, name, note, members);
-    const calls = keys.map((key): PlanCall => {
-      const undo = members.get(undoKey(key));
-      return { key, member: members.get(key), ...(undo === undefined ? {} : { undo }) };
-    });
-    const never = isOver && (state === 'waiting' || state === 'running');
-    return { name, node, state: never ? 'cancelled' : state, calls, ...(note === undefined ? {} : { note }) };
-  });
-  return {
-    head,
-    definition: plan,
-    state: stateOf({ phase, isOver, isCancelled: cancelledBy !== undefined, members }),
-    nodes,
-    ...approvalState(fields, members),
-    ...(phase?.because === undefined ? {} : { because: phase.because }),
-    ...(isOver ? { endedAtMs } : {}),
-  };
-}
-
-function approvalState(
-  fields: GroupRecord['fields'],
-  members: ReadonlyMap<string, Member>,
-): { readonly approval?: PlanApproval } {
-  const request = approvalOf({ fields });
-  if (request === undefined) return {};
-  const { id, callId } = request;
-  const end = members.get(APPROVAL_KEY)?.end;
-  const state = end === undefined ? 'pending' : end.status === 'success' ? 'approved' : 'refused';
-  const { code, message } = end ?? {};
-  const error = code === undefined || message === undefined ? {} : { error: { code, message } };
-  return { approval: { approvalId: id, callId, state, ...error } };
-}
-
-function stateOf({
-  phase,
-  isOver,
-  isCancelled,
-  members,
-}: {
-  readonly phase: PlanPhase | undefined;
-  readonly isOver: boolean;
-  readonly isCancelled: boolean;
-  readonly members: ReadonlyMap<string, Member>;
-}): PlanState {
-  if (isCancelled) return isOver ? 'cancelled' : 'cancelling';
-  const approval = members.get(APPROVAL_KEY);
-  if (!isOver)
-    return phase?.phase ?? (approval !== undefined && approval.end === undefined ? 'awaiting-approval' : 'running');
-  if (phase === undefined) return 'done';
-  // A call in doubt, or one that could not be undone, is reported by its node: the plan is not undone.
-  const isUndone = [...members].every(
-    ([key, { end }]) => end?.mayHaveHappened !== true && (!key.endsWith(UNDO) || end?.status === 'success'),
-  );
-  return phase.phase === 'undoing' && isUndone ? 'undone' : 'failed';
 }
 
 type ParsedPlan = z.output<typeof planSchema>;

@@ -1,7 +1,8 @@
 /** `session.plan`: runs a graph of calls, and resolves with how each node ended. */
 import type { NewPlan } from '../../shared/groups/plan.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import type { AcceptedPlan, Plan, PlanService, SubmitPlan } from './plans.ts';
+import type { Plan } from './plan-state.ts';
+import type { AcceptedPlan, PlanService, SubmitPlan } from './plans.ts';
 
 export interface PlanOptions {
   /** Aborting cancels the plan. */

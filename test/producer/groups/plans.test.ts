@@ -253,3 +253,39 @@ test('the same key in a session is the same plan, however many processes ask, an
     issues: [{ path: 'idempotencyKey' }],
   });
 });
+
+test('a plan is shown with the beginning of each output, without secrets', async () => {
+  const outputs: unknown[] = ['token=ghp_0123456789abcdefghijklmnopqrstuvwxyz01 is all', { long: 'é'.repeat(5_000) }];
+  const say = defineTool({
+    name: 'say',
+    version: '1.0.0',
+    description: 'Says something.',
+    tier: 'read-only',
+    input: z.object({ at: z.number() }),
+    run: ({ at }) => ({ output: outputs[at] ?? at }),
+  });
+  const { session, pawl } = await startFleet({ tools: [say] });
+  const items = Array.from({ length: 8 }, (_, at) => at);
+  const { head } = await session.plan({
+    nodes: {
+      list: { tool: 'say', params: { at: 2 } },
+      secret: { tool: 'say', params: { at: 0 } },
+      long: { tool: 'say', params: { at: 1 } },
+      none: { tool: 'say', params: { at: 3 }, when: { node: 'list', is: 'error' } },
+    },
+  });
+  const { nodes } = await pawl.plans.show(head.id);
+  const summaries = Object.fromEntries(nodes.map(({ name, calls }) => [name, calls.map(({ summary }) => summary)]));
+  expect(summaries).toMatchObject({ list: ['2'], none: [] });
+  expect(summaries['secret']?.[0]).not.toContain('ghp_');
+  expect(summaries['long']?.[0]).toMatch(/^\{"long":"é{191}…$/);
+  outputs[2] = items;
+  const { head: other } = await session.plan({
+    nodes: {
+      list: { tool: 'say', params: { at: 2 } },
+      each: { tool: 'say', forEach: { $from: 'list' }, params: { at: { $from: 'index' } } },
+    },
+  });
+  const each = (await pawl.plans.show(other.id)).nodes.find(({ name }) => name === 'each');
+  expect(each?.calls.filter(({ summary }) => summary !== undefined)).toHaveLength(5);
+});

@@ -24,7 +24,8 @@ const memberStanding = {
 const planCall = z.object({
   callId: text.optional(),
   ...memberStanding,
-  message: text.optional(),
+  message: text.optional().describe('Of a failure; cut.'),
+  summary: text.optional().describe('The beginning of its output, without secrets.'),
   unresolved: z.literal(true).optional().describe('It may have had its effect.'),
 });
 

@@ -3,9 +3,13 @@ import { needsOf } from '../../../shared/groups/check-plan.ts';
 import type { Member, MemberEnd } from '../../../shared/groups/group.ts';
 import type { PlanDefinition } from '../../../shared/groups/plan.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
+import { truncateText } from '../../../shared/util/text/truncate-json.ts';
 import type { Batch, BatchCall } from '../../groups/batches.ts';
-import type { Plan } from '../../groups/plans.ts';
+import type { Plan } from '../../groups/plan-state.ts';
 import { phaseOf } from './views.ts';
+
+/** Characters of a message in the list of a plan's calls. */
+const MESSAGE_LENGTH = 500;
 
 /** How a call of a group stands: by its own record, or by what the group has noted of it. */
 export function memberView(
@@ -100,8 +104,9 @@ function planNodeView({ name, node, state, note, calls }: Plan['nodes'][number])
     ...(note?.items === undefined ? {} : { progress: progressOf(calls, note.items) }),
     ...(note?.skipped === undefined ? {} : { skipped: note.skipped }),
     ...(note?.error === undefined ? {} : { error: note.error }),
-    calls: calls.map(({ member, undo }) => ({
+    calls: calls.map(({ member, undo, summary }) => ({
       ...planCallView(member),
+      ...(summary === undefined ? {} : { summary }),
       ...(undo === undefined ? {} : { undo: planCallView(undo) }),
     })),
   };
@@ -119,7 +124,7 @@ function planCallView(member: Member | undefined) {
     ...(member !== undefined && end === undefined
       ? { state: 'inflight', phase: 'inflight' }
       : memberView(undefined, end)),
-    ...(end?.message === undefined ? {} : { message: end.message }),
+    ...(end?.message === undefined ? {} : { message: truncateText(end.message, MESSAGE_LENGTH) }),
     ...(end?.mayHaveHappened === true ? { unresolved: true as const } : {}),
   };
 }

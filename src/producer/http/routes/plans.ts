@@ -5,7 +5,7 @@ import { planSchema } from '../../../shared/groups/plan.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../../client.ts';
 import { noGroup } from '../../groups/group-access.ts';
-import type { Plan } from '../../groups/plans.ts';
+import type { Plan } from '../../groups/plan-state.ts';
 import { type Caller, seesTenant } from '../core/access.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
 import { planOrder, planSummary, planView } from '../core/group-views.ts';
@@ -78,7 +78,7 @@ function getPlan({ pawl }: PlanRouteDeps): Route {
     responses: { 200: ['The plan', 'Plan'] },
     handle: async ({ path, caller }) => ({
       status: 200,
-      body: planView(await planFor(pawl, caller, path['id'] ?? '')),
+      body: planView(await planFor(pawl, caller, path['id'] ?? '', 'show')),
     }),
   });
 }
@@ -102,8 +102,8 @@ function unlessUnknown(error: unknown): undefined {
 }
 
 /** Throws `NOT_FOUND`, also for another tenant's plan. */
-async function planFor(pawl: Pawl, caller: Caller, id: string): Promise<Plan> {
-  const plan = await pawl.plans.read(id);
+async function planFor(pawl: Pawl, caller: Caller, id: string, how: 'read' | 'show' = 'read'): Promise<Plan> {
+  const plan = await pawl.plans[how](id);
   if (!seesTenant(caller, plan.head.tenantId)) throw noGroup('plan', id);
   return plan;
 }

@@ -36,6 +36,7 @@ test('a plan over HTTP: a dry run, its end, its list and its cancellation', asyn
   const { body } = await rig.ask(at);
   expect(body.progress).toEqual({ ended: 2, total: 2 });
   expect(body.nodes.b).toMatchObject({ tool: 'double', state: 'success', needs: ['a'] });
+  expect(body.nodes.b.calls).toMatchObject([{ summary: '{"twice":8}' }]);
   const call = await rig.ask(`/v1/calls/${body.nodes.b.calls[0].callId}`);
   expect(call.body.result.output.content).toEqual({ twice: 8 });
   expect((await rig.ask('/v1/plans')).body.plans).toMatchObject([{ state: 'done', counts: { total: 2, success: 2 } }]);

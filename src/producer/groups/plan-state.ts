@@ -1,0 +1,119 @@
+/** How a plan and its nodes stand, from the plan's record. */
+import { decodedMembers, type GroupHead, type Member } from '../../shared/groups/group.ts';
+import {
+  APPROVAL_KEY,
+  type NodeNote,
+  type NodeState,
+  nodeField,
+  nodeState,
+  PHASE_FIELD,
+  type PlanPhase,
+  UNDO,
+  undoKey,
+} from '../../shared/groups/node-state.ts';
+import type { AcceptedNode, PlanDefinition, PlanState } from '../../shared/groups/plan.ts';
+import type { GroupRecord } from '../../shared/store/groups/groups.ts';
+import { approvalOf } from './plan-approvals.ts';
+
+/** The approval of a plan. */
+export interface PlanApproval {
+  readonly approvalId: string;
+  /** The call that waits for the decision. */
+  readonly callId: string;
+  readonly state: 'pending' | 'approved' | 'refused';
+  /** Why the plan was not approved. */
+  readonly error?: { readonly code: string; readonly message: string };
+}
+
+/** A call of a node. */
+export interface PlanCall {
+  readonly key: string;
+  readonly member: Member | undefined;
+  /** The call that undoes it. */
+  readonly undo?: Member;
+  /** The beginning of its output, where `show` has read it. */
+  readonly summary?: string;
+}
+
+export interface PlanNodeView {
+  readonly name: string;
+  readonly node: AcceptedNode;
+  readonly state: NodeState | 'cancelled';
+  readonly note?: NodeNote;
+  readonly calls: readonly PlanCall[];
+}
+
+export interface Plan {
+  readonly head: GroupHead;
+  readonly definition: PlanDefinition;
+  readonly state: PlanState;
+  /** The node whose failure ended the plan. */
+  readonly because?: string;
+  readonly approval?: PlanApproval;
+  readonly endedAtMs?: number;
+  readonly nodes: readonly PlanNodeView[];
+}
+
+export function planFrom({ head, definition, fields, cancelledBy, endedAtMs }: GroupRecord): Plan {
+  const plan = definition as PlanDefinition;
+  const members = decodedMembers(fields);
+  const phase = fields[PHASE_FIELD] as PlanPhase | undefined;
+  const isOver = endedAtMs !== undefined;
+  const nodes = plan.order.map((name): PlanNodeView => {
+    const node = plan.nodes[name] as AcceptedNode;
+    const note = fields[nodeField(name)] as NodeNote | undefined;
+    const { state, keys } = nodeState(node, name, note, members);
+    const calls = keys.map((key): PlanCall => {
+      const undo = members.get(undoKey(key));
+      return { key, member: members.get(key), ...(undo === undefined ? {} : { undo }) };
+    });
+    const never = isOver && (state === 'waiting' || state === 'running');
+    return { name, node, state: never ? 'cancelled' : state, calls, ...(note === undefined ? {} : { note }) };
+  });
+  return {
+    head,
+    definition: plan,
+    state: stateOf({ phase, isOver, isCancelled: cancelledBy !== undefined, members }),
+    nodes,
+    ...approvalState(fields, members),
+    ...(phase?.because === undefined ? {} : { because: phase.because }),
+    ...(isOver ? { endedAtMs } : {}),
+  };
+}
+
+function approvalState(
+  fields: GroupRecord['fields'],
+  members: ReadonlyMap<string, Member>,
+): { readonly approval?: PlanApproval } {
+  const request = approvalOf({ fields });
+  if (request === undefined) return {};
+  const { id, callId } = request;
+  const end = members.get(APPROVAL_KEY)?.end;
+  const state = end === undefined ? 'pending' : end.status === 'success' ? 'approved' : 'refused';
+  const { code, message } = end ?? {};
+  const error = code === undefined || message === undefined ? {} : { error: { code, message } };
+  return { approval: { approvalId: id, callId, state, ...error } };
+}
+
+function stateOf({
+  phase,
+  isOver,
+  isCancelled,
+  members,
+}: {
+  readonly phase: PlanPhase | undefined;
+  readonly isOver: boolean;
+  readonly isCancelled: boolean;
+  readonly members: ReadonlyMap<string, Member>;
+}): PlanState {
+  if (isCancelled) return isOver ? 'cancelled' : 'cancelling';
+  const approval = members.get(APPROVAL_KEY);
+  if (!isOver)
+    return phase?.phase ?? (approval !== undefined && approval.end === undefined ? 'awaiting-approval' : 'running');
+  if (phase === undefined) return 'done';
+  // A call in doubt, or one that could not be undone, is reported by its node: the plan is not undone.
+  const isUndone = [...members].every(
+    ([key, { end }]) => end?.mayHaveHappened !== true && (!key.endsWith(UNDO) || end?.status === 'success'),
+  );
+  return phase.phase === 'undoing' && isUndone ? 'undone' : 'failed';
+}
