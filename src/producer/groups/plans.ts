@@ -16,7 +16,7 @@ import {
   type PlanNodes,
   planSchema,
 } from '../../shared/groups/plan.ts';
-import { zodIssues } from '../../shared/schema/zod-issues.ts';
+import { EXPLAINED, zodIssues } from '../../shared/schema/zod-issues.ts';
 import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
@@ -275,7 +275,7 @@ export class PlanService {
 type ParsedPlan = z.output<typeof planSchema>;
 
 function parsePlan(plan: unknown): ParsedPlan {
-  const parsed = planSchema.safeParse(plan);
+  const parsed = planSchema.safeParse(plan, EXPLAINED);
   if (!parsed.success) throw invalidPlan(zodIssues(parsed.error));
   return parsed.data;
 }

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
 import { digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { zodIssues } from '../schema/zod-issues.ts';
+import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
 import { MAX_PENDING_MS } from '../tools/pending.ts';
 import type { Tier } from '../tools/tool.ts';
 import { partitionOf } from './call-id.ts';
@@ -110,7 +110,7 @@ export function readCompletion(value: unknown): ReadCompletion {
 }
 
 function checked<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
-  const parsed = schema.safeParse(value);
+  const parsed = schema.safeParse(value, EXPLAINED);
   if (parsed.success) return parsed.data;
   throw invalid(zodIssues(parsed.error));
 }

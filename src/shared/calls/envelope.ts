@@ -5,7 +5,7 @@ import { z } from 'zod';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { RESULT_STATUSES, type ResultStatus } from '../errors/result-status.ts';
-import { zodIssues } from '../schema/zod-issues.ts';
+import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 
 export const CONTRACT_VERSION = '1.1';
@@ -174,7 +174,7 @@ export type ToolResultEnvelope<Output = unknown> =
 
 /** Validates an envelope; throws `CONTRACT_INVALID` with the path of every fault. */
 export function parseEnvelope(value: unknown): ToolCallEnvelope {
-  const parsed = toolCallEnvelopeSchema.safeParse(value);
+  const parsed = toolCallEnvelopeSchema.safeParse(value, EXPLAINED);
   if (!parsed.success) throw contractInvalid(zodIssues(parsed.error));
   const { data } = parsed;
   const params = withEveryName(data.payload.params, (value as ToolCallEnvelope).payload.params);

@@ -4,6 +4,7 @@
  */
 import type { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
+import { EXPECTED } from '../schema/zod-issues.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './config.ts';
 import { type Environment, isSecret, VARIABLES } from './variables.ts';
 
@@ -21,7 +22,7 @@ export function resolveSettings(sources: {
   const options = Object.fromEntries(Object.entries(sources.options ?? {}).filter(([, value]) => value !== undefined));
   for (const { path } of VARIABLES) if (valueAt(options, path) !== undefined) variables.delete(path.join('.'));
   mergeInto(merged, options);
-  const parsed = settingsSchema.safeParse(merged);
+  const parsed = settingsSchema.safeParse(merged, EXPECTED);
   if (parsed.success) return parsed.data;
   throw invalidSettings(parsed.error.issues.flatMap((issue) => issuesOf(issue, merged, variables)));
 }
@@ -54,7 +55,7 @@ function issuesOf(issue: z.core.$ZodIssue, merged: Values, variables: ReadonlyMa
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => ({
       path: [...issue.path, key].map(String).join('.'),
-      message: 'is not a setting',
+      message: issue.message.replace(/^[^;]*/, 'is not a setting'),
     }));
   const path = issue.path.map(String).join('.');
   const variable = [...variables].find(([setting]) => path === setting || path.startsWith(`${setting}.`))?.[1];

@@ -10,7 +10,7 @@ import { EFFECTS } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { usableSchema } from '../schema/validator.ts';
-import { zodIssues } from '../schema/zod-issues.ts';
+import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
 import { operationCostsSchema } from '../tools/operation-cost.ts';
 import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS } from '../tools/tool.ts';
 import { TRUST_CLASSES } from '../tools/trust-class.ts';
@@ -168,7 +168,7 @@ export interface CheckedDeclaredTool {
 
 /** The record that a declaration makes. Large schemas are checked in a thread. Throws `CONTRACT_INVALID` with every fault. */
 export async function declaredToolRecord(given: unknown, revision: Revision): Promise<CheckedDeclaredTool> {
-  const parsed = declaredToolSchema.safeParse(given);
+  const parsed = declaredToolSchema.safeParse(given, EXPLAINED);
   if (!parsed.success) throw invalid(zodIssues(parsed.error));
   const spec = parsed.data;
   const tier = spec.tier ?? defaultTier(spec);

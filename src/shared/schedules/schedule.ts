@@ -4,7 +4,7 @@ import { jsonObjectSchema } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { nearest, quoteValue } from '../schema/schema-issues.ts';
-import { zodIssues } from '../schema/zod-issues.ts';
+import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { intervalMs, MAX_INTERVAL_MS, MIN_INTERVAL_MS, occurrencesOf, type Timing } from './occurrences.ts';
 import { MISSED_RULES, type MissedRule, OVERLAPS, type Overlap } from './schedule-rules.ts';
@@ -142,8 +142,8 @@ function contradictions({
 
 /** Throws `CONTRACT_INVALID` with the path of every fault. */
 export function parseSchedule({ id, ...given }: ScheduleRequest): CheckedSchedule {
-  const name = scheduleIdSchema.safeParse(id);
-  const fields = scheduleSchema.safeParse(given);
+  const name = scheduleIdSchema.safeParse(id, EXPLAINED);
+  const fields = scheduleSchema.safeParse(given, EXPLAINED);
   const nameIssues = name.success ? [] : zodIssues(name.error).map((issue) => ({ ...issue, path: 'id' }));
   const fieldIssues = fields.success ? [] : zodIssues(fields.error);
   if (!name.success || !fields.success) throw invalidSchedule([...nameIssues, ...fieldIssues]);

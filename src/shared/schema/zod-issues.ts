@@ -1,7 +1,126 @@
+/** Faults of values that Pawl's own schemas check: what was expected, what came, and where. */
 import type { z } from 'zod';
 import type { Issue } from '../errors/failure.ts';
+import { startOf } from '../util/text/text-cut.ts';
+import { nearest, quoteValue } from './schema-issues.ts';
+
+const MAX_NAME_LENGTH = 128;
+
+/** What a value should have been, and what it is. A schema's own messages stay as they are. */
+export const EXPLAINED: z.core.ParseContext<z.core.$ZodIssue> = {
+  error: (issue) => {
+    const expected = expectedBy(issue);
+    if (expected === undefined) return;
+    const value = issue.code === 'invalid_union' ? taggedValue(issue) : issue.input;
+    if (value === undefined || issue.code === 'unrecognized_keys') return expected;
+    return `${expected}; got ${Array.isArray(value) ? `a list of ${value.length}` : quoteValue(value)}`;
+  },
+};
+
+/** The same without what came, for values that may be secret. */
+export const EXPECTED: z.core.ParseContext<z.core.$ZodIssue> = { error: (issue) => expectedBy(issue) };
 
 /** The issues of a zod error, each with its path: `budget.costs.0.costUnits`. */
 export function zodIssues(error: z.ZodError): Issue[] {
-  return error.issues.map((issue) => ({ path: issue.path.map(String).join('.'), message: issue.message }));
+  return error.issues.flatMap((issue) => flatten(issue, []));
+}
+
+/** A value that was meant for one alternative has the faults of that one. */
+function flatten(issue: z.core.$ZodIssue, above: readonly PropertyKey[]): Issue[] {
+  const path = [...above, ...issue.path];
+  const meant = issue.code === 'invalid_union' ? meantAlternative(issue.errors) : undefined;
+  if (meant !== undefined) return meant.flatMap((each) => flatten(each, path));
+  return [{ path: path.map(String).join('.'), message: issue.message }];
+}
+
+/** The alternative that takes values of this type, if it is the only one. */
+function meantAlternative(alternatives: readonly (readonly z.core.$ZodIssue[])[]) {
+  const fitting = alternatives.filter((issues) => !issues.some(isOfAnotherType));
+  return fitting.length === 1 ? fitting[0] : undefined;
+}
+
+function isOfAnotherType({ code, path }: z.core.$ZodIssue): boolean {
+  return path.length === 0 && (code === 'invalid_type' || code === 'invalid_value');
+}
+
+function expectedBy(issue: z.core.$ZodRawIssue): string | undefined {
+  switch (issue.code) {
+    case 'invalid_type':
+      return issue.input === undefined ? 'is required and missing' : `must be ${typeName(issue.expected)}`;
+    case 'invalid_value':
+      return oneOf(issue.values, issue.input);
+    case 'unrecognized_keys':
+      return unknownMember(issue);
+    case 'too_small':
+      return `must ${bound(issue.origin, issue.inclusive === false ? 'more than' : 'at least', issue.minimum)}`;
+    case 'too_big':
+      return `must ${bound(issue.origin, issue.inclusive === false ? 'less than' : 'at most', issue.maximum)}`;
+    case 'invalid_format':
+      return `must be ${FORMATS[issue.format] ?? `a text of the form ${issue.pattern ?? issue.format}`}`;
+    case 'invalid_union':
+      return unionOf(issue);
+    default:
+      return;
+  }
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  string: 'a text',
+  number: 'a number',
+  int: 'a whole number',
+  boolean: 'true or false',
+  array: 'a list',
+  object: 'an object',
+  record: 'an object',
+  null: 'null',
+};
+const FORMATS: Readonly<Record<string, string>> = { url: 'a URL', datetime: 'an ISO 8601 time' };
+
+function typeName(expected: string): string {
+  return TYPES[expected] ?? `of the type ${expected}`;
+}
+
+function oneOf(values: readonly unknown[], came: unknown): string {
+  const allowed = values.map((value) => JSON.stringify(value)).join(', ');
+  const choice = values.length === 1 ? allowed : `one of ${allowed}`;
+  return came === undefined ? `is required and missing; it is ${choice}` : `must be ${choice}`;
+}
+
+function bound(origin: string, relation: string, limit: number | bigint): string {
+  if (origin === 'string') return `have ${relation} ${limit} characters`;
+  if (origin === 'array' || origin === 'set')
+    return `have ${relation} ${limit} ${Number(limit) === 1 ? 'item' : 'items'}`;
+  return `be ${relation} ${limit}`;
+}
+
+type RawIssue<Code extends z.core.$ZodIssue['code']> = Extract<z.core.$ZodRawIssue, { readonly code: Code }>;
+
+function unknownMember(issue: RawIssue<'unrecognized_keys'>): string {
+  const names = issue.keys.map((key) => JSON.stringify(startOf(key, MAX_NAME_LENGTH))).join(', ');
+  return `has no member ${names}${nearMembers(issue)}`;
+}
+
+/** The members that a value may have: those that resemble the unknown one, or all. */
+function nearMembers({ keys, inst }: RawIssue<'unrecognized_keys'>): string {
+  const known = Object.keys((inst?._zod.def as { readonly shape?: object } | undefined)?.shape ?? {});
+  if (known.length === 0) return '';
+  const near = keys.length === 1 ? nearest(keys[0] ?? '', known) : [];
+  return near.length > 0 ? `; did you mean ${near.join(' or ')}?` : `; these are known: ${known.join(', ')}`;
+}
+
+/** The tag of an object that no alternative has, or the whole value where alternatives have no tag. */
+function taggedValue({ input, discriminator }: RawIssue<'invalid_union'>): unknown {
+  if (discriminator === undefined) return input;
+  return (input as Readonly<Record<string, unknown>> | undefined)?.[discriminator];
+}
+
+function unionOf(issue: RawIssue<'invalid_union'>): string | undefined {
+  if (issue.discriminator !== undefined)
+    return oneOf((issue as { readonly options?: readonly unknown[] }).options ?? [], taggedValue(issue));
+  const roots = issue.errors.flat().filter(isOfAnotherType);
+  const types = new Set(
+    roots.map(({ message }) => /^must be (?<what>.*?)(?:; got .*)?$/s.exec(message)?.groups?.['what']),
+  );
+  types.delete(undefined);
+  return types.size === 0 ? undefined : `must be ${[...types].join(', or ')}`;
 }

@@ -7,7 +7,7 @@ import { PawlError } from '../errors/failure.ts';
 import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.ts';
 import { PRIORITIES, type Priority } from '../queues/priority-names.ts';
 import type { SessionShards } from '../queues/shards.ts';
-import { zodIssues } from '../schema/zod-issues.ts';
+import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
 import { CAPABILITIES, READ_ONLY_CAPABILITIES } from '../tools/capabilities.ts';
 import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
 import type { SessionAgent } from '../tools/tool-context.ts';
@@ -165,7 +165,7 @@ export function parseSessionState(state: string): string {
 }
 
 function parseOrThrow<Schema extends z.ZodType>(schema: Schema, given: unknown, what: string): z.output<Schema> {
-  const result = schema.safeParse(given);
+  const result = schema.safeParse(given, EXPLAINED);
   if (result.success) return result.data;
   const issues = zodIssues(result.error);
   throw new PawlError(

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
-import { zodIssues } from '../schema/zod-issues.ts';
+import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 const NAME_RULE = 'letters, digits, _, . and -';
@@ -52,7 +52,7 @@ export function skillRecord(
   given: unknown,
   made: Pick<SkillRecord, 'source' | 'updatedAtMs' | 'updatedBy'>,
 ): SkillRecord {
-  const parsed = skillSchema.safeParse(given);
+  const parsed = skillSchema.safeParse(given, EXPLAINED);
   if (NAME.test(name) && parsed.success) return { ...parsed.data, name, ...made };
   const issues: Issue[] = parsed.success ? [] : zodIssues(parsed.error);
   if (!NAME.test(name)) issues.unshift({ path: 'name', message: `must be ${NAME_RULE}; got ${JSON.stringify(name)}` });

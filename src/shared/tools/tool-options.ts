@@ -4,6 +4,7 @@ import { circuitOverridesSchema } from '../circuits/circuit-policy.ts';
 import { PawlError } from '../errors/failure.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { nearest, quoteValue } from '../schema/schema-issues.ts';
+import { EXPECTED } from '../schema/zod-issues.ts';
 import { operationCostsSchema } from './operation-cost.ts';
 import type { ToolOptions } from './tool.ts';
 
@@ -83,7 +84,7 @@ export function optionsCheck(own: readonly string[]): (spec: object) => void {
     ...options,
   });
   return (spec) => {
-    const issue = schema.safeParse(spec).error?.issues[0];
+    const issue = schema.safeParse(spec, EXPECTED).error?.issues[0];
     if (issue === undefined) return;
     const { name } = spec as { readonly name?: unknown };
     const fault = issue.code === 'unrecognized_keys' ? unknownOption(issue, names) : wrong(issue, spec);
@@ -91,14 +92,15 @@ export function optionsCheck(own: readonly string[]): (spec: object) => void {
   };
 }
 
-function unknownOption({ path, keys }: z.core.$ZodIssueUnrecognizedKeys, names: readonly string[]): string {
+function unknownOption({ path, keys, message }: z.core.$ZodIssueUnrecognizedKeys, names: readonly string[]): string {
   const [unknown = ''] = keys;
-  if (path.length > 0) return `${[...path, unknown].map(String).join('.')} is not an option.`;
+  if (path.length > 0)
+    return `${[...path, unknown].map(String).join('.')} ${message.replace(/^[^;]*/, 'is not an option')}`;
   const near = nearest(unknown, names);
   return `${unknown} is not an option; ${near.length === 0 ? `these are: ${names.join(', ')}.` : `did you mean ${near.join(' or ')}?`}`;
 }
 
 function wrong({ path, message }: z.core.$ZodIssue, spec: object): string {
   const value = path.reduce<unknown>((at, step) => (at as Record<PropertyKey, unknown>)[step], spec);
-  return `${path.map(String).join('.')}${message.startsWith('must') ? ' ' : ': '}${message}; got ${quoteValue(value)}.`;
+  return `${path.map(String).join('.')}${/^(?:must|is) /.test(message) ? ' ' : ': '}${message}; got ${quoteValue(value)}.`;
 }

@@ -104,7 +104,7 @@ describe('a wrong value is named with its variable, its path, what came and what
     ['PAWL_HTTP_PORT', 'httpPort', '70000', '70000', '65535'],
     ['PAWL_HTTP_PORT', 'httpPort', 'seven', '"seven"', 'number'],
     ['PAWL_PREFIX', 'prefix', 'a b', '"a b"', '1 to 64 letters'],
-    ['TOOL_RELIABILITY_ENABLED', 'reliability.enabled', 'maybe', '"maybe"', 'boolean'],
+    ['TOOL_RELIABILITY_ENABLED', 'reliability.enabled', 'maybe', '"maybe"', 'true or false'],
     ['TOOL_RELIABILITY_OPEN_MODE', 'reliability.openMode', 'half', '"half"', '"shadow"'],
     ['TOOL_RELIABLE_DERIVE_IDEMPOTENCY', 'reliability.deriveKeys', 'maybe', '"maybe"', '"off"'],
     ['PAWL_DERIVED_REPLAY', 'reliability.derivedReplay', 'never', '"never"', '"always"'],

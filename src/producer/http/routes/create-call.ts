@@ -21,6 +21,7 @@ import {
   startTimeOf,
 } from '../../../shared/calls/start-time.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
+import { EXPLAINED, zodIssues } from '../../../shared/schema/zod-issues.ts';
 import { splitName } from '../../../shared/tools/tool.ts';
 import { MAX_DELAY_MS } from '../../../shared/util/time.ts';
 import type { Submission, SubmitOptions } from '../../calls/submission.ts';
@@ -233,9 +234,9 @@ function isShort(body: Readonly<Record<string, unknown>>): boolean {
 
 /** The envelope of a call in its short form, whose session is opened if there is none. Throws `CONTRACT_INVALID`. */
 async function shortEnvelope(pawl: Pawl, caller: Caller, body: unknown, start?: StartTime): Promise<ToolCallEnvelope> {
-  const parsed = shortCallSchema.safeParse(body);
+  const parsed = shortCallSchema.safeParse(body, EXPLAINED);
   if (!parsed.success) {
-    const issues = parsed.error.issues.map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
+    const issues = zodIssues(parsed.error);
     const listed = issues.map(({ path, message }) => `${path === '' ? 'the call' : path}: ${message}`).join('; ');
     throw new PawlError('CONTRACT_INVALID', `The call is neither an envelope nor its short form: ${listed}.`, {
       issues,
