@@ -32,21 +32,6 @@ import { escapeInvisible } from './shared/util/text/visible-text.ts';
 const version = ownVersion(new URL('../package.json', import.meta.url));
 /** A finished command waits this long at most for timers and connections that a tools file has left open. */
 const LINGER_MS = 500;
-/** Groups of commands whose default is `ls`. */
-const GROUPS: readonly string[] = [
-  'calls',
-  'dead-letters',
-  'tools',
-  'sessions',
-  'schedules',
-  'workers',
-  'circuits',
-  'shards',
-  'reliability',
-  'approvals',
-  'questions',
-  'audit',
-];
 
 /** Runs `pawl ARGV…` and resolves with its exit code (`cli/exit-codes.ts`). */
 export async function main(argv: string[]): Promise<number> {
@@ -71,7 +56,7 @@ export async function runCommand(context: CliContext, argv: readonly string[]): 
     return code;
   }
   try {
-    await program.parseAsync(withDefaultCommand(argv), { from: 'user' });
+    await program.parseAsync(withDefaultCommand(program, argv), { from: 'user' });
     return code;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_CODES.success.code : EXIT_CODES.usage.code;
@@ -91,10 +76,12 @@ function isReply(error: unknown): error is Error {
 }
 
 /** `pawl calls --json` means `pawl calls ls --json`. */
-function withDefaultCommand(argv: readonly string[]): string[] {
+function withDefaultCommand(program: Command, argv: readonly string[]): string[] {
   const [group = '', next] = argv;
+  const known = program.commands.find((each) => each.name() === group)?.commands ?? [];
+  const lists = known.some((each) => each.name() === 'ls');
   const named = next !== undefined && (!next.startsWith('-') || next === '--help' || next === '-h');
-  return GROUPS.includes(group) && !named ? [group, 'ls', ...argv.slice(1)] : [...argv];
+  return lists && !named ? [group, 'ls', ...argv.slice(1)] : [...argv];
 }
 
 /** All commands. The one that runs calls `end` with its exit code. */

@@ -64,7 +64,7 @@ function unknownTool(name: string, tools: readonly SwitchedTool[]): PawlError {
       ? `Did you mean ${near.join(' or ')}?`
       : tools.length === 0
         ? `No worker has published a tool: start one with 'pawl up' or 'pawl worker'.`
-        : `Known tools: ${tools.map(shortName).join(', ')}.`;
+        : `Known tools: ${tools.map(shortName).toSorted().join(', ')}.`;
   return new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}. ${hint}`);
 }
 

@@ -68,7 +68,7 @@ export const FAILURE_RESPONSES: Readonly<Record<FailureCode, FailureResponse>> =
   RESULT_TOO_LARGE: { http: DEFECT, exit: 'failed', mcp: 'toolResult' },
   CHECKPOINT_INVALID: { http: DEFECT, exit: 'failed', mcp: 'protocolError' },
   RESULT_INVALID: { http: DEFECT, exit: 'failed', mcp: 'protocolError' },
-  NOT_FOUND: { http: 404, exit: 'failed', mcp: 'toolResult' },
+  NOT_FOUND: { http: 404, exit: 'usage', mcp: 'toolResult' },
   PRECONDITION_FAILED: { http: 412, exit: 'failed', mcp: 'toolResult' },
   TOOL_FAILED: { http: DEFECT, exit: 'failed', mcp: 'toolResult' },
   SIGNATURE_INVALID: { http: 502, exit: 'failed', mcp: 'protocolError' },

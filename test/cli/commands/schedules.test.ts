@@ -26,7 +26,10 @@ test('pawl schedules writes, shows, pauses, resumes and removes a schedule', asy
   expect(await run('resume', 'nightly')).toMatch(/nightly is active, next \d{4}-/);
   expect(await run('run', 'nightly')).toMatch(/^\S+\n$/);
   expect(await run('rm', 'nightly')).toContain('removed');
-  expect((await place.run(['schedules', 'show', 'nightly'])).stderr).toContain('There is no schedule "nightly"');
+  expect(await place.run(['schedules', 'show', 'nightly'])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('There is no schedule "nightly"'),
+  });
   const wrong = await place.run(['schedules', 'put', 'wrong', ...call, '--cron', '0 25 * * *']);
   expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('cron: is no cron expression')]);
 });
