@@ -51,7 +51,7 @@ export interface ScheduleView {
   readonly pauseReason?: string;
   /** The next five times; none while it is paused. */
   readonly next: readonly string[];
-  /** The newest occurrence that was started or refused. */
+  /** The newest occurrence of which a call was to come: started, run by hand, refused or unknown. */
   readonly last?: OccurrenceView;
   /** The end of each of the newest occurrences, the newest first. */
   readonly recent: readonly OccurrenceView[];
@@ -69,7 +69,7 @@ export function scheduleView(record: ScheduleRecord, progress: ScheduleProgress,
   const next = upcomingTimes(record, progress, nowMs, SHOWN_TIMES);
   const { waiting = [], starting, recent, counts } = progress;
   const isOver = next.length === 0 && waiting.length === 0 && starting === undefined;
-  const last = recent.find(({ result }) => result === 'started' || result === 'refused' || result === 'unknown');
+  const last = recent.find(({ result }) => result !== 'skipped' && result !== 'missed');
   return defined<ScheduleView>({
     id,
     revision,

@@ -24,6 +24,8 @@ import { compareVersions } from '../../shared/tools/versions.ts';
 const REFRESH_MS = 5_000;
 /** An unknown name asks the catalogue again, but not more often than this. */
 const ASK_AGAIN_MS = 200;
+/** An error names so many of the known tools. */
+const MAX_LISTED = 20;
 
 export interface ResolvedTool extends PublishedTool {
   readonly workers: number;
@@ -186,12 +188,17 @@ export function unknownTool(
         ? `Did you mean ${suggestions.join(' or ')}?`
         : catalogue.length === 0
           ? 'No worker has published a tool yet: is one running?'
-          : `Known tools: ${names.slice(0, 20).join(', ')}.`;
+          : `Known tools: ${listed(names)}.`;
   return new PawlError(
     'UNKNOWN_TOOL',
     `There is no tool ${JSON.stringify(name)} in namespace ${JSON.stringify(namespace)}. ${hint}`,
     { details: { suggestions } },
   );
+}
+
+function listed(names: readonly string[]): string {
+  const more = names.length - MAX_LISTED;
+  return `${names.toSorted().slice(0, MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
 function byPreference(

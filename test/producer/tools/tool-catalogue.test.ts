@@ -63,7 +63,7 @@ describe('tools as producers know them', () => {
     });
     await expect(offers.find('tools', 'shell')).rejects.toThrow('Did you mean ops.shell?');
     await expect(offers.find('tools', 'ops.shell')).rejects.toThrow('Call "shell" in namespace "ops".');
-    await expect(offers.find('tools', 'xyzzyq')).rejects.toThrow('Known tools: ');
+    await expect(offers.find('tools', 'xyzzyq')).rejects.toThrow('Known tools: echo, ops.shell.');
   });
 
   test.each([

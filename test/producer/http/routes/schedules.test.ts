@@ -51,7 +51,10 @@ test('/v1/schedules: written, listed, shown, paused, resumed, let run and remove
 
   expect((await act('pause')).body).toMatchObject({ state: 'paused', next: [], pausedBy: 'local operator' });
   const ran = await act('run');
-  expect(ran).toMatchObject({ status: 200, body: { state: 'paused', recent: [{ result: 'run' }] } });
+  expect(ran).toMatchObject({
+    status: 200,
+    body: { state: 'paused', recent: [{ result: 'run' }], last: { result: 'run' } },
+  });
   expect((await ask(`/v1/calls/${ran.body.callId}?wait=10000`)).body.result.output.content).toMatchObject({
     text: 'ho',
   });
