@@ -6,7 +6,7 @@ import { nearest, quoteValue } from './schema-issues.ts';
 
 const MAX_NAME_LENGTH = 128;
 
-/** What a value should have been, and what it is. A schema's own messages stay as they are. */
+/** Messages that say what was expected and what came. The messages that a schema has of its own stay as they are. */
 export const EXPLAINED: z.core.ParseContext<z.core.$ZodIssue> = {
   error: (issue) => {
     const expected = expectedBy(issue);
