@@ -1,6 +1,6 @@
 /** The `*** Begin Patch` format. */
 import type { FilePatch, Hunk, HunkLine } from './file-patch.ts';
-import { hunkLine, LineReader, NO_LINE_END } from './line-reader.ts';
+import { hunkLine, isHeadOfUnified, LineReader, NO_LINE_END } from './line-reader.ts';
 
 /** The grammar of the format in Lark's notation, for models that can be bound to it. The reader accepts all that it generates. */
 export const PATCH_GRAMMAR = String.raw`start: BEGIN file+ END
@@ -18,6 +18,8 @@ ADDED: /\+[^\n]*\n/
 LINE: /[ +-][^\n]*\n/
 END_OF_FILE: "*** End of File\n"
 `;
+
+export const BEGIN = '*** Begin Patch';
 
 /** The head of a file's part, before which models may put white space. */
 const HEAD_OF_FILE = /^(\s*)\*\*\* (End Patch|(?:Add|Delete|Update)(?= File: ))/;
@@ -37,10 +39,22 @@ export class PatchReader extends LineReader {
     const patches: FilePatch[] = [];
     for (;;) {
       const line = this.line?.trim();
-      if (line === '*** End Patch') return patches;
-      if (line === '') this.at += 1;
+      if (line === '*** End Patch' && !this.#goesOn()) return patches;
+      if (line === '' || line === '*** End Patch') this.at += 1;
       else patches.push(this.#file(line));
     }
+  }
+
+  /** Whether another patch follows the closing mark. Its changes must not be lost. */
+  #goesOn(): boolean {
+    const end = this.at;
+    for (let at = end + 1; at < this.lines.length; at += 1) {
+      this.at = at;
+      if (this.line?.trim() === BEGIN) return true;
+      if (isHeadOfUnified(this.lines, at)) throw this.wrong('no unified diff below "*** End Patch"');
+    }
+    this.at = end;
+    return false;
   }
 
   #file(line: string | undefined): FilePatch {
@@ -124,7 +138,12 @@ export class PatchReader extends LineReader {
 
   /** The text behind "@@", without the line numbers of unified diffs; undefined for another line. */
   #head(): string | undefined {
-    const [head, text = ''] = /^@@(?: (.*))?$/.exec(this.line ?? '') ?? [];
-    return head === undefined ? undefined : text.replace(/^-\d+(,\d+)? \+\d+(,\d+)? @@ ?/, '').replace(/ @@$/, '');
+    const [head, text = ''] = /^@@(?:[ \t](.*))?$/.exec(this.line ?? '') ?? [];
+    return head === undefined
+      ? undefined
+      : text
+          .trimEnd()
+          .replace(/^-\d+(,\d+)? \+\d+(,\d+)? @@ ?/, '')
+          .replace(/ @@$/, '');
   }
 }

@@ -37,6 +37,11 @@ export class LineReader {
   }
 }
 
+/** Whether the two lines that name a file's old and new version begin here. */
+export function isHeadOfUnified(lines: readonly string[], at: number): boolean {
+  return lines[at]?.startsWith('--- ') === true && lines[at + 1]?.startsWith('+++ ') === true;
+}
+
 export const NO_LINE_END = '\\ No newline at end of file';
 
 export function hunkLine(line: string): HunkLine | undefined {

@@ -10,7 +10,7 @@ export type SecondPlace = 'refuse' | 'take-first';
 const MAX_COMPARED_LINES = 20_000_000;
 const MAX_NAMED_LINES = 10;
 
-/** The ways to compare lines: exactly, then without white space at the end, then at both ends, then with plain quotes and dashes. */
+/** The ways to compare lines: exactly, then without white space at the end, then at both ends, then with plain quotes, dashes and spaces. */
 const COMPARISONS: readonly ((line: string) => string)[] = [
   (line) => line,
   (line) => line.trimEnd(),
@@ -19,9 +19,9 @@ const COMPARISONS: readonly ((line: string) => string)[] = [
     line
       .trim()
       .replaceAll(/[\u2010-\u2015\u2212]/g, '-')
-      .replaceAll(/[\u2018\u2019]/g, "'")
-      .replaceAll(/[\u201c\u201d]/g, '"')
-      .replaceAll('\u00a0', ' '),
+      .replaceAll(/[\u2018-\u201b]/g, "'")
+      .replaceAll(/[\u201c-\u201f]/g, '"')
+      .replaceAll(/[\u00a0\u2002-\u200a\u202f\u205f\u3000]/g, ' '),
 ];
 
 /** The lines at which a place may begin, counted from 0; `to` is excluded. */

@@ -3,8 +3,9 @@
  * `patch-apply.ts` applies their hunks to texts; the tool `apply_patch` reads and writes the files.
  */
 import { PawlError } from '../errors/failure.ts';
-import { PatchReader } from './begin-patch.ts';
+import { BEGIN, PatchReader } from './begin-patch.ts';
 import type { FilePatch } from './file-patch.ts';
+import { isHeadOfUnified } from './line-reader.ts';
 import { UnifiedReader } from './unified-diff.ts';
 
 /** The most files of one patch, because their folders are all open during the change. */
@@ -13,8 +14,11 @@ const MAX_FILES = 1_000;
 /** Reads either format. Throws `INVALID_PARAMS` with the number of the line that cannot be read, and what was expected there. */
 export function parsePatch(text: string): readonly FilePatch[] {
   const lines = text.replaceAll('\r\n', '\n').split('\n');
-  const begin = lines.findIndex((line) => line.trim() === '*** Begin Patch');
-  const patches = begin === -1 ? new UnifiedReader(lines).read() : new PatchReader(lines, begin + 1).read();
+  const begin = beginOf(lines);
+  const patches =
+    begin === -1
+      ? new UnifiedReader(lines).read()
+      : new PatchReader(withoutMargin(lines, lines[begin] ?? ''), begin + 1).read();
   if (patches.length === 0) {
     throw new PawlError(
       'INVALID_PARAMS',
@@ -27,4 +31,23 @@ export function parsePatch(text: string): readonly FilePatch[] {
       `The patch changes ${patches.length} files; at most ${MAX_FILES} can be changed in one step. Nothing was changed.`,
     );
   return patches;
+}
+
+/** The line of the first "*** Begin Patch"; -1 for a unified diff, which may hold that line with a space before it. */
+function beginOf(lines: readonly string[]): number {
+  const begin = lines.findIndex((line) => line.trim() === BEGIN);
+  const head = lines.findIndex((_line, at) => isHeadOfUnified(lines, at));
+  if (begin === -1 || head === -1 || head > begin) return begin;
+  if (lines[begin]?.startsWith(' ')) return -1;
+  throw new PawlError(
+    'INVALID_PARAMS',
+    `Line ${begin + 1} of the patch: a unified diff stands above "${BEGIN}". Nothing was changed; write the whole patch in one format.`,
+  );
+}
+
+/** Models indent a whole patch, as in a list. Then all its lines begin with what stands before its first mark. */
+function withoutMargin(lines: readonly string[], begin: string): readonly string[] {
+  const margin = begin.slice(0, begin.indexOf('*'));
+  const isIndented = margin !== '' && lines.every((line) => line.trim() === '' || line.startsWith(margin));
+  return isIndented ? lines.map((line) => line.slice(margin.length)) : lines;
 }

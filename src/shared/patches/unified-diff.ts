@@ -1,6 +1,8 @@
 /** Unified diffs, as `diff` and `git diff` write them. */
 import type { FilePatch, Hunk, HunkLine } from './file-patch.ts';
-import { hunkLine, LineReader } from './line-reader.ts';
+import { hunkLine, isHeadOfUnified, LineReader } from './line-reader.ts';
+
+const HUNK_HEAD = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/;
 
 export class UnifiedReader extends LineReader {
   read(): FilePatch[] {
@@ -24,7 +26,9 @@ export class UnifiedReader extends LineReader {
       if (name !== undefined) head[end === 'to' ? 'to' : 'from'] = unquoted(name);
       if (/^(GIT binary patch|Binary files .* differ)$/.test(line))
         throw this.wrong('a text patch; binary patches cannot be applied');
-      if (line.startsWith('--- ') && this.#isNameOfNew()) {
+      if (line.startsWith('copy from ')) throw this.wrong('no copy; add the new file with all its lines');
+      if (HUNK_HEAD.test(line)) throw this.wrong('"--- PATH" and "+++ PATH" above the hunk');
+      if (isHeadOfUnified(this.lines, this.at)) {
         patches.push({ ...this.#file(), ...modeOf(head) });
         head = {};
       } else this.at += 1;
@@ -39,17 +43,16 @@ export class UnifiedReader extends LineReader {
     return mode.endsWith('755');
   }
 
-  #isNameOfNew(at = this.at): boolean {
-    return this.lines[at + 1]?.startsWith('+++ ') === true;
-  }
-
   #file(): FilePatch {
     const from = nameOf(this.line ?? '', 'a/');
     this.at += 1;
     const to = nameOf(this.line ?? '', 'b/');
     this.at += 1;
     const hunks: Hunk[] = [];
-    while (this.line?.startsWith('@@ ')) hunks.push(this.#hunk());
+    for (let at = this.at; this.lines[at]?.startsWith('@@ '); at = this.afterBlanks()) {
+      this.at = at;
+      hunks.push(this.#hunk());
+    }
     if (hunks.length === 0) throw this.wrong('"@@ -LINE,COUNT +LINE,COUNT @@"');
     if (from === undefined && to === undefined) throw this.wrong('a file name');
     if (to === undefined) return { kind: 'delete', path: from ?? '' };
@@ -61,7 +64,7 @@ export class UnifiedReader extends LineReader {
   }
 
   #hunk(): Hunk {
-    const head = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(this.line ?? '');
+    const head = HUNK_HEAD.exec(this.line ?? '');
     if (head === null) throw this.wrong('"@@ -LINE,COUNT +LINE,COUNT @@"');
     this.at += 1;
     let [old, fresh] = [Number(head[2] ?? 1), Number(head[4] ?? 1)];
@@ -90,7 +93,7 @@ export class UnifiedReader extends LineReader {
     // Models also omit the space of an empty kept line. Without a look behind it, the lines that follow would be lost in silence.
     const at = this.afterBlanks();
     const line = this.lines[at] ?? '';
-    if (line.trimEnd() === '--' || (line.startsWith('--- ') && this.#isNameOfNew(at))) return false;
+    if (line.trimEnd() === '--' || isHeadOfUnified(this.lines, at)) return false;
     return /^[ +-]/.test(line);
   }
 

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
+import { boundaryAt } from '../../shared/util/text/text-cut.ts';
 import { placesOf } from '../../shared/util/text/text-search.ts';
 import { explainNoMatch } from './lib/explain-no-match.ts';
 import { hashOf, readText } from './lib/text-file.ts';
@@ -207,8 +208,9 @@ function placesIn(
   const newForms = { '\n': newText, '\r\n': inCrLf(newText) };
   const places = formsIn(content, oldText).flatMap((from) =>
     placesOf(content, from, MAX_PLACES + 1, all ? 'skip' : 'count')
-      // Half of a CR LF is no line end.
+      // Half of a CR LF is no line end, and half of an emoji no character.
       .filter((at) => !(from.startsWith('\n') && content[at - 1] === '\r'))
+      .filter((at) => [at, at + from.length].every((end) => boundaryAt(content, end) === end))
       .map((at) => ({ at, from, to: from === oldText ? newForms[lineEndAt(at, from)] : newForms['\r\n'] })),
   );
   return places.sort((one, other) => one.at - other.at);

@@ -4,6 +4,7 @@ import { PATCH_GRAMMAR } from '../../../src/shared/patches/begin-patch.ts';
 import { parsePatch } from '../../../src/shared/patches/patch.ts';
 import { applyHunks } from '../../../src/shared/patches/patch-apply.ts';
 
+const UNIFIED = '--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n-a\n+A\n b\n';
 const patch = (...lines: string[]): string => ['*** Begin Patch', ...lines, '*** End Patch'].join('\n');
 
 /** The content after the patch's only file. */
@@ -88,6 +89,11 @@ describe('a patch is read (C17)', () => {
     ['a line without a mark', patch('*** Update File: a', '@@', 'x'), 'a line that begins with a space, "+" or "-"'],
     ['an added line without a mark', patch('*** Add File: a', 'x'), 'begins with "+"'],
     ['a binary patch', 'diff --git a/x b/x\nGIT binary patch\n', 'binary patches cannot be applied'],
+    ['a copy', `${UNIFIED}diff --git a/x b/y\ncopy from x\ncopy to y\n`, 'expected no copy'],
+    ['a hunk below prose', `${UNIFIED}and then\n@@ -5 +5 @@\n-e\n+E\n`, 'Line 8 of the patch: expected "--- PATH"'],
+    ['a hunk without names', `${UNIFIED}diff --git a/g b/g\n@@ -5 +5 @@\n-e\n+E\n`, 'expected "--- PATH"'],
+    ['a unified diff above', UNIFIED + patch('*** Delete File: b'), 'a unified diff stands above'],
+    ['a unified diff below', `${patch('*** Delete File: b')}\n${UNIFIED}`, 'expected no unified diff below'],
   ])('%s is refused with its line', (_name, text, message) => {
     expect(() => parsePatch(text)).toThrow(
       expect.objectContaining({ code: 'INVALID_PARAMS', message: expect.stringContaining(message) }),
@@ -120,6 +126,26 @@ describe('a patch is read (C17)', () => {
       const lines = files.flatMap((each, index) => (index === file ? each.map(padded) : each));
       expect(parsePatch(`*** Begin Patch\n${lines.join('\n')}\n${space}*** End Patch\n\n`)).toEqual(bare);
     });
+  });
+
+  test.each(['  ', '    ', '\t'])('a whole patch behind a margin (%j)', (margin) => {
+    const text = patch('*** Update File: f', '@@ head', ' a', '', '-b', '+B', '*** End of File');
+    const indented = text.split('\n').map((line) => (line === '' ? line : margin + line));
+    expect(parsePatch(['', ...indented, ''].join('\n'))).toEqual(parsePatch(text));
+  });
+
+  test('several patches in one text are one patch', () => {
+    expect(parsePatch(`${patch('*** Delete File: a')}\nThen:\n${patch('*** Delete File: b')}`)).toEqual([
+      { kind: 'delete', path: 'a' },
+      { kind: 'delete', path: 'b' },
+    ]);
+  });
+
+  test('unified diffs: empty lines between hunks, and lines that read as the other format', () => {
+    const text = `${UNIFIED}\n\n@@ -3,3 +3,3 @@\n *** Begin Patch\n-c\n+C\n *** End Patch\n`;
+    expect(applied('a\nb\n*** Begin Patch\nc\n*** End Patch\n', text)).toBe(
+      'A\nb\n*** Begin Patch\nC\n*** End Patch\n',
+    );
   });
 
   test('a kept line that reads as a mark stays a line of its hunk', () => {
@@ -269,6 +295,8 @@ describe('hunks are applied', () => {
     ['a last line without a line end removed', 'a\nb', at('@@', ' a', '-b'), 'a\n'],
     ['white space at line ends may differ, and kept lines stay', 'a  \nb\n', at('@@', ' a', '-b', '+B'), 'a  \nB\n'],
     ['indentation may differ', '\ta\n\tb\n', at('@@', ' a', '-b', '+\tB'), '\ta\n\tB\n'],
+    ['typographic quotes and spaces may differ', 'say „hi‟\u202fnow\n', at('@@', '-say "hi" now', '+bye'), 'bye\n'],
+    ['white space behind @@', 'f\n  a\n', at('@@ f \t', '-  a', '+  b', '@@\t', '+c'), 'f\n  b\nc\n'],
     ['typographic quotes may differ', 'say “hi”\n', at('@@', '-say "hi"', '+bye'), 'bye\n'],
     ['an empty file', '', at('@@', '+a'), 'a\n'],
     ['all lines removed', 'a\n', at('@@', '-a'), ''],

@@ -74,6 +74,13 @@ describe('edit replaces (A16)', () => {
     expect(await edited(content, { old_string, new_string })).toBe(expected);
   });
 
+  test('no half of an emoji', async () => {
+    expect(await refusal('x 😀 y', { old_string: '\ud83d', new_string: 'z' })).toMatchObject({
+      code: 'PRECONDITION_FAILED',
+    });
+    expect(await edited('x 😀 y', { old_string: '😀', new_string: '🎉' })).toBe('x 🎉 y');
+  });
+
   test('each of several places with the line end of its own line', async () => {
     const change = { old_string: 'a', new_string: 'x\ny', replace_all: true };
     expect(await edited('a\r\na\nb\r\na', change)).toBe('x\r\ny\r\nx\ny\nb\r\nx\r\ny');
