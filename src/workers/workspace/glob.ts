@@ -113,7 +113,7 @@ function alternativesOf(glob: string, refuse: () => void): readonly string[] {
 export function hiddenNamesOf(glob: string | undefined): readonly string[] {
   if (glob === undefined || !glob.includes('.')) return [];
   const names = alternativesOf(glob, () => undefined).flatMap((each) => each.split('/'));
-  return [...new Set(names.filter((name) => /^\\?\.[^./]/.test(name)))];
+  return [...new Set(names.filter((name) => /^\\?\.(?!\.?$)/.test(name)))];
 }
 
 /** Adjacent ones count once. */

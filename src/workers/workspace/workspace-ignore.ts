@@ -90,12 +90,17 @@ interface Rules {
  */
 function ignoreRules(text: string): Ignore {
   const lines = text.split(/\r?\n/).filter((line) => line.length <= MAX_IGNORE_LENGTH);
-  const rules = createIgnore().add(lines);
+  // Names that differ only in case are different files, as in ripgrep.
+  const rules = createIgnore({ ignorecase: false }).add(lines);
   for (const rule of (rules as unknown as Rules)._rules._rules) {
+    const { flags } = rule.regex;
+    // The library takes `[!a]` for a class of two characters.
+    const source = rule.regex.source.replaceAll(/(?<!\\)\[!/g, '[^/');
+    if (source !== rule.regex.source)
+      Object.defineProperty(rule, 'regex', { value: new RegExp(source, flags), configurable: true });
     if ((rule.pattern.match(/\*+/g)?.length ?? 0) < 2) continue;
-    const { source, flags } = rule.regex;
     // The expression's lookahead stands at its end, where a group means the same.
-    const pattern = `(?${flags})${source.replace(/\(\?=([^()]*)\)$/, '(?:$1)')}`;
+    const pattern = `${flags === '' ? '' : `(?${flags})`}${source.replace(/\(\?=([^()]*)\)$/, '(?:$1)')}`;
     const expression = isLinear(pattern) ? linearPattern(pattern) : { test: () => false };
     Object.defineProperty(rule, 'regex', { value: expression });
   }

@@ -89,6 +89,19 @@ describe('grep_files (C17)', () => {
       expect((await grep({ pattern })).files).toContain('src/a.ts');
   });
 
+  test.each([
+    ['*.LOG', ['a.log', 'sub/a.log', 'x.txt']],
+    ['[!x].*', ['x.txt']],
+    ['*[!a]t*t', ['a.log', 'sub/a.log']],
+    ['\\[!x].*', ['a.log', 'sub/a.log', 'x.txt']],
+  ])('an ignore file says what Git reads in it: %j', async (rules, expected) => {
+    const context = testContext();
+    for (const path of ['a.log', 'x.txt', 'sub/a.log', '.gitignore'])
+      await context.workspace.write(path, path === '.gitignore' ? `${rules}\n` : 'needle\n');
+    const { output } = await grepFiles.run(grepFiles.parse({ pattern: 'needle' }), context);
+    expect(output.files).toEqual(expected);
+  });
+
   test('a deeper ignore file overrules those above it', async () => {
     const ctx = tree();
     await ctx.workspace.write('src/deep/.gitignore', '!ignored.log\n');
@@ -219,6 +232,8 @@ describe('a glob that names hidden files finds these and no others', () => {
       '.gitlab/ci.yml',
       '.env',
       '.env.local',
+      '..two/a.yml',
+      '...three',
       'src/.env',
     ],
     ...['ci.yml', 'src/.cache/v1/a.yml', 'src/.cache/v2/a.yml', '.git/config.yml', 'src/a.yml', '.ignored.yml'],
@@ -231,6 +246,8 @@ describe('a glob that names hidden files finds these and no others', () => {
     ['.git{hub,lab}/**', ['.github/workflows/ci.yml', '.gitlab/ci.yml']],
     ['.env', ['.env', 'src/.env']],
     ['.env*', ['.env', '.env.local', 'src/.env']],
+    ['..two/*.yml', ['..two/a.yml']],
+    ['...three', ['...three']],
     ['\\.env', ['.env', 'src/.env']],
     ['src/.cache/v{1..2}/*', ['src/.cache/v1/a.yml', 'src/.cache/v2/a.yml']],
     ['.github/workflows/.*', ['.github/workflows/.secret.yml']],
