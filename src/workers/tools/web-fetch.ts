@@ -16,6 +16,9 @@ const MAX_ERROR_LENGTH = 300;
 const MAX_HEAD_LENGTH = 20_000;
 
 const TEXT = /^(text\/|application\/(.+\+)?(json|xml|javascript|x-javascript|yaml|x-yaml|x-ndjson|toml|rtf)$)/;
+/** The beginning of a page that comes without a content type. */
+const HTML_BEGINS =
+  /^(?:\xef\xbb\xbf)?\s*(?:<!--[^>]{0,500}-->\s*)?<(?:!doctype html|html|head|body|title|script|meta)[\s>]/i;
 const HTML = /^(text\/html|application\/xhtml\+xml)$/;
 
 /** The note under a page of a worker that cannot find the main content of pages. */
@@ -70,23 +73,32 @@ export const webFetch = defineBaseTool({
       },
       signal: ctx.signal,
     });
-    const [contentType = ''] = (response.headers.get('content-type') ?? 'text/plain').toLowerCase().split(';');
-    const isText = TEXT.test(contentType.trim());
+    // Of several headers the last counts.
+    const header = response.headers
+      .get('content-type')
+      ?.split(/,(?=\s*[\w.+-]+\/)/)
+      .at(-1);
+    let contentType = (header ?? 'text/plain').toLowerCase().split(';')[0]?.trim() ?? '';
+    const isText = TEXT.test(contentType);
     if (!isText && response.ok) {
       await response.body?.cancel();
       throw new PawlError('INVALID_PARAMS', `${response.url} is ${contentType}; only text can be fetched.`);
     }
     const { bytes, truncated } = await readUpTo(response, MAX_BYTES);
-    const source = decodeDocument(bytes, response.headers.get('content-type') ?? '');
+    if (header === undefined && HTML_BEGINS.test(Buffer.from(bytes.subarray(0, 1_024)).toString('latin1')))
+      contentType = 'text/html';
+    const decoded = decodeDocument(bytes, header ?? contentType);
+    // The cut may have gone through a character.
+    const source = truncated ? decoded.replace(/\ufffd{1,3}$/, '') : decoded;
     if (!response.ok) {
-      const text = HTML.test(contentType.trim()) ? stripped(source) : source;
+      const text = HTML.test(contentType) ? stripped(source) : source;
       const said = isText ? `: ${startOf(text.replaceAll(/\s+/g, ' ').trim(), MAX_ERROR_LENGTH)}` : '';
       throw Object.assign(new Error(`${response.url} answered ${response.status}${said}`), {
         status: response.status,
         headers: response.headers,
       });
     }
-    const isPage = HTML.test(contentType.trim()) && format !== 'raw';
+    const isPage = HTML.test(contentType) && format !== 'raw';
     const page: ReadablePage = isPage ? await readable(source, response.url, format) : { content: source };
     const isEmptyPage = isPage && page.content === '';
     const from = boundaryAt(page.content, offset);
@@ -101,7 +113,7 @@ export const webFetch = defineBaseTool({
       output: {
         url: response.url,
         status: response.status,
-        contentType: contentType.trim(),
+        contentType,
         ...(page.title === undefined ? {} : { title: page.title }),
         ...(page.publishedAt === undefined ? {} : { publishedAt: page.publishedAt }),
         content:

@@ -196,6 +196,46 @@ describe('web_fetch (A16)', () => {
     }
   });
 
+  test('names of attributes may be in upper case', async () => {
+    const text =
+      '<P>A paragraph with enough text to be the main content of this page, as old pages have it.</P>'.repeat(6);
+    const { result, url } = await fetched('/a', (_, response) =>
+      response
+        .writeHead(200, { 'content-type': 'text/html' })
+        .end(
+          `<HTML><HEAD><BASE HREF="/v1/"></HEAD><BODY>${text}<P><A HREF="b">link</A> <IMG SRC="c.png" ALT="c"></P></BODY></HTML>`,
+        ),
+    );
+    expect((await result).output.content).toContain(`[link](${url}/v1/b) ![c](${url}/v1/c.png)`);
+  });
+
+  test.each([
+    [
+      'no content type, but a page',
+      {},
+      '<!DOCTYPE html><html><body><p>caf\u00e9</p>',
+      { contentType: 'text/html', content: 'caf\u00e9' },
+    ],
+    [
+      'no content type, and no page',
+      {},
+      '# a <b> caf\u00e9',
+      { contentType: 'text/plain', content: '# a <b> caf\u00e9' },
+    ],
+    [
+      'two content types',
+      { 'content-type': ['text/plain', 'text/html; charset=utf-8'] },
+      '<p>caf\u00e9',
+      { contentType: 'text/html', content: 'caf\u00e9' },
+    ],
+  ])('%s', async (_name, headers, body, expected) => {
+    const { result } = await fetched('/', (_, response) => {
+      for (const [name, values] of Object.entries(headers)) response.setHeader(name, values as string[]);
+      response.end(body);
+    });
+    expect((await result).output).toMatchObject(expected);
+  });
+
   test.each([
     ['<base href="/docs/v2/">', '/docs/v2/page', '/docs/v2/pic.png'],
     ['<base href="//cdn.example/x/">', 'http://cdn.example/x/page', 'http://cdn.example/x/pic.png'],

@@ -38,6 +38,8 @@ interface PageElement {
   closest(selector: string): PageElement | null;
   getAttribute(name: string): string | null;
   setAttribute(name: string, value: string): void;
+  getAttributeNames(): Iterable<string>;
+  removeAttribute(name: string): void;
   remove(): void;
 }
 
@@ -56,6 +58,7 @@ export async function readable(
     const { document } = parseHTML(/<html[\s>]/i.test(html) ? html : `<html><body>${html}</body></html>`);
     const page: Page = document;
     for (const each of page.querySelectorAll('script, style, noscript, template, iframe, object, embed')) each.remove();
+    if (UPPER_CASE_ATTRIBUTE.test(html)) lowerAttributeNames(page);
     makeLinksAbsolute(page, url);
     const title = page.querySelector('title')?.textContent?.trim();
     // Readability destroys the document, so the whole content is copied first, for pages without a main content.
@@ -115,6 +118,20 @@ export function baseOf(href: string | null | undefined, url: string): string {
   if (href === null || href === undefined || !URL.canParse(href, url)) return url;
   const base = new URL(href, url);
   return ['data:', 'javascript:'].includes(base.protocol) ? url : base.href;
+}
+
+const UPPER_CASE_ATTRIBUTE = /\s[a-z-]{0,40}[A-Z][\w-]{0,40}\s{0,4}=/;
+
+/** linkedom keeps the case of attribute names, which has no meaning in HTML. */
+function lowerAttributeNames(page: Page): void {
+  for (const element of page.querySelectorAll('*'))
+    for (const name of [...element.getAttributeNames()]) {
+      const lower = name.toLowerCase();
+      if (name === lower) continue;
+      const value = element.getAttribute(name) ?? '';
+      element.removeAttribute(name);
+      if (element.getAttribute(lower) === null) element.setAttribute(lower, value);
+    }
 }
 
 function makeLinksAbsolute(page: Page, address: string): void {
