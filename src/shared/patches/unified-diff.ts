@@ -26,7 +26,7 @@ export class UnifiedReader extends LineReader {
       if (name !== undefined) head[end === 'to' ? 'to' : 'from'] = unquoted(name);
       if (/^(GIT binary patch|Binary files .* differ)$/.test(line))
         throw this.wrong('a text patch; binary patches cannot be applied');
-      if (line.startsWith('copy from ')) throw this.wrong('no copy; add the new file with all its lines');
+      if (/^copy from /.test(line)) throw this.wrong('no copy; add the new file with all its lines');
       if (HUNK_HEAD.test(line)) throw this.wrong('"--- PATH" and "+++ PATH" above the hunk');
       if (isHeadOfUnified(this.lines, this.at)) {
         patches.push({ ...this.#file(), ...modeOf(head) });

@@ -73,7 +73,7 @@ export const webFetch = defineBaseTool({
       },
       signal: ctx.signal,
     });
-    // Of several headers the last counts.
+    // The last of several headers counts.
     const header = response.headers
       .get('content-type')
       ?.split(/,(?=\s*[\w.+-]+\/)/)
