@@ -37,7 +37,12 @@ export function linearPattern(pattern: string): { test(text: string): boolean; t
 
 function compiledByRe2(pattern: string): RE2JS {
   const { RE2JS } = require('re2js') as typeof import('re2js');
-  return RE2JS.compile(RE2JS.translateRegExp(shortUnicodeNames(pattern)));
+  return RE2JS.compile(RE2JS.translateRegExp(endOfText(shortUnicodeNames(pattern))));
+}
+
+/** Python and others write `\Z` for the end of the text, which means nothing in ECMAScript. */
+function endOfText(pattern: string): string {
+  return pattern.replaceAll(/(?<before>(?<!\\)(?:\\\\)*)\\Z/g, '$<before>$');
 }
 
 function isProperty(name: string): boolean {

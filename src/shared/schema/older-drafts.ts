@@ -23,6 +23,12 @@ function translateRecursion({ made, note, drop }: TranslatedPart): void {
       note('$recursiveRef made $ref');
     } else note(`$recursiveRef ${JSON.stringify(reference)} dropped, it is not "#"`);
   }
+  // Draft 2020-12 writes the same with names.
+  if (made['$dynamicRef'] !== undefined && made['$ref'] === undefined) {
+    made['$ref'] = made['$dynamicRef'];
+    delete made['$dynamicRef'];
+    note('$dynamicRef made $ref');
+  } else if (made['$dynamicRef'] !== undefined) drop('$dynamicRef', 'there is a $ref beside it');
   if (made['$recursiveAnchor'] !== undefined) drop('$recursiveAnchor', 'its references are plain ones now');
 }
 
@@ -47,6 +53,26 @@ function translateDependencies({ made, note, drop }: TranslatedPart): void {
   if (Object.keys(schemas).length > 0)
     made['dependentSchemas'] = { ...schemas, ...(made['dependentSchemas'] as object | undefined) };
   note('dependencies made dependentRequired and dependentSchemas');
+}
+
+/** Draft 3, and many authors since, mark a required property within it. */
+export function requiredByThemselves({ made, note }: TranslatedPart): void {
+  const { properties, required } = made;
+  if (typeof properties !== 'object' || properties === null || Array.isArray(properties)) return;
+  const marked = (value: unknown) => typeof (value as { readonly required?: unknown } | null)?.required === 'boolean';
+  const entries = Object.entries(properties);
+  if (!entries.some(([, value]) => marked(value))) return;
+  const names = entries.filter(([, value]) => (value as { readonly required?: unknown } | null)?.required === true);
+  if (names.length > 0)
+    made['required'] = [...new Set([...(Array.isArray(required) ? required : []), ...names.map(([name]) => name)])];
+  made['properties'] = Object.fromEntries(
+    entries.map(([name, value]) => {
+      if (!marked(value)) return [name, value];
+      const { required: _, ...rest } = value as Record<string, unknown>;
+      return [name, rest];
+    }),
+  );
+  note('required of properties made a list of names');
 }
 
 function translateDraft3({ made, note }: TranslatedPart): void {

@@ -7,7 +7,8 @@ import { startOf } from '../util/text/text-cut.ts';
 import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { isLinear, patternFault } from './linear-pattern.ts';
-import { translateOlderDrafts } from './older-drafts.ts';
+import { requiredByThemselves, translateOlderDrafts } from './older-drafts.ts';
+import { addressOf, ReferencePlaces } from './reference-places.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 import { withoutReference } from './schema-references.ts';
 
@@ -61,13 +62,21 @@ const RESTRICTIONS = [
 /** The state of one document's repair. */
 interface Walk {
   readonly root: Readonly<Record<string, unknown>>;
+  readonly places: ReferencePlaces;
+  /** The schemas around this one that have definitions or an address, the innermost first. */
+  readonly around: readonly Readonly<Record<string, unknown>>[];
   /** The root's definitions, under either of their keywords. */
   readonly definitions: Readonly<Record<string, unknown>>;
   readonly of: 'parameters' | 'output';
   readonly changes: string[];
   /** Places elsewhere in the document that references lead to, and their names in `$defs`. */
-  readonly copied: Map<unknown, string>;
+  readonly copied: Map<unknown, Copy>;
   readonly taken: Set<string>;
+}
+
+interface Copy {
+  readonly name: string;
+  readonly around: Walk['around'];
 }
 
 /** Repairs a schema. The root of a tool's parameters becomes an object; an output may be of any type. */
@@ -80,11 +89,16 @@ export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = '
     ...(isObject(root['definitions']) ? root['definitions'] : {}),
     ...(isObject(root['$defs']) ? root['$defs'] : {}),
   };
-  const walk: Walk = { root, definitions, of, changes, copied: new Map(), taken: new Set(Object.keys(definitions)) };
+  const taken = new Set(Object.keys(definitions));
+  const walk: Walk = {
+    ...{ root, definitions, of, changes, taken, copied: new Map() },
+    ...{ places: new ReferencePlaces(root), around: [] },
+  };
   const schema = sanitize(root, '', walk, 0) as Record<string, unknown>;
   const copies: [string, unknown][] = [];
   // A copy can refer to further places, which this loop then visits too.
-  for (const [target, name] of walk.copied) copies.push([name, sanitize(target, `$defs.${name}`, walk, 1)]);
+  for (const [target, { name, around }] of walk.copied)
+    copies.push([name, sanitize(target, `$defs.${name}`, { ...walk, around }, 1)]);
   if (copies.length > 0) schema['$defs'] = { ...(schema['$defs'] as object), ...Object.fromEntries(copies) };
   delete schema['$schema'];
   if (schema['$ref'] !== undefined) {
@@ -132,16 +146,22 @@ function sanitize(value: unknown, at: string, walk: Walk, depth: number): unknow
   }
   renameOlderKeywords(part);
   translateOlderDrafts(part);
-  sanitizeBelow(part, (below, name) => sanitize(below, at === '' ? name : `${at}.${name}`, walk, depth + 1));
+  requiredByThemselves(part);
+  const inner = isPlaceOfReferences(value) ? { ...walk, around: [value, ...walk.around] } : walk;
+  sanitizeBelow(part, (below, name) => sanitize(below, at === '' ? name : `${at}.${name}`, inner, depth + 1));
   repairBounds(part);
   dropMeaningless(part);
-  repairReference(part, walk);
+  repairReference(part, inner);
   repairPatterns(part);
   repairRequired(part);
   repairType(part);
   ensureStructure(part);
   if (takesNull) acceptNull(made);
   return made;
+}
+
+function isPlaceOfReferences(schema: Readonly<Record<string, unknown>>): boolean {
+  return isObject(schema['$defs']) || isObject(schema['definitions']) || addressOf(schema) !== undefined;
 }
 
 /** Renames keywords of the drafts before 2019-09. */
@@ -160,11 +180,18 @@ function renameOlderKeywords({ made, note, drop }: Part): void {
       delete made['additionalItems'];
       note('additionalItems made items');
     }
+  } else if (
+    made['additionalItems'] !== undefined &&
+    Array.isArray(made['prefixItems']) &&
+    made['items'] === undefined
+  ) {
+    made['items'] = made['additionalItems'];
+    delete made['additionalItems'];
+    note('additionalItems made items');
   } else if (made['additionalItems'] !== undefined) drop('additionalItems', 'there is no list of items beside it');
-  // Draft 4 names a schema by `id`, and Ajv refuses that.
-  if (made['id'] !== undefined) drop('id', 'nothing is found by it');
-  const name = made['$id'];
-  if (typeof name === 'string' && name.startsWith('#')) drop('$id', 'it names a place and no document');
+  // Ajv refuses draft 4's `id`, and an address that two schemas have. The references by these names lead into `$defs` instead.
+  for (const name of ['id', '$id', '$anchor', '$dynamicAnchor'])
+    if (made[name] !== undefined) drop(name, 'references find their places without it');
   if (Array.isArray(made['enum']) && made['enum'].length === 0) drop('enum', 'it holds no values');
 }
 
@@ -262,48 +289,44 @@ function repairPatterns({ made, note, drop }: Part): void {
 }
 
 /** Ajv follows references to `$defs` alone. Targets elsewhere, as in zod's `#/properties/from`, are copied there. */
-function repairReference({ made, note, drop }: Part, { root, definitions, copied, taken }: Walk): void {
+function repairReference({ made, note, drop }: Part, { root, definitions, places, around, copied, taken }: Walk): void {
   const reference = made['$ref'];
-  if (typeof reference !== 'string' || reference === '#') return;
+  if (typeof reference !== 'string') return;
+  const document = around.find((schema) => addressOf(schema) !== undefined) ?? root;
+  if (reference === '#' && document === root) return;
   const renamed = reference.replace(/^#\/definitions\//, '#/$defs/');
   if (
+    document === root &&
     /^#\/\$defs\/[^/]+$/.test(renamed) &&
     isDecodable(renamed) &&
-    isSchema(placeOf(renamed, { $defs: definitions }))
+    isSchema(places.find(renamed, []) ?? definitions[decoded(renamed.slice('#/$defs/'.length))])
   ) {
     made['$ref'] = renamed;
     return;
   }
-  const target = placeOf(reference, root);
+  const target = places.find(reference, around);
+  if (target === root) {
+    made['$ref'] = '#';
+    note(`$ref ${JSON.stringify(startOf(reference, 100))} made "#"`);
+    return;
+  }
   if (!isSchema(target)) {
     drop('$ref', `${JSON.stringify(startOf(reference, 100))} cannot be followed`);
     return;
   }
-  let name = copied.get(target);
+  let name = copied.get(target)?.name;
   if (name === undefined) {
     const own = reference
-      .slice(reference.lastIndexOf('/') + 1)
+      .slice(Math.max(reference.lastIndexOf('/'), reference.lastIndexOf('#')) + 1)
       .replaceAll(/[^A-Za-z0-9_-]/g, '_')
       .slice(0, 64);
     name = own;
     for (let mark = copied.size + 1; name === '' || taken.has(name); mark += 1) name = `${own}_${mark}`;
     taken.add(name);
-    copied.set(target, name);
+    copied.set(target, { name, around });
   }
   made['$ref'] = `#/$defs/${name}`;
   note(`what $ref ${JSON.stringify(startOf(reference, 100))} leads to copied to $defs.${name}`);
-}
-
-/** The value that a JSON pointer leads to. */
-function placeOf(reference: string, root: unknown): unknown {
-  if (!reference.startsWith('#/')) return undefined;
-  let place = root;
-  for (const step of reference.slice('#/'.length).split('/')) {
-    const name = decoded(step);
-    if (typeof place !== 'object' || place === null || !Object.hasOwn(place, name)) return undefined;
-    place = (place as Record<string, unknown>)[name];
-  }
-  return place;
 }
 
 function isDecodable(text: string): boolean {
@@ -317,6 +340,11 @@ function isDecodable(text: string): boolean {
 
 function repairType(part: Part): void {
   const { made, note, drop } = part;
+  // Google writes the names of types in upper case.
+  if (typeof made['type'] === 'string' && !TYPES.includes(made['type']) && TYPES.includes(made['type'].toLowerCase())) {
+    note(`type ${made['type']} made ${made['type'].toLowerCase()}`);
+    made['type'] = made['type'].toLowerCase();
+  }
   const type = made['type'];
   const known = (name: unknown) => typeof name === 'string' && TYPES.includes(name);
   if (type !== undefined && !(known(type) || (Array.isArray(type) && type.length > 0 && type.every(known))))

@@ -124,6 +124,8 @@ function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
     validateFormats: true,
     // Ajv would otherwise copy a definition of any size to each reference.
     inlineRefs: 20,
+    // 19.99 is a multiple of 0.01, although their quotient is not whole in binary.
+    multipleOfPrecision: 6,
     code: { regExp: LINEAR },
     // Ajv would warn of unknown formats (Rust's `uint32`), which restrict nothing.
     logger: false,

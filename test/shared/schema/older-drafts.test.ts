@@ -45,6 +45,105 @@ describe('keywords of older drafts are translated, and the change is reported', 
       /extends made allOf/,
     ],
     ['disallow', properties({ disallow: ['string'] }), [{ a: 1 }], [{ a: 'text' }], /disallow made not/],
+    [
+      'an id of draft 4 that a reference names',
+      { ...properties({ $ref: '#text' }), definitions: { x: { id: '#text', type: 'string' } } },
+      [{ a: 'x' }],
+      [{ a: 1 }],
+      /what \$ref "#text" leads to copied to \$defs\.text/,
+    ],
+    [
+      'an anchor, and an $id that is one',
+      {
+        ...properties({ allOf: [{ $ref: '#one' }, { $ref: '#two' }] }),
+        $defs: { x: { $anchor: 'one', minLength: 2 }, y: { $id: '#two', maxLength: 3 } },
+      },
+      [{ a: 'xx' }],
+      [{ a: 'x' }, { a: 'xxxx' }],
+      /\$anchor dropped/,
+    ],
+    [
+      'a dynamic reference',
+      { ...properties({ $dynamicRef: '#n' }), $defs: { x: { $dynamicAnchor: 'n', type: 'string' } } },
+      [{ a: 'x' }],
+      [{ a: 1 }],
+      /\$dynamicRef made \$ref/,
+    ],
+    [
+      'a dynamic reference to the document',
+      {
+        $dynamicAnchor: 'n',
+        type: 'object',
+        properties: { v: { type: 'string' }, below: { type: 'array', items: { $dynamicRef: '#n' } } },
+        required: ['v'],
+      },
+      [{ v: 'a', below: [{ v: 'b' }] }],
+      [{ v: 'a', below: [{}] }],
+      /\$ref "#n" made "#"/,
+    ],
+    [
+      'addresses of the document and within it',
+      {
+        $id: 'https://example.org/s/root.json',
+        type: 'object',
+        properties: {
+          a: { $ref: 'https://example.org/s/root.json#/$defs/d' },
+          b: { $ref: 'part.json' },
+          c: { $ref: 'root.json' },
+        },
+        $defs: { d: { type: 'string' }, e: { $id: 'part.json', type: 'number' } },
+      },
+      [{ a: 'x', b: 1, c: { a: 'y' } }],
+      [{ a: 1 }, { b: 'x' }, { c: { a: 1 } }],
+      /\$id dropped/,
+    ],
+    [
+      'a document within the document, with references of its own',
+      properties({
+        $id: 'https://example.org/inner',
+        type: 'object',
+        properties: { k: { $ref: '#/$defs/z' }, again: { $ref: '#' } },
+        $defs: { z: { type: 'string' } },
+      }),
+      [{ a: { k: 'x', again: { k: 'y' } } }],
+      [{ a: { k: 1 } }, { a: { again: { k: 1 } } }],
+      /leads to copied/,
+    ],
+    [
+      'definitions that were copied with their schema',
+      properties({ type: 'array', items: { $ref: '#/$defs/z' }, $defs: { z: { type: 'string' } } }),
+      [{ a: ['x'] }],
+      [{ a: [1] }],
+      /what \$ref "#\/\$defs\/z" leads to copied/,
+    ],
+    [
+      'addresses that two schemas have',
+      { ...properties({ $id: 'x', type: 'string' }), $defs: { d: { $id: 'x' } } },
+      [{ a: 'x' }],
+      [{ a: 1 }],
+      /\$id dropped/,
+    ],
+    [
+      'required within a property',
+      { type: 'object', properties: { a: { type: 'string', required: true }, b: { type: 'string', required: false } } },
+      [{ a: 'x' }],
+      [{}, { b: 'x' }],
+      /required of properties made a list of names/,
+    ],
+    [
+      'a closed tuple with a keyword of each draft',
+      properties({ type: 'array', prefixItems: [{ type: 'string' }], additionalItems: false }),
+      [{ a: ['x'] }],
+      [{ a: ['x', 1] }],
+      /additionalItems made items/,
+    ],
+    [
+      'names of types in upper case',
+      { type: 'OBJECT', properties: { a: { type: 'STRING' } } },
+      [{ a: 'x' }],
+      [{ a: 1 }],
+      /type STRING made string/,
+    ],
   ])('%s', (_what, foreign, valid, invalid, change) => {
     const { schema, changes } = sanitizeSchema(foreign);
     const validate = compileSchema(schema);
@@ -52,6 +151,17 @@ describe('keywords of older drafts are translated, and the change is reported', 
     for (const value of invalid) expect(validate(value).length, JSON.stringify(value)).toBeGreaterThan(0);
     expect(changes.join('\n')).toMatch(change);
   });
+});
+
+test('a multiple of a decimal fraction is found in spite of its binary form', () => {
+  const validate = compileSchema(properties({ type: 'number', multipleOf: 0.01 }));
+  for (const a of [19.99, 0.29, 1.13, 1_000_000.07]) expect(validate({ a }), String(a)).toEqual([]);
+  for (const a of [1.005, 0.001]) expect(validate({ a }), String(a)).toHaveLength(1);
+});
+
+test('the end of the text as other languages write it', () => {
+  const pattern = linearPattern('^\\d+\\Z');
+  expect(['1', '12', '1\n', '1Z'].map((text) => pattern.test(text))).toEqual([true, true, false, false]);
 });
 
 describe('Unicode properties of patterns', () => {
