@@ -1,59 +1,59 @@
 /**
- * Limits how many attempts of a tier this worker runs at a time, whichever of the tier's queues they come from. Queues that wait for a
- * slot are served in the order in which they asked, so that a busy one does not starve the others.
+ * Limits how many attempts of a tier this worker runs at a time, over all of the tier's queues. Waiting queues get slots in the order
+ * of their requests, so that a busy queue does not starve the others.
  */
 export class ConcurrencyLimiter {
   #free: number;
-  readonly #waiting: { readonly by: object; readonly go: () => void }[] = [];
+  readonly #waiting: { readonly queue: object; readonly grant: () => void }[] = [];
   #paused = false;
 
   constructor(total: number) {
     this.#free = total;
   }
 
-  /** Takes one slot, at once or when its turn has come. `by` is the queue that asks. */
-  take(by: object): Promise<void> | undefined {
-    if (this.takeNow(1) === 1) return undefined;
-    return new Promise((go) => this.#waiting.push({ by, go }));
+  /** Acquires one slot for the queue. Undefined when one is free now; otherwise it resolves when the slot is granted. */
+  acquire(queue: object): Promise<void> | undefined {
+    if (this.acquireFree(1) === 1) return undefined;
+    return new Promise((grant) => this.#waiting.push({ queue, grant }));
   }
 
-  /** Takes at most so many slots that are free now, none while a queue waits; returns how many. */
-  takeNow(most: number): number {
-    const taken = this.#waiting.length > 0 ? 0 : Math.max(0, Math.min(most, this.free));
-    this.#free -= taken;
-    return taken;
+  /** Acquires up to `maxSlots` free slots without waiting, none while a queue waits. Returns their number. */
+  acquireFree(maxSlots: number): number {
+    const granted = this.#waiting.length > 0 ? 0 : Math.max(0, Math.min(maxSlots, this.free));
+    this.#free -= granted;
+    return granted;
   }
 
-  /** None while it is paused. */
+  /** Free slots; none while it is paused. */
   get free(): number {
     return this.#paused ? Math.min(0, this.#free) : this.#free;
   }
 
-  /** Gives no slot until it is resumed. */
+  /** Grants no slot until `resume()`. */
   pause(): void {
     this.#paused = true;
   }
 
   resume(): void {
     this.#paused = false;
-    this.give(0);
+    this.release(0);
   }
 
   /** Whether a job of this queue may leave its slot to the next one of the same queue. */
-  mayKeep(by: object): boolean {
-    return !this.#paused && this.#free >= 0 && this.#waiting.every((waiting) => waiting.by === by);
+  mayKeep(queue: object): boolean {
+    return !this.#paused && this.#free >= 0 && this.#waiting.every((waiting) => waiting.queue === queue);
   }
 
-  /** Uses slots for jobs that are here already, whether they are free or not. */
-  use(slots: number): void {
+  /** Takes slots for jobs that have arrived already, even when none are free. */
+  occupy(slots: number): void {
     this.#free -= slots;
   }
 
-  give(slots: number): void {
+  release(slots: number): void {
     this.#free += slots;
     while (this.free > 0 && this.#waiting.length > 0) {
       this.#free -= 1;
-      this.#waiting.shift()?.go();
+      this.#waiting.shift()?.grant();
     }
   }
 }

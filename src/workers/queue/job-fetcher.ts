@@ -1,8 +1,8 @@
 /**
- * Moves jobs between a queue and this worker, in one command each way. Jobs are taken together with the start of their attempts. A
- * success is written together with the end of its job and the start of the next one. A worker with free slots receives new jobs by
- * direct dispatch, and takes those that were queued. BullMQ's worker says when to take: it waits for markers and for due jobs, and
- * looks for stalled ones. It never gets a job itself.
+ * Moves jobs between a queue and this worker, in one command each way. One script fetches jobs and starts their attempts. One script
+ * writes a success, ends its job and starts the next one. A worker with free slots receives new jobs by direct dispatch, and fetches
+ * queued ones. BullMQ's worker decides when to fetch: it waits for markers and due jobs, and checks for stalled ones. It never gets
+ * a job itself.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
@@ -30,41 +30,41 @@ export interface JobFetcherDeps {
   readonly partition: Partition;
   readonly workerId: string;
   readonly leaseMs: number;
-  /** The worker asks at least so often: a worker that was killed may have taken the marker of a job. */
-  readonly lookEveryMs: number;
+  /** The longest time between two fetches: a killed worker may have taken the marker of a job. */
+  readonly pollIntervalMs: number;
   readonly clock: Clock;
   readonly redisClock: Pick<Clock, 'now'>;
-  /** Names an attempt, or several that are taken together. */
+  /** Creates the token of an attempt, or of several that one command fetches. */
   nextToken(): string;
-  /** The slots of the tier. Each job that was taken holds one until it ends. */
+  /** The slots of the tier. Each fetched job holds one until it ends. */
   readonly slots: ConcurrencyLimiter;
-  /** How many workers take from the same queue. */
+  /** The number of workers that fetch from this queue. */
   workers(): number;
   /** How jobs are dispatched here. Undefined while other queues share the slots. */
   dispatches(): Capacity['dispatches'];
-  /** Gives a marker to another worker, where this one does not wait for it or has no free slot. */
+  /** Leaves a marker to another worker, when this one does not wait for it or has no free slot. */
   skipWorker(marker: NonNullable<Marker>): void;
-  /** Runs a job. The answer is written together with the job's end. Undefined: the job has ended already. */
-  run(job: TakenJob): Promise<JobEnd | undefined>;
+  /** Runs a job. The result is written together with the job's end. Undefined: the job has ended already. */
+  run(job: ActiveJob): Promise<JobEnd | undefined>;
   onError(error: Error): void;
 }
 
-export interface TakenJob {
+export interface ActiveJob {
   readonly id: string;
   readonly name: string;
   /** JSON. */
   readonly data: string;
   readonly lockToken: string;
-  /** As BullMQ's scripts answer it. */
+  /** The job as BullMQ's scripts return it. */
   readonly raw: unknown[];
-  /** Its attempt, when that was started in the same step. */
-  readonly attempt?: TakenAttempt;
+  /** The job's attempt, when the fetch started it too. */
+  readonly attempt?: FetchedAttempt;
 }
 
-export interface TakenAttempt {
+export interface FetchedAttempt {
   readonly token: string;
-  /** When the job was asked for, on this process's monotonic clock: the lease runs since then. */
-  readonly askedAtMs: number;
+  /** When the fetch was sent, on this process's monotonic clock. The lease runs from then. */
+  readonly requestedAtMs: number;
   readonly answer: BeginResult;
 }
 
@@ -77,27 +77,27 @@ export interface JobEnd {
   write(attempt: () => Promise<Finished>): Promise<Finished | undefined>;
 }
 
-/** A worker that lacks what all waiting calls need looks again after this. Jobs that it can run are dispatched to it meanwhile. */
-const OTHERS_FIRST_MS = 50;
+/** A worker that can run none of the queued calls fetches again after this. Jobs that it can run are dispatched to it meanwhile. */
+const INCOMPATIBLE_PAUSE_MS = 50;
 
-/** An answer that took so much of the lease was long on its way: most likely there was no Redis to ask. */
+/** Share of the lease. A reply that took longer was most likely delayed by an outage of Redis. */
 const LATE_SHARE = 1 / 6;
 
-/** So many jobs are taken in one step at most: Redis has others to serve, and other workers may come. */
-const MAX_TAKEN = 16;
+/** The most jobs that one script fetches: Redis has other clients to serve, and other workers may become free. */
+const MAX_FETCHED = 16;
 
-type TakenAnswer = Taken & { readonly job: unknown[] };
-type Under = Pick<FetchedJob, 'lockToken' | 'askedAtMs'>;
+type JobAnswer = Taken & { readonly job: unknown[] };
+type JobLease = Pick<FetchedJob, 'lockToken' | 'requestedAtMs'>;
 type MoveToActive = RedisQueueBackend['moveToActive'];
 
 export class JobFetcher {
   readonly #deps: JobFetcherDeps;
-  readonly #holding = new Set<string>();
+  readonly #slotHolders = new Set<string>();
   readonly #running = new Set<Promise<void>>();
   readonly #marker: MarkerWait;
   #backend: RedisQueueBackend | undefined;
   #closed = false;
-  /** A job is due later, or others wait: this worker is to ask again. */
+  /** Jobs are waiting, or due later: this worker has to fetch again. */
   #awaitsDue = false;
 
   constructor(deps: JobFetcherDeps) {
@@ -109,86 +109,86 @@ export class JobFetcher {
   readonly backend: BackendFactory<RedisQueueBackend> = (name, options, connections) => {
     const backend = createRedisBackend(name, options, connections);
     this.#backend = backend;
-    const moveToActive: MoveToActive = (lockToken) => this.#take(lockToken);
+    const moveToActive: MoveToActive = (lockToken) => this.#fetch(lockToken);
     const wait = backend.waitForJob.bind(backend);
     const waitForJob: RedisQueueBackend['waitForJob'] = (blockSeconds) => {
-      const seconds = Math.min(blockSeconds, this.#deps.lookEveryMs / 1_000);
+      const seconds = Math.min(blockSeconds, this.#deps.pollIntervalMs / 1_000);
       return this.#marker.wait(seconds, () => wait(seconds));
     };
     return Object.assign(backend, { moveToActive, waitForJob });
   };
 
-  /** Jobs were dispatched to this worker. An empty list says that it may listen now: it asks, to report its capacity. */
+  /** Starts jobs that were dispatched to this worker. An empty list means that it may listen now: it fetches, to report its capacity. */
   dispatched(jobs: readonly DispatchedJobs[]): void {
     const { slots } = this.#deps;
-    for (const taken of jobs.filter(isAnswer)) {
-      const { lockToken, atMs } = taken;
-      if (this.#holds(taken)) slots.use(1);
-      this.#start(taken, { lockToken, askedAtMs: this.#monotonicAt(atMs) });
+    for (const answer of jobs.filter(hasJob)) {
+      const { lockToken, atMs } = answer;
+      if (this.#occupiesSlot(answer)) slots.occupy(1);
+      this.#start(answer, { lockToken, requestedAtMs: this.#monotonicAt(atMs) });
     }
     if (jobs.length === 0 && !this.#closed) this.#marker.interrupt();
   }
 
-  /** Asked by BullMQ's worker: takes jobs and runs them. What it gets is no job, and when to ask again. */
-  async #take(lockToken: string): Promise<unknown[]> {
+  /** Called by BullMQ's worker in its fetch loop. Jobs are run here, so BullMQ gets only the time of its next fetch. */
+  async #fetch(lockToken: string): Promise<unknown[]> {
     const { dispatch, partition, slots } = this.#deps;
     if (this.#closed) return [];
-    if (slots.free < 1) this.#handOver();
-    await slots.take(this);
-    const most = 1 + slots.takeNow(MAX_TAKEN - 1);
+    if (slots.free < 1) this.#delegateDueJobs();
+    await slots.acquire(this);
+    const limit = 1 + slots.acquireFree(MAX_FETCHED - 1);
     let used = 0;
-    let isElsewhere = false;
+    let isForOthers = false;
     try {
       if (this.#closed) return [];
-      const fetched = this.#fetched(lockToken, () => this.#capacity(most));
-      const taken = await dispatch.take(partition, fetched, most);
-      const answers = taken.filter(isAnswer);
-      isElsewhere = taken[0]?.job === ELSEWHERE;
+      const request = this.#fetchRequest(lockToken, () => this.#capacity(limit));
+      const fetched = await dispatch.take(partition, request, limit);
+      const answers = fetched.filter(hasJob);
+      isForOthers = fetched[0]?.job === ELSEWHERE;
       if (answers.length === 0) {
-        const none = noJob(taken[0]?.job);
-        this.#awaitsDue = Number(none[3] ?? 0) > 0;
-        return none;
+        const empty = emptyAnswer(fetched[0]?.job);
+        this.#awaitsDue = Number(empty[3] ?? 0) > 0;
+        return empty;
       }
       for (const answer of answers) {
-        if (this.#holds(answer)) used += 1;
-        this.#start(answer, this.#leased(answer, fetched));
+        if (this.#occupiesSlot(answer)) used += 1;
+        this.#start(answer, this.#leaseOf(answer, request));
       }
-      // The last says whether there is more: now, or when something is due.
+      // The last answer says whether more jobs are queued now, or due later.
       this.#awaitsDue = answers.at(-1)?.job[4] !== 1;
       if (this.#awaitsDue) this.#marker.interrupt();
       return [];
     } finally {
-      slots.give(most - used);
-      // The marker is for other workers, which need time to get it.
-      if (isElsewhere) await sleep(OTHERS_FIRST_MS);
+      slots.release(limit - used);
+      // Other workers need time to get the marker.
+      if (isForOthers) await sleep(INCOMPATIBLE_PAUSE_MS);
     }
   }
 
-  /** A worker without a free slot does not wait for delayed jobs: a marker lets another worker ask when the next one is due. */
-  #handOver(): void {
+  /** A worker without a free slot does not wait for delayed jobs. A marker lets another worker fetch when the next one is due. */
+  #delegateDueJobs(): void {
     if (this.#awaitsDue) this.#deps.skipWorker({ member: '0', score: 0 });
     this.#awaitsDue = false;
   }
 
-  /** `asked`: slots for which jobs are asked for in the same step. */
-  #capacity(asked = 0): Capacity {
+  /** `reserved`: slots that were acquired for this fetch. */
+  #capacity(reserved = 0): Capacity {
     const dispatches = this.#closed ? undefined : this.#deps.dispatches();
-    return { free: this.#deps.slots.free + asked, ...(dispatches === undefined ? {} : { dispatches }) };
+    return { free: this.#deps.slots.free + reserved, ...(dispatches === undefined ? {} : { dispatches }) };
   }
 
-  #fetched(lockToken: string, capacity = () => this.#capacity()): FetchedJob {
+  #fetchRequest(lockToken: string, capacity = () => this.#capacity()): FetchedJob {
     const { workerId, leaseMs, clock } = this.#deps;
     const [token, workers] = [this.#deps.nextToken(), this.#deps.workers()];
-    const [timestampMs, askedAtMs] = [clock.now(), clock.monotonic()];
-    return { lockToken, timestampMs, askedAtMs, leaseMs, workerId, token, workers, capacity };
+    const [timestampMs, requestedAtMs] = [clock.now(), clock.monotonic()];
+    return { lockToken, timestampMs, requestedAtMs, leaseMs, workerId, token, workers, capacity };
   }
 
-  /** A lease runs since it was asked for, or, where Redis was away in between, since Redis gave it. */
-  #leased({ begun }: TakenAnswer, { lockToken, askedAtMs }: FetchedJob): Under {
+  /** A lease runs from its request. After an outage of Redis in between, it runs from when Redis granted it. */
+  #leaseOf({ begun }: JobAnswer, { lockToken, requestedAtMs }: FetchedJob): JobLease {
     const { clock, leaseMs } = this.#deps;
-    const isLate = clock.monotonic() - askedAtMs > leaseMs * LATE_SHARE;
-    if (!isLate || begun?.kind !== 'started') return { lockToken, askedAtMs };
-    return { lockToken, askedAtMs: Math.max(askedAtMs, this.#monotonicAt(begun.nowMs)) };
+    const isLate = clock.monotonic() - requestedAtMs > leaseMs * LATE_SHARE;
+    if (!isLate || begun?.kind !== 'started') return { lockToken, requestedAtMs };
+    return { lockToken, requestedAtMs: Math.max(requestedAtMs, this.#monotonicAt(begun.nowMs)) };
   }
 
   /** Converts a time on Redis' clock to this process's monotonic clock. */
@@ -197,66 +197,66 @@ export class JobFetcher {
     return clock.monotonic() - Math.max(0, redisClock.now() - atMs);
   }
 
-  /** Whether the job keeps a slot from here on. One that came back although it still runs here has its slot already. */
-  #holds({ job }: TakenAnswer): boolean {
-    const before = this.#holding.size;
-    return this.#holding.add(job[1] as string).size > before;
+  /** Marks the job as holding a slot. False for a job that came back while it still runs here: it has its slot already. */
+  #occupiesSlot({ job }: JobAnswer): boolean {
+    const before = this.#slotHolders.size;
+    return this.#slotHolders.add(job[1] as string).size > before;
   }
 
-  #start(answer: TakenAnswer, under: Under): void {
-    const running = (this.#closed ? this.#putBack(answer, under) : this.#run(answer, under))
+  #start(answer: JobAnswer, lease: JobLease): void {
+    const running = (this.#closed ? this.#returnJob(answer, lease) : this.#run(answer, lease))
       .catch(this.#deps.onError)
       .finally(() => this.#running.delete(running));
     this.#running.add(running);
   }
 
-  async #run(answer: TakenAnswer, under: Under): Promise<void> {
+  async #run(answer: JobAnswer, lease: JobLease): Promise<void> {
     const { slots, run } = this.#deps;
-    const job = jobOf(answer, under);
+    const job = activeJob(answer, lease);
     let end: JobEnd | undefined;
-    let next: (TakenAnswer & { readonly fetched: FetchedJob }) | undefined;
-    let holds = false;
+    let next: (JobAnswer & { readonly fetched: FetchedJob }) | undefined;
+    let keepsSlot = false;
     try {
       end = await run(job);
     } finally {
-      // The job leaves its slot to the next one of its queue, if no other queue waits for it.
-      holds = this.#holding.delete(job.id);
-      if (holds && (end === undefined || this.#closed || !slots.mayKeep(this))) {
-        slots.give(1);
-        holds = false;
+      // The job passes its slot on to the next job of its queue, unless another queue waits for a slot.
+      keepsSlot = this.#slotHolders.delete(job.id);
+      if (keepsSlot && (end === undefined || this.#closed || !slots.mayKeep(this))) {
+        slots.release(1);
+        keepsSlot = false;
       }
     }
     if (end === undefined) return;
     try {
-      next = await this.#finish(job, end, holds);
+      next = await this.#finish(job, end, keepsSlot);
     } finally {
-      if (holds && (next === undefined || !this.#holds(next))) slots.give(1);
+      if (keepsSlot && (next === undefined || !this.#occupiesSlot(next))) slots.release(1);
     }
-    if (next !== undefined) this.#start(next, this.#leased(next, next.fetched));
+    if (next !== undefined) this.#start(next, this.#leaseOf(next, next.fetched));
   }
 
   async #finish(
-    job: TakenJob,
+    job: ActiveJob,
     end: JobEnd,
     takeNext: boolean,
-  ): Promise<(TakenAnswer & { fetched: FetchedJob }) | undefined> {
-    const fetched = this.#fetched(job.lockToken);
+  ): Promise<(JobAnswer & { fetched: FetchedJob }) | undefined> {
+    const request = this.#fetchRequest(job.lockToken);
     const { returnValue } = end;
-    const finishedJob = { id: job.id, returnValue, kept: keptOf(job.raw), takeNext };
-    const finished = await end.write(() => this.#deps.dispatch.finish(end.settle, finishedJob, fetched));
+    const finishedJob = { id: job.id, returnValue, kept: retainedJobs(job.raw), takeNext };
+    const finished = await end.write(() => this.#deps.dispatch.finish(end.settle, finishedJob, request));
     if (finished === undefined || finished.code === 'fenced') return undefined;
     if (finished.refused !== undefined)
       this.#deps.onError(new Error(`BullMQ could not end job ${job.id}: code ${finished.refused}`));
-    if (finished.next !== undefined && isAnswer(finished.next)) return finished.next;
-    // A job is there that could not be taken in the same command.
+    if (finished.next !== undefined && hasJob(finished.next)) return finished.next;
+    // A job is queued that this command could not fetch.
     if (!finished.idle) this.#marker.interrupt();
     return undefined;
   }
 
-  /** Puts back a job that came while this worker closes. */
-  async #putBack({ job, begun }: TakenAnswer, { lockToken }: Under): Promise<void> {
+  /** Returns a job that arrived while this worker closes. */
+  async #returnJob({ job, begun }: JobAnswer, { lockToken }: JobLease): Promise<void> {
     const jobId = job[1] as string;
-    if (this.#holding.delete(jobId)) this.#deps.slots.give(1);
+    if (this.#slotHolders.delete(jobId)) this.#deps.slots.release(1);
     if (begun?.kind === 'started')
       await this.#deps.ledger.postpone(callOfJob(jobId).callId, begun.fence, {
         phase: 'unstarted',
@@ -266,39 +266,39 @@ export class JobFetcher {
     await this.#backend?.moveJobFromActiveToWait(jobId, lockToken);
   }
 
-  /** Takes no further jobs; what still arrives goes back. */
+  /** Fetches no further jobs; those that still arrive are returned. */
   close(): void {
     this.#closed = true;
   }
 
-  /** Resolves when no job is here any more. */
+  /** Resolves when no job runs here any more. */
   async ended(): Promise<void> {
     while (this.#running.size > 0) await Promise.all(this.#running);
   }
 }
 
-function isAnswer<Found extends Taken>(taken: Found): taken is Found & TakenAnswer {
+function hasJob<Found extends Taken>(taken: Found): taken is Found & JobAnswer {
   return Array.isArray(taken.job) && typeof taken.job[1] === 'string';
 }
 
-/** BullMQ's answer for no job says when the next one is due. */
-function noJob(answer: Taken['job']): unknown[] {
+/** BullMQ's reply without a job, which says when the next one is due. */
+function emptyAnswer(answer: Taken['job']): unknown[] {
   return Array.isArray(answer) ? [undefined, undefined, answer[2], answer[3]] : [];
 }
 
-function jobOf({ job: raw, token, begun }: TakenAnswer, { lockToken, askedAtMs }: Under): TakenJob {
+function activeJob({ job: raw, token, begun }: JobAnswer, { lockToken, requestedAtMs }: JobLease): ActiveJob {
   const id = raw[1] as string;
-  const attempt = begun === undefined ? {} : { attempt: { token, askedAtMs, answer: begun } };
+  const attempt = begun === undefined ? {} : { attempt: { token, requestedAtMs, answer: begun } };
   return { id, name: fieldOf(raw, 'name') ?? '', data: fieldOf(raw, 'data') ?? '', lockToken, raw, ...attempt };
 }
 
-function keptOf(raw: unknown[]): number {
+function retainedJobs(raw: unknown[]): number {
   return fieldOf(raw, 'opts') === REMOVED_AT_ONCE ? 0 : KEPT_JOBS;
 }
 
 /** Names and values alternate in the list. */
 function fieldOf([fields]: unknown[], name: string): string | undefined {
   const list = fields as readonly string[];
-  for (let at = 0; at < list.length; at += 2) if (list[at] === name) return list[at + 1];
+  for (let index = 0; index < list.length; index += 2) if (list[index] === name) return list[index + 1];
   return undefined;
 }

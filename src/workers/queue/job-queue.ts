@@ -1,5 +1,5 @@
 /**
- * The queue of one partition, as BullMQ knows it: takes its jobs, has them executed, and tells BullMQ what became of each.
+ * The queue of one partition: fetches its jobs, executes them, and reports the end of each job to BullMQ.
  */
 import {
   Worker as BullWorker,
@@ -37,7 +37,7 @@ import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempt
 import type { Executor } from '../execution/execute-job.ts';
 import type { WorkerMetrics } from '../execution/metrics.ts';
 import type { ConcurrencyLimiter } from './concurrency-slots.ts';
-import { type JobEnd, JobFetcher, type TakenAttempt, type TakenJob } from './job-fetcher.ts';
+import { type ActiveJob, type FetchedAttempt, type JobEnd, JobFetcher } from './job-fetcher.ts';
 import { LockRenewal } from './lock-renewal.ts';
 
 export interface JobQueueDeps {
@@ -51,24 +51,24 @@ export interface JobQueueDeps {
   readonly running: RunningAttempts;
   readonly executor: Executor;
   readonly metrics: WorkerMetrics;
-  /** How many living workers take from this queue, this one included. */
+  /** The number of living workers that fetch from this queue, this one included. */
   workers(): number;
   /** Whether it is the tier's only queue. */
-  isAlone(): boolean;
+  isOnlyQueue(): boolean;
   /** The outcome of a job that this worker should not start; undefined when it should. */
   unwanted(toolName: string, namespace?: string): Unwanted | undefined;
-  /** BullMQ's lock of a running attempt was renewed: its lease is due too. */
+  /** Renews the lease of a running attempt, after BullMQ's lock of its job was renewed. */
   renew(attempt: RunningAttempt): Promise<void>;
   onError(error: Error): void;
 }
 
 /**
- * BullMQ finds a dead worker's job at the second look after its last renewal, and skips a look that comes a moment too early. With
- * this many looks in an interval, the job is recovered within it once its lock has ended.
+ * BullMQ finds a dead worker's job at the second check after its last renewal, and skips a check that comes a moment too early. With
+ * this many checks in an interval, the job is recovered within the interval after its lock has ended.
  */
-const LOOKS_PER_INTERVAL = 3;
+const STALL_CHECKS_PER_INTERVAL = 3;
 
-/** How long a job waits that every living worker has skipped. */
+/** The delay of a job that every living worker has skipped. */
 const ALL_SKIPPED_MS = 500;
 
 export type Unwanted = Extract<JobOutcome, { kind: 'released' | 'skipped' }>;
@@ -76,7 +76,7 @@ export type Unwanted = Extract<JobOutcome, { kind: 'released' | 'skipped' }>;
 export class JobQueue {
   readonly #deps: JobQueueDeps;
   readonly #fetcher: JobFetcher;
-  /** Absent where further queues shared the slots from the beginning. */
+  /** Absent when other queues shared the slots from the beginning. */
   readonly #dispatches: DispatchReader | undefined;
   readonly #bull: BullWorker<CallJob>;
   readonly #locks: LockRenewal;
@@ -85,7 +85,7 @@ export class JobQueue {
     this.#deps = deps;
     const { settings, clock, running, onError } = deps;
     this.#fetcher = this.#openFetcher();
-    if (deps.isAlone()) this.#dispatches = this.#openDispatches();
+    if (deps.isOnlyQueue()) this.#dispatches = this.#openDispatches();
     this.#bull = this.#openBull();
     this.#bull.on('error', onError);
     fetchAtEveryMarker(this.#bull);
@@ -109,13 +109,13 @@ export class JobQueue {
       partition,
       workerId: deps.workerId,
       leaseMs: settings.lockDurationMs,
-      lookEveryMs: this.#lookEveryMs,
+      pollIntervalMs: this.#pollIntervalMs,
       clock,
       nextToken: () => running.nextToken(),
       slots: deps.slots,
       redisClock: backend.clock,
       workers: () => deps.workers(),
-      dispatches: () => (deps.isAlone() ? this.#dispatches?.state : undefined),
+      dispatches: () => (deps.isOnlyQueue() ? this.#dispatches?.state : undefined),
       skipWorker: ({ member, score }) => void backend.redis.zadd(keys.job('marker'), score, member).catch(onError),
       run: (job) => this.#run(job),
       onError,
@@ -135,11 +135,11 @@ export class JobQueue {
     });
   }
 
-  get #lookEveryMs(): number {
-    return Math.ceil(this.#deps.settings.stalledIntervalMs / LOOKS_PER_INTERVAL);
+  get #pollIntervalMs(): number {
+    return Math.ceil(this.#deps.settings.stalledIntervalMs / STALL_CHECKS_PER_INTERVAL);
   }
 
-  /** BullMQ's worker: it looks for jobs whose locks have ended, and tells when there are jobs to fetch. */
+  /** BullMQ's worker: it finds jobs whose locks have ended, and signals when there are jobs to fetch. */
   #openBull(): BullWorker<CallJob> {
     const { settings, partition } = this.#deps;
     const { url, redis } = this.#deps.backend;
@@ -148,39 +148,39 @@ export class JobQueue {
       { url, name: `${settings.prefix}:worker:${keys.queue}`, mode: 'patient' },
       () => slotOf(redis, keys.calls)?.node,
     );
-    const lookEveryMs = this.#lookEveryMs;
+    const intervalMs = this.#pollIntervalMs;
     const options: BullWorkerOptions = {
       connection: { ...connection, scripts: scriptsOnRedisTime() } as ConnectionOptions,
       prefix: keys.base,
       autorun: false,
       lockDuration: settings.lockDurationMs,
-      stalledInterval: lookEveryMs,
+      stalledInterval: intervalMs,
       skipLockRenewal: true,
-      // The ledger counts lost attempts; BullMQ must never give a call up by itself.
+      // The ledger counts lost attempts, so BullMQ must never fail a stalled job by itself.
       maxStalledCount: Number.MAX_SAFE_INTEGER,
       runRetryDelay: 1_000,
     };
-    return new BullWorker(keys.queue, noJobComesHere, options, (...queue) => {
+    return new BullWorker(keys.queue, rejectJob, options, (...queue) => {
       const bull = this.#fetcher.backend(...queue);
-      const look = bull.moveStalledJobsToWait.bind(bull);
+      const moveStalled = bull.moveStalledJobsToWait.bind(bull);
       bull.moveStalledJobsToWait = async () => {
-        await this.#endLongLook(keys.job('stalled-check'), lookEveryMs);
-        return look();
+        await this.#resetLateCheck(keys.job('stalled-check'), intervalMs);
+        return moveStalled();
       };
       return bull;
     });
   }
 
   /**
-   * One worker at a time looks for the jobs of lost workers, until a moment on Redis' clock. When that clock is set back, the moment is
-   * far off, and no worker would look until then.
+   * A key with a TTL lets one worker at a time check for the jobs of lost workers. After Redis' clock was set back, the TTL is too long,
+   * and no worker would check until it ends.
    */
-  async #endLongLook(key: string, lookMs: number): Promise<void> {
+  async #resetLateCheck(key: string, intervalMs: number): Promise<void> {
     const { redis } = this.#deps.backend;
-    if ((await redis.pttl(key)) > lookMs) await redis.del(key);
+    if ((await redis.pttl(key)) > intervalMs) await redis.del(key);
   }
 
-  /** Begins to take jobs. */
+  /** Starts to fetch jobs. */
   async run(): Promise<void> {
     const { backend, settings, partition, onError } = this.#deps;
     const meta = new PartitionKeys(settings.prefix, partition).job('meta');
@@ -189,20 +189,20 @@ export class JobQueue {
     await this.#bull.waitUntilReady();
   }
 
-  /** The tier has further queues that share its slots: jobs are no longer dispatched directly, and all queues are asked in rotation. */
+  /** The tier now has other queues that share its slots: direct dispatch ends, and the queues are polled in rotation. */
   async share(): Promise<void> {
     await this.#dispatches?.leave();
     this.#dispatches?.close();
   }
 
-  /** Fetches nothing any more; what was fetched in this moment goes back. */
-  async putBack(): Promise<void> {
+  /** Fetches nothing any more; jobs that arrive now are returned. */
+  async stopFetching(): Promise<void> {
     this.#fetcher.close();
     await this.#bull.pause(true);
     await this.#dispatches?.leave().catch(this.#deps.onError);
   }
 
-  /** Resolves when the jobs that run have ended, with `force` at once. */
+  /** Resolves when the running jobs have ended; with `force` at once. */
   async close(force = false): Promise<void> {
     this.#dispatches?.close();
     if (!force) await this.#fetcher.ended();
@@ -213,30 +213,30 @@ export class JobQueue {
     this.#locks.close();
   }
 
-  /** Runs a job. The answer is the end that is written together with its call's outcome, if there is one. */
-  async #run(taken: TakenJob): Promise<JobEnd | undefined> {
+  /** Runs a job. The result is the end that is written together with the call's outcome; undefined when the job has ended already. */
+  async #run(job: ActiveJob): Promise<JobEnd | undefined> {
     const { running: attempts } = this.#deps;
-    const { id: jobId, name, lockToken, attempt } = taken;
-    const call = this.#callOf(jobId, taken.data);
-    if (call === undefined) return this.#fail(taken, 'This is not a job of Pawl.');
+    const { id: jobId, name, lockToken, attempt } = job;
+    const call = this.#callOf(jobId, job.data);
+    if (call === undefined) return this.#fail(job, 'This is not a job of Pawl.');
     const started = attempt?.answer.kind === 'started' ? attempt.answer.request.envelope : undefined;
     const unwanted = this.#deps.unwanted(name, started?.toolNamespace);
-    if (unwanted !== undefined && started === undefined) return this.#conclude(taken, call, unwanted);
+    if (unwanted !== undefined && started === undefined) return this.#conclude(job, call, unwanted);
     const running = attempts.add(call.callId, jobId, attempt);
-    // Its attempt has begun already, and goes back as one that did nothing yet.
+    // Its attempt has begun already, so it is released as one that did nothing.
     if (unwanted !== undefined) running.abort(new PawlError('DRAINED'));
     this.#locks.hold(jobId, lockToken);
     const release = () => {
       attempts.remove(running);
       this.#locks.release(jobId, lockToken);
     };
-    const outcome = await this.#execute(taken, call, running);
+    const outcome = await this.#execute(job, call, running);
     if (outcome.kind === 'succeeded') return this.#endWithCall(outcome, running, release);
     release();
-    return this.#conclude(taken, call, outcome.kind === 'released' ? (unwanted ?? outcome) : outcome);
+    return this.#conclude(job, call, outcome.kind === 'released' ? (unwanted ?? outcome) : outcome);
   }
 
-  async #execute({ name, attempt }: TakenJob, call: CallJob, running: RunningAttempt): Promise<JobOutcome> {
+  async #execute({ name, attempt }: ActiveJob, call: CallJob, running: RunningAttempt): Promise<JobOutcome> {
     const { clock, metrics, log, partition } = this.#deps;
     const startedAtMs = clock.monotonic();
     const outcome = await this.#executeOrAbandon(call, running, attempt);
@@ -252,7 +252,7 @@ export class JobQueue {
     return outcome;
   }
 
-  /** The job ends in the same command that writes the outcome of its call. `release` lets go of the job after it. */
+  /** The command that writes the call's outcome ends the job too. `release` runs after it. */
   #endWithCall(
     { settle, outcome }: Extract<JobOutcome, { kind: 'succeeded' }>,
     running: RunningAttempt,
@@ -267,15 +267,16 @@ export class JobQueue {
     return { settle, returnValue: JSON.stringify(boardValue(outcome)), write };
   }
 
-  /** The name of a job identifies its call. Anyone who can write to Redis may have changed its data. */
+  /** The job ID identifies the call. The job's data is not trusted: anyone who can write to Redis may have changed it. */
   #callOf(jobId: string, data: string): CallJob | undefined {
     const { callId, generation } = callOfJob(jobId);
     const fields = parseJobData(data);
     const { partition, backend } = this.#deps;
-    const named = partitionOf(callId);
-    const ours = named?.tier === partition.tier && named.shard === partition.shard && /^\d+$/.test(generation);
+    const callPartition = partitionOf(callId);
+    const isOurs =
+      callPartition?.tier === partition.tier && callPartition.shard === partition.shard && /^\d+$/.test(generation);
     const { audit } = backend;
-    if (!ours)
+    if (!isOurs)
       void audit({
         type: 'refused',
         what: 'job',
@@ -288,18 +289,20 @@ export class JobQueue {
         callId,
         reason: 'the data of the job names another call than the job: it was ignored',
       });
-    return ours ? { callId, generation, session: typeof fields.session === 'string' ? fields.session : '' } : undefined;
+    return isOurs
+      ? { callId, generation, session: typeof fields.session === 'string' ? fields.session : '' }
+      : undefined;
   }
 
   async #executeOrAbandon(
     call: CallJob,
     running: RunningAttempt,
-    taken: TakenAttempt | undefined,
+    fetched: FetchedAttempt | undefined,
   ): Promise<JobOutcome> {
     try {
-      return await this.#deps.executor.execute(call, running, taken?.answer);
+      return await this.#deps.executor.execute(call, running, fetched?.answer);
     } catch (error) {
-      // The call is recovered by its lease; it is not lost with this job.
+      // The call is not lost with this job: it is recovered when its lease ends.
       const { log } = this.#deps;
       const { callId } = call;
       if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE')
@@ -310,24 +313,24 @@ export class JobQueue {
     }
   }
 
-  /** Tells BullMQ, in its own terms, what became of a job whose end is not written together with its call's outcome. */
+  /** Moves a job in BullMQ whose end is not written together with its call's outcome. */
   async #conclude(
-    taken: TakenJob,
+    job: ActiveJob,
     call: CallJob,
     outcome: Exclude<JobOutcome, { kind: 'succeeded' }>,
   ): Promise<undefined> {
     const { backend } = this.#deps;
-    const token = taken.lockToken;
-    const delay = (delayMs: number) => this.#jobOf(taken).moveToDelayed(Date.now() + delayMs, token);
+    const token = job.lockToken;
+    const delay = (delayMs: number) => this.#bullJobOf(job).moveToDelayed(Date.now() + delayMs, token);
     switch (outcome.kind) {
       case 'finished': {
         const { error } = outcome.outcome;
-        if (error !== undefined) return this.#fail(taken, `${error.code}: ${startOf(error.message, 200)}`);
-        await this.#jobOf(taken).moveToCompleted(boardValue(outcome.outcome), token, false);
+        if (error !== undefined) return this.#fail(job, `${error.code}: ${startOf(error.message, 200)}`);
+        await this.#bullJobOf(job).moveToCompleted(boardValue(outcome.outcome), token, false);
         return;
       }
       case 'dropped':
-        await this.#jobOf(taken).moveToCompleted({ status: 'dropped' }, token, false);
+        await this.#bullJobOf(job).moveToCompleted({ status: 'dropped' }, token, false);
         return;
       case 'postponed':
         await delay(outcome.delayMs);
@@ -338,42 +341,42 @@ export class JobQueue {
         return;
       case 'waiting':
         await delay(outcome.delayMs);
-        if (await outcome.isReady()) await promote(backend.redis, backend.prefix, taken.id);
+        if (await outcome.isReady()) await promote(backend.redis, backend.prefix, job.id);
         return;
       case 'skipped': {
         const { partition, workerId } = this.#deps;
         const { need, others } = outcome;
-        const skipped = { jobId: taken.id, lockToken: token, session: call.session, need, workerId, others };
+        const skipped = { jobId: job.id, lockToken: token, session: call.session, need, workerId, others };
         if (!(await backend.dispatch.skipWorker(partition, skipped))) await delay(ALL_SKIPPED_MS);
         return;
       }
       case 'released':
-        await this.#jobOf(taken).moveToWait(token);
+        await this.#bullJobOf(job).moveToWait(token);
         return;
       case 'pending':
         return;
       case 'abandoned':
-        // Without a move the job stays active until its lock runs out, and another worker recovers it.
+        // The job stays active until its lock expires; then another worker recovers it.
         return;
     }
   }
 
-  async #fail(taken: TakenJob, reason: string): Promise<undefined> {
-    await this.#jobOf(taken).moveToFailed(new UnrecoverableError(reason), taken.lockToken, false);
+  async #fail(job: ActiveJob, reason: string): Promise<undefined> {
+    await this.#bullJobOf(job).moveToFailed(new UnrecoverableError(reason), job.lockToken, false);
   }
 
-  #jobOf({ id, raw }: TakenJob): Job {
+  #bullJobOf({ id, raw }: ActiveJob): Job {
     const [fields] = raw2NextJobData(raw);
     return Job.fromJSON(this.#bull, fields, id);
   }
 }
 
-/** `JobFetcher` keeps the jobs that BullMQ's worker takes. */
-function noJobComesHere(): never {
+/** BullMQ's worker never gets a job to process: `JobFetcher` runs all of them. */
+function rejectJob(): never {
   throw new UnrecoverableError('This is not a job of Pawl.');
 }
 
-/** The return value that Bull Board shows of a call that succeeded. */
+/** The return value of a successful call, which Bull Board shows. */
 function boardValue({ status, attempts, durationMs }: Outcome): object {
   return { status, attempts, durationMs };
 }

@@ -1,18 +1,18 @@
 /**
- * Renews the queue's locks on the jobs that run here. BullMQ's own renewal compares the time at which Redis handed a job out with
- * this machine's clock; this one looks at the monotonic clock alone.
+ * Renews the queue's locks on the jobs that run here. BullMQ's own renewal compares Redis' time of a fetch with this machine's clock.
+ * This one uses the monotonic clock alone.
  */
 import type { Clock } from '../../shared/util/time.ts';
 import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempts.ts';
 
-/** Share of the lease after which a lock is renewed: early enough to be tried again before the attempt gives itself up. */
+/** Share of the lease after which a lock is renewed: early enough to try again before the attempt fences itself. */
 const RENEW_SHARE = 1 / 4;
 
 export interface LockRenewalOptions {
   readonly running: RunningAttempts;
   readonly clock: Clock;
   readonly leaseMs: number;
-  /** Extends locks in Redis; the answer names the jobs whose lock another worker holds. */
+  /** Extends locks in Redis. Returns the jobs whose lock another worker holds. */
   extend(jobIds: string[], lockTokens: string[], leaseMs: number): Promise<readonly string[]>;
   onRenewed(attempt: RunningAttempt): void;
   onLost(attempt: RunningAttempt): void;
@@ -21,7 +21,7 @@ export interface LockRenewalOptions {
 
 export class LockRenewal {
   readonly #options: LockRenewalOptions;
-  readonly #held = new Map<string, string>();
+  readonly #lockTokens = new Map<string, string>();
   readonly #timer: NodeJS.Timeout;
   #renewing = false;
 
@@ -32,23 +32,23 @@ export class LockRenewal {
     this.#timer.unref();
   }
 
-  /** A job runs here under this lock until it is released. */
+  /** Renews this lock of a job until `release()`. */
   hold(jobId: string, lockToken: string): void {
-    this.#held.set(jobId, lockToken);
+    this.#lockTokens.set(jobId, lockToken);
   }
 
   release(jobId: string, lockToken: string): void {
     // The job may have come back already, under another lock.
-    if (this.#held.get(jobId) === lockToken) this.#held.delete(jobId);
+    if (this.#lockTokens.get(jobId) === lockToken) this.#lockTokens.delete(jobId);
   }
 
   async renew(): Promise<void> {
     const { running, clock, leaseMs, extend, onRenewed, onLost } = this.#options;
     if (this.#renewing) return;
     const sentAtMs = clock.monotonic();
-    const due = [...this.#held].flatMap(([jobId, lockToken]) => {
+    const due = [...this.#lockTokens].flatMap(([jobId, lockToken]) => {
       const attempt = running.ofJob(jobId);
-      const isDue = attempt !== undefined && attempt.silentForMs(sentAtMs) >= leaseMs * RENEW_SHARE;
+      const isDue = attempt !== undefined && attempt.sinceRenewalMs(sentAtMs) >= leaseMs * RENEW_SHARE;
       return isDue ? [{ jobId, lockToken, attempt }] : [];
     });
     if (due.length === 0) return;
@@ -62,7 +62,7 @@ export class LockRenewal {
       for (const { jobId, attempt } of due) {
         if (lost.includes(jobId)) onLost(attempt);
         else {
-          // The lock lives from when Redis extended it, which was not before it was asked to.
+          // Redis extended the lock at this time or later.
           attempt.renewed(sentAtMs);
           onRenewed(attempt);
         }

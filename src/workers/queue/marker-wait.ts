@@ -1,66 +1,66 @@
 /**
- * Waits for a queue's marker, which says that there are jobs, and can be interrupted. The blocking command then stays with Redis and
- * serves the next wait. A marker that comes while this worker does not wait, or cannot take jobs, goes to another worker.
+ * An interruptible wait for a queue's marker, which says that there are jobs. After an interruption the blocking command stays open
+ * and serves the next wait. A marker that arrives while this worker does not wait, or cannot fetch jobs, goes to another worker.
  */
 
 /** The answer of BullMQ's `waitForJob`. */
 export type Marker = { readonly member: string; readonly score: number } | null;
 
-/** The answer of an interrupted wait: look at once. */
-const AT_ONCE: Marker = { member: '0', score: 0 };
+/** The result of an interrupted wait: fetch at once. */
+const INTERRUPTED: Marker = { member: '0', score: 0 };
 
 export class MarkerWait {
   readonly #skipWorker: (marker: NonNullable<Marker>) => void;
-  readonly #canTake: () => boolean;
-  #asked = false;
-  #waiting: PromiseWithResolvers<Marker> | undefined;
-  #expected = false;
+  readonly #canFetch: () => boolean;
+  #isBlocking = false;
+  #waiter: PromiseWithResolvers<Marker> | undefined;
+  #interrupted = false;
   #timer: NodeJS.Timeout | undefined;
 
   /** `skipWorker` puts a marker back, for another worker. */
-  constructor(skipWorker: (marker: NonNullable<Marker>) => void, canTake: () => boolean = () => true) {
+  constructor(skipWorker: (marker: NonNullable<Marker>) => void, canFetch: () => boolean = () => true) {
     this.#skipWorker = skipWorker;
-    this.#canTake = canTake;
+    this.#canFetch = canFetch;
   }
 
-  /** Resolves with a marker, or with null after `seconds`. `ask` blocks for as long. */
-  wait(seconds: number, ask: () => Promise<Marker>): Promise<Marker> {
-    if (this.#expected) {
-      this.#expected = false;
-      return Promise.resolve(AT_ONCE);
+  /** Resolves with a marker, or with null after `seconds`. `waitForMarker` blocks for as long. */
+  wait(seconds: number, waitForMarker: () => Promise<Marker>): Promise<Marker> {
+    if (this.#interrupted) {
+      this.#interrupted = false;
+      return Promise.resolve(INTERRUPTED);
     }
-    const waiting = Promise.withResolvers<Marker>();
-    this.#waiting = waiting;
+    const waiter = Promise.withResolvers<Marker>();
+    this.#waiter = waiter;
     // The earlier command may block for longer.
-    if (this.#asked) this.#timer = setTimeout(() => this.#take()?.resolve(null), seconds * 1_000);
-    else void this.#ask(ask);
-    return waiting.promise;
+    if (this.#isBlocking) this.#timer = setTimeout(() => this.#takeWaiter()?.resolve(null), seconds * 1_000);
+    else void this.#block(waitForMarker);
+    return waiter.promise;
   }
 
   /** Interrupts the wait, or else the next one. */
   interrupt(): void {
-    if (this.#waiting === undefined) this.#expected = true;
-    else this.#take()?.resolve(AT_ONCE);
+    if (this.#waiter === undefined) this.#interrupted = true;
+    else this.#takeWaiter()?.resolve(INTERRUPTED);
   }
 
-  async #ask(ask: () => Promise<Marker>): Promise<void> {
-    this.#asked = true;
+  async #block(waitForMarker: () => Promise<Marker>): Promise<void> {
+    this.#isBlocking = true;
     try {
-      const marker = await ask();
-      this.#asked = false;
-      const waiting = this.#take();
-      if (marker !== null && (waiting === undefined || !this.#canTake())) this.#skipWorker(marker);
-      waiting?.resolve(marker);
+      const marker = await waitForMarker();
+      this.#isBlocking = false;
+      const waiter = this.#takeWaiter();
+      if (marker !== null && (waiter === undefined || !this.#canFetch())) this.#skipWorker(marker);
+      waiter?.resolve(marker);
     } catch (error) {
-      this.#asked = false;
-      this.#take()?.reject(error);
+      this.#isBlocking = false;
+      this.#takeWaiter()?.reject(error);
     }
   }
 
-  #take(): PromiseWithResolvers<Marker> | undefined {
+  #takeWaiter(): PromiseWithResolvers<Marker> | undefined {
     clearTimeout(this.#timer);
-    const waiting = this.#waiting;
-    this.#waiting = undefined;
-    return waiting;
+    const waiter = this.#waiter;
+    this.#waiter = undefined;
+    return waiter;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The queues that a worker takes jobs from: those of all shards of its tiers. It follows while it runs: a new shard is served at
- * once, and one that gets no new sessions any more for as long as a call of it is kept, because its sessions still call.
+ * The queues that a worker serves: those of all shards of its tiers. `refresh()` follows changes of the layout. A new shard is served
+ * at once. A removed shard gets no new sessions, and is served while it has records of calls: its sessions still submit calls.
  */
 
 import type { Shards } from '../../shared/store/queues/shards.ts';
@@ -14,14 +14,14 @@ export interface ServedQueuesDeps {
   readonly tiers: readonly Tier[];
   /** Attempts at a time, for each tier. */
   readonly concurrency: number;
-  /** How many calls of a partition are kept. */
-  kept(partition: Partition): Promise<number>;
+  /** The number of calls that a partition has records of. */
+  recordCount(partition: Partition): Promise<number>;
   open(partition: Partition, slots: ConcurrencyLimiter): ServedQueue;
 }
 
-type ServedQueue = Pick<JobQueue, 'run' | 'share' | 'putBack' | 'close' | 'closeLocks'>;
+type ServedQueue = Pick<JobQueue, 'run' | 'share' | 'stopFetching' | 'close' | 'closeLocks'>;
 
-interface Served {
+interface ServedPartition {
   readonly partition: Partition;
   readonly queue: ServedQueue;
 }
@@ -29,8 +29,8 @@ interface Served {
 export class ServedQueues {
   readonly #deps: ServedQueuesDeps;
   readonly #slots: ReadonlyMap<Tier, ConcurrencyLimiter>;
-  #served: readonly Served[] = [];
-  #following: Promise<void> = Promise.resolve();
+  #served: readonly ServedPartition[] = [];
+  #refreshing: Promise<void> = Promise.resolve();
   #ended = false;
 
   constructor(deps: ServedQueuesDeps) {
@@ -38,43 +38,45 @@ export class ServedQueues {
     this.#slots = new Map(deps.tiers.map((tier) => [tier, new ConcurrencyLimiter(deps.concurrency)]));
   }
 
-  /** Serves what is to be served by now; resolves when jobs are taken from all of it. */
-  follow(): Promise<void> {
-    const before = this.#following.catch(() => {});
-    this.#following = before.then(() => this.#follow());
-    return this.#following;
+  /** Opens and closes queues by the current layout; resolves when all of them fetch jobs. */
+  refresh(): Promise<void> {
+    const previous = this.#refreshing.catch(() => {});
+    this.#refreshing = previous.then(() => this.#refresh());
+    return this.#refreshing;
   }
 
-  async #follow(): Promise<void> {
+  async #refresh(): Promise<void> {
     const { shards, tiers } = this.#deps;
-    const wanted = await Promise.all(
-      shards.partitions(tiers).map(async (partition) => ({ partition, isWanted: await this.#isWanted(partition) })),
+    const candidates = await Promise.all(
+      shards
+        .partitions(tiers)
+        .map(async (partition) => ({ partition, shouldServe: await this.#shouldServe(partition) })),
     );
-    const opened: Served[] = [];
-    const left: Served[] = [];
-    for (const { partition, isWanted } of wanted) {
+    const opened: ServedPartition[] = [];
+    const removed: ServedPartition[] = [];
+    for (const { partition, shouldServe } of candidates) {
       const served = this.#served.find(
         (each) => each.partition.tier === partition.tier && each.partition.shard === partition.shard,
       );
-      if (this.#ended || isWanted === (served !== undefined)) continue;
+      if (this.#ended || shouldServe === (served !== undefined)) continue;
       if (served === undefined) opened.push(this.#open(partition));
-      else left.push(served);
+      else removed.push(served);
     }
-    this.#served = this.#served.filter((each) => !left.includes(each));
+    this.#served = this.#served.filter((each) => !removed.includes(each));
     const sharing = this.#served.filter(({ partition }) => shards.layout[partition.tier].made > 1);
     await Promise.all([
       ...opened.map((served) => this.#run(served)),
-      ...left.map(leave),
+      ...removed.map(closeQueue),
       ...sharing.map(({ queue }) => queue.share()),
     ]);
   }
 
-  async #isWanted(partition: Partition): Promise<boolean> {
-    const { shards, kept } = this.#deps;
-    return partition.shard < shards.layout[partition.tier].current || (await kept(partition)) > 0;
+  async #shouldServe(partition: Partition): Promise<boolean> {
+    const { shards, recordCount } = this.#deps;
+    return partition.shard < shards.layout[partition.tier].current || (await recordCount(partition)) > 0;
   }
 
-  #open(partition: Partition): Served {
+  #open(partition: Partition): ServedPartition {
     const served = {
       partition,
       queue: this.#deps.open(partition, this.#slots.get(partition.tier) as ConcurrencyLimiter),
@@ -83,18 +85,18 @@ export class ServedQueues {
     return served;
   }
 
-  /** A queue that Redis did not let begin is opened again at the next look. */
-  async #run(served: Served): Promise<void> {
+  /** A queue that could not start is opened again by the next refresh. */
+  async #run(served: ServedPartition): Promise<void> {
     try {
       await served.queue.run();
     } catch (error) {
       this.#served = this.#served.filter((each) => each !== served);
-      await leave(served).catch(() => {});
+      await closeQueue(served).catch(() => {});
       throw error;
     }
   }
 
-  /** Takes no jobs until it is resumed. */
+  /** Fetches no jobs until `resume()`. */
   pause(): void {
     for (const slots of this.#slots.values()) slots.pause();
   }
@@ -103,13 +105,13 @@ export class ServedQueues {
     for (const slots of this.#slots.values()) slots.resume();
   }
 
-  /** Fetches nothing any more; what was fetched in this moment goes back. */
-  async putBack(): Promise<void> {
+  /** Fetches nothing any more; jobs that arrive now are returned. */
+  async stopFetching(): Promise<void> {
     this.#ended = true;
-    await Promise.all(this.#served.map(({ queue }) => queue.putBack()));
+    await Promise.all(this.#served.map(({ queue }) => queue.stopFetching()));
   }
 
-  /** Resolves when the jobs that run have ended, with `force` at once. */
+  /** Resolves when the running jobs have ended; with `force` at once. */
   async close(force?: boolean): Promise<void> {
     await Promise.all(this.#served.map(({ queue }) => queue.close(force)));
   }
@@ -119,8 +121,8 @@ export class ServedQueues {
   }
 }
 
-async function leave({ queue }: Served): Promise<void> {
-  await queue.putBack();
+async function closeQueue({ queue }: ServedPartition): Promise<void> {
+  await queue.stopFetching();
   await queue.close();
   queue.closeLocks();
 }

@@ -1,4 +1,4 @@
-/** Decides which jobs a worker should not start: while it drains, runs a suspect alone, or fails at a tool that works elsewhere. */
+/** Decides which jobs a worker should not start: while it drains, runs a suspect alone, or fails at a tool that other workers run. */
 import type { SwitchCache } from '../../shared/config/switches.ts';
 import { publishedToolId } from '../../shared/store/fleet/catalogue.ts';
 import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
@@ -14,7 +14,7 @@ export interface UnwantedJobsDeps {
   readonly clock: Pick<Clock, 'monotonic'>;
   /** IDs of other living workers that publish the tool too. */
   othersWith(publishedTool: string): readonly string[];
-  /** The worker starts nothing at all now. */
+  /** Whether the worker starts no jobs now. */
   isPaused(): boolean;
 }
 
@@ -25,7 +25,7 @@ export class UnwantedJobs {
     this.#deps = deps;
   }
 
-  /** The outcome of a job that should not start; undefined when it should. No namespace is known before its attempt has begun. */
+  /** The outcome of a job that should not start; undefined when it should. The namespace is unknown before the attempt has begun. */
   outcomeOf(toolName: string, namespace?: string): Unwanted | undefined {
     const { tools, switches, nodeCircuits, clock, othersWith, isPaused } = this.#deps;
     if (isPaused()) return { kind: 'released' };

@@ -4,7 +4,7 @@ import { callOfJob, jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../src/shared/store/redis/connection-options.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
 import { ConcurrencyLimiter } from '../../../src/workers/queue/concurrency-slots.ts';
-import { type JobEnd, JobFetcher, type TakenJob } from '../../../src/workers/queue/job-fetcher.ts';
+import { type ActiveJob, type JobEnd, JobFetcher } from '../../../src/workers/queue/job-fetcher.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from '../../shared/store/calls.ts';
 
@@ -15,7 +15,7 @@ async function openDeliveries(
 ) {
   const { workers = 1, monotonic = systemClock.monotonic } = share;
   const keys = books.ledger.keys(PLACE);
-  const running = new Map<string, { readonly job: TakenJob; readonly end: (ending: JobEnd | undefined) => void }>();
+  const running = new Map<string, { readonly job: ActiveJob; readonly end: (ending: JobEnd | undefined) => void }>();
   const errors: Error[] = [];
   let tokens = 0;
   const fetcher = new JobFetcher({
@@ -24,7 +24,7 @@ async function openDeliveries(
     partition: PLACE,
     workerId: 'worker-1',
     leaseMs: LEASE_MS,
-    lookEveryMs: LEASE_MS,
+    pollIntervalMs: LEASE_MS,
     clock: { ...systemClock, monotonic },
     nextToken: () => {
       tokens += 1;
@@ -104,7 +104,7 @@ test('a lease that Redis gave after it was away runs since then, and not since i
   const taken = worker.take();
   nowMs += 3 * LEASE_MS;
   await taken;
-  expect(worker.job(jobId)?.attempt?.askedAtMs).toBeGreaterThan(nowMs - LEASE_MS / 6);
+  expect(worker.job(jobId)?.attempt?.requestedAtMs).toBeGreaterThan(nowMs - LEASE_MS / 6);
 });
 
 test('a worker takes no more than its share and its free slots, and leaves a marker for the rest', async () => {
@@ -145,12 +145,12 @@ test('a slot that another queue waits for goes there, whatever is queued here', 
   const slots = new ConcurrencyLimiter(1);
   const worker = await openDeliveries(books, { slots });
   await worker.take();
-  const other = slots.take({});
+  const other = slots.acquire({});
   worker.succeed(first);
   await other;
   await worker.fetcher.ended();
   expect(await books.ledger.read(callOfJob(second).callId)).toMatchObject({ phase: 'queued' });
-  slots.give(1);
+  slots.release(1);
   await worker.take();
   expect(worker.jobs()).toEqual([second]);
 });
@@ -201,7 +201,7 @@ test('a worker that could not take all jobs asks again without waiting', async (
 test('a worker without a free slot leaves the marker to one that has some, and looks itself once a slot is free', async () => {
   const books = await openBooks();
   const slots = new ConcurrencyLimiter(1);
-  expect(slots.takeNow(1)).toBe(1);
+  expect(slots.acquireFree(1)).toBe(1);
   const [full, idle] = [await openDeliveries(books, { slots }), await openDeliveries(books)];
   // Redis serves whoever asked first.
   const asking = async () => {
@@ -218,7 +218,7 @@ test('a worker without a free slot leaves the marker to one that has some, and l
   expect(await woken).not.toBeNull();
   await idle.take();
   expect(idle.jobs()).toEqual([job]);
-  slots.give(1);
+  slots.release(1);
   await taken;
   expect(full.jobs()).toEqual([]);
 });

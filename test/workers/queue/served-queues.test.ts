@@ -17,20 +17,20 @@ test('a shard that could not be served when it was new, because Redis refused th
     shards,
     tiers: [TIER],
     concurrency: 1,
-    kept: async () => 0,
+    recordCount: async () => 0,
     open({ shard }) {
       const tell = (what: string) => async () => void told.push(`${what} ${shard}`);
       const run = async () => {
         if (refuses) throw new Error('OOM command not allowed');
         told.push(`run ${shard}`);
       };
-      return { run, share: tell('share'), putBack: tell('put back'), close: tell('close'), closeLocks() {} };
+      return { run, share: tell('share'), stopFetching: tell('put back'), close: tell('close'), closeLocks() {} };
     },
   });
-  await queues.follow();
+  await queues.refresh();
   [made, refuses] = [2, true];
-  await expect(queues.follow()).rejects.toThrow('OOM');
+  await expect(queues.refresh()).rejects.toThrow('OOM');
   refuses = false;
-  await queues.follow();
+  await queues.refresh();
   expect(told.filter((each) => each.startsWith('run'))).toEqual(['run 0', 'run 1']);
 });
