@@ -126,7 +126,7 @@ function surroundings(
   const toolPolicyFor = (tool: PublishedTool) => declared.toolPolicyFor(tool);
   return {
     callOf: (callId) => backend.approvals.callAsItRan(callId),
-    sessionOf: (sessionKey) => sessions.of(sessionKey),
+    sessionOf: (sessionKey) => sessions.find(sessionKey),
     toolsOf: async (session: SessionRecord) => {
       const { tools } = await backend.catalogue.read();
       return toolsForAgent(session, [...tools, ...declared.offers()], { settings, toolPolicyFor });

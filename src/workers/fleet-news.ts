@@ -84,7 +84,7 @@ export class FleetNews {
 
   async followShards(): Promise<void> {
     await this.#deps.backend.shards.learn();
-    await this.#deps.parts.queues.follow();
+    await this.#deps.parts.queues.refresh();
   }
 
   #cancel({ callId, because }: Extract<Broadcast, { type: 'cancel' }>): void {

@@ -124,7 +124,7 @@ function composeServices(host: WorkerHost, { served, workerId, clock }: Identity
     dynamic: (record) => dynamic.executable(record),
     ...options.declared,
   });
-  const sessionOf = (sessionKey: string) => sessions.of(sessionKey);
+  const sessionOf = (sessionKey: string) => sessions.find(sessionKey);
   const now = () => ledger.now();
   const needsDisk = served.some((tool) => durabilityOf(settings, tool) === 'waitaof');
   const metrics = new WorkerMetrics(served, (namespace, name) => declared.tierOf(namespace, name));
@@ -197,7 +197,7 @@ function composeJobs(host: WorkerHost, parts: Identity & State & Services) {
     nodeCircuits,
     clock,
     othersWith: (published) => heartbeat.othersWith(published),
-    isPaused: () => host.isClosing() || solitude.isTaken,
+    isPaused: () => host.isClosing() || solitude.isReserved,
   });
   const queues = composeQueues(host, { ...parts, executor, leases, heartbeat, unwanted });
   return { solitude, executor, leases, unwanted, heartbeat, queues };
@@ -232,7 +232,7 @@ function composeQueues(
     shards: backend.shards,
     tiers,
     concurrency,
-    kept: async (partition) => (await backend.ledger.index.counts(partition)).calls,
+    recordCount: async (partition) => (await backend.ledger.index.counts(partition)).calls,
     open: (partition, slots) =>
       new JobQueue({
         backend,
@@ -246,7 +246,7 @@ function composeQueues(
         executor,
         metrics,
         workers: () => heartbeat.workersOf(partition.tier),
-        isAlone: () => backend.shards.layout[partition.tier].made === 1,
+        isOnlyQueue: () => backend.shards.layout[partition.tier].made === 1,
         unwanted: (toolName, namespace) => unwanted.outcomeOf(toolName, namespace),
         renew: (attempt) => leases.renew(attempt),
         onError,

@@ -103,7 +103,7 @@ export class ToolWorker implements AsyncDisposable {
     await Promise.all([this.#news.learnSwitches(), declared.catchUp()]);
     await heartbeat.publish();
     this.#startTimers();
-    await queues.follow();
+    await queues.refresh();
   }
 
   /** How many attempts run now. */
@@ -172,7 +172,7 @@ export class ToolWorker implements AsyncDisposable {
     const { queues, running } = this.#parts;
     const { shards, ledger, catalogue } = this.#backend;
     // Nothing is fetched from here on. Jobs that were fetched in this moment go back.
-    const putBack = queues.putBack().catch((error: Error) => this.#onError(error));
+    const putBack = queues.stopFetching().catch((error: Error) => this.#onError(error));
     // A worker that was stopped is no evidence against the calls that it ran.
     const marked = ledger.markStopped(shards.partitions(this.#options.tiers), this.id).catch(() => {});
     const left = catalogue.leave(this.id).catch(() => {});

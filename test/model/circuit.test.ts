@@ -89,7 +89,7 @@ class Workers {
     const holder = `attempt ${this.#attempts}`;
     const hold = await this.#enter(holder);
     if (hold === undefined) return;
-    if (hold.seen.state === 'HALF_OPEN') this.#probing(holder, hold.seen.probe?.untilMs ?? 0);
+    if (hold.snapshot.state === 'HALF_OPEN') this.#probing(holder, hold.snapshot.probe?.untilMs ?? 0);
     await this.#step();
     if (ending === 'lost') return;
     this.#probes.delete(holder);
@@ -100,12 +100,13 @@ class Workers {
     for (;;) {
       await this.#step();
       const seen = this.#records.now(PLACE, KEY);
-      const hold: CircuitHold = { partition: PLACE, key: KEY, policy: POLICY, seen, probe: undefined };
+      const hold: CircuitHold = { partition: PLACE, key: KEY, policy: POLICY, snapshot: seen, probe: undefined };
       if (seen.state === 'CLOSED') return hold;
       const entry = await this.#fleet.enter(hold, holder, this.#time.now());
       if (entry.kind === 'refuse') return undefined;
       // Begins only in the epoch for which it is the probe.
-      if (entry.kind === 'probe' && this.#records.now(PLACE, KEY).epoch === entry.hold.seen.epoch) return entry.hold;
+      if (entry.kind === 'probe' && this.#records.now(PLACE, KEY).epoch === entry.hold.snapshot.epoch)
+        return entry.hold;
     }
   }
 

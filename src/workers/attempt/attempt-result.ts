@@ -7,7 +7,7 @@ export type AttemptResult =
   | { readonly kind: 'failure'; readonly failure: Failure }
   /** The tool left the call to an outside system. */
   | { readonly kind: 'pending'; readonly pending: PendingResult }
-  /** The attempt was ended from outside, with the result that the tool still returned, or what is known of its effect. */
+  /** The attempt was aborted. The tool may still have returned a result; `evidence` says what is known of its effect. */
   | {
       readonly kind: 'aborted';
       readonly reason: PawlError;
@@ -16,12 +16,12 @@ export type AttemptResult =
       readonly evidence: Evidence;
     };
 
-/** A tool that finished although it was asked to stop has its result. An attempt that has lost its lease has none. */
+/** The result of a tool that finished although it was aborted counts, unless the attempt has lost its lease. */
 export function finishedResult(result: AttemptResult): AttemptResult {
   if (result.kind !== 'aborted' || result.reason.code === 'LEASE_LOST') return result;
   if (result.pending !== undefined) return { kind: 'pending', pending: result.pending };
   return result.result === undefined ? result : { kind: 'value', result: result.result };
 }
 
-/** The attempt's code was not reached, or it proved that nothing had happened, or it can have had its effect. */
+/** The attempt did not reach the tool's code, proved that nothing happened, or may have had its effect. */
 export type Evidence = 'not-run' | 'proven' | 'unknown';

@@ -1,5 +1,5 @@
 /**
- * One attempt of a call: what its steps share, and what follows from it.
+ * One attempt of a call: the data that its steps share, and values derived from it.
  */
 import { type AttemptRecord, isInDoubt } from '../../shared/calls/call-state.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
@@ -35,21 +35,21 @@ export interface RegisteredTool {
 }
 
 /**
- * Whether the tool can say what became of an attempt that left no record. A `once` tool can only if it runs outside of the workers,
- * where its work goes on when a worker dies.
+ * Whether the tool can be asked about an attempt that left no record. A `once` tool can only if it runs outside of the workers: its
+ * work then goes on when a worker dies.
  */
 export function supportsProbe({ tool, declared }: RegisteredTool): boolean {
   return tool.probe !== undefined && (tool.effects === 'probe' || (tool.effects === 'once' && declared === true));
 }
 
 /**
- * Whether the previous attempt left its effect in doubt, and the tool can say. An attempt of an earlier life of the call needs no
- * probe: an operator has decided that the call may run again.
+ * Whether the tool must be probed, because the previous attempt left its effect in doubt. An attempt before a redrive needs no probe:
+ * an operator has decided that the call may run again.
  */
 export function needsProbe({ tool, started }: Pick<Attempt, 'tool' | 'started'>): boolean {
-  const last = started.earlier.at(-1);
-  if (last === undefined || tool.effects !== 'probe') return false;
-  return (last.inDoubt === true || last.status === 'lost') && last.startedAtMs >= started.firstStartedAtMs;
+  const previous = started.earlier.at(-1);
+  if (previous === undefined || tool.effects !== 'probe') return false;
+  return (previous.inDoubt === true || previous.status === 'lost') && previous.startedAtMs >= started.firstStartedAtMs;
 }
 
 /** Maps tools by their qualified names. Throws `CONFIGURATION` for two of one name, and for a schema that cannot be compiled. */
@@ -79,17 +79,17 @@ const compiled = new WeakMap<JsonSchema, Validator>();
 
 /** A schema is compiled once, however many workers and runners of a process have the tool. */
 function compiledOnce(schema: JsonSchema): Validator {
-  const known = compiled.get(schema) ?? validatorOf(schema);
-  compiled.set(schema, known);
-  return known;
+  const validator = compiled.get(schema) ?? validatorOf(schema);
+  compiled.set(schema, validator);
+  return validator;
 }
 
 export interface Attempt {
   readonly callId: string;
   readonly generation: string;
-  /** The call as its caller asked for it. */
+  /** The call as its caller submitted it. */
   readonly envelope: ToolCallEnvelope;
-  /** The failure to read the parameters of a call that keeps them apart. */
+  /** The failure to read large parameters, which are stored outside of the record. */
   readonly unreadable?: Failure;
   readonly tool: AnyTool;
   readonly registered: RegisteredTool;
@@ -111,7 +111,7 @@ export interface Attempt {
   readonly trace?: AttemptTrace;
 }
 
-/** The parameters that run: the call's own, or those that an approver or a hook made of them. */
+/** The parameters that run: the call's own, or those that an approver or a hook rewrote. */
 export function paramsOf({
   running,
   envelope,
@@ -131,8 +131,8 @@ export function nowMs({ started, clock, beganMonotonicMs }: Attempt): number {
 }
 
 /**
- * The time that a call spent in its queue before its first attempt. A generation is named by when it was queued; a delayed call is queued
- * from its start on.
+ * The time that a call spent in its queue before its first attempt. Its generation is the time at which it was queued; a delayed call
+ * is queued from its start time on.
  */
 export function waitedMs({ running, started }: Attempt): number {
   const queuedAtMs = Math.max(Number(callOfJob(running.jobId).generation), started.request.startAtMs ?? 0);
@@ -145,7 +145,7 @@ export function timeLimitMs({ envelope, policy }: Attempt, tool: { readonly time
   return Math.min(envelope.payload.callHints?.timeoutMs ?? policy.timeoutMs ?? tool.timeoutMs, allowedMs);
 }
 
-/** When the caller no longer wants the result. A call that was in doubt and is resolved as `retry` has no deadline. */
+/** The deadline of the call. A call that was in doubt and is resolved as `retry` has none. */
 export function deadlineOf({ envelope, started }: Pick<Attempt, 'envelope' | 'started'>): number | undefined {
   return started.resolution === undefined ? envelope.control.deadlineAtMs : undefined;
 }

@@ -6,11 +6,11 @@ export interface CircuitHold {
   readonly partition: Partition;
   readonly key: string;
   readonly policy: CircuitPolicy;
-  readonly seen: Circuit;
-  /** The attempt's name as the probe; undefined when it is none. */
+  readonly snapshot: Circuit;
+  /** The attempt's name as the circuit's probe; undefined when it is not the probe. */
   readonly probe: string | undefined;
-  /** The kill switch is thrown: nothing is counted. */
+  /** The kill switch is on: nothing is counted. */
   readonly bypassed?: boolean;
-  /** The circuit is not beside the call: the step that ends the call cannot count its success. */
-  readonly apart?: boolean;
+  /** The circuit is in another cluster slot than the call, so the script that ends the call cannot count its success. */
+  readonly isRemote?: boolean;
 }

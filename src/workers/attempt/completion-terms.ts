@@ -1,7 +1,7 @@
 import type { CompletionTerms } from '../../shared/calls/completion.ts';
 import type { Attempt } from './attempt-state.ts';
 
-/** The rules that a completion of the attempt's call has to keep. */
+/** The limits and the schema that a completion of the attempt's call must meet. */
 export function termsOf({ tool, policy }: Pick<Attempt, 'tool' | 'policy'>): CompletionTerms {
   const shownBytes = policy.maxOutputBytes ?? tool.maxOutputBytes;
   return {

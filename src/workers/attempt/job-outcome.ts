@@ -2,7 +2,7 @@ import type { Outcome } from '../../shared/calls/outcome.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
 import type { ExpiryRule } from '../../shared/tools/pending.ts';
 
-/** The end of a job, which says what its queue does with it next. */
+/** The end of a job: it tells the queue what to do with the job next. */
 export type JobOutcome =
   /** The call has ended, and its outcome is written. */
   | { readonly kind: 'finished'; readonly outcome: Outcome }
@@ -15,19 +15,19 @@ export type JobOutcome =
   | { readonly kind: 'pending'; readonly expiresAtMs: number; readonly onExpiry: ExpiryRule }
   /** The call is parked for a resource lock, `delayMs` at most. The release of the lock resumes it. */
   | { readonly kind: 'waiting-for-lock'; readonly delayMs: number }
-  /** The call is parked for what its tool or a limit waits for, `delayMs` at most. `isReady` is asked once more when its job is delayed. */
+  /** The call is parked by its tool or a limit, `delayMs` at most. `isReady` is checked once more after its job was delayed. */
   | { readonly kind: 'waiting'; readonly delayMs: number; isReady(): Promise<boolean> }
-  /** The job goes to workers that have what the call needs; `others` are their IDs. */
+  /** The job goes to workers that can run the call; `others` are their IDs. */
   | { readonly kind: 'skipped'; readonly need: string; readonly others: readonly string[] }
   /** The job goes back to its queue at once, without consuming an attempt. */
   | { readonly kind: 'released' }
   /** This worker must not touch the job again: another worker recovers it. `fenced`: a newer attempt holds the call. */
   | { readonly kind: 'abandoned'; readonly fenced?: boolean };
 
-/** The answer of a step: go on with a value, or the end of the job. */
+/** The result of a step: a value to go on with, or the end of the job. */
 export type Step<T> = { readonly go: T } | { readonly end: JobOutcome };
 
-/** The outcome of the call, where the end of the job is the end of the call. */
-export function callOutcome(ended: JobOutcome): Outcome | undefined {
-  return ended.kind === 'finished' || ended.kind === 'succeeded' ? ended.outcome : undefined;
+/** The outcome of the call, when the end of the job is the end of the call. */
+export function callOutcome(jobOutcome: JobOutcome): Outcome | undefined {
+  return jobOutcome.kind === 'finished' || jobOutcome.kind === 'succeeded' ? jobOutcome.outcome : undefined;
 }

@@ -2,7 +2,7 @@
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Clock } from '../../shared/util/time.ts';
 
-/** Share of the lease after which a worker that could not renew it gives up by itself. */
+/** Share of the lease after which a worker that could not renew it fences its own attempt. */
 const SELF_FENCE_SHARE = 2 / 3;
 
 /** The time for which attempts hold their jobs. It runs out unless it is renewed. */
@@ -20,15 +20,15 @@ export class RunningAttempt {
   readonly #controller = new AbortController();
   #fence = 0;
   #renewedAtMs: number;
-  /** The digest of its result, where workers have to agree. */
+  /** The digest of its result, for a tool that needs a consensus. */
   vote: string | undefined;
-  /** The parameters that run instead of the call's own, where an approver or a hook rewrote them. */
+  /** The parameters that an approver or a hook rewrote. They run instead of the call's own. */
   params: Readonly<Record<string, unknown>> | undefined;
   sideEffects = 0;
   /** The attempt holds a resource lock, which has a lease of its own. */
   holdsLock = false;
-  #uncaught: ((error: unknown) => void) | undefined;
-  #released: (() => void) | undefined;
+  #uncaughtListener: ((error: unknown) => void) | undefined;
+  #releaseListener: (() => void) | undefined;
   #isOver = false;
 
   /** Without a lease no other worker can run the call. */
@@ -66,31 +66,31 @@ export class RunningAttempt {
     this.#renewedAtMs = nowMonotonicMs;
   }
 
-  silentForMs(nowMonotonicMs: number): number {
+  sinceRenewalMs(nowMonotonicMs: number): number {
     return nowMonotonicMs - this.#renewedAtMs;
   }
 
   /** Ends the attempt when its lease was not renewed: another worker may be about to recover it. */
-  fenceIfSilent(): void {
+  fenceIfUnrenewed(): void {
     if (this.#lease === undefined) return;
     const { clock, durationMs } = this.#lease;
-    const silentMs = this.silentForMs(clock.monotonic());
+    const silentMs = this.sinceRenewalMs(clock.monotonic());
     if (silentMs > durationMs * SELF_FENCE_SHARE)
       this.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
   }
 
   /** Calls the listener with errors that the tool threw outside of its own promise. */
   onUncaught(listener: (error: unknown) => void): void {
-    this.#uncaught = listener;
+    this.#uncaughtListener = listener;
   }
 
   uncaught(error: unknown): void {
-    this.#uncaught?.(error);
+    this.#uncaughtListener?.(error);
   }
 
   /** Calls the listener when the attempt is over and all of it is written. */
   onRelease(listener: () => void): void {
-    this.#released = listener;
+    this.#releaseListener = listener;
   }
 
   /** The attempt has ended, and all of it is written. */
@@ -99,14 +99,14 @@ export class RunningAttempt {
   }
 
   /**
-   * Cuts the attempt off from its call. A map that lives long keeps what was deleted from it in dead tables of V8's old space,
-   * where only a full collection looks: whatever the attempt still held would be copied by every collection until then.
+   * Drops the attempt's references to its call. A long-lived map keeps deleted entries in dead tables of V8's old space, which only a
+   * full collection frees. Until then, every collection would copy whatever the attempt still references.
    */
   release(): void {
     this.#isOver = true;
-    this.#uncaught = undefined;
-    this.#released?.();
-    this.#released = undefined;
+    this.#uncaughtListener = undefined;
+    this.#releaseListener?.();
+    this.#releaseListener = undefined;
   }
 }
 
@@ -116,13 +116,13 @@ export class RunningAttempts {
   #deliveries = 0;
   readonly #byJob = new Map<string, RunningAttempt>();
   readonly #timer: NodeJS.Timeout;
-  readonly #removed = new Set<() => void>();
+  readonly #removalListeners = new Set<() => void>();
 
   /** `owner` is the worker's ID. */
   constructor(clock: Clock, leaseMs: number, owner: string) {
     this.#lease = { clock, durationMs: leaseMs };
     this.#owner = owner;
-    this.#timer = setInterval(() => this.fenceSilent(), leaseMs / 6);
+    this.#timer = setInterval(() => this.fenceUnrenewed(), leaseMs / 6);
     this.#timer.unref();
   }
 
@@ -133,14 +133,18 @@ export class RunningAttempts {
   }
 
   /**
-   * `taken` is the attempt that was started when its job was taken: its lease runs since that was asked for. An answer that comes
-   * late, because the process stood still, starts nothing: another worker may run the call by now.
+   * `fetched` is the attempt that the fetch of its job started: its lease runs from the request. An answer that comes late, because the
+   * process was suspended, starts nothing: another worker may run the call by now.
    */
-  add(callId: string, jobId: string, taken?: { readonly token: string; readonly askedAtMs: number }): RunningAttempt {
-    const leasedAtMs = taken?.askedAtMs ?? this.#lease.clock.monotonic();
-    const attempt = new RunningAttempt(callId, jobId, taken?.token ?? this.nextToken(), leasedAtMs, this.#lease);
+  add(
+    callId: string,
+    jobId: string,
+    fetched?: { readonly token: string; readonly requestedAtMs: number },
+  ): RunningAttempt {
+    const leasedAtMs = fetched?.requestedAtMs ?? this.#lease.clock.monotonic();
+    const attempt = new RunningAttempt(callId, jobId, fetched?.token ?? this.nextToken(), leasedAtMs, this.#lease);
     this.#byJob.set(jobId, attempt);
-    attempt.fenceIfSilent();
+    attempt.fenceIfUnrenewed();
     return attempt;
   }
 
@@ -148,13 +152,13 @@ export class RunningAttempts {
     // The job may have come back already, to an attempt that is still winding down.
     if (this.#byJob.get(attempt.jobId) === attempt) this.#byJob.delete(attempt.jobId);
     attempt.release();
-    for (const listener of this.#removed) listener();
+    for (const listener of this.#removalListeners) listener();
   }
 
-  /** Calls the listener for each attempt that ends. The answer stops that. */
+  /** Calls the listener after each attempt that ends. Returns the function that removes the listener. */
   onRemoved(listener: () => void): () => void {
-    this.#removed.add(listener);
-    return () => this.#removed.delete(listener);
+    this.#removalListeners.add(listener);
+    return () => this.#removalListeners.delete(listener);
   }
 
   get size(): number {
@@ -174,8 +178,8 @@ export class RunningAttempts {
     return undefined;
   }
 
-  fenceSilent(): void {
-    for (const attempt of this.#byJob.values()) attempt.fenceIfSilent();
+  fenceUnrenewed(): void {
+    for (const attempt of this.#byJob.values()) attempt.fenceIfUnrenewed();
   }
 
   abortAll(reason: PawlError): void {

@@ -1,7 +1,7 @@
 import type { Mode, ShadowKind } from '../../shared/config/switches.ts';
 import type { AttemptSubject, WorkerEvent } from '../../shared/telemetry/call-events.ts';
 
-/** Reports what a part of the reliability layer would have done, where that part is in shadow mode. */
+/** Reports what a reliability feature would have done, if the feature is in shadow mode. */
 export function reportShadow(
   onEvent: (event: WorkerEvent) => void,
   mode: Mode,

@@ -1,30 +1,30 @@
 /**
- * The side effects of an attempt through its handles. A failure that proves that nothing happened proves it of one step. An attempt
- * that took another step, or is still at it, may have had its effect.
+ * Counts the side effects of an attempt through its handles. A failure proves that nothing happened for one step only. An attempt
+ * with another step, finished or running, may have had its effect.
  */
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { ToolError } from '../../shared/errors/failure.ts';
 
 export interface SideEffectTracker {
-  /** Steps that changed something, or may have, or still do. */
+  /** The number of steps that changed something, may have, or still run. */
   sideEffects: number;
 }
 
-/** Takes a step that changes something, unless how it ended says that it has not. */
+/** Runs a step and counts it as a side effect, unless its end proves that it changed nothing. */
 export async function trackSideEffect<T>(
   attempt: SideEffectTracker,
-  act: () => Promise<T>,
-  changedNothing: (done: T) => boolean = () => false,
+  step: () => Promise<T>,
+  changedNothing: (result: T) => boolean = () => false,
 ): Promise<T> {
   attempt.sideEffects += 1;
   try {
-    const done = await act();
-    if (changedNothing(done)) attempt.sideEffects -= 1;
-    return done;
+    const result = await step();
+    if (changedNothing(result)) attempt.sideEffects -= 1;
+    return result;
   } catch (error) {
     if (!classify(error).nothingHappened) throw error;
     attempt.sideEffects -= 1;
-    // A `ToolError` of a handle is about this step alone, and must not be taken for one of the tool.
+    // A `ToolError` of a handle covers this step alone, and must not look like one of the tool.
     throw attempt.sideEffects > 0 && error instanceof ToolError ? asToolError(error, false) : error;
   }
 }

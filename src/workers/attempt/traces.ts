@@ -35,28 +35,32 @@ export class AttemptTraces {
   begin({ callId, generation }: CallJob, started: StartedAttempt, circuit: CircuitHold): AttemptTrace {
     const { request, earlier, fence, nowMs } = started;
     const { envelope } = request;
-    const above = scopeOf(envelope.trace.traceparent);
-    const last = earlier.at(-1);
-    // A generation is named by when it was queued.
-    const waitedSinceMs = Math.min(last?.finishedAtMs ?? Number(generation), nowMs);
+    const parentScope = scopeOf(envelope.trace.traceparent);
+    const previous = earlier.at(-1);
+    // A generation is the time at which it was queued.
+    const waitedSinceMs = Math.min(previous?.finishedAtMs ?? Number(generation), nowMs);
     const attributes = {
       'tool.name': envelope.toolName,
       'pawl.call_id': callId,
       'pawl.session': envelope.target.sessionKey,
       'idempotency.key': keyHash(request.idempotencyKey),
       'retry.attempt': earlier.length + 1,
-      'breaker.state': circuit.seen.state,
+      'breaker.state': circuit.snapshot.state,
       'pawl.fence': fence,
     };
     this.#tracer
-      .startSpan(last === undefined ? 'queue_wait' : 'retry_delay', { startTime: waitedSinceMs, attributes }, above)
+      .startSpan(
+        previous === undefined ? 'queue_wait' : 'retry_delay',
+        { startTime: waitedSinceMs, attributes },
+        parentScope,
+      )
       .end(nowMs);
     const links = earlier.flatMap(({ traceparent }): Link[] => {
       const linked = trace.getSpanContext(scopeOf(traceparent));
       return linked === undefined ? [] : [{ context: linked }];
     });
-    const span = this.#tracer.startSpan('tool_attempt', { kind: SpanKind.CONSUMER, attributes, links }, above);
-    return new AttemptTrace(this.#tracer, span, trace.setSpan(above, span));
+    const span = this.#tracer.startSpan('tool_attempt', { kind: SpanKind.CONSUMER, attributes, links }, parentScope);
+    return new AttemptTrace(this.#tracer, span, trace.setSpan(parentScope, span));
   }
 }
 
@@ -74,13 +78,13 @@ export class AttemptTrace {
     this.traceparent = traceparentOf(span);
   }
 
-  /** Runs the tool below this span: what instrumented libraries do in it hangs below it too. */
+  /** Runs the tool with this span as the parent, also of spans from instrumented libraries. */
   run<T>(tool: () => Promise<T>): Promise<T> {
     return context.with(this.#scope, tool);
   }
 
-  /** `fetch` with a span for each request, which carries the trace on. Path and query are left out: they may hold secrets. */
-  traced(fetch: ToolContext['fetch']): ToolContext['fetch'] {
+  /** `fetch` with a span for each request, and the trace context in its headers. Path and query are left out: they may hold secrets. */
+  tracedFetch(fetch: ToolContext['fetch']): ToolContext['fetch'] {
     return async (input, init) => {
       const method = init?.method?.toUpperCase() ?? 'GET';
       const attributes = { 'http.request.method': method, 'server.address': hostOf(input) };
@@ -107,9 +111,9 @@ export class AttemptTrace {
     this.#span.setStatus({ code: SpanStatusCode.ERROR, message: code });
   }
 
-  end(ended: JobOutcome): void {
-    const outcome = callOutcome(ended);
-    this.#span.setAttribute('pawl.job_outcome', outcome === undefined ? ended.kind : 'finished');
+  end(jobOutcome: JobOutcome): void {
+    const outcome = callOutcome(jobOutcome);
+    this.#span.setAttribute('pawl.job_outcome', outcome === undefined ? jobOutcome.kind : 'finished');
     if (outcome !== undefined) {
       const { status, error } = outcome;
       this.#span.setAttribute('pawl.status', status);

@@ -10,25 +10,25 @@ import type { RunningAttempt } from './running-attempts.ts';
 
 const current = new AsyncLocalStorage<RunningAttempt>();
 let users = 0;
-let stop: (() => void) | undefined;
+let uninstall: (() => void) | undefined;
 
-/** Runs a tool's code so that what it leaves behind can be traced to its attempt. */
+/** Runs a tool's code so that errors of its timers and promises can be traced to the attempt. */
 export function inAttempt<T>(attempt: RunningAttempt, run: () => T): T {
   return current.run(attempt, run);
 }
 
-/** Contains uncaught errors while at least one worker of this process needs it. The answer ends that. */
+/** Handles uncaught errors while at least one worker of this process needs it. Returns the function that ends that. */
 export function containUncaughtErrors(log: Logger): () => void {
   users += 1;
-  stop ??= install(log);
+  uninstall ??= install(log);
   let released = false;
   return () => {
     if (released) return;
     released = true;
     users -= 1;
     if (users > 0) return;
-    stop?.();
-    stop = undefined;
+    uninstall?.();
+    uninstall = undefined;
   };
 }
 
@@ -37,9 +37,9 @@ function install(log: Logger): () => void {
     const contain = (error: unknown) => {
       const attempt = current.getStore();
       if (attempt === undefined && process.listenerCount(event) === 1) throw error;
-      const whose =
+      const message =
         attempt === undefined ? 'an error that belongs to no call' : 'a tool threw outside of its own promise';
-      log.error({ event: 'stray_error', callId: attempt?.callId, stack: stackOf(error) }, whose);
+      log.error({ event: 'stray_error', callId: attempt?.callId, stack: stackOf(error) }, message);
       attempt?.uncaught(error);
     };
     process.on(event, contain);

@@ -43,11 +43,11 @@ export class FleetCircuits {
 
   /** Asks a circuit that is not closed to let an attempt in; `holder` names the attempt. */
   async enter(hold: CircuitHold, holder: string, nowMs: number): Promise<Entry> {
-    const admission = admit(hold.seen, hold.policy, holder, nowMs);
+    const admission = admit(hold.snapshot, hold.policy, holder, nowMs);
     if (admission.kind !== 'probe') return admission;
     const changed = await this.#change(hold, admission.next, 0);
     return changed.kind === 'changed'
-      ? { kind: 'probe', hold: { ...hold, seen: admission.next, probe: holder } }
+      ? { kind: 'probe', hold: { ...hold, snapshot: admission.next, probe: holder } }
       : { kind: 'again' };
   }
 
@@ -55,8 +55,8 @@ export class FleetCircuits {
   async failed(hold: CircuitHold, failure: Failure): Promise<CircuitState> {
     if (hold.probe !== undefined) return this.#answer(hold, failure.againstCircuit ? false : undefined);
     if (hold.bypassed === true) return 'CLOSED';
-    if (!failure.againstCircuit) return hold.seen.state;
-    const { partition, key, policy, seen } = hold;
+    if (!failure.againstCircuit) return hold.snapshot.state;
+    const { partition, key, policy, snapshot } = hold;
     // Successes are written with the ends of their calls, behind failures that came later.
     const name = `${partition.tier} ${key}`;
     const before = Math.min(this.#successes.get(name) ?? 0, this.#unwritten.get(name) ?? 0);
@@ -64,16 +64,16 @@ export class FleetCircuits {
     const size = windowSize(policy);
     const counted = await this.#breakers.addFailure(
       { partition, key },
-      { epoch: seen.epoch, size, windowMs: policy.windowMs, successesBefore: before },
+      { epoch: snapshot.epoch, size, windowMs: policy.windowMs, successesBefore: before },
     );
     const next = afterWindow(counted.circuit, counted.window, policy, counted.nowMs);
     if (next === undefined) return counted.circuit.state;
-    return (await this.#change({ ...hold, seen: counted.circuit }, next, policy.cooldownMs)).state;
+    return (await this.#change({ ...hold, snapshot: counted.circuit }, next, policy.cooldownMs)).state;
   }
 
   /** A success answers the probe at once; otherwise it goes into the window together with the outcome (the returned sample). */
   async succeeded(hold: CircuitHold, running?: Pick<RunningAttempt, 'onRelease'>): Promise<Settle['sample']> {
-    const { partition, key, policy, seen, apart = false, bypassed = false } = hold;
+    const { partition, key, policy, snapshot, isRemote = false, bypassed = false } = hold;
     if (hold.probe !== undefined) await this.#answer(hold, true);
     if (bypassed) return undefined;
     const name = `${partition.tier} ${key}`;
@@ -82,8 +82,8 @@ export class FleetCircuits {
       addTo(this.#unwritten, name, 1);
       running.onRelease(() => this.#written(name));
     }
-    const sample = { circuit: key, epoch: seen.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
-    if (!apart) return sample;
+    const sample = { circuit: key, epoch: snapshot.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
+    if (!isRemote) return sample;
     // A success that is not counted because Redis is away changes nothing for the call.
     this.#breakers.addSuccessApart?.(partition, sample).catch(() => {});
     return undefined;
@@ -103,20 +103,20 @@ export class FleetCircuits {
   }
 
   async #answer(hold: CircuitHold, ok: boolean | undefined): Promise<CircuitState> {
-    const next = afterProbe(hold.seen, hold.policy, { holder: hold.probe ?? '', ok, nowMs: await this.#now() });
-    if (next === undefined) return hold.seen.state;
+    const next = afterProbe(hold.snapshot, hold.policy, { holder: hold.probe ?? '', ok, nowMs: await this.#now() });
+    if (next === undefined) return hold.snapshot.state;
     return (await this.#change(hold, next, next.state === 'OPEN' ? next.cooldownMs : 0)).state;
   }
 
   async #change(
-    { partition, key, seen }: CircuitHold,
+    { partition, key, snapshot }: CircuitHold,
     next: Circuit,
     retryAfterMs: number,
   ): Promise<{ readonly kind: 'changed' | 'stale'; readonly state: CircuitState }> {
-    const { changed, circuit } = await this.#breakers.change({ partition, key }, seen, next, retryAfterMs);
-    if (changed && seen.state !== next.state) {
+    const { changed, circuit } = await this.#breakers.change({ partition, key }, snapshot, next, retryAfterMs);
+    if (changed && snapshot.state !== next.state) {
       const reason = next.state === 'OPEN' ? { reason: next.reason } : {};
-      this.#onChange({ circuit: key, from: seen.state, to: next.state, ...reason });
+      this.#onChange({ circuit: key, from: snapshot.state, to: next.state, ...reason });
     }
     return { kind: changed ? 'changed' : 'stale', state: circuit.state };
   }

@@ -60,7 +60,7 @@ export async function contextFor(
   const progress = progressReports(attempt, deps);
   const context: ToolContext = {
     ...handles,
-    fetch: attempt.trace?.traced(fetch) ?? fetch,
+    fetch: attempt.trace?.tracedFetch(fetch) ?? fetch,
     ...owner,
     ...(agent === undefined ? {} : { agent: { ...agent, tools: () => deps.toolsOf() } }),
     sessionKind: session.kind,

@@ -1,4 +1,4 @@
-/** The fleet's limits for an attempt. It starts, or its call is parked until there is capacity. */
+/** Acquires the fleet's limits for an attempt. The attempt starts, or its call is parked until there is capacity. */
 import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
 import { type TenantSettings, tenantLimits } from '../../shared/limits/tenant.ts';
 import type { FleetLimit, Limits, Starter } from '../../shared/store/limits/concurrency-limits.ts';
@@ -7,10 +7,10 @@ import type { Attempt } from '../attempt/attempt-state.ts';
 import { retryUntilLeaseLost } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 
-/** A slot that is kept for a waiting call outlives that wait. */
+/** A slot that a waiting call holds outlives that wait by this time. */
 const SLACK_MS = 5_000;
-/** A call that keeps slots while it waits for another one asks again after this time. */
-const KEEPS_MS = 2_000;
+/** A call that holds slots while it waits for another one checks again after this time. */
+const RECHECK_MS = 2_000;
 
 export interface LimitAcquirerDeps {
   readonly limits: Pick<Limits, 'take' | 'renew' | 'release' | 'giveBack' | 'hasSlot' | 'hasStart'>;
@@ -23,12 +23,12 @@ export interface LimitAcquirerDeps {
 
 export interface LimitWait {
   readonly waitMs: number;
-  /** Says, once the call is parked, whether it may start after all. */
+  /** Checks, once the call is parked, whether it may start after all. */
   isReady(): Promise<boolean>;
 }
 
 /** A slot that is held until `untilMs`, unless it is renewed or given back. */
-interface Held {
+interface HeldSlot {
   readonly limit: FleetLimit;
   readonly starter: Starter;
   untilMs: number;
@@ -37,35 +37,35 @@ interface Held {
 
 export class LimitAcquirer {
   readonly #deps: LimitAcquirerDeps;
-  readonly #held = new WeakMap<RunningAttempt, readonly Held[]>();
+  readonly #held = new WeakMap<RunningAttempt, readonly HeldSlot[]>();
 
   constructor(deps: LimitAcquirerDeps) {
     this.#deps = deps;
   }
 
-  /** Undefined when the call may start now: under all limits that it counts against, taken one after the other. */
-  async enter(attempt: Attempt): Promise<LimitWait | undefined> {
+  /** Acquires all limits of the call, one after the other. Undefined when it may start now. */
+  async acquire(attempt: Attempt): Promise<LimitWait | undefined> {
     const { limits, leaseMs } = this.#deps;
     const starter = starterOf(attempt);
-    const held: Held[] = [];
+    const held: HeldSlot[] = [];
     this.#held.set(attempt.running, held);
-    const all = this.#limitsOf(attempt);
-    for (const limit of all) {
+    const required = this.#limitsOf(attempt);
+    for (const limit of required) {
       const answer = await limits.take(limit, starter, leaseMs);
       if (answer.kind === 'granted') {
         held.push({ limit, starter, untilMs: answer.heldUntilMs });
         continue;
       }
       this.#held.delete(attempt.running);
-      // A call that is next in line keeps its slots. Giving them back each time, it might never hold all of them.
-      const keeps = answer.kind === 'waiting' && answer.near && held.length > 0;
-      const waitMs = keeps ? Math.min(answer.waitMs, KEEPS_MS) : answer.waitMs;
-      const keptMs = keeps ? waitMs + SLACK_MS : 0;
-      for (const each of held)
-        await this.#retryUntilLeaseLost(attempt, () => limits.giveBack(each.limit, starter, keptMs));
+      // A call that is next in the queue keeps its slots. Otherwise it might never hold all of them at once.
+      const keepsSlots = answer.kind === 'waiting' && answer.near && held.length > 0;
+      const waitMs = keepsSlots ? Math.min(answer.waitMs, RECHECK_MS) : answer.waitMs;
+      const holdMs = keepsSlots ? waitMs + SLACK_MS : 0;
+      for (const slot of held)
+        await this.#retryUntilLeaseLost(attempt, () => limits.giveBack(slot.limit, starter, holdMs));
       // One of these may have resumed the call.
-      for (const each of all.slice(held.length + 1))
-        await this.#retryUntilLeaseLost(attempt, () => limits.giveBack(each, starter));
+      for (const limit of required.slice(held.length + 1))
+        await this.#retryUntilLeaseLost(attempt, () => limits.giveBack(limit, starter));
       const isReady = () =>
         answer.kind === 'waiting' ? limits.hasSlot(limit, starter) : limits.hasStart(limit, starter);
       return { waitMs, isReady };
@@ -75,40 +75,40 @@ export class LimitAcquirer {
 
   /** Renews the slots together with the attempt's lease. The slots of a dead worker are free when their lease runs out. */
   async renew(running: RunningAttempt): Promise<void> {
-    await Promise.all((this.#held.get(running) ?? []).map((each) => this.#renew(each)));
+    await Promise.all((this.#held.get(running) ?? []).map((slot) => this.#renew(slot)));
   }
 
-  async #renew(held: Held): Promise<void> {
+  async #renew(slot: HeldSlot): Promise<void> {
     const { limits, leaseMs } = this.#deps;
-    const renewed = limits.renew(held.limit, held.starter, held.untilMs, leaseMs);
-    held.renewing = renewed.then(
+    const renewed = limits.renew(slot.limit, slot.starter, slot.untilMs, leaseMs);
+    slot.renewing = renewed.then(
       (untilMs) => {
-        held.untilMs = untilMs ?? held.untilMs;
+        slot.untilMs = untilMs ?? slot.untilMs;
       },
       () => {},
     );
     await renewed;
   }
 
-  /** Lets the next ones start. */
-  async leave(attempt: Attempt): Promise<void> {
+  /** Releases the slots, so that waiting calls can start. */
+  async release(attempt: Attempt): Promise<void> {
     const { limits, onError } = this.#deps;
     const held = this.#held.get(attempt.running) ?? [];
     this.#held.delete(attempt.running);
-    const release = async (each: Held) => {
+    const releaseSlot = async (slot: HeldSlot) => {
       // A slot whose renewal is under way is released with the expiry that the renewal gives it.
-      await each.renewing;
-      await limits.release(each.limit, each.starter, each.untilMs);
+      await slot.renewing;
+      await limits.release(slot.limit, slot.starter, slot.untilMs);
     };
-    await Promise.all(held.map((each) => this.#retryUntilLeaseLost(attempt, () => release(each)).catch(onError)));
+    await Promise.all(held.map((slot) => this.#retryUntilLeaseLost(attempt, () => releaseSlot(slot)).catch(onError)));
   }
 
-  /** A slot that is not given back is of no use to others until its lease runs out. */
-  #retryUntilLeaseLost(attempt: Attempt, give: () => Promise<void>): Promise<void> {
-    return retryUntilLeaseLost(give, attempt.running, this.#deps.log);
+  /** A slot that is not released stays unusable until its lease ends. */
+  #retryUntilLeaseLost(attempt: Attempt, write: () => Promise<void>): Promise<void> {
+    return retryUntilLeaseLost(write, attempt.running, this.#deps.log);
   }
 
-  /** The limits are in the same order for all calls, so that no two calls wait for each other. */
+  /** All calls acquire limits in this order, so that no two calls wait for each other. */
   #limitsOf({ envelope, tool, registered, policy }: Attempt): readonly FleetLimit[] {
     const { limit } = registered;
     return [
@@ -119,7 +119,7 @@ export class LimitAcquirer {
   }
 }
 
-/** Each attempt is a start of its own. */
+/** Each attempt counts as one start. */
 function starterOf({
   running: { jobId },
   started: { fence, firstStartedAtMs },

@@ -19,13 +19,13 @@ export class AttemptLocks {
   }
 
   /**
-   * Acquires the lock that these parameters need, if any. `any` is for parameters that may still be rewritten: a lock that the call
-   * holds on another resource will do so far.
+   * Acquires the lock that these parameters need, if any. With `anyResource` a lock that the call holds on another resource is enough:
+   * the parameters may still be rewritten.
    */
-  async take(
+  async acquire(
     attempt: Attempt,
     params: unknown,
-    any: boolean,
+    anyResource: boolean,
   ): Promise<ResourceLockResult | { readonly kind: 'failed'; readonly failure: Failure }> {
     const { tool, envelope, started, running } = attempt;
     if (!needsResourceLock(tool)) return { kind: 'granted' };
@@ -36,22 +36,22 @@ export class AttemptLocks {
       return { kind: 'failed', failure: classify(error) };
     }
     if (lock === undefined) return { kind: 'granted' };
-    const answer = await this.#records.take(attempt, started.fence, lock, any);
+    const answer = await this.#records.take(attempt, started.fence, lock, anyResource);
     running.holdsLock = answer.kind === 'granted';
     return answer;
   }
 
   /** Releases the lock after an attempt. A lock that was lost with its lease belongs to another call, or runs out by itself. */
-  async leave(attempt: Attempt, outcome: JobOutcome): Promise<void> {
+  async release(attempt: Attempt, outcome: JobOutcome): Promise<void> {
     if (outcome.kind === 'waiting-for-lock' || outcome.kind === 'abandoned' || !needsResourceLock(attempt.tool)) return;
-    await this.#leave(attempt, attempt.started.fence);
+    await this.#release(attempt, attempt.started.fence);
   }
 
-  async leaveUnused(job: CallJob, outcome: JobOutcome): Promise<void> {
-    if (outcome.kind === 'finished' || outcome.kind === 'dropped') await this.#leave(job, 0);
+  async releaseUnused(job: CallJob, outcome: JobOutcome): Promise<void> {
+    if (outcome.kind === 'finished' || outcome.kind === 'dropped') await this.#release(job, 0);
   }
 
-  async #leave(job: Pick<CallJob, 'callId' | 'generation'>, fence: number): Promise<void> {
+  async #release(job: Pick<CallJob, 'callId' | 'generation'>, fence: number): Promise<void> {
     try {
       await this.#records.leave(job, fence);
     } catch (error) {

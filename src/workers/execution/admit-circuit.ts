@@ -1,4 +1,4 @@
-/** Asks a circuit that is not closed whether an attempt may begin: as its probe, or at all. */
+/** Decides whether an attempt may begin while its circuit is not closed: as the circuit's probe, or at all. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { leftInDoubt } from '../../shared/calls/call-state.ts';
 import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
@@ -23,7 +23,7 @@ import type { CallSettler } from '../outcome/settle-call.ts';
 export type OpenCircuit = Extract<BeginResult, { kind: 'circuit' }>;
 
 export type CircuitEntry =
-  /** Begin, through the circuit that `hold` has seen, if any. */
+  /** Begin, through the circuit of `hold`, if any. */
   | { readonly kind: 'begin'; readonly hold?: CircuitHold }
   /** Begin as the probe; give the probe back if no attempt begins. */
   | { readonly kind: 'probe'; readonly hold: CircuitHold }
@@ -50,7 +50,7 @@ export class CircuitAdmitter {
       partition: homePartition(partitionFor(callId).tier),
       key: answer.circuit,
       policy: circuitPolicyOf(settings, tool),
-      seen: parseCircuit(answer.circuitRaw),
+      snapshot: parseCircuit(answer.circuitRaw),
       probe: undefined,
       bypassed: !modes.enabled,
     };
@@ -65,7 +65,7 @@ export class CircuitAdmitter {
       case 'refuse': {
         if (modes.circuits !== 'on') {
           const event = { callId, envelope: answer.request.envelope, attempt: answer.earlier.length + 1 };
-          reportShadow(onEvent, modes.circuits, { ...event, kind: 'refused', detail: hold.seen.state });
+          reportShadow(onEvent, modes.circuits, { ...event, kind: 'refused', detail: hold.snapshot.state });
           return { kind: 'begin', hold };
         }
         const { retryAfterMs } = entry;
@@ -106,8 +106,8 @@ export class CircuitAdmitter {
   }
 }
 
-function openText(toolName: string, seen: Circuit, circuit: string): string | undefined {
-  if (seen.state === 'FORCED_OPEN') return forcedOpenText(toolName, seen.reason);
-  const target = targetOfCircuit(circuit);
+function openText(toolName: string, circuit: Circuit, circuitKey: string): string | undefined {
+  if (circuit.state === 'FORCED_OPEN') return forcedOpenText(toolName, circuit.reason);
+  const target = targetOfCircuit(circuitKey);
   return target && `${toolName} for ${target} keeps failing and is given time to recover.`;
 }

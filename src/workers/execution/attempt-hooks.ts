@@ -29,11 +29,11 @@ export class AttemptHooks {
     const { values } = options.context;
     for (const [name, value] of this.#values.get(attempt) ?? []) values.set(name, value);
     this.#values.set(attempt, values);
-    const { given = attempt.envelope.payload.params, decided = false } = options;
-    const { params } = this.#rewritten.get(attempt) ?? (await this.#rewrite(attempt, given));
+    const { permittedParams: permitted = attempt.envelope.payload.params, isApproved = false } = options;
+    const { params } = this.#rewritten.get(attempt) ?? (await this.#rewrite(attempt, permitted));
     if (params === undefined) return options;
-    // A person decided on the parameters as they were: no others may run.
-    if (decided) throw new PawlError('PERMISSION_DENIED', 'A hook rewrote parameters that a person had approved.');
+    // A person approved exactly the original parameters, so no others may run.
+    if (isApproved) throw new PawlError('PERMISSION_DENIED', 'A hook rewrote parameters that a person had approved.');
     attempt.running.params = params;
     const issues = await attempt.registered.validate(params);
     if (issues.length > 0)
@@ -43,11 +43,11 @@ export class AttemptHooks {
     return { ...options, params: options.tool.parse(params) };
   }
 
-  async #rewrite(attempt: Attempt, given: Readonly<Record<string, unknown>>) {
-    const params = await this.#hooks.beforeAttempt({ ...this.#event(attempt), params: given });
-    const made = params === given ? {} : { params };
-    this.#rewritten.set(attempt, made);
-    return made;
+  async #rewrite(attempt: Attempt, original: Readonly<Record<string, unknown>>) {
+    const params = await this.#hooks.beforeAttempt({ ...this.#event(attempt), params: original });
+    const rewrite = params === original ? {} : { params };
+    this.#rewritten.set(attempt, rewrite);
+    return rewrite;
   }
 
   /** The result after the hooks. A hook that fails closed after the attempt says nothing about the tool's effect. */
@@ -56,13 +56,16 @@ export class AttemptHooks {
     if (!this.#hooks.has('afterAttempt') || result.kind === 'pending') return result;
     try {
       const ending = endingFor(result);
-      const made = await this.#hooks.afterAttempt({ ...this.#event(attempt), ending });
-      if (made.kind !== 'value' || made === ending) return result;
-      return await checkedResult(made.result, options);
+      const replacement = await this.#hooks.afterAttempt({ ...this.#event(attempt), ending });
+      if (replacement.kind !== 'value' || replacement === ending) return result;
+      return await checkedResult(replacement.result, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
       const failure: Failure = { ...failureOf(error.code, error.message), nothingHappened: false };
-      return { kind: 'failure', failure: mayHaveActed(attempt, result) ? { ...failure, afterEffect: true } : failure };
+      return {
+        kind: 'failure',
+        failure: mayHaveHadEffect(attempt, result) ? { ...failure, afterEffect: true } : failure,
+      };
     }
   }
 
@@ -98,7 +101,7 @@ export class AttemptHooks {
 }
 
 /** Whether the attempt may have had its effect, as far as its result says. */
-function mayHaveActed({ tool }: Attempt, result: AttemptResult): boolean {
+function mayHaveHadEffect({ tool }: Attempt, result: AttemptResult): boolean {
   switch (result.kind) {
     case 'value':
     case 'pending':

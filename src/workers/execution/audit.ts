@@ -10,7 +10,7 @@ import { type Attempt, allParams } from '../attempt/attempt-state.ts';
 import { callOutcome, type JobOutcome } from '../attempt/job-outcome.ts';
 
 const TRIES = 4;
-const AGAIN_MS = 250;
+const RETRY_DELAY_MS = 250;
 
 type AttemptEvent = Extract<AuditEvent, { type: 'attempt' }>;
 
@@ -28,11 +28,11 @@ export class AttemptAudit {
   /** Records an attempt that began elsewhere and left no record: this worker recovers its call. */
   lost(attempt: Attempt): void {
     const { earlier } = attempt.started;
-    const before = earlier.at(-1);
-    if (before?.status !== 'lost') return;
-    const { attempt: number, fence, worker, startedAtMs, finishedAtMs } = before;
+    const lostAttempt = earlier.at(-1);
+    if (lostAttempt?.status !== 'lost') return;
+    const { attempt: number, fence, worker, startedAtMs, finishedAtMs } = lostAttempt;
     const times = { startedAtMs, finishedAtMs, latencyMs: finishedAtMs - startedAtMs };
-    void this.#write({ ...common(attempt), attempt: number, fence, worker, status: 'lost', ...times });
+    void this.#write({ ...commonFields(attempt), attempt: number, fence, worker, status: 'lost', ...times });
   }
 
   /**
@@ -43,7 +43,7 @@ export class AttemptAudit {
   async ended(attempt: Attempt, result: AttemptResult, final: AttemptResult, latencyMs: number): Promise<void> {
     const { number, started, workerId, tool } = attempt;
     const event: AttemptEvent = {
-      ...common(attempt),
+      ...commonFields(attempt),
       attempt: number,
       fence: started.fence,
       worker: workerId,
@@ -58,36 +58,36 @@ export class AttemptAudit {
   }
 
   /** Records the end of a call for which the tool's code did not run this time. */
-  withoutAttempt(attempt: Attempt, ended: JobOutcome): void {
-    const outcome = callOutcome(ended);
+  withoutAttempt(attempt: Attempt, jobOutcome: JobOutcome): void {
+    const outcome = callOutcome(jobOutcome);
     if (outcome === undefined) return;
-    const { callId, tool, sessionKey, tenantId } = common(attempt);
+    const { callId, tool, sessionKey, tenantId } = commonFields(attempt);
     const { status, attempts, error } = outcome;
     const call = { callId, tool, sessionKey, tenantId, worker: attempt.workerId };
     void this.#write({ type: 'call-ended', ...call, status, attempts, code: error?.code, reason: error?.message });
   }
 
-  expired(ended: Extract<AuditEvent, { type: 'call-ended' }>): void {
-    void this.#write(ended);
+  expired(event: Extract<AuditEvent, { type: 'call-ended' }>): void {
+    void this.#write(event);
   }
 
   async #write(event: AuditEvent, tries = 1): Promise<void> {
-    for (let left = tries - 1; ; left -= 1) {
+    for (let retriesLeft = tries - 1; ; retriesLeft -= 1) {
       try {
         return await this.#record(event);
       } catch (error) {
-        if (left <= 0) {
+        if (retriesLeft <= 0) {
           const message = error instanceof Error ? error.message : String(error);
           this.#log.error({ event: 'audit_lost', type: event.type, error: message }, 'an audit record was not written');
           return;
         }
-        await new Promise<void>((resolve) => this.#schedule(resolve, AGAIN_MS));
+        await new Promise<void>((resolve) => this.#schedule(resolve, RETRY_DELAY_MS));
       }
     }
   }
 }
 
-function common(attempt: Attempt) {
+function commonFields(attempt: Attempt) {
   const { callId, envelope, tool, started } = attempt;
   const { sessionKey, tenantId, actorId } = envelope.target;
   return {

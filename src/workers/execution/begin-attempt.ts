@@ -1,4 +1,4 @@
-/** Begins the attempt of a job, or says why there is none: the answer of Redis to its start, the tool that the call means, its circuit. */
+/** Begins the attempt of a job, or ends the job: it depends on Redis' answer to the start, on the call's tool and on its circuit. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { resultError } from '../../shared/calls/outcome.ts';
 import { DIRECT, type ReliabilityModes, type SwitchCache } from '../../shared/config/switches.ts';
@@ -41,13 +41,13 @@ export interface AttemptStarterDeps {
 }
 
 /** The circuit as an earlier answer described it. */
-type SeenCircuit = Pick<CircuitHold, 'seen' | 'probe'>;
+type KnownCircuit = Pick<CircuitHold, 'snapshot' | 'probe'>;
 
 /** A job, with the attempt of this process that it may become. */
 interface Start {
   readonly job: CallJob;
   readonly running: RunningAttempt;
-  readonly hold?: SeenCircuit;
+  readonly hold?: KnownCircuit;
 }
 
 export class AttemptStarter {
@@ -57,46 +57,46 @@ export class AttemptStarter {
     this.#deps = deps;
   }
 
-  /** `begun` is the answer to the start, where the job was taken together with it. */
-  begin(job: CallJob, running: RunningAttempt, begun: BeginResult | undefined): Promise<Step<Attempt>> {
+  /** `result` is the answer to the start, when the fetch of the job started the attempt too. */
+  begin(job: CallJob, running: RunningAttempt, result: BeginResult | undefined): Promise<Step<Attempt>> {
     const start = { job, running };
-    return begun === undefined ? this.#begin(start) : this.#answered(start, begun);
+    return result === undefined ? this.#begin(start) : this.#handleAnswer(start, result);
   }
 
   /** The attempt has ended, or never began. */
-  ended(running: RunningAttempt): void {
+  attemptEnded(running: RunningAttempt): void {
     this.#deps.suspects.leave(running);
   }
 
-  async #begin(start: Start, harmless = false): Promise<Step<Attempt>> {
+  async #begin(start: Start, acceptsSuspect = false): Promise<Step<Attempt>> {
     const { ledger, workerId, leaseMs, suspects } = this.#deps;
     const { job, running, hold } = start;
     const answer = await ledger.begin(job, {
       workerId,
       leaseMs,
       token: running.token,
-      suspects: harmless || suspects.isSuspect(running) ? 'accept' : 'refuse',
+      suspects: acceptsSuspect || suspects.isSuspect(running) ? 'accept' : 'refuse',
       alone: suspects.isAlone(running),
-      ...(hold === undefined ? {} : { probeEpoch: hold.seen.epoch }),
+      ...(hold === undefined ? {} : { probeEpoch: hold.snapshot.epoch }),
     });
-    return this.#answered(start, answer);
+    return this.#handleAnswer(start, answer);
   }
 
-  async #answered(start: Start, answer: BeginResult): Promise<Step<Attempt>> {
+  async #handleAnswer(start: Start, answer: BeginResult): Promise<Step<Attempt>> {
     const { gate, tools } = this.#deps;
     const { job } = start;
     switch (answer.kind) {
       case 'stale':
         return { end: { kind: 'dropped' } };
       case 'ended':
-        // The job of a call that was cancelled while it waited comes by in its time.
+        // The delayed job of a call that was cancelled meanwhile is fetched when it is due.
         if (partitionFor(job.callId).tier === 'elevated' && answer.state !== 'cancelled') gate?.again(job.callId);
         return { end: { kind: 'dropped' } };
       case 'awaiting':
         if (gate === undefined) return { end: { kind: 'dropped' } };
         return { end: await gate.attend(answer.approvalId, answer.nowMs, tools.toolNamed) };
       case 'pending':
-        return { end: await this.#deps.expiry.attend(job, answer, this.#toolNamedBy(answer.request)) };
+        return { end: await this.#deps.expiry.handle(job, answer, this.#toolNamedBy(answer.request)) };
       case 'early':
         return { end: { kind: 'postponed', delayMs: answer.remainingMs } };
       case 'suspect':
@@ -130,21 +130,21 @@ export class AttemptStarter {
     return attempt === undefined ? { end: { kind: 'abandoned' } } : { go: attempt };
   }
 
-  /** The circuit of the call is not closed: be its probe, wait, or refuse the call. */
+  /** The circuit of the call is not closed: begin as its probe, wait, or refuse the call. */
   async #admit(start: Start, answer: OpenCircuit): Promise<Step<Attempt>> {
     const { circuits } = this.#deps;
     const { callId } = start.job;
     const registered = this.#toolNamedBy(answer.request);
     // A worker that cannot run the call leaves it to others, whatever the state of its circuit.
     if (registered === undefined || incompatibilityReason(answer.request, registered) !== undefined)
-      return this.#begin({ ...start, hold: { seen: parseCircuit(answer.circuitRaw), probe: undefined } });
+      return this.#begin({ ...start, hold: { snapshot: parseCircuit(answer.circuitRaw), probe: undefined } });
     const modes = this.#modesOf(answer.request, registered);
     const entry = await circuits.enter(callId, answer, registered.tool, modes);
     if (entry.kind === 'end') return { end: entry.end };
     const { job, running } = start;
-    const begun = await this.#begin({ job, running, ...(entry.hold === undefined ? {} : { hold: entry.hold }) });
-    if (entry.kind === 'probe' && 'end' in begun) await circuits.release(entry.hold);
-    return begun;
+    const step = await this.#begin({ job, running, ...(entry.hold === undefined ? {} : { hold: entry.hold }) });
+    if (entry.kind === 'probe' && 'end' in step) await circuits.release(entry.hold);
+    return step;
   }
 
   #refuseForged({ callId }: CallJob, fence: number): Promise<JobOutcome> {
@@ -158,11 +158,11 @@ export class AttemptStarter {
     return this.#deps.tools.toolNamed(envelope.toolNamespace, envelope.toolName);
   }
 
-  /** Declared tools change while a worker runs: the call may mean an earlier definition than the newest one here. */
+  /** Declared tools change while a worker runs: the call may have been validated with an earlier definition than the newest one. */
   async #toolFor(request: StoredRequest): Promise<RegisteredTool | undefined> {
-    const named = this.#toolNamedBy(request);
-    const isMeant = named !== undefined && (named.definition === request.tool.definition || named.declared !== true);
-    return isMeant ? named : ((await this.#deps.tools.toolOf?.(request)) ?? named);
+    const newest = this.#toolNamedBy(request);
+    const matches = newest !== undefined && (newest.definition === request.tool.definition || newest.declared !== true);
+    return matches ? newest : ((await this.#deps.tools.toolOf?.(request)) ?? newest);
   }
 
   /** A call that was submitted as a direct one stays one. */

@@ -1,4 +1,4 @@
-/** Runs a tool's `compensate` in the place of its `run`. */
+/** Runs a tool's `compensate` instead of its `run`. */
 import {
   type CompensatedCall,
   checkCompensation,
@@ -13,8 +13,8 @@ import type { Attempt, RegisteredTool } from '../attempt/attempt-state.ts';
 /** Reads the record of a call, for another one that undoes it. */
 export type CallOf = (callId: string) => Promise<CompensatedCall | undefined>;
 
-/** The tool as a call means it. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL` for a call that undoes what it may not. */
-export async function meantTool(
+/** The tool of a call; for a compensation, one that runs `compensate`. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL`. */
+export async function toolToRun(
   { envelope, registered }: Attempt,
   callOf: CallOf | undefined,
 ): Promise<Pick<RegisteredTool, 'tool' | 'validateOutput'>> {
@@ -27,7 +27,7 @@ export async function meantTool(
   if (compensate === undefined)
     throw new PawlError('CALL_NOT_COMPENSABLE', `${tool.name} has no compensate: nothing can undo its calls.`);
   const result = recordedResult(call.outcome ?? {});
-  const undoing: AnyTool = {
+  const compensating: AnyTool = {
     ...tool,
     run: async (params, ctx) => {
       const fault = answerFault('compensate', tool.name, await compensate(params, result, ctx));
@@ -35,5 +35,5 @@ export async function meantTool(
       return { output: { compensated: callId }, display: `undid ${callId}` };
     },
   };
-  return { tool: undoing, validateOutput: undefined };
+  return { tool: compensating, validateOutput: undefined };
 }

@@ -42,7 +42,7 @@ export interface AttemptSteps {
 }
 
 /** The steps that end or postpone calls, which the others share. */
-interface Endings {
+interface EndingSteps {
   readonly writes: LeaseWrites;
   readonly circuits: FleetCircuits;
   readonly settler: CallSettler;
@@ -79,7 +79,7 @@ export function composeSteps(deps: ExecutorDeps, reachCode: (attempt: Attempt) =
   };
 }
 
-function composeEndings({ backend, settings, log, schedule, environment, ...deps }: ExecutorDeps): Endings {
+function composeEndings({ backend, settings, log, schedule, environment, ...deps }: ExecutorDeps): EndingSteps {
   const { ledger, breakers } = backend;
   const { successes, taint, onEvent } = deps;
   const writes = new LeaseWrites(log, schedule);
@@ -103,7 +103,7 @@ function composeEndings({ backend, settings, log, schedule, environment, ...deps
 
 function composeStarter(
   deps: ExecutorDeps,
-  { writes, circuits, settler }: Endings,
+  { writes, circuits, settler }: EndingSteps,
   expiry: PendingExpiry,
 ): AttemptStarter {
   const { settings, backend, workerId, clock, traces, log, onEvent } = deps;

@@ -29,8 +29,8 @@ import { serializeResult } from '../outcome/serialize-result.ts';
 import { type AttemptSteps, composeSteps } from './compose-steps.ts';
 import type { ExecutorDeps } from './executor-deps.ts';
 import { refusalFailure } from './prepare-call.ts';
-import { type AttemptOptions, askReady, runAttempt } from './run-tool.ts';
-import { ELSEWHERE_MS } from './skip-worker.ts';
+import { type AttemptOptions, checkReady, runAttempt } from './run-tool.ts';
+import { NO_WORKER_DELAY_MS } from './skip-worker.ts';
 
 export class Executor {
   readonly #deps: ExecutorDeps;
@@ -43,27 +43,27 @@ export class Executor {
     this.#steps = composeSteps(deps, (attempt) => this.#reachCode(attempt));
   }
 
-  /** `begun` is the answer to the attempt's start, where the job was taken together with it. */
-  async execute(job: CallJob, running: RunningAttempt, begun?: BeginResult): Promise<JobOutcome> {
+  /** `beginResult` is the answer to the attempt's start, when the fetch of the job started it too. */
+  async execute(job: CallJob, running: RunningAttempt, beginResult?: BeginResult): Promise<JobOutcome> {
     try {
-      return await this.#execute(job, running, begun);
+      return await this.#execute(job, running, beginResult);
     } finally {
-      this.#steps.starter.ended(running);
+      this.#steps.starter.attemptEnded(running);
     }
   }
 
-  async #execute(job: CallJob, running: RunningAttempt, begun: BeginResult | undefined): Promise<JobOutcome> {
+  async #execute(job: CallJob, running: RunningAttempt, beginResult: BeginResult | undefined): Promise<JobOutcome> {
     const { locks, limits, gate } = this.#deps;
-    const start = await this.#steps.starter.begin(job, running, begun);
+    const start = await this.#steps.starter.begin(job, running, beginResult);
     if ('end' in start) {
-      await locks?.leaveUnused(job, start.end);
+      await locks?.releaseUnused(job, start.end);
       return start.end;
     }
     const attempt = start.go;
     const outcome = await this.#attempt(attempt)
       .catch((error) => this.#release(attempt, error))
-      .finally(() => limits?.leave(attempt));
-    await locks?.leave(attempt, outcome);
+      .finally(() => limits?.release(attempt));
+    await locks?.release(attempt, outcome);
     if (!this.#ran.has(attempt)) this.#steps.audit.withoutAttempt(attempt, outcome);
     await gate?.leave(attempt, outcome);
     if (running.leaseLost) attempt.trace?.failed(failureOf('LEASE_LOST'));
@@ -80,7 +80,7 @@ export class Executor {
       { callId: attempt.callId, error: error.message },
       'Redis is unavailable: the attempt cannot start and will be retried',
     );
-    return this.#steps.parking.requeue(attempt, ELSEWHERE_MS);
+    return this.#steps.parking.requeue(attempt, NO_WORKER_DELAY_MS);
   }
 
   async #attempt(attempt: Attempt): Promise<JobOutcome> {
@@ -92,8 +92,8 @@ export class Executor {
     if ('end' in recovered) return recovered.end;
     const refused = await forced.check(attempt);
     if (refused !== undefined) return refused;
-    const elsewhere = await consensus.leaveToOtherVoters(attempt);
-    if (elsewhere !== undefined) return elsewhere;
+    const leftToVoters = await consensus.leaveToOtherVoters(attempt);
+    if (leftToVoters !== undefined) return leftToVoters;
     const limited = await this.#limit(attempt);
     if (limited !== undefined) return limited;
     const prepared = await this.#prepare(attempt);
@@ -120,7 +120,7 @@ export class Executor {
   }
 
   async #limit(attempt: Attempt): Promise<JobOutcome | undefined> {
-    const waiting = await this.#deps.limits?.enter(attempt);
+    const waiting = await this.#deps.limits?.acquire(attempt);
     return waiting && this.#steps.parking.parkUntil(attempt, waiting.waitMs, waiting.isReady);
   }
 
@@ -134,24 +134,24 @@ export class Executor {
   /** From here on the tool's own code and hooks run. The record of a suspect call says so, in case its worker is lost. */
   async #reachCode({ callId, started, running }: Attempt): Promise<void> {
     const { solitude, backend } = this.#deps;
-    if (solitude?.isOf(running) === true) await backend.ledger.reachCode?.(callId, started.fence);
+    if (solitude?.isHeldBy(running) === true) await backend.ledger.reachCode?.(callId, started.fence);
   }
 
   async #ready(attempt: Attempt, options: AttemptOptions): Promise<Step<void>> {
     const { started } = attempt;
     if (options.tool.ready === undefined) return { go: undefined };
-    const ask = () => askReady(options, nowMs(attempt) - started.firstStartedAtMs);
-    const answer = await ask();
+    const check = () => checkReady(options, nowMs(attempt) - started.firstStartedAtMs);
+    const answer = await check();
     if (answer.kind === 'ready') return { go: undefined };
     if (answer.kind !== 'waiting') return { end: await this.#steps.resolver.resolve(attempt, answer) };
     const delayMs = Math.min(answer.againInMs, options.remainingMs ?? answer.againInMs);
-    const isReady = async () => (await ask()).kind !== 'waiting';
+    const isReady = async () => (await check()).kind !== 'waiting';
     return { end: await this.#steps.parking.parkUntil(attempt, delayMs, isReady) };
   }
 
-  /** `any`: the parameters may still be rewritten, so a lock that the call holds on another resource will do so far. */
-  async #lock(attempt: Attempt, params: unknown, any: boolean): Promise<Step<void>> {
-    const answer = await this.#deps.locks?.take(attempt, params, any);
+  /** `anyResource`: the parameters may still be rewritten, so a lock that the call holds on another resource is enough. */
+  async #lock(attempt: Attempt, params: unknown, anyResource: boolean): Promise<Step<void>> {
+    const answer = await this.#deps.locks?.acquire(attempt, params, anyResource);
     switch (answer?.kind) {
       case undefined:
       case 'granted':
@@ -198,7 +198,7 @@ export class Executor {
     await this.#chargeTime(attempt, tookMs);
     const final = await hooks.after(attempt, options, finishedResult(result));
     const serialized = await serializeResult(attempt, final, options.context.changes.unified());
-    // A result that no caller can be given is no success, for the audit trail as for the caller.
+    // The audit trail records a result that cannot be serialized as a failure, as the caller sees it.
     const isUnserializable = final.kind === 'value' && serialized.kind === 'failure';
     await audit.ended(attempt, isUnserializable ? serialized : result, serialized, tookMs);
     return resolver.resolve(attempt, serialized);

@@ -29,17 +29,17 @@ import type { LastPublished } from './version-check.ts';
 
 export interface WorkerTools {
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
-  /** The declared tool that a call was validated with, where that is not the newest one here. */
+  /** The declared tool that a call was validated with, when this worker has a newer one. */
   readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
   readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
 }
 
-/** Sessions and other calls, as a call needs them. */
+/** Lookups of sessions and other calls that a call needs. */
 export interface CallSurroundings {
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** The tools that a session may call. */
   toolsOf(session: SessionRecord): Promise<readonly AgentTool[]>;
-  /** Records that a session has seen what a tool brought from outside. */
+  /** Records that a session has seen text from outside. */
   taint?(sessionKey: string, source: string, atMs: number): Promise<void>;
   /** Reads the call that another one undoes. Default: no call can be undone. */
   readonly callOf?: CallOf;
@@ -52,7 +52,7 @@ export interface ToolServices {
   readonly channels?: Channels;
   readonly terminals?: TerminalHost;
   readonly agents?: WorkerAgents;
-  /** No sandbox works in this process, although one should: programs run once a person has decided on their call. */
+  /** The configured sandbox does not work in this process: programs run only after a person has approved their call. */
   readonly unconfined?: boolean;
 }
 
@@ -72,11 +72,11 @@ export interface AttemptGuards {
   readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'>;
   readonly switches: Pick<SwitchCache, 'modes'>;
   /** Lets a suspect call have the worker to itself. Absent where nothing else runs beside it. */
-  readonly solitude?: Pick<Solitude, 'enter' | 'leave' | 'isOf'>;
+  readonly solitude?: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy'>;
   /** Absent where no tool needs a resource lock. */
   readonly locks?: AttemptLocks;
   /** The limits of the whole fleet. Default: none. */
-  readonly limits?: Pick<LimitAcquirer, 'enter' | 'leave'>;
+  readonly limits?: Pick<LimitAcquirer, 'acquire' | 'release'>;
   /** Without a gate, a call that a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'attend' | 'again' | 'pass' | 'leave'>;
   /** Resolves when all that Redis has acknowledged is on its disk. Absent where no tool asks for it. */

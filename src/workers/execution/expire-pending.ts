@@ -1,4 +1,4 @@
-/** Decides what becomes of a pending call that was not completed in time: it fails, runs again, or has an unknown outcome. */
+/** Handles a pending call that was not completed in time: it fails, runs again, or ends with an unknown outcome. */
 import { type AttemptRecord, isHarmless } from '../../shared/calls/call-state.ts';
 import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -27,8 +27,8 @@ export interface PendingExpiryDeps {
 }
 
 const NOT_IN_TIME = 'The call was not completed in time.';
-/** A job whose call was given more time in this moment comes back so soon. */
-const AGAIN_MS = 50;
+/** The delay of a job whose call got more time at this moment. */
+const RECHECK_MS = 50;
 
 export class PendingExpiry {
   readonly #deps: PendingExpiryDeps;
@@ -38,10 +38,10 @@ export class PendingExpiry {
   }
 
   /** `registered`: the call's tool, where this worker has it. */
-  async attend(job: CallJob, call: PendingCall, registered: RegisteredTool | undefined): Promise<JobOutcome> {
+  async handle(job: CallJob, call: PendingCall, registered: RegisteredTool | undefined): Promise<JobOutcome> {
     if (call.remainingMs > 0) return { kind: 'postponed', delayMs: call.remainingMs };
     if (call.onExpiry !== 'retry') return this.#end(job, call, NOT_IN_TIME);
-    const refusal = this.#mayRetry(job, call, registered);
+    const refusal = this.#refusalReason(job, call, registered);
     if (refusal !== undefined) return this.#end(job, call, `${NOT_IN_TIME} It is not tried again: ${refusal}.`);
     const { envelope } = call.request;
     const policy = toolPolicy(this.#deps.settings, namedTool(call));
@@ -49,15 +49,15 @@ export class PendingExpiry {
     const answer = await this.#deps.records.resume(job.callId, call.fence, expiredAttempts(call), allowance);
     if (answer === 'exhausted')
       return this.#end(job, call, `${NOT_IN_TIME} It is not tried again: ${RETRY_BUDGET_EXHAUSTED}.`);
-    if (answer === 'early') return { kind: 'postponed', delayMs: AGAIN_MS };
+    if (answer === 'early') return { kind: 'postponed', delayMs: RECHECK_MS };
     if (answer === 'ended') return { kind: 'dropped' };
     const event = { callId: job.callId, envelope, attempt: call.earlier.length } as const;
     this.#deps.onEvent({ type: 'tool_call_retry', ...event, delayMs: 0, errorCode: 'COMPLETION_EXPIRED' });
     return { kind: 'released' };
   }
 
-  /** Why the call has no other attempt; undefined when it may have one. The time that it was pending counts for none of its bounds. */
-  #mayRetry(job: CallJob, call: PendingCall, registered: RegisteredTool | undefined): string | undefined {
+  /** The reason why the call gets no other attempt; undefined when it may have one. Its pending time counts for none of its bounds. */
+  #refusalReason(job: CallJob, call: PendingCall, registered: RegisteredTool | undefined): string | undefined {
     const { settings } = this.#deps;
     const { transport, control } = call.request.envelope;
     const policy = toolPolicy(settings, namedTool(call));
@@ -88,12 +88,12 @@ export class PendingExpiry {
       attempts: attempts.length,
       error: resultError(failure, status),
     };
-    const kept = { ...namedTool(call), effects: tool.effects ?? 'once' };
+    const toolInfo = { ...namedTool(call), effects: tool.effects ?? 'once' };
     const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
     const { callId } = job;
-    const settle = settler.refusal({ callId, fence: call.fence, outcome, attempts, tool: kept, expectedRetrySafe });
+    const settle = settler.refusal({ callId, fence: call.fence, outcome, attempts, tool: toolInfo, expectedRetrySafe });
     const answer = await records.expire(settle);
-    if (answer === 'early') return { kind: 'postponed', delayMs: AGAIN_MS };
+    if (answer === 'early') return { kind: 'postponed', delayMs: RECHECK_MS };
     if (answer !== 'settled') return { kind: 'dropped' };
     this.#report(callId, call, settle.outcome);
     return { kind: 'finished', outcome: settle.outcome };
@@ -104,13 +104,13 @@ export class PendingExpiry {
     const { envelope } = call.request;
     const { sessionKey, tenantId } = envelope.target;
     const { status, attempts, error } = outcome;
-    const about = { callId, tool: qualifiedName(namedTool(call)), sessionKey, tenantId, worker: workerId };
-    audit.expired({ type: 'call-ended', ...about, status, attempts, code: error?.code, reason: error?.message });
+    const subject = { callId, tool: qualifiedName(namedTool(call)), sessionKey, tenantId, worker: workerId };
+    audit.expired({ type: 'call-ended', ...subject, status, attempts, code: error?.code, reason: error?.message });
     onEvent({ type: 'tool_call_end', callId, envelope, attempt: attempts, outcome, elapsedMs: outcome.durationMs });
   }
 }
 
-/** The attempts of the call, of which the last one has waited in vain. With `fail`, its tool states that nothing happened. */
+/** The attempts of the call; the last one has expired. With `fail`, its tool states that nothing happened. */
 function expiredAttempts({ earlier, onExpiry, request, nowMs }: PendingCall): readonly AttemptRecord[] {
   const effects = request.tool.effects ?? 'once';
   const inDoubt = onExpiry !== 'fail' && (onExpiry === 'unknown' || !isHarmless(effects));

@@ -89,8 +89,8 @@ export class WorkerMetrics {
   }
 
   #tierOf(namespace: string, name: string): Tier | undefined {
-    const known = this.#tiers.get(`${namespace}.${name}`);
-    if (known !== undefined) return known;
+    const ownTier = this.#tiers.get(`${namespace}.${name}`);
+    if (ownTier !== undefined) return ownTier;
     // The tier is not cached: a declaration may come back with another one.
     const tier = this.#declaredTier(namespace, name);
     if (tier !== undefined) this.#tools.add({ namespace, name });

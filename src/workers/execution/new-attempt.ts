@@ -93,10 +93,10 @@ export class AttemptFactory {
       partition: homePartition(tier),
       key: circuit,
       policy: circuitPolicyOf(this.#deps.settings, tool),
-      seen: parseCircuit(circuitRaw),
+      snapshot: parseCircuit(circuitRaw),
       probe,
       bypassed,
-      apart: this.#deps.clustered && shard > 0,
+      isRemote: this.#deps.clustered && shard > 0,
     };
   }
 

@@ -1,4 +1,4 @@
-/** Decides with which parameters a call may run: what policy allows, and what a person let run where policy asks one. */
+/** Decides with which parameters a call may run: those that policy allows, or that a person approved. */
 import { generationOf } from '../../shared/approvals/approval.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -17,8 +17,8 @@ type Params = Readonly<Record<string, unknown>>;
 
 export interface CallPermission {
   readonly params: Params;
-  /** A person decided on exactly these parameters. */
-  readonly decided: boolean;
+  /** A person approved exactly these parameters. */
+  readonly isApproved: boolean;
   /** The call's programs may run outside of the sandbox. */
   readonly escalated: boolean;
   /** Throws `PERMISSION_DENIED` for parameters of a hook that policy denies, or would ask a person about. */
@@ -31,7 +31,7 @@ export interface CallPermitsDeps {
   readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
   /** Without a gate, a call that a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'pass'>;
-  /** No sandbox works in this process, although one should: programs run once a person has decided on their call. */
+  /** The configured sandbox does not work in this process: programs run only after a person has approved their call. */
   readonly unconfined?: boolean;
 }
 
@@ -48,24 +48,24 @@ export class CallPermits {
     const { params } = envelope.payload;
     const request = await this.#request(attempt, session);
     const permission = requirePermission(request);
-    const checkRewritten = (made: Params) => {
-      const { decision, reason, rule } = requirePermission({ ...request, params: made });
+    const checkRewritten = (rewritten: Params) => {
+      const { decision, reason, rule } = requirePermission({ ...request, params: rewritten });
       if (decision === 'ask')
         throw denied(tool, `${reason}, and a person cannot be asked about parameters that a hook made`, rule);
     };
-    // A person's decision holds even where policy asks no person any more: the person may have edited the parameters.
+    // A person's decision holds even when policy now allows the call: the person may have edited the parameters.
     if (permission.decision === 'allow' && attempt.started.approvalId === undefined)
-      return { params, decided: false, escalated: false, checkRewritten };
+      return { params, isApproved: false, escalated: false, checkRewritten };
     const { gate } = this.#deps;
     if (gate === undefined) throw denied(tool, `${permission.reason}, and here no person can be asked`);
     const approved = await gate.pass(attempt, session, permission);
     if (approved !== params) {
       attempt.running.params = approved;
-      // An approver may only edit parameters into others that policy lets pass.
+      // Policy must also allow the parameters that an approver edited.
       requirePermission({ ...request, params: approved });
     }
     const escalated = asksToEscalate(approved) || this.#isUnconfined(attempt);
-    return { params: approved, decided: true, escalated, checkRewritten };
+    return { params: approved, isApproved: true, escalated, checkRewritten };
   }
 
   async #request(attempt: Attempt, session: SessionRecord): Promise<PolicyRequest> {
@@ -73,7 +73,7 @@ export class CallPermits {
     const { callId, envelope, tool, policy, started } = attempt;
     return {
       tool,
-      // A call that was accepted while its session was open goes on.
+      // A call runs even if its session was closed after it was accepted.
       session: { ...session, state: undefined },
       toolPolicy: policy,
       policy: settings.policy,
@@ -81,7 +81,7 @@ export class CallPermits {
       channel: started.request.channel ?? (await this.#channelOf(session)),
       params: envelope.payload.params,
       // The parameters cannot hold what the session saw after the call was made.
-      taint: taintOf(envelope.control.requestTags, session, madeAtMs(attempt)),
+      taint: taintOf(envelope.control.requestTags, session, createdAtMs(attempt)),
       sandbox: settings.sandbox,
       unconfined: this.#isUnconfined(attempt),
       queueTier: partitionFor(callId).tier,
@@ -100,11 +100,11 @@ export class CallPermits {
 }
 
 /**
- * When the call was made, at the earliest that a signed record says. Its generation is renewed when it is approved, or resolved as
- * `retry`. The approval that its record names is signed for that ID, or the call does not run.
+ * When the call was made: the earliest time that a signed record proves. Approving the call, or resolving it as `retry`, renews its
+ * generation. The call only runs with an approval that is signed for the ID in its record.
  */
-function madeAtMs({ generation, started: { approvalId, resolution } }: Attempt): number {
-  const asked = approvalId === undefined ? generation : generationOf(approvalId);
-  const resolved = resolution === undefined ? generation : firstGenerationOf(resolution);
-  return Math.min(Number(generation), Number(asked), Number(resolved));
+function createdAtMs({ generation, started: { approvalId, resolution } }: Attempt): number {
+  const approvedGeneration = approvalId === undefined ? generation : generationOf(approvalId);
+  const resolvedGeneration = resolution === undefined ? generation : firstGenerationOf(resolution);
+  return Math.min(Number(generation), Number(approvedGeneration), Number(resolvedGeneration));
 }

@@ -9,7 +9,7 @@ import type { Step } from '../attempt/job-outcome.ts';
 import type { OutcomeResolver } from '../outcome/decide-outcome.ts';
 import type { Parking } from '../outcome/park-call.ts';
 
-/** How long a job waits while Redis cannot confirm a write to disk. */
+/** The delay of a job while Redis cannot confirm a write to disk. */
 const RETRY_AFTER_MS = 1_000;
 
 export interface StartBarrierDeps {
@@ -36,7 +36,7 @@ export class StartBarrier {
     if (onDisk === undefined || durabilityOf(settings, tool) !== 'waitaof') return { go: undefined };
     try {
       await onDisk(callId);
-      // The disk may be that of a server that took over without this start: it must still stand.
+      // After a failover the new server may lack this start, so its lease is checked once more.
       if (!(await ledger.renewLease(callId, started.fence, settings.lockDurationMs)).held)
         running.abort(new PawlError('LEASE_LOST'));
     } catch (error) {

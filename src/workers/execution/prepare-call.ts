@@ -9,7 +9,7 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Schedule } from '../../shared/util/time.ts';
 import { type Attempt, remainingMs, timeLimitMs } from '../attempt/attempt-state.ts';
 import type { PreparedContext } from '../context/tool-context.ts';
-import { type CallOf, meantTool } from './compensation.ts';
+import { type CallOf, toolToRun } from './compensation.ts';
 import type { CallPermits } from './permit-call.ts';
 import type { AttemptOptions } from './run-tool.ts';
 import { hasDrifted } from './version-check.ts';
@@ -35,7 +35,7 @@ export class Preparation {
     this.#deps = deps;
   }
 
-  /** Throws `BACKEND_UNAVAILABLE`: whether the call may run cannot be known then. */
+  /** Throws `BACKEND_UNAVAILABLE` when it cannot find out whether the call may run. */
   async prepare(attempt: Attempt): Promise<Prepared> {
     const remaining = remainingMs(attempt);
     if (remaining !== undefined && remaining <= 0)
@@ -55,19 +55,19 @@ export class Preparation {
     const session = await sessionOf(envelope.target.sessionKey);
     if (session === undefined) throw new PawlError('UNKNOWN_SESSION');
     // The worker checks the permission again: a producer's check is not enough.
-    const { params, decided, escalated, checkRewritten } = await permits.permit(attempt, session);
+    const { params, isApproved, escalated, checkRewritten } = await permits.permit(attempt, session);
     const issues = await registered.validate(params);
     if (issues.length > 0) {
       const code = hasDrifted(started.request, registered) ? 'DEFINITION_CHANGED' : 'INVALID_PARAMS';
       throw new PawlError(code, undefined, { issues });
     }
     const { context, flushProgress } = await this.#deps.contextFor(attempt, session, escalated);
-    const { tool, validateOutput } = await meantTool(attempt, callOf);
+    const { tool, validateOutput } = await toolToRun(attempt, callOf);
     return {
       tool,
       params: tool.parse(params),
-      given: params,
-      decided,
+      permittedParams: params,
+      isApproved,
       checkRewritten,
       context,
       flushProgress,

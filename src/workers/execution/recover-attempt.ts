@@ -49,9 +49,9 @@ export class Recovery {
       const probed = await this.#probe(attempt);
       if ('end' in probed) return probed;
     }
-    const mayPass = circuit.seen.state === 'CLOSED' || circuit.probe !== undefined || modes.circuits !== 'on';
+    const mayPass = circuit.snapshot.state === 'CLOSED' || circuit.probe !== undefined || modes.circuits !== 'on';
     if (mayPass) return { go: undefined };
-    // The circuit opened meanwhile: the next attempt asks it like any other.
+    // The circuit opened meanwhile: the next attempt is admitted by it like any other.
     const next = { phase: 'waiting-retry', attempts: started.earlier, delayMs: 1 } as const;
     return { end: await this.#deps.settler.postpone(attempt, next) };
   }
@@ -61,7 +61,7 @@ export class Recovery {
     const { preparation, hooks, ender } = this.#deps;
     const prepared = await preparation.prepare(attempt);
     if ('failure' in prepared) {
-      // A tool that cannot be asked leaves the outcome unknown.
+      // Without a probe the outcome stays unknown.
       const isUnreadable = prepared.failure === attempt.unreadable;
       return { end: await ender.giveUp(attempt, isUnreadable ? prepared.failure : failureOf('OUTCOME_UNKNOWN')) };
     }
@@ -69,13 +69,13 @@ export class Recovery {
     const options = await hooks.before(attempt, prepared.options).catch(() => undefined);
     if (options === undefined) return { end: await ender.giveUp(attempt, failureOf('OUTCOME_UNKNOWN')) };
     const answer = await runProbe(options);
-    if (answer.state === 'done') return { end: await this.#found(attempt, options, answer.result) };
+    if (answer.state === 'done') return { end: await this.#endWithProbed(attempt, options, answer.result) };
     if (answer.state === 'unknown') return { end: await this.#unanswered(attempt, answer.fault) };
     return { go: undefined };
   }
 
   /** Ends the call with the result of the lost attempt, which its hooks have not seen yet. */
-  async #found(attempt: Attempt, options: AttemptOptions, result: ToolResult<unknown>): Promise<JobOutcome> {
+  async #endWithProbed(attempt: Attempt, options: AttemptOptions, result: ToolResult<unknown>): Promise<JobOutcome> {
     const { hooks, ender, resolver } = this.#deps;
     const final = await hooks.after(attempt, options, { kind: 'value', result });
     const serialized = await serializeResult(attempt, final, '');

@@ -5,16 +5,16 @@
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempts.ts';
 
-/** The calls beside the suspect have this long to end. One of them may wait for a call that only this worker could take. */
+/** The other calls have this long to end. One of them may wait for a call that only this worker could run. */
 const ALONE_WITHIN_MS = 10_000;
-/** How long a job waits while this worker runs another suspect. */
+/** The delay of a suspect's job while this worker runs another suspect. */
 const ONE_SUSPECT_AT_A_TIME_MS = 500;
-/** How long a job waits that is to run alone, where the calls beside it did not end in time. */
+/** The delay of a job that has to run alone, when the other calls did not end in time. */
 const NEXT_SOLITUDE_MS = 1_000;
 
 export interface SolitudeDeps {
   readonly running: Pick<RunningAttempts, 'size' | 'onRemoved'>;
-  /** Takes no jobs until it is resumed. */
+  /** Stops fetching jobs until `resume()`. */
   pause(): void;
   resume(): void;
   readonly schedule?: Schedule;
@@ -30,32 +30,32 @@ export class Solitude {
   }
 
   /** Whether an attempt has the process to itself, or waits for that. */
-  get isTaken(): boolean {
+  get isReserved(): boolean {
     return this.#holder !== undefined;
   }
 
-  isOf(running: RunningAttempt): boolean {
+  isHeldBy(running: RunningAttempt): boolean {
     return this.#isAlone && this.#holder === running;
   }
 
-  /** Waits until nothing else runs here. False when that takes too long, or the attempt is ended; then jobs are taken again. */
+  /** Waits until nothing else runs here. False when that takes too long, or the attempt is aborted; then jobs are fetched again. */
   async enter(running: RunningAttempt): Promise<boolean> {
     const { running: attempts, pause, schedule = systemSchedule } = this.#deps;
     if (this.#holder !== undefined) return false;
     this.#holder = running;
     pause();
     const { promise: alone, resolve } = Promise.withResolvers<boolean>();
-    const look = () => {
+    const checkAlone = () => {
       if (attempts.size <= 1) resolve(true);
     };
-    const stopLooking = attempts.onRemoved(look);
+    const stopListening = attempts.onRemoved(checkAlone);
     const stopTimer = schedule(() => resolve(false), ALONE_WITHIN_MS);
     const giveUp = () => resolve(false);
     running.signal.addEventListener('abort', giveUp, { once: true });
-    look();
+    checkAlone();
     if (running.signal.aborted) giveUp();
     this.#isAlone = await alone;
-    stopLooking();
+    stopListening();
     stopTimer();
     running.signal.removeEventListener('abort', giveUp);
     if (!this.#isAlone) this.leave(running);
@@ -71,15 +71,15 @@ export class Solitude {
 }
 
 /**
- * The one attempt of a worker whose call has lost one already. When a worker dies, all that it ran comes back at once. Run together
- * again, the call that killed it would take the others with it until all of them are quarantined.
+ * Admits one suspect call of a worker at a time. When a worker dies, all of its calls come back at once. If they ran together again,
+ * the call that killed it would crash the next worker with all of them, until all are quarantined.
  */
 export class Suspects {
-  readonly #solitude: Pick<Solitude, 'enter' | 'leave' | 'isOf'> | undefined;
+  readonly #solitude: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy'> | undefined;
   #suspect: RunningAttempt | undefined;
 
   /** `solitude` is absent where nothing else runs beside an attempt. */
-  constructor(solitude: Pick<Solitude, 'enter' | 'leave' | 'isOf'> | undefined) {
+  constructor(solitude: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy'> | undefined) {
     this.#solitude = solitude;
   }
 
@@ -89,7 +89,7 @@ export class Suspects {
 
   /** Whether the attempt has the process to itself. */
   isAlone(running: RunningAttempt): boolean {
-    return this.#solitude?.isOf(running) === true;
+    return this.#solitude?.isHeldBy(running) === true;
   }
 
   /** Undefined when the attempt may begin; otherwise how long its job waits. */

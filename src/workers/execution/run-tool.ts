@@ -1,5 +1,5 @@
 /**
- * The one place that meets a tool's code. Whatever happens there, a value, an exception of any kind, an abort, comes out as a value.
+ * The only place that calls a tool's code. It turns each ending into a value: a result, an exception of any kind, an abort.
  */
 import { classify, isToolError, stackOf } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
@@ -22,10 +22,10 @@ const WIND_DOWN_MS = 2_000;
 export interface AttemptOptions {
   readonly tool: AnyTool;
   readonly params: unknown;
-  /** The parameters as policy and the approver let them pass, before `parse`. */
-  readonly given?: Readonly<Record<string, unknown>>;
-  /** A person decided on exactly these parameters, so no hook may rewrite them. */
-  readonly decided?: boolean;
+  /** The parameters that policy and the approver allowed, before `parse`. */
+  readonly permittedParams?: Readonly<Record<string, unknown>>;
+  /** A person approved exactly these parameters, so no hook may rewrite them. */
+  readonly isApproved?: boolean;
   /** Throws `PERMISSION_DENIED` for parameters that policy denies, or would ask a person about. */
   readonly checkRewritten?: (params: Readonly<Record<string, unknown>>) => void;
   readonly context: ToolContext;
@@ -42,19 +42,19 @@ export interface AttemptOptions {
 }
 
 export async function runAttempt(options: AttemptOptions): Promise<AttemptResult> {
-  return conclude(
+  return runGuarded(
     options,
     () => options.tool.run(options.params, options.context),
     (value) => (isPending(value) ? { kind: 'pending', pending: value } : checkedResult(value, options)),
   );
 }
 
-/** Probes what became of an attempt that left no record. Anything but a clear answer is `unknown`. */
+/** Asks the tool about an attempt that left no record. Anything but a clear answer is `unknown`. */
 export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unknown> & { readonly fault?: string }> {
   const { tool, running, log } = options;
   let answer: ProbeAnswer<unknown> = { state: 'unknown' };
   let fault: string | undefined;
-  const ending = await conclude(
+  const ending = await runGuarded(
     options,
     () => options.tool.probe?.(options.params, options.context),
     async (value) => {
@@ -84,13 +84,13 @@ export type ReadyResult =
   | { readonly kind: 'waiting'; readonly againInMs: number }
   | Exclude<AttemptResult, { readonly kind: 'value' }>;
 
-/** The shortest time between two questions, whatever the tool asks for. */
+/** The shortest time between two checks, whatever the tool returns. */
 const SHORTEST_WAIT_MS = 50;
 
 /** Asks the tool whether what the call waits for has come. */
-export async function askReady(options: AttemptOptions, waitedMs: number): Promise<ReadyResult> {
+export async function checkReady(options: AttemptOptions, waitedMs: number): Promise<ReadyResult> {
   let answer = { ready: true } as Readiness;
-  const ending = await conclude(
+  const ending = await runGuarded(
     options,
     () => options.tool.ready?.(options.params, options.context, waitedMs),
     (value) => {
@@ -113,19 +113,19 @@ export async function askReady(options: AttemptOptions, waitedMs: number): Promi
   }
 }
 
-async function conclude(
+async function runGuarded(
   options: AttemptOptions,
   run: () => unknown,
   accept: (value: unknown) => AttemptResult | Promise<AttemptResult>,
 ): Promise<AttemptResult> {
   const { running, tool, log } = options;
-  // The process may have stood still since the attempt began: what another worker runs by now does not start here.
-  running.fenceIfSilent();
+  // The process may have been suspended since the attempt began. Another worker may run the call by now, so it must not start here.
+  running.fenceIfUnrenewed();
   if (running.signal.aborted)
     return { kind: 'aborted', reason: running.signal.reason as PawlError, evidence: 'not-run' };
   const stopTimer = startTimer(options);
   running.sideEffects = 0;
-  const failed = (thrown: unknown): AttemptResult => {
+  const failureResult = (thrown: unknown): AttemptResult => {
     const failure = failureAfter(running, thrown, options.policy);
     // A tool that ends because it was asked to stop, or that throws a `ToolError`, has no defect to look for.
     if (failure.class === 'tool' && !isToolError(thrown) && !running.signal.aborted)
@@ -140,14 +140,16 @@ async function conclude(
       );
     return { kind: 'failure', failure };
   };
-  const uncaught = new Promise<AttemptResult>((resolve) => running.onUncaught((error) => resolve(failed(error))));
+  const uncaught = new Promise<AttemptResult>((resolve) =>
+    running.onUncaught((error) => resolve(failureResult(error))),
+  );
   // An async function turns a synchronous throw into a rejection, so that both end in one place.
-  // What the tool returned can throw as well, while it is looked at.
-  const own = inAttempt(running, async () => run())
+  // The returned value can throw as well, in a getter or a proxy.
+  const toolResult = inAttempt(running, async () => run())
     .then(accept)
-    .catch(failed);
-  const finished = Promise.race([own, uncaught]);
-  const abort = aborted(running.signal);
+    .catch(failureResult);
+  const finished = Promise.race([toolResult, uncaught]);
+  const abort = abortReason(running.signal);
   try {
     const reason = await Promise.race([finished.then(() => undefined), abort.reason]);
     if (reason === undefined && !running.signal.aborted) return await finished;
@@ -159,7 +161,7 @@ async function conclude(
   }
 }
 
-/** An error proves something about the step that failed. A `ToolError` of the tool's own speaks of all its steps. */
+/** An error proves that nothing happened for one step only. A `ToolError` of the tool covers all its steps. */
 function failureAfter({ sideEffects }: RunningAttempt, thrown: unknown, policy: RetryPolicy): Failure {
   const failure = classify(thrown, policy);
   if (sideEffects === 0 || !failure.nothingHappened || isToolError(thrown)) return failure;
@@ -174,15 +176,17 @@ async function windDown(
 ): Promise<AttemptResult> {
   const { promise: limit, resolve: giveUp } = Promise.withResolvers<undefined>();
   const stopTimer = schedule(() => giveUp(undefined), WIND_DOWN_MS);
-  const last = await Promise.race([finished, limit]);
+  const lateResult = await Promise.race([finished, limit]);
   stopTimer();
-  if (last?.kind === 'value') return { kind: 'aborted', reason, result: last.result, evidence: 'unknown' };
-  if (last?.kind === 'pending') return { kind: 'aborted', reason, pending: last.pending, evidence: 'unknown' };
-  const proven = last?.kind === 'failure' && last.failure.nothingHappened && last.failure.code !== reason.code;
+  if (lateResult?.kind === 'value') return { kind: 'aborted', reason, result: lateResult.result, evidence: 'unknown' };
+  if (lateResult?.kind === 'pending')
+    return { kind: 'aborted', reason, pending: lateResult.pending, evidence: 'unknown' };
+  const proven =
+    lateResult?.kind === 'failure' && lateResult.failure.nothingHappened && lateResult.failure.code !== reason.code;
   return { kind: 'aborted', reason, evidence: proven ? 'proven' : 'unknown' };
 }
 
-function aborted(signal: AbortSignal): { readonly reason: Promise<PawlError>; stop(): void } {
+function abortReason(signal: AbortSignal): { readonly reason: Promise<PawlError>; stop(): void } {
   const { promise, resolve } = Promise.withResolvers<PawlError>();
   const listener = () => resolve(signal.reason as PawlError);
   if (signal.aborted) listener();
@@ -197,8 +201,8 @@ function startTimer({ running, timeoutMs, remainingMs, schedule = systemSchedule
 }
 
 /**
- * The value that a tool or a hook returned, normalised and checked against the output's schema. A value that fits is taken at once: circuits
- * count in the order in which attempts end, so a success must not fall behind a failure that came later.
+ * Normalises the value that a tool or a hook returned, and checks it against the output's schema. A valid value returns synchronously:
+ * circuits count in the order in which attempts end, so a success must not be counted after a later failure.
  */
 export function checkedResult(
   value: unknown,
@@ -207,18 +211,18 @@ export function checkedResult(
   const result = normalizeResult(tool.name, value);
   if (typeof result === 'string') return invalidResult(result);
   if (validateOutput === undefined) return { kind: 'value', result };
-  const found = validateOutput(result.output);
-  if (Array.isArray(found) && found.length === 0) return { kind: 'value', result };
-  return fittedResult(result, { tool, validateOutput }, found);
+  const validation = validateOutput(result.output);
+  if (Array.isArray(validation) && validation.length === 0) return { kind: 'value', result };
+  return fitResult(result, { tool, validateOutput }, validation);
 }
 
-/** The tool has run: an output that fits but for null in the place of what may be absent is not refused. */
-async function fittedResult(
+/** Accepts null for an optional field of the output: the tool has run, and refusing its output would not undo it. */
+async function fitResult(
   result: ToolResult<unknown>,
   { tool, validateOutput }: { readonly tool: AnyTool; readonly validateOutput: Validator },
-  found: ReturnType<Validator>,
+  validation: ReturnType<Validator>,
 ): Promise<AttemptResult> {
-  const { value: output, issues } = await fitted(tool.outputSchema ?? {}, validateOutput, result.output, found);
+  const { value: output, issues } = await fitted(tool.outputSchema ?? {}, validateOutput, result.output, validation);
   if (issues.length === 0) return { kind: 'value', result: output === result.output ? result : { ...result, output } };
   const list = issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ');
   return invalidResult(`The output of ${tool.name} does not match its schema: ${list}.`);

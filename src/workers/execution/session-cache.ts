@@ -13,14 +13,14 @@ export class WorkerSessions extends SessionCache {
     this.#records = records;
   }
 
-  async of(sessionKey: string): Promise<SessionRecord | undefined> {
+  async find(sessionKey: string): Promise<SessionRecord | undefined> {
     return this.get(sessionKey) ?? this.keep(sessionKey, () => this.#records.read(sessionKey));
   }
 
-  /** Writes down that a session has seen what a tool brought from outside. */
+  /** Records that a session has seen text from outside. */
   async taint(sessionKey: string, source: string, atMs: number): Promise<void> {
-    const known = await this.of(sessionKey);
-    if (known === undefined || known.taint?.some((seen) => seen.source === source) === true) return;
+    const session = await this.find(sessionKey);
+    if (session === undefined || session.taint?.some((mark) => mark.source === source) === true) return;
     await this.#records.taint(sessionKey, [source], atMs);
     this.forget(sessionKey);
   }

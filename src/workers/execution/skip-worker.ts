@@ -1,4 +1,4 @@
-/** Calls that this worker cannot run: they go to other workers, or end when the fleet has had none for too long. */
+/** Leaves calls that this worker cannot run to other workers, and ends them when no worker of the fleet could run them for too long. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { type AttemptRecord, isHarmless, leftInDoubt } from '../../shared/calls/call-state.ts';
 import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
@@ -8,15 +8,15 @@ import { needOf, type StoredRequest } from '../../shared/store/calls/call-record
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { CallSettler, Refused } from '../outcome/settle-call.ts';
+import type { CallSettler, RefusedCall } from '../outcome/settle-call.ts';
 import type { LastPublished } from './version-check.ts';
 
-/** How long a job waits when no living worker can run its tool. */
-export const ELSEWHERE_MS = 1_000;
+/** The delay of a job that no living worker can run. */
+export const NO_WORKER_DELAY_MS = 1_000;
 
 export interface IncompatibleCallsDeps {
   readonly ledger: Pick<CallLedger, 'postpone'>;
-  /** How long a call waits for a worker that can run it. */
+  /** The longest time that a call waits for a worker that can run it. */
   readonly toolWaitMs: number;
   lastPublished(request: StoredRequest): Promise<LastPublished>;
   readonly settler: Pick<CallSettler, 'refuse'>;
@@ -37,7 +37,7 @@ export class IncompatibleCalls {
     const { workers: others, seenAtMs } = await this.#deps.lastPublished(request);
     const waitedMs = started.nowMs - Math.max(started.firstStartedAtMs, seenAtMs);
     if (others.length === 0 && waitedMs >= toolWaitMs) return this.#expire(callId, started, waitedMs, reason);
-    const delayMs = others.length > 0 ? 0 : ELSEWHERE_MS;
+    const delayMs = others.length > 0 ? 0 : NO_WORKER_DELAY_MS;
     // Only a worker that knows the tool can decide about an attempt that left no record.
     const answer = await ledger.postpone(callId, fence, { phase: 'queued', attempts: earlier, delayMs });
     if (answer === 'cancelled') return this.#cancelled(callId, started);
@@ -52,7 +52,7 @@ export class IncompatibleCalls {
     const inDoubt = recovered && !isHarmless(request.tool.effects);
     const failure = inDoubt ? failureOf('OUTCOME_UNKNOWN') : failureOf('TOOL_UNAVAILABLE', message);
     const outcome = unstartedOutcome(request, earlier, failure);
-    return settler.refuse({ callId, fence, outcome, attempts: earlier, ...keptAs(request) });
+    return settler.refuse({ callId, fence, outcome, attempts: earlier, ...recordTerms(request) });
   }
 
   /** The call was cancelled while this worker, which does not know its tool, held it. */
@@ -61,12 +61,12 @@ export class IncompatibleCalls {
       partitionFor(callId).tier === 'read-only' || request.tool.effects === 'none' || !leftInDoubt(earlier);
     const settlement = earlier.length === 0 ? 'cancelled-before-start' : harmless ? 'cancelled' : 'unsettled';
     const outcome = { ...unstartedOutcome(request, earlier, failureOf('CANCELLED')), settlement } as const;
-    return this.#deps.settler.refuse({ callId, fence, outcome, attempts: earlier, ...keptAs(request) });
+    return this.#deps.settler.refuse({ callId, fence, outcome, attempts: earlier, ...recordTerms(request) });
   }
 }
 
-/** The record of a call whose tool this worker does not know is kept as its request says. */
-function keptAs({ tool, envelope }: StoredRequest): Pick<Refused, 'tool' | 'expectedRetrySafe'> {
+/** The settle terms of a call whose tool this worker does not know, from its request. */
+function recordTerms({ tool, envelope }: StoredRequest): Pick<RefusedCall, 'tool' | 'expectedRetrySafe'> {
   const { toolNamespace: namespace, toolName: name, payload } = envelope;
   const expectedRetrySafe = payload.callHints?.expectedRetrySafe ?? false;
   return { tool: { namespace, name, effects: tool.effects ?? 'once' }, expectedRetrySafe };

@@ -1,6 +1,6 @@
 /**
- * Checks whether this worker can run a call as it was meant. Processes of several versions share one queue, and a worker skips the calls
- * that it does not know.
+ * Checks whether this worker can run a call as its caller expects. Processes of several versions share one queue, and a worker skips
+ * calls that it does not know.
  */
 import { CONTRACT_VERSION } from '../../shared/calls/envelope.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
@@ -30,9 +30,9 @@ export function hasDrifted({ tool }: StoredRequest, registered: RegisteredTool):
 
 /** The workers that can run a call, and when the fleet last could. */
 export interface LastPublished {
-  /** IDs of living workers that can. */
+  /** IDs of the living workers that can run the call. */
   readonly workers: readonly string[];
-  /** When a published tool that fits was last renewed. */
+  /** When a matching published tool was last renewed. */
   readonly seenAtMs: number;
 }
 
@@ -44,7 +44,7 @@ export function lastPublished({ tool, envelope }: StoredRequest, { tools, worker
   const ids = new Set(fitting.map(publishedToolId));
   const publishesOneOf = (worker: WorkerRecord) => worker.tools.some((id) => ids.has(id));
   return {
-    // A worker does not publish which contracts it knows. It may try a call of another contract for as long as calls may wait.
+    // Workers do not publish which contracts they know. A call of another contract is tried for as long as calls may wait.
     workers: envelope.contractVersion === CONTRACT_VERSION ? workers.filter(publishesOneOf).map(({ id }) => id) : [],
     seenAtMs: Math.max(0, ...fitting.map(({ seenAtMs }) => seenAtMs)),
   };

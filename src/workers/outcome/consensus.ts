@@ -1,5 +1,5 @@
 /**
- * The consensus that a tool may need: several workers run the call, and its result is what enough of them agree on.
+ * The consensus that a tool may need: several workers run the call, and enough of them must agree on its result.
  */
 import { mayVote, type Tally, tally, type Vote, votesOf } from '../../shared/calls/consensus.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
@@ -14,7 +14,7 @@ import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { CallEnder } from './end-call.ts';
 import type { Parking } from './park-call.ts';
 
-/** How long a call waits for a worker that has voted already, or for a voter that is not alive yet. */
+/** The delay of a call that this worker has voted on, while no other voter is alive. */
 const NEXT_VOTER_MS = 200;
 /** `normalise` runs after the attempt's time limit. One that never ends would keep its slot for ever. */
 const NORMALISE_MS = 5_000;
@@ -44,7 +44,7 @@ export class Consensus {
     this.#deps = deps;
   }
 
-  /** Leaves a call on which this worker has voted to another one, if one comes in time. Undefined: the call may run here. */
+  /** Leaves a call on which this worker has voted to other workers. Ends it if none comes in time. Undefined: it may run here. */
   async leaveToOtherVoters(attempt: Attempt): Promise<JobOutcome | undefined> {
     if (this.#deps.isAlone === true || mayRunHere(attempt)) return undefined;
     const { started } = attempt;
@@ -99,17 +99,18 @@ function mayRunHere({ tool, started, workerId }: Attempt): boolean {
 
 type CountedVote = Tally & { readonly vote: Vote; readonly votes: readonly Vote[] };
 
-/** The tool's own `normalise` says which part of the output counts. It may throw whatever a tool may. */
+/** The tool's own `normalise` selects the part of the output that counts. It may throw. */
 export async function countVote(
   { tool, started, workerId }: Attempt,
   result: ToolResult<unknown>,
   schedule: Schedule = systemSchedule,
 ): Promise<CountedVote> {
-  const compared = tool.normalise === undefined ? result.output : await normalised(tool, result.output, schedule);
-  // All workers would agree on nothing.
-  if (compared === undefined) throw new TypeError(`normalise of ${tool.name} returned undefined`);
-  const compares = { output: compared, success: result.success !== false };
-  const vote = { worker: workerId, digest: digest(canonicalJson(compares)) };
+  const comparable =
+    tool.normalise === undefined ? result.output : await normaliseOutput(tool, result.output, schedule);
+  // Workers must not agree on undefined.
+  if (comparable === undefined) throw new TypeError(`normalise of ${tool.name} returned undefined`);
+  const ballot = { output: comparable, success: result.success !== false };
+  const vote = { worker: workerId, digest: digest(canonicalJson(ballot)) };
   const votes = votesOf(started.earlier);
   return {
     ...tally(votes, vote, votersOf(tool)),
@@ -118,12 +119,12 @@ export async function countVote(
   };
 }
 
-async function normalised(tool: AnyTool, output: unknown, schedule: Schedule): Promise<unknown> {
-  const { promise: late, reject } = Promise.withResolvers<never>();
+async function normaliseOutput(tool: AnyTool, output: unknown, schedule: Schedule): Promise<unknown> {
+  const { promise: timeout, reject } = Promise.withResolvers<never>();
   const message = `normalise of ${tool.name} did not end within ${NORMALISE_MS / 1_000} s`;
   const stopTimer = schedule(() => reject(new Error(message)), NORMALISE_MS);
   try {
-    return await Promise.race([tool.normalise?.(output), late]);
+    return await Promise.race([tool.normalise?.(output), timeout]);
   } finally {
     stopTimer();
   }
@@ -137,13 +138,13 @@ function tooFewVotes({ tool, started }: Attempt): Failure {
 }
 
 function splitVotes(votes: readonly Vote[]): Failure {
-  const found = new Set(votes.map(({ digest }) => digest));
-  return noConsensus(`${votes.length} workers found ${found.size} different results`, votes);
+  const distinct = new Set(votes.map(({ digest }) => digest));
+  return noConsensus(`${votes.length} workers found ${distinct.size} different results`, votes);
 }
 
-function noConsensus(why: string, votes: readonly Vote[]): Failure {
+function noConsensus(reason: string, votes: readonly Vote[]): Failure {
   const listed = votes.map(({ worker, digest }) => `${worker}: ${digest}`).join('; ');
-  return failureOf('NO_CONSENSUS', `${why}${listed === '' ? '' : ` (${listed})`}.`, {
+  return failureOf('NO_CONSENSUS', `${reason}${listed === '' ? '' : ` (${listed})`}.`, {
     issues: votes.map(({ worker, digest }) => ({ path: worker, message: digest })),
   });
 }

@@ -1,6 +1,5 @@
 /**
- * Decides what the result of an attempt means for its call and its job: end the call, try again later, release the job, or leave it
- * to other workers.
+ * Decides what follows the result of an attempt: end the call, try again later, release the job, or leave it to other workers.
  */
 import { leftInDoubt, settlementOfAborted } from '../../shared/calls/call-state.ts';
 import { type Failure, failureOf, type PawlError } from '../../shared/errors/failure.ts';
@@ -46,7 +45,7 @@ export class OutcomeResolver {
   }
 
   async #succeeded(attempt: Attempt, success: SerializedSuccess): Promise<JobOutcome> {
-    // The circuit counts the success without a wait: a failure that comes later would stand before it.
+    // The circuit counts the success without a wait, so that it is not counted after a later failure.
     if (!this.#deps.consensus.isNeededFor(attempt.tool)) return this.#deps.ender.succeed(attempt, success);
     const voted = await this.#deps.consensus.vote(attempt, success.result);
     switch (voted.kind) {
@@ -62,8 +61,8 @@ export class OutcomeResolver {
   }
 
   /**
-   * The attempt was ended from outside. `evidence` says what is known of its effect: the code was not reached, the tool proved that
-   * nothing happened, or nothing is known.
+   * The attempt was aborted. `evidence` says what is known of its effect: the code was not reached, the tool proved that nothing
+   * happened, or nothing is known.
    */
   async aborted(attempt: Attempt, reason: PawlError, evidence: Evidence): Promise<JobOutcome> {
     const { started, tool } = attempt;
@@ -72,7 +71,7 @@ export class OutcomeResolver {
     const failure = { ...failureOf(reason.code, reason.message), nothingHappened };
     switch (reason.code) {
       case 'LEASE_LOST':
-        // An attempt that never reached the tool's code leaves no doubt, and no blame, if Redis learns of it in time.
+        // An attempt that never reached the tool's code leaves no doubt and blames no call, if Redis gets the release in time.
         if (!ran) await this.#deps.settler.release(attempt);
         // Otherwise the worker that recovers the job finds an attempt without a record, and decides by the tool's effects.
         return { kind: 'abandoned' };
@@ -89,13 +88,14 @@ export class OutcomeResolver {
     }
   }
 
-  /** The worker stops. What the attempt did not reach, or did not decide, is left to the next attempt. */
+  /** The worker drains. Whatever the attempt did not do or decide is left to the next attempt. */
   async #drained(attempt: Attempt, failure: Failure, ran: boolean): Promise<JobOutcome> {
     const { registered, tool, envelope } = attempt;
     if (supportsProbe(registered) && ran && !failure.nothingHappened) return { kind: 'abandoned' };
     const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
-    const again = !ran || mayRunAgain({ failure, effects: tool.effects, expectedRetrySafe });
-    if (!again) return this.#deps.ender.fail(attempt, failureOf('OUTCOME_UNKNOWN'), { status: 'error', ran: true });
+    const isRepeatable = !ran || mayRunAgain({ failure, effects: tool.effects, expectedRetrySafe });
+    if (!isRepeatable)
+      return this.#deps.ender.fail(attempt, failureOf('OUTCOME_UNKNOWN'), { status: 'error', ran: true });
     return this.#deps.parking.requeue(attempt, 0);
   }
 }

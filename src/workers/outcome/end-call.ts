@@ -17,7 +17,7 @@ export interface CallEnderDeps {
   readonly writes: LeaseWrites;
   /** The secrets of this process, which no message may quote. */
   readonly secrets: readonly string[];
-  /** Records that a session has seen what a tool brought from outside. */
+  /** Records that a session has seen text from outside. */
   taint?(sessionKey: string, source: string, atMs: number): Promise<void>;
   onEvent(event: WorkerEvent): void;
 }
@@ -52,18 +52,18 @@ export class CallEnder {
 
   /** Ends a call with an error that its circuit has counted already. */
   async failCounted(attempt: Attempt, raw: Failure, details: FailureDetails): Promise<JobOutcome> {
-    const outside = details.ran && attempt.tool.annotations.openWorldHint === true;
-    if (!(await this.#taint(attempt, outside))) return { kind: 'abandoned' };
+    const isExternal = details.ran && attempt.tool.annotations.openWorldHint === true;
+    if (!(await this.#taint(attempt, isExternal))) return { kind: 'abandoned' };
     const failure = withoutSecrets(raw, secretsOfCall(allParams(attempt), this.#deps.secrets));
-    const settle = this.#deps.settler.failing(attempt, failure, details);
+    const settle = this.#deps.settler.failureSettle(attempt, failure, details);
     this.#emitEnd(attempt, { ...settle.outcome, attempts: attempt.number });
     return this.#deps.settler.fail(attempt, settle);
   }
 
   /** Marks the session before anyone can read what came from outside. False when the lease was lost meanwhile. */
-  async #taint(attempt: Attempt, outside: boolean): Promise<boolean> {
+  async #taint(attempt: Attempt, isExternal: boolean): Promise<boolean> {
     const { taint, writes } = this.#deps;
-    if (!outside || taint === undefined) return true;
+    if (!isExternal || taint === undefined) return true;
     const { envelope, tool, running } = attempt;
     const mark = async () => {
       await taint(envelope.target.sessionKey, qualifiedName(tool), nowMs(attempt));
@@ -79,9 +79,9 @@ export class CallEnder {
   }
 }
 
-/** A tool's message may quote the secrets that the tool was given. */
-function withoutSecrets(failure: Failure, known: readonly string[]): Failure {
-  if (known.length === 0) return failure;
-  const issues = failure.issues?.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
-  return { ...failure, message: redact(failure.message, known), ...(issues === undefined ? {} : { issues }) };
+/** A tool's message may quote secrets that the tool received. */
+function withoutSecrets(failure: Failure, secrets: readonly string[]): Failure {
+  if (secrets.length === 0) return failure;
+  const issues = failure.issues?.map((issue) => ({ ...issue, message: redact(issue.message, secrets) }));
+  return { ...failure, message: redact(failure.message, secrets), ...(issues === undefined ? {} : { issues }) };
 }

@@ -1,4 +1,4 @@
-/** Gives a job back without consuming an attempt: for a time, or until what its call waits for is there. */
+/** Releases a job without consuming an attempt: for a time, or until its call is ready to run. */
 import type { Attempt } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { LeaseWrites } from '../attempt/retry-write.ts';
@@ -30,7 +30,7 @@ export class Parking {
     return this.postpone(attempt, { phase: 'queued', attempts: attempt.started.earlier, delayMs });
   }
 
-  /** Parks the call for at most `delayMs`. Whatever resumes it may have come before its job was delayed, so `isReady` is asked again. */
+  /** Parks the call for at most `delayMs`. It may have become ready before its job was delayed, so `isReady` is checked again. */
   async parkUntil(attempt: Attempt, delayMs: number, isReady: () => Promise<boolean>): Promise<JobOutcome> {
     const parked = await this.requeue(attempt, delayMs);
     return parked.kind === 'postponed' ? { ...parked, kind: 'waiting', isReady } : parked;

@@ -1,4 +1,4 @@
-/** Lets a call wait for an outside system: the attempt ends, the call does not, and nothing of the worker is held for it. */
+/** Makes a call pending on an outside system: its attempt ends, the call does not, and it holds nothing of the worker. */
 import { settlementOfAborted } from '../../shared/calls/call-state.ts';
 import { failureOf } from '../../shared/errors/failure.ts';
 import type { PendingRecords } from '../../shared/store/ports.ts';
@@ -38,7 +38,7 @@ export class PendingCalls {
         attempt,
         failureOf('RESULT_INVALID', `${tool.name} needs a consensus, so it cannot be pending.`),
       );
-    // The service behind the tool took the work, which is all that its circuit asks for.
+    // The service behind the tool accepted the work, which its circuit counts as a success.
     const sample = await writes.retry(running, () => circuits.succeeded(attempt.circuit, running));
     const [last, ...earlier] = attemptsWith(attempt, undefined).reverse();
     const attempts = [...earlier.reverse(), ...(last === undefined ? [] : [{ ...last, status: 'pending' as const }])];

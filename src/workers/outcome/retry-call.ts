@@ -37,7 +37,7 @@ export class FailedAttempts {
     this.#deps = deps;
   }
 
-  /** The attempt failed by itself: count it, then try again or give up. */
+  /** Counts the failure of an attempt, then retries the call or ends it. */
   async resolve(attempt: Attempt, failure: Failure): Promise<JobOutcome> {
     const { callId, envelope, number, modes } = attempt;
     attempt.trace?.failed(failure);
@@ -56,29 +56,29 @@ export class FailedAttempts {
     return this.#retry(attempt, failure, delayMs, breakerState);
   }
 
-  /** Counts the failure in its circuit; the answer is the state of the circuit. */
+  /** Counts the failure in its circuit. Returns the state of the circuit. */
   async #count(attempt: Attempt, failure: Failure): Promise<CircuitState> {
     const { nodeCircuits, othersWith = () => [], circuits, writes } = this.#deps;
     const { circuit, tool, running } = attempt;
-    // A probe answers for all workers, so its failure always counts.
+    // A probe stands for all workers, so its failure always counts.
     const failsHereAlone =
       circuit.probe === undefined &&
       nodeCircuits.failsInARow(qualifiedName(tool), circuit.policy) &&
       othersWith(tool).length > 0;
     const counted = failsHereAlone ? { ...failure, againstCircuit: false } : failure;
-    return (await writes.retry(running, () => circuits.failed(circuit, counted))) ?? circuit.seen.state;
+    return (await writes.retry(running, () => circuits.failed(circuit, counted))) ?? circuit.snapshot.state;
   }
 
   #decide(attempt: Attempt, failure: Failure, circuitState: CircuitState) {
     const { envelope, started, number, tool, modes } = attempt;
-    // Attempts that left a vote are no tries, and each round of the call has tries of its own.
+    // Votes do not count as tries, and each round of the call has its own tries.
     const tries = started.earlier.filter(({ vote, round }) => vote === undefined && round === undefined);
     return decideRetry(
       {
         failure,
         effects: tool.effects,
         attempt: number - started.earlier.length + tries.length,
-        // The time starts with the first try: waiting for a slot, or for what the call is about, is no try.
+        // The time starts with the first try: waiting for a slot or for `ready()` does not count.
         elapsedMs: nowMs(attempt) - (tries[0]?.startedAtMs ?? started.nowMs),
         remainingMs: remainingMs(attempt),
         expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,

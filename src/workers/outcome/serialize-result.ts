@@ -1,4 +1,4 @@
-/** Turns the result of an attempt into the outcome and the JSON text that its call ends with. */
+/** Turns the result of an attempt into the outcome of its call and the outcome's JSON. */
 import { type Outcome, outcomeText } from '../../shared/calls/outcome.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { failureOf } from '../../shared/errors/failure.ts';
@@ -19,7 +19,7 @@ export interface SerializedSuccess {
 /** The result of an attempt, which can be stored. */
 export type SerializedResult = Exclude<AttemptResult, { readonly kind: 'value' }> | SerializedSuccess;
 
-/** A result that is not JSON-serializable, or that is too large, is a failure of its tool. `diff` is what the call changed in files. */
+/** A result that is not JSON-serializable or too large is a failure of its tool. `diff` has the call's changes to files. */
 export async function serializeResult(
   attempt: Attempt,
   result: AttemptResult,

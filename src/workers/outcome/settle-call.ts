@@ -31,7 +31,7 @@ import type { AnyTool } from '../../shared/tools/tool.ts';
 import { type Attempt, attemptsWith, outcomeBase } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { LeaseWrites } from '../attempt/retry-write.ts';
-import { notWritten, SettleAtOnce, type SettlePort } from './settle-port.ts';
+import { ImmediateSettle, notWritten, type SettlePort } from './settle-port.ts';
 
 export interface FailureDetails {
   readonly status: FailureStatus;
@@ -42,12 +42,12 @@ export interface FailureDetails {
 }
 
 /** The end of a call for which no attempt of this worker ran. */
-export interface Refused {
+export interface RefusedCall {
   readonly callId: string;
   readonly fence: number;
   readonly outcome: Outcome;
   readonly attempts: readonly AttemptRecord[];
-  /** It decides how long its calls are kept, and what is reported of one whose effect is in doubt. */
+  /** The tool decides how long the record is kept, and how an effect in doubt is reported. */
   readonly tool?: Pick<AnyTool, 'namespace' | 'name' | 'effects'>;
   /** The caller vouches that a second run does no harm. */
   readonly expectedRetrySafe?: boolean;
@@ -84,13 +84,13 @@ export interface CallSettlerDeps {
 
 export class CallSettler {
   readonly #deps: CallSettlerDeps;
-  readonly #atOnce: SettlePort;
+  readonly #immediate: SettlePort;
   readonly #successes: SettlePort;
 
   constructor(deps: CallSettlerDeps) {
     this.#deps = deps;
-    this.#atOnce = new SettleAtOnce(deps.ledger, deps.writes);
-    this.#successes = deps.successes ?? this.#atOnce;
+    this.#immediate = new ImmediateSettle(deps.ledger, deps.writes);
+    this.#successes = deps.successes ?? this.#immediate;
   }
 
   /** Ends a call with its tool's result. */
@@ -101,7 +101,7 @@ export class CallSettler {
     sample: Settle['sample'],
   ): Promise<JobOutcome> {
     const settle: Settle = {
-      ...this.#ending(attempt.callId, attempt.started.fence, outcome, ttlsOf(this.#deps.settings, attempt.tool)),
+      ...this.#baseSettle(attempt.callId, attempt.started.fence, outcome, ttlsOf(this.#deps.settings, attempt.tool)),
       outcomeJson,
       attempts: attemptsWith(attempt, undefined),
       ...(sample === undefined ? {} : { sample }),
@@ -109,11 +109,11 @@ export class CallSettler {
       ...(attempt.modes.retry === 'on' ? { refill: attempt.allowance } : {}),
     };
     // An approval is marked as used when its attempt has ended. The outcome has to be written before that.
-    const port = attempt.started.approvalId === undefined ? this.#successes : this.#atOnce;
+    const port = attempt.started.approvalId === undefined ? this.#successes : this.#immediate;
     return port.settle(settle, attempt.running);
   }
 
-  failing(attempt: Attempt, failure: Failure, details: FailureDetails): Settle {
+  failureSettle(attempt: Attempt, failure: Failure, details: FailureDetails): Settle {
     const { status, ran, breakerState, settlement } = details;
     const attempts = ran ? attemptsWith(attempt, failure) : attempt.started.earlier;
     const outcome: Outcome = {
@@ -128,30 +128,30 @@ export class CallSettler {
     const unstarted = settlement === 'cancelled' && lifeOfUnstarted(ttls, compensated(envelope) !== undefined);
     const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
     const { fence } = started;
-    return { ...this.#failing({ callId, fence, outcome, attempts, tool, expectedRetrySafe }), ...unstarted };
+    return { ...this.#refusalSettle({ callId, fence, outcome, attempts, tool, expectedRetrySafe }), ...unstarted };
   }
 
-  fail(attempt: Attempt, ending: Settle): Promise<JobOutcome> {
-    return this.#atOnce.settle(ending, attempt.running);
+  fail(attempt: Attempt, settle: Settle): Promise<JobOutcome> {
+    return this.#immediate.settle(settle, attempt.running);
   }
 
   /** Ends a call for which no attempt of this worker ran. */
-  refuse(refused: Refused): Promise<JobOutcome> {
-    return this.#atOnce.settle(this.#failing(refused), undefined);
+  refuse(refused: RefusedCall): Promise<JobOutcome> {
+    return this.#immediate.settle(this.#refusalSettle(refused), undefined);
   }
 
   /** Builds the end of a call for which no attempt of this worker ran. */
-  refusal(refused: Refused): Settle {
-    return this.#failing(refused);
+  refusal(refused: RefusedCall): Settle {
+    return this.#refusalSettle(refused);
   }
 
-  #failing({ callId, fence, outcome, attempts, tool, expectedRetrySafe = false }: Refused): Settle {
+  #refusalSettle({ callId, fence, outcome, attempts, tool, expectedRetrySafe = false }: RefusedCall): Settle {
     const { settings } = this.#deps;
     const ttls = tool === undefined ? settings.ttl : ttlsOf(settings, tool);
     const keptLong = isKeptLong(tool?.effects ?? 'none', attempts, outcome.settlement);
     const inDoubt = keptLong && (!expectedRetrySafe || outcome.settlement === 'unsettled');
     const reported = inDoubt && outcome.error !== undefined ? { ...outcome, error: doubtful(outcome.error) } : outcome;
-    const { ttlMs, freeAfterMs, ...ending } = this.#ending(callId, fence, reported, ttls);
+    const { ttlMs, freeAfterMs, ...ending } = this.#baseSettle(callId, fence, reported, ttls);
     return {
       ...ending,
       ttlMs: keptLong ? Math.max(ttlMs, ttls.doneMs) : ttlMs,
@@ -161,14 +161,9 @@ export class CallSettler {
     };
   }
 
-  #ending(callId: string, fence: number, outcome: Outcome, ttls: LedgerTtls) {
+  #baseSettle(callId: string, fence: number, outcome: Outcome, ttls: LedgerTtls) {
     const state = stateOf(outcome);
     return { callId, fence, state, outcome, ...lifeOf(state, outcome, ttls) };
-  }
-
-  /** Queues the call again after `delayMs`, without consuming an attempt. */
-  requeue(attempt: Attempt, delayMs: number): Promise<JobOutcome> {
-    return this.postpone(attempt, { phase: 'queued', attempts: attempt.started.earlier, delayMs });
   }
 
   /** Gives the call another attempt, after `delayMs` or at once. */
@@ -192,7 +187,7 @@ export class CallSettler {
       const nothingHappened = !leftInDoubt(attempts);
       const settlement = settlementOfAborted(attempt.tool.effects, nothingHappened);
       const failure = { ...failureOf('CANCELLED'), nothingHappened };
-      return this.fail(attempt, this.failing(attempt, failure, { status: 'error', ran, settlement }));
+      return this.fail(attempt, this.failureSettle(attempt, failure, { status: 'error', ran, settlement }));
     }
     return notWritten(answer);
   }

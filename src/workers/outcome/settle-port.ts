@@ -1,6 +1,6 @@
 /**
- * The port through which the outcome of a successful call is written. It has two adapters: at once, and together with the end of
- * the call's job. All other outcomes are written at once.
+ * The port through which the outcome of a successful call is written: at once, or together with the end of the call's job. All other
+ * outcomes are written at once.
  */
 import type { Settle, WriteAnswer } from '../../shared/store/calls/settle.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
@@ -13,8 +13,8 @@ export interface SettlePort {
   settle(settle: Settle, running: RunningAttempt | undefined): Promise<JobOutcome>;
 }
 
-/** Writes the outcome at once. The newest fence alone may write. */
-export class SettleAtOnce implements SettlePort {
+/** Writes the outcome at once. Only the newest fence may write. */
+export class ImmediateSettle implements SettlePort {
   readonly #ledger: Pick<CallLedger, 'settle'>;
   readonly #writes: LeaseWrites;
 
@@ -34,7 +34,7 @@ export const settleWithJob: SettlePort = {
   settle: async (settle) => ({ kind: 'succeeded', outcome: settle.outcome, settle }),
 };
 
-/** The end of a job whose write was refused. An undefined answer stands for a lost lease. */
+/** The end of a job whose write was refused. An undefined answer means that the lease was lost. */
 export function notWritten(answer: WriteAnswer | undefined): JobOutcome {
   if (answer === 'fenced') return { kind: 'abandoned', fenced: true };
   return answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };

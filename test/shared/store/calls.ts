@@ -68,7 +68,7 @@ export function fetched(): FetchedJob {
   return {
     lockToken: 'lock-1',
     timestampMs: Date.now(),
-    askedAtMs: performance.now(),
+    requestedAtMs: performance.now(),
     workers: 1,
     capacity: () => ({ free: 64 }),
     leaseMs: LEASE_MS,

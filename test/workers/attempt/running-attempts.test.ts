@@ -10,7 +10,7 @@ function open() {
   onTestFinished(() => attempts.close());
   const pass = (ms: number) => {
     nowMs += ms;
-    attempts.fenceSilent();
+    attempts.fenceUnrenewed();
   };
   return { attempts, pass, now: () => nowMs };
 }
@@ -30,9 +30,9 @@ describe('DESIGN, decision 4: attempts that run here', () => {
     const { attempts, pass, now } = open();
     const askedAtMs = now();
     pass(20_000);
-    expect(attempts.add('in time', 'job 1', { token: 'a', askedAtMs }).signal.aborted).toBe(false);
+    expect(attempts.add('in time', 'job 1', { token: 'a', requestedAtMs: askedAtMs }).signal.aborted).toBe(false);
     pass(1);
-    expect(attempts.add('late', 'job 2', { token: 'b', askedAtMs }).leaseLost).toBe(true);
+    expect(attempts.add('late', 'job 2', { token: 'b', requestedAtMs: askedAtMs }).leaseLost).toBe(true);
   });
 
   test('a renewal restarts the time of its own attempt alone', () => {

@@ -26,7 +26,7 @@ function preparation(deps: Partial<PreparationDeps> = {}): Preparation {
     permits: {
       permit: async ({ envelope }) => ({
         params: envelope.payload.params,
-        decided: false,
+        isApproved: false,
         escalated: false,
         checkRewritten: () => {},
       }),
@@ -40,7 +40,7 @@ function preparation(deps: Partial<PreparationDeps> = {}): Preparation {
 
 test('a permitted call with valid parameters is ready to run', async () => {
   const prepared = await preparation().prepare(attemptOf());
-  expect(prepared).toMatchObject({ options: { params: { amount: 1 }, decided: false, timeoutMs: 50 } });
+  expect(prepared).toMatchObject({ options: { params: { amount: 1 }, isApproved: false, timeoutMs: 50 } });
 });
 
 test('a call whose deadline has passed times out', async () => {

@@ -27,14 +27,19 @@ test('a suspect waits until nothing else runs, and no job is taken meanwhile', a
   const { running, slots, solitude, attempt } = setUp();
   const [other, suspect] = [attempt('other'), attempt('suspect')];
   const entered = solitude.enter(suspect);
-  expect([solitude.isTaken, solitude.isOf(suspect), slots.free, slots.takeNow(1)]).toEqual([true, false, 0, 0]);
-  const next = slots.take({});
+  expect([solitude.isReserved, solitude.isHeldBy(suspect), slots.free, slots.acquireFree(1)]).toEqual([
+    true,
+    false,
+    0,
+    0,
+  ]);
+  const next = slots.acquire({});
   running.remove(other);
   expect(await entered).toBe(true);
-  expect(solitude.isOf(suspect)).toBe(true);
+  expect(solitude.isHeldBy(suspect)).toBe(true);
   solitude.leave(suspect);
   await next;
-  expect([solitude.isTaken, slots.free]).toEqual([false, 3]);
+  expect([solitude.isReserved, slots.free]).toEqual([false, 3]);
   running.close();
 });
 
@@ -49,6 +54,6 @@ test('a suspect whose neighbours do not end, or that is ended itself, gives way'
   expect(await solitude.enter(attempt('second'))).toBe(false);
   suspect.abort(new PawlError('DRAINED'));
   expect(await aborted).toBe(false);
-  expect([solitude.isTaken, slots.free]).toEqual([false, 4]);
+  expect([solitude.isReserved, slots.free]).toEqual([false, 4]);
   running.close();
 });

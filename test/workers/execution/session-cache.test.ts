@@ -9,9 +9,9 @@ test('a session is not known without its taint when the news of it overtake the 
   const { promise: onItsWay, resolve: arrive } = Promise.withResolvers<SessionRecord>();
   const answers = [onItsWay, Promise.resolve(after)];
   const known = new WorkerSessions({ read: () => answers.shift() } as unknown as Sessions);
-  const read = known.of('s');
+  const read = known.find('s');
   known.forget('s');
   arrive(before);
   await read;
-  expect(await known.of('s')).toEqual(after);
+  expect(await known.find('s')).toEqual(after);
 });

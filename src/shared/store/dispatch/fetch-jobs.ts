@@ -21,7 +21,7 @@ export interface FetchedJob {
   /** The worker's own clock, for BullMQ's answers about the future. */
   readonly timestampMs: number;
   /** When the worker asked, on its monotonic clock: locks and leases run since then. */
-  readonly askedAtMs: number;
+  readonly requestedAtMs: number;
   readonly leaseMs: number;
   readonly workerId: string;
   /** The prefix of the tokens of the started attempts: the number of each is appended. */

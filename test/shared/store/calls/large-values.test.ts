@@ -119,7 +119,7 @@ describe('large outcomes', () => {
     await ledger.claim(lost);
     await ledger.claim(whole);
     const fetched = {
-      ...{ lockToken: 'lock', timestampMs: Date.now(), askedAtMs: performance.now(), leaseMs: LEASE_MS },
+      ...{ lockToken: 'lock', timestampMs: Date.now(), requestedAtMs: performance.now(), leaseMs: LEASE_MS },
       ...{ workerId: 'worker-1', token: 'delivery', workers: 1 },
       capacity: () => ({ free: 2, received: 0, pushable: false }),
     };

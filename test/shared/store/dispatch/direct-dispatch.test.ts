@@ -30,7 +30,7 @@ async function listen(books: Books, workerId = 'worker-1') {
   const fetched = (free: number): FetchedJob => ({
     lockToken: `lock of ${workerId}`,
     timestampMs: Date.now(),
-    askedAtMs: performance.now(),
+    requestedAtMs: performance.now(),
     workers: 1,
     leaseMs: LEASE_MS,
     workerId,

@@ -54,7 +54,7 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
     const fetched: FetchedJob = {
       lockToken: `lock of ${workerId}`,
       timestampMs: Date.now(),
-      askedAtMs: performance.now(),
+      requestedAtMs: performance.now(),
       workers: 1,
       leaseMs: LEASE_MS,
       workerId,
