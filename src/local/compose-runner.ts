@@ -213,7 +213,7 @@ function submitterOf(core: Core, circuits: CircuitView, results: Results): CallS
     schedule: parts.schedule,
     sessions: {
       peekOf: (envelope) => sessions.ofCall(envelope),
-      of: async (envelope) => sessions.ofCall(envelope),
+      resolve: async (envelope) => sessions.ofCall(envelope),
     },
     onEvent: parts.onEvent,
   });

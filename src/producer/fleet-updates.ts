@@ -52,7 +52,7 @@ export class FleetUpdates {
         this.#emitCatalogueChange();
         break;
       case 'agent':
-        agents.hear(broadcast.sessionKey, broadcast.agentId);
+        agents.onOrder(broadcast.sessionKey, broadcast.agentId);
         break;
       case 'session':
       case 'taint':

@@ -43,7 +43,7 @@ export async function listCalls(context: CliContext, options: ListCallsOptions):
       tool,
       state,
       ...(session === undefined ? {} : { sessionKey: session }),
-      isSeen: () => true,
+      isVisible: () => true,
     });
     if (options.json === true)
       print(context, prettyJson({ calls: calls.map(callSummary), ...(complete ? {} : { truncated: true }) }));

@@ -10,7 +10,7 @@ import type { ExportOptions, Provider, ToolExport } from '../../shared/model-too
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { CallOptions } from '../calls/call-envelope.ts';
-import { listed } from '../calls/params.ts';
+import { listIssues } from '../calls/params.ts';
 import type { Session, SessionEvents } from '../sessions/session.ts';
 import { identifierOf, ModelCalls, type ModelResponse, markedId } from './model-calls.ts';
 import { type ModelContent, modelContent, textOf } from './model-content.ts';
@@ -203,7 +203,7 @@ export class ModelTools {
     corrected: number,
     result: ToolResultEnvelope | undefined,
   ): Promise<string> {
-    const text = `${code}: ${listed({ message, issues })}`;
+    const text = `${code}: ${listIssues({ message, issues })}`;
     // Parameters that follow the schema can be refused as well, such as a binary file to `read`. Then the message explains it alone.
     if (code !== 'INVALID_PARAMS' || issues.length === 0) return text;
     // Wrong calls of one response count once: the model had not read the first explanation when it made the others.

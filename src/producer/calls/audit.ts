@@ -1,4 +1,4 @@
-/** The audit records of the calls that a producer submits, and how the trail is read. */
+/** The audit records of the calls that a producer submits, and searches in the audit trail. */
 import { z } from 'zod';
 import type { AuditEvent, RecordAudit, SubmittedCall } from '../../shared/audit/audit-event.ts';
 import { finishCall } from '../../shared/audit/audit-record.ts';
@@ -13,28 +13,28 @@ import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { DispatchEvent } from './submission.ts';
 
-const MAX_LOOKED = 100_000;
+const MAX_SCANNED = 100_000;
 
 type Refusal = Extract<DispatchEvent, { type: 'refused' }>;
 
 export interface CallAuditDeps {
   readonly record: RecordAudit;
-  /** Records accepted calls: their records travel with the claim. */
+  /** Builds the records of accepted calls; the claim writes them. */
   readonly writer: Pick<AuditWriter, 'asked' | 'add'>;
-  /** Receives every call, beside the trail. */
+  /** Receives every call, in addition to the trail. */
   readonly listener?: RecordAudit;
   publishedTool(namespace: string, name: string): ResolvedTool | undefined;
   readonly schedule?: Schedule;
 }
 
-/** Answers that are recorded here. A refusal has its own record, with the reason. */
+/** The claim's answers that are recorded here. A refusal has its own record, with the reason. */
 const ANSWERS = { claimed: 'claimed', inflight: 'merged', ended: 'replayed' } as const;
 
 /** Refusals whose reason does not depend on the caller or the call. */
 const SAME_FOR_ALL: ReadonlySet<string> = new Set(['CIRCUIT_OPEN', 'OVERLOADED', 'BACKEND_UNAVAILABLE']);
-const COUNTED_MS = 1_000;
+const COUNT_WINDOW_MS = 1_000;
 
-interface Counted {
+interface RefusalCount {
   times: number;
   last: Refusal;
 }
@@ -46,9 +46,9 @@ interface Counted {
  */
 export class CallAudit {
   readonly #deps: CallAuditDeps;
-  readonly #counted = new Map<string, Counted>();
-  /** The kind of the last refusal: it often comes again. */
-  #latest: Counted | undefined;
+  readonly #counted = new Map<string, RefusalCount>();
+  /** The count of the last refusal: the same kind often follows. */
+  #latest: RefusalCount | undefined;
   #stop = () => {};
 
   constructor(deps: CallAuditDeps) {
@@ -56,12 +56,12 @@ export class CallAudit {
   }
 
   /** The audit record of a call that is being submitted. */
-  asked(
+  newRecord(
     envelope: ToolCallEnvelope,
     tool: ResolvedTool,
-    known: Required<Pick<SubmittedCall, 'submittedBy' | 'sessionActorId'>> & { readonly paramsDigest: string },
-  ): AskedRecord {
-    return new AskedRecord(this.#deps, { ...askedCall(envelope, tool), ...known });
+    submitter: Required<Pick<SubmittedCall, 'submittedBy' | 'sessionActorId'>> & { readonly paramsDigest: string },
+  ): SubmittedRecord {
+    return new SubmittedRecord(this.#deps, { ...submittedCall(envelope, tool), ...submitter });
   }
 
   observe(event: DispatchEvent): void {
@@ -70,8 +70,8 @@ export class CallAudit {
 
   #record({ envelope, code, message }: Refusal, times?: number): void {
     if (envelope === undefined) return;
-    const asked = askedCall(envelope, this.#deps.publishedTool(envelope.toolNamespace, envelope.toolName));
-    const refused = { ...asked, answer: 'refused', code, reason: message } as const;
+    const call = submittedCall(envelope, this.#deps.publishedTool(envelope.toolNamespace, envelope.toolName));
+    const refused = { ...call, answer: 'refused', code, reason: message } as const;
     void this.#deps.record(times === undefined ? refused : { ...refused, times });
   }
 
@@ -79,17 +79,17 @@ export class CallAudit {
     const { envelope, code } = refusal;
     if (envelope === undefined || !SAME_FOR_ALL.has(code)) return false;
     const latest = this.#latest !== undefined && isSame(this.#latest.last, refusal) ? this.#latest : undefined;
-    const counted = latest ?? this.#counted.get(kindOf(envelope, code));
-    if (counted === undefined) {
+    const count = latest ?? this.#counted.get(kindOf(envelope, code));
+    if (count === undefined) {
       const { schedule = backgroundSchedule } = this.#deps;
-      if (this.#counted.size === 0) this.#stop = schedule(() => this.flush(), COUNTED_MS);
+      if (this.#counted.size === 0) this.#stop = schedule(() => this.flush(), COUNT_WINDOW_MS);
       this.#latest = { times: 0, last: refusal };
       this.#counted.set(kindOf(envelope, code), this.#latest);
       return false;
     }
-    this.#latest = counted;
-    counted.times += 1;
-    counted.last = refusal;
+    this.#latest = count;
+    count.times += 1;
+    count.last = refusal;
     return true;
   }
 
@@ -117,7 +117,7 @@ function isSame(one: Refusal, other: Refusal): boolean {
   );
 }
 
-export class AskedRecord {
+export class SubmittedRecord {
   readonly #deps: CallAuditDeps;
   readonly #call: SubmittedCall;
   readonly #text: string | undefined;
@@ -128,25 +128,25 @@ export class AskedRecord {
     this.#text = deps.writer.asked(call);
   }
 
-  /** The text that the claim of a new call writes. Undefined when the trail is off. */
-  claimed(callId: string): string | undefined {
+  /** The record's text, which the claim of a new call writes. Undefined when the trail is off. */
+  claimText(callId: string): string | undefined {
     return this.#text === undefined ? undefined : finishCall(this.#text, callId, 'claimed');
   }
 
   /** Records the claim's answer. A refusal that follows has its own record. */
-  answered({ kind, callId }: ClaimAnswer, mode: DedupeMode): void {
-    if (!isTold(kind) || (kind === 'inflight' && mode !== 'enforced')) return;
+  recordAnswer({ kind, callId }: ClaimAnswer, mode: DedupeMode): void {
+    if (!isRecorded(kind) || (kind === 'inflight' && mode !== 'enforced')) return;
     const answer = ANSWERS[kind];
     void this.#deps.listener?.({ ...this.#call, callId, answer });
     if (kind !== 'claimed' && this.#text !== undefined) this.#deps.writer.add(finishCall(this.#text, callId, answer));
   }
 }
 
-function isTold(kind: ClaimAnswer['kind']): kind is keyof typeof ANSWERS {
+function isRecorded(kind: ClaimAnswer['kind']): kind is keyof typeof ANSWERS {
   return kind in ANSWERS;
 }
 
-function askedCall(envelope: ToolCallEnvelope, tool: ResolvedTool | undefined): SubmittedCall {
+function submittedCall(envelope: ToolCallEnvelope, tool: ResolvedTool | undefined): SubmittedCall {
   const { target, payload, toolNamespace: namespace, toolName: name } = envelope;
   return {
     type: 'call',
@@ -171,7 +171,7 @@ function askedCall(envelope: ToolCallEnvelope, tool: ResolvedTool | undefined): 
   };
 }
 
-/** Milliseconds since the epoch, or a moment as ISO 8601 writes it. */
+/** Milliseconds since the epoch, or an ISO 8601 time. */
 export const sinceSchema = z.string().transform((text, context) => {
   const atMs = /^\d{1,16}$/.test(text) ? Number(text) : Date.parse(text);
   if (!Number.isNaN(atMs)) return atMs;
@@ -194,32 +194,32 @@ export interface AuditQuery {
   readonly seesTenant?: (tenantId: string | undefined) => boolean;
 }
 
-/** The newest first, as far as Redis keeps them. */
+/** The matching records that are still in Redis, the newest first. */
 export function findRecords(trail: AuditTrail, query: AuditQuery): Promise<readonly AuditEntry[]> {
   const { sessionKey, tool, callId, type, sinceMs, limit = 100, seesTenant = () => true } = query;
-  const wanted = (record: AuditRecord) =>
+  const matches = (record: AuditRecord) =>
     (sessionKey === undefined || record['sessionKey'] === sessionKey) &&
-    (callId === undefined || isAbout(record, callId)) &&
+    (callId === undefined || concerns(record, callId)) &&
     (type === undefined || record.type === type) &&
-    (tool === undefined || isOf(record['tool'], tool)) &&
+    (tool === undefined || isTool(record['tool'], tool)) &&
     seesTenant(record['tenantId'] as string | undefined);
-  return trail.newest(wanted, { limit, maxLooked: MAX_LOOKED, ...(sinceMs === undefined ? {} : { sinceMs }) });
+  return trail.newest(matches, { limit, maxLooked: MAX_SCANNED, ...(sinceMs === undefined ? {} : { sinceMs }) });
 }
 
-/** An action on many calls has one record for a hundred of them. */
-function isAbout(record: AuditRecord, callId: string): boolean {
+/** A bulk action has one record per hundred calls. */
+function concerns(record: AuditRecord, callId: string): boolean {
   const { callIds } = record as { readonly callIds?: unknown };
   return record['callId'] === callId || (Array.isArray(callIds) && callIds.includes(callId));
 }
 
-function isOf(recorded: unknown, tool: string): boolean {
+function isTool(recorded: unknown, tool: string): boolean {
   return recorded === tool || (typeof recorded === 'string' && recorded.endsWith(`.${tool}`));
 }
 
 type Override = Extract<AuditEvent, { type: 'override' }>;
-type About = Omit<Override, 'type' | 'what' | 'action' | 'by'>;
+type ActionSubject = Omit<Override, 'type' | 'what' | 'action' | 'by'>;
 
-export interface OperatorAction extends About {
+export interface OperatorAction extends ActionSubject {
   readonly what: Override['what'];
   /** Such as `force_open` or `retry`. */
   readonly action: string;

@@ -16,11 +16,11 @@ import { areValidNow, checkParams } from './params.ts';
 
 /** The sessions that envelopes name. */
 export interface SessionLookup {
-  /** Returns a session that is known here without a question to Redis. Throws `SESSION_CLOSED`. */
+  /** Returns a cached session, without a round trip to Redis. Throws `SESSION_CLOSED`. */
   peekOf(envelope: ToolCallEnvelope): SessionRecord | undefined;
-  /** Finds the session, and opens one that is not there, as it was `opened` before. Throws `SESSION_CLOSED`. */
-  of(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<SessionRecord>;
-  /** Keeps a session at least until then. Absent where sessions do not expire. */
+  /** Finds the session. Writes a lost one again as `opened`, and opens an unknown one. Throws `SESSION_CLOSED`. */
+  resolve(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<SessionRecord>;
+  /** Retains a session at least until `untilMs`. Absent where sessions do not expire. */
   keepUntil?(session: SessionRecord, untilMs: number): Promise<void>;
 }
 
@@ -42,23 +42,24 @@ export class CallAuthorizer {
   /** Throws `UNKNOWN_TOOL`, `SESSION_CLOSED`, `PERMISSION_DENIED`, `DEDUPE_REQUIRED`, `INVALID_PARAMS` and `CONTRACT_INVALID`. */
   async authorize(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<AuthorizedCall> {
     checkCompensationKey(envelope);
-    const session = await this.#deps.sessions.of(envelope, opened);
+    const session = await this.#deps.sessions.resolve(envelope, opened);
     const tool = await this.#toolOf(envelope);
     const channel = await this.#channelOf(session);
     // Policy comes before the schema: a session that may not call the tool learns nothing about its parameters.
-    const onAsked = this.#requirePermission(envelope, tool, session, channel);
+    const submittedResult = this.#requirePermission(envelope, tool, session, channel);
     const checked = await checkParams(envelope, tool);
-    // Policy may look at parameters; it decides on those that run.
-    const policyResult = checked === envelope ? onAsked : this.#requirePermission(checked, tool, session, channel);
+    // Policy may depend on parameters, so it decides on those that run.
+    const policyResult =
+      checked === envelope ? submittedResult : this.#requirePermission(checked, tool, session, channel);
     return { envelope: checked, tool, session, policyResult, channel };
   }
 
   /**
-   * Asks policy about a call whose parameters are still open, and returns its decision. `isDraft`: the session was not opened yet. Throws as
-   * `authorize` does, but for the parameters.
+   * The decision of policy on a call whose parameters are not known yet. `isDraft`: the session was not opened yet. Throws as `authorize`
+   * does, except for the parameters.
    */
   async permit(envelope: ToolCallEnvelope, session: SessionRecord, isDraft: boolean): Promise<PolicyResult> {
-    const opened = isDraft ? session : await this.#deps.sessions.of(envelope, session);
+    const opened = isDraft ? session : await this.#deps.sessions.resolve(envelope, session);
     return this.#requirePermission(envelope, await this.#toolOf(envelope), opened, await this.#channelOf(opened));
   }
 
@@ -67,7 +68,7 @@ export class CallAuthorizer {
     return catalogue.peek(toolNamespace, toolName) ?? (await catalogue.find(toolNamespace, toolName));
   }
 
-  /** The same, from what is known here. Returns undefined when Redis has to be asked, and when the call is refused. */
+  /** Authorizes from cached records alone. Undefined when a round trip is needed, and when the call is refused. */
   authorizeNow(envelope: ToolCallEnvelope, tool: ResolvedTool): AuthorizedCall | undefined {
     if (hasChannelLayer(this.#deps.settings)) return undefined;
     try {
@@ -82,7 +83,7 @@ export class CallAuthorizer {
     }
   }
 
-  /** Keeps the session of a delayed call, which its worker needs, until the call starts. */
+  /** Retains the session of a delayed call until the call starts: its worker needs it. */
   async keepSession(session: SessionRecord, startAtMs: number): Promise<void> {
     await this.#deps.sessions.keepUntil?.(session, startAtMs);
   }

@@ -1,4 +1,4 @@
-/** The last step of a submission: the result of a call that was claimed, or the outcome of one that has ended before. */
+/** The last step of a submission: it waits for the result of a claimed call, or replays the outcome of a finished one. */
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { bringsTaint, envelopeOf } from '../../shared/calls/outcome.ts';
 import type { FinishedCall } from '../../shared/store/calls/finished-call.ts';
@@ -14,8 +14,8 @@ import type { CallTraces } from './traces.ts';
 export interface AwaitDeps {
   readonly results: Pick<Results, 'markFinished'>;
   readonly deadlines: DeadlineDeps;
-  readonly traces?: Pick<CallTraces, 'left'>;
-  /** Records that a session has seen what a tool brought from outside; resolves when policy judges its next call by it. */
+  readonly traces?: Pick<CallTraces, 'callerLeft'>;
+  /** Records that a session has seen text from outside; resolves when policy applies it to the next call. */
   taint?(sessionKey: string, source: string): Promise<void>;
   onEvent(event: DispatchEvent): void;
 }
@@ -39,17 +39,17 @@ export class ResultAwaiter {
       await this.#finish(envelope, tool, ended);
       return ended;
     });
-    // A caller that reads the result later must not be ended by a rejection that it does not await.
+    // A rejection must not end the process of a caller that reads the result later.
     result.catch(() => {});
     const stop = () => {
       waiting.stop();
-      this.#deps.traces?.left(envelope);
+      this.#deps.traces?.callerLeft(envelope);
     };
     const pending = { kind: 'pending', callId, requestId, result, stop } as const;
     return isOwn ? pending : { ...pending, merged: true };
   }
 
-  /** The submission of a call whose outcome Redis has already. */
+  /** The submission of a call whose outcome is in Redis already. */
   async replay({ envelope, tool }: IdentifiedCall, { callId, outcome, ageMs }: FinishedCall): Promise<Submission> {
     this.#deps.results.markFinished(callId);
     const { requestId, toolName } = envelope;

@@ -15,15 +15,15 @@ import { matches } from '../../shared/util/wildcard.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
 export interface CallAdmission {
-  /** The call, with a deadline where its budget bounds its time. */
+  /** The call. It has a deadline if a budget limits its time. */
   readonly envelope: ToolCallEnvelope;
-  readonly importance: Priority;
-  readonly room: number;
-  readonly line: string;
+  readonly priority: Priority;
+  readonly maxInflight: number;
+  readonly queueName: string;
   readonly spends?: NonNullable<Claim['spends']>;
 }
 
-/** Throws `BUDGET_EXHAUSTED` for a call that alone costs too much, and `CONTRACT_INVALID` for an importance that does not exist. */
+/** Throws `BUDGET_EXHAUSTED` for a call that costs too much by itself, and `CONTRACT_INVALID` for an unknown importance. */
 export function admissionOf(
   envelope: ToolCallEnvelope,
   tool: ResolvedTool,
@@ -32,7 +32,7 @@ export function admissionOf(
     settings,
     shards,
     startsAtMs,
-    ...about
+    ...policyContext
   }: Pick<PolicyRequest, 'registry' | 'channel'> & {
     readonly settings: Settings;
     /** The number of shards of the tool's tier. Each of them has an equal part of the tier's capacity. */
@@ -40,11 +40,12 @@ export function admissionOf(
     readonly startsAtMs: number;
   },
 ): CallAdmission {
-  const importance = priorityOf(envelope, session);
+  const priority = priorityOf(envelope, session);
   const costUnits = costUnitsOf(tool, envelope.payload.params);
   const { maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = tool.budget ?? {};
   const timeMs = checkCall(session.budgets, costUnits);
-  const own = perTurn === undefined && perSession === undefined ? [] : [{ title: 'its tool', perTurn, perSession }];
+  const toolBudget =
+    perTurn === undefined && perSession === undefined ? [] : [{ title: 'its tool', perTurn, perSession }];
   const accounts = accountsOf({
     envelope,
     tool: qualifiedName(tool),
@@ -52,24 +53,24 @@ export function admissionOf(
     tenantId: session.tenantId,
     budgets: session.budgets,
     settings: settings.budgets,
-    toolLimits: [...own, ...toolLimits({ tool, session, policy: settings.policy, ...about })],
+    toolLimits: [...toolBudget, ...toolLimits({ tool, session, policy: settings.policy, ...policyContext })],
     matches,
   });
   return {
-    envelope: timeMs === undefined ? envelope : endingBy(envelope, startsAtMs + timeMs),
-    importance,
-    room: admittedInflight(importance, Math.ceil(settings.admission.maxInflight / shards)),
-    line: queueNameOf(importance, session.tenantId, tenantWeight(settings.tenants, session.tenantId)),
+    envelope: timeMs === undefined ? envelope : deadlineBy(envelope, startsAtMs + timeMs),
+    priority,
+    maxInflight: admittedInflight(priority, Math.ceil(settings.admission.maxInflight / shards)),
+    queueName: queueNameOf(priority, session.tenantId, tenantWeight(settings.tenants, session.tenantId)),
     ...(accounts.length === 0 ? {} : { spends: { accounts, costUnits } }),
   };
 }
 
-function endingBy(envelope: ToolCallEnvelope, atMs: number): ToolCallEnvelope {
-  const deadlineAtMs = Math.min(envelope.control.deadlineAtMs ?? atMs, atMs);
+function deadlineBy(envelope: ToolCallEnvelope, latestMs: number): ToolCallEnvelope {
+  const deadlineAtMs = Math.min(envelope.control.deadlineAtMs ?? latestMs, latestMs);
   return { ...envelope, control: { ...envelope.control, deadlineAtMs } };
 }
 
-/** The names of the budgets that the time of attempts is taken from. */
+/** The names of the budgets that are charged with the time of attempts. */
 export function timedOf(spends: Claim['spends']): { readonly timed?: readonly string[] } {
   const timed = (spends?.accounts ?? []).filter(({ limits }) => limits.timeMs !== undefined).map(({ name }) => name);
   return timed.length === 0 ? {} : { timed };

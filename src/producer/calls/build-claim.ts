@@ -1,5 +1,5 @@
 /**
- * The claim of a call, with the request for approval where a person has to decide.
+ * Builds the claim of a call, with the approval request if a person has to decide.
  */
 import { callbackAddress } from '../../shared/callbacks/callback.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
@@ -24,15 +24,15 @@ export interface BuildClaimDeps {
   readonly approvals?: Pick<ApprovalService, 'requestFor'>;
 }
 
-interface AskedBy {
+interface Submitter {
   readonly submittedBy: string | undefined;
   readonly planned: PlannedCall | undefined;
 }
 
 export class ClaimBuilder {
   readonly #deps: BuildClaimDeps;
-  #keptSecond = 0;
-  #keptCount = 0;
+  #markedSecond = 0;
+  #markedCount = 0;
 
   constructor(deps: BuildClaimDeps) {
     this.#deps = deps;
@@ -45,19 +45,20 @@ export class ClaimBuilder {
   async build(call: IdentifiedCall, options: SubmitOptions, record?: string): Promise<Claim> {
     const { submittedBy, callbackUrl = call.callbackUrl } = options;
     const planned = plannedOf(call, options);
-    const plain = this.#withoutApproval(call, { submittedBy, planned }, record);
+    const plain = this.#baseClaim(call, { submittedBy, planned }, record);
     const claim =
       callbackUrl === undefined ? plain : { ...plain, callback: callbackAddress(callbackUrl, call.envelope) };
-    const { asks, envelope, tool, start } = call;
+    const { approvalNeed, envelope, tool, start } = call;
     const { approvals } = this.#deps;
-    // A start in the past names a call that was made before: no person is asked about another one.
-    if (asks === undefined || approvals === undefined || start?.isPast === true || planned !== undefined) return claim;
+    // A start in the past can only match a call that exists already, so it needs no approval request.
+    if (approvalNeed === undefined || approvals === undefined || start?.isPast === true || planned !== undefined)
+      return claim;
     const { callId, generation } = claim;
     const startAtMs = start?.atMs;
     const approval = await approvals.requestFor({
       envelope,
       tool,
-      ...asks,
+      ...approvalNeed,
       callId,
       generation,
       submittedBy,
@@ -66,19 +67,19 @@ export class ClaimBuilder {
     return { ...claim, approval };
   }
 
-  #withoutApproval(call: IdentifiedCall, asked: AskedBy, record: string | undefined): Claim {
+  #baseClaim(call: IdentifiedCall, submitter: Submitter, record: string | undefined): Claim {
     const { envelope, tool, identity, circuit, shadow, loop, start } = call;
-    const { room, line, spends } = call.admission;
+    const { maxInflight, queueName, spends } = call.admission;
     return {
       callId: identity.callId,
-      room,
-      line,
+      room: maxInflight,
+      line: queueName,
       mode: envelope.transport.dedupeMode,
       paramsDigest: call.paramsDigest,
-      request: this.#requestOf(call, asked),
+      request: this.#requestOf(call, submitter),
       generation: String(this.#deps.clock.now()),
       circuit: circuit.key,
-      kept: this.#keepJob(),
+      kept: this.#marksJob(),
       once: tool.effects === 'once',
       inboxId: this.#deps.inboxId,
       ...(start === undefined ? {} : { start }),
@@ -95,8 +96,8 @@ export class ClaimBuilder {
   }
 
   #requestOf(
-    { envelope, tool, identity, circuit, channel, admission, asks, start }: IdentifiedCall,
-    { submittedBy, planned }: AskedBy,
+    { envelope, tool, identity, circuit, channel, admission, approvalNeed, start }: IdentifiedCall,
+    { submittedBy, planned }: Submitter,
   ): StoredRequest {
     const { modes } = circuit;
     return {
@@ -107,7 +108,7 @@ export class ClaimBuilder {
       ...(submittedBy === undefined ? {} : { submittedBy }),
       ...(channel === undefined ? {} : { channel }),
       ...timedOf(admission.spends),
-      ...(asks === undefined && this.#isShared(envelope, tool, modes) ? { shared: true } : {}),
+      ...(approvalNeed === undefined && this.#isShared(envelope, tool, modes) ? { shared: true } : {}),
       ...(start === undefined ? {} : { startAtMs: start.atMs }),
       ...(planned === undefined ? {} : { planned }),
     };
@@ -118,24 +119,24 @@ export class ClaimBuilder {
     return dedupe === 'on' && transport.dedupeMode !== 'disabled' && scopeOf(this.#deps.settings, tool) === 'global';
   }
 
-  /** Bull Board keeps so many jobs a second of all producers; one producer need not mark more. The claim chooses among the marked. */
-  #keepJob(): boolean {
+  /** Bull Board shows a limited number of jobs per second, over all producers. A producer marks no more; the claim selects from them. */
+  #marksJob(): boolean {
     const second = Math.floor(this.#deps.clock.monotonic() / 1_000);
-    if (second !== this.#keptSecond) {
-      this.#keptSecond = second;
-      this.#keptCount = 0;
+    if (second !== this.#markedSecond) {
+      this.#markedSecond = second;
+      this.#markedCount = 0;
     }
-    this.#keptCount += 1;
-    return this.#keptCount <= KEPT_PER_SECOND;
+    this.#markedCount += 1;
+    return this.#markedCount <= KEPT_PER_SECOND;
   }
 }
 
 /** The plan whose approval covers a call that needs one. */
-function plannedOf({ asks }: IdentifiedCall, { planned }: SubmitOptions): PlannedCall | undefined {
-  if (asks === undefined || planned === undefined) return undefined;
+function plannedOf({ approvalNeed }: IdentifiedCall, { planned }: SubmitOptions): PlannedCall | undefined {
+  if (approvalNeed === undefined || planned === undefined) return undefined;
   const { approvalId, key, taint = [] } = planned;
-  // The approver does not know what the session has read since the plan was shown.
-  const { askedForTaint = [] } = asks.policyResult;
+  // The approver has not seen text from outside that the session read after the plan was shown.
+  const { askedForTaint = [] } = approvalNeed.policyResult;
   return askedForTaint.every((source) => taint.includes(source)) ? { approvalId, key } : undefined;
 }
 

@@ -1,6 +1,5 @@
 /**
- * The envelope of a session's call, built from the caller's options and checked. The parts that are the same for many calls are built and
- * checked once.
+ * Builds and checks the envelope of a session's call. Parts that many calls share are built and checked once.
  */
 
 import { callbackUrlSchema } from '../../shared/callbacks/callback.ts';
@@ -63,7 +62,7 @@ export function callTargetOf({ sessionKey, actorId, agentId, tenantId }: Session
   });
 }
 
-/** Throws `CONTRACT_INVALID` for parameters that JSON cannot say, and for a signal that is none. */
+/** Throws `CONTRACT_INVALID` for parameters that are not JSON-serializable, and for an invalid signal. */
 export function callEnvelope(
   target: ToolCallEnvelope['target'],
   tool: AnyTool | string,
@@ -71,7 +70,7 @@ export function callEnvelope(
   options: CallOptions,
   clock: Pick<Clock, 'now'>,
 ): ToolCallEnvelope {
-  // The check comes first: a bad signal found after the submission would fail a call that runs.
+  // The signal is checked first: after the submission, a bad one would fail a call that runs.
   if (!isSignal(options.signal))
     throw contractInvalid([
       { path: 'options.signal', message: `must be an AbortSignal; got ${typeof options.signal}` },
@@ -96,12 +95,12 @@ export function callEnvelope(
       ...tagsOf(options),
     },
     trace: traceOf(options),
-    // Behind the rest: what follows a spread in an object literal is added the slow way, and every call is made here.
+    // The spread comes last: V8 adds properties after a spread slowly, and every call is built here.
     ...(options.toolCallId === undefined ? {} : { toolCallId: options.toolCallId }),
   };
 }
 
-/** Throws `CONTRACT_INVALID` for a start that is none. */
+/** Throws `CONTRACT_INVALID` for an invalid start. */
 function deadlineOf(options: CallOptions, nowMs: number): number | undefined {
   const start = startTimeOf(options, nowMs);
   return options.timeoutMs === undefined ? undefined : (start?.atMs ?? nowMs) + options.timeoutMs;
@@ -115,7 +114,7 @@ function checkCallbackUrl(url: string | undefined): void {
     throw contractInvalid([{ path: 'options.callbackUrl', message: error.issues[0]?.message ?? 'must be a URL' }]);
 }
 
-/** Also one of another realm, or of a library's own. */
+/** Accepts signals of other realms and of libraries as well. */
 function isSignal(signal: AbortSignal | null | undefined): boolean {
   return signal === undefined || signal === null || typeof signal.addEventListener === 'function';
 }
@@ -158,7 +157,7 @@ function hintsOf({
   };
 }
 
-/** The turn comes first: a tag of the caller's does not stand for it. */
+/** The turn's tag comes first, so that a tag of the caller cannot replace it. */
 function tagsOf({ turnId, requestTags }: CallOptions): Pick<ToolCallEnvelope['control'], 'requestTags'> | undefined {
   if (turnId === undefined && requestTags === undefined) return undefined;
   return { requestTags: [...(turnId === undefined ? [] : [turnTag(turnId)]), ...(requestTags ?? [])] };
@@ -169,31 +168,31 @@ function traceOf({ traceparent, baggage }: CallOptions): ToolCallEnvelope['trace
   return traceparent === undefined ? { baggage } : { traceparent, baggage };
 }
 
-/** Models invent names of tools, and of namespaces. */
+/** Limits of the cache: models invent names of tools and namespaces. */
 const MAX_NAMES = 1_000;
 const MAX_NAMESPACES = 20;
 
-/** The forms of envelopes that were checked before: a tool that was called without any option but a key. */
+/** Caches the tools whose plain envelopes were checked. A plain envelope has no option except a key. */
 export class FormCache {
   /** Names of tools by namespace. */
-  readonly #wellFormed = new Map<string, Set<string>>();
+  readonly #checkedNames = new Map<string, Set<string>>();
 
-  /** Throws `CONTRACT_INVALID`. Of a form that was checked before, only what differs from call to call is looked at. */
+  /** Throws `CONTRACT_INVALID`. For a cached tool, only the key of a plain envelope is checked. */
   check(envelope: ToolCallEnvelope, options: CallOptions): void {
     const { toolNamespace, toolName, payload } = envelope;
     const plain = isPlain(options);
     const { idempotencyKey: key } = payload;
-    const known = plain && this.#wellFormed.get(toolNamespace)?.has(toolName) === true;
-    if (known && (key === undefined || isIdempotencyKey(key))) return;
+    const isKnown = plain && this.#checkedNames.get(toolNamespace)?.has(toolName) === true;
+    if (isKnown && (key === undefined || isIdempotencyKey(key))) return;
     if (!plain) checkNames(options);
     parseEnvelope(envelope);
-    if (plain) this.#remember(toolNamespace, toolName);
+    if (plain) this.#addChecked(toolNamespace, toolName);
   }
 
-  #remember(namespace: string, name: string): void {
-    const known = this.#wellFormed;
-    if (known.size > MAX_NAMESPACES || (known.get(namespace)?.size ?? 0) >= MAX_NAMES) known.clear();
-    known.set(namespace, (known.get(namespace) ?? new Set()).add(name));
+  #addChecked(namespace: string, name: string): void {
+    const checked = this.#checkedNames;
+    if (checked.size > MAX_NAMESPACES || (checked.get(namespace)?.size ?? 0) >= MAX_NAMES) checked.clear();
+    checked.set(namespace, (checked.get(namespace) ?? new Set()).add(name));
   }
 }
 
@@ -220,16 +219,16 @@ const OPTIONS: Readonly<Record<keyof CallOptions, true>> = {
   startAt: true,
 };
 
-/** Without types, a key under another name would be no key at all. */
+/** Refuses unknown options: an untyped caller that misspells `idempotencyKey` would have no key. */
 function checkNames(options: CallOptions): void {
   const unknown = Object.keys(options).find((name) => !Object.hasOwn(OPTIONS, name));
   if (unknown === undefined) return;
-  const near = nearest(unknown, Object.keys(OPTIONS));
-  const hint = near.length === 0 ? '' : ` (did you mean ${near.join(' or ')}?)`;
+  const suggestions = nearest(unknown, Object.keys(OPTIONS));
+  const hint = suggestions.length === 0 ? '' : ` (did you mean ${suggestions.join(' or ')}?)`;
   throw contractInvalid([{ path: `options.${unknown}`, message: `is not an option of a call${hint}` }]);
 }
 
-/** Nothing but the key becomes part of the envelope. */
+/** Whether no option except the key becomes part of the envelope. */
 function isPlain(options: CallOptions): boolean {
   for (const name of Object.keys(options))
     if (name !== 'idempotencyKey' && name !== 'signal' && options[name as keyof CallOptions] !== undefined)

@@ -1,6 +1,6 @@
 /**
- * Call subscriptions. A subscriber receives all events of a call, in order and once, from any position. An inbox event only wakes the
- * reader; the events come from the record, so a lost event or a restart loses nothing.
+ * Call subscriptions. A subscriber receives all events of a call, in order and once, from any position. An inbox event only triggers a
+ * read of the record, which has the events. A lost inbox event or a restart loses nothing.
  */
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord, KeptProgress } from '../../shared/store/calls/call-record.ts';
@@ -8,15 +8,15 @@ import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Results } from './result-waiters.ts';
 import { type CallEvent, callEvents, compare, type Position } from './timeline.ts';
 
-/** Records are read this often although no event arrived. */
+/** Records are read this often even if no event arrives. */
 const CHECK_INTERVAL_MS = 15_000;
-/** As many as are kept. */
+/** The number of progress events that Redis retains. */
 const MAX_PROGRESS = 200;
 
 export interface CallSubscriber {
-  /** Receives the events after the last ones received, in order. */
+  /** Receives new events, in order. */
   onEvents(events: readonly CallEvent[]): void;
-  /** No event follows: the call has ended, its record has gone, or this process closes. */
+  /** No event follows: the call has ended, its record has expired, or this process closes. */
   onEnd(): void;
 }
 
@@ -36,7 +36,7 @@ export class CallSubscriptions {
     this.#deps = deps;
   }
 
-  /** Follows a call, from after an event when its position is given. The returned function ends that. */
+  /** Subscribes to a call, optionally to events after a position only. The returned function unsubscribes. */
   follow(callId: string, subscriber: CallSubscriber, after?: Position): () => void {
     let call = this.#calls.get(callId);
     if (call === undefined) {
@@ -49,7 +49,7 @@ export class CallSubscriptions {
 
   /** Reads all calls again: events may have been lost. */
   check(): void {
-    for (const call of this.#calls.values()) call.wake('record');
+    for (const call of this.#calls.values()) call.scheduleRead('record');
     if (this.#calls.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
@@ -61,18 +61,18 @@ export class CallSubscriptions {
   }
 }
 
-type Broadcast = 'record' | 'progress';
+type ReadKind = 'record' | 'progress';
 
 class SubscribedCall {
   readonly #callId: string;
   readonly #deps: CallSubscriptionsDeps;
   readonly #forget: () => void;
-  readonly #waiting: { stop(): void };
+  readonly #wait: { stop(): void };
   readonly #followers = new Map<CallSubscriber, Position | undefined>();
   readonly #progress: KeptProgress[] = [];
   #record: CallRecord | undefined;
-  /** The next thing to read, once the reading in progress has ended. */
-  #broadcast: Broadcast | undefined;
+  /** The next read, which starts when the current one has ended. */
+  #pendingRead: ReadKind | undefined;
   #reading = false;
   #ended = false;
 
@@ -80,37 +80,39 @@ class SubscribedCall {
     this.#callId = callId;
     this.#deps = deps;
     this.#forget = forget;
-    const waiting = deps.results.wait(callId, ({ type }) => this.wake(type === 'progress' ? 'progress' : 'record'));
-    const settled = () => this.wake('record');
-    waiting.outcome.then(settled, settled);
-    this.#waiting = waiting;
+    const wait = deps.results.wait(callId, ({ type }) =>
+      this.scheduleRead(type === 'progress' ? 'progress' : 'record'),
+    );
+    const settled = () => this.scheduleRead('record');
+    wait.outcome.then(settled, settled);
+    this.#wait = wait;
   }
 
   add(subscriber: CallSubscriber, after: Position | undefined): () => void {
     this.#followers.set(subscriber, after);
-    this.wake('record');
+    this.scheduleRead('record');
     return () => {
       this.#followers.delete(subscriber);
       if (this.#followers.size === 0) this.end();
     };
   }
 
-  wake(broadcast: Broadcast): void {
+  scheduleRead(kind: ReadKind): void {
     if (this.#ended) return;
-    this.#broadcast = this.#broadcast === 'record' ? 'record' : broadcast;
+    this.#pendingRead = this.#pendingRead === 'record' ? 'record' : kind;
     if (!this.#reading) void this.#readAll();
   }
 
   async #readAll(): Promise<void> {
     this.#reading = true;
     try {
-      while (this.#broadcast !== undefined && !this.#ended) {
-        const broadcast = this.#broadcast;
-        this.#broadcast = undefined;
-        await this.#read(broadcast);
+      while (this.#pendingRead !== undefined && !this.#ended) {
+        const kind = this.#pendingRead;
+        this.#pendingRead = undefined;
+        await this.#read(kind);
       }
     } catch (error) {
-      // The next wake or check reads again, unless the record's result is gone.
+      // The next event or check reads again, unless the record's result is lost.
       this.#deps.onError(error as Error);
       if (error instanceof PawlError && error.code === 'UNKNOWN_CALL') this.end();
     } finally {
@@ -118,10 +120,10 @@ class SubscribedCall {
     }
   }
 
-  async #read(broadcast: Broadcast): Promise<void> {
+  async #read(kind: ReadKind): Promise<void> {
     const { ledger, inboxId } = this.#deps;
-    // The record first: what was reported before the end it tells of is then read too.
-    if (broadcast === 'record' || this.#record === undefined) this.#record = await ledger.follow(this.#callId, inboxId);
+    // The record is read before the progress, so that no progress before its end is missed.
+    if (kind === 'record' || this.#record === undefined) this.#record = await ledger.follow(this.#callId, inboxId);
     const last = this.#progress.at(-1);
     this.#progress.push(
       ...(await ledger.progress(this.#callId, last === undefined ? undefined : `${last.fence}-${last.number}`)),
@@ -130,8 +132,8 @@ class SubscribedCall {
     if (this.#ended) return;
     if (this.#record === undefined) return this.end();
     this.#emit(callEvents(this.#record, this.#progress));
-    // A subscriber that was added during this reading has asked for another one.
-    if (this.#record.state !== 'inflight' && this.#broadcast === undefined) this.end();
+    // A subscriber that was added during this read has scheduled another one.
+    if (this.#record.state !== 'inflight' && this.#pendingRead === undefined) this.end();
   }
 
   #emit(events: readonly CallEvent[]): void {
@@ -147,7 +149,7 @@ class SubscribedCall {
   end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#waiting.stop();
+    this.#wait.stop();
     this.#forget();
     for (const subscriber of this.#followers.keys()) subscriber.onEnd();
     this.#followers.clear();

@@ -26,24 +26,24 @@ export interface HookedSubmission {
 }
 
 /**
- * Submits a call with its hooks. `beforeCall` runs first. `onShortCircuit` runs once, if no attempt runs for this caller, as soon as that
- * is known. `afterCall` runs last, once, with the envelope that the caller gets.
+ * Submits a call with its hooks. `beforeCall` runs first. `onShortCircuit` runs once, as soon as it is known that no attempt runs for
+ * this caller. `afterCall` runs last, once, with the envelope that the caller gets.
  */
 export async function submitWithHooks(
-  asked: ToolCallEnvelope,
+  submitted: ToolCallEnvelope,
   { hooks, tool, submit, refuse }: HookedSubmission,
 ): Promise<Submission> {
   const values = new Map<string, unknown>();
-  let envelope = asked;
+  let envelope = submitted;
   let submission: Submission;
   try {
-    const { idempotencyKey } = asked.payload;
+    const { idempotencyKey } = submitted.payload;
     const key = idempotencyKey === undefined ? {} : { idempotencyKey };
-    const made = await hooks.beforeCall({ ...eventOf(tool, asked, values), ...key });
-    envelope = rewritten(asked, made);
+    const changes = await hooks.beforeCall({ ...eventOf(tool, submitted, values), ...key });
+    envelope = applyChanges(submitted, changes);
     submission = await submit(envelope);
   } catch (error) {
-    submission = refuse(error, asked);
+    submission = refuse(error, submitted);
   }
   const call = (callId?: string) => ({
     ...eventOf(tool, envelope, values),
@@ -54,41 +54,48 @@ export async function submitWithHooks(
 
   if (submission.kind === 'answered') {
     const { result, callId } = submission;
-    const reported = await orFailed(tool, result, async () => {
+    const reported = await orErrorEnvelope(tool, result, async () => {
       await shortCircuit(reasonOf(result), result, callId);
       return result;
     });
-    const answer = await orFailed(tool, reported, () => hooks.afterCall({ ...call(callId), result: reported }));
+    const answer = await orErrorEnvelope(tool, reported, () => hooks.afterCall({ ...call(callId), result: reported }));
     return { ...submission, result: answer };
   }
   const { callId, merged = false } = submission;
   const reportedMerge = merged ? shortCircuit('merged', undefined, callId) : Promise.resolve();
   // The result reports a failure of this hook.
   await reportedMerge.catch(() => {});
-  const result = submission.result.then(async (ended) => {
-    const reported = await orFailed(tool, ended, async () => {
+  const result = submission.result.then(async (finalResult) => {
+    const reported = await orErrorEnvelope(tool, finalResult, async () => {
       await reportedMerge;
-      if (!merged && hasNotRun(ended)) await shortCircuit(reasonOf(ended), ended, callId);
-      return ended;
+      if (!merged && hasNotRun(finalResult)) await shortCircuit(reasonOf(finalResult), finalResult, callId);
+      return finalResult;
     });
-    return orFailed(tool, reported, () => hooks.afterCall({ ...call(callId), result: reported }));
+    return orErrorEnvelope(tool, reported, () => hooks.afterCall({ ...call(callId), result: reported }));
   });
   result.catch(() => {});
   return { ...submission, result };
 }
 
-/** The tool of a record as hooks see it. It may be gone by now: hooks that bear its name still look after its results. */
+/** The tool of a record as hooks see it. Hooks also run for results of a tool that no worker publishes any more. */
 export function hookedTool(
   { callId, request }: Pick<CallRecord, 'callId' | 'request'>,
   catalogue: Pick<ToolCatalogue, 'peek'>,
 ): HookedTool {
   const { toolNamespace: namespace, toolName: name } = request.envelope;
   const { version } = request.tool;
-  const gone = { name, namespace, version, tier: partitionFor(callId).tier, effects: 'once', annotations: {} } as const;
-  return catalogue.peek(namespace, name) ?? gone;
+  const removedTool = {
+    name,
+    namespace,
+    version,
+    tier: partitionFor(callId).tier,
+    effects: 'once',
+    annotations: {},
+  } as const;
+  return catalogue.peek(namespace, name) ?? removedTool;
 }
 
-/** Runs `afterCall` for a result that its caller reads by the call's ID; `envelope` was the call's submission. */
+/** Runs `afterCall` for a result that its caller reads by the call's ID. `envelope` was submitted. */
 export function afterCall(
   hooks: Hooks,
   tool: HookedTool,
@@ -97,11 +104,11 @@ export function afterCall(
 ): Promise<ToolResultEnvelope> {
   const { callId } = result;
   const event = { ...eventOf(tool, envelope, new Map()), ...(callId === undefined ? {} : { callId }), result };
-  return orFailed(tool, result, () => hooks.afterCall(event));
+  return orErrorEnvelope(tool, result, () => hooks.afterCall(event));
 }
 
-/** The result as hooks leave it. A hook that denies, or fails closed, ends the call for this caller with an error envelope. */
-async function orFailed(
+/** The result after its hooks. If a hook denies or fails closed, this caller gets an error envelope instead. */
+async function orErrorEnvelope(
   { effects }: HookedTool,
   result: ToolResultEnvelope,
   run: () => Promise<ToolResultEnvelope>,
@@ -111,20 +118,24 @@ async function orFailed(
   } catch (error) {
     if (!(error instanceof PawlError)) throw error;
     const { output: _withheld, ...rest } = result;
-    const withheld = resultError(failureOf(error.code, error.message), 'error');
-    return { ...rest, status: 'error', error: result.attempts > 0 ? afterItRan(withheld, result, effects) : withheld };
+    const hookError = resultError(failureOf(error.code, error.message), 'error');
+    return {
+      ...rest,
+      status: 'error',
+      error: result.attempts > 0 ? errorAfterRun(hookError, result, effects) : hookError,
+    };
   }
 }
 
-/** Elsewhere these codes mean that nothing happened. Here the call ran, and its record keeps its outcome. */
-function afterItRan(
-  withheld: ResultError,
+/** In other places these codes mean that nothing happened. Here the call ran, and its record has its outcome. */
+function errorAfterRun(
+  hookError: ResultError,
   { callId, status, error }: ToolResultEnvelope,
   effects: Effects,
 ): ResultError {
-  const acted = effects !== 'none' && (status === 'success' || error?.mayHaveHappened === true);
-  const message = `The call ran (call ${callId}); a hook withholds its result: ${withheld.message}`;
-  return { ...withheld, message, ...(acted ? { mayHaveHappened: true } : {}) };
+  const mayHaveChanged = effects !== 'none' && (status === 'success' || error?.mayHaveHappened === true);
+  const message = `The call ran (call ${callId}); a hook withholds its result: ${hookError.message}`;
+  return { ...hookError, message, ...(mayHaveChanged ? { mayHaveHappened: true } : {}) };
 }
 
 /** A call whose caller stopped waiting may still run; its error says so. */
@@ -139,16 +150,22 @@ function reasonOf({ fromCache, status, error }: ToolResultEnvelope): ShortCircui
   return error?.code === 'DEADLINE_EXCEEDED' ? 'too-late' : 'refused';
 }
 
-/** The envelope with the changes of hooks. Throws `CONTRACT_INVALID` for changes that the contract does not allow. */
-function rewritten(
+/** The envelope with the changes of hooks. Throws `CONTRACT_INVALID` for invalid changes. */
+function applyChanges(
   envelope: ToolCallEnvelope,
-  { params: made, idempotencyKey, keyFrom, hints = {}, carry = {} }: BeforeCallAnswer & { readonly keyFrom?: string },
+  {
+    params: changedParams,
+    idempotencyKey,
+    keyFrom,
+    hints = {},
+    carry = {},
+  }: BeforeCallAnswer & { readonly keyFrom?: string },
 ): ToolCallEnvelope {
   // A compensation keeps the parameters of the call that it undoes, which went through the hooks already.
-  const params = compensated(envelope) === undefined ? made : undefined;
+  const params = compensated(envelope) === undefined ? changedParams : undefined;
   const hinted = Object.keys(hints).length > 0;
-  const carries = Object.keys(carry).length > 0;
-  if (params === undefined && idempotencyKey === undefined && !hinted && !carries) return envelope;
+  const hasBaggage = Object.keys(carry).length > 0;
+  if (params === undefined && idempotencyKey === undefined && !hinted && !hasBaggage) return envelope;
   const { payload, control, trace } = envelope;
   return parseEnvelope({
     ...envelope,
@@ -159,7 +176,7 @@ function rewritten(
       ...(hinted ? { callHints: { ...payload.callHints, ...hints } } : {}),
     },
     control: { ...control, ...(keyFrom === undefined ? {} : { fromHook: keyFrom }) },
-    trace: { ...trace, ...(carries ? { baggage: { ...trace.baggage, ...carry } } : {}) },
+    trace: { ...trace, ...(hasBaggage ? { baggage: { ...trace.baggage, ...carry } } : {}) },
   });
 }
 

@@ -1,4 +1,4 @@
-/** Cancelling a call from outside, wherever it is, and learning how that ended. */
+/** Cancels a call in any state, and waits for its settlement. */
 
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { isHarmless, lifeOfUnstarted, type Settlement } from '../../shared/calls/call-state.ts';
@@ -25,10 +25,10 @@ export interface CancelDeps {
   readonly ledger: CallLedger;
   readonly results: Results;
   readonly inboxId: string;
-  /** They say how long the record of a cancelled call lives. */
+  /** They have the TTL of a cancelled call's record. */
   readonly settings: Pick<Settings, 'ttl' | 'tools'>;
   readonly schedule?: Schedule;
-  /** A call that no attempt ran for has ended. */
+  /** Called when a call without a running attempt has ended. */
   onCancelled?(callId: string): Promise<void>;
 }
 
@@ -41,12 +41,15 @@ export async function cancelCall(deps: CancelDeps, callId: string): Promise<Canc
     if (record === undefined)
       throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
     const { requestId, toolName } = record.request.envelope;
-    const asked = { requestId, toolName, callId: record.callId };
+    const ids = { requestId, toolName, callId: record.callId };
     const answer = await requestCancellation(deps, record);
     if (answer.kind === 'gone') throw new PawlError('UNKNOWN_CALL');
     if (answer.kind === 'too-late') {
-      const ended = (await ledger.read(record.callId))?.outcome;
-      return { settlement: 'too-late', ...(ended === undefined ? {} : { result: envelopeOf(ended, asked) }) };
+      const finalOutcome = (await ledger.read(record.callId))?.outcome;
+      return {
+        settlement: 'too-late',
+        ...(finalOutcome === undefined ? {} : { result: envelopeOf(finalOutcome, ids) }),
+      };
     }
     if (answer.kind === 'cancelled') await deps.onCancelled?.(record.callId);
     const { promise: limit, resolve: giveUp } = Promise.withResolvers<undefined>();
@@ -54,13 +57,13 @@ export async function cancelCall(deps: CancelDeps, callId: string): Promise<Canc
     const outcome = await Promise.race([waiting.outcome, limit]);
     stopTimer();
     if (outcome === undefined) return { settlement: 'unsettled' };
-    return { settlement: outcome.settlement ?? 'too-late', result: envelopeOf(outcome, asked) };
+    return { settlement: outcome.settlement ?? 'too-late', result: envelopeOf(outcome, ids) };
   } finally {
     waiting.stop();
   }
 }
 
-/** Ends a call that waits, or tells the worker of a running one. */
+/** Ends a waiting call, or notifies the worker of a running one. */
 export function requestCancellation(
   { ledger, inboxId, settings }: Pick<CancelDeps, 'ledger' | 'settings'> & { readonly inboxId?: string },
   record: KnownCall,
@@ -72,7 +75,7 @@ export function requestCancellation(
     beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
     betweenAttempts: cancelledOutcome(record, 'cancelled'),
     ...lifeOfUnstarted(ttls, compensated({ control }) !== undefined),
-    // An attempt that was lost says nothing of its effects, but its tool does.
+    // A lost attempt may have had its effect, unless its tool has none.
     ...(partitionFor(record.callId).tier === 'read-only' || effectsOf(record) === 'none'
       ? {}
       : {

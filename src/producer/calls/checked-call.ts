@@ -1,4 +1,4 @@
-/** A call on its way into the queue: each step of its submission returns a narrower type. */
+/** The types of a call that is being submitted: each step returns a narrower one. */
 import type { Identity } from '../../shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { StartTime } from '../../shared/calls/start-time.ts';
@@ -29,19 +29,19 @@ export interface PassedCall extends AuthorizedCall {
   readonly start?: StartTime | undefined;
 }
 
-/** A call with its identity and what it takes from budgets: all that a claim needs. */
+/** A call with its identity and its charges to budgets: all that a claim needs. */
 export interface IdentifiedCall extends Pick<PassedCall, 'envelope' | 'tool' | 'circuit' | 'channel' | 'start'> {
   readonly paramsDigest: string;
   /** The end of each call of its session is posted there. */
   readonly callbackUrl?: string;
   readonly identity: Identity;
   readonly admission: CallAdmission;
-  /** When the session's agent is warned, or stopped. */
+  /** The loop guard, which warns or refuses an agent that repeats its calls. */
   readonly loop?: { readonly loopId: string; readonly guard: LoopGuard };
-  /** In shadow mode: the slot in which the call would have met its duplicates. */
+  /** In shadow mode: the deduplication slot that the call would have used. */
   readonly shadow?: Claim['shadow'];
-  /** The session's actor, where the call names another one. */
+  /** The session's actor, if the call names another one. */
   readonly sessionActorId: string | undefined;
-  /** Policy's reason to ask a person, and for which session; undefined when no person has to decide. */
-  readonly asks: Pick<PassedCall, 'policyResult' | 'session'> | undefined;
+  /** Policy's decision to ask a person, and the session; undefined when no person has to decide. */
+  readonly approvalNeed: Pick<PassedCall, 'policyResult' | 'session'> | undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * The step that writes a call, once. The claim's answer says whether this call is new, joins another one, has ended before, or was
- * refused; each of these is a value, and `submit` decides what follows.
+ * The step that claims a call, once. The claim's answer is a value: the call is new, joins another one, has ended already, or is
+ * refused. `submit` decides what follows.
  */
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { startIsPast } from '../../shared/calls/start-time.ts';
@@ -12,7 +12,7 @@ import type { FinishedCall } from '../../shared/store/calls/finished-call.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Shards } from '../../shared/store/queues/shards.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
-import type { AskedRecord, CallAudit } from './audit.ts';
+import type { CallAudit, SubmittedRecord } from './audit.ts';
 import type { ClaimBuilder } from './build-claim.ts';
 import type { IdentifiedCall } from './checked-call.ts';
 import type { CallRefusals } from './refusals.ts';
@@ -24,7 +24,7 @@ export interface ClaimDeps {
   readonly results: Results;
   readonly builder: ClaimBuilder;
   readonly refusals: CallRefusals;
-  readonly audit?: Pick<CallAudit, 'asked'>;
+  readonly audit?: Pick<CallAudit, 'newRecord'>;
   readonly approvals?: Pick<ApprovalService, 'requested'>;
   readonly shards?: Pick<Shards, 'layout'>;
   onEvent(event: DispatchEvent): void;
@@ -34,7 +34,7 @@ export type ClaimedCall =
   | AwaitedCall
   /** Redis has the call's outcome. */
   | FinishedCall
-  /** The call was not accepted; `callId` names the call that is in its way, if there is one. */
+  /** The call was not accepted; `callId` is the conflicting call, if there is one. */
   | { readonly kind: 'refused'; readonly error: unknown; readonly callId?: string }
   /** The key was used before with other parameters. */
   | { readonly kind: 'conflict'; readonly callId: string };
@@ -63,24 +63,24 @@ export class CallClaimer {
     const { envelope, tool, identity, paramsDigest, sessionActorId } = call;
     const { submittedBy } = options;
     const { audit, results, builder } = this.#deps;
-    const record = audit?.asked(envelope, tool, { paramsDigest, submittedBy, sessionActorId });
+    const record = audit?.newRecord(envelope, tool, { paramsDigest, submittedBy, sessionActorId });
     const finished = await this.#readFinished(call, record, options);
     if (finished !== undefined) return finished;
     let claim: Claim;
     try {
-      claim = await builder.build(call, options, record?.claimed(identity.callId));
+      claim = await builder.build(call, options, record?.claimText(identity.callId));
     } catch (error) {
       return { kind: 'refused', error };
     }
-    // The waiter exists before the claim is sent: the result may overtake the claim's own reply.
+    // The waiter is registered before the claim is sent: the result may arrive before the claim's reply.
     const waiting = results.wait(identity.callId, options.onProgress, { startsAfterMs: call.start?.afterMs });
     const answer = await this.#write(claim, call, waiting);
     if (isRejected(answer)) {
       waiting.stop();
-      const known = answer.kind === 'lost' ? { callId: answer.callId } : {};
-      return { kind: 'refused', error: this.#errorOf(answer, call), ...known };
+      const conflicting = answer.kind === 'lost' ? { callId: answer.callId } : {};
+      return { kind: 'refused', error: this.#errorOf(answer, call), ...conflicting };
     }
-    record?.answered(answer, envelope.transport.dedupeMode);
+    record?.recordAnswer(answer, envelope.transport.dedupeMode);
     this.#deps.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
     if (answer.kind === 'claimed') return this.#claimed(call, claim, answer, { waiting, options });
     if (answer.kind === 'inflight') return this.#joined(call, answer, { waiting, options });
@@ -89,10 +89,10 @@ export class CallClaimer {
     return answer;
   }
 
-  /** A call whose end this process has seen is answered from its record, where that still exists; nothing else is sent. */
+  /** Answers a call that this process has seen end, from its record if that still exists. No claim is sent then. */
   async #readFinished(
     { envelope, identity: { callId }, paramsDigest }: IdentifiedCall,
-    record: AskedRecord | undefined,
+    record: SubmittedRecord | undefined,
     options: SubmitOptions,
   ): Promise<FinishedCall | undefined> {
     const { results, ledger, refusals, onEvent } = this.#deps;
@@ -106,7 +106,7 @@ export class CallClaimer {
       throw error;
     }
     if (finished === undefined) return undefined;
-    record?.answered(finished, mode);
+    record?.recordAnswer(finished, mode);
     onEvent({ type: 'accepted', envelope, callId, answer: finished.kind });
     options.onAccepted?.(callId);
     return finished;
@@ -127,14 +127,14 @@ export class CallClaimer {
     if (answer.kind === 'overloaded') {
       const shards = this.#deps.shards?.layout[tool.tier].current ?? 1;
       const partition = { ...partitionFor(call.identity.callId), shards };
-      return overloaded(partition, admission.importance, answer.inflight);
+      return overloaded(partition, admission.priority, answer.inflight);
     }
     if (answer.kind === 'lost') return new PawlError('RESULT_LOST', answer.message);
     if (answer.kind === 'past') return startIsPast(call.start?.atMs ?? answer.nowMs, answer.nowMs);
     if (answer.kind === 'spent') {
       const { account, unit, spent, leftMs } = answer;
-      const asked = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
-      return budgetExhausted(account, unit, { spent, asked, leftMs });
+      const requested = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
+      return budgetExhausted(account, unit, { spent, asked: requested, leftMs });
     }
     const { callId, repetitions, retryAfterMs } = answer;
     this.#deps.onEvent({ type: 'loop', envelope, callId, action: 'refused', repetitions });
@@ -150,7 +150,7 @@ export class CallClaimer {
     const { callId, again, duplicateOf } = answer;
     this.#reportRepetitions(call, answer);
     const requested = again ? undefined : approval;
-    // The audit trail has the request before the program receives it, even if the process dies in between.
+    // The request is recorded in the audit trail before the program receives it, in case the process dies in between.
     if (requested !== undefined) await this.#deps.approvals?.requested(requested);
     options.onAccepted?.(callId);
     if (requested !== undefined) options.onApproval?.(requested);

@@ -32,7 +32,7 @@ export interface SubmitterDeps extends Pick<AuthorizeDeps, 'catalogue' | 'sessio
   /** Default: one shard of each tier. */
   readonly shards?: Pick<Shards, 'layout'>;
   readonly traces?: CallTraces;
-  readonly audit?: Pick<CallAudit, 'asked'>;
+  readonly audit?: Pick<CallAudit, 'newRecord'>;
   /** Without it, a call that a person must approve is denied. */
   readonly approvals?: Pick<ApprovalService, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;
   onEvent(event: DispatchEvent): void;

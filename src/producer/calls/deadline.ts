@@ -1,5 +1,5 @@
 /**
- * The time limit of a call, as its caller keeps it: the caller gets an answer in time, whatever became of the call.
+ * Enforces a call's time limit for its caller: the caller gets an answer in time, in any case.
  */
 import { lifeOfFailure } from '../../shared/calls/call-state.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
@@ -15,11 +15,11 @@ import type { ApprovalService } from '../approvals/approvals.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { Submission } from './submission.ts';
 
-/** The waiter ends the waiting so long after the deadline of a call that no worker ended. */
+/** The caller waits this long beyond the deadline for a worker to end the call. */
 const DEADLINE_GRACE_MS = 250;
-/** A running call's worker writes its outcome at the deadline. A worker that cannot write delays the caller no longer than this. */
+/** A running call's worker writes its outcome at the deadline. The caller waits at most this long for a worker that cannot write. */
 const OUTCOME_GRACE_MS = 1_500;
-/** The caller learns so long after the deadline that Redis has not answered for its call. */
+/** The caller gets an error this long after the deadline, if Redis has not answered its call. */
 const SILENCE_GRACE_MS = 1_000;
 
 export interface DeadlineDeps {
@@ -43,7 +43,7 @@ interface WaitingCall {
 }
 
 /**
- * Ends the waiting at the call's deadline. A call that is still queued then never starts; its worker ends a running one. A caller that
+ * Ends the wait at the call's deadline. A call that is still queued then never starts; its worker ends a running one. A caller that
  * joined another's call only stops waiting.
  */
 export function withDeadline(deps: DeadlineDeps, call: WaitingCall): Promise<ToolResultEnvelope> {
@@ -52,10 +52,10 @@ export function withDeadline(deps: DeadlineDeps, call: WaitingCall): Promise<Too
   const { deadlineAtMs } = control;
   if (deadlineAtMs === undefined) return settled;
   const { promise, resolve, reject } = Promise.withResolvers<ToolResultEnvelope>();
-  const late = deadlineOutcome(toolName);
+  const timeoutOutcome = deadlineOutcome(toolName);
   const giveUp = () => {
     call.stopWaiting();
-    resolve(envelopeOf(maybeGoingOn(late, tool), { requestId, toolName, callId }));
+    resolve(envelopeOf(withDoubt(timeoutOutcome, tool), { requestId, toolName, callId }));
   };
   // The connections keep a waiting process alive; a deadline alone does not.
   const schedule = deps.schedule ?? backgroundSchedule;
@@ -63,8 +63,8 @@ export function withDeadline(deps: DeadlineDeps, call: WaitingCall): Promise<Too
   const expire = async () => {
     if (!call.isOwn) return giveUp();
     stopGivingUp = schedule(giveUp, OUTCOME_GRACE_MS);
-    // The expiry of a call that waits for an outside system replaces its deadline.
-    if ((await cancelLate(deps, call, late)) === 'pending') stopGivingUp();
+    // A pending call has an expiry instead of its deadline.
+    if ((await cancelLate(deps, call, timeoutOutcome)) === 'pending') stopGivingUp();
   };
   const remainingMs = Math.max(0, deadlineAtMs - deps.clock.now());
   const stopTimer = schedule(() => void expire().catch(reject), remainingMs + DEADLINE_GRACE_MS);
@@ -79,13 +79,13 @@ export function withDeadline(deps: DeadlineDeps, call: WaitingCall): Promise<Too
 async function cancelLate(
   deps: DeadlineDeps,
   { tool, callId }: WaitingCall,
-  late: Outcome,
+  timeoutOutcome: Outcome,
 ): Promise<CancelAnswer['kind']> {
   const { ledger, settings, inboxId, approvals } = deps;
   const answer = await ledger.cancel(callId, {
     state: 'failed',
-    beforeStart: late,
-    betweenAttempts: late,
+    beforeStart: timeoutOutcome,
+    betweenAttempts: timeoutOutcome,
     ...lifeOfFailure(ttlsOf(settings, tool)),
     ...inDoubt(settings, tool),
     inboxId,
@@ -95,8 +95,8 @@ async function cancelLate(
 }
 
 /**
- * Bounds a submission by its call's deadline: the caller learns in time that Redis does not answer. Whether Redis has taken the call is
- * unknown then.
+ * Bounds a submission by its call's deadline: the caller gets an error in time if Redis does not answer. It is unknown then whether Redis
+ * has claimed the call.
  */
 export async function withinTimeLimit(
   { control: { deadlineAtMs } }: ToolCallEnvelope,
@@ -104,11 +104,11 @@ export async function withinTimeLimit(
   submission: Promise<Submission>,
 ): Promise<Submission> {
   if (deadlineAtMs === undefined) return submission;
-  const { promise: late, reject } = Promise.withResolvers<never>();
+  const { promise: timeout, reject } = Promise.withResolvers<never>();
   const stopTimer = backgroundSchedule(
     () => {
       submission.then(
-        (answered) => answered.kind === 'pending' && answered.stop(),
+        (submitted) => submitted.kind === 'pending' && submitted.stop(),
         () => {},
       );
       reject(
@@ -121,7 +121,7 @@ export async function withinTimeLimit(
     Math.max(0, deadlineAtMs - clock.now()) + SILENCE_GRACE_MS,
   );
   try {
-    return await Promise.race([submission, late]);
+    return await Promise.race([submission, timeout]);
   } finally {
     stopTimer();
   }
@@ -131,13 +131,15 @@ export function deadlineOutcome(toolName: string): Outcome {
   return lateOutcome(toolName, 'timeout', failureOf('DEADLINE_EXCEEDED'));
 }
 
-/** The caller waits no longer, but the call may go on. */
-function maybeGoingOn(late: Outcome, tool: ResolvedTool): Outcome {
+/** The outcome for a caller that stopped waiting: the call may still run. */
+function withDoubt(timeoutOutcome: Outcome, tool: ResolvedTool): Outcome {
   const isHarmless = tool.effects !== 'once' && tool.effects !== 'probe';
-  return isHarmless || late.error === undefined ? late : { ...late, error: doubtful(late.error) };
+  return isHarmless || timeoutOutcome.error === undefined
+    ? timeoutOutcome
+    : { ...timeoutOutcome, error: doubtful(timeoutOutcome.error) };
 }
 
-/** A call whose effect must not be repeated unasked has an unknown outcome once an attempt may have had its effect. */
+/** If an attempt of a `once` or `probe` call may have had its effect, the outcome is unknown. */
 function inDoubt(settings: Settings, tool: ResolvedTool): Pick<Parameters<CallLedger['cancel']>[1], 'inDoubt'> {
   if (tool.effects !== 'once' && tool.effects !== 'probe') return {};
   const outcome = lateOutcome(tool.name, 'error', failureOf('OUTCOME_UNKNOWN'));

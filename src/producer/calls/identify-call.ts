@@ -1,4 +1,4 @@
-/** The step that gives a call its identity, its share of budgets, and the question to a person where policy asks for one. */
+/** The step that computes a call's identity and charges to budgets, and decides whether a person has to approve it. */
 import { type Identity, type IdentityRules, identify, paramsDigest, partitionFor } from '../../shared/calls/call-id.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -24,7 +24,7 @@ export interface IdentifyDeps {
 }
 
 type CallRules = Pick<IdentityRules, 'shard' | 'independent' | 'apart'> & {
-  readonly asks: boolean;
+  readonly needsApproval: boolean;
   readonly isDelayed: boolean;
 };
 
@@ -40,12 +40,12 @@ export class CallIdentifier {
     const { envelope, tool, circuit, session, policyResult, channel, start } = call;
     const { modes } = circuit;
     const digest = paramsDigest(envelope.payload.params, tool.inputSchema);
-    const asks = policyResult.decision === 'ask' && (await this.#mustAsk(call));
-    const rules = { shard: session.shards?.[tool.tier] ?? 0, asks, isDelayed: start !== undefined };
-    const known = this.#identityOf(envelope, tool, digest, rules);
+    const needsApproval = policyResult.decision === 'ask' && (await this.#needsApproval(call));
+    const rules = { shard: session.shards?.[tool.tier] ?? 0, needsApproval, isDelayed: start !== undefined };
+    const regular = this.#identityOf(envelope, tool, digest, rules);
     const identity =
       modes.dedupe === 'on'
-        ? known
+        ? regular
         : this.#identityOf(envelope, tool, digest, { ...rules, apart: uuidv7(this.#deps.clock) });
     const admission = this.#admissionOf(call);
     return {
@@ -58,20 +58,25 @@ export class CallIdentifier {
       channel,
       ...(start === undefined ? {} : { start }),
       sessionActorId: session.actorId === envelope.target.actorId ? undefined : session.actorId,
-      asks: asks ? { policyResult, session } : undefined,
+      approvalNeed: needsApproval ? { policyResult, session } : undefined,
       ...(session.callbackUrl === undefined ? {} : { callbackUrl: session.callbackUrl }),
       ...this.#loopGuard(tool, identity, modes),
       ...(modes.dedupe === 'shadow'
-        ? { shadow: { slotId: known.mergeId ?? known.callId, derived: known.mergeId !== undefined } }
+        ? { shadow: { slotId: regular.mergeId ?? regular.callId, derived: regular.mergeId !== undefined } }
         : {}),
     };
   }
 
-  /** The same call as one of its own, beside the call that has used its key with other parameters. */
+  /** Gives the call an identity of its own: another call has used its key with other parameters. */
   makeIndependent(call: IdentifiedCall): IdentifiedCall {
-    const { envelope, tool, paramsDigest: digest, asks } = call;
+    const { envelope, tool, paramsDigest: digest, approvalNeed } = call;
     const { shard } = partitionFor(call.identity.callId);
-    const rules = { shard, asks: asks !== undefined, isDelayed: call.start !== undefined, independent: true };
+    const rules = {
+      shard,
+      needsApproval: approvalNeed !== undefined,
+      isDelayed: call.start !== undefined,
+      independent: true,
+    };
     return { ...call, identity: this.#identityOf(envelope, tool, digest, rules) };
   }
 
@@ -86,38 +91,38 @@ export class CallIdentifier {
     });
   }
 
-  /** Whether a person has to decide on this very call. Throws `PERMISSION_DENIED` where approvals do not exist. */
-  async #mustAsk({ envelope, tool, session, policyResult }: AuthorizedCall): Promise<boolean> {
+  /** Whether a person has to approve this call. Throws `PERMISSION_DENIED` without approvals. */
+  async #needsApproval({ envelope, tool, session, policyResult }: AuthorizedCall): Promise<boolean> {
     const { approvals } = this.#deps;
     if (approvals === undefined)
       throw denied(tool, `${policyResult.reason}, and no person can be asked here`, policyResult.rule);
     return !(await approvals.isGranted(session, tool, envelope, policyResult));
   }
 
-  /** The kill switch counts no repetitions. */
+  /** With the kill switch on, no repetitions are counted. */
   #loopGuard(tool: ResolvedTool, { loopId }: Identity, modes: ReliabilityModes): Pick<IdentifiedCall, 'loop'> {
     if (loopId === undefined || !modes.enabled) return {};
     const { settings } = this.#deps;
-    const own = defined<Partial<LoopGuard>>(toolPolicy(settings, tool).loopGuard ?? {});
-    return { loop: { loopId, guard: { ...settings.reliability.loopGuard, ...own } } };
+    const toolGuard = defined<Partial<LoopGuard>>(toolPolicy(settings, tool).loopGuard ?? {});
+    return { loop: { loopId, guard: { ...settings.reliability.loopGuard, ...toolGuard } } };
   }
 
   #identityOf(
     envelope: ToolCallEnvelope,
     tool: ResolvedTool,
     digest: string,
-    { shard, asks, isDelayed, ...rules }: CallRules,
+    { shard, needsApproval, isDelayed, ...rules }: CallRules,
   ): Identity {
     const { settings } = this.#deps;
     const { reliability } = settings;
     // A person decides on one session's call, and may edit its parameters: other sessions do not share it.
-    const isGlobal = scopeOf(settings, tool) === 'global' && !asks;
+    const isGlobal = scopeOf(settings, tool) === 'global' && !needsApproval;
     return identify(envelope, digest, {
       tier: tool.tier,
-      // Every session looks for a shared call in the first shard.
+      // Shared calls are in the first shard, for all sessions.
       shard: isGlobal ? 0 : shard,
       scope: isGlobal ? 'global' : 'session',
-      // A call that starts later is not the call of the same parameters that is made now.
+      // A delayed call is not merged with a call of the same parameters that starts now.
       derive: reliability.deriveKeys === 'on' && !isDelayed,
       derivedReplay: reliability.derivedReplay,
       ...rules,

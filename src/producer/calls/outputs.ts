@@ -1,5 +1,5 @@
 /**
- * Whole outputs of calls that succeeded, where their envelopes show only a part. Both functions throw `UNKNOWN_CALL` when there is none.
+ * Complete outputs of successful calls, whose envelopes may show only a part. Both functions throw `UNKNOWN_CALL` without an output.
  */
 import { Readable } from 'node:stream';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -11,11 +11,11 @@ export async function readOutput(ledger: Pick<Ledger, 'outcome'>, callId: string
   return output.content;
 }
 
-/** As JSON text, part by part as it comes from Redis. */
+/** The output as JSON text, streamed from Redis in parts. */
 export async function streamOutput(ledger: Pick<Ledger, 'output'>, callId: string): Promise<Readable> {
   const parts = await ledger.output(callId);
   if (parts === undefined) throw withoutOutput(callId);
-  // A fault of the first part is thrown before anything is sent.
+  // The first part is read before anything is sent, so that its error can still be a response.
   const first = await parts.next();
   return Readable.from(startingWith(first.value ?? Buffer.alloc(0), parts), { objectMode: false });
 }

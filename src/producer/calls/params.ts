@@ -1,4 +1,4 @@
-/** Parameters as a producer accepts them: JSON-serializable, and valid by the tool's schema. */
+/** Checks a call's parameters: JSON-serializable, and valid by the tool's schema. */
 import { contractInvalid, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
@@ -33,7 +33,7 @@ export function jsonParams(params: unknown): Record<string, unknown> {
     throw contractInvalid([
       { path: 'payload.params', message: `is ${text.length} characters long; at most ${MAX_PARAMS_BYTES} are allowed` },
     ]);
-  // No schema accepts more, and a copy of so many members would hold the event loop.
+  // No schema accepts more, and copying so many members would block the event loop.
   const tooMany = whyTooMany(params);
   if (tooMany !== undefined)
     throw new PawlError('INVALID_PARAMS', `The parameters are not valid: the parameters: ${tooMany}.`, {
@@ -42,7 +42,7 @@ export function jsonParams(params: unknown): Record<string, unknown> {
   return (isContainer(params) ? copyOf(params) : params) as Record<string, unknown>;
 }
 
-/** Copies plain objects and lists. Other values define their JSON themselves, or are refused where the call is built. */
+/** Copies plain objects and lists. Other values have their own `toJSON`, or are refused when the call is built. */
 function copyOf(value: object): unknown {
   if (Array.isArray(value)) return value.map((item: unknown) => (isContainer(item) ? copyOf(item) : item));
   const prototype: unknown = Object.getPrototypeOf(value);
@@ -57,8 +57,8 @@ function isContainer(value: unknown): value is object {
 }
 
 /**
- * The envelope as its tool takes it. Models send null for optional parameters when they are shown all as required; such nulls are left out,
- * if the parameters are valid without them. Throws `INVALID_PARAMS`.
+ * Validates the parameters. Models send null for optional parameters if the exported schema requires all; such nulls are removed if
+ * the parameters are valid without them. Throws `INVALID_PARAMS`.
  */
 export async function checkParams(envelope: ToolCallEnvelope, tool: ResolvedTool): Promise<ToolCallEnvelope> {
   const { params } = envelope.payload;
@@ -67,13 +67,13 @@ export async function checkParams(envelope: ToolCallEnvelope, tool: ResolvedTool
     return value === params
       ? envelope
       : { ...envelope, payload: { ...envelope.payload, params: value as typeof params } };
-  const known = secretsIn(params);
-  const issues = faults.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
-  const message = `The parameters of ${tool.name} are not valid: ${inSentence(issues)}.`;
+  const secrets = secretsIn(params);
+  const issues = faults.map((issue) => ({ ...issue, message: redact(issue.message, secrets) }));
+  const message = `The parameters of ${tool.name} are not valid: ${issuesSentence(issues)}.`;
   throw new PawlError('INVALID_PARAMS', message, { issues });
 }
 
-/** Whether parameters are valid as they came; false as well where the check takes place in a thread. */
+/** Whether parameters are valid without changes. Also false when a worker thread has to check them. */
 export function areValidNow(params: unknown, tool: ResolvedTool): boolean {
   const faults = tool.validate(params);
   if (!(faults instanceof Promise)) return faults.length === 0;
@@ -81,16 +81,22 @@ export function areValidNow(params: unknown, tool: ResolvedTool): boolean {
   return false;
 }
 
-function inSentence(issues: readonly Issue[]): string {
+function issuesSentence(issues: readonly Issue[]): string {
   return issues.map(({ path, message }) => `${path === '' ? 'the parameters' : path}: ${message}`).join('; ');
 }
 
-/** A refusal for models, with its issues as a list instead of within the sentence. */
-export function listed({ message, issues = [] }: { message: string; issues?: readonly Issue[] | undefined }): string {
-  const sentence = inSentence(issues);
+/** A refusal for models: its issues are a list instead of part of the sentence. */
+export function listIssues({
+  message,
+  issues = [],
+}: {
+  message: string;
+  issues?: readonly Issue[] | undefined;
+}): string {
+  const sentence = issuesSentence(issues);
   const head = sentence === '' ? message : message.replace(`: ${sentence}.`, () => ':');
-  const isSaid = (said: string) => head.toLowerCase().includes(said.toLowerCase());
-  const unsaid = issues.filter((issue) => issue.path !== '' || !isSaid(issue.message));
-  const lines = unsaid.map((issue) => `- ${inSentence([issue])}`);
+  const isMentioned = (text: string) => head.toLowerCase().includes(text.toLowerCase());
+  const unmentioned = issues.filter((issue) => issue.path !== '' || !isMentioned(issue.message));
+  const lines = unmentioned.map((issue) => `- ${issuesSentence([issue])}`);
   return [head, ...lines].join('\n');
 }

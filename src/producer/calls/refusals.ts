@@ -1,4 +1,4 @@
-/** Answers for calls that are refused, each with its event. */
+/** Answers refused calls, and emits an event for each. */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -15,7 +15,7 @@ export class CallRefusals {
     this.#onEvent = onEvent;
   }
 
-  /** Answers a call with the error that a step threw. An unreachable Redis, a wrong configuration and defects are thrown again. */
+  /** Answers a call with the error that a step threw. Rethrows `BACKEND_UNAVAILABLE`, `CONFIGURATION` and defects. */
   answer(error: unknown, envelope: ToolCallEnvelope, callId?: string): Submission {
     const refused = asRefusal(error);
     this.#onEvent({ type: 'refused', envelope, code: refused.code, message: refused.message });
@@ -24,7 +24,7 @@ export class CallRefusals {
     return { kind: 'answered', callId, result: refusal(refused, { requestId, toolName, callId }) };
   }
 
-  /** Answers a value that is no envelope, with the little that can be read from it. */
+  /** Answers a value that is not an envelope, with the names that can be read from it. */
   answerInvalid(error: unknown, value: unknown): Submission {
     const refused = asRefusal(error);
     this.#onEvent({ type: 'refused', code: refused.code, message: refused.message });

@@ -1,6 +1,6 @@
 /**
- * The callers that wait for results. An event only wakes a waiter. Waiters also read the record after a gap and now and then, so no result
- * depends on an event alone.
+ * The callers that wait for results. An event delivers a result early. Waiters also read the record after a gap in the events and
+ * periodically, so no result depends on an event.
  */
 
 import { type Outcome, outcomeOf } from '../../shared/calls/outcome.ts';
@@ -30,7 +30,7 @@ export interface ResultWait {
 export interface WaitOptions {
   /** The call was claimed before the waiting began. */
   readonly sinceClaim?: boolean;
-  /** The call does not start before: until then its record is not read. */
+  /** The delay of the call's start. Its record is not read before. */
   readonly startsAfterMs?: number | undefined;
 }
 
@@ -43,16 +43,16 @@ interface FinishedCall {
 /** Calls that settled before a waiter existed: the ID of a merged call is known only from the claim's answer. */
 const MAX_EARLY = 5_000;
 /** At least this many finished calls are remembered. */
-const MAX_ENDED = 10_000;
+const MAX_FINISHED = 10_000;
 /** Large outcomes are fetched in groups of this size: the first of a group waits for the last. */
-const FETCHED_TOGETHER = 8;
+const FETCH_BATCH = 8;
 const CHECK_INTERVAL_MS = 15_000;
 /** At most this many calls are checked in one interval. With more waiting calls, each is checked less often. */
-const CHECKED_AT_MOST = 2_000;
+const MAX_CHECKED = 2_000;
 
 /**
- * Cuts a waiter off from its call. A map that lives long keeps what was deleted from it in dead tables of V8's old space, where
- * only a full collection looks: whatever a waiter still held would be copied by every collection until then.
+ * Drops a waiter's references to its call. A long-lived map keeps deleted entries in dead tables of V8's old space, which only a full
+ * collection frees. Until then, every collection would copy whatever the waiter still references.
  */
 function release(waiter: Waiter): void {
   waiter.settle = ignore;
@@ -62,13 +62,13 @@ function release(waiter: Waiter): void {
 
 function ignore(): void {}
 
-/** A waiter that joins later does not delay the check of the call. */
+/** The time of the call's last check. A waiter that joins later does not delay it. */
 function lastChecked(waiters: ReadonlySet<Waiter>): number {
   const [first] = waiters;
   return first?.checkedMs ?? Number.NEGATIVE_INFINITY;
 }
 
-function forgotten(callId: string): PawlError {
+function lostCall(callId: string): PawlError {
   return new PawlError('BACKEND_UNAVAILABLE', `Redis has lost call ${callId}: ask again with the same key.`);
 }
 
@@ -78,9 +78,9 @@ export class Results {
   readonly #onError: (error: Error) => void;
   readonly #waiters = new Map<string, Set<Waiter>>();
   readonly #early = new Set<string>();
-  /** Finished calls, the latest and those before: a repeated call is most likely among them. */
-  #ended = new Set<string>();
-  #endedBefore: ReadonlySet<string> = new Set();
+  /** The IDs of recently finished calls, in two generations: a repeated call is most likely among them. */
+  #finished = new Set<string>();
+  #previouslyFinished: ReadonlySet<string> = new Set();
   readonly #toFetch: FinishedCall[] = [];
   readonly #timer: NodeJS.Timeout;
   #closed: PawlError | undefined;
@@ -91,7 +91,7 @@ export class Results {
     this.#ledger = ledger;
     this.#inboxId = inboxId;
     this.#onError = onError;
-    this.#timer = setInterval(() => this.check(CHECK_INTERVAL_MS, CHECKED_AT_MOST), CHECK_INTERVAL_MS);
+    this.#timer = setInterval(() => this.check(CHECK_INTERVAL_MS, MAX_CHECKED), CHECK_INTERVAL_MS);
     this.#timer.unref();
   }
 
@@ -164,16 +164,16 @@ export class Results {
     }
   }
 
-  /** Whether this process has seen a call's end, as far as it remembers. The record may be gone since, or the call run again. */
+  /** Whether this process has recently seen the call end. Its record may have expired since, or the call may run again. */
   hasFinished(callId: string): boolean {
-    return this.#ended.has(callId) || this.#endedBefore.has(callId);
+    return this.#finished.has(callId) || this.#previouslyFinished.has(callId);
   }
 
   markFinished(callId: string): void {
-    this.#ended.add(callId);
-    if (this.#ended.size < MAX_ENDED) return;
-    this.#endedBefore = this.#ended;
-    this.#ended = new Set();
+    this.#finished.add(callId);
+    if (this.#finished.size < MAX_FINISHED) return;
+    this.#previouslyFinished = this.#finished;
+    this.#finished = new Set();
   }
 
   #abandon(callId: string, error: PawlError): void {
@@ -182,13 +182,13 @@ export class Results {
     for (const waiter of waiters ?? []) waiter.abandon(error);
   }
 
-  /** A result whose record exists without it will not come; all other errors are read again. */
-  #unread(callId: string, error: Error): void {
+  /** A result that its record has lost will not come, so its waiters are rejected. After other errors it is read again. */
+  #readFailed(callId: string, error: Error): void {
     this.#onError(error);
     if (error instanceof PawlError && error.code === 'UNKNOWN_CALL') this.#abandon(callId, error);
   }
 
-  /** Calls that end together are answered together: what their callers do next goes to Redis in one batch, too. */
+  /** Calls that end together are answered together, so that the next commands of their callers share a batch as well. */
   #fetch(callId: string, event?: SettledEvent): void {
     this.#toFetch.push({ callId, event });
     if (this.#toFetch.length === 1) process.nextTick(() => this.#fetchAll());
@@ -196,47 +196,47 @@ export class Results {
 
   #fetchAll(): void {
     while (this.#toFetch.length > 0) {
-      const together = this.#toFetch.splice(0, FETCHED_TOGETHER);
-      const outcomes = together.map(({ callId, event }) => this.#ledger.outcome(callId, event));
+      const batch = this.#toFetch.splice(0, FETCH_BATCH);
+      const outcomes = batch.map(({ callId, event }) => this.#ledger.outcome(callId, event));
       void Promise.allSettled(outcomes).then((fetched) => {
         fetched.forEach((answer, index) => {
-          const callId = together[index]?.callId as string;
-          if (answer.status === 'rejected') this.#unread(callId, answer.reason as Error);
+          const callId = batch[index]?.callId as string;
+          if (answer.status === 'rejected') this.#readFailed(callId, answer.reason as Error);
           else if (answer.value !== undefined) this.#settle(callId, answer.value);
         });
       });
     }
   }
 
-  /** Reads the records of all calls: their ends may have been missed. A request during the check begins another one. */
+  /** Reads the records of all waiting calls: events may have been missed. A request during the check starts another one. */
   async checkAll(): Promise<void> {
     this.#checks += 1;
     if (this.#checks > 1) return;
-    for (let begun = 0; begun < this.#checks && this.#closed === undefined; ) {
-      begun = this.#checks;
-      const all = [...this.#waiters.keys()];
-      // New calls need the connection after a failover, too.
-      for (let first = 0; first < all.length; first += CHECKED_AT_MOST)
-        await Promise.all(all.slice(first, first + CHECKED_AT_MOST).map((callId) => this.#look(callId)));
+    for (let checked = 0; checked < this.#checks && this.#closed === undefined; ) {
+      checked = this.#checks;
+      const callIds = [...this.#waiters.keys()];
+      // Checked in groups, because new calls need the connection after a failover too.
+      for (let first = 0; first < callIds.length; first += MAX_CHECKED)
+        await Promise.all(callIds.slice(first, first + MAX_CHECKED).map((callId) => this.#checkCall(callId)));
     }
     this.#checks = 0;
   }
 
-  /** Reads the records of calls that were not checked for `olderThanMs`, the oldest first, and asks for an event again. */
-  check(olderThanMs: number, most = Number.POSITIVE_INFINITY): void {
+  /** Reads the records of calls that were not checked for `olderThanMs`, the oldest first, and subscribes to their end again. */
+  check(olderThanMs: number, limit = Number.POSITIVE_INFINITY): void {
     const now = performance.now();
     const due: string[] = [];
     // A checked call moves to the end of the map.
     for (const [callId, waiters] of this.#waiters) {
-      // A delayed call has no end to miss before its start; the calls behind it do.
+      // A delayed call cannot end before its start, but the calls after it in the map can.
       if (lastChecked(waiters) > now) continue;
-      if (due.length >= most || now - lastChecked(waiters) < olderThanMs) break;
+      if (due.length >= limit || now - lastChecked(waiters) < olderThanMs) break;
       due.push(callId);
     }
-    for (const callId of due) void this.#look(callId);
+    for (const callId of due) void this.#checkCall(callId);
   }
 
-  async #look(callId: string): Promise<void> {
+  async #checkCall(callId: string): Promise<void> {
     const now = performance.now();
     const waiters = this.#waiters.get(callId);
     if (waiters === undefined) return;
@@ -248,11 +248,11 @@ export class Results {
     await this.#ledger.read(callId, this.#inboxId).then(
       (record) => {
         if (record?.outcome !== undefined && record.state !== 'inflight') this.#settle(callId, record.outcome);
-        // An acknowledged call has a record, unless it was forgotten; other calls are given some time.
+        // An acknowledged call has a record, unless Redis has lost it. The claim of another call may still be under way.
         else if (record === undefined && (claimed || now - oldest >= CHECK_INTERVAL_MS))
-          this.#abandon(callId, forgotten(callId));
+          this.#abandon(callId, lostCall(callId));
       },
-      (error: Error) => this.#unread(callId, error),
+      (error: Error) => this.#readFailed(callId, error),
     );
   }
 
@@ -260,7 +260,7 @@ export class Results {
     return this.#waiters.size;
   }
 
-  /** Ends all waiting with `BACKEND_UNAVAILABLE`; the calls themselves go on. */
+  /** Rejects all waiters with `BACKEND_UNAVAILABLE`; the calls themselves go on. */
   close(): void {
     clearInterval(this.#timer);
     const closed = new PawlError('BACKEND_UNAVAILABLE', 'The client was closed while it waited; the call goes on.');
@@ -271,7 +271,7 @@ export class Results {
   }
 }
 
-/** Waits for a promise at most so long; undefined when it takes longer. */
+/** The promise's value, or undefined when it takes longer than `waitMs`. */
 export async function withinMs<T>(promise: Promise<T>, waitMs: number | undefined): Promise<T | undefined> {
   if (waitMs === undefined) return promise;
   let timer: NodeJS.Timeout | undefined;

@@ -1,4 +1,4 @@
-/** A submitted call, and what its caller may ask for. */
+/** A submitted call, and the options of a submission. */
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { StartOptions, StartTime } from '../../shared/calls/start-time.ts';
@@ -10,7 +10,7 @@ import type { AuthorizedCall, IdentifiedCall } from './checked-call.ts';
 import type { ProgressEvent } from './result-waiters.ts';
 
 export type Submission<Output = unknown> =
-  /** Refused or already known: the envelope is final. */
+  /** Refused or finished already: the envelope is final. */
   | { readonly kind: 'answered'; readonly callId?: string; readonly result: ToolResultEnvelope<Output> }
   | PendingSubmission<Output>;
 
@@ -26,18 +26,18 @@ export interface PendingSubmission<Output = unknown> {
 }
 
 export interface SubmitOptions extends StartOptions {
-  /** The start, where the front door has computed it: the delay begins there. */
+  /** The start, if the front door has computed it already: the delay begins when the request arrives. */
   readonly start?: StartTime | undefined;
   readonly onProgress?: (event: ProgressEvent) => void;
-  /** The session as it was opened. If Redis has lost it, it is written again as it was, and not as a session that may do more. */
+  /** The session as it was opened. If Redis has lost it, this record is written again, so that it gets no further permissions. */
   readonly session?: SessionRecord;
-  /** The submitter, where the front door knows it. A submitter cannot approve its own call. */
+  /** The submitter, if the front door knows it. A submitter cannot approve its own call. */
   readonly submittedBy?: string;
   /** The end of the call is posted there, instead of to the URL of its session. */
   readonly callbackUrl?: string;
-  /** The call of a plan: where a person has to decide, its plan's decision holds. */
+  /** The call of a plan: the approval of the plan covers it. */
   readonly planned?: PlannedCall;
-  /** The same envelope, identified a moment ago: it is not checked again. */
+  /** The same call, identified before: it is not checked again. */
   readonly identified?: IdentifiedSubmission;
   /** Called when a person has to decide before the call can run. */
   readonly onApproval?: (request: ApprovalRequest) => void;
@@ -45,9 +45,9 @@ export interface SubmitOptions extends StartOptions {
   readonly onAccepted?: (callId: string) => void;
 }
 
-/** A call that was identified, with the envelope that was given. */
+/** An identified call, with the envelope that was submitted. */
 export interface IdentifiedSubmission extends IdentifiedCall {
-  readonly asked: ToolCallEnvelope;
+  readonly submitted: ToolCallEnvelope;
   readonly authorized: AuthorizedCall;
 }
 

@@ -1,5 +1,5 @@
 /**
- * A call's way into the queue. `submit` lists its steps: validate, authorize, check the circuit, identify, claim, await. A step returns a
+ * Submits a call to the queue. `submit` lists its steps: validate, authorize, check the circuit, identify, claim, await. A step returns a
  * narrower value, or throws a typed error that ends the call before anything is written.
  */
 import { parseEnvelope, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
@@ -26,7 +26,7 @@ import type { CallRefusals } from './refusals.ts';
 import type { IdentifiedSubmission, Submission, SubmitOptions } from './submission.ts';
 import type { CallTraces } from './traces.ts';
 
-/** The steps of a submission, in their order, and what decides on their way. */
+/** The steps of a submission, in their order. */
 export interface SubmitSteps {
   readonly authorizer: CallAuthorizer;
   readonly circuits: CircuitCheck;
@@ -54,21 +54,21 @@ export class CallSubmitter {
   }
 
   /**
-   * Refuses a call at once when its circuit is open, without a turn of the event loop: a model that keeps trying makes many such calls.
+   * Refuses a call synchronously when its circuit is open: a model that keeps trying makes many such calls.
    * Returns undefined for every other call, which then goes through `submit`.
    */
-  refuseNow(asked: ToolCallEnvelope): Submission | undefined {
+  refuseNow(submitted: ToolCallEnvelope): Submission | undefined {
     const { catalogue, traces } = this.#context;
     const { authorizer, circuits, refusals } = this.#steps;
     if (this.#hasHooks()) return undefined;
-    const named = underOwnName(asked, catalogue);
+    const named = underOwnName(submitted, catalogue);
     const tool = catalogue.peek(named.toolNamespace, named.toolName);
     if (tool === undefined) return undefined;
     const circuit = circuits.circuitOf(named, tool);
     const open = circuits.refusal(tool, circuit);
     if (open === undefined) return undefined;
     const call = authorizer.authorizeNow(named, tool);
-    // Changed parameters may name another target, whose circuit is another one.
+    // Changed parameters may have another target, with another circuit.
     if (call === undefined || call.envelope !== named) return undefined;
     const envelope = traces?.begin(named) ?? named;
     return refusals.answerOpenCircuit({ ...call, envelope, circuit }, open);
@@ -82,12 +82,12 @@ export class CallSubmitter {
     return this.#steps.authorizer.authorize(underOwnName(envelope, this.#context.catalogue), session);
   }
 
-  /** Asks policy about a call whose parameters are still open, and returns its decision. Throws as `check` does, but for the parameters. */
+  /** The decision of policy on a call whose parameters are not known yet. Throws as `check` does, except for the parameters. */
   permit(envelope: ToolCallEnvelope, session: SessionRecord, isDraft: boolean): Promise<PolicyResult> {
     return this.#steps.authorizer.permit(underOwnName(envelope, this.#context.catalogue), session, isDraft);
   }
 
-  /** Submits a value from outside, which may be no envelope at all. */
+  /** Submits an unchecked value from outside. */
   async submitUnchecked(value: unknown, options: SubmitOptions = {}): Promise<Submission> {
     let envelope: ToolCallEnvelope;
     try {
@@ -99,22 +99,22 @@ export class CallSubmitter {
   }
 
   /**
-   * A call as `submit` would make it, with its identity; nothing is written. Throws what would refuse it, and `BACKEND_UNAVAILABLE`. An open
-   * circuit, a spent budget and hooks are not asked.
+   * Identifies a call as `submit` would; nothing is written. Throws its refusal, and `BACKEND_UNAVAILABLE`. Circuits, used budgets and
+   * hooks are not checked.
    */
   async identify(valid: ToolCallEnvelope): Promise<IdentifiedSubmission> {
     const { authorizer, circuits, identifier } = this.#steps;
-    const asked = underOwnName(valid, this.#context.catalogue);
-    const authorized = await authorizer.authorize(asked);
+    const submitted = underOwnName(valid, this.#context.catalogue);
+    const authorized = await authorizer.authorize(submitted);
     const circuit = circuits.circuitOf(authorized.envelope, authorized.tool);
-    return { ...(await identifier.identify({ ...authorized, circuit })), asked, authorized };
+    return { ...(await identifier.identify({ ...authorized, circuit })), submitted, authorized };
   }
 
   /** Submits a valid envelope, with its hooks around. Rejects when Redis is unavailable, and for defects. */
   async submit(valid: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
     const { catalogue, hooks, clock } = this.#context;
     const envelope = underOwnName(valid, catalogue);
-    const submitInTime = (made: ToolCallEnvelope) => withinTimeLimit(made, clock, this.#submit(made, options));
+    const submitInTime = (current: ToolCallEnvelope) => withinTimeLimit(current, clock, this.#submit(current, options));
     const { toolNamespace, toolName } = envelope;
     // An unknown tool has no hooks: its calls are refused below.
     const tool = this.#hasHooks() && (await catalogue.find(toolNamespace, toolName).catch(() => undefined));
@@ -123,28 +123,28 @@ export class CallSubmitter {
       hooks,
       tool,
       submit: submitInTime,
-      refuse: (error, asked) => this.#steps.refusals.answer(error, asked),
+      refuse: (error, refused) => this.#steps.refusals.answer(error, refused),
     });
   }
 
-  async #submit(asked: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
+  async #submit(submitted: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
     const { authorizer, circuits, identifier, claimer, refusals } = this.#steps;
-    const envelope = this.#context.traces?.begin(asked) ?? asked;
+    const envelope = this.#context.traces?.begin(submitted) ?? submitted;
     let call: IdentifiedCall;
     try {
-      // First of all: the delay begins when the call comes.
+      // The start is computed first: the delay begins when the call arrives.
       const start = this.#startOf(envelope, options);
-      // Hooks may have changed the call since.
-      const known = options.identified?.asked === asked ? options.identified : undefined;
-      const authorized = known?.authorized ?? (await authorizer.authorize(envelope, options.session));
+      // Hooks may have changed the call after it was identified.
+      const identified = options.identified?.submitted === submitted ? options.identified : undefined;
+      const authorized = identified?.authorized ?? (await authorizer.authorize(envelope, options.session));
       const circuit = circuits.circuitOf(authorized.envelope, authorized.tool);
-      // The state of a circuit now says nothing about a later start.
+      // The current state of a circuit does not matter for a later start.
       const open = start === undefined ? circuits.refusal(authorized.tool, circuit) : undefined;
       if (open !== undefined) return refusals.answerOpenCircuit({ ...authorized, circuit }, open);
       call =
-        known === undefined
+        identified === undefined
           ? await identifier.identify({ ...authorized, circuit, start })
-          : { ...known, circuit, envelope: { ...known.envelope, trace: envelope.trace } };
+          : { ...identified, circuit, envelope: { ...identified.envelope, trace: envelope.trace } };
       if (start !== undefined && !start.isPast) await authorizer.keepSession(authorized.session, start.atMs);
     } catch (error) {
       return refusals.answer(error, envelope);

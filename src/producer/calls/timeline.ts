@@ -1,6 +1,6 @@
 /**
- * The events of a call, as its subscribers get them. They are rebuilt from the record and the kept progress, by any process. An event's ID
- * is its position in the call's life, so no process needs to remember what was sent.
+ * The events of a call. Any process can rebuild them from the record and the retained progress. An event's ID is its position in the
+ * call's life, so no process has to store what was sent.
  */
 import { approvalId } from '../../shared/approvals/approval.ts';
 import { envelopeOf } from '../../shared/calls/outcome.ts';
@@ -33,7 +33,7 @@ const ATTEMPT = 0;
 const PROGRESS = 1;
 const RETRYING = 2;
 const SETTLED = 3;
-// Behind the end of the round before.
+// A redrive follows the end of the previous round.
 const REDRIVEN = 4;
 
 export function callEvents(record: CallRecord, progress: readonly KeptProgress[]): readonly CallEvent[] {
@@ -42,23 +42,24 @@ export function callEvents(record: CallRecord, progress: readonly KeptProgress[]
   const events: CallEvent[] = [];
   const add = (type: CallEvent['type'], position: Position, data: object) =>
     void events.push({ type, position, data: { callId, ...data } });
-  // A decision that lets the call pass gives it another generation.
+  // An approved call has another generation than its approval.
   const unapproved = record.approvalId === approvalId(callId, record.generation);
-  const waits = unapproved || (state === 'inflight' && (phase === 'claimed' || phase === 'delayed'));
+  const isWaiting = unapproved || (state === 'inflight' && (phase === 'claimed' || phase === 'delayed'));
   if (record.approvalId !== undefined)
     add('approval-requested', APPROVAL, { tool: envelope.toolName, session: envelope.target.sessionKey });
-  if (!waits)
+  if (!isWaiting)
     add('queued', QUEUED, {
       tool: envelope.toolName,
       session: envelope.target.sessionKey,
       createdAtMs: record.createdAtMs,
     });
-  for (const { attempt, fence: own, worker, startedAtMs, delayMs, errorCode } of record.attempts) {
-    add('attempt', [own, ATTEMPT, 0], { attempt, worker, startedAtMs });
-    if (delayMs !== undefined) add('retrying', [own, RETRYING, 0], { attempt, delayMs, reasonCode: errorCode });
+  for (const { attempt, fence: attemptFence, worker, startedAtMs, delayMs, errorCode } of record.attempts) {
+    add('attempt', [attemptFence, ATTEMPT, 0], { attempt, worker, startedAtMs });
+    if (delayMs !== undefined)
+      add('retrying', [attemptFence, RETRYING, 0], { attempt, delayMs, reasonCode: errorCode });
   }
-  for (const [number, { id, by, atMs, code, attempts, fence: own }] of (record.redrives ?? []).entries())
-    add('redriven', [own, REDRIVEN, number], { redriveId: id, by, atMs, code, attempts });
+  for (const [number, { id, by, atMs, code, attempts, fence: attemptFence }] of (record.redrives ?? []).entries())
+    add('redriven', [attemptFence, REDRIVEN, number], { redriveId: id, by, atMs, code, attempts });
   if (state === 'inflight' && phase === 'running')
     add('attempt', [fence, ATTEMPT, 0], {
       attempt: record.attempts.length + 1,
@@ -70,10 +71,11 @@ export function callEvents(record: CallRecord, progress: readonly KeptProgress[]
       attempt: record.attempts.length,
       expiresAtMs: record.pendingUntilMs,
     });
-  for (const { fence: own, number, event } of progress) {
-    const { progress: done, total, message } = event;
-    // Progress of an attempt that the record does not know yet waits for the next reading.
-    if (own <= fence) add('progress', [own, PROGRESS, number], { progress: done, total, message });
+  for (const { fence: attemptFence, number, event } of progress) {
+    const { progress: completed, total, message } = event;
+    // Progress of an attempt that is not in the record yet is emitted by the next read.
+    if (attemptFence <= fence)
+      add('progress', [attemptFence, PROGRESS, number], { progress: completed, total, message });
   }
   if (state !== 'inflight' && record.outcome !== undefined)
     add('settled', [fence, SETTLED, record.version], {
@@ -93,7 +95,7 @@ export function formatPosition(position: Position): string {
 
 const POSITION = /^(\d{1,15})\.(\d)\.(\d{1,15})$/;
 
-/** Undefined for what is not the ID of an event. */
+/** Undefined when the text is not an event's ID. */
 export function parsePosition(text: string): Position | undefined {
   const [, fence, step, number] = POSITION.exec(text) ?? [];
   return fence === undefined ? undefined : [Number(fence), Number(step), Number(number)];

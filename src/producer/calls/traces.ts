@@ -1,6 +1,6 @@
 /**
- * The span of a call as its caller sees it: `tool_execution`, from its submission to its answer. Its position in the trace travels in the
- * envelope, so that the worker's spans are its children.
+ * The span of a call on its caller's side: `tool_execution`, from its submission to its answer. The envelope carries its trace context,
+ * so that the worker's spans are its children.
  */
 import {
   context,
@@ -18,14 +18,14 @@ import type { DispatchEvent } from './submission.ts';
 
 export class CallTraces {
   readonly #tracer: Tracer;
-  /** Open spans by their position in the trace: two callers that send the same request have a span each. */
+  /** Open spans by `traceparent`: two callers that send the same request have a span each. */
   readonly #open = new Map<string, Span>();
 
   constructor(tracer: Tracer) {
     this.#tracer = tracer;
   }
 
-  /** Begins the span below the caller's own, and answers the envelope that carries it on. */
+  /** Begins a child span of the caller's span, and returns the envelope with its trace context. */
   begin(envelope: ToolCallEnvelope): ToolCallEnvelope {
     const { requestId, toolName, target, payload, trace } = envelope;
     const parent =
@@ -44,7 +44,7 @@ export class CallTraces {
     return { ...envelope, trace: { ...trace, traceparent } };
   }
 
-  /** Follows the call by what the dispatch tells of it. */
+  /** Updates the call's span by the events of the dispatch. */
   observe(event: DispatchEvent): void {
     if (event.type === 'tool_call_circuit_state') return;
     const traceparent = event.envelope?.trace.traceparent ?? '';
@@ -78,7 +78,7 @@ export class CallTraces {
   }
 
   /** Ends the span of a caller that stopped waiting; the call goes on without it. */
-  left({ trace: { traceparent = '' } }: ToolCallEnvelope): void {
+  callerLeft({ trace: { traceparent = '' } }: ToolCallEnvelope): void {
     const span = this.#open.get(traceparent);
     if (span === undefined) return;
     span.addEvent('waiting stopped');

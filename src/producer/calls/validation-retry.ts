@@ -1,5 +1,5 @@
 /**
- * Asks a model again when its arguments are refused, at most twice: with the fields that failed, what came, what is allowed and the schema.
+ * Asks a model again, at most twice, when its arguments are refused. It gets the invalid fields, the values, the rules and the schema.
  * This loop is separate from the retries of failed attempts, and has its own counter: no attempt has run.
  */
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
@@ -14,7 +14,7 @@ type Parameters = Readonly<Record<string, unknown>>;
 /** The text and data that a model receives; `message` has all of it as text. */
 export interface Reask {
   readonly toolName: string;
-  /** 1 for the first time that it is asked again. */
+  /** The number of this request to the model, from 1. */
   readonly reask: number;
   readonly params: Parameters;
   readonly issues: readonly (Issue & { readonly schema?: unknown })[];
@@ -25,7 +25,7 @@ export interface Reask {
 export interface ReaskOptions {
   /** The corrected arguments, or undefined to give up. */
   ask(problem: Reask): Promise<Parameters | undefined> | Parameters | undefined;
-  /** Mends arguments before the model is asked. Default: `repairParams`, for slips with one meaning; false mends nothing. */
+  /** Repairs arguments before the model is asked. Default: `repairParams`, for unambiguous slips; false repairs nothing. */
   readonly repair?: ((problem: Omit<Reask, 'message'>) => Parameters | undefined) | false;
   /** Default 2. */
   readonly maxReasks?: number;
@@ -34,35 +34,35 @@ export interface ReaskOptions {
 export interface ValidationRetryDeps {
   readonly toolName: string;
   readonly schema: JsonSchema;
-  /** `round` grows with every call: each needs an identity of its own. */
+  /** `round` is the number of the call, from 0: each round needs its own idempotency key. */
   call(params: Parameters, round: number): Promise<ToolResultEnvelope>;
 }
 
-/** The last call's result, and how often the model was asked again. */
+/** Returns the last call's result, and how many times the model was asked again. */
 export async function callAgainWhenInvalid(
   params: Parameters,
   { ask, repair, maxReasks = MAX_REASKS }: ReaskOptions,
   { toolName, schema, call }: ValidationRetryDeps,
 ): Promise<{ readonly result: ToolResultEnvelope; readonly reasks: number }> {
-  let given = params;
+  let current = params;
   let round = 0;
-  let result = await call(given, round);
+  let result = await call(current, round);
   for (let reasks = 0; ; reasks += 1) {
     if (result.error?.code !== 'INVALID_PARAMS') return { result, reasks };
-    const problem = () => problemOf({ toolName, schema }, given, result, reasks + 1);
-    const mended = repair === false ? undefined : (repair?.(problem()) ?? repairParams(schema, given));
-    if (mended !== undefined && JSON.stringify(mended) !== JSON.stringify(given)) {
-      given = mended;
+    const problem = () => problemOf({ toolName, schema }, current, result, reasks + 1);
+    const repaired = repair === false ? undefined : (repair?.(problem()) ?? repairParams(schema, current));
+    if (repaired !== undefined && JSON.stringify(repaired) !== JSON.stringify(current)) {
+      current = repaired;
       round += 1;
-      result = await call(given, round);
+      result = await call(current, round);
       if (result.error?.code !== 'INVALID_PARAMS') return { result, reasks };
     }
     if (reasks === maxReasks) return { result, reasks };
     const corrected = await ask(problem());
     if (corrected === undefined) return { result, reasks };
-    given = corrected;
+    current = corrected;
     round += 1;
-    result = await call(given, round);
+    result = await call(current, round);
   }
 }
 

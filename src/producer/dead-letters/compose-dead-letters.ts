@@ -28,7 +28,7 @@ export function composeDeadLetters(deps: DeadLetterDeps) {
   // A session that is gone stays gone: a new call would open it again.
   const sessions: AuthorizeDeps['sessions'] = {
     peekOf: () => undefined,
-    of: async ({ target }) => {
+    resolve: async ({ target }) => {
       const session = await sessionCache.find(target.sessionKey);
       if (session === undefined) throw new PawlError('UNKNOWN_SESSION');
       return requireUsable(session, target);

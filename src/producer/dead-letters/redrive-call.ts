@@ -71,12 +71,19 @@ export class CallRedriver {
     const { ledger, approvals } = this.#deps;
     const { access } = ledger;
     const admitted = await this.#admit(record);
-    const { room, line, spends } = admitted.call.admission;
+    const { maxInflight, queueName, spends } = admitted.call.admission;
     const approval = await this.#approvalFor(record, admitted);
     const reserved = spends === undefined ? undefined : await reserve(access, spends);
     if (reserved !== undefined && 'spent' in reserved) return 'BUDGET_EXHAUSTED';
     const generation = String(record.readAtMs);
-    const answer = await redriveCall(access, record, { redriveId, by, generation, room, line, approval });
+    const answer = await redriveCall(access, record, {
+      redriveId,
+      by,
+      generation,
+      room: maxInflight,
+      line: queueName,
+      approval,
+    });
     if (answer !== 'queued') await reserved?.giveBack();
     else if (approval !== undefined) await approvals.requested(approval);
     return SKIP_CODES[answer];
@@ -111,10 +118,17 @@ export class CallRedriver {
     const { approvals } = this.#deps;
     const { approvalId, callId, request, readAtMs } = record;
     if (approvalId !== undefined) return approvals.requestAgain(record, approvalId, 'redrive');
-    if (call.asks === undefined) return undefined;
+    if (call.approvalNeed === undefined) return undefined;
     const { envelope, submittedBy } = request;
     const { tool } = authorized;
-    return approvals.requestFor({ envelope, tool, ...call.asks, callId, generation: String(readAtMs), submittedBy });
+    return approvals.requestFor({
+      envelope,
+      tool,
+      ...call.approvalNeed,
+      callId,
+      generation: String(readAtMs),
+      submittedBy,
+    });
   }
 
   async #trying(step: () => Promise<SkipCode | undefined>): Promise<SkipCode | undefined> {

@@ -17,7 +17,7 @@ import { authentication, checkBinding, checkPermission } from './core/access.ts'
 import { HttpError } from './core/errors.ts';
 import { LongPolls } from './core/long-poll.ts';
 import { Backlog, limitRequests, RateLimiter } from './core/rate-limit.ts';
-import { callerOf, errorHandler, mountRoutes, permitted, refuseMethod } from './core/route.ts';
+import { callerOf, errorHandler, mountRoutes, permissionCheck, refuseMethod } from './core/route.ts';
 import { OpenStreams } from './core/stream-response.ts';
 import { apiRoutes } from './route-table.ts';
 import { mountButtons } from './routes/approval-buttons.ts';
@@ -155,7 +155,7 @@ function createApp(options: HttpServerOptions, deps: AppDeps): Express {
     next();
   });
   app.use(limitRequests(limits));
-  const toMcp = [permitted('use'), ...mcp.steps];
+  const toMcp = [permissionCheck('use'), ...mcp.steps];
   app
     .route('/mcp')
     .get(toMcp)

@@ -15,7 +15,7 @@ import { FAILURE_RESPONSES } from '../../shared/errors/failure-responses.ts';
 import type { ContentBlock as ToolContentBlock } from '../../shared/tools/tool-result.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { wellFormed } from '../../shared/util/text/text-cut.ts';
-import { listed } from '../calls/params.ts';
+import { listIssues } from '../calls/params.ts';
 import type { Pawl } from '../client.ts';
 import { declaredOutput, type McpTool } from './tools.ts';
 
@@ -54,7 +54,7 @@ async function resultFor(
       throw new ProtocolError(ProtocolErrorCode.InternalError, message, defined({ code, callId }));
     return {
       isError: true,
-      content: [{ type: 'text', text: `${code}: ${listed({ message, issues })}` }],
+      content: [{ type: 'text', text: `${code}: ${listIssues({ message, issues })}` }],
       _meta: { ..._meta, 'pawl/error': defined({ code, issues, retryAfterMs }) },
     };
   }

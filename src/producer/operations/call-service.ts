@@ -61,7 +61,7 @@ export class CallService {
     options: CallFilter & { readonly limit?: number; readonly sessionKey?: string } = {},
   ): Promise<CallRecord[]> {
     const { ledger, shards } = this.#deps.backend;
-    const search = { ...options, limit: options.limit ?? 50, isSeen: () => true };
+    const search = { ...options, limit: options.limit ?? 50, isVisible: () => true };
     const { records } = await findCalls(shards.partitions(), ledger, search);
     return [...records];
   }

@@ -4,7 +4,10 @@ import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
 import type { PendingSubmission, Submission } from '../calls/submission.ts';
 
-const LEFT = { code: 'CANCELLED', message: 'The call goes on for those who asked before; this caller left.' } as const;
+const CALLER_LEFT = {
+  code: 'CANCELLED',
+  message: 'The call goes on for those who asked before; this caller left.',
+} as const;
 
 /**
  * Cancels the caller's own call when the signal is aborted; a caller that joined another's call only stops waiting. The listener is
@@ -17,15 +20,15 @@ export function endOnAbort(
   cancel: (callId: string) => Promise<unknown>,
 ): Submission {
   const { callId, merged = false } = submission;
-  const left = Promise.withResolvers<ToolResultEnvelope>();
-  const end = () => {
+  const abandoned = Promise.withResolvers<ToolResultEnvelope>();
+  const onAbort = () => {
     if (!merged) return void cancel(callId).catch(() => {});
     submission.stop();
-    left.resolve(refusal(LEFT, { ...submission, toolName }));
+    abandoned.resolve(refusal(CALLER_LEFT, { ...submission, toolName }));
   };
-  if (signal.aborted) end();
-  else signal.addEventListener('abort', end, { once: true });
-  const result = Promise.race([submission.result, left.promise]);
-  result.finally(() => signal.removeEventListener('abort', end)).catch(() => {});
+  if (signal.aborted) onAbort();
+  else signal.addEventListener('abort', onAbort, { once: true });
+  const result = Promise.race([submission.result, abandoned.promise]);
+  result.finally(() => signal.removeEventListener('abort', onAbort)).catch(() => {});
   return { ...submission, result };
 }

@@ -1,4 +1,4 @@
-/** Listeners of the program. An error of a listener, or its promise's rejection, is logged; the call that it is about is not affected. */
+/** Calls listeners of the program. An error or a rejection of a listener is logged, and does not affect the call. */
 import { isPromise } from 'node:util/types';
 import { stackOf } from '../../shared/errors/classify-error.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';

@@ -1,4 +1,4 @@
-/** Subscribes a session to what arrives from other processes, while the program listens for it. */
+/** Subscribes a session to events of other processes while the program has listeners for them. */
 
 import type { EventEmitter } from 'node:events';
 

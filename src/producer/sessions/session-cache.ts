@@ -1,5 +1,5 @@
 /**
- * The producer's sessions: a bounded copy of their records, which broadcasts keep up to date.
+ * The producer's session cache: a bounded number of records, which broadcasts keep up to date.
  */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import {
@@ -15,8 +15,8 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Clock } from '../../shared/util/time.ts';
 
 const MAX_SESSIONS = 10_000;
-/** A session that is used lives longer than this. */
-const KEPT_ANYWAY_MS = 10 * 24 * 3_600_000;
+/** The record of an active session expires later than this. */
+const MIN_LIFETIME_MS = 10 * 24 * 3_600_000;
 
 export interface ProducerSessionsDeps {
   readonly sessions: Backend['sessions'];
@@ -36,43 +36,43 @@ export class ProducerSessions extends SessionCache {
     this.#deps = deps;
   }
 
-  /** The session that an envelope names, if it is known here and need not be read. Throws `SESSION_CLOSED` for one that was closed. */
+  /** The envelope's session, if it is cached. Throws `SESSION_CLOSED` for a closed one. */
   peekOf({ target }: ToolCallEnvelope): SessionRecord | undefined {
-    const known = this.peek(target.sessionKey);
-    return known === undefined ? undefined : requireUsable(known, target);
+    const cached = this.peek(target.sessionKey);
+    return cached === undefined ? undefined : requireUsable(cached, target);
   }
 
   /**
-   * The session that an envelope names. An unknown key opens a main session of that actor. A session that Redis has lost is written again
-   * as it was `opened`, or as it is known here, with the taint it had by then. Throws `SESSION_CLOSED` for one that was closed.
+   * The envelope's session. An unknown key opens a main session of that actor. A session that Redis has lost is written again as it was
+   * `opened`, or from the cache, with its taint. Throws `SESSION_CLOSED` for a closed one.
    */
-  async of(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<SessionRecord> {
-    const known = this.get(envelope.target.sessionKey);
-    return known === undefined ? this.#findOrOpen(envelope, opened) : requireUsable(known, envelope.target);
+  async resolve(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<SessionRecord> {
+    const cached = this.get(envelope.target.sessionKey);
+    return cached === undefined ? this.#findOrOpen(envelope, opened) : requireUsable(cached, envelope.target);
   }
 
-  async #findOrOpen(envelope: ToolCallEnvelope, before: SessionRecord | undefined): Promise<SessionRecord> {
+  async #findOrOpen(envelope: ToolCallEnvelope, original: SessionRecord | undefined): Promise<SessionRecord> {
     const { target } = envelope;
-    const known = this.last(target.sessionKey);
+    const cached = this.last(target.sessionKey);
     const stored = await this.#read(target.sessionKey);
     if (stored !== undefined) return requireUsable(stored, target);
-    if (known?.state === 'closed' || before?.state === 'closed') throw sessionClosed(target.sessionKey);
-    const lost = before ?? known;
+    if (cached?.state === 'closed' || original?.state === 'closed') throw sessionClosed(target.sessionKey);
+    const lost = original ?? cached;
     // The store assigns the shards again.
     const { shards: _, ...record } =
       lost === undefined
         ? await this.#mainSession(target)
-        : withTaintsOf({ ...lost, state: known?.state ?? lost.state }, known);
+        : withTaintsOf({ ...lost, state: cached?.state ?? lost.state }, cached);
     const opened = await this.#deps.sessions.create(record);
-    if (opened === undefined) return this.#findOrOpen(envelope, before);
+    if (opened === undefined) return this.#findOrOpen(envelope, original);
     this.remember(opened);
     return requireUsable(opened, target);
   }
 
-  /** Keeps a session until a call of it starts, if that is further off than it lives anyway. */
+  /** Retains a session until its delayed call starts, if that is after its usual expiry. */
   async keepUntil(session: SessionRecord, untilMs: number): Promise<void> {
     const { sessions, clock } = this.#deps;
-    if (untilMs - clock.now() > KEPT_ANYWAY_MS) await sessions.keepUntil(session, untilMs);
+    if (untilMs - clock.now() > MIN_LIFETIME_MS) await sessions.keepUntil(session, untilMs);
   }
 
   async #mainSession({ sessionKey, actorId, agentId, tenantId }: ToolCallEnvelope['target']): Promise<SessionRecord> {
@@ -88,12 +88,12 @@ export class ProducerSessions extends SessionCache {
     });
   }
 
-  /** A session that Redis has lost is found as it was known here: opening its key as another session could allow more. */
+  /** A session that Redis has lost is taken from the cache: opening its key as a new session could allow more. */
   async find(sessionKey: string): Promise<SessionRecord | undefined> {
-    const known = this.get(sessionKey);
-    if (known === undefined) return (await this.#read(sessionKey)) ?? this.last(sessionKey);
+    const cached = this.get(sessionKey);
+    if (cached === undefined) return (await this.#read(sessionKey)) ?? this.last(sessionKey);
     this.use(sessionKey);
-    return known;
+    return cached;
   }
 
   #read(sessionKey: string): Promise<SessionRecord | undefined> {
@@ -101,12 +101,11 @@ export class ProducerSessions extends SessionCache {
   }
 
   /**
-   * Marks a session that has seen data from outside. Policy judges its next call by the mark, although the broadcast may still be on its
-   * way.
+   * Records that a session has seen data from outside. Policy applies it to the next call here at once, before the broadcast arrives.
    */
   async taint(sessionKey: string, source: string): Promise<void> {
     const { sessions, clock } = this.#deps;
-    if (this.get(sessionKey)?.taint?.some((seen) => seen.source === source) === true) return;
+    if (this.get(sessionKey)?.taint?.some((mark) => mark.source === source) === true) return;
     await this.keep(sessionKey, () => sessions.taint(sessionKey, [source], clock.now()));
   }
 }

@@ -39,7 +39,7 @@ export interface SessionServiceDeps {
 }
 
 export class SessionService {
-  /** The producer, as session objects use it. */
+  /** The producer's services for session objects. */
   readonly host: SessionHost;
   readonly #deps: SessionServiceDeps;
 
@@ -64,9 +64,9 @@ export class SessionService {
     const { sessionKey, state } = request;
     const opened = await backend.sessions.create(record, sessionKey === undefined ? 'fresh' : undefined);
     if (opened === undefined) throw sessionTaken(record.sessionKey);
-    const placed = await followAbove(backend.sessions, opened, state === undefined);
-    cache.remember(placed);
-    return this.#objectFor(placed);
+    const current = await followAbove(backend.sessions, opened, state === undefined);
+    cache.remember(current);
+    return this.#objectFor(current);
   }
 
   /** A session as `open` would open it. Nothing is written. */
@@ -74,17 +74,17 @@ export class SessionService {
     return this.#newRecord(parseOpenSession(request));
   }
 
-  async #newRecord(asked: ReturnType<typeof parseOpenSession>): Promise<SessionRecord> {
+  async #newRecord(request: ReturnType<typeof parseOpenSession>): Promise<SessionRecord> {
     const { backend, skills, host } = this.#deps;
-    const parent = asked.parent === undefined ? undefined : (await this.find(asked.parent)).record;
-    const named = await skills.named(asked.skills ?? []);
-    const channel = asked.channel ?? (await this.#defaultChannel(asked));
-    const tenantId = asked.tenantId ?? parent?.tenantId;
-    // A tenant's session below a session of another tenant, or of none, does not share that one's folder.
-    const hasOwnRoot = tenantId !== parent?.tenantId && asked.workspaceRoot === undefined;
+    const parent = request.parent === undefined ? undefined : (await this.find(request.parent)).record;
+    const sessionSkills = await skills.named(request.skills ?? []);
+    const channel = request.channel ?? (await this.#defaultChannel(request));
+    const tenantId = request.tenantId ?? parent?.tenantId;
+    // A tenant's session does not share the folder of a parent of another tenant, or of none.
+    const hasOwnRoot = tenantId !== parent?.tenantId && request.workspaceRoot === undefined;
     const record = newSession(
       {
-        ...asked,
+        ...request,
         ...(channel === undefined ? {} : { channel }),
         ...(hasOwnRoot ? { workspaceRoot: this.workspaceRoot(tenantId) } : {}),
       },
@@ -94,14 +94,14 @@ export class SessionService {
         workspaceRoot: this.workspaceRoot(tenantId),
         createdAtMs: await backend.ledger.now(),
       },
-      skillRule(named),
+      skillRule(sessionSkills),
     );
-    if (named.some(({ requiredTools }) => requiredTools.length > 0))
-      checkRequired(named, await host.publishedFor(record));
+    if (sessionSkills.some(({ requiredTools }) => requiredTools.length > 0))
+      checkRequired(sessionSkills, await host.publishedFor(record));
     return record;
   }
 
-  /** A session below another one reaches people through that one; a worker session reaches none. */
+  /** A child session reaches people through its parent's channel; a worker session reaches none. */
   async #defaultChannel({ parent, kind }: ReturnType<typeof parseOpenSession>): Promise<SessionRecord['channel']> {
     const reachesPeople = parent === undefined && SESSION_CAPABILITIES[kind].includes('channel');
     return reachesPeople ? this.#deps.backend.sessions.defaultChannel() : undefined;
@@ -139,7 +139,7 @@ export class SessionService {
     if ((await backend.sessions.read(sessionKey)) === undefined) throw unknownSession(sessionKey);
     const closing = {
       backend,
-      outcomesKeptMs: settings.ttl.doneMs,
+      outcomeTtlMs: settings.ttl.doneMs,
       cancel: (callId: string) => cancel(callId, by),
       onClosed: (closed: SessionRecord) => this.#changed(closed, 'session-closed', 'close', by),
     };
@@ -158,7 +158,7 @@ export class SessionService {
     await recordOverride({ what, action, by, sessionKey, tenantId });
   }
 
-  /** The folder of sessions that name none. A tenant has a folder of its own. */
+  /** The default workspace of sessions. Each tenant has its own folder. */
   workspaceRoot(tenantId: string | undefined): string {
     return workspaceRootOf(this.#deps, tenantId);
   }

@@ -3,14 +3,14 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { type SessionRecord, sessionClosed } from '../../shared/sessions/session.ts';
 import type { Sessions } from '../../shared/store/sessions/sessions.ts';
 
-export interface StateParts {
+export interface StateDeps {
   readonly sessions: Pick<Sessions, 'setState' | 'tree'>;
   onChanged(changed: SessionRecord): Promise<void>;
 }
 
-/** Changes the state of a session and of all below it, which are closed or change with it. Throws `UNKNOWN_SESSION` and `SESSION_CLOSED`. */
+/** Changes the state of a session and of its open descendants. Throws `UNKNOWN_SESSION` and `SESSION_CLOSED`. */
 export async function changeState(
-  { sessions, onChanged }: StateParts,
+  { sessions, onChanged }: StateDeps,
   sessionKey: string,
   state: string,
 ): Promise<SessionRecord> {
@@ -19,13 +19,17 @@ export async function changeState(
     throw new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
   if (changed.state !== state) throw sessionClosed(sessionKey);
   await onChanged(changed);
-  const done = new Set([sessionKey]);
-  // The loop runs until no session is new: one that is opened meanwhile takes the state of its parent.
-  for (let below = await sessions.tree(sessionKey); below.length > done.size; below = await sessions.tree(sessionKey))
-    for (const key of below.filter((each) => !done.has(each))) {
-      done.add(key);
-      const under = await sessions.setState(key, state);
-      if (under?.state === state) await onChanged(under);
+  const changedKeys = new Set([sessionKey]);
+  // The loop ends when there is no new descendant: a session that is opened meanwhile gets the state of its parent.
+  for (
+    let descendants = await sessions.tree(sessionKey);
+    descendants.length > changedKeys.size;
+    descendants = await sessions.tree(sessionKey)
+  )
+    for (const key of descendants.filter((each) => !changedKeys.has(each))) {
+      changedKeys.add(key);
+      const descendant = await sessions.setState(key, state);
+      if (descendant?.state === state) await onChanged(descendant);
     }
   return changed;
 }

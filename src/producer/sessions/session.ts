@@ -43,9 +43,9 @@ import { type AgentEventOf, approvalEventOf, type InvalidParams, type SessionEve
 export type AgentEvent = AgentEventOf<Session>;
 export type SessionEvents = SessionEventsOf<Session>;
 
-/** The producer, as a session uses it. */
+/** The producer's services for a session. */
 export interface SessionHost {
-  /** Refuses a call whose circuit is open, without a turn of the event loop. Undefined for every other call. */
+  /** Refuses a call synchronously when its circuit is open. Undefined for every other call. */
   refuseNow(envelope: ToolCallEnvelope): Submission | undefined;
   submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission>;
   cancel(callId: string): Promise<Cancellation>;
@@ -103,7 +103,7 @@ export class Session {
     receiveWhileListened(this, this.events as EventEmitter, host);
   }
 
-  /** The record as it was opened, or found, and changed here. */
+  /** The record as it was opened or found, with changes made through this object. */
   get record(): SessionRecord {
     return this.#record;
   }
@@ -154,7 +154,7 @@ export class Session {
   ): RunningBatch<BatchResults<Tools>> {
     const maker = {
       record: this.record,
-      envelope: (...asked: Parameters<Session['envelope']>) => this.envelope(...asked),
+      envelope: (...args: Parameters<Session['envelope']>) => this.envelope(...args),
       now: () => this.#clock.now(),
     };
     return runBatch(this.#host.batches, maker, calls, options);
@@ -183,7 +183,7 @@ export class Session {
     return result;
   }
 
-  /** The envelope of a call, or its refusal where that is known at once. */
+  /** Builds the envelope of a call, or its refusal when no round trip is needed for that. */
   #prepare(tool: AnyTool | string, params: unknown, options: CallOptions): PreparedCall {
     let envelope: ToolCallEnvelope;
     let start: StartTime | undefined;
@@ -260,7 +260,7 @@ export class Session {
       this.inform(name, (emitted) => Reflect.apply(listener, this.events, [emitted]), event, onFailed);
   }
 
-  /** The same for one function of the program; `name` stands in the log. */
+  /** Calls one listener in the same way; `name` is for the log. */
   inform<Event>(
     name: string,
     listener: ((event: Event) => unknown) | undefined,
@@ -291,14 +291,14 @@ export class Session {
       {
         toolName,
         schema,
-        call: (given, round) => {
+        call: (corrected, round) => {
           // The same key with other arguments would be a conflict.
           const key = round === 0 ? idempotencyKey : `${idempotencyKey}:${round}`;
           const names = {
             ...(idempotencyKey === undefined || key === undefined ? {} : { idempotencyKey: key }),
             ...(round > 0 || requestId === undefined ? {} : { requestId }),
           };
-          return this.call(tool as string, given, { ...rest, ...names });
+          return this.call(tool as string, corrected, { ...rest, ...names });
         },
       },
     );
@@ -339,15 +339,15 @@ export class Session {
 
   /** A session below this one that may do what this one may, and talks through its channel. */
   branch(): Promise<Session> {
-    return this.#below('branch');
+    return this.#openChild('branch');
   }
 
   /** A session below this one that reads and changes nothing. */
   worker(): Promise<Session> {
-    return this.#below('worker');
+    return this.#openChild('worker');
   }
 
-  async #below(kind: 'branch' | 'worker'): Promise<Session> {
+  async #openChild(kind: 'branch' | 'worker'): Promise<Session> {
     return this.#host.openSession({ kind, parent: this.key });
   }
 

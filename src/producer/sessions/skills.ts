@@ -1,4 +1,4 @@
-/** Skills as sessions get them: from the records, and from `SKILL.md` files in the configured folders. */
+/** The skills of sessions: from records, and from `SKILL.md` files in the configured folders. */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
@@ -54,18 +54,18 @@ export class Skills {
   }
 
   /** The skills that a session names, the highest priority first. Throws `CONTRACT_INVALID` for one that does not exist, or is disabled. */
-  async named(asked: readonly string[]): Promise<readonly SkillRecord[]> {
-    if (asked.length === 0) return [];
-    const all = await this.list();
-    return asked.map((name, index) => usable(name, index, all)).sort(byPriority);
+  async named(names: readonly string[]): Promise<readonly SkillRecord[]> {
+    if (names.length === 0) return [];
+    const skills = await this.list();
+    return names.map((name, index) => enabledSkill(name, index, skills)).sort(byPriority);
   }
 
   /** Writes a skill's record. Throws `CONTRACT_INVALID`, and `PERMISSION_DENIED` for one that is protected. */
   async put(name: string, skill: PutSkill, by = 'local'): Promise<SkillRecord> {
-    const made = { source: 'registry', updatedAtMs: await this.#deps.now(), updatedBy: by };
-    const record = skillRecord(name, skill, made);
-    const before = await this.#deps.records.read(name);
-    if (before?.mutable === false && !isSwitch(before, record)) throw isProtected(name);
+    const origin = { source: 'registry', updatedAtMs: await this.#deps.now(), updatedBy: by };
+    const record = skillRecord(name, skill, origin);
+    const previous = await this.#deps.records.read(name);
+    if (previous?.mutable === false && !isSwitch(previous, record)) throw isProtected(name);
     await this.#deps.records.write(record);
     await this.#recordChange(name, 'declared', by);
     return record;
@@ -84,7 +84,7 @@ export class Skills {
   }
 }
 
-/** Throws `CONTRACT_INVALID` when one of the tools that skills require is not there for the session. */
+/** Throws `CONTRACT_INVALID` when the session may not call a tool that its skills require. */
 export function checkRequired(
   skills: readonly SkillRecord[],
   published: readonly { readonly namespace: string; readonly name: string }[],
@@ -98,22 +98,22 @@ export function checkRequired(
   throw new PawlError('CONTRACT_INVALID', `The session may not call what its skills require: ${listed}.`, { issues });
 }
 
-function usable(name: string, index: number, all: readonly SkillRecord[]): SkillRecord {
-  const skill = all.find((each) => each.name === name);
+function enabledSkill(name: string, index: number, skills: readonly SkillRecord[]): SkillRecord {
+  const skill = skills.find((each) => each.name === name);
   if (skill?.enabled === true) return skill;
-  const on = all.filter(({ enabled }) => enabled).map((each) => each.name);
-  const near = nearest(name, on);
-  const hint = near.length > 0 ? `; did you mean ${near.join(' or ')}?` : '';
+  const enabledNames = skills.filter(({ enabled }) => enabled).map((each) => each.name);
+  const suggestions = nearest(name, enabledNames);
+  const hint = suggestions.length > 0 ? `; did you mean ${suggestions.join(' or ')}?` : '';
   const message = skill === undefined ? `is no skill: ${JSON.stringify(name)}${hint}` : `is disabled: ${name}`;
   throw new PawlError('CONTRACT_INVALID', `The session cannot be opened: skills.${index} ${message}.`, {
     issues: [{ path: `skills.${index}`, message }],
   });
 }
 
-/** Whether nothing but `enabled` differs. */
+/** Whether only `enabled` differs. */
 function isSwitch(before: SkillRecord, after: SkillRecord): boolean {
-  const rest = ({ enabled: _, updatedAtMs: __, updatedBy: ___, ...skill }: SkillRecord) => JSON.stringify(skill);
-  return rest(before) === rest(after);
+  const comparable = ({ enabled: _, updatedAtMs: __, updatedBy: ___, ...skill }: SkillRecord) => JSON.stringify(skill);
+  return comparable(before) === comparable(after);
 }
 
 function isProtected(name: string): PawlError {
@@ -125,9 +125,9 @@ async function skillFiles(folders: readonly string[]): Promise<readonly SkillRec
   const skills: SkillRecord[] = [];
   for (const folder of folders) {
     const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
-    // A link is resolved when its file is read.
-    const below = entries.filter((entry) => entry.isDirectory() || entry.isSymbolicLink()).map(({ name }) => name);
-    for (const subfolder of ['', ...below.sort()]) {
+    // A symbolic link is resolved when its file is read.
+    const subfolders = entries.filter((entry) => entry.isDirectory() || entry.isSymbolicLink()).map(({ name }) => name);
+    for (const subfolder of ['', ...subfolders.sort()]) {
       const skill = await skillFile(join(folder, subfolder, 'SKILL.md'));
       if (skill !== undefined) skills.push(skill);
     }
@@ -136,12 +136,12 @@ async function skillFiles(folders: readonly string[]): Promise<readonly SkillRec
 }
 
 async function skillFile(file: string): Promise<SkillRecord | undefined> {
-  const found = await stat(file).catch(() => undefined);
-  if (found?.isFile() !== true) return undefined;
-  if (found.size > MAX_FILE_BYTES)
-    throw invalidSkillFile(file, `it has ${found.size} bytes; at most ${MAX_FILE_BYTES} are read`);
+  const info = await stat(file).catch(() => undefined);
+  if (info?.isFile() !== true) return undefined;
+  if (info.size > MAX_FILE_BYTES)
+    throw invalidSkillFile(file, `it has ${info.size} bytes; at most ${MAX_FILE_BYTES} are read`);
   const { front, instructions } = skillFileParts(await readFile(file, 'utf8'), file);
-  // Most processes read no such file, and start sooner without it.
+  // The YAML parser is loaded on demand: most processes read no skill file, and start faster without it.
   const { parse: parseYaml } = await import('yaml');
   let fields: unknown;
   try {
@@ -150,5 +150,5 @@ async function skillFile(file: string): Promise<SkillRecord | undefined> {
     const [first = ''] = (error instanceof Error ? error.message : String(error)).split('\n');
     throw invalidSkillFile(file, `its front matter is not YAML: ${first}`);
   }
-  return skillOfFile(fields, instructions, { source: file, updatedAtMs: Math.round(found.mtimeMs) });
+  return skillOfFile(fields, instructions, { source: file, updatedAtMs: Math.round(info.mtimeMs) });
 }

@@ -1,6 +1,6 @@
 /**
- * Delivers the tasks and messages of sub-agents to the program that holds their parent's session: to one listening process, once. A message
- * waits in the agent's mailbox until a session listens.
+ * Delivers the tasks and messages of sub-agents to the program with their parent's session: to one listening process, once. A message
+ * stays in the agent's mailbox until a session listens.
  */
 
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -27,10 +27,10 @@ export class SubAgentService<Own extends AgentListener<Own>> {
   readonly #deps: SubAgentServiceDeps<Own>;
   /** The listening session objects, by session key. The first one receives the events. */
   readonly #listening = new Map<string, Set<Own>>();
-  /** Taken `closed` orders that were not delivered, because the agent's session could not be closed; by agent. */
+  /** Received `closed` orders that were not delivered, because the agent's session could not be closed; by agent. */
   readonly #unclosed = new Map<string, AgentOrder>();
   /** The latest mailbox check of each session, by session key. */
-  readonly #looks = new Map<string, Promise<void>>();
+  readonly #checks = new Map<string, Promise<void>>();
 
   constructor(deps: SubAgentServiceDeps<Own>) {
     this.#deps = deps;
@@ -39,7 +39,7 @@ export class SubAgentService<Own extends AgentListener<Own>> {
   listen(session: Own): void {
     const listeners = this.#listening.get(session.key) ?? new Set();
     this.#listening.set(session.key, listeners.add(session));
-    this.#lookAt(session.key);
+    this.#checkMailboxes(session.key);
   }
 
   unlisten(session: Own): void {
@@ -49,37 +49,37 @@ export class SubAgentService<Own extends AgentListener<Own>> {
   }
 
   /** An agent has a new order. */
-  hear(sessionKey: string, agentId: string): void {
-    if (this.#listening.has(sessionKey)) this.#hand(sessionKey, agentId).catch(this.#deps.onError);
+  onOrder(sessionKey: string, agentId: string): void {
+    if (this.#listening.has(sessionKey)) this.#deliver(sessionKey, agentId).catch(this.#deps.onError);
   }
 
-  /** Checks all mailboxes again: broadcasts may have been missed. */
+  /** Checks all mailboxes again, because broadcasts may have been missed. */
   catchUp(): void {
-    for (const sessionKey of this.#listening.keys()) this.#lookAt(sessionKey);
+    for (const sessionKey of this.#listening.keys()) this.#checkMailboxes(sessionKey);
   }
 
-  #lookAt(sessionKey: string): void {
-    const look = async () => {
+  #checkMailboxes(sessionKey: string): void {
+    const deliverAll = async () => {
       for (const agentId of await this.#deps.agents.list(sessionKey))
-        await this.#hand(sessionKey, agentId).catch(this.#deps.onError);
+        await this.#deliver(sessionKey, agentId).catch(this.#deps.onError);
     };
-    const looking = look()
+    const check = deliverAll()
       .catch(this.#deps.onError)
       .finally(() => {
-        if (this.#looks.get(sessionKey) === looking) this.#looks.delete(sessionKey);
+        if (this.#checks.get(sessionKey) === check) this.#checks.delete(sessionKey);
       });
-    this.#looks.set(sessionKey, looking);
+    this.#checks.set(sessionKey, check);
   }
 
-  /** Resolves when a new listener has received what waited in the mailboxes. */
-  async looked(sessionKey: string): Promise<void> {
-    await this.#looks.get(sessionKey);
+  /** Resolves when a new listener has received the waiting messages. */
+  async checked(sessionKey: string): Promise<void> {
+    await this.#checks.get(sessionKey);
   }
 
-  async #hand(sessionKey: string, agentId: string): Promise<void> {
+  async #deliver(sessionKey: string, agentId: string): Promise<void> {
     for (;;) {
       if (!this.#listening.has(sessionKey)) return;
-      // The session is read first: a taken order must be delivered.
+      // The session is read first: an order that was taken from the mailbox must be delivered.
       const session = await this.#deps.session(agentId);
       const order = await this.#next(agentId, sessionKey);
       if (order === undefined) return;
@@ -94,7 +94,7 @@ export class SubAgentService<Own extends AgentListener<Own>> {
     }
   }
 
-  /** Cancels the agent's calls. If Redis is unavailable, the order waits here. */
+  /** Closes the agent's session, which cancels its calls. If Redis is unavailable, the order is retried later. */
   async #close(order: AgentOrder): Promise<void> {
     try {
       await this.#deps.closeSession(order.agentId);
@@ -118,7 +118,7 @@ export class SubAgentService<Own extends AgentListener<Own>> {
     await this.#deps.agents.reply(order, parent, { state: 'failed', output: BROKE_OFF });
   }
 
-  /** False when the agent has got more to do meanwhile, or is closed. Throws `NOT_FOUND`. */
+  /** False when the agent has received another order meanwhile, or is closed. Throws `NOT_FOUND`. */
   async reply(parent: string, order: AgentOrder, reply: AgentReply): Promise<boolean> {
     const replied = await this.#deps.agents.reply(order, parent, reply);
     if (replied === 'unknown')

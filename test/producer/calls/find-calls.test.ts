@@ -44,7 +44,7 @@ test.each(['running', 'awaiting-approval'] as const)(
     for (let number = 1; number <= 20; number += 1) await bob.submit(gate.tool, { number });
 
     const { looked, ledger } = watchedLedger(fleet);
-    const search = { state, limit: 50, isSeen: () => true };
+    const search = { state, limit: 50, isVisible: () => true };
     const found = await findCalls(pawl.backend.shards.partitions(), ledger, search);
     const wanted = [state === 'running' ? running : parked];
     expect({ ids: idsOf(found.records), looked, complete: found.complete }).toEqual({
@@ -69,7 +69,7 @@ test('a call that is submitted during a search makes none appear twice', async (
     if (callIds.length === PAGE) await session.call(echo, { text: 'between two pages' });
     return callIds;
   };
-  const search = { state: 'done', limit: 1_000, isSeen: () => true } as const;
+  const search = { state: 'done', limit: 1_000, isVisible: () => true } as const;
   const { records } = await findCalls(pawl.backend.shards.partitions(), { ...ledger, index: { list } }, search);
   expect(new Set(idsOf(records)).size).toBe(records.length);
   expect(records.length).toBe(PAGE + 1);

@@ -34,6 +34,6 @@ test('two who send the same request at the same time have a span each, and both 
   } as unknown as ToolCallEnvelope;
   const [first, second] = [traces.begin(asked), traces.begin(asked)];
   traces.observe({ type: 'refused', envelope: first, code: 'OVERLOADED', message: 'busy' } as DispatchEvent);
-  traces.left(second);
+  traces.callerLeft(second);
   expect(told).toEqual(['1: OVERLOADED', '1: ended', '2: waiting stopped', '2: ended']);
 });

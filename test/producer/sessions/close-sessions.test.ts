@@ -58,7 +58,7 @@ function placeWith(
           sessions: { close: async () => undefined, tree: async () => ['trip', ...below] },
           shards: { partitions: () => [{ tier: 'read-only', shard: 0 }] },
         } as unknown as CloseSessionsDeps['backend'],
-        outcomesKeptMs: 1_000,
+        outcomeTtlMs: 1_000,
         cancel: async (callId) => {
           inflight.delete(callId);
           await cancellations.during(callId);

@@ -39,7 +39,7 @@ function slowRecord() {
 
 test('an open session is not known as such when the news that it is closed overtake its record', async () => {
   const { record, known, arrive } = slowRecord();
-  const reads = [known.find('s'), known.of(envelopeFor('call', 's'))];
+  const reads = [known.find('s'), known.resolve(envelopeFor('call', 's'))];
   record.stored = closed;
   known.forget('s');
   arrive();
@@ -101,7 +101,7 @@ describe('a session that Redis has lost', () => {
     const { known, created } = emptyRedis();
     known.remember({ ...helper, taint: [seen] });
     known.forget('s');
-    expect(await known.of(envelopeFor('call', 's'), helper)).toEqual({ ...helper, taint: [seen] });
+    expect(await known.resolve(envelopeFor('call', 's'), helper)).toEqual({ ...helper, taint: [seen] });
     expect(created).toEqual([{ ...helper, taint: [seen] }]);
   });
 
@@ -122,7 +122,7 @@ describe('a session that Redis has lost', () => {
     const { known, created } = emptyRedis();
     if (last !== undefined) known.remember(last);
     known.forget('s');
-    await expect(known.of(envelopeFor('call', 's'), held)).rejects.toMatchObject({ code: 'SESSION_CLOSED' });
+    await expect(known.resolve(envelopeFor('call', 's'), held)).rejects.toMatchObject({ code: 'SESSION_CLOSED' });
     expect(created).toEqual([]);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Authentication and permissions. Without tokens the server accepts requests of this machine only. With tokens each request carries
- * one, and the token's role and tenant limit what it may do.
+ * Authentication and permissions. Without tokens the server accepts requests of this machine only. Otherwise each request carries a
+ * token, whose role and tenant limit its permissions.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
@@ -18,8 +18,8 @@ export interface Caller {
 }
 
 /**
- * `use`: calls, sessions, tools · `decide`: approve and deny · `operate`: settle what is unknown · `oversee`: what concerns the
- * whole fleet, so never for the token of one tenant · `administer`: change what all may call, likewise · `read`: descriptions.
+ * `use`: calls, sessions, tools · `decide`: approve and deny · `operate`: resolve calls in doubt · `oversee`: the whole fleet, so never
+ * with a tenant's token · `administer`: change the tools of all tenants, likewise · `read`: descriptions.
  */
 export type Permission = 'use' | 'decide' | 'operate' | 'oversee' | 'administer' | 'read';
 
@@ -33,9 +33,11 @@ const ROLES: Readonly<Record<Permission, readonly ApiRole[]>> = {
 };
 
 export function permissionsOf({ role, tenantId }: Caller): Permission[] {
-  const all = Object.keys(ROLES) as Permission[];
-  return all.filter(
-    (each) => ROLES[each].includes(role) && (tenantId === undefined || (each !== 'oversee' && each !== 'administer')),
+  const permissions = Object.keys(ROLES) as Permission[];
+  return permissions.filter(
+    (permission) =>
+      ROLES[permission].includes(role) &&
+      (tenantId === undefined || (permission !== 'oversee' && permission !== 'administer')),
   );
 }
 
@@ -51,9 +53,9 @@ export function checkPermission(caller: Caller, permission: Permission): void {
 }
 
 /** Throws `PERMISSION_DENIED` when something belongs to another tenant than the caller's, or to none. */
-export function checkTenant(caller: Caller, tenantId: string | undefined, what: string): void {
+export function checkTenant(caller: Caller, tenantId: string | undefined, subject: string): void {
   if (!seesTenant(caller, tenantId))
-    throw new PawlError('PERMISSION_DENIED', `${what} does not belong to this token's tenant.`);
+    throw new PawlError('PERMISSION_DENIED', `${subject} does not belong to this token's tenant.`);
 }
 
 export function seesTenant(caller: Caller, tenantId: string | undefined): boolean {
@@ -70,7 +72,7 @@ export function authentication(tokens: readonly ApiToken[]): Authenticate {
       return { id: 'local', role: 'admin' };
     };
   }
-  const known = tokens.map(({ token, role, tenantId }) => ({
+  const candidates = tokens.map(({ token, role, tenantId }) => ({
     digest: digestOf(token),
     caller: { id: digestOf(token).toString('hex').slice(0, 16), role, ...(tenantId === undefined ? {} : { tenantId }) },
   }));
@@ -78,7 +80,7 @@ export function authentication(tokens: readonly ApiToken[]): Authenticate {
     const digest = digestOf(credentials(request.headers.authorization, browser) ?? '');
     let caller: Caller | undefined;
     // Every token is compared in constant time, so that the delay reveals nothing about a guess.
-    for (const candidate of known) if (timingSafeEqual(candidate.digest, digest)) caller = candidate.caller;
+    for (const candidate of candidates) if (timingSafeEqual(candidate.digest, digest)) caller = candidate.caller;
     if (caller === undefined)
       throw new HttpError('UNAUTHENTICATED', 'A valid token is needed: Authorization: Bearer TOKEN.', {
         headers: { 'WWW-Authenticate': `${browser ? 'Basic' : 'Bearer'} realm="pawl"` },

@@ -7,7 +7,7 @@ export interface ApiDeps {
   readonly pawl: Pawl;
   readonly longPolls: LongPolls;
   readonly fleet: FleetView;
-  /** Shown in the OpenAPI document. */
+  /** The version in the OpenAPI document. */
   readonly version: string;
   readonly streams: OpenStreams;
   /** Throws `BACKEND_UNAVAILABLE` or `RATE_LIMITED` while the server accepts no calls. */

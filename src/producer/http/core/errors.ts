@@ -1,5 +1,5 @@
 /**
- * HTTP refusals: one table of statuses, one shape of body. The stack, paths and message of a defect never leave the server.
+ * HTTP refusals: one table of statuses, one schema of bodies. The stack, paths and message of a defect never leave the server.
  */
 
 import { type Issue, PawlError } from '../../../shared/errors/failure.ts';
@@ -19,7 +19,7 @@ type HttpCode =
   | 'INTERNAL';
 export type ErrorCode = FailureCode | HttpCode;
 
-/** The status of every code. A failure that is 500 here ends no request, unless the server has a defect. */
+/** The status of every code. A code with status 500 ends a request only if the server has a defect. */
 export const STATUSES: Readonly<Record<ErrorCode, number>> = {
   ...(Object.fromEntries(Object.entries(FAILURE_RESPONSES).map(([code, { http }]) => [code, http])) as Record<
     FailureCode,
@@ -70,7 +70,7 @@ export class HttpError extends Error {
   constructor(
     code: ErrorCode,
     message: string,
-    more: {
+    details: {
       readonly issues?: readonly Issue[] | undefined;
       readonly headers?: Readonly<Record<string, string>>;
       readonly suggestions?: readonly string[] | undefined;
@@ -79,14 +79,14 @@ export class HttpError extends Error {
   ) {
     super(message);
     this.code = code;
-    this.issues = more.issues;
-    this.headers = more.headers ?? {};
-    this.suggestions = more.suggestions;
-    this.callId = more.callId;
+    this.issues = details.issues;
+    this.headers = details.headers ?? {};
+    this.suggestions = details.suggestions;
+    this.callId = details.callId;
   }
 }
 
-/** Turns a thrown value into a response. `defect`: the server is broken, and the caller of this function logs why. */
+/** Turns a thrown value into a response. `defect`: the server has a bug, which the caller of this function logs. */
 export function toHttpRefusal(thrown: unknown): HttpRefusal & { readonly defect: boolean } {
   const error = translated(thrown);
   const status = STATUSES[error.code];
@@ -98,14 +98,14 @@ export function toHttpRefusal(thrown: unknown): HttpRefusal & { readonly defect:
       defect: true,
     };
   }
-  // A message of Redis or of the operating system may name hosts and files, so it is replaced.
+  // A message of Redis or of the operating system may contain hosts and files, so it is replaced.
   const isOurs = thrown instanceof HttpError || error.code !== 'BACKEND_UNAVAILABLE';
-  const lacking = isOurs ? undefined : whatRedisLacks(error);
+  const redisReason = isOurs ? undefined : redisRefusalReason(error);
   const message = isOurs
     ? error.message
-    : lacking === undefined
+    : redisReason === undefined
       ? FAILURES.BACKEND_UNAVAILABLE.sentence
-      : `The queue takes nothing: ${lacking}.`;
+      : `The queue takes nothing: ${redisReason}.`;
   return {
     status,
     headers: { ...(status === 503 ? { 'Retry-After': String(RETRY_AFTER_SECONDS) } : {}), ...error.headers },
@@ -121,7 +121,7 @@ export function toHttpRefusal(thrown: unknown): HttpRefusal & { readonly defect:
 }
 
 /** Errors of a reachable Redis that refuses writes, each with its meaning. */
-const LACKS: Readonly<Record<string, string>> = {
+const REDIS_REFUSALS: Readonly<Record<string, string>> = {
   OOM: 'redis is full (maxmemory)',
   MISCONF: 'redis cannot write to its disk',
   READONLY: 'redis is a read-only replica',
@@ -131,10 +131,10 @@ const LACKS: Readonly<Record<string, string>> = {
   'max number of clients': 'redis has as many clients as maxclients allows',
 };
 
-/** The reason for which Redis refuses writes; undefined for a Redis that is out of reach. */
-export function whatRedisLacks(error: unknown): string | undefined {
-  const said = error instanceof Error ? error.message : String(error);
-  return Object.entries(LACKS).find(([word]) => said.includes(word))?.[1];
+/** The reason why Redis refuses writes; undefined when it is unreachable. */
+export function redisRefusalReason(error: unknown): string | undefined {
+  const message = error instanceof Error ? error.message : String(error);
+  return Object.entries(REDIS_REFUSALS).find(([word]) => message.includes(word))?.[1];
 }
 
 function translated(thrown: unknown): HttpError {
@@ -147,11 +147,11 @@ function translated(thrown: unknown): HttpError {
       suggestions: Array.isArray(suggestions) ? suggestions.map(String) : undefined,
     });
   }
-  return unreadable(error) ?? new HttpError('INTERNAL', '');
+  return requestFault(error) ?? new HttpError('INTERNAL', '');
 }
 
 /** Translates the errors of Express and its body parser about a request that they cannot read. */
-function unreadable(error: unknown): HttpError | undefined {
+function requestFault(error: unknown): HttpError | undefined {
   if (typeof error !== 'object' || error === null) return undefined;
   const { type, status, limit, message } = error as {
     readonly type?: unknown;

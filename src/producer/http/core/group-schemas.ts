@@ -1,4 +1,4 @@
-/** The shapes of batches and plans: a part of the response schemas. */
+/** The response schemas of batches and plans. */
 import { z } from 'zod';
 import { BATCH_STATES } from '../../../shared/groups/batch.ts';
 import { PLAN_STATES } from '../../../shared/groups/plan.ts';

@@ -1,4 +1,4 @@
-/** The shapes in which the API and the commands show batches and plans. */
+/** Serializers of batches and plans, for the API and the commands. */
 import { needsOf } from '../../../shared/groups/check-plan.ts';
 import type { Member, MemberEnd } from '../../../shared/groups/group.ts';
 import type { PlanDefinition } from '../../../shared/groups/plan.ts';
@@ -11,7 +11,7 @@ import { phaseOf } from './views.ts';
 /** Characters of a message in the list of a plan's calls. */
 const MESSAGE_LENGTH = 500;
 
-/** How a call of a group stands: by its own record, or by what the group has noted of it. */
+/** The state of a group's call: from its own record, or from the group's note of its end. */
 export function memberView(
   record: CallRecord | undefined,
   end: MemberEnd | undefined,
@@ -53,7 +53,7 @@ function batchCallView({ entry, member, record }: BatchCall, isOver: boolean) {
   const { envelope, callId } = entry;
   const { message } = member?.end ?? {};
   const view = memberView(record, member?.end);
-  // A call of a cancelled batch that never began.
+  // A waiting call of a batch that has ended was cancelled.
   const standing = isOver && view.state === 'waiting' ? { state: 'cancelled', phase: 'cancelled' } : view;
   return {
     callId: member?.callId ?? callId,
@@ -65,7 +65,7 @@ function batchCallView({ entry, member, record }: BatchCall, isOver: boolean) {
   };
 }
 
-/** The answer to a check: the nodes in their order, and those that need an approval. */
+/** The response to a plan's check: the nodes in their order, and those that need an approval. */
 export function planOrder({ order, nodes }: PlanDefinition) {
   const needsApproval = order.filter((name) => nodes[name]?.asks !== undefined);
   return { order, ...(needsApproval.length === 0 ? {} : { needsApproval }) };

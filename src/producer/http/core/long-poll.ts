@@ -1,12 +1,12 @@
 /**
- * Long polling: requests that wait for a call's end. The waiting ends with the call, at the request's own limit, when the client
- * disconnects or when the server closes. None of these ends the call.
+ * Long polling: requests that wait for a call's end. The wait ends with the call, at the request's time limit, when the client
+ * disconnects, or when the server closes. Only the wait ends, not the call.
  */
 import type { Submission } from '../../calls/submission.ts';
 
 type Pending = Extract<Submission, { readonly kind: 'pending' }>;
 
-/** At most so many calls are followed for the metrics after their requests have ended. */
+/** The most calls that are followed for the metrics after their requests have ended. */
 const MAX_FOLLOWED = 2_000;
 
 export class LongPolls {
@@ -14,28 +14,28 @@ export class LongPolls {
   readonly #followed = new Set<Pending>();
   #closed = false;
 
-  /** The call's result, or undefined when the waiting ended first. `leave` receives a function that ends the waiting early. */
+  /** The call's result, or undefined when the wait ended first. `onWaiting` receives a function that ends the wait early. */
   async until(
     submission: Pending,
     waitMs: number,
-    leave: (end: () => void) => void,
+    onWaiting: (end: () => void) => void,
   ): Promise<Awaited<Pending['result']> | undefined> {
-    const result = await this.within(submission.result, waitMs, leave);
+    const result = await this.within(submission.result, waitMs, onWaiting);
     if (result === undefined) this.#follow(submission);
     return result;
   }
 
-  /** The promise's value, or undefined when the waiting ended first. */
-  async within<T>(awaited: Promise<T>, waitMs: number, leave: (end: () => void) => void): Promise<T | undefined> {
-    // The promise may reject after the waiting has ended, when the connection to Redis closes. That is no defect.
-    awaited.catch(() => {});
+  /** The promise's value, or undefined when the wait ended first. */
+  async within<T>(pending: Promise<T>, waitMs: number, onWaiting: (end: () => void) => void): Promise<T | undefined> {
+    // The promise may reject after the wait has ended, when the connection to Redis closes. That is no defect.
+    pending.catch(() => {});
     if (waitMs === 0 || this.#closed) return undefined;
     const { promise, resolve, reject } = Promise.withResolvers<T | undefined>();
     const end = () => resolve(undefined);
     const timer = setTimeout(end, waitMs);
     this.#ends.add(end);
-    leave(end);
-    awaited.then(resolve, reject);
+    onWaiting(end);
+    pending.then(resolve, reject);
     try {
       return await promise;
     } finally {
@@ -44,7 +44,7 @@ export class LongPolls {
     }
   }
 
-  /** Follows the call further; the oldest followed call gives way at the limit. */
+  /** Follows the call for the metrics; at the limit, the oldest followed call is dropped. */
   #follow(submission: Pending): void {
     if (this.#closed) {
       submission.stop();
@@ -63,7 +63,7 @@ export class LongPolls {
     return this.#ends.size;
   }
 
-  /** Ends all waiting. Later requests do not wait at all. */
+  /** Ends all waits. Later requests do not wait at all. */
   close(): void {
     this.#closed = true;
     for (const end of this.#ends) end();

@@ -1,4 +1,4 @@
-/** `/openapi.json`: the routes described from the values that also check them. */
+/** `/openapi.json`: the description of the routes, generated from the schemas that check their requests. */
 import { z } from 'zod';
 import { contractSchemas } from '../../../shared/calls/envelope.ts';
 import { REQUEST_ERROR_CODES } from './errors.ts';
@@ -6,15 +6,15 @@ import { responseSchemas } from './response-schemas.ts';
 import { type Route, route } from './route.ts';
 
 export function openApiRoute(described: () => readonly Route[], version: string): Route {
-  let made: object | undefined;
+  let cached: object | undefined;
   return route('get /openapi.json', {
     operationId: 'getDescription',
     permission: 'read',
     summary: 'This description.',
     responses: { 200: ['An OpenAPI document', 'Description'] },
     handle: () => {
-      made ??= openApi(described(), version);
-      return { status: 200, body: made };
+      cached ??= openApi(described(), version);
+      return { status: 200, body: cached };
     },
   });
 }
@@ -29,16 +29,16 @@ function openApi(routes: readonly Route[], version: string): object {
     },
     security: [{ token: [] }],
     paths: Object.fromEntries(
-      [...Map.groupBy(routes, ({ path }) => path)].map(([path, here]) => [
+      [...Map.groupBy(routes, ({ path }) => path)].map(([path, pathRoutes]) => [
         path,
-        Object.fromEntries(here.map((each) => [each.method, operation(each)])),
+        Object.fromEntries(pathRoutes.map((each) => [each.method, operation(each)])),
       ]),
     ),
     components: {
       securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
       schemas: {
         ToolResultEnvelope: contractSchemas().toolResultEnvelope,
-        // Responses are described by their input schemas, so that further fields may be added.
+        // The input schemas describe responses, because they allow further fields.
         ...Object.fromEntries(Object.entries(responseSchemas).map(([name, schema]) => [name, component(schema)])),
         Error: ERROR_SCHEMA,
       },

@@ -1,6 +1,6 @@
 /**
- * Back-pressure: how many requests one token may have at a time and per second, and how many calls the fleet may have before it. Above
- * these limits the response is 429 with `Retry-After`, so that a client's flood stays with the client.
+ * Back-pressure: limits the requests of one token at a time and per second, and the backlog of the fleet. Above these limits the
+ * response is 429 with `Retry-After`, so that a flood stays with its client.
  */
 import type { RequestHandler, Response } from 'express';
 import type { Settings } from '../../../shared/config/config.ts';
@@ -8,13 +8,13 @@ import { type Clock, systemClock } from '../../../shared/util/time.ts';
 import { HttpError } from './errors.ts';
 import { callerOf } from './route.ts';
 
-/** A counted backlog is reused for this long. */
+/** The backlog's count is cached for this long. */
 const BACKLOG_AGE_MS = 500;
 const BACKLOG_RETRY_MS = 2_000;
 
-/** So many callers are remembered before idle ones are forgotten. */
+/** Above this number of callers, idle ones are dropped. */
 const MAX_CALLERS = 10_000;
-/** A caller that was idle for this long may do as much as a new one. */
+/** A caller that was idle for this long has its full budget again. */
 const IDLE_MS = 1_000;
 
 interface Budget {
@@ -57,19 +57,19 @@ export class RateLimiter {
 
   #budgetOf(callerId: string, requestsPerSecond = 0): Budget {
     const nowMs = this.#clock.monotonic();
-    const most = Math.max(1, requestsPerSecond);
+    const capacity = Math.max(1, requestsPerSecond);
     let budget = this.#budgets.get(callerId);
     if (budget === undefined) {
-      budget = { running: 0, tokens: most, filledAtMs: nowMs };
+      budget = { running: 0, tokens: capacity, filledAtMs: nowMs };
       this.#budgets.set(callerId, budget);
       this.#forgetIdle(nowMs);
     }
-    budget.tokens = Math.min(most, budget.tokens + ((nowMs - budget.filledAtMs) / 1_000) * requestsPerSecond);
+    budget.tokens = Math.min(capacity, budget.tokens + ((nowMs - budget.filledAtMs) / 1_000) * requestsPerSecond);
     budget.filledAtMs = nowMs;
     return budget;
   }
 
-  /** Callers without a token are counted by their addresses, of which there may be any number. */
+  /** The number of callers is not bounded: those without a token are counted by their addresses. */
   #forgetIdle(nowMs: number): void {
     if (this.#budgets.size <= MAX_CALLERS) return;
     for (const [callerId, { running, filledAtMs }] of this.#budgets)
@@ -80,10 +80,10 @@ export class RateLimiter {
 /** Applies its token's limits to every request. */
 export function limitRequests(limits: RateLimiter): RequestHandler {
   return (_request, response, next) => {
-    const leave: (() => void)[] = [];
-    const enter = () => void leave.push(limits.enter(callerOf(response).id));
+    const releases: (() => void)[] = [];
+    const enter = () => void releases.push(limits.enter(callerOf(response).id));
     response.once('close', () => {
-      for (const each of leave) each();
+      for (const release of releases) release();
     });
     enter();
     response.locals['enter'] = enter;
@@ -91,12 +91,12 @@ export function limitRequests(limits: RateLimiter): RequestHandler {
   };
 }
 
-/** Counts one further request, for a batch that holds several. Throws `RATE_LIMITED`. */
+/** Counts one more request, for a batch of several. Throws `RATE_LIMITED`. */
 export function enterAgain(response: Response): void {
   (response.locals as { readonly enter: () => void }).enter();
 }
 
-/** The number of calls that wait or run in the whole fleet, as of a moment ago. */
+/** The number of calls that wait or run in the whole fleet; cached for a moment. */
 export class Backlog {
   readonly #count: () => Promise<number>;
   readonly #max: number;

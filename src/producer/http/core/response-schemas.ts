@@ -1,6 +1,6 @@
 /**
- * The shapes of the responses, for clients that are generated from `/openapi.json`. The names are those of its components. Fields may
- * be added: a client ignores those that it does not know.
+ * The schemas of the responses, for clients that are generated from `/openapi.json`. Their names are those of its components. Fields
+ * may be added: a client ignores unknown ones.
  */
 import { z } from 'zod';
 import { APPROVAL_STATES } from '../../../shared/approvals/approval.ts';
@@ -173,7 +173,7 @@ const tool = z.object({
   enabled: flag,
 });
 
-/** A declared tool, or the switch of one that workers bring along. */
+/** A declared tool, or the switch of a tool in workers' code. */
 const registryRecord = z.looseObject({
   kind: z.enum(['http', 'mcp', 'dynamic', 'code', 'removed']),
   name: text,

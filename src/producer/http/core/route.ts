@@ -1,6 +1,6 @@
 /**
- * A route as a value: the schemas of its request, the permission it needs, and one function from a checked request to a response.
- * Everything around that function, from the token to the written response, stands here once.
+ * A route as a value: the schemas of its request, its permission, and one function from a checked request to a response. This module
+ * does the rest, from the token to the written response.
  */
 import express, { type Express, type NextFunction, type Request, type RequestHandler, type Response } from 'express';
 import { z } from 'zod';
@@ -17,7 +17,7 @@ import { longJson, sendParts } from './stream-response.ts';
 
 /** Parameters may have 4 MiB; the other 64 KiB are for the envelope around them. */
 export const MAX_BODY_BYTES = 4 * 1_024 * 1_024 + 64 * 1_024;
-/** Deeper JSON is refused before anything recurses into it. */
+/** Deeper JSON is refused before any recursive function reads it. */
 const MAX_DEPTH = 140;
 
 export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
@@ -31,8 +31,8 @@ export interface RouteRequest<Query = unknown, Body = unknown, Headers = unknown
   readonly headers: Headers;
   readonly body: Body;
   readonly caller: Caller;
-  /** Calls back once if the client disconnects before it has its response. */
-  onGone(listener: () => void): void;
+  /** Calls the listener once if the client disconnects before its response. */
+  onDisconnect(listener: () => void): void;
 }
 
 export interface RouteResponse {
@@ -44,7 +44,7 @@ export interface RouteResponse {
   readonly stream?: (response: Response) => void;
 }
 
-/** The responses of a route by status, refusals aside: their meaning, and the name of their JSON shape or the type of their text. */
+/** The responses of a route by status, without refusals: their meaning, and the name of their JSON schema or the type of their text. */
 export type RouteResponses = Readonly<
   Record<number, string | readonly [meaning: string, shape: ResponseName | `text/${string}`]>
 >;
@@ -52,12 +52,12 @@ export type RouteResponses = Readonly<
 /** A route without the types of its query and body. */
 export interface Route {
   readonly method: Method;
-  /** With `{name}` for the parts that vary, as OpenAPI writes it. */
+  /** The path with parameters as `{name}`, as in OpenAPI. */
   readonly path: string;
   /** The name of the operation in generated clients. */
   readonly operationId: string;
   readonly permission: Permission;
-  /** A right in its path stands for the token of other routes. */
+  /** The route needs no token: its path has a capability instead. */
   readonly isOpen?: boolean;
   readonly summary: string;
   readonly query: z.ZodType;
@@ -73,7 +73,7 @@ export interface Route {
 const NO_QUERY = z.strictObject({});
 const NO_HEADERS = z.object({});
 
-/** Makes a route, such as `get /v1/calls`, whose handler is typed by the route's own schemas. */
+/** Defines a route, such as `get /v1/calls`, whose handler is typed by the route's schemas. */
 export function route<
   Query extends z.ZodType = typeof NO_QUERY,
   Body extends z.ZodType = z.ZodType,
@@ -106,7 +106,7 @@ export const queryNumber = ({ fallback, ...bounds }: QueryBounds & { readonly fa
     .default(fallback)
     .meta(metaOf({ ...bounds, fallback }));
 
-/** The same where the default depends on the rest of the request. */
+/** A query number whose default depends on the rest of the request. */
 export const optionalQueryNumber = (bounds: QueryBounds & { readonly fallback: number | string }) =>
   numberOf(bounds).optional().meta(metaOf(bounds));
 
@@ -121,7 +121,7 @@ const numberOf = ({ max, unit }: QueryBounds) =>
     .regex(/^\d{1,12}$/, `must be a whole number of ${unit}`)
     .transform((text) => Math.min(Number(text), max));
 
-/** Clients see an integer, although the query arrives as a text. */
+/** The description has an integer, although the query arrives as text. */
 const metaOf = ({ max, unit, fallback }: QueryBounds & { readonly fallback: number | string }) => ({
   type: 'integer' as const,
   pattern: undefined,
@@ -132,20 +132,20 @@ const metaOf = ({ max, unit, fallback }: QueryBounds & { readonly fallback: numb
 /** Mounts routes, and refuses the other methods of their paths. */
 export function mountRoutes(app: Express, routes: readonly Route[]): void {
   const readBody = bodyReader();
-  for (const [path, here] of Map.groupBy(routes, (each) => each.path)) {
+  for (const [path, pathRoutes] of Map.groupBy(routes, (each) => each.path)) {
     const endpoint = app.route(path.replaceAll(/\{(\w+)\}/g, ':$1'));
-    for (const each of here) {
-      const steps: RequestHandler[] = [permitted(each.permission)];
+    for (const each of pathRoutes) {
+      const steps: RequestHandler[] = [permissionCheck(each.permission)];
       if (each.body !== undefined) steps.push(...readBody);
-      endpoint[each.method](...steps, answering(each));
+      endpoint[each.method](...steps, handlerOf(each));
     }
     endpoint.all(
-      refuseMethod(here.flatMap(({ method }) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()]))),
+      refuseMethod(pathRoutes.flatMap(({ method }) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()]))),
     );
   }
 }
 
-export function permitted(permission: Permission): RequestHandler {
+export function permissionCheck(permission: Permission): RequestHandler {
   return (_request, response, next) => {
     checkPermission(callerOf(response), permission);
     next();
@@ -193,15 +193,15 @@ export function jsonBody(limit: number | string): RequestHandler[] {
   return [express.raw({ type, limit }), parse];
 }
 
-function answering(each: Route): RequestHandler {
+function handlerOf(each: Route): RequestHandler {
   return async (request, response) => {
     const checkedRequest: RouteRequest = {
       path: request.params as Record<string, string>,
-      query: checked(each.query, request.query, 'query'),
-      headers: checked(each.headers, request.headers, 'headers'),
-      body: each.body === undefined ? undefined : checked(each.body, bodyOf(request), 'body'),
+      query: validated(each.query, request.query, 'query'),
+      headers: validated(each.headers, request.headers, 'headers'),
+      body: each.body === undefined ? undefined : validated(each.body, bodyOf(request), 'body'),
       caller: callerOf(response),
-      onGone: (listener) => void response.once('close', listener),
+      onDisconnect: (listener) => void response.once('close', listener),
     };
     write(response, await each.handle(checkedRequest));
   };
@@ -218,24 +218,24 @@ function isTooDeep(value: unknown): boolean {
   let level = [value];
   for (let depth = 0; level.length > 0; depth += 1) {
     if (depth > MAX_DEPTH) return true;
-    const below: unknown[] = [];
+    const children: unknown[] = [];
     for (const container of level) {
       if (typeof container !== 'object' || container === null) continue;
       for (const member of Object.values(container))
-        if (typeof member === 'object' && member !== null) below.push(member);
+        if (typeof member === 'object' && member !== null) children.push(member);
     }
-    level = below;
+    level = children;
   }
   return false;
 }
 
-function checked(schema: z.ZodType, value: unknown, what: 'query' | 'headers' | 'body'): unknown {
+function validated(schema: z.ZodType, value: unknown, part: 'query' | 'headers' | 'body'): unknown {
   // The query that Express parses has no prototype, and zod does not accept it as an object.
-  const parsed = schema.safeParse(what === 'body' ? value : { ...(value as object) }, EXPLAINED);
+  const parsed = schema.safeParse(part === 'body' ? value : { ...(value as object) }, EXPLAINED);
   if (parsed.success) return parsed.data;
   const issues = zodIssues(parsed.error);
-  const listed = issues.map(({ path, message }) => `${path === '' ? `the ${what}` : path}: ${message}`).join('; ');
-  throw new PawlError('CONTRACT_INVALID', `The ${what} ${what === 'headers' ? 'are' : 'is'} not usable: ${listed}.`, {
+  const listed = issues.map(({ path, message }) => `${path === '' ? `the ${part}` : path}: ${message}`).join('; ');
+  throw new PawlError('CONTRACT_INVALID', `The ${part} ${part === 'headers' ? 'are' : 'is'} not usable: ${listed}.`, {
     issues,
   });
 }

@@ -1,4 +1,4 @@
-/** The shapes of the responses about schedules. */
+/** The response schemas of schedules. */
 import { z } from 'zod';
 import { OCCURRENCE_RESULTS } from '../../../shared/schedules/progress.ts';
 import { MISSED_RULES, OVERLAPS } from '../../../shared/schedules/schedule-rules.ts';

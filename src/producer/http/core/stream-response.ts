@@ -1,11 +1,11 @@
-/** Responses that are written in parts: as fast as the client reads, and with a turn of the event loop between the parts. */
+/** Responses that are streamed in parts: as fast as the client reads, with a yield to the event loop between the parts. */
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Response } from 'express';
 import { jsonPieces } from '../../../shared/util/json/json-stream.ts';
 import { yieldToEventLoop } from '../../../shared/util/time.ts';
 
-/** Writes the parts and ends the response. If the parts fail, the connection is broken: a cut response must not look whole. */
+/** Writes the parts and ends the response. After an error of the parts, the connection is closed: a cut response must not look complete. */
 export function sendParts(response: Response, parts: Iterable<string> | AsyncIterable<string | Buffer>): void {
   if (response.req.method === 'HEAD') response.end();
   else pipeline(Readable.from(parts, { objectMode: false }), response).catch(() => {});
@@ -19,14 +19,14 @@ export async function* longJson(value: object): AsyncGenerator<string, void, und
   }
 }
 
-/** `{"content":…}` around a text that is JSON. */
+/** Wraps JSON text in `{"content":…}`. */
 export async function* contentAround(json: AsyncIterable<Buffer>): AsyncGenerator<string | Buffer, void, undefined> {
   yield '{"content":';
   yield* json;
   yield '}';
 }
 
-/** The open event streams. A closing server ends them; a client that reconnects continues where its stream ended. */
+/** The open event streams. A closing server ends them; a client that reconnects continues at its last event. */
 export class OpenStreams {
   readonly #ends = new Set<() => void>();
   #closed = false;

@@ -1,6 +1,6 @@
 /**
- * Serializers: the shapes in which the API and the commands show calls, tools, circuits, approvals and audit records. Commands load
- * this module without the HTTP server.
+ * Serializers of calls, tools, circuits, approvals and audit records, for the API and the commands. Commands load this module without
+ * the HTTP server.
  */
 import { envelopeOf, isUnresolved } from '../../../shared/calls/outcome.ts';
 import { redactFields, secretsIn } from '../../../shared/errors/redaction.ts';
@@ -72,7 +72,7 @@ export function deadLetterView({ record, failedAtMs }: DeadLetter) {
   };
 }
 
-/** A redrive. With the calls that it skipped where those were read; else with their number. */
+/** A redrive, with the calls that it skipped, or with their number if those were not read. */
 export function redriveView({ skipped, ...rest }: RedriveProgress | RedriveRecord) {
   return typeof skipped === 'number' ? { ...rest, skippedCount: skipped } : { ...rest, skipped };
 }

@@ -24,7 +24,7 @@ function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
       'The next message to a sub-agent of the session, waited for up to `?wait=MS`. Each message is delivered once.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
     responses: { 200: ['A message, or none', 'AgentNews'] },
-    async handle({ path, query, caller, onGone }) {
+    async handle({ path, query, caller, onDisconnect }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
       // A client that polls a closed session would otherwise never learn that no message will come.
       if (session.record.state === 'closed') throw sessionClosed(session.key);
@@ -37,9 +37,9 @@ function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
       };
       session.events.on('agent', listen);
       try {
-        await longPolls.within(heard.promise, query.wait, onGone);
+        await longPolls.within(heard.promise, query.wait, onDisconnect);
         // A message that is already there is delivered however short the wait is.
-        if (event === undefined) await pawl.agents.looked(session.key);
+        if (event === undefined) await pawl.agents.checked(session.key);
       } finally {
         session.events.off('agent', listen);
       }

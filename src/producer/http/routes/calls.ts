@@ -70,11 +70,11 @@ function getCall({ pawl, longPolls }: CallRouteDeps): Route {
     summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_ANSWER_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
     responses: { 200: ['The call', 'Call'] },
-    async handle({ path, query, caller, onGone }) {
+    async handle({ path, query, caller, onDisconnect }) {
       const record = await callFor(pawl, caller, path['callId'] ?? '');
       const { callId } = record;
       if (query.wait > 0 && record.state === 'inflight')
-        await longPolls.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onGone);
+        await longPolls.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onDisconnect);
       const now = query.wait > 0 ? await callFor(pawl, caller, callId) : record;
       const progress =
         now.phase === 'running' || now.phase === 'pending'
@@ -130,13 +130,13 @@ function compensateCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Rou
       200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
       202: ['The undoing goes on: its ID, state and phase', 'CallUnderWay'],
     },
-    async handle({ path, query, caller, onGone }) {
+    async handle({ path, query, caller, onDisconnect }) {
       await checkAccepting();
       const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
       const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
       const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
       if (submission.kind === 'answered') return replyTo(pawl, submission, {});
-      const result = await longPolls.until(submission, query.wait, onGone);
+      const result = await longPolls.until(submission, query.wait, onDisconnect);
       return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
     },
   });
@@ -236,7 +236,7 @@ async function list(
   const { records, complete } = await findCalls(pawl.backend.shards.partitions(), pawl.backend.ledger, {
     limit,
     ...defined({ sessionKey: session, tool, state }),
-    isSeen: ({ request }) => seesTenant(caller, request.envelope.target.tenantId),
+    isVisible: ({ request }) => seesTenant(caller, request.envelope.target.tenantId),
   });
   return { status: 200, body: { calls: records.map(callSummary), ...(complete ? {} : { truncated: true }) } };
 }

@@ -108,7 +108,7 @@ export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): 
       200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
       202: ['The call goes on: its ID, state and phase', 'CallUnderWay'],
     },
-    async handle({ query, headers, body: sent, caller, onGone }) {
+    async handle({ query, headers, body: sent, caller, onDisconnect }) {
       await checkAccepting();
       const { start, ...named } = takeStart(sent, query);
       const { callback, ...own } = takeCallback(named.body);
@@ -118,7 +118,7 @@ export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): 
       if (submission.kind === 'answered') return replyTo(pawl, submission, body);
       // A caller that delays a call seldom waits for its end.
       const waitMs = query.wait ?? (isDelayed(start) ? 0 : DEFAULT_WAIT_MS);
-      const result = await longPolls.until(submission, waitMs, onGone);
+      const result = await longPolls.until(submission, waitMs, onDisconnect);
       return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
     },
   });

@@ -2,7 +2,7 @@
 import type { Express } from 'express';
 import type { Redis } from '../../../shared/store/redis/connection.ts';
 import { FleetKeys } from '../../../shared/store/redis/keys.ts';
-import { whatRedisLacks } from '../core/errors.ts';
+import { redisRefusalReason } from '../core/errors.ts';
 import { refuseMethod } from '../core/route.ts';
 
 /** A Redis that takes longer than this counts as out of reach. */
@@ -46,7 +46,7 @@ async function whyRedisIsOut(redis: HealthOptions['redis'], prefix: string): Pro
   try {
     return await Promise.race([written, late]);
   } catch (error) {
-    return whatRedisLacks(error) ?? OUT_OF_REACH;
+    return redisRefusalReason(error) ?? OUT_OF_REACH;
   } finally {
     clearTimeout(timer);
   }

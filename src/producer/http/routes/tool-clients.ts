@@ -47,7 +47,7 @@ function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRout
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
     body: z.strictObject({ running: runningSchema }),
     responses: { 200: ['A call, or none; and calls to stop', 'ToolClientNews'] },
-    async handle({ path, query, body, onGone }) {
+    async handle({ path, query, body, onDisconnect }) {
       const ended = new AbortController();
       const broadcast = toolClients.next(path['clientId'] ?? '', {
         running: body.running,
@@ -55,7 +55,7 @@ function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRout
         signal: ended.signal,
       });
       // A closing server ends the waiting and answers with the current state.
-      await longPolls.within(broadcast, query.wait, onGone).finally(() => ended.abort());
+      await longPolls.within(broadcast, query.wait, onDisconnect).finally(() => ended.abort());
       return { status: 200, body: await broadcast };
     },
   });
