@@ -23,6 +23,7 @@ import { measureFloor } from './scenarios/floor.ts';
 import { measureInstalled } from './scenarios/installed.ts';
 import { measureMemory } from './scenarios/memory.ts';
 import { measureNetwork } from './scenarios/network.ts';
+import { measurePlans } from './scenarios/plans.ts';
 import { measureRefusals } from './scenarios/refusals.ts';
 import { measureScale } from './scenarios/scale.ts';
 import { measureSegments } from './scenarios/segments.ts';
@@ -90,6 +91,7 @@ async function runScenarios(wanted: ReadonlySet<string>, quick: boolean, effort:
     scale: () => measureScale(quick, say),
     segments: () => measureSegments(quick, say),
     delayed: () => measureDelayed(quick, say),
+    plans: () => measurePlans(quick, say),
   };
   const found: Record<string, unknown> = {};
   for (const [name, measure] of Object.entries(measures)) {

@@ -6,6 +6,7 @@ import { processOptions, serve } from './child.ts';
 import { fill, inLanes, runLoad } from './load.ts';
 import type { Lanes, LatenessReport, Questions, RefusalReport, Turn } from './protocol.ts';
 import { quantile } from './statistics.ts';
+import { runTogether } from './together.ts';
 
 /** Longer than any queue here. */
 const QUEUE_TIME_MS = 1_800_000;
@@ -122,6 +123,7 @@ async function refusals(calls: number, bulkMs: number): Promise<RefusalReport> {
 
 serve(() => pawl.close(), {
   load: (load) => {
+    if (load.together !== undefined) return runTogether(session, load);
     const by = load.keys === 'same' ? sharedSession : session;
     return runLoad((key, bytes, ms) => call(by, key, { bytes, ms }), load);
   },

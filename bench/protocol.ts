@@ -37,6 +37,8 @@ export interface Load {
    * all producers of a round share.
    */
   readonly keys: 'fresh' | 'repeated' | 'same';
+  /** The producer makes its calls as batches or plans of this kind. Default: one by one. */
+  readonly together?: 'batch' | 'plan' | 'references' | 'each' | 'chain';
   /** How long the tool takes. Default: it answers at once. */
   readonly toolMs?: number;
   readonly sharedKey: string;

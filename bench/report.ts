@@ -12,6 +12,7 @@ import {
   floorText,
   installedText,
   memoryText,
+  plansText,
   refusalsText,
   scaleText,
   segmentsText,
@@ -52,7 +53,8 @@ const FILE_BYTES: Column = [
 /** What the terminal shows. */
 export function reportText(result: BenchResult): string {
   const { compared, scenarios, machine, peers } = result;
-  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments, delayed } = scenarios;
+  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments, delayed, plans } =
+    scenarios;
   const fixedRates = scenarios['fixed-rates'];
   return [
     `${machine.cores} cores (${machine.processor}), Node ${machine.node}, Redis ${machine.redis}, BullMQ ${machine.bullmq}`,
@@ -70,6 +72,7 @@ export function reportText(result: BenchResult): string {
     ...(scale === undefined ? [] : [scaleText(scale)]),
     ...(segments === undefined ? [] : [segmentsText(segments)]),
     ...(delayed === undefined ? [] : [delayedText(delayed)]),
+    ...(plans === undefined ? [] : [plansText(plans)]),
     ...peers.map(peerText),
     ...disturbance(compared),
     verdictTable(result),
@@ -118,7 +121,8 @@ function networkText({ distances }: NetworkResult): string {
 /** `bench/NOTES.md`: every figure, how it was measured, what limits it and what was tried. */
 export function notesPage(result: BenchResult): string {
   const { machine, effort, compared, scenarios } = result;
-  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments, delayed } = scenarios;
+  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments, delayed, plans } =
+    scenarios;
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
   return `# Every figure of the benchmark
 
@@ -289,6 +293,10 @@ takes less than what is computed here.
 ## Delayed calls
 
 ${delayed === undefined ? notRun('delayed') : delayedText(delayed)}
+
+## Batches and plans
+
+${plans === undefined ? notRun('plans') : plansText(plans)}
 
 ## Against other systems
 

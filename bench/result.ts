@@ -10,6 +10,7 @@ import type { FloorResult } from './scenarios/floor.ts';
 import type { InstalledResult } from './scenarios/installed.ts';
 import type { MemoryResult } from './scenarios/memory.ts';
 import type { NetworkResult } from './scenarios/network.ts';
+import type { PlansResult } from './scenarios/plans.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
 import type { ScaleResult } from './scenarios/scale.ts';
 import type { SegmentsResult } from './scenarios/segments.ts';
@@ -42,4 +43,5 @@ export interface Scenarios {
   readonly scale?: ScaleResult;
   readonly segments?: SegmentsResult;
   readonly delayed?: DelayedResult;
+  readonly plans?: PlansResult;
 }

@@ -7,6 +7,7 @@ import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
 import type { FloorResult } from './scenarios/floor.ts';
 import type { InstalledResult } from './scenarios/installed.ts';
 import type { MemoryResult } from './scenarios/memory.ts';
+import type { PlansResult } from './scenarios/plans.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
 import type { ScaleResult } from './scenarios/scale.ts';
 import type { SegmentsResult } from './scenarios/segments.ts';
@@ -176,6 +177,20 @@ export function delayedText({ date, lateness, delayed, ratio, waitP50Ms, waitP99
   return [
     `${whole(lateness.calls)} delayed calls through one producer and one worker, their starts spread over 10 s (${date}): late by ${milliseconds(lateness.p50Ms)} ms in the middle, ${milliseconds(lateness.p99Ms)} ms at p99, ${milliseconds(lateness.maxMs)} ms at most; ${whole(lateness.early)} were early.`,
     `Beside ${whole(delayed)} delayed calls that are not due, the others run at ${spread(ratio)} of their rate without them. One at a time, a call waits ${milliseconds(waitP50Ms.beside)} ms for its worker in the middle and ${milliseconds(waitP99Ms.beside)} ms at p99; without them ${milliseconds(waitP50Ms.without)} and ${milliseconds(waitP99Ms.without)} ms.`,
+  ].join('\n\n');
+}
+
+export function plansText({ date, calls, rounds, shapes }: PlansResult): string {
+  const row = ({ title, time, cpu, single, together }: PlansResult['shapes'][number]) => [
+    title,
+    whole(single.callsPerSecond),
+    whole(together.callsPerSecond),
+    spread(time),
+    spread(cpu),
+  ];
+  return [
+    `${whole(calls)} calls that answer at once, 100 in flight (a chain: one), against the same calls made one by one, in ${rounds} rounds (${date}).`,
+    table([['', 'one by one, calls/s', 'together, calls/s', 'time', 'CPU'], ...shapes.map(row)]),
   ].join('\n\n');
 }
 

@@ -11,12 +11,22 @@ export const reply = defineTool({
   version: '1.0.0',
   description: 'Answers with a text of the wanted length.',
   tier: 'read-only',
-  input: z.object({ bytes: z.number().int().nonnegative(), ms: z.number().nonnegative() }),
+  input: z.object({ bytes: z.number().int().nonnegative(), ms: z.number().nonnegative(), note: z.string().optional() }),
   run: ({ bytes, ms }) => {
     noteRun();
     if (ms > 0) return sleep(ms).then(() => ({ output: { text: replyText(bytes) } }));
     return { output: { text: replyText(bytes) } };
   },
+});
+
+export const list = defineTool({
+  name: 'list',
+  version: '1.0.0',
+  description: 'Answers with a list of texts.',
+  tier: 'read-only',
+  input: z.object({ length: z.number().int().nonnegative() }),
+  output: z.object({ items: z.array(z.string()) }),
+  run: ({ length }) => ({ output: { items: Array.from({ length }, (_, at) => `item ${at}`) } }),
 });
 
 export const slow = defineTool({

@@ -4,7 +4,7 @@ import type { Compared } from './comparison.ts';
 import { milliseconds, table, times, whole } from './format.ts';
 import type { BenchResult } from './result.ts';
 import type { InstalledResult, ProcessMemory, StartTime } from './scenarios/installed.ts';
-import { REFUSAL_TARGET_MS, REFUSALS_PER_SECOND_TARGET, type Target, WORKLOADS } from './workloads.ts';
+import { REFUSAL_TARGET_MS, REFUSALS_PER_SECOND_TARGET, type Target, TOGETHER_TARGET, WORKLOADS } from './workloads.ts';
 
 export interface Verdict {
   readonly what: string;
@@ -22,7 +22,7 @@ const START_MS = 1_000;
 
 /** Every target of which there is a figure. */
 export function verdicts({ compared, scenarios, peers }: Measurements): readonly Verdict[] {
-  const { refusals, backlog, start, installed, memory } = scenarios;
+  const { refusals, backlog, start, installed, memory, plans } = scenarios;
   return [
     ...compared.flatMap((row) =>
       (WORKLOADS.find(({ name }) => name === row.name)?.targets ?? []).flatMap((target) => ofWorkload(row, target)),
@@ -62,6 +62,17 @@ export function verdicts({ compared, scenarios, peers }: Measurements): readonly
       target: `under ${QUIET_CALLS} calls' time`,
       met: waitP99Ms / callMs < QUIET_CALLS,
     })),
+    ...(plans?.shapes ?? []).flatMap(({ title, time, cpu }) =>
+      [
+        { what: 'time', ratio: time.median },
+        { what: 'CPU time', ratio: cpu.median },
+      ].map(({ what, ratio }) => ({
+        what: `${title}: ${what}, against the same calls one by one`,
+        measured: times(ratio),
+        target: `at most ${times(TOGETHER_TARGET)}`,
+        met: ratio <= TOGETHER_TARGET,
+      })),
+    ),
     ...(start?.programs ?? [])
       .filter(({ program }) => program !== 'BullMQ by hand')
       .map(({ program, medianMs }) => ({

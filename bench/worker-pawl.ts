@@ -1,11 +1,11 @@
 /** A worker of Pawl. */
 import { startWorker } from '../src/index.ts';
 import { processOptions, serve, workerAnswers } from './child.ts';
-import { broken, clock, reply, slow } from './tools.ts';
+import { broken, clock, list, reply, slow } from './tools.ts';
 
 const { storeUrl: redisUrl, prefix, ttlMs, concurrency } = processOptions();
 const worker = await startWorker({
-  tools: [reply, slow, clock, broken],
+  tools: [reply, list, slow, clock, broken],
   concurrency,
   redisUrl,
   prefix,

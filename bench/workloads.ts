@@ -197,11 +197,15 @@ export const SCENARIOS = [
   { name: 'scale', title: 'A fleet of any size, computed', full: true },
   { name: 'segments', title: 'Calls that leave memory', full: true },
   { name: 'delayed', title: 'Delayed calls', full: true },
+  { name: 'plans', title: 'Batches and plans', full: true },
 ] as const;
 export type Scenario = (typeof SCENARIOS)[number]['name'];
 
 /** Of an open circuit's refusals, one at a time, at the producer: the 99th percentile. */
 export const REFUSAL_TARGET_MS = 1;
+/** Time and CPU time of a batch or plan, against the same calls one by one. */
+export const TOGETHER_TARGET = 1.3;
+
 /** Of a producer that is refused with many calls in flight. */
 export const REFUSALS_PER_SECOND_TARGET = 200_000;
 
