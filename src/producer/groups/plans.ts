@@ -15,6 +15,7 @@ import {
   type PlanDefinition,
   type PlanNodes,
   planSchema,
+  withToolNames,
 } from '../../shared/groups/plan.ts';
 import { EXPLAINED, zodIssues } from '../../shared/schema/zod-issues.ts';
 import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
@@ -275,7 +276,7 @@ export class PlanService {
 type ParsedPlan = z.output<typeof planSchema>;
 
 function parsePlan(plan: unknown): ParsedPlan {
-  const parsed = planSchema.safeParse(plan, EXPLAINED);
+  const parsed = planSchema.safeParse(withToolNames(plan), EXPLAINED);
   if (!parsed.success) throw invalidPlan(zodIssues(parsed.error));
   return parsed.data;
 }

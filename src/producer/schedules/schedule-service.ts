@@ -34,10 +34,11 @@ import { updateSchedule } from './update-schedule.ts';
 /** The most schedules of a fleet: all of them are read for a list. */
 const MAX_SCHEDULES = 10_000;
 
-/** A schedule, as `pawl.schedules.put` takes it. The tool is one, or the name of one. */
-export type PutSchedule<T extends AnyTool | string = string> = Omit<ScheduleRequest, 'tool' | 'params'> & {
+/** A schedule, as `pawl.schedules.put` takes it. The tool is one, or the name of one; the session is one, or its key. */
+export type PutSchedule<T extends AnyTool | string = string> = Omit<ScheduleRequest, 'tool' | 'params' | 'session'> & {
   readonly tool: T;
   readonly params?: InputOf<T>;
+  readonly session: string | Pick<Session, 'key'>;
 };
 
 export interface ScheduleOptions {
@@ -81,7 +82,9 @@ export class ScheduleService {
   ): Promise<ScheduleView> {
     const { records, clock } = this.#deps;
     const tool = isTool(schedule.tool) ? qualifiedName(schedule.tool) : schedule.tool;
-    const checked = parseSchedule({ ...schedule, tool } as ScheduleRequest);
+    const { session: given } = schedule;
+    const key = typeof given === 'object' && given !== null ? given.key : given;
+    const checked = parseSchedule({ ...schedule, tool, session: key } as ScheduleRequest);
     const session = await this.#openSession(checked.session);
     const nowMs = clock.now();
     const made = { by, submittedBy, nowMs, tenantId: session.record.tenantId };

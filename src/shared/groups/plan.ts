@@ -1,7 +1,7 @@
 /** A plan: a graph whose nodes are calls. A node's parameters may refer to what other nodes returned. */
 import { z } from 'zod';
 import { idempotencyKeySchema, jsonObjectSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
-import type { Effects, Tier } from '../tools/tool.ts';
+import { type AnyTool, type Effects, isTool, qualifiedName, type Tier } from '../tools/tool.ts';
 import { MAX_MEMBERS } from './group.ts';
 
 /** `error` is every end but a success; `unknown` is one that may have had its effect; `ended` is each of them. */
@@ -42,7 +42,21 @@ export const planSchema = z.strictObject({
   concurrency: z.number().int().min(1).max(MAX_MEMBERS).optional(),
 });
 
-export type NewPlan = z.input<typeof planSchema>;
+/** A plan, as its owner asks for it. The tool of a node is one, or the name of one. */
+export interface NewPlan extends Omit<z.input<typeof planSchema>, 'nodes'> {
+  nodes: Record<string, Omit<z.input<typeof planNodeSchema>, 'tool'> & { readonly tool: AnyTool | string }>;
+}
+
+/** The same plan with the name of each tool. What is wrong with it is left to `planSchema`. */
+export function withToolNames(plan: unknown): unknown {
+  const { nodes } = (plan ?? {}) as { readonly nodes?: unknown };
+  if (typeof nodes !== 'object' || nodes === null || Array.isArray(nodes)) return plan;
+  const named = Object.entries(nodes as Readonly<Record<string, { readonly tool?: unknown } | null>>).map(
+    ([name, node]) => [name, isTool(node?.tool) ? { ...node, tool: qualifiedName(node.tool) } : node],
+  );
+  return { ...(plan as object), nodes: Object.fromEntries(named) };
+}
+
 export type PlanNode = z.output<typeof planNodeSchema>;
 export type PlanNodes = Readonly<Record<string, PlanNode>>;
 export type Condition = z.output<typeof conditionSchema>;

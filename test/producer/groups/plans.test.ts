@@ -46,18 +46,18 @@ function journeyTools() {
       return { output: 'waited' };
     },
   });
-  return { tools: [cities, book, wait], log, gate };
+  return { tools: [cities, book, wait], book, log, gate };
 }
 
 const stateOf = (plan: { nodes: readonly { name: string; state: string }[] }) =>
   Object.fromEntries(plan.nodes.map(({ name, state }) => [name, state]));
 
 test('a plan runs its nodes in order, and references bring values from one to the other', async () => {
-  const { tools, log } = journeyTools();
+  const { tools, book, log } = journeyTools();
   const { session, pawl } = await startFleet({ tools });
   const plan = await session.plan({
     nodes: {
-      home: { tool: 'book', params: { city: { $from: 'cities.home' } } },
+      home: { tool: book, params: { city: { $from: 'cities.home' } } },
       each: { tool: 'book', forEach: { $from: 'cities.list' }, params: { city: { $from: 'item.name' } } },
       all: {
         tool: 'book',

@@ -62,7 +62,7 @@ test('an occurrence is a call of the session, whose key is the schedule and its 
   const { tool, noted } = noting();
   const fleet = await startFleet({ tools: [tool] });
   const { pawl, session } = fleet;
-  await pawl.schedules.put({ id: 'often', tool, session: session.key, every: '1s', limit: 2 });
+  await pawl.schedules.put({ id: 'often', tool, session, every: '1s', limit: 2 });
   await Promise.all([runningProducer(fleet), runningProducer(fleet), runningProducer(fleet)]);
   const ended = await eventually(async () => {
     const view = await pawl.schedules.get('often');
