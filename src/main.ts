@@ -16,6 +16,7 @@ import { PawlError } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
 import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
 import { tenantsFolder } from './shared/policy/workspace-root.ts';
+import { quoteValue } from './shared/schema/schema-issues.ts';
 import type { PublishedTool } from './shared/store/fleet/catalogue.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
@@ -358,7 +359,7 @@ function faultOf(given: Partial<StartWorkerOptions> | undefined): string | undef
   if (!tools.every((entry) => isTool(entry) || typeof entry?.tools === 'function'))
     return 'Every entry of `tools` must come from defineTool, or be a toolset of such tools.';
   if (!Number.isSafeInteger(concurrency) || concurrency < 1)
-    return `\`concurrency\` must be a whole number of at least 1; got ${String(concurrency)}.`;
+    return `\`concurrency\` must be a whole number of at least 1; got ${quoteValue(concurrency)}.`;
   if (!Array.isArray(tiers)) return '`tiers` must be a list.';
   const unknown = tiers.find((tier) => !TIERS.includes(tier));
   return unknown === undefined

@@ -21,6 +21,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../../shared/store/approvals/approvals.ts';
 import type { StandingApproval, StandingApprovals } from '../../shared/store/approvals/standing-approvals.ts';
@@ -263,6 +264,7 @@ export class ApprovalService {
     const record = await this.#find(id);
     const { request } = record;
     if (record.state !== 'pending') throw stale(record.state);
+    checkDecision(options);
     const params = options.decision === 'approve' ? await this.#edits.check(request, options.params) : undefined;
     const { decision: what, digest: shown, by, reason } = options;
     const decision = decisionOn(
@@ -344,6 +346,21 @@ export class ApprovalService {
     });
     await this.#deps.hooks.ended(record, state, decision);
   }
+}
+
+/** Without types, another word would deny, and no digest would be compared. */
+function checkDecision({ decision, digest: shown }: DecideOptions): void {
+  const issues = [
+    ...(['approve', 'deny'].includes(decision)
+      ? []
+      : [{ path: 'decision', message: `must be approve or deny; got ${quoteValue(decision)}` }]),
+    ...(typeof shown === 'string'
+      ? []
+      : [{ path: 'digest', message: `must be the digest of the approval as it was shown; got ${quoteValue(shown)}` }]),
+  ];
+  if (issues.length === 0) return;
+  const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
+  throw new PawlError('CONTRACT_INVALID', `The decision is not usable: ${listed}.`, { issues });
 }
 
 function stale(state: ApprovalState): PawlError {

@@ -4,6 +4,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import {
+  checkFilter,
   DEAD_LETTER_TIERS,
   type DeadLetterFacts,
   type DeadLetterFilter,
@@ -99,6 +100,7 @@ export class DeadLetterService {
    *     for (const { record } of deadLetters) console.log(record.callId, record.outcome?.error?.message);
    */
   async list({ tenantId, limit = DEFAULT_LISTED, next, ...filter }: DeadLetterQuery = {}): Promise<DeadLetterPage> {
+    checkFilter(filter);
     const cursor = next === undefined ? undefined : parseCursor(next);
     const search = { filter, tenantId, cursor, limit: limit + 1 };
     const [pages, counts] = await Promise.all([
@@ -244,6 +246,7 @@ export class DeadLetterService {
     const { tenantId } = selection;
     if ('ids' in selection) return this.#named([...new Set(selection.ids)], tenantId);
     const { filter } = selection;
+    checkFilter(filter);
     const selected: RedrivenCall[] = [];
     for await (const { callId, failedAtMs } of this.#all(filter, tenantId)) {
       selected.push({ callId, failedAtMs });

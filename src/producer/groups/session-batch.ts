@@ -2,6 +2,8 @@
 import { contractInvalid, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { startingAt, startTimeOf } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { checkMembers } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { AnyTool, InputOf, OutputOf } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type CallOptions, FormCache } from '../calls/call-envelope.ts';
@@ -48,12 +50,18 @@ export function runBatch<Results>(
   batches: Pick<BatchService, 'create' | 'results' | 'cancel'>,
   session: BatchSession,
   calls: readonly unknown[],
-  { concurrency, idempotencyKey, signal }: BatchOptions,
+  options: BatchOptions,
 ): RunningBatch<Results> {
   const known = new Map<string, ToolResultEnvelope>();
+  const { concurrency, idempotencyKey, signal } = options;
   const { sessionKey, tenantId } = session.record;
-  const accept = async () =>
-    batches.create({ entries: entriesOf(session, calls), concurrency, idempotencyKey, sessionKey, tenantId }, known);
+  const accept = async () => {
+    checkMembers('options', options, ['concurrency', 'idempotencyKey', 'signal']);
+    return batches.create(
+      { entries: entriesOf(session, calls), concurrency, idempotencyKey, sessionKey, tenantId },
+      known,
+    );
+  };
   const accepted = accept();
   const cancel = async () => batches.cancel((await accepted).batchId);
   const onAbort = () => void cancel().catch(() => {});
@@ -72,6 +80,8 @@ export function runBatch<Results>(
 
 function entriesOf(session: BatchSession, calls: readonly unknown[]): BatchEntry[] {
   const forms = new FormCache();
+  if (!Array.isArray(calls))
+    throw contractInvalid([{ path: 'calls', message: `must be a list of { tool, params }; got ${quoteValue(calls)}` }]);
   return calls.map((call) => {
     try {
       if (typeof call !== 'object' || call === null)

@@ -3,7 +3,11 @@ import { isUnresolved } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
-import { type DeadLetterFilter, matchesFilter } from '../../shared/store/dead-letters/dead-letter-index.ts';
+import {
+  checkFilter,
+  type DeadLetterFilter,
+  matchesFilter,
+} from '../../shared/store/dead-letters/dead-letter-index.ts';
 import type { SkippedCall } from '../../shared/store/redrives/redrives.ts';
 import type { Resolution } from '../calls/resolution.ts';
 
@@ -59,6 +63,7 @@ async function inDoubt(
   filter: DeadLetterFilter,
   tenantId: string | undefined,
 ): Promise<string[]> {
+  checkFilter(filter);
   const found: string[] = [];
   for (const partition of shards.partitions())
     for (let offset = 0, size = LISTED_AT_ONCE; size === LISTED_AT_ONCE; offset += LISTED_AT_ONCE) {

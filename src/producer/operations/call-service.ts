@@ -1,10 +1,13 @@
 /** `pawl.calls`: finds, follows and ends calls, and resolves those whose outcome is unknown. */
 import type { Readable } from 'node:stream';
+import { SOUGHT_STATES } from '../../shared/calls/call-state.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import { envelopeOf, isUnresolved } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { checkMembers } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { Flushed } from '../../shared/store/calls/call-index.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -60,6 +63,9 @@ export class CallService {
   async list(
     options: CallFilter & { readonly limit?: number; readonly sessionKey?: string } = {},
   ): Promise<CallRecord[]> {
+    checkMembers('options', options, ['tool', 'state', 'sessionKey', 'limit']);
+    const { state } = options;
+    if (state !== undefined && !SOUGHT_STATES.includes(state)) throw unknownState(state);
     const { ledger, shards } = this.#deps.backend;
     const search = { ...options, limit: options.limit ?? 50, isVisible: () => true };
     const { records } = await findCalls(shards.partitions(), ledger, search);
@@ -187,7 +193,9 @@ export class CallService {
    * Forgets calls that have ended, of a session, a tool or all: a call with the same key runs again. Calls in flight stay, and calls
    * whose outcome is unknown, unless such a call was cancelled and is named by its ID. Throws `UNKNOWN_TOOL` and `UNKNOWN_CALL`.
    */
-  async flush({ callId, sessionKey, tool, by }: CallSelection = {}): Promise<Flushed> {
+  async flush(selection: CallSelection = {}): Promise<Flushed> {
+    checkMembers('selection', selection, ['callId', 'sessionKey', 'tool', 'by']);
+    const { callId, sessionKey, tool, by } = selection;
     if (callId !== undefined) return this.#forget(callId, by);
     const { backend, catalogue, recordOverride } = this.#deps;
     const select = {
@@ -207,6 +215,11 @@ export class CallService {
     await this.#deps.recordOverride({ what: 'flush', action: `${forgotten.flushed} forgotten`, by, callId });
     return forgotten;
   }
+}
+
+function unknownState(state: unknown): PawlError {
+  const message = `must be one of ${SOUGHT_STATES.join(', ')}; got ${quoteValue(state)}`;
+  return new PawlError('CONTRACT_INVALID', `The state ${message}.`, { issues: [{ path: 'state', message }] });
 }
 
 function unknownCall(callId: string): PawlError {

@@ -1,10 +1,8 @@
 /** Faults of values that Pawl's own schemas check: what was expected, what came, and where. */
 import type { z } from 'zod';
 import type { Issue } from '../errors/failure.ts';
-import { startOf } from '../util/text/text-cut.ts';
-import { nearest, quoteValue } from './schema-issues.ts';
-
-const MAX_NAME_LENGTH = 128;
+import { describeUnknown } from './known-members.ts';
+import { quoteValue } from './schema-issues.ts';
 
 /** Messages that say what was expected and what came. The messages that a schema has of its own stay as they are. */
 export const EXPLAINED: z.core.ParseContext<z.core.$ZodIssue> = {
@@ -95,17 +93,9 @@ function bound(origin: string, relation: string, limit: number | bigint): string
 
 type RawIssue<Code extends z.core.$ZodIssue['code']> = Extract<z.core.$ZodRawIssue, { readonly code: Code }>;
 
-function unknownMember(issue: RawIssue<'unrecognized_keys'>): string {
-  const names = issue.keys.map((key) => JSON.stringify(startOf(key, MAX_NAME_LENGTH))).join(', ');
-  return `has no member ${names}${nearMembers(issue)}`;
-}
-
-/** The members that a value may have: those that resemble the unknown one, or all. */
-function nearMembers({ keys, inst }: RawIssue<'unrecognized_keys'>): string {
-  const known = Object.keys((inst?._zod.def as { readonly shape?: object } | undefined)?.shape ?? {});
-  if (known.length === 0) return '';
-  const near = keys.length === 1 ? nearest(keys[0] ?? '', known) : [];
-  return near.length > 0 ? `; did you mean ${near.join(' or ')}?` : `; these are known: ${known.join(', ')}`;
+function unknownMember({ keys, inst }: RawIssue<'unrecognized_keys'>): string {
+  const { shape = {} } = (inst?._zod.def ?? {}) as { readonly shape?: object };
+  return describeUnknown(keys, Object.keys(shape));
 }
 
 /** The tag of an object that no alternative has, or the whole value where alternatives have no tag. */

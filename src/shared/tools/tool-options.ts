@@ -84,6 +84,8 @@ export function optionsCheck(own: readonly string[]): (spec: object) => void {
     ...options,
   });
   return (spec) => {
+    if (typeof spec !== 'object' || spec === null)
+      throw new PawlError('CONFIGURATION', `A tool is defined by an object of options; got ${quoteValue(spec)}.`);
     const issue = schema.safeParse(spec, EXPECTED).error?.issues[0];
     if (issue === undefined) return;
     const { name } = spec as { readonly name?: unknown };

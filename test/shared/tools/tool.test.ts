@@ -93,6 +93,10 @@ describe('an unusable definition is refused with the field, the expected value a
     expect(define).toThrow(text);
   });
 
+  test('an object of options is what a tool is made of', () => {
+    expect(() => defineTool(undefined as never)).toThrow('A tool is defined by an object of options; got undefined.');
+  });
+
   test.each([
     [{ timeout: 5_000 }, 'timeout is not an option; did you mean timeoutMs?'],
     [

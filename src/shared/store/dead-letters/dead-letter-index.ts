@@ -2,6 +2,7 @@
  * The indices of dead letters: calls of mutating tools that failed for good. The step that fails a call writes them, so a success costs
  * nothing. An index only finds calls; what is true of a call stands in its record.
  */
+import { checkMembers } from '../../schema/known-members.ts';
 import { TIERS } from '../../tools/tool.ts';
 import { unpackedId } from '../../util/text/packed-id.ts';
 import type { Redis } from '../redis/connection.ts';
@@ -31,6 +32,11 @@ export interface DeadLetterFilter {
   /** When the call failed, milliseconds since the epoch. */
   readonly sinceMs?: number | undefined;
   readonly untilMs?: number | undefined;
+}
+
+/** Without types, a filter under another name would let all calls pass. Throws `CONTRACT_INVALID`. */
+export function checkFilter(filter: unknown): void {
+  checkMembers('filter', filter, ['tool', 'code', 'session', 'circuit', 'sinceMs', 'untilMs']);
 }
 
 /** The facts about a dead letter that the indices hold. */

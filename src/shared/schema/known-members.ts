@@ -1,0 +1,25 @@
+/** Refuses members that are not known: without types, an option or a filter under another name would be none at all. */
+import { PawlError } from '../errors/failure.ts';
+import { startOf } from '../util/text/text-cut.ts';
+import { nearest, quoteValue } from './schema-issues.ts';
+
+const MAX_NAME_LENGTH = 128;
+
+/** What is wrong with the unknown members of an object: their names, and those that resemble them, or all that are known. */
+export function describeUnknown(unknown: readonly string[], known: readonly string[]): string {
+  const names = unknown.map((name) => JSON.stringify(startOf(name, MAX_NAME_LENGTH))).join(', ');
+  const near = unknown.length === 1 ? nearest(unknown[0] ?? '', known) : [];
+  const hint = near.length > 0 ? `; did you mean ${near.join(' or ')}?` : `; these are known: ${known.join(', ')}`;
+  return `has no member ${names}${known.length === 0 ? '' : hint}`;
+}
+
+/** Throws `CONTRACT_INVALID` for an argument that is no object, or has a member that is not known. */
+export function checkMembers(path: string, given: unknown, known: readonly string[]): void {
+  const isObject = typeof given === 'object' && given !== null && !Array.isArray(given);
+  const unknown = isObject ? Object.keys(given).filter((name) => !known.includes(name)) : [];
+  if (isObject && unknown.length === 0) return;
+  const message = isObject ? describeUnknown(unknown, known) : `must be an object; got ${quoteValue(given)}`;
+  throw new PawlError('CONTRACT_INVALID', `The arguments are not usable: ${path}: ${message}`, {
+    issues: [{ path, message }],
+  });
+}

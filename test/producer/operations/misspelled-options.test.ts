@@ -1,0 +1,53 @@
+/** What only types refuse: a filter, an option or a word that JavaScript would take for none at all. */
+import { expect, test } from 'vitest';
+import { startFleet } from '../../helpers/fleet.ts';
+import { echo, httpError, scripted } from '../../helpers/tools.ts';
+
+test('a misspelled filter or option is refused by name, and nothing is done', async () => {
+  const broken = scripted('pay', () => {
+    throw httpError(400);
+  });
+  const { pawl, session } = await startFleet({ tools: [echo, broken.tool] });
+  await session.call('pay', {}, { idempotencyKey: 'a', retryBudget: { maxAttempts: 1 } });
+  const wrong: Record<string, [() => Promise<unknown>, string]> = {
+    list: [
+      () => pawl.calls.list({ sessionKy: 'a' } as never),
+      'options: has no member "sessionKy"; did you mean sessionKey?',
+    ],
+    state: [() => pawl.calls.list({ state: 'don' as never }), 'The state must be one of inflight, done,'],
+    flush: [() => pawl.calls.flush({ session: 'a' } as never), 'did you mean sessionKey?'],
+    redrive: [() => pawl.deadLetters.redrive({ filter: { since: 'now' } as never }), 'did you mean sinceMs?'],
+    none: [() => pawl.deadLetters.redrive({} as never), 'filter: must be an object; got undefined'],
+    discard: [() => pawl.deadLetters.discard({ filter: { tol: 'pay' } as never }), 'did you mean tool?'],
+    resolve: [
+      () => pawl.calls.resolveMany({ as: 'failed', reason: 'x', filter: { tol: 'pay' } as never }),
+      'did you mean tool?',
+    ],
+    batch: [
+      () => session.batch([{ tool: echo, params: { text: 'a' } }], { concurency: 1 } as never),
+      'did you mean concurrency?',
+    ],
+    calls: [() => session.batch({} as never), 'must be a list of { tool, params }; got {}'],
+  };
+  for (const [name, [ask, text]] of Object.entries(wrong)) {
+    const error = await ask().catch((thrown: unknown) => thrown);
+    expect(error, name).toMatchObject({ code: 'CONTRACT_INVALID', message: expect.stringContaining(text) });
+  }
+  const { deadLetters } = await pawl.deadLetters.list({ tool: 'pay' });
+  expect([deadLetters.length, broken.contexts.length]).toEqual([1, 1]);
+});
+
+test('a decision of another word is refused, and the approval waits on', async () => {
+  const elevated = scripted('launch', () => ({ output: 1 }), { tier: 'elevated', effects: 'once' });
+  const { pawl } = await startFleet({ tools: [elevated.tool] });
+  const session = await pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+  await session.submit('launch', {}, { idempotencyKey: 'a' });
+  const [pending] = await pawl.approvals.list({ state: 'pending' });
+  const id = pending?.record.request.id ?? '';
+  const decide = pawl.approvals.decide(id, { decision: 'approved', by: 'grace' } as never);
+  await expect(decide).rejects.toMatchObject({
+    code: 'CONTRACT_INVALID',
+    issues: [{ path: 'decision' }, { path: 'digest' }],
+  });
+  expect(await pawl.approvals.list({ state: 'pending' })).toHaveLength(1);
+});
