@@ -5,7 +5,7 @@ import { nearest, quoteValue } from './schema-issues.ts';
 
 const MAX_NAME_LENGTH = 128;
 
-/** What is wrong with the unknown members of an object: their names, and those that resemble them, or all that are known. */
+/** Names the unknown members of an object, and those that resemble them, or all that are known. */
 export function describeUnknown(unknown: readonly string[], known: readonly string[]): string {
   const names = unknown.map((name) => JSON.stringify(startOf(name, MAX_NAME_LENGTH))).join(', ');
   const near = unknown.length === 1 ? nearest(unknown[0] ?? '', known) : [];
