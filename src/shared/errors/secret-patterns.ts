@@ -283,4 +283,4 @@ export const PATTERNS: readonly SecretPattern[] = [
 
 /** Every pattern above needs one of these. Most texts have none, and one search for all of them costs a tenth. */
 export const SIGN =
-  /:\/\/|----|LS0t|bearer|basic|pass|pwd|secret|secure|token|[?&]key=|(?:api|access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|signing)[-_ ]?key|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identified|jdbc:|private-lines|:\d{4,5}:/i;
+  /:\/\/|----|LS0t|bearer|basic|pass|pwd|secret|secure|token|[?&]key=|key(?<=(?:api|access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|signing)[-_ ]?key)|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identified|jdbc:|private-lines|:\d{4,5}:/i;
