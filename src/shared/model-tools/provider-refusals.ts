@@ -2,6 +2,9 @@
  * The schemas that providers refuse in a tool's parameters. One refused tool fails the whole request, so every export is checked against
  * this table before it is returned.
  */
+import { canonicalJson } from '../schema/canonical-json.ts';
+import { decoded } from '../schema/json-pointer.ts';
+
 type Parts = Readonly<Record<string, unknown>>;
 
 /** A provider's API in one of its modes. */
@@ -43,6 +46,25 @@ const REFUSALS: readonly Refusal[] = [
     forms: ['openai-strict'],
     what: 'has values without a type',
     holds: (schema) => valuesOf(schema) !== undefined && !has(schema, 'type'),
+  },
+  {
+    forms: READ_BY_PROVIDERS,
+    what: 'has a value twice',
+    holds: ({ enum: values }) =>
+      Array.isArray(values) && new Set(values.map((value) => canonicalJson(value))).size < values.length,
+  },
+  {
+    forms: ['anthropic-strict'],
+    what: 'has values that are objects or lists',
+    holds: (schema) => (valuesOf(schema) ?? []).some((value) => typeof value === 'object' && value !== null),
+  },
+  {
+    forms: ['gemini'],
+    what: 'has values that are neither texts nor numbers',
+    holds: (schema) =>
+      (valuesOf(schema) ?? []).some(
+        (value) => typeof value !== 'number' && (typeof value !== 'string' || value === ''),
+      ),
   },
   {
     forms: ['openai-strict', 'openai'],
@@ -112,7 +134,35 @@ export function providerRefusal(form: ProviderForm, parameters: Parts): string |
     }
     return undefined;
   };
-  return look(parameters, '');
+  const isOpen = form === 'anthropic-strict' ? 'always' : form === 'gemini' ? 'required' : undefined;
+  const recursive = isOpen !== undefined && isRecursive(parameters, isOpen);
+  return (
+    look(parameters, '') ??
+    (recursive ? `the root refers to itself${isOpen === 'required' ? ' in required properties' : ''}` : undefined)
+  );
+}
+
+/** Whether references lead back to where they are, in any property or in required ones alone. */
+function isRecursive(root: Parts, where: 'always' | 'required'): boolean {
+  const definitions = (root['$defs'] ?? {}) as Parts;
+  const done = new Set<unknown>();
+  const go = (schema: unknown, above: readonly unknown[]): boolean => {
+    if (typeof schema !== 'object' || schema === null || done.has(schema)) return false;
+    if (above.includes(schema)) return true;
+    const parts = schema as Parts;
+    const within = [...above, schema];
+    const reference = parts['$ref'];
+    const target = reference === '#' ? root : definitions[decoded(String(reference ?? '').slice('#/$defs/'.length))];
+    if (reference !== undefined && go(target, within)) return true;
+    const required = (parts['required'] ?? []) as readonly string[];
+    const isFollowed = (name: string) =>
+      !name.startsWith('$defs.') &&
+      (where === 'always' || !name.startsWith('properties.') || required.includes(name.slice('properties.'.length)));
+    if (schemasBelow(parts).some(([name, below]) => isFollowed(name) && go(below, within))) return true;
+    done.add(schema);
+    return false;
+  };
+  return [root, ...Object.values(definitions)].some((schema) => go(schema, []));
 }
 
 function schemasBelow(parts: Parts): (readonly [name: string, schema: unknown])[] {

@@ -11,7 +11,32 @@ const CONTENT = ['contentEncoding', 'contentMediaType', 'contentSchema'];
 
 const STRICT_FORMATS = ['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'ipv4', 'ipv6', 'uuid'];
 
+/** Everything that a strict form may hold. */
+const STRICT_KEYWORDS = new Set([
+  ...['type', 'properties', 'required', 'additionalProperties', 'items', 'enum', 'const', 'anyOf', '$ref', '$defs'],
+  ...['title', 'description', 'format', 'pattern', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  ...['multipleOf', 'minItems', 'maxItems', 'minLength', 'maxLength'],
+]);
+
+/** The keywords of `parametersJsonSchema`. */
+const GEMINI_KEYWORDS = new Set([
+  ...[
+    'type',
+    'properties',
+    'required',
+    'additionalProperties',
+    'items',
+    'prefixItems',
+    'enum',
+    'anyOf',
+    '$ref',
+    '$defs',
+  ],
+  ...['title', 'description', 'format', 'minimum', 'maximum', 'minItems', 'maxItems', 'default'],
+]);
+
 export const OPENAI: SubsetRules = {
+  known: STRICT_KEYWORDS,
   unknown: new Set([...COMBINING, ...COUNTING, ...BOUNDS, ...CONTENT, 'prefixItems']),
   formats: new Set(STRICT_FORMATS),
   nullForOptional: true,
@@ -37,6 +62,7 @@ export const PLAIN: SubsetRules = {
 };
 
 export const ANTHROPIC: SubsetRules = {
+  known: STRICT_KEYWORDS,
   unknown: new Set([
     ...[...COMBINING, ...COUNTING, ...BOUNDS, ...CONTENT, 'prefixItems', 'maxItems', 'pattern'],
     ...['minLength', 'maxLength', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
@@ -52,6 +78,8 @@ export const ANTHROPIC: SubsetRules = {
 export const ANTHROPIC_LIMITS = { tools: 20, optional: 24, unions: 16 } as const;
 
 export const GEMINI: SubsetRules = {
+  known: GEMINI_KEYWORDS,
+  plainEnums: true,
   unknown: new Set([
     ...[...COMBINING, ...COUNTING, ...BOUNDS, ...CONTENT, 'pattern', 'minLength', 'maxLength'],
     ...['exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],

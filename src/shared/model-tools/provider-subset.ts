@@ -2,6 +2,8 @@
  * Converts a schema to the subset that a provider understands. Only restrictions are removed, so the exported schema accepts at least what
  * the tool does. Each removed keyword is reported, and written into the description.
  */
+
+import { canonicalJson } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { isOfType } from './provider-refusals.ts';
@@ -30,6 +32,10 @@ export interface SubsetRules {
   readonly closed: boolean;
   /** Whether `const` becomes an `enum` of one value. */
   readonly constAsEnum: boolean;
+  /** Whether an `enum` holds nothing but numbers and texts that are not empty. Null becomes a choice beside it. */
+  readonly plainEnums?: boolean;
+  /** The keywords that the provider knows. Annotations and extensions beyond them are left out; undefined keeps all. */
+  readonly known?: ReadonlySet<string>;
 }
 
 /** The reason why a schema has no strict form. */
@@ -68,7 +74,9 @@ interface Conversion {
 function convert(schema: unknown, path: string, rules: SubsetRules, removedKeywords: RemovedKeyword[]): Parts {
   if (typeof schema === 'boolean') {
     if (rules.closed) throw new CannotBeStrict(`${path || 'the root'} accepts ${schema ? 'anything' : 'nothing'}`);
-    return schema ? {} : { not: {} };
+    if (schema || !rules.unknown.has('not')) return schema ? {} : { not: {} };
+    removedKeywords.push({ path, keyword: 'not' });
+    return {};
   }
   const made = standingAlone(schema as Parts, rules);
   const conversion: Conversion = { made, path, rules, words: [], removedKeywords };
@@ -79,6 +87,8 @@ function convert(schema: unknown, path: string, rules: SubsetRules, removedKeywo
   convertBelow(conversion);
   if (rules.closed) close(conversion);
   const { words } = conversion;
+  if (rules.known !== undefined)
+    for (const keyword of Object.keys(made)) if (!rules.known.has(keyword)) delete made[keyword];
   if (words.length > 0) made['description'] = [made['description'], ...words].filter(Boolean).join(' ');
   return made;
 }
@@ -99,10 +109,33 @@ function convertValues(conversion: Conversion): void {
   }
   const { enum: values = made['const'] === undefined ? undefined : [made['const']] } = made;
   if (!Array.isArray(values)) return;
-  const possible = values.filter((value) => isOfType(made, value));
+  const different = [...new Map(values.map((value) => [canonicalJson(value), value])).values()];
+  const possible = different.filter((value) => isOfType(made, value));
   if (possible.length === 0 && rules.closed) throw new CannotBeStrict(`${path || 'the root'} has no value of its type`);
   if (possible.length === 0) remove(conversion, made['enum'] === undefined ? 'const' : 'enum');
   else if (possible.length < values.length) made['enum'] = possible;
+  if (rules.plainEnums && made['enum'] !== undefined) makePlainEnum(conversion, made['enum'] as readonly unknown[]);
+}
+
+function makePlainEnum(conversion: Conversion, values: readonly unknown[]): void {
+  const { made } = conversion;
+  const others = values.filter((value) => value !== null);
+  const isPlain =
+    others.length > 0 &&
+    others.every((value) => typeof value === 'number' || (typeof value === 'string' && value !== ''));
+  addType(made);
+  if (!isPlain) {
+    remove(conversion, 'enum');
+    return;
+  }
+  if (others.length === values.length || made['anyOf'] !== undefined) return;
+  const types = [made['type'] ?? []].flat().filter((name) => name !== 'null');
+  made['anyOf'] = [
+    { ...(types.length === 0 ? {} : { type: types.length === 1 ? types[0] : types }), enum: others },
+    { type: 'null' },
+  ];
+  delete made['type'];
+  delete made['enum'];
 }
 
 /** "Exactly one of" becomes "any of", which accepts more, so the keyword counts as removed. */

@@ -192,7 +192,19 @@ function renameOlderKeywords({ made, note, drop }: Part): void {
   // Ajv refuses draft 4's `id`, and an address that two schemas have. The references by these names lead into `$defs` instead.
   for (const name of ['id', '$id', '$anchor', '$dynamicAnchor'])
     if (made[name] !== undefined) drop(name, 'references find their places without it');
-  if (Array.isArray(made['enum']) && made['enum'].length === 0) drop('enum', 'it holds no values');
+  repairEnum({ made, note, drop });
+}
+
+/** Some providers refuse a value that is listed twice. */
+function repairEnum({ made, note, drop }: Part): void {
+  const values = made['enum'];
+  if (!Array.isArray(values)) return;
+  const different = [...new Map(values.map((value) => [JSON.stringify(value), value])).values()];
+  if (values.length === 0) drop('enum', 'it holds no values');
+  else if (different.length < values.length) {
+    made['enum'] = different;
+    note('duplicates in enum dropped');
+  }
 }
 
 function sanitizeBelow({ made, drop }: Part, below: (part: unknown, name: string) => unknown): void {

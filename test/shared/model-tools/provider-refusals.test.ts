@@ -109,3 +109,69 @@ describe('parameters that a provider refuses, and that no rule converts', () => 
     );
   });
 });
+
+describe('what one provider alone refuses is written in another way', () => {
+  const withA = (a: object) => ({ type: 'object', properties: { a }, required: ['a'], additionalProperties: false });
+  const exported = (provider: 'openai' | 'anthropic' | 'gemini', schema: JsonSchema) => {
+    const { tools, reports } = toolsFor(provider, [tool(sanitizeSchema(schema).schema)], { strict: true });
+    const {
+      parameters,
+      input_schema: input,
+      parametersJsonSchema: json,
+    } = (tools[0] ?? {}) as Record<string, JsonSchema>;
+    return { schema: (parameters ?? input ?? json) as JsonSchema, report: reports[0] };
+  };
+
+  test.each<[string, object, object]>([
+    ['values of Gemini are texts and numbers', { enum: ['a', true] }, { type: ['string', 'boolean'] }],
+    ['and not empty', { type: 'string', enum: ['', 'a'] }, { type: 'string' }],
+    [
+      'null is a choice',
+      { type: ['string', 'null'], enum: ['a', null] },
+      { anyOf: [{ type: 'string', enum: ['a'] }, { type: 'null' }] },
+    ],
+    ['a value that is listed twice', { type: 'string', enum: ['a', 'b', 'a'] }, { type: 'string', enum: ['a', 'b'] }],
+    [
+      'extensions and annotations',
+      { type: 'string', 'x-order': 1, readOnly: true, $comment: 'x', examples: ['a'] },
+      { type: 'string' },
+    ],
+    ['nothing as an item', { type: 'array', items: false }, { type: 'array', items: {} }],
+  ])('%s', (_what, a, expected) => {
+    const made = (exported('gemini', withA(a)).schema['properties'] as JsonSchema)['a'] as JsonSchema;
+    const { description: _description, ...rest } = made;
+    expect(rest).toEqual(expected);
+  });
+
+  test.each(['openai', 'anthropic'] as const)('a strict tool of %s has no extensions', (provider) => {
+    const a = { type: 'string', 'x-order': 1, deprecated: true, $comment: 'x', example: 'a' };
+    expect(exported(provider, withA(a))).toMatchObject({ report: { strict: true }, schema: withA({ type: 'string' }) });
+    expect((exported(provider, withA(a)).schema['properties'] as JsonSchema)['a']).toEqual({ type: 'string' });
+  });
+
+  test.each([
+    ['objects as values', withA({ enum: [{ x: 1 }, { x: 2 }] }), /objects or lists/],
+    [
+      'a schema within itself',
+      { type: 'object', properties: { a: { $ref: '#' } }, additionalProperties: false },
+      /refers to itself/,
+    ],
+  ])('Anthropic has no strict form of %s', (_what, schema, reason) => {
+    const { report } = exported('anthropic', schema);
+    expect(report).toMatchObject({ strict: false, outcome: 'refused-strict', reason: expect.stringMatching(reason) });
+  });
+
+  test('Gemini follows a schema within itself only where it is optional', () => {
+    const node = (required: readonly string[]) => ({
+      ...withA({ $ref: '#/$defs/Node' }),
+      $defs: {
+        Node: { type: 'object', properties: { below: { type: 'array', items: { $ref: '#/$defs/Node' } } }, required },
+      },
+    });
+    expect(exported('gemini', node([])).report?.warnings).toEqual([]);
+    expect(exported('gemini', node(['below']))).toMatchObject({
+      schema: { type: 'object', properties: {} },
+      report: { warnings: [expect.stringContaining('refers to itself in required properties')] },
+    });
+  });
+});
