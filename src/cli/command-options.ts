@@ -1,5 +1,6 @@
 /** Helpers for the declarations of commands. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { readExactJson } from '../shared/util/json/exact-json.ts';
 import type { CliContext } from './context.ts';
 
 /** Takes the exit code of the command that ran. */
@@ -79,9 +80,7 @@ export function timeSpan(text: string): number {
 }
 
 export function jsonValue(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new InvalidArgumentError(`It must be JSON: ${(error as Error).message}.`);
-  }
+  const read = readExactJson(text);
+  if (read.kind === 'value') return read.value;
+  throw new InvalidArgumentError(`It must be JSON; it ${read.problem}.`);
 }

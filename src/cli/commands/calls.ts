@@ -4,6 +4,7 @@ import type { Resolution } from '../../producer/calls/resolution.ts';
 import { callSummary, callView } from '../../producer/http/core/views.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
@@ -105,11 +106,9 @@ export async function resolveCall(
 function resolutionOf({ as, output }: ResolveCallOptions): Resolution {
   if (output === undefined) return { as };
   if (as !== 'succeeded') throw usageError(`--output belongs to --as succeeded; this is --as ${as}.`);
-  try {
-    return { as, output: JSON.parse(output) as unknown };
-  } catch (error) {
-    throw usageError(`--output is not JSON: ${error instanceof Error ? error.message : String(error)}.`);
-  }
+  const read = readExactJson(output);
+  if (read.kind === 'value') return { as, output: read.value };
+  throw usageError(`--output ${read.problem}.`);
 }
 
 function unknownCall(callId: string): PawlError {

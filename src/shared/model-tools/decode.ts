@@ -3,6 +3,7 @@ import { PawlError } from '../errors/failure.ts';
 import { nearest } from '../schema/schema-issues.ts';
 import { withoutNulls } from '../schema/without-nulls.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
+import { readExactJson } from '../util/json/exact-json.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { ExportableTool, ToolExport } from './export-types.ts';
 import { ownName, type ToolReference } from './names.ts';
@@ -47,21 +48,22 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
   return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };
 }
 
-/** Missing arguments count as none, and so do null and an empty text: libraries pass on what a model left out. */
+/**
+ * Missing arguments count as none, and so do null and an empty text: libraries pass on what a model left out. Some servers write the
+ * object as a text of JSON once more.
+ */
 function argumentsIn(name: string, sent: unknown): unknown {
   const given = typeof sent === 'string' ? parse(name, sent) : sent;
-  return given ?? {};
+  return (typeof given === 'string' && given.trim().startsWith('{') ? parse(name, given) : given) ?? {};
 }
 
-/** `trim` also removes a byte order mark. */
+/** `trim` also removes a byte order mark. Throws for a number that would become another one. */
 function parse(name: string, sent: string): unknown {
   const text = sent.trim();
   if (text === '') return {};
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw invalid(`the arguments of ${name} are not JSON: ${error instanceof Error ? error.message : String(error)}`);
-  }
+  const read = readExactJson(text);
+  if (read.kind === 'value') return read.value;
+  throw invalid(`the arguments of ${name} ${read.problem.replace(/^is /, 'are ').replace(/^holds /, 'hold ')}`);
 }
 
 /** A local shell's action has its own names; only parameters that the tool declares are kept. */

@@ -2,6 +2,7 @@
 
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { withoutNulls } from '../schema/without-nulls.ts';
+import { readExactJson } from '../util/json/exact-json.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
 const MAX_DEPTH = 32;
@@ -35,7 +36,7 @@ function toType(type: string, value: unknown): unknown {
   switch (type) {
     case 'number':
     case 'integer':
-      return isText && /^-?\d+(?:\.\d+)?$/.test(value) && (type === 'number' || Number.isInteger(Number(value)))
+      return isText && isExactNumber(value) && (type === 'number' || Number.isInteger(Number(value)))
         ? Number(value)
         : value;
     case 'boolean':
@@ -57,10 +58,11 @@ function toType(type: string, value: unknown): unknown {
 }
 
 function parsed(text: string, wanted: (value: unknown) => boolean): unknown {
-  try {
-    const value: unknown = JSON.parse(text);
-    return wanted(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const read = readExactJson(text);
+  return read.kind === 'value' && wanted(read.value) ? read.value : undefined;
+}
+
+/** An integer with more digits than a number holds would become another one. */
+function isExactNumber(text: string): boolean {
+  return /^-?\d+(?:\.\d+)?$/.test(text) && (text.includes('.') || Number.isSafeInteger(Number(text)));
 }

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
 import { chatTools, responsesTools } from '../../../src/producer/adapters/openai.ts';
 import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
+import { repairParams } from '../../../src/shared/model-tools/repair-params.ts';
 import { toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
 import { startFleet } from '../../helpers/fleet.ts';
@@ -23,7 +24,12 @@ test.each(NOTHING)('%j is no arguments', async (given) => {
   expect(decodeCall(toolsFor('openai', [tool]), [tool], call).params).toEqual({});
 });
 
-test.each([`${MARK}{"city":"Oslo"}`, ' {"city":"Oslo"}\n', `{"city":"Oslo"}${MARK}`])('%j has an argument', (given) => {
+test.each([
+  `${MARK}{"city":"Oslo"}`,
+  ' {"city":"Oslo"}\n',
+  `{"city":"Oslo"}${MARK}`,
+  JSON.stringify('{"city":"Oslo"}'),
+])('%j has an argument', (given) => {
   const call = { kind: 'function', name: 'status', arguments: given } as const;
   expect(decodeCall(toolsFor('openai', [tool]), [tool], call).params).toEqual({ city: 'Oslo' });
 });
@@ -31,6 +37,23 @@ test.each([`${MARK}{"city":"Oslo"}`, ' {"city":"Oslo"}\n', `{"city":"Oslo"}${MAR
 test.each(['7', '[]', '"null"', 'nul', '{'])('%j is refused', (given) => {
   const call = { kind: 'function', name: 'status', arguments: given } as const;
   expect(() => decodeCall(toolsFor('openai', [tool]), [tool], call)).toThrow(/arguments of status/);
+});
+
+test('a number that would become another one is refused, and so is one that a text holds', () => {
+  const ids = defineUntypedTool({
+    name: 'ids',
+    version: '1.0.0',
+    description: 'Takes an ID.',
+    tier: 'read-only',
+    inputSchema: { type: 'object', properties: { id: { type: 'integer' } }, additionalProperties: false },
+    run: (params) => ({ output: params }),
+  });
+  const decode = (sent: string) =>
+    decodeCall(toolsFor('openai', [ids]), [ids], { kind: 'function', name: 'ids', arguments: sent });
+  expect(() => decode('{"id":12345678901234567890}')).toThrow(/arguments of ids hold 12345678901234567890 as "id"/);
+  expect(decode('{"id":9007199254740991}').params).toEqual({ id: 9_007_199_254_740_991 });
+  expect(repairParams(ids.inputSchema, { id: '12345678901234567890' })).toEqual({ id: '12345678901234567890' });
+  expect(repairParams(ids.inputSchema, { id: '42' })).toEqual({ id: 42 });
 });
 
 test('each adapter runs a call without arguments, however its server says so', async () => {
