@@ -76,7 +76,7 @@ export type { PutSkill, SkillRecord } from './shared/sessions/skill.ts';
 export type { BriefApproval } from './shared/store/approvals/approvals.ts';
 export type { QuestionRecord } from './shared/store/approvals/questions.ts';
 export type { AuditEntry } from './shared/store/audit/audit-trail.ts';
-export type { Flushed } from './shared/store/calls/call-index.ts';
+export type { FlushCounts as Flushed } from './shared/store/calls/call-index.ts';
 export type { StoredRequest } from './shared/store/calls/call-record.ts';
 export type { CircuitChange } from './shared/store/circuits/circuits.ts';
 export type { CatalogueContent, WorkerRecord } from './shared/store/fleet/catalogue.ts';

@@ -169,15 +169,15 @@ export class LocalLedger implements CallLedger {
       const nowMs = await this.now();
       if (call.pending !== undefined) {
         const { untilMs, onExpiry } = call.pending;
-        const { request, fence, attempts: earlier } = call;
-        return { kind: 'pending', nowMs, remainingMs: untilMs - nowMs, onExpiry, request, fence, earlier };
+        const { request, fence, attempts: earlierAttempts } = call;
+        return { kind: 'pending', nowMs, remainingMs: untilMs - nowMs, onExpiry, request, fence, earlierAttempts };
       }
       const circuit = this.#parts.circuits.now(homePartition(partitionFor(call.callId).tier), call.circuit);
-      const { request, fence, attempts: earlier, leftNoRecord: recovered } = call;
+      const { request, fence, attempts: earlierAttempts, leftNoRecord: recovered } = call;
       const circuitRaw = JSON.stringify(circuit);
       if (circuit.state !== 'CLOSED' && circuit.epoch !== probeEpoch && !recovered)
-        return { kind: 'circuit', nowMs, circuit: call.circuit, circuitRaw, request, fence, earlier };
-      const attempts = recovered ? [...earlier, lostAttempt(earlier, nowMs)] : earlier;
+        return { kind: 'circuit', nowMs, circuit: call.circuit, circuitRaw, request, fence, earlierAttempts };
+      const attempts = recovered ? [...earlierAttempts, lostAttempt(earlierAttempts, nowMs)] : earlierAttempts;
       const written = await this.#own.write(call, {
         ...leased(call.record, nowMs),
         execution: executionOf(attempts, attempts.length + 1),
@@ -195,7 +195,7 @@ export class LocalLedger implements CallLedger {
         nowMs,
         fence: call.fence,
         request: readAnew(request),
-        earlier: attempts,
+        earlierAttempts: attempts,
         lostAttempts: lost,
         isPoison: lost >= MAX_LOST_PROCESSES,
         recovered,
@@ -247,9 +247,9 @@ export class LocalLedger implements CallLedger {
 
   async renewLease(callId: string, fence: number, _leaseMs?: number, event?: object) {
     const call = this.#own.get(callId);
-    if (call === undefined || call.fence !== fence) return { held: false, cancelRequested: false };
+    if (call === undefined || call.fence !== fence) return { renewed: false, cancelRequested: false };
     if (event !== undefined) this.#parts.onEvent(event as InboxEvent);
-    return { held: true, cancelRequested: call.cancelRequested };
+    return { renewed: true, cancelRequested: call.cancelRequested };
   }
 
   async checkpoint(callId: string, fence: number, text: string): Promise<CheckpointAnswer> {
@@ -313,7 +313,7 @@ export class LocalLedger implements CallLedger {
   }
 
   /** Nothing is kept apart here. */
-  async wholeRequest(_callId: string, request: StoredRequest): Promise<StoredRequest> {
+  async requestWithParams(_callId: string, request: StoredRequest): Promise<StoredRequest> {
     return request;
   }
 

@@ -238,7 +238,7 @@ export class OwnCalls {
       circuit,
       paramsDigest,
       mode: 'enforced',
-      kept: false,
+      keepJob: false,
       ...(mergeId === undefined ? {} : { mergeId }),
     });
   }

@@ -160,7 +160,7 @@ function observerOf(core: Core): (event: DispatchEvent) => void {
 }
 
 function composeApprovals({ settings, backend, catalogue, hooks, sessionCache, now }: Core) {
-  const requestIdOf = async (callId: string) => (await backend.ledger.glance(callId))?.request.envelope.requestId;
+  const requestIdOf = async (callId: string) => (await backend.ledger.readBrief(callId))?.request.envelope.requestId;
   return {
     approvals: new ApprovalService({
       settings,

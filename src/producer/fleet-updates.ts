@@ -62,7 +62,7 @@ export class FleetUpdates {
         reliability.catchUp().catch(() => {});
         break;
       case 'shards':
-        shards.learn().catch(() => {});
+        shards.reload().catch(() => {});
         break;
       case 'specs':
         catalogue.specs.catchUp().then(
@@ -88,7 +88,7 @@ export class FleetUpdates {
   async catchUp(): Promise<void> {
     const { circuits, reliability, catalogue, sessions, shards, agents } = this.#deps;
     sessions.clear();
-    await Promise.all([reliability.catchUp(), circuits.catchUp(), catalogue.specs.catchUp(), shards.learn()]);
+    await Promise.all([reliability.catchUp(), circuits.catchUp(), catalogue.specs.catchUp(), shards.reload()]);
     agents.catchUp();
   }
 

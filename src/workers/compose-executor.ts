@@ -96,7 +96,7 @@ function approvalGate(options: WorkerOptions, backend: Backend, hooks: Hooks, ch
     ledger,
     used: new UsedApprovals(settings.dataDir),
     audit,
-    hooks: new ApprovalHooks(hooks, async (callId) => (await ledger.glance(callId))?.request.envelope.requestId),
+    hooks: new ApprovalHooks(hooks, async (callId) => (await ledger.readBrief(callId))?.request.envelope.requestId),
     log,
     announce: (record) => channels.announce(record),
     callOf: (callId) => approvals.callAsItRan(callId),

@@ -83,7 +83,7 @@ export class FleetNews {
   }
 
   async followShards(): Promise<void> {
-    await this.#deps.backend.shards.learn();
+    await this.#deps.backend.shards.reload();
     await this.#deps.parts.queues.refresh();
   }
 

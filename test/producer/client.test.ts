@@ -223,7 +223,7 @@ async function passedOn({ pawl, session }: Fleet, submission: ReturnType<typeof 
   await ledger.begin(job, { workerId: 'dead', leaseMs: 1, token: 'dead' });
   const taken = await ledger.begin(job, { workerId: 'other', leaseMs: 1_000, token: 'other' });
   if (taken.kind !== 'started') throw new Error(`the call did not begin: ${taken.kind}`);
-  await ledger.postpone(callId, taken.fence, { phase: 'queued', attempts: taken.earlier, delayMs: 60_000 });
+  await ledger.postpone(callId, taken.fence, { phase: 'queued', attempts: taken.earlierAttempts, delayMs: 60_000 });
   return submission;
 }
 

@@ -31,7 +31,7 @@ const SEGMENTS_READ = 3;
 export async function checkFleet(redis: Redis, settings: Settings): Promise<readonly Finding[]> {
   const { prefix } = settings;
   const shards = new Shards(redis, prefix);
-  const layout = await shards.learn();
+  const layout = await shards.reload();
   const [{ workers, tools }, states, ownAheadMs] = await Promise.all([
     new Catalogue(redis, prefix).read(),
     readTierStates(redis, prefix, shards),

@@ -72,14 +72,14 @@ export class ClaimBuilder {
     const { maxInflight, queueName, spends } = call.admission;
     return {
       callId: identity.callId,
-      room: maxInflight,
-      line: queueName,
+      maxInflight,
+      fairQueue: queueName,
       mode: envelope.transport.dedupeMode,
       paramsDigest: call.paramsDigest,
       request: this.#requestOf(call, submitter),
       generation: String(this.#deps.clock.now()),
       circuit: circuit.key,
-      kept: this.#marksJob(),
+      keepJob: this.#marksJob(),
       once: tool.effects === 'once',
       inboxId: this.#deps.inboxId,
       ...(start === undefined ? {} : { start }),
@@ -91,7 +91,7 @@ export class ClaimBuilder {
         : {
             loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, circuit.modes) },
           }),
-      ...(record === undefined ? {} : { record }),
+      ...(record === undefined ? {} : { auditRecord: record }),
     };
   }
 

@@ -3,7 +3,7 @@
  * read of the record, which has the events. A lost inbox event or a restart loses nothing.
  */
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { CallRecord, KeptProgress } from '../../shared/store/calls/call-record.ts';
+import type { CallRecord, StoredProgress } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Results } from './result-waiters.ts';
 import { type CallEvent, callEvents, compare, type Position } from './timeline.ts';
@@ -69,7 +69,7 @@ class SubscribedCall {
   readonly #forget: () => void;
   readonly #wait: { stop(): void };
   readonly #followers = new Map<CallSubscriber, Position | undefined>();
-  readonly #progress: KeptProgress[] = [];
+  readonly #progress: StoredProgress[] = [];
   #record: CallRecord | undefined;
   /** The next read, which starts when the current one has ended. */
   #pendingRead: ReadKind | undefined;

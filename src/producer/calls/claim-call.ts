@@ -147,7 +147,7 @@ export class CallClaimer {
     answer: Claimed,
     { waiting, options }: { readonly waiting: ResultWait; readonly options: SubmitOptions },
   ): Promise<AwaitedCall> {
-    const { callId, again, duplicateOf } = answer;
+    const { callId, resubmitted: again, duplicateOf } = answer;
     this.#reportRepetitions(call, answer);
     const requested = again ? undefined : approval;
     // The request is recorded in the audit trail before the program receives it, in case the process dies in between.

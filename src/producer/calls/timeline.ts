@@ -4,7 +4,7 @@
  */
 import { approvalId } from '../../shared/approvals/approval.ts';
 import { envelopeOf } from '../../shared/calls/outcome.ts';
-import type { CallRecord, KeptProgress } from '../../shared/store/calls/call-record.ts';
+import type { CallRecord, StoredProgress } from '../../shared/store/calls/call-record.ts';
 
 export const CALL_EVENT_TYPES = [
   'approval-requested',
@@ -36,7 +36,7 @@ const SETTLED = 3;
 // A redrive follows the end of the previous round.
 const REDRIVEN = 4;
 
-export function callEvents(record: CallRecord, progress: readonly KeptProgress[]): readonly CallEvent[] {
+export function callEvents(record: CallRecord, progress: readonly StoredProgress[]): readonly CallEvent[] {
   const { callId, phase, state, fence } = record;
   const { envelope } = record.request;
   const events: CallEvent[] = [];

@@ -211,7 +211,7 @@ export class DeadLetterService {
     for (const batch of batchesOf(calls, CHECKED_AT_ONCE))
       await Promise.all(
         batch.map(async ({ callId, failedAtMs }) => {
-          const record = failedAtMs === 0 ? undefined : await this.#deps.backend.ledger.glance(callId);
+          const record = failedAtMs === 0 ? undefined : await this.#deps.backend.ledger.readBrief(callId);
           if (record === undefined) skipped.push(notRedrivable(callId));
           else if (record.outcome?.error?.mayHaveHappened === true) skipped.push(await this.#inDoubt(callId));
         }),
@@ -287,7 +287,7 @@ export class DeadLetterService {
       const rest = page.filter((facts) => cursor === undefined || compareNewest(facts, cursor) > 0);
       for (let at = 0; at < rest.length && found.length < limit; at += limit) {
         const some = rest.slice(at, at + limit);
-        const records = await Promise.all(some.map(({ callId }) => ledger.glance(callId)));
+        const records = await Promise.all(some.map(({ callId }) => ledger.readBrief(callId)));
         const expired: string[] = [];
         for (const [position, { callId, failedAtMs }] of some.entries()) {
           const record = records[position];
@@ -314,7 +314,7 @@ export class DeadLetterService {
   }
 
   async #inDoubt(callId: string): Promise<SkippedCall> {
-    const record = await this.#deps.backend.ledger.glance(callId);
+    const record = await this.#deps.backend.ledger.readBrief(callId);
     return { callId, code: record?.outcome?.error?.code ?? 'OUTCOME_UNKNOWN' };
   }
 

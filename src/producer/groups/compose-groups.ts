@@ -63,7 +63,7 @@ export function composeGroups(
     void audit({ ...aboutGroup(record.head), action: 'ended', ...end });
   };
   const runner = new GroupRunner({ records, rules, calls, keptMs, onEnded, now, onError });
-  const glance = (callId: string) => ledger.glance(callId);
+  const glance = (callId: string) => ledger.readBrief(callId);
   const plans = new PlanService({
     records,
     runner,

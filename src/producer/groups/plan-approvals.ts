@@ -91,11 +91,11 @@ export class PlanApprovals {
         idempotencyKey: envelope.payload.idempotencyKey ?? callId,
       },
       circuit: circuitKey({ hint: 'tool', tool: qualifiedName(PLAN_TOOL) }),
-      kept: false,
+      keepJob: false,
       approval: request,
     });
     // The audit trail has the request before the program hears of it.
-    if (answer.kind === 'claimed' && answer.again !== true) await approvals.requested(request);
+    if (answer.kind === 'claimed' && answer.resubmitted !== true) await approvals.requested(request);
     return envelope;
   }
 

@@ -84,7 +84,7 @@ async function startsLater(
   callId: string,
   { tool, params }: { readonly tool: McpTool; readonly params: CallToolParams },
 ): Promise<Result | undefined> {
-  const record = await pawl.backend.ledger.glance(callId);
+  const record = await pawl.backend.ledger.readBrief(callId);
   const startAtMs = record?.request.startAtMs;
   if (record?.phase !== 'delayed' || startAtMs === undefined) return undefined;
   if (client.takesTasks && tool.annotations.taskSupport !== 'forbidden')

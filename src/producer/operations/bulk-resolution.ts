@@ -41,7 +41,7 @@ export async function resolveMany(
   const skipped: SkippedCall[] = [];
   let started = 0;
   const resolveOne = async (callId: string) => {
-    const record = await ledger.glance(callId);
+    const record = await ledger.readBrief(callId);
     if (record === undefined || !isOf(record, tenantId)) return 'UNKNOWN_CALL';
     if (record.state === 'inflight' || !isUnresolved(record.outcome)) return 'CALL_NOT_RESOLVABLE';
     if (dryRun !== true) await deps.resolve(record.callId, resolution, by, reason);
@@ -69,7 +69,7 @@ async function inDoubt(
     for (let offset = 0, size = LISTED_AT_ONCE; size === LISTED_AT_ONCE; offset += LISTED_AT_ONCE) {
       const callIds = await ledger.index.list(partition, { limit: LISTED_AT_ONCE, offset, only: 'inDoubt' });
       size = callIds.length;
-      const records = await Promise.all(callIds.map((callId) => ledger.glance(callId)));
+      const records = await Promise.all(callIds.map((callId) => ledger.readBrief(callId)));
       for (const record of records)
         if (record !== undefined && isOf(record, tenantId) && isWanted(record, filter)) found.push(record.callId);
     }

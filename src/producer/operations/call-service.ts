@@ -9,7 +9,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { checkMembers } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
-import type { Flushed } from '../../shared/store/calls/call-index.ts';
+import type { FlushCounts } from '../../shared/store/calls/call-index.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
 import type { OperatorAction, RecordOverride } from '../calls/audit.ts';
@@ -131,7 +131,7 @@ export class CallService {
     const { ledger } = backend;
     const onCancelled = (ended: string) => approvals.cancelled(ended);
     const ended = await cancelCall({ ledger, results, inboxId, settings, onCancelled }, callId);
-    const about = aboutCall(callId, await ledger.glance(callId));
+    const about = aboutCall(callId, await ledger.readBrief(callId));
     await recordOverride({ what: 'cancellation', action: ended.settlement, by, ...about });
     return ended;
   }
@@ -193,7 +193,7 @@ export class CallService {
    * Forgets calls that have ended, of a session, a tool or all: a call with the same key runs again. Calls in flight stay, and calls
    * whose outcome is unknown, unless such a call was cancelled and is named by its ID. Throws `UNKNOWN_TOOL` and `UNKNOWN_CALL`.
    */
-  async flush(selection: CallSelection = {}): Promise<Flushed> {
+  async flush(selection: CallSelection = {}): Promise<FlushCounts> {
     checkMembers('selection', selection, ['callId', 'sessionKey', 'tool', 'by']);
     const { callId, sessionKey, tool, by } = selection;
     if (callId !== undefined) return this.#forget(callId, by);
@@ -204,12 +204,12 @@ export class CallService {
     };
     const { ledger, shards } = backend;
     const all = await Promise.all(shards.partitions().map((partition) => ledger.index.flush(partition, select)));
-    const sum = (name: keyof Flushed) => all.reduce((total, counts) => total + counts[name], 0);
+    const sum = (name: keyof FlushCounts) => all.reduce((total, counts) => total + counts[name], 0);
     await recordOverride({ what: 'flush', action: `${sum('flushed')} forgotten`, by, ...select });
     return { flushed: sum('flushed'), inflight: sum('inflight'), unresolved: sum('unresolved') };
   }
 
-  async #forget(callId: string, by: string | undefined): Promise<Flushed> {
+  async #forget(callId: string, by: string | undefined): Promise<FlushCounts> {
     const forgotten = await this.#deps.backend.ledger.index.forget(callId);
     if (forgotten === undefined) throw unknownCall(callId);
     await this.#deps.recordOverride({ what: 'flush', action: `${forgotten.flushed} forgotten`, by, callId });

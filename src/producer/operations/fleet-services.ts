@@ -34,7 +34,7 @@ export class ShardService {
 
   async list(): Promise<ShardView[]> {
     const { redis, prefix, ledger, shards } = this.#backend;
-    const layout = await shards.learn();
+    const layout = await shards.reload();
     return Promise.all(
       shards.partitions().map(async (partition) => {
         const [{ waiting, running }, { calls }] = await Promise.all([

@@ -5,7 +5,7 @@ type Records = Pick<Backend, 'ledger' | 'shards'>;
 
 /** Calls that the fleet works on, delayed ones, those that outside systems complete, and all that are kept. */
 export function tierCounts({ ledger, shards }: Records) {
-  return shards.ofTiers(
+  return shards.sumByTier(
     (partition) => ledger.index.counts(partition),
     (one, other) => ({
       inflight: one.inflight + other.inflight,
@@ -18,7 +18,7 @@ export function tierCounts({ ledger, shards }: Records) {
 
 /** How many calls of each tool (`namespace.name`) are kept. */
 export function tierSizes({ ledger, shards }: Records): Promise<ReadonlyMap<string, number>[]> {
-  return shards.ofTiers(
+  return shards.sumByTier(
     (partition) => ledger.index.sizes(partition),
     (one, other) => {
       const sum = new Map(one);
@@ -30,7 +30,7 @@ export function tierSizes({ ledger, shards }: Records): Promise<ReadonlyMap<stri
 
 /** How many dead letters each tier has, in the order of the tiers. */
 export function tierDeadLetters({ deadLetters, shards }: Pick<Backend, 'deadLetters' | 'shards'>): Promise<number[]> {
-  return shards.ofTiers(
+  return shards.sumByTier(
     (partition) => deadLetters.count(partition),
     (one, other) => one + other,
   );
@@ -38,7 +38,7 @@ export function tierDeadLetters({ deadLetters, shards }: Pick<Backend, 'deadLett
 
 /** How many calls of each tier were moved to segments, and how many of its segments are lost. */
 export function tierSegments({ ledger, shards }: Records) {
-  return shards.ofTiers(
+  return shards.sumByTier(
     (partition) => ledger.access.segments.counts(ledger.keys(partition)),
     (one, other) => ({
       calls: one.calls + other.calls,

@@ -140,7 +140,7 @@ export class ScheduleRunner {
 
   async #isBusy(callId: string | undefined): Promise<boolean> {
     if (callId === undefined) return false;
-    return (await this.#deps.backend.ledger.glance(callId))?.state === 'inflight';
+    return (await this.#deps.backend.ledger.readBrief(callId))?.state === 'inflight';
   }
 
   /** An occurrence that another runner began, and did not finish in time. */

@@ -32,14 +32,14 @@ export interface CloseSessionsDeps {
 }
 
 interface Cancelling extends Pick<CloseSessionsDeps, 'backend' | 'cancel'> {
-  glance(callId: string): Promise<CallRecord | undefined>;
+  readBrief(callId: string): Promise<CallRecord | undefined>;
 }
 
 export async function closeSessions(deps: CloseSessionsDeps, sessionKey: string): Promise<void> {
   const { backend, onClosed, outcomeTtlMs } = deps;
   const cancelling: Cancelling = {
     backend,
-    glance: limitConcurrency(PAGE, (callId) => backend.ledger.glance(callId)),
+    readBrief: limitConcurrency(PAGE, (callId) => backend.ledger.readBrief(callId)),
     cancel: limitConcurrency(MAX_CANCELS, (callId) => deps.cancel(callId)),
   };
   const keys = new Set<string>();
@@ -66,7 +66,9 @@ export async function closeSessions(deps: CloseSessionsDeps, sessionKey: string)
     await cancelInflight(cancelling, partition, crowded.has(partition) ? nowMs : nowMs - outcomeTtlMs, keys);
   // Pending calls may be older than the calls of both indices.
   const { index } = backend.ledger;
-  const pendingLists = [...keys].flatMap((key) => partitions.map((partition) => index.pendingOf(partition, key)));
+  const pendingLists = [...keys].flatMap((key) =>
+    partitions.map((partition) => index.pendingOfSession(partition, key)),
+  );
   await cancelAmong(cancelling, (await Promise.all(pendingLists)).flat(), keys);
   // Another front door may have claimed calls before it received the broadcast.
   const cancelNewest = limitConcurrency(MAX_SESSIONS, (key) =>
@@ -131,12 +133,12 @@ async function cancelInflight(
 }
 
 async function cancelAmong(
-  { glance, cancel }: Cancelling,
+  { readBrief, cancel }: Cancelling,
   callIds: readonly string[],
   sessionKeys: ReadonlySet<string>,
 ): Promise<void> {
   for (let first = 0; first < callIds.length; first += PAGE) {
-    const records = await Promise.all(callIds.slice(first, first + PAGE).map(glance));
+    const records = await Promise.all(callIds.slice(first, first + PAGE).map(readBrief));
     const inflight = records
       .filter((record) => record !== undefined)
       .filter(

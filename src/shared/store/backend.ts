@@ -16,7 +16,7 @@ import { AuditTrail } from './audit/audit-trail.ts';
 import { AuditWriter } from './audit/audit-writer.ts';
 import { useConfiguredStore } from './blobs/configured-store.ts';
 import { CallbackRecords } from './callbacks/callbacks.ts';
-import { longestKeptMs } from './calls/call-index.ts';
+import { longestRetentionMs } from './calls/call-index.ts';
 import { Ledger } from './calls/ledger.ts';
 import { RepeatedCalls } from './calls/repeated-calls.ts';
 import { Breakers } from './circuits/circuits.ts';
@@ -212,7 +212,7 @@ type Stores = Omit<
 
 function openStores({ url, redis, settings, tiers, signatures, writer, shards }: StoreDeps): Stores {
   const { prefix, ttl } = settings;
-  const ledger = new Ledger(redis, prefix, longestKeptMs(settings), signatures, writer);
+  const ledger = new Ledger(redis, prefix, longestRetentionMs(settings), signatures, writer);
   useConfiguredStore(ledger.access.blobs, settings);
   return {
     ledger,
@@ -248,7 +248,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
 /** The shards of each tier. The configured count sets a tier that no operator has set. */
 async function knownShards(redis: Redis, { prefix, shards: configured }: Settings): Promise<Shards> {
   const shards = new Shards(redis, prefix);
-  await shards.learn();
+  await shards.reload();
   for (const tier of TIERS) {
     const count = configured[tier];
     if (count !== undefined && !shards.layout[tier].isSet) await shards.set(tier, count, true);

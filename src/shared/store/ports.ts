@@ -21,7 +21,7 @@ export interface CallLedger
       | 'outcome'
       | 'now'
       | 'spendTime'
-      | 'wholeRequest'
+      | 'requestWithParams'
     >,
     Partial<Pick<Ledger, 'ended' | 'reachCode'>> {
   /** Reads a call; with an inbox, its owner is notified when the call settles. */

@@ -47,7 +47,7 @@ export function supportsProbe({ tool, declared }: RegisteredTool): boolean {
  * an operator has decided that the call may run again.
  */
 export function needsProbe({ tool, started }: Pick<Attempt, 'tool' | 'started'>): boolean {
-  const previous = started.earlier.at(-1);
+  const previous = started.earlierAttempts.at(-1);
   if (previous === undefined || tool.effects !== 'probe') return false;
   return (previous.inDoubt === true || previous.status === 'lost') && previous.startedAtMs >= started.firstStartedAtMs;
 }
@@ -174,7 +174,7 @@ export function attemptsWith(attempt: Attempt, failure: Failure | undefined, del
     ...(vote === undefined ? {} : { vote }),
     ...(attempt.trace === undefined ? {} : { traceparent: attempt.trace.traceparent }),
   };
-  return [...started.earlier, record];
+  return [...started.earlierAttempts, record];
 }
 
 export function outcomeBase(attempt: Attempt): Pick<Outcome, 'toolName' | 'durationMs' | 'retriedBy'> {
@@ -182,6 +182,6 @@ export function outcomeBase(attempt: Attempt): Pick<Outcome, 'toolName' | 'durat
   return {
     toolName: envelope.toolName,
     durationMs: nowMs(attempt) - started.firstStartedAtMs,
-    ...retriedBy(started.earlier),
+    ...retriedBy(started.earlierAttempts),
   };
 }

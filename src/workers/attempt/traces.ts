@@ -33,7 +33,7 @@ export class AttemptTraces {
 
   /** Begins the span of an attempt that has begun. Attempts before it are linked, so that a retry leads back to what failed. */
   begin({ callId, generation }: CallJob, started: StartedAttempt, circuit: CircuitHold): AttemptTrace {
-    const { request, earlier, fence, nowMs } = started;
+    const { request, earlierAttempts: earlier, fence, nowMs } = started;
     const { envelope } = request;
     const parentScope = scopeOf(envelope.trace.traceparent);
     const previous = earlier.at(-1);

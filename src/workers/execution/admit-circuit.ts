@@ -64,7 +64,7 @@ export class CircuitAdmitter {
         return entry;
       case 'refuse': {
         if (modes.circuits !== 'on') {
-          const event = { callId, envelope: answer.request.envelope, attempt: answer.earlier.length + 1 };
+          const event = { callId, envelope: answer.request.envelope, attempt: answer.earlierAttempts.length + 1 };
           reportShadow(onEvent, modes.circuits, { ...event, kind: 'refused', detail: hold.snapshot.state });
           return { kind: 'begin', hold };
         }
@@ -82,12 +82,12 @@ export class CircuitAdmitter {
 
   #refuse(callId: string, answer: OpenCircuit, tool: AnyTool, retryAfterMs: number): Promise<JobOutcome> {
     const { settler, onEvent } = this.#deps;
-    const { fence, request, earlier } = answer;
+    const { fence, request, earlierAttempts } = answer;
     const { envelope } = request;
     const seen = parseCircuit(answer.circuitRaw);
     const breakerState = seen.state;
     // The lost attempt may have had its effect, and the tool would have been probed before another one.
-    const inDoubt = tool.effects === 'probe' && leftInDoubt(earlier);
+    const inDoubt = tool.effects === 'probe' && leftInDoubt(earlierAttempts);
     const message = openText(envelope.toolName, seen, answer.circuit);
     const failure = inDoubt ? failureOf('OUTCOME_UNKNOWN') : failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
     const status = inDoubt ? 'error' : 'circuit_open';
@@ -95,14 +95,14 @@ export class CircuitAdmitter {
       status,
       toolName: envelope.toolName,
       durationMs: 0,
-      attempts: earlier.length,
+      attempts: earlierAttempts.length,
       error: resultError(failure, status, breakerState),
-      ...retriedBy(earlier),
+      ...retriedBy(earlierAttempts),
     };
-    const event = { callId, envelope, attempt: earlier.length, errorCode: failure.code, breakerState };
+    const event = { callId, envelope, attempt: earlierAttempts.length, errorCode: failure.code, breakerState };
     onEvent({ type: 'tool_call_blocked', ...event });
     const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
-    return settler.refuse({ callId, fence, outcome, attempts: earlier, tool, expectedRetrySafe });
+    return settler.refuse({ callId, fence, outcome, attempts: earlierAttempts, tool, expectedRetrySafe });
   }
 }
 

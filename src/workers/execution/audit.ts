@@ -27,8 +27,8 @@ export class AttemptAudit {
 
   /** Records an attempt that began elsewhere and left no record: this worker recovers its call. */
   lost(attempt: Attempt): void {
-    const { earlier } = attempt.started;
-    const lostAttempt = earlier.at(-1);
+    const { earlierAttempts } = attempt.started;
+    const lostAttempt = earlierAttempts.at(-1);
     if (lostAttempt?.status !== 'lost') return;
     const { attempt: number, fence, worker, startedAtMs, finishedAtMs } = lostAttempt;
     const times = { startedAtMs, finishedAtMs, latencyMs: finishedAtMs - startedAtMs };

@@ -113,7 +113,7 @@ export class Executor {
 
   /** The record's own time is not signed: a writer to Redis can bring it forward. The start in the request is signed. */
   async #waitForStart(attempt: Attempt): Promise<JobOutcome | undefined> {
-    const { request, nowMs: beganAtMs, earlier, recovered } = attempt.started;
+    const { request, nowMs: beganAtMs, earlierAttempts: earlier, recovered } = attempt.started;
     const delayMs = request.startAtMs === undefined ? 0 : request.startAtMs - beganAtMs;
     if (delayMs <= 0 || recovered) return undefined;
     return this.#steps.parking.postpone(attempt, { phase: 'unstarted', attempts: earlier, delayMs });

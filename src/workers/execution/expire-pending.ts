@@ -51,7 +51,7 @@ export class PendingExpiry {
       return this.#end(job, call, `${NOT_IN_TIME} It is not tried again: ${RETRY_BUDGET_EXHAUSTED}.`);
     if (answer === 'early') return { kind: 'postponed', delayMs: RECHECK_MS };
     if (answer === 'ended') return { kind: 'dropped' };
-    const event = { callId: job.callId, envelope, attempt: call.earlier.length } as const;
+    const event = { callId: job.callId, envelope, attempt: call.earlierAttempts.length } as const;
     this.#deps.onEvent({ type: 'tool_call_retry', ...event, delayMs: 0, errorCode: 'COMPLETION_EXPIRED' });
     return { kind: 'released' };
   }
@@ -67,7 +67,7 @@ export class PendingExpiry {
       transport.retryBudget,
       settings.defaults.retry,
     );
-    if (call.earlier.length >= maxAttempts) return `all ${maxAttempts} attempts are used`;
+    if (call.earlierAttempts.length >= maxAttempts) return `all ${maxAttempts} attempts are used`;
     if (control.deadlineAtMs !== undefined && control.deadlineAtMs <= call.nowMs) return 'its deadline has passed';
     if (call.nowMs - Number(job.generation) > REQUEST_VALID_MS) return 'its signed request is too old';
     return undefined;
@@ -111,11 +111,11 @@ export class PendingExpiry {
 }
 
 /** The attempts of the call; the last one has expired. With `fail`, its tool states that nothing happened. */
-function expiredAttempts({ earlier, onExpiry, request, nowMs }: PendingCall): readonly AttemptRecord[] {
+function expiredAttempts({ earlierAttempts, onExpiry, request, nowMs }: PendingCall): readonly AttemptRecord[] {
   const effects = request.tool.effects ?? 'once';
   const inDoubt = onExpiry !== 'fail' && (onExpiry === 'unknown' || !isHarmless(effects));
-  return earlier.map((attempt, index) =>
-    index < earlier.length - 1
+  return earlierAttempts.map((attempt, index) =>
+    index < earlierAttempts.length - 1
       ? attempt
       : {
           ...attempt,

@@ -24,7 +24,7 @@ export interface AttemptFactoryDeps {
   readonly settings: Settings;
   readonly workerId: string;
   readonly clock: Clock;
-  readonly ledger: Pick<CallLedger, 'wholeRequest'>;
+  readonly ledger: Pick<CallLedger, 'requestWithParams'>;
   /** The keys of other shards are on other servers. */
   readonly clustered: boolean;
   readonly writes: LeaseWrites;
@@ -74,7 +74,7 @@ export class AttemptFactory {
       retry: retryPolicy(tool.retry, policy.retry, envelope.transport.retryBudget, settings.defaults.retry),
       allowance: retryAllowance(qualifiedName(tool), envelope.target.tenantId, policy.retry?.budget),
       circuit,
-      number: started.earlier.length + 1,
+      number: started.earlierAttempts.length + 1,
       workerId,
       clock,
       beganMonotonicMs,
@@ -110,7 +110,7 @@ export class AttemptFactory {
     const { ledger, writes } = this.#deps;
     return writes.retry(running, async () => {
       try {
-        return await ledger.wholeRequest(callId, request);
+        return await ledger.requestWithParams(callId, request);
       } catch (error) {
         if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
         return failureOf(error.code, error.message);

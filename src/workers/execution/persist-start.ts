@@ -37,7 +37,7 @@ export class StartBarrier {
     try {
       await onDisk(callId);
       // After a failover the new server may lack this start, so its lease is checked once more.
-      if (!(await ledger.renewLease(callId, started.fence, settings.lockDurationMs)).held)
+      if (!(await ledger.renewLease(callId, started.fence, settings.lockDurationMs)).renewed)
         running.abort(new PawlError('LEASE_LOST'));
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;

@@ -52,7 +52,7 @@ export class Recovery {
     const mayPass = circuit.snapshot.state === 'CLOSED' || circuit.probe !== undefined || modes.circuits !== 'on';
     if (mayPass) return { go: undefined };
     // The circuit opened meanwhile: the next attempt is admitted by it like any other.
-    const next = { phase: 'waiting-retry', attempts: started.earlier, delayMs: 1 } as const;
+    const next = { phase: 'waiting-retry', attempts: started.earlierAttempts, delayMs: 1 } as const;
     return { end: await this.#deps.settler.postpone(attempt, next) };
   }
 

@@ -33,7 +33,7 @@ export class IncompatibleCalls {
   /** Leaves the call to another worker of the tier, without consuming an attempt. `reason` says why this one cannot run it. */
   async skip(callId: string, started: StartedAttempt, reason: string): Promise<JobOutcome> {
     const { ledger, toolWaitMs } = this.#deps;
-    const { request, fence, earlier } = started;
+    const { request, fence, earlierAttempts: earlier } = started;
     const { workers: others, seenAtMs } = await this.#deps.lastPublished(request);
     const waitedMs = started.nowMs - Math.max(started.firstStartedAtMs, seenAtMs);
     if (others.length === 0 && waitedMs >= toolWaitMs) return this.#expire(callId, started, waitedMs, reason);
@@ -46,7 +46,7 @@ export class IncompatibleCalls {
 
   #expire(callId: string, started: StartedAttempt, waitedMs: number, reason: string): Promise<JobOutcome> {
     const { log, settler } = this.#deps;
-    const { request, fence, recovered, earlier } = started;
+    const { request, fence, recovered, earlierAttempts: earlier } = started;
     log.warn({ event: 'tool_unavailable', callId, incompatibility: reason }, 'no compatible worker; call expired');
     const message = `No worker could run the call for ${Math.round(waitedMs / 1_000)} s: ${reason}.`;
     const inDoubt = recovered && !isHarmless(request.tool.effects);
@@ -56,7 +56,7 @@ export class IncompatibleCalls {
   }
 
   /** The call was cancelled while this worker, which does not know its tool, held it. */
-  #cancelled(callId: string, { request, fence, earlier }: StartedAttempt): Promise<JobOutcome> {
+  #cancelled(callId: string, { request, fence, earlierAttempts: earlier }: StartedAttempt): Promise<JobOutcome> {
     const harmless =
       partitionFor(callId).tier === 'read-only' || request.tool.effects === 'none' || !leftInDoubt(earlier);
     const settlement = earlier.length === 0 ? 'cancelled-before-start' : harmless ? 'cancelled' : 'unsettled';

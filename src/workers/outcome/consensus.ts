@@ -48,10 +48,10 @@ export class Consensus {
   async leaveToOtherVoters(attempt: Attempt): Promise<JobOutcome | undefined> {
     if (this.#deps.isAlone === true || mayRunHere(attempt)) return undefined;
     const { started } = attempt;
-    const lastVoteAtMs = started.earlier.at(-1)?.finishedAtMs ?? started.firstStartedAtMs;
+    const lastVoteAtMs = started.earlierAttempts.at(-1)?.finishedAtMs ?? started.firstStartedAtMs;
     if (started.nowMs - lastVoteAtMs > this.#deps.toolWaitMs)
       return this.#deps.ender.giveUp(attempt, tooFewVotes(attempt));
-    const next = this.#nextVoters(attempt, votesOf(started.earlier));
+    const next = this.#nextVoters(attempt, votesOf(started.earlierAttempts));
     const queued = await this.#deps.parking.requeue(attempt, next === undefined ? NEXT_VOTER_MS : 0);
     return next !== undefined && queued.kind === 'released' ? next : queued;
   }
@@ -94,7 +94,7 @@ function needsConsensus({ trustClass }: Pick<AnyTool, 'trustClass'>): boolean {
 
 /** False: this worker has voted, and the call goes to another one without consuming an attempt. */
 function mayRunHere({ tool, started, workerId }: Attempt): boolean {
-  return !needsConsensus(tool) || mayVote(votesOf(started.earlier), workerId, votersOf(tool));
+  return !needsConsensus(tool) || mayVote(votesOf(started.earlierAttempts), workerId, votersOf(tool));
 }
 
 type CountedVote = Tally & { readonly vote: Vote; readonly votes: readonly Vote[] };
@@ -111,7 +111,7 @@ export async function countVote(
   if (comparable === undefined) throw new TypeError(`normalise of ${tool.name} returned undefined`);
   const ballot = { output: comparable, success: result.success !== false };
   const vote = { worker: workerId, digest: digest(canonicalJson(ballot)) };
-  const votes = votesOf(started.earlier);
+  const votes = votesOf(started.earlierAttempts);
   return {
     ...tally(votes, vote, votersOf(tool)),
     vote,
@@ -133,7 +133,7 @@ async function normaliseOutput(tool: AnyTool, output: unknown, schedule: Schedul
 /** Too few workers have answered, and no other one comes. */
 function tooFewVotes({ tool, started }: Attempt): Failure {
   const voters = votersOf(tool);
-  const votes = votesOf(started.earlier);
+  const votes = votesOf(started.earlierAttempts);
   return noConsensus(`${votes.length} of ${voters} workers answered, and no other one came`, votes);
 }
 

@@ -79,7 +79,7 @@ export class OutcomeResolver {
         return this.#deps.ender.fail(attempt, failure, {
           status: 'error',
           ran,
-          settlement: settlementOfAborted(tool.effects, nothingHappened && !leftInDoubt(started.earlier)),
+          settlement: settlementOfAborted(tool.effects, nothingHappened && !leftInDoubt(started.earlierAttempts)),
         });
       case 'DRAINED':
         return this.#drained(attempt, failure, ran);

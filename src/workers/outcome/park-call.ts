@@ -27,7 +27,7 @@ export class Parking {
 
   /** Queues the call again after `delayMs`; with 0 at once. */
   requeue(attempt: Attempt, delayMs: number): Promise<JobOutcome> {
-    return this.postpone(attempt, { phase: 'queued', attempts: attempt.started.earlier, delayMs });
+    return this.postpone(attempt, { phase: 'queued', attempts: attempt.started.earlierAttempts, delayMs });
   }
 
   /** Parks the call for at most `delayMs`. It may have become ready before its job was delayed, so `isReady` is checked again. */
@@ -38,7 +38,11 @@ export class Parking {
 
   /** Parks the call until its resource lock is free, for at most `delayMs`. Its time does not count yet. */
   async parkForLock(attempt: Attempt, delayMs: number): Promise<JobOutcome> {
-    const parked = await this.postpone(attempt, { phase: 'unstarted', attempts: attempt.started.earlier, delayMs });
+    const parked = await this.postpone(attempt, {
+      phase: 'unstarted',
+      attempts: attempt.started.earlierAttempts,
+      delayMs,
+    });
     return parked.kind === 'postponed' ? { kind: 'waiting-for-lock', delayMs: parked.delayMs } : parked;
   }
 }

@@ -72,12 +72,12 @@ export class FailedAttempts {
   #decide(attempt: Attempt, failure: Failure, circuitState: CircuitState) {
     const { envelope, started, number, tool, modes } = attempt;
     // Votes do not count as tries, and each round of the call has its own tries.
-    const tries = started.earlier.filter(({ vote, round }) => vote === undefined && round === undefined);
+    const tries = started.earlierAttempts.filter(({ vote, round }) => vote === undefined && round === undefined);
     return decideRetry(
       {
         failure,
         effects: tool.effects,
-        attempt: number - started.earlier.length + tries.length,
+        attempt: number - started.earlierAttempts.length + tries.length,
         // The time starts with the first try: waiting for a slot or for `ready()` does not count.
         elapsedMs: nowMs(attempt) - (tries[0]?.startedAtMs ?? started.nowMs),
         remainingMs: remainingMs(attempt),

@@ -115,7 +115,7 @@ export class CallSettler {
 
   failureSettle(attempt: Attempt, failure: Failure, details: FailureDetails): Settle {
     const { status, ran, breakerState, settlement } = details;
-    const attempts = ran ? attemptsWith(attempt, failure) : attempt.started.earlier;
+    const attempts = ran ? attemptsWith(attempt, failure) : attempt.started.earlierAttempts;
     const outcome: Outcome = {
       ...outcomeBase(attempt),
       status,
@@ -183,7 +183,7 @@ export class CallSettler {
       return phase === 'queued' && delayMs === 0 ? { kind: 'released' } : { kind: 'postponed', delayMs };
     if (answer === 'exhausted' && retry !== undefined) return retry.refused();
     if (answer === 'cancelled') {
-      const ran = attempts.length > started.earlier.length;
+      const ran = attempts.length > started.earlierAttempts.length;
       const nothingHappened = !leftInDoubt(attempts);
       const settlement = settlementOfAborted(attempt.tool.effects, nothingHappened);
       const failure = { ...failureOf('CANCELLED'), nothingHappened };
@@ -196,7 +196,11 @@ export class CallSettler {
   async release({ callId, started }: Attempt): Promise<void> {
     const { ledger, log } = this.#deps;
     try {
-      await ledger.postpone(callId, started.fence, { phase: 'unstarted', attempts: started.earlier, delayMs: 0 });
+      await ledger.postpone(callId, started.fence, {
+        phase: 'unstarted',
+        attempts: started.earlierAttempts,
+        delayMs: 0,
+      });
     } catch (error) {
       log.warn({ callId, error: classify(error).message }, 'an attempt was given up; its lease will run out');
     }

@@ -9,16 +9,16 @@ import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 
 import type { BeginResult } from '../../shared/store/calls/begin-attempt.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
-import type { DispatchedJobs } from '../../shared/store/dispatch/direct-dispatch.ts';
+import type { DispatchedJob } from '../../shared/store/dispatch/direct-dispatch.ts';
 import {
   type Capacity,
-  ELSEWHERE,
   type FetchedJob,
-  type Finished,
+  type FetchRequest,
+  type FinishResult,
   type JobDispatch,
-  type Taken,
+  LEFT_TO_OTHERS,
 } from '../../shared/store/dispatch/fetch-jobs.ts';
-import { callOfJob, KEPT_JOBS, REMOVED_AT_ONCE } from '../../shared/store/queues/jobs.ts';
+import { callOfJob, KEPT_JOBS, REMOVED_JOB_OPTIONS } from '../../shared/store/queues/jobs.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { ConcurrencyLimiter } from './concurrency-slots.ts';
@@ -26,7 +26,7 @@ import { type Marker, MarkerWait } from './marker-wait.ts';
 
 export interface JobFetcherDeps {
   readonly ledger: Pick<Ledger, 'postpone'>;
-  readonly dispatch: Pick<JobDispatch, 'take' | 'finish'>;
+  readonly dispatch: Pick<JobDispatch, 'fetch' | 'finish'>;
   readonly partition: Partition;
   readonly workerId: string;
   readonly leaseMs: number;
@@ -74,7 +74,7 @@ export interface JobEnd {
   /** The job's return value, as JSON. */
   readonly returnValue: string;
   /** Repeats the write until it succeeds. Undefined when the lease is lost. */
-  write(attempt: () => Promise<Finished>): Promise<Finished | undefined>;
+  write(attempt: () => Promise<FinishResult>): Promise<FinishResult | undefined>;
 }
 
 /** A worker that can run none of the queued calls fetches again after this. Jobs that it can run are dispatched to it meanwhile. */
@@ -86,8 +86,8 @@ const LATE_SHARE = 1 / 6;
 /** The most jobs that one script fetches: Redis has other clients to serve, and other workers may become free. */
 const MAX_FETCHED = 16;
 
-type JobAnswer = Taken & { readonly job: unknown[] };
-type JobLease = Pick<FetchedJob, 'lockToken' | 'requestedAtMs'>;
+type JobAnswer = FetchedJob & { readonly job: unknown[] };
+type JobLease = Pick<FetchRequest, 'lockToken' | 'requestedAtMs'>;
 type MoveToActive = RedisQueueBackend['moveToActive'];
 
 export class JobFetcher {
@@ -119,7 +119,7 @@ export class JobFetcher {
   };
 
   /** Starts jobs that were dispatched to this worker. An empty list means that it may listen now: it fetches, to report its capacity. */
-  dispatched(jobs: readonly DispatchedJobs[]): void {
+  dispatched(jobs: readonly DispatchedJob[]): void {
     const { slots } = this.#deps;
     for (const answer of jobs.filter(hasJob)) {
       const { lockToken, atMs } = answer;
@@ -141,9 +141,9 @@ export class JobFetcher {
     try {
       if (this.#closed) return [];
       const request = this.#fetchRequest(lockToken, () => this.#capacity(limit));
-      const fetched = await dispatch.take(partition, request, limit);
+      const fetched = await dispatch.fetch(partition, request, limit);
       const answers = fetched.filter(hasJob);
-      isForOthers = fetched[0]?.job === ELSEWHERE;
+      isForOthers = fetched[0]?.job === LEFT_TO_OTHERS;
       if (answers.length === 0) {
         const empty = emptyAnswer(fetched[0]?.job);
         this.#awaitsDue = Number(empty[3] ?? 0) > 0;
@@ -176,7 +176,7 @@ export class JobFetcher {
     return { free: this.#deps.slots.free + reserved, ...(dispatches === undefined ? {} : { dispatches }) };
   }
 
-  #fetchRequest(lockToken: string, capacity = () => this.#capacity()): FetchedJob {
+  #fetchRequest(lockToken: string, capacity = () => this.#capacity()): FetchRequest {
     const { workerId, leaseMs, clock } = this.#deps;
     const [token, workers] = [this.#deps.nextToken(), this.#deps.workers()];
     const [timestampMs, requestedAtMs] = [clock.now(), clock.monotonic()];
@@ -184,7 +184,7 @@ export class JobFetcher {
   }
 
   /** A lease runs from its request. After an outage of Redis in between, it runs from when Redis granted it. */
-  #leaseOf({ begun }: JobAnswer, { lockToken, requestedAtMs }: FetchedJob): JobLease {
+  #leaseOf({ attempt: begun }: JobAnswer, { lockToken, requestedAtMs }: FetchRequest): JobLease {
     const { clock, leaseMs } = this.#deps;
     const isLate = clock.monotonic() - requestedAtMs > leaseMs * LATE_SHARE;
     if (!isLate || begun?.kind !== 'started') return { lockToken, requestedAtMs };
@@ -214,7 +214,7 @@ export class JobFetcher {
     const { slots, run } = this.#deps;
     const job = activeJob(answer, lease);
     let end: JobEnd | undefined;
-    let next: (JobAnswer & { readonly fetched: FetchedJob }) | undefined;
+    let next: (JobAnswer & { readonly fetched: FetchRequest }) | undefined;
     let keepsSlot = false;
     try {
       end = await run(job);
@@ -238,11 +238,11 @@ export class JobFetcher {
   async #finish(
     job: ActiveJob,
     end: JobEnd,
-    takeNext: boolean,
-  ): Promise<(JobAnswer & { fetched: FetchedJob }) | undefined> {
+    fetchNext: boolean,
+  ): Promise<(JobAnswer & { fetched: FetchRequest }) | undefined> {
     const request = this.#fetchRequest(job.lockToken);
     const { returnValue } = end;
-    const finishedJob = { id: job.id, returnValue, kept: retainedJobs(job.raw), takeNext };
+    const finishedJob = { id: job.id, returnValue, keptJobs: retainedJobs(job.raw), fetchNext };
     const finished = await end.write(() => this.#deps.dispatch.finish(end.settle, finishedJob, request));
     if (finished === undefined || finished.code === 'fenced') return undefined;
     if (finished.refused !== undefined)
@@ -254,13 +254,13 @@ export class JobFetcher {
   }
 
   /** Returns a job that arrived while this worker closes. */
-  async #returnJob({ job, begun }: JobAnswer, { lockToken }: JobLease): Promise<void> {
+  async #returnJob({ job, attempt: begun }: JobAnswer, { lockToken }: JobLease): Promise<void> {
     const jobId = job[1] as string;
     if (this.#slotHolders.delete(jobId)) this.#deps.slots.release(1);
     if (begun?.kind === 'started')
       await this.#deps.ledger.postpone(callOfJob(jobId).callId, begun.fence, {
         phase: 'unstarted',
-        attempts: begun.earlier,
+        attempts: begun.earlierAttempts,
         delayMs: 0,
       });
     await this.#backend?.moveJobFromActiveToWait(jobId, lockToken);
@@ -277,23 +277,23 @@ export class JobFetcher {
   }
 }
 
-function hasJob<Found extends Taken>(taken: Found): taken is Found & JobAnswer {
+function hasJob<Found extends FetchedJob>(taken: Found): taken is Found & JobAnswer {
   return Array.isArray(taken.job) && typeof taken.job[1] === 'string';
 }
 
 /** BullMQ's reply without a job, which says when the next one is due. */
-function emptyAnswer(answer: Taken['job']): unknown[] {
+function emptyAnswer(answer: FetchedJob['job']): unknown[] {
   return Array.isArray(answer) ? [undefined, undefined, answer[2], answer[3]] : [];
 }
 
-function activeJob({ job: raw, token, begun }: JobAnswer, { lockToken, requestedAtMs }: JobLease): ActiveJob {
+function activeJob({ job: raw, token, attempt: begun }: JobAnswer, { lockToken, requestedAtMs }: JobLease): ActiveJob {
   const id = raw[1] as string;
   const attempt = begun === undefined ? {} : { attempt: { token, requestedAtMs, answer: begun } };
   return { id, name: fieldOf(raw, 'name') ?? '', data: fieldOf(raw, 'data') ?? '', lockToken, raw, ...attempt };
 }
 
 function retainedJobs(raw: unknown[]): number {
-  return fieldOf(raw, 'opts') === REMOVED_AT_ONCE ? 0 : KEPT_JOBS;
+  return fieldOf(raw, 'opts') === REMOVED_JOB_OPTIONS ? 0 : KEPT_JOBS;
 }
 
 /** Names and values alternate in the list. */

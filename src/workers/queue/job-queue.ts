@@ -16,7 +16,7 @@ import { stackOf } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { DispatchReader } from '../../shared/store/dispatch/direct-dispatch.ts';
-import type { Finished } from '../../shared/store/dispatch/fetch-jobs.ts';
+import type { FinishResult } from '../../shared/store/dispatch/fetch-jobs.ts';
 import {
   type CallJob,
   callOfJob,
@@ -259,7 +259,7 @@ export class JobQueue {
     release: () => void,
   ): JobEnd {
     const { metrics, log, partition } = this.#deps;
-    const write = async (finish: () => Promise<Finished>) => {
+    const write = async (finish: () => Promise<FinishResult>) => {
       const written = await retryUntilLeaseLost(finish, running, log).finally(release);
       if (written?.code === 'fenced') metrics.writeFenced(partition.tier);
       return written;

@@ -132,7 +132,7 @@ test('segments: silent without any, read from here, and reported when one is gon
     resolveSettings({ options: { redisUrl: books.world.redisUrl, prefix: books.world.prefix, ...change } });
   const check = async (change: SettingsInput) => {
     const shards = new Shards(books.redis, books.world.prefix);
-    await shards.learn();
+    await shards.reload();
     return segmentFindings(books.redis, settingsWith(change), shards);
   };
   const here = { blobStore: `file:${folder}` };

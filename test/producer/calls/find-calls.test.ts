@@ -13,11 +13,11 @@ function watchedLedger({ pawl }: Fleet) {
   const { ledger } = pawl.backend;
   const looked: string[] = [];
   const list = ledger.index.list.bind(ledger.index);
-  const glance = (callId: string) => {
+  const readBrief = (callId: string) => {
     looked.push(callId);
-    return ledger.glance(callId);
+    return ledger.readBrief(callId);
   };
-  return { looked, ledger: { index: { list }, glance } };
+  return { looked, ledger: { index: { list }, readBrief } };
 }
 
 test.each(['running', 'awaiting-approval'] as const)(

@@ -79,7 +79,7 @@ test('of a call whose attempt left no record, parameters that are lost leave its
   const { session, pawl, world, startWorker } = await startFleet({ tools: [tool], workers: 0 });
   const { redis, ledger } = pawl.backend;
   const call = pending(await session.submit(tool, { text: 'x'.repeat(100_000) }));
-  const generation = (await ledger.glance(call.callId))?.generation ?? '';
+  const generation = (await ledger.readBrief(call.callId))?.generation ?? '';
   const job = { callId: call.callId, generation, session: session.key };
   const begun = await ledger.begin(job, { workerId: 'one that died', leaseMs: 1, token: 'lost' });
   expect(begun.kind).toBe('started');

@@ -8,7 +8,7 @@ import type { BeginResult, StartedAttempt } from '../../../src/shared/store/call
 import type { Claim } from '../../../src/shared/store/calls/claim.ts';
 import { Ledger } from '../../../src/shared/store/calls/ledger.ts';
 import { Breakers } from '../../../src/shared/store/circuits/circuits.ts';
-import type { FetchedJob } from '../../../src/shared/store/dispatch/fetch-jobs.ts';
+import type { FetchRequest } from '../../../src/shared/store/dispatch/fetch-jobs.ts';
 import { JobDispatch } from '../../../src/shared/store/dispatch/fetch-jobs.ts';
 import type { CallJob } from '../../../src/shared/store/queues/jobs.ts';
 import { openConnection, type Redis } from '../../../src/shared/store/redis/connection.ts';
@@ -63,7 +63,7 @@ export function envelopeFor(name: string, sessionKey = 'session-1'): ToolCallEnv
 let deliveries = 0;
 
 /** What a worker asks for jobs with, each time under another token. */
-export function fetched(): FetchedJob {
+export function fetched(): FetchRequest {
   deliveries += 1;
   return {
     lockToken: 'lock-1',
@@ -93,7 +93,7 @@ export function claimOf(name: string, change: Partial<Claim> & { readonly sessio
     },
     generation: String(generations),
     circuit: CIRCUIT,
-    kept: true,
+    keepJob: true,
     inboxId: 'producer-1',
     ...rest,
   };

@@ -61,7 +61,7 @@ async function submitTo(fleet: Fleet, tool: AnyTool, change: Partial<ToolCallEnv
     },
     generation: '1',
     circuit: `tool:tools.${tool.name}`,
-    kept: true,
+    keepJob: true,
   });
   const result = fleet.pawl.result(callId).then((ended) => {
     if (ended === undefined) throw new Error('the call did not end');

@@ -69,7 +69,7 @@ async function openDeliveries(
 }
 
 async function claimed({ ledger }: Books, ...names: readonly string[]): Promise<string[]> {
-  const claims = names.map((name) => claimOf(name, { kept: false }));
+  const claims = names.map((name) => claimOf(name, { keepJob: false }));
   for (const claim of claims) await ledger.claim(claim);
   return claims.map(({ callId, generation }) => jobIdOf(callId, generation));
 }

@@ -93,7 +93,7 @@ function getCallOutput({ pawl }: CallRouteDeps): Route {
       'The whole output of a call, where its result shows only a part (`output.metadata.whole`), as it comes from the store.',
     responses: { 200: ['The output, as the tool returned it', 'WholeOutput'] },
     async handle({ path, caller }) {
-      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
       const content = contentAround(await pawl.outputStream(callId));
       return {
         status: 200,
@@ -111,7 +111,7 @@ function cancelCall({ pawl }: CallRouteDeps): Route {
     summary: 'Cancels a call wherever it is, and says how that ended.',
     responses: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
     async handle({ path, caller }) {
-      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
       return { status: 200, body: await pawl.cancel(callId, nameOf(caller)) };
     },
   });
@@ -132,7 +132,7 @@ function compensateCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Rou
     },
     async handle({ path, query, caller, onDisconnect }) {
       await checkAccepting();
-      const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
       const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
       const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
       if (submission.kind === 'answered') return replyTo(pawl, submission, {});
@@ -150,7 +150,7 @@ function resolveCall({ pawl }: CallRouteDeps): Route {
     body: resolutionSchema,
     responses: { 200: ['The call', 'Call'] },
     async handle({ path, body, caller }) {
-      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
       return { status: 200, body: callView(await pawl.resolve(callId, body, nameOf(caller))) };
     },
   });
@@ -213,7 +213,7 @@ export async function callFor(
   pawl: Pawl,
   caller: Caller,
   callId: string,
-  how: 'read' | 'glance' = 'read',
+  how: 'read' | 'readBrief' = 'read',
 ): Promise<CallRecord> {
   const record = await pawl.backend.ledger[how](callId).catch((error: unknown) => {
     // Nothing says whose call it is when its segment is lost.

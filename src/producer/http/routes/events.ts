@@ -40,7 +40,7 @@ export function eventRoutes(deps: EventRouteDeps): readonly Route[] {
         204: 'The last event was the call’s end: nothing follows',
       },
       async handle({ path, headers, caller }) {
-        const record = await callFor(deps.pawl, caller, path['callId'] ?? '', 'glance');
+        const record = await callFor(deps.pawl, caller, path['callId'] ?? '', 'readBrief');
         const after = headers['last-event-id'];
         const hasAll = after !== undefined && compare(after, [record.fence, 3, record.version]) >= 0;
         if (record.state !== 'inflight' && hasAll) return { status: 204 };

@@ -3,31 +3,30 @@
 -- KEYS  1 record  2 circuits
 -- ARGV  1 generation  2 worker ID  3 lease, ms  4 circuit epoch under which the worker holds the probe, or ''
 --       5 token of this attempt: a script that runs twice, because its first answer was lost, starts one attempt
---       6 '0' when the worker already runs a call that lost an attempt before, and wants no second one
+--       6 '0' to refuse a call that lost an attempt before: the worker already runs such a call
 --       7 key prefix of inboxes: followers of the call are notified that an attempt begins
 --       8 call ID
---       9 '1' when the answer may get lost and is not asked for again: a call that must not start twice is not started
---       10 key prefix of what is known of workers that were lost  11 '1' when the worker runs nothing but this call
+--       9 '1' when a lost answer is not requested again: a call that must not start twice is not started then
+--       10 key prefix of the index of lost workers  11 '1' when the worker runs only this call
 -- Returns {code, now, …}:
---   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record and nobody
---              has decided what became of it,
---              first start, circuit's name, the circuit as stored, '1' when cancellation is asked for, approval ID or '',
---              resolution or '', '1' when it is proven that the call takes down each worker that runs it, the last checkpoint with its
---              signature or false
+--   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record and is not
+--              resolved,
+--              first start, circuit's name, the circuit as stored, '1' when cancellation is requested, approval ID or '',
+--              resolution or '', '1' when the call is poison, the last checkpoint with its signature or false
 --   circuit    the circuit as stored, its name, request, signature, fence so far, attempts, resolution: nothing was written
 --   ended      state: the call has its outcome
 --   stale      the job is not the record's (older generation, or the record is gone)
 --   early      ms: the call, or its next attempt, is not due yet
 --   awaiting   approval ID: a person has not decided yet
 --   pending    ms until it expires, rule of the expiry, request, signature, fence, attempts, resolution: an outside system completes it
---   apart      nothing was written: the call must be started by itself
---   suspect    '1' when the attempt before this one left no record, request, '1' when the call is to run alone: an attempt of the
---              call was lost before, and the worker wants no second one of its kind: nothing was written
+--   apart      nothing was written: the worker must start the attempt in a script of its own
+--   suspect    '1' when the attempt before this one left no record, request, '1' when the call must run alone: an attempt of the
+--              call was lost before, and the worker refuses a second such call: nothing was written
 --
--- A call is blamed for a worker that was lost while it ran there, unless that one was stopped. Blamed for two, it runs alone. When the
--- worker that runs nothing else is lost in the tool's code, that is proof; before that code, a tenth of one. Where workers were lately
--- lost without the call, each of them asks for one proof more, up to five. A call with a checkpoint got on before, and asks for two more.
-local MAX_BLAMED, IN_CODE, BEFORE_CODE, MOST_PROOFS, LOST_KEPT_MS = 2, 10, 1, 5, 600000
+-- A call is blamed for each worker that was lost while it ran there, unless that worker was stopped. Blamed for two, it runs alone. When a
+-- worker that runs nothing else is lost in the tool's code, that is one proof; before that code, a tenth of one. Each worker that was lost
+-- recently without the call raises the number of proofs by one, up to five. A checkpoint raises it by two: the call made progress before.
+local MAX_BLAMED, IN_CODE, BEFORE_CODE, MAX_PROOFS, LOST_TTL_MS = 2, 10, 1, 5, 600000
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
   'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token', 'followed',
@@ -48,9 +47,9 @@ if fields[12] then
   if phase == 'waiting-retry' and earlyMs > 5 or phase == 'delayed' and earlyMs > 0 then return {'early', now, earlyMs} end
 end
 
--- An attempt that left no record is taken over whatever the circuit says: what became of it must be decided first.
+-- An attempt that left no record is recovered also while the circuit is open: its outcome must be decided first.
 local leftNoRecord = phase == 'running' and fields[15] ~= ARGV[5]
--- The recovery is still to be decided when its worker released the call, or asks again after a lost answer.
+-- The outcome is still undecided when its worker released the call, or sends the script again after a lost answer.
 local undecided = leftNoRecord
   or ((phase == 'queued' or phase == 'running') and lost > 0 and attempts:find('"status":"lost"[^\n]*\n$') ~= nil)
 if phase == 'running' and not leftNoRecord then fence = fence - 1 end
@@ -61,15 +60,15 @@ if isBlamed then
   if fields[23] == fields[4] then lostAlone = lostAlone + BEFORE_CODE end
   if fields[23] == fields[4] .. '!' then lostAlone = lostAlone + IN_CODE end
 end
--- Workers that were lately lost without this call.
-local function lostToOthers()
+-- The workers that were lost recently without this call.
+local function lostWithoutCall()
   local others = 0
-  for _, other in ipairs(redis.call('ZRANGEBYSCORE', ARGV[10], now - LOST_KEPT_MS, '+inf')) do
+  for _, other in ipairs(redis.call('ZRANGEBYSCORE', ARGV[10], now - LOST_TTL_MS, '+inf')) do
     if other ~= worker and not attempts:find(other, 1, true) then others = others + 1 end
   end
   return others
 end
-local isPoison = lostAlone >= IN_CODE and lostAlone >= IN_CODE * math.min(MOST_PROOFS, 1 + lostToOthers() + (fields[25] and 2 or 0))
+local isPoison = lostAlone >= IN_CODE and lostAlone >= IN_CODE * math.min(MAX_PROOFS, 1 + lostWithoutCall() + (fields[25] and 2 or 0))
 if ARGV[6] == '0' and (leftNoRecord or lost > 0) then
   return {'suspect', now, leftNoRecord and '1' or '0', fields[5], blamed >= MAX_BLAMED and not isPoison and '1' or '0'}
 end
@@ -83,7 +82,7 @@ if leftNoRecord then
   attempts = attempts .. '{"fence":' .. fence .. ',"worker":' .. cjson.encode(fields[11] or '')
     .. ',"startedAtMs":' .. (fields[10] or now) .. ',"finishedAtMs":' .. now .. ',"status":"lost","retriable":false}\n'
 end
--- The first start is written down only when there is a second one.
+-- The first start gets a field of its own when there is a second one.
 local firstStartedAtMs = fields[9] or fields[10] or now
 redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', text(fence + 1), 'worker', ARGV[2], 'token', ARGV[5], 'startedAtMs', text(now),
   'lockUntilMs', text(now + ARGV[3]))
@@ -92,8 +91,8 @@ if leftNoRecord then redis.call('HSET', KEYS[1], 'attempts', attempts, 'lost', l
 if isBlamed then
   redis.call('HSET', KEYS[1], 'blamed', blamed, 'lostAlone', lostAlone)
   redis.call('ZADD', ARGV[10], now, worker)
-  redis.call('ZREMRANGEBYSCORE', ARGV[10], '-inf', now - LOST_KEPT_MS)
-  redis.call('PEXPIRE', ARGV[10], LOST_KEPT_MS)
+  redis.call('ZREMRANGEBYSCORE', ARGV[10], '-inf', now - LOST_TTL_MS)
+  redis.call('PEXPIRE', ARGV[10], LOST_TTL_MS)
 end
 if ARGV[11] == '1' then redis.call('HSET', KEYS[1], 'alone', text(fence + 1)) end
 if fields[16] then

@@ -20,7 +20,7 @@ export interface BeginAttempt {
   readonly probeEpoch?: number;
   /** Whether a call that lost an attempt before may start; default `accept`. */
   readonly suspects?: 'accept' | 'refuse';
-  /** The worker runs nothing but this call: when it is lost, the call is to blame. */
+  /** The worker runs only this call, so the call is blamed if the worker is lost. */
   readonly alone?: boolean;
 }
 
@@ -29,22 +29,22 @@ export interface StartedAttempt {
   readonly nowMs: number;
   readonly fence: number;
   readonly request: StoredRequest;
-  readonly earlier: readonly AttemptRecord[];
+  readonly earlierAttempts: readonly AttemptRecord[];
   readonly lostAttempts: number;
-  /** It is proven that the call takes down each worker that runs it. */
+  /** The call crashed enough workers to be quarantined. */
   readonly isPoison: boolean;
   /** The attempt before this one started and left no record, and no operator has resolved it. */
   readonly recovered: boolean;
   readonly firstStartedAtMs: number;
   readonly circuit: string;
-  /** As stored; see `breakers.ts`. */
+  /** As stored: `epoch|STATE|json` (`shared.lua`). */
   readonly circuitRaw: string;
   readonly cancelRequested: boolean;
   /** The approval that the call waited for. */
   readonly approvalId?: string;
   /** Names this life of the call, when it is not the first one: it was resolved as `retry`. */
   readonly resolution?: string;
-  /** JSON: what an earlier attempt of the call left for this one. */
+  /** The checkpoint of an earlier attempt, JSON. */
   readonly checkpoint?: string;
 }
 
@@ -57,7 +57,7 @@ export interface PendingCall {
   readonly onExpiry: ExpiryRule;
   readonly request: StoredRequest;
   readonly fence: number;
-  readonly earlier: readonly AttemptRecord[];
+  readonly earlierAttempts: readonly AttemptRecord[];
 }
 
 export type BeginResult =
@@ -69,7 +69,7 @@ export type BeginResult =
       readonly circuitRaw: string;
       readonly request: StoredRequest;
       readonly fence: number;
-      readonly earlier: readonly AttemptRecord[];
+      readonly earlierAttempts: readonly AttemptRecord[];
     }
   /** The request, or the checkpoint, is not signed by a key of this fleet. */
   | { readonly kind: 'forged'; readonly fence: number }
@@ -78,12 +78,12 @@ export type BeginResult =
   | PendingCall
   /** A person has not decided yet. */
   | { readonly kind: 'awaiting'; readonly nowMs: number; readonly approvalId: string }
-  /** An attempt of the call was lost before, and the worker said that it wants no second call of that kind. */
+  /** An attempt of the call was lost before, and the worker already runs such a call (`suspects: 'refuse'`). */
   | {
       readonly kind: 'suspect';
       readonly recovered: boolean;
       readonly request: StoredRequest;
-      /** It was running in two workers that were lost: it runs next as the only call of its worker. */
+      /** Two workers were lost while they ran it: its next worker must run nothing else. */
       readonly runsAlone: boolean;
     }
   | { readonly kind: 'early'; readonly remainingMs: number };
@@ -91,10 +91,10 @@ export type BeginResult =
 const beginScript = new Script(new URL('./begin-attempt.lua', import.meta.url));
 
 export async function beginAttempt(access: LedgerAccess, job: CallJob, attempt: BeginAttempt): Promise<BeginResult> {
-  const keys = access.placed(job.callId);
+  const keys = access.callKeys(job.callId);
   const answer = await beginScript.run(
     access.redis,
-    [keys.record(job.callId), access.home(keys).circuits],
+    [keys.record(job.callId), access.homeKeys(keys).circuits],
     [
       job.generation,
       attempt.workerId,
@@ -112,7 +112,7 @@ export async function beginAttempt(access: LedgerAccess, job: CallJob, attempt: 
   return beginResult(access, job, answer);
 }
 
-/** Also of an attempt that began when its job was taken. */
+/** Parses the answer of `begin-attempt.lua`, also when the script that fetched the job ran it. */
 export function beginResult(
   access: LedgerAccess,
   job: Pick<CallJob, 'callId' | 'generation'>,
@@ -163,7 +163,7 @@ function startedResult(
     nowMs,
     fence,
     request: parseRequest(request),
-    earlier: parseAttempts(answer[5] as string),
+    earlierAttempts: parseAttempts(answer[5] as string),
     lostAttempts: Number(answer[6]),
     isPoison: answer[14] === '1',
     recovered: answer[7] === '1',
@@ -194,11 +194,11 @@ function circuitResult(
     circuit: answer[3] as string,
     request: parseRequest(request),
     fence,
-    earlier: parseAttempts(answer[7] as string),
+    earlierAttempts: parseAttempts(answer[7] as string),
   };
 }
 
-/** A call may be pending for longer than its signed request lets attempts begin. */
+/** Ignores the age of the signature: a call may be pending for longer than a signed request may start attempts. */
 function pendingCall(
   access: LedgerAccess,
   job: Pick<CallJob, 'callId' | 'generation'>,
@@ -214,6 +214,6 @@ function pendingCall(
     onExpiry: onExpiry as ExpiryRule,
     request: parseRequest(signed.text),
     fence: Number(fence),
-    earlier: parseAttempts(attempts ?? ''),
+    earlierAttempts: parseAttempts(attempts ?? ''),
   };
 }

@@ -14,30 +14,27 @@ import { readCall } from './records/read-call.ts';
 import { parseRequest } from './records/request-text.ts';
 
 /** As `claim.lua` divides the retention. */
-const SIZE_PARTS = 24;
+const SIZE_BUCKETS = 24;
 const FLUSH_BATCH = 200;
-/** Claims remove the oldest calls meanwhile, so that a pass may miss some. Under load, calls end in each pass. */
+/** Concurrent claims shift the index, so one pass may miss calls. Under load, calls end in every pass. */
 const FLUSH_PASSES = 3;
-const PRUNED_AT_ONCE = 1_000;
-/** Longer than any straggler of a forgotten call lives. */
-const FENCE_REMEMBERED_MS = 600_000;
+const PRUNE_BATCH = 1_000;
+/** Longer than any late attempt of a forgotten call can run. */
+const FENCE_TTL_MS = 600_000;
 
-export interface Flushed {
+export interface FlushCounts {
   flushed: number;
   inflight: number;
-  /** They may have had their effect: resolve them first, or, where they were cancelled, name each of them. */
+  /** Calls in doubt, which stay: resolve them first. A cancelled one can be forgotten by its ID (`forget`). */
   unresolved: number;
 }
 
-/** The selection of calls of one partition. */
-export interface Selection {
+/** Which calls of one partition to list. */
+export interface CallSelection {
   readonly limit: number;
   readonly offset?: number;
   readonly sessionKey?: string;
-  /**
-   * Only those that the fleet works on, those whose outcome is unknown, those that workers hold, those that start later, those that a
-   * person decides on, or those that an outside system completes.
-   */
+  /** Default: all calls. `running`: those that workers hold. */
   readonly only?: 'inflight' | 'inDoubt' | 'running' | 'delayed' | 'awaiting-approval' | 'pending' | undefined;
 }
 
@@ -47,15 +44,17 @@ const pruneScript = new Script(new URL('./prune-index.lua', import.meta.url), SE
 const flushScript = new Script(new URL('./flush.lua', import.meta.url), [...DEAD_LETTER_LUA, ...SEGMENT_LUA]);
 
 /**
- * How long the indices keep what has ended: as long as the records of any tool are there. Those of the few calls that were cancelled may
- * be there for longer: indices of all calls are not kept for their sake where `ttl.doneMs` is short.
+ * How long the indices keep ended calls: the longest lifetime of a record of any tool. Cancelled calls do not count: they are few, and
+ * would lengthen the indices of all calls where `ttl.doneMs` is short.
  */
-export function longestKeptMs({ ttl, tools }: Pick<Settings, 'ttl' | 'tools'>): number {
-  const kept = [ttl, ...Object.values(tools).map(({ ttl: own }) => own)];
-  return Math.max(...kept.flatMap((own) => [own?.doneMs ?? 0, own?.failedMs ?? 0, own?.failedKeptMs ?? 0]));
+export function longestRetentionMs({ ttl, tools }: Pick<Settings, 'ttl' | 'tools'>): number {
+  const ttls = [ttl, ...Object.values(tools).map(({ ttl: toolTtl }) => toolTtl)];
+  return Math.max(
+    ...ttls.flatMap((toolTtl) => [toolTtl?.doneMs ?? 0, toolTtl?.failedMs ?? 0, toolTtl?.failedKeptMs ?? 0]),
+  );
 }
 
-/** The calls of a place: by time, by session, in flight, in doubt, and how many there are. */
+/** The indices of a partition's calls: by time, by session, in flight, in doubt, and their counts. */
 export class CallIndex {
   readonly #access: LedgerAccess;
 
@@ -63,18 +62,18 @@ export class CallIndex {
     this.#access = access;
   }
 
-  /** IDs of calls of one partition, the newest first; of one session when given. Of those in flight, delayed ones come last. */
-  async list(partition: Partition, options: Selection): Promise<string[]> {
+  /** Lists IDs of a partition's calls, the newest first. Among calls in flight, delayed ones come last. */
+  async list(partition: Partition, options: CallSelection): Promise<string[]> {
     const keys = this.#access.keys(partition);
     const { redis } = this.#access;
     const { limit, offset = 0, sessionKey, only = 'calls' } = options;
     const last = offset + limit - 1;
-    // Behind a long backlog they are the oldest in flight: who came from the newest would look at all that wait.
+    // Running calls are the oldest in flight: finding them from the newest on would scan the whole backlog.
     if (only === 'running')
       return (await redis.lrange(keys.job('active'), offset, last)).map((job) => callOfJob(job).callId);
     if (only === 'delayed' && sessionKey !== undefined)
       return redis.zrange(keys.delayedSessionCalls(sessionKey), String(offset), String(last));
-    // They may be older than what a session's index keeps.
+    // Pending calls may be older than the entries of a session's index.
     if (only === 'pending') return redis.zrange(keys.pending, String(offset), String(last));
     if (sessionKey !== undefined) return redis.lrange(keys.sessionCalls(sessionKey), offset, last);
     if (only === 'calls') return redis.lrange(keys.calls, offset, last);
@@ -84,26 +83,26 @@ export class CallIndex {
     return this.#listInflight(keys, { limit, offset, only });
   }
 
-  /** Delayed calls, whose scores are their starts, come behind all others, the next to start first. */
-  async #listInflight({ inflight }: PartitionKeys, { limit, offset = 0, only }: Selection): Promise<string[]> {
+  /** Lists delayed calls last, the next to start first. The score of a delayed call is its start. */
+  async #listInflight({ inflight }: PartitionKeys, { limit, offset = 0, only }: CallSelection): Promise<string[]> {
     const { redis } = this.#access;
     const nowMs = await this.#access.now();
     const isDelayed = only === 'delayed';
-    const others = isDelayed ? [] : await redis.zrevrangebyscore(inflight, nowMs, '-inf', 'LIMIT', offset, limit);
-    if (others.length === limit) return others;
-    const passed = isDelayed ? 0 : await redis.zcount(inflight, '-inf', nowMs);
-    const [first, most] = [Math.max(0, offset - passed), limit - others.length];
-    return [...others, ...(await redis.zrangebyscore(inflight, `(${nowMs}`, '+inf', 'LIMIT', first, most))];
+    const current = isDelayed ? [] : await redis.zrevrangebyscore(inflight, nowMs, '-inf', 'LIMIT', offset, limit);
+    if (current.length === limit) return current;
+    const currentCount = isDelayed ? 0 : await redis.zcount(inflight, '-inf', nowMs);
+    const [first, remaining] = [Math.max(0, offset - currentCount), limit - current.length];
+    return [...current, ...(await redis.zrangebyscore(inflight, `(${nowMs}`, '+inf', 'LIMIT', first, remaining))];
   }
 
-  /** IDs of calls in flight that were claimed before a time, or were to start, the oldest first, without the `passed` oldest. */
-  async inflightBefore(partition: Partition, beforeMs: number, limit: number, passed = 0): Promise<string[]> {
+  /** IDs of calls in flight whose claim, or delayed start, was before a time, the oldest first. */
+  async inflightBefore(partition: Partition, beforeMs: number, limit: number, offset = 0): Promise<string[]> {
     const { inflight } = this.#access.keys(partition);
-    return this.#access.redis.zrangebyscore(inflight, '-inf', beforeMs, 'LIMIT', passed, limit);
+    return this.#access.redis.zrangebyscore(inflight, '-inf', beforeMs, 'LIMIT', offset, limit);
   }
 
-  /** IDs of a session's pending calls, and of some that have ended. */
-  async pendingOf(partition: Partition, sessionKey: string): Promise<string[]> {
+  /** IDs of a session's pending calls. Some may have ended. */
+  async pendingOfSession(partition: Partition, sessionKey: string): Promise<string[]> {
     return this.#access.redis.smembers(`${this.#access.keys(partition).pending}:${sessionKey}`);
   }
 
@@ -113,23 +112,20 @@ export class CallIndex {
     return this.#access.redis.zrangebyscore(pending, '-inf', beforeMs, 'LIMIT', 0, limit);
   }
 
-  /** Removes calls from the index whose records may have expired. Claims do the same as they go. */
+  /** Removes calls from the index whose records may have expired. Claims prune a few entries, too. */
   async prune(partition: Partition, nowMs: number): Promise<void> {
     const { redis, retentionMs } = this.#access;
     const { calls, records, base } = this.#access.keys(partition);
-    // After a weekend there may be millions, which would hold all others up in one step.
-    for (let gone = PRUNED_AT_ONCE; gone === PRUNED_AT_ONCE; )
-      gone = Number((await pruneScript.run(redis, [calls, records, base], [nowMs - retentionMs, PRUNED_AT_ONCE]))[0]);
+    // After a weekend there may be millions: removing them in one script would block Redis.
+    for (let removed = PRUNE_BATCH; removed === PRUNE_BATCH; )
+      removed = Number((await pruneScript.run(redis, [calls, records, base], [nowMs - retentionMs, PRUNE_BATCH]))[0]);
   }
 
-  /**
-   * Forgets the ended calls of one partition, of one session or one tool (`namespace.name`) when given. Calls in flight stay, and calls
-   * that may have had their effect.
-   */
+  /** Forgets a partition's ended calls, of one session or one tool (`namespace.name`) if set. Calls in flight and in doubt stay. */
   async flush(
     partition: Partition,
     select: { readonly sessionKey?: string; readonly tool?: string },
-  ): Promise<Flushed> {
+  ): Promise<FlushCounts> {
     const keys = this.#access.keys(partition);
     const index = select.sessionKey === undefined ? keys.calls : keys.sessionCalls(select.sessionKey);
     let flushed = 0;
@@ -140,39 +136,39 @@ export class CallIndex {
     }
   }
 
-  /** From the oldest call on: a call that is forgotten leaves the end of the index, or stands right before the calls that stay. */
-  async #flushIndex(keys: PartitionKeys, index: string, tool: string | undefined): Promise<Flushed> {
+  /** Goes from the oldest call to the newest. `retained` counts the calls at the end of the index that stay, and are skipped. */
+  async #flushIndex(keys: PartitionKeys, index: string, tool: string | undefined): Promise<FlushCounts> {
     const counts = { flushed: 0, inflight: 0, unresolved: 0 };
-    const seen = new Set<string>();
-    for (let stay = 0; ; ) {
-      const callIds = await this.#access.redis.lrange(index, -stay - FLUSH_BATCH, -stay - 1);
+    const counted = new Set<string>();
+    for (let retained = 0; ; ) {
+      const callIds = await this.#access.redis.lrange(index, -retained - FLUSH_BATCH, -retained - 1);
       const codes = await Promise.all(callIds.map((callId) => this.#flushOne(keys, callId, { tool })));
       for (const [position, code] of codes.entries()) {
-        if (code !== 'flushed' && code !== 'gone') stay += 1;
+        if (code !== 'flushed' && code !== 'gone') retained += 1;
         const callId = callIds[position] as string;
-        if (code in counts && !seen.has(callId)) counts[code as keyof Flushed] += 1;
-        if (code !== 'flushed') seen.add(callId);
+        if (code in counts && !counted.has(callId)) counts[code as keyof FlushCounts] += 1;
+        if (code !== 'flushed') counted.add(callId);
       }
       if (callIds.length < FLUSH_BATCH) return counts;
     }
   }
 
   /**
-   * Forgets one call that has ended or was cancelled; undefined when there is none. A call of unknown outcome stays. A merged call is the
+   * Forgets one ended call; undefined when there is none. A call in doubt stays, unless it was cancelled. For a merged call, forgets the
    * call that it was merged into.
    */
-  async forget(mergedId: string): Promise<Flushed | undefined> {
+  async forget(mergedId: string): Promise<FlushCounts | undefined> {
     const record = await readCall(this.#access, mergedId, { brief: true }).catch(asLost);
     if (record === undefined) return undefined;
     const callId = record instanceof PawlError ? mergedId : record.callId;
-    const code = await this.#flushOne(this.#access.placed(callId), callId, { named: true });
+    const code = await this.#flushOne(this.#access.callKeys(callId), callId, { isExplicit: true });
     return code === 'gone' ? undefined : { flushed: 0, inflight: 0, unresolved: 0, [code]: 1 };
   }
 
   async #flushOne(
     keys: PartitionKeys,
     callId: string,
-    { tool, named = false }: { readonly tool?: string | undefined; readonly named?: boolean },
+    { tool, isExplicit = false }: { readonly tool?: string | undefined; readonly isExplicit?: boolean },
   ): Promise<string> {
     const request = await this.#storedRequest(keys, callId).catch(asLost);
     if (request instanceof PawlError) return this.#forgetLost(keys, callId, tool);
@@ -187,11 +183,11 @@ export class CallIndex {
       [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.inDoubt, keys.base],
       [
         callId,
-        FENCE_REMEMBERED_MS,
+        FENCE_TTL_MS,
         keys.sizes,
         this.#access.retentionMs,
         `${toolNamespace}.${toolName}`,
-        named ? '1' : '0',
+        isExplicit ? '1' : '0',
       ],
     );
     return code as string;
@@ -204,7 +200,7 @@ export class CallIndex {
     return redis.hget(keys.record(callId), 'request');
   }
 
-  /** Nothing says which tool it called. The index of its session forgets it in time. */
+  /** The record of a lost call is gone, so its tool and session are unknown. The session's index drops it by age. */
   async #forgetLost(keys: PartitionKeys, callId: string, tool: string | undefined): Promise<string> {
     if (tool !== undefined) return 'other';
     await this.#access.segments.forgetLost(callId);
@@ -212,23 +208,20 @@ export class CallIndex {
     return 'flushed';
   }
 
-  /** How many calls of each tool (`namespace.name`) were claimed within the retention, to about a 24th part of it. */
+  /** The number of calls of each tool (`namespace.name`) claimed within the retention, to about a 24th of it. */
   async sizes(partition: Partition): Promise<ReadonlyMap<string, number>> {
     const keys = this.#access.keys(partition);
-    const newest = Math.floor(((await this.#access.now()) * SIZE_PARTS) / this.#access.retentionMs);
-    const parts = await Promise.all(
-      Array.from({ length: SIZE_PARTS }, (_, age) => this.#access.redis.hgetall(`${keys.sizes}${newest - age}`)),
+    const newest = Math.floor(((await this.#access.now()) * SIZE_BUCKETS) / this.#access.retentionMs);
+    const buckets = await Promise.all(
+      Array.from({ length: SIZE_BUCKETS }, (_, age) => this.#access.redis.hgetall(`${keys.sizes}${newest - age}`)),
     );
     const sizes = new Map<string, number>();
-    for (const part of parts)
-      for (const [tool, count] of Object.entries(part)) sizes.set(tool, (sizes.get(tool) ?? 0) + Number(count));
+    for (const bucket of buckets)
+      for (const [tool, count] of Object.entries(bucket)) sizes.set(tool, (sizes.get(tool) ?? 0) + Number(count));
     return sizes;
   }
 
-  /**
-   * `inflight`: those that wait or run; `delayed`: those that start later; `pending`: those that an outside system completes. `calls` has
-   * all of them.
-   */
+  /** `inflight` counts calls that wait or run, without `delayed` ones. `calls` counts all, also those that have ended. */
   async counts(partition: Partition): Promise<{
     readonly inflight: number;
     readonly delayed: number;
@@ -243,7 +236,7 @@ export class CallIndex {
       this.#access.redis.zcard(keys.pending),
       this.#access.redis.llen(keys.calls),
     ]);
-    // One that has not ended is kept, however long ago it was claimed.
+    // The index drops calls by age; calls that have not ended still exist.
     return { inflight: Math.max(0, inflight - delayed), delayed, pending, calls: Math.max(inflight + pending, calls) };
   }
 }

@@ -14,17 +14,17 @@ export interface StoredRequest {
   /** The reference to large parameters, as long as they have not been read, or could not be. */
   readonly largeParams?: TextReference & { readonly id: string };
   readonly tool: { readonly version: string; readonly definition: string; readonly effects?: Effects };
-  /** Seen by the tool and by those downstream. */
+  /** The key that the tool receives and passes downstream. */
   readonly idempotencyKey: string;
   /** Submitted while the reliability layer was off: one attempt, and no circuit. */
   readonly direct?: boolean;
   /** The caller that submitted the call, where the API process knows it: it cannot approve the call. */
   readonly submittedBy?: string;
-  /** Kind of the channel that the session's requests reach, where policy asks for it. */
+  /** The kind of the session's channel, where a policy rule depends on it. */
   readonly channel?: string;
-  /** Names of the budgets that the time of its attempts is taken from. */
+  /** Names of the budgets that are charged the time of its attempts. */
   readonly timed?: readonly string[];
-  /** The receiver of its end, signed (`signedCallback`). */
+  /** The signed callback to which its end is posted (`signedCallback`). */
   readonly callback?: string;
   /** Sessions other than its own may have joined it. */
   readonly shared?: true;
@@ -34,14 +34,17 @@ export interface StoredRequest {
   readonly planned?: PlannedCall;
 }
 
-/** The feature that a worker needs to run the call. */
+/** What a worker must support to run the call: the ID of its published tool. */
 export function needOf({ envelope, tool }: StoredRequest): string {
   return publishedToolId({ namespace: envelope.toolNamespace, name: envelope.toolName, version: tool.version });
 }
 
-/** Names a life of a call that was resolved as `retry`: by its generation, behind the one under which the call was made. */
-export function resolutionOf(generation: string, before: { readonly generation: string; readonly resolution: string }) {
-  return `${before.resolution === '' ? before.generation : firstGenerationOf(before.resolution)}.${generation}`;
+/** The resolution of a call that runs again: its first generation, a dot and the new one. */
+export function nextResolution(
+  generation: string,
+  previous: { readonly generation: string; readonly resolution: string },
+) {
+  return `${previous.resolution === '' ? previous.generation : firstGenerationOf(previous.resolution)}.${generation}`;
 }
 
 export function firstGenerationOf(resolution: string): string {
@@ -52,12 +55,12 @@ export function withParams(envelope: ToolCallEnvelope, params: Record<string, un
   return { ...envelope, payload: { ...envelope.payload, params } };
 }
 
-/** A redrive, as the record of its call keeps it. */
+/** A redrive, as it is stored in the record of its call. */
 export interface RedriveMark {
   readonly id: string;
   readonly by: string;
   readonly atMs: number;
-  /** The failure that it ran the call again for, the attempts until then, and their last fence. */
+  /** The failure code of the call before the redrive, its attempts until then, and their last fence. */
   readonly code: string;
   readonly attempts: number;
   readonly fence: number;
@@ -72,7 +75,7 @@ export interface CallRecord {
   readonly request: StoredRequest;
   readonly paramsDigest: string;
   readonly circuit: string;
-  /** The newest approval that a person was asked for. */
+  /** The newest approval that was requested for the call. */
   readonly approvalId?: string;
   readonly attempts: readonly AttemptRecord[];
   readonly lostAttempts: number;
@@ -81,11 +84,11 @@ export interface CallRecord {
   readonly createdAtMs: number;
   readonly updatedAtMs: number;
   readonly expiresAtMs?: number;
-  /** When its key is free to run again, though the record is still there; absent where that is no sooner. */
+  /** When its key may run again, if that is before the record expires. */
   readonly freeAtMs?: number;
   readonly lockUntilMs?: number;
   readonly pendingUntilMs?: number;
-  /** The number of its pending among the call's reports of progress. */
+  /** The position of its pending among the call's progress reports. */
   readonly pendingNumber?: number;
   readonly worker?: string;
   readonly startedAtMs?: number;
@@ -104,14 +107,14 @@ export interface ProgressReport {
   readonly message?: string;
 }
 
-export interface KeptProgress {
+export interface StoredProgress {
   readonly fence: number;
   /** Counted over all attempts of the call. */
   readonly number: number;
   readonly event: ProgressReport;
 }
 
-/** A call's record as it is read: the hash in Redis, its request parsed, its outcome verified. */
+/** The parts of a call's record: the fields of the hash, the parsed request and the verified outcome. */
 export interface ReadRecord {
   readonly callId: string;
   readonly fields: Readonly<Record<string, string>>;
@@ -120,7 +123,7 @@ export interface ReadRecord {
   readonly nowMs: number;
 }
 
-/** The fields of a record, also of one that keeps them in one (`endedText` in `shared.lua`). */
+/** The fields of a record. The record of a success packs some into the field `ended` (`endedText` in `shared.lua`). */
 export function unpackedFields(stored: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   const { ended, ...fields } = stored;
   if (ended === undefined) return stored;
@@ -130,8 +133,8 @@ export function unpackedFields(stored: Readonly<Record<string, string>>): Readon
   const updatedAtMs = createdAtMs + Number(sinceClaim);
   const times = { createdAtMs: String(createdAtMs), updatedAtMs: String(updatedAtMs) };
   const [startedAfterMs, durationMs, worker] = attempt;
-  const only = `${fence} ${createdAtMs + Number(startedAfterMs)} ${durationMs} ${worker}\n`;
-  const attempts = worker === undefined ? {} : { attempts: only };
+  const onlyAttempt = `${fence} ${createdAtMs + Number(startedAfterMs)} ${durationMs} ${worker}\n`;
+  const attempts = worker === undefined ? {} : { attempts: onlyAttempt };
   return { ...fields, ...times, ...attempts, generation, fence, version, paramsDigest };
 }
 
@@ -152,10 +155,10 @@ export function callRecord({ callId, fields, request, outcome, nowMs }: ReadReco
     ...(fields['approval'] === undefined ? {} : { approvalId: fields['approval'] }),
     attempts,
     lostAttempts: Number(fields['lost'] ?? 0),
-    ...(fields['redriven'] === undefined ? {} : { redrives: linesOf<RedriveMark>(fields['redriven']) }),
+    ...(fields['redriven'] === undefined ? {} : { redrives: parseJsonLines<RedriveMark>(fields['redriven']) }),
     createdAtMs: Number(fields['createdAtMs']),
     updatedAtMs: Number(fields['updatedAtMs'] ?? fields['startedAtMs'] ?? fields['createdAtMs']),
-    // Redis keeps a copy for less time than its record.
+    // A copy of a moved record expires in Redis before the record does.
     ...number('expiresAtMs'),
     ...(fields['keptUntilMs'] === undefined ? {} : { expiresAtMs: Number(fields['keptUntilMs']) }),
     ...number('freeAtMs'),
@@ -171,20 +174,17 @@ export function callRecord({ callId, fields, request, outcome, nowMs }: ReadReco
   };
 }
 
-/** From its start on, a delayed call is queued: only its job has moved. */
+/** A delayed call counts as queued from its start on: BullMQ moves its job and writes no record. */
 function phaseAt({ phase, notBeforeMs }: ReadRecord['fields'], nowMs: number): Phase {
   return phase === 'delayed' && Number(notBeforeMs) <= nowMs ? 'queued' : (phase as Phase);
 }
 
-/**
- * Attempts are lines, so that a script can append one: their number is their position. A success is its fence, start, duration and worker;
- * every other attempt is JSON.
- */
+/** One line for each attempt, so that a script can append one. A success is `fence start duration worker`; all others are JSON. */
 export function formatAttempts(attempts: readonly AttemptRecord[]): string {
-  return attempts.map((attempt) => `${plainSuccess(attempt) ?? attemptJson(attempt)}\n`).join('');
+  return attempts.map((attempt) => `${formatSuccess(attempt) ?? attemptJson(attempt)}\n`).join('');
 }
 
-function plainSuccess({ attempt: _position, ...record }: AttemptRecord): string | undefined {
+function formatSuccess({ attempt: _position, ...record }: AttemptRecord): string | undefined {
   const { fence, worker, startedAtMs, finishedAtMs, status, retriable, ...rest } = record;
   if (status !== 'success' || retriable || worker.includes('\n')) return undefined;
   for (const _name in rest) return undefined;
@@ -196,13 +196,13 @@ function attemptJson({ attempt: _position, ...rest }: AttemptRecord): string {
 }
 
 export function parseAttempts(lines: string): AttemptRecord[] {
-  return textLines(lines).map((line, index) => ({
+  return nonEmptyLines(lines).map((line, index) => ({
     attempt: index + 1,
-    ...(parsedSuccess(line) ?? (JSON.parse(line) as Omit<AttemptRecord, 'attempt'>)),
+    ...(parseSuccess(line) ?? (JSON.parse(line) as Omit<AttemptRecord, 'attempt'>)),
   }));
 }
 
-function parsedSuccess(line: string): Omit<AttemptRecord, 'attempt'> | undefined {
+function parseSuccess(line: string): Omit<AttemptRecord, 'attempt'> | undefined {
   const [, fence, start, durationMs, worker] = /^(\d+) (-?\d+) (-?\d+) (.*)$/.exec(line) ?? [];
   if (worker === undefined) return undefined;
   const startedAtMs = Number(start);
@@ -210,10 +210,10 @@ function parsedSuccess(line: string): Omit<AttemptRecord, 'attempt'> | undefined
   return { fence: Number(fence), worker, startedAtMs, finishedAtMs, status: 'success', retriable: false };
 }
 
-function linesOf<Line>(lines: string): Line[] {
-  return textLines(lines).map((line) => JSON.parse(line) as Line);
+function parseJsonLines<Line>(lines: string): Line[] {
+  return nonEmptyLines(lines).map((line) => JSON.parse(line) as Line);
 }
 
-function textLines(lines: string): string[] {
+function nonEmptyLines(lines: string): string[] {
   return lines.split('\n').filter((line) => line !== '');
 }

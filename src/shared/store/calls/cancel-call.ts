@@ -35,7 +35,7 @@ export async function writeCancellation(
   callId: string,
   cancellation: CancelOutcomes,
 ): Promise<CancelAnswer> {
-  const keys = access.placed(callId);
+  const keys = access.callKeys(callId);
   const { state, ttlMs, freeAfterMs } = cancellation;
   const inDoubt = cancellation.inDoubt ?? { outcome: cancellation.betweenAttempts, ttlMs };
   const [beforeStart, betweenAttempts, doubtful] = [

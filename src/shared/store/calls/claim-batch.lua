@@ -1,14 +1,14 @@
--- Claims calls of one partition that were submitted at the same time, each by itself (claim): an error is returned for its call alone.
+-- Claims calls of one partition that were submitted together, one by one (claim): an error affects only its call.
 --
--- KEYS  1 as add_records takes it  2, 3 bases of keys: of the partition, and of what a tier's partitions share  4 key prefix of the queue
--- ARGV  1 as add_records takes it  2 number of calls  3 index retention, ms
---       then for each call: how many arguments claim takes, and these
--- Returns for each what claim returns, or {'error', what went wrong}; behind them what add_records returns
+-- KEYS  1 key for add_records  2, 3 bases of keys: of the partition, and of its home partition  4 key prefix of the queue
+-- ARGV  1 texts for add_records  2 number of calls  3 index retention, ms
+--       then for each call: the number of arguments of claim, and these
+-- Returns the answer of claim for each call, or {'error', message}; then the answer of add_records
 local base, queue = KEYS[2], KEYS[4]
 
--- Whether one more job of this second may be kept.
+-- Whether one more finished job of this second may be kept. Counts it.
 local keptKey, kept, keptBefore = queue .. 'kept', nil, nil
-local function keepsOne()
+local function mayKeepJob()
   if not kept then
     keptBefore = tonumber(redis.call('GET', keptKey) or 0)
     kept = keptBefore
@@ -18,7 +18,7 @@ local function keepsOne()
   return true
 end
 
--- Once in a script for each index.
+-- Prunes each index once in a script.
 local pruned = {}
 local function prune(index)
   if pruned[index] then return end
@@ -29,13 +29,13 @@ end
 local partition = {
   base = base, retentionMs = ARGV[3], queue = queue, records = base .. RECORDS, inflight = base .. INFLIGHT, calls = base .. CALLS, merges = base .. MERGES,
   sessions = base .. SESSIONS, loops = base .. LOOPS, approvals = base .. APPROVALS, sizes = base .. SIZES, circuits = KEYS[3] .. CIRCUITS,
-  segments = base .. SEGMENTS, keepsOne = keepsOne, prune = prune}
-local answers, at = {}, 4
+  segments = base .. SEGMENTS, mayKeepJob = mayKeepJob, prune = prune}
+local answers, index = {}, 4
 for number = 1, tonumber(ARGV[2]) do
-  local last = at + tonumber(ARGV[at])
-  local ok, answer = pcall(claim, partition, {unpack(ARGV, at + 1, last)})
+  local last = index + tonumber(ARGV[index])
+  local ok, answer = pcall(claim, partition, {unpack(ARGV, index + 1, last)})
   answers[number] = ok and answer or {'error', type(answer) == 'table' and answer.err or answer}
-  at = last + 1
+  index = last + 1
 end
 if kept and kept > keptBefore and redis.call('INCRBY', keptKey, text(kept - keptBefore)) == kept - keptBefore then
   redis.call('PEXPIRE', keptKey, 1000)

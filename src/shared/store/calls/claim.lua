@@ -1,38 +1,39 @@
--- Claims a call for the first who asks and puts its job into the queue, in one step: a claim without a job cannot exist.
+-- Claims a call for its first caller and puts its job into the queue, in one step: a claim without a job cannot exist.
 -- Every other caller gets the state of the call, and is notified when it settles.
 --
--- KEYS  what all calls of the script share, by name (claims)
--- ARGV  1 call ID  2 terms (JSON, `termsOf`)  3 key of its merge slot, '' for none, and behind a line break what names its request
+-- KEYS  a table of what all calls of the script share (claim-batch.lua)
+-- ARGV  1 call ID  2 terms (JSON, `claimTerms`)  3 key of its merge slot, '' for none, a line break and the naming part of its request
 --       4 producer's inbox ID, '' when none waits
 --       5 parameter digest  6 request (JSON)  7 generation  8 signature, '' without keys  9 the job's data (JSON)
---       10 what counts the session's calls with this tool and these parameters, '' for nothing
---       11 where the large parameters of the request are kept, '' for none
+--       10 ID that counts the session's calls with this tool and these parameters, '' for no count
+--       11 key of the large parameters of the request, '' for none
 --       12 the audit record of a new call, '' for none
---       13 number of budgets  14 what the call costs
---       15.. of each budget: key, most calls, cost units and time, ms ('' for no bound), how long it is kept, ms, '1' when that is
---         from its first call on
---       and behind all of them, for a call that waits for its approval: the approval (JSON), its signature, its ID, when it expires
+--       13 number of budgets  14 cost of the call
+--       15.. of each budget: key, limits of calls, cost units and time, ms ('' for no limit), time to live, ms, '1' when that runs from
+--         its first call on
+--       last, for a call that waits for its approval: the approval (JSON), its signature, its ID, its expiry
 -- Returns {code, call ID, now, …}:
---   claimed    duplicate count again  a new record, queued or pushed; in shadow mode, the state of what it would have met, or 'conflict';
---                               how often the session made this very call; '1' when this very request was submitted before, and runs
---   loop       count ms         it made it too often; only the count was written, which starts again in so many ms
---   overloaded in flight        the tier takes no more of its importance; nothing was written
---   spent      budget unit spent ms  a budget is spent (counted from 0; 1 calls, 2 cost units, 3 time), and is full again in so many
+--   claimed    duplicate count resubmitted  a new record, queued or dispatched; in shadow mode, the state of the call that it would have
+--                               merged with, or 'conflict'; how often the session made this call; '1' when the same request was
+--                               submitted before and is in flight
+--   loop       count ms         the session made it too often; only the count was written, which starts again in so many ms
+--   overloaded in flight        the tier accepts no more calls of its priority; nothing was written
+--   spent      budget unit spent ms  a budget is spent (index from 0; unit 1 calls, 2 cost units, 3 time), and is full again in so many
 --                               ms; nothing was written
---   inflight   phase createdAt  another caller's call runs; an enforced caller has been added to those that are notified
---   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature, where a large outcome is, its reference
---   These two end with the request (JSON) of a call that the claimed one was merged into, or false.
+--   inflight   phase createdAt  another caller's call is in flight; an enforced caller was added to those that are notified
+--   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature, the key of a large outcome, its reference
+--   These two end with the request (JSON) of the call into which the claimed one was merged, or false.
 --   conflict                    the key was used with other parameters; nothing was written
 --   moved                       the call's record is in a segment; nothing was written
---   past                        a new call that was to start before now; nothing was written
--- Fails with UNKEPT when the large parameters are not there; nothing was written.
+--   past                        a new call whose start is in the past; nothing was written
+-- Fails with UNKEPT when the large parameters do not exist; nothing was written.
 local partition, callId, inbox, paramsDigest, request, generation = KEYS, ARGV[1], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local terms = decoded(ARGV[2])
 local mode, circuitName, need = terms.mode, terms.circuit, terms.need
 local MAX_SEARCHED = 4096
 local merging, shadow = terms.slot == 'merge', terms.slot == 'shadow' or terms.slot == 'shadow-inflight'
 local slotId, naming = string.match(ARGV[3], '^([^\n]*)\n(.*)$')
-local own, slot, retentionMs, queue = partition.records .. callId, partition.merges .. (slotId or ARGV[3]), partition.retentionMs, partition.queue
+local ownKey, slot, retentionMs, queue = partition.records .. callId, partition.merges .. (slotId or ARGV[3]), partition.retentionMs, partition.queue
 local now = nowMs()
 
 local function read(key)
@@ -48,24 +49,24 @@ local function read(key)
   }
 end
 
-local key, fence, anew, stale = own, nil, false, false
--- Most often nothing is there, and no call was moved.
-local isKnown = redis.call('EXISTS', key, partition.segments) > 0
-local record = isKnown and read(key) or {}
-if isKnown and not record.exists and segment_of({partition.base}, {callId}) then return {'moved', callId, now} end
--- The key of a call that failed is free again: its record stays until the call runs again.
-if record.free then anew, record = true, {fence = record.fence} end
--- This request was merged into another call before: it stays that call.
+local key, fence, runsAgain, stale = ownKey, nil, false, false
+-- Usually there is no record, and no call was moved.
+local mayExist = redis.call('EXISTS', key, partition.segments) > 0
+local record = mayExist and read(key) or {}
+if mayExist and not record.exists and segment_of({partition.base}, {callId}) then return {'moved', callId, now} end
+-- The key of a failed call is free again. Its record stays until the call runs again.
+if record.free then runsAgain, record = true, {fence = record.fence} end
+-- This request was merged into another call before, and stays merged.
 if record.sameAs then
   local leaderKey = partition.records .. record.sameAs
-  local leading = read(leaderKey)
-  if leading.exists and not leading.free then
-    callId, key, record = record.sameAs, leaderKey, leading
-    -- The merge slot must not expire before that call's record does, which in flight has no end yet.
-    local left = leading.keptUntilMs and leading.keptUntilMs - now or redis.call('PTTL', leaderKey)
-    if left < 0 then left = tonumber(retentionMs) end
-    if left > redis.call('PTTL', own) then redis.call('PEXPIRE', own, text(left)) end
-  elseif not leading.exists and segment_of({partition.base}, {record.sameAs}) then
+  local leader = read(leaderKey)
+  if leader.exists and not leader.free then
+    callId, key, record = record.sameAs, leaderKey, leader
+    -- This record must not expire before the leader's, which has no expiry while it is in flight.
+    local ttlMs = leader.keptUntilMs and leader.keptUntilMs - now or redis.call('PTTL', leaderKey)
+    if ttlMs < 0 then ttlMs = tonumber(retentionMs) end
+    if ttlMs > redis.call('PTTL', ownKey) then redis.call('PEXPIRE', ownKey, text(ttlMs)) end
+  elseif not leader.exists and segment_of({partition.base}, {record.sameAs}) then
     return {'moved', record.sameAs, now}
   else
     stale, record = true, {fence = record.fence}
@@ -73,21 +74,21 @@ if record.sameAs then
 end
 
 if not record.exists and merging then
-  local leader = redis.call('GET', slot)
-  if leader then
-    local leaderKey = partition.records .. leader
-    local leading = read(leaderKey)
-    if leading.state == 'inflight' then
+  local leaderId = redis.call('GET', slot)
+  if leaderId then
+    local leaderKey = partition.records .. leaderId
+    local leader = read(leaderKey)
+    if leader.state == 'inflight' then
       if mode == 'enforced' then
-        if anew then
-          redis.call('DEL', own)
+        if runsAgain then
+          redis.call('DEL', ownKey)
           remove_dead_letter({partition.base}, {ARGV[1]})
         end
-        redis.call('HSET', own, 'sameAs', leader, 'sameRequest', naming)
-        -- For as long as the leading call may be in flight, and its record from then on.
-        redis.call('PEXPIRE', own, text(retentionMs + math.max(0, redis.call('PTTL', slot))))
+        redis.call('HSET', ownKey, 'sameAs', leaderId, 'sameRequest', naming)
+        -- As long as the leader may be in flight, and its record lives after that.
+        redis.call('PEXPIRE', ownKey, text(retentionMs + math.max(0, redis.call('PTTL', slot))))
       end
-      callId, key, record = leader, leaderKey, leading
+      callId, key, record = leaderId, leaderKey, leader
     end
   end
 end
@@ -95,44 +96,43 @@ end
 if record.exists then
   if record.paramsDigest ~= paramsDigest then return {'conflict', callId, now} end
   if record.state == 'inflight' then
-    -- The first answer was lost on the way and the script, or the request, came again: this is the caller's own call.
-    local own = record.request == request
-    if own then
+    -- The script, or the request, was sent again because its first answer was lost: this is the caller's own call.
+    if record.request == request then
       redis.call('HSET', key, 'inboxes', withInbox(record.inboxes, inbox))
       return {'claimed', callId, now, false, 0, record.generation ~= generation and '1' or '0'}
     end
     if mode == 'enforced' then redis.call('HSET', key, 'inboxes', withInbox(record.inboxes, inbox)) end
     return {'inflight', callId, now, record.phase, record.createdAtMs, callId ~= ARGV[1] and record.request}
   end
-  local again = record.state == 'failed' and record.retriable and mode == 'bestEffort'
-  if not again then
+  local mayRetry = record.state == 'failed' and record.retriable and mode == 'bestEffort'
+  if not mayRetry then
     return {record.state, callId, now, record.outcome, record.updatedAtMs, record.signature or '', record.outcomeAt, record.outcomeParts,
       callId ~= ARGV[1] and record.request}
   end
-  -- The call runs again: under its own name if it had been merged, and with the fences counted on, so that stragglers stay refused.
-  callId, key = ARGV[1], own
-  anew = true
+  -- The call runs again: under its own ID if it was merged. Its fence goes on counting, so that late attempts stay refused.
+  callId, key = ARGV[1], ownKey
+  runsAgain = true
 end
 
 if terms.isPast then return {'past', callId, now} end
 local startAt = terms.startAt and terms.startAt > now and terms.startAt or nil
 if terms.room then
   local inflight = cardinality(partition.inflight)
-  -- Delayed calls, whose scores are their starts, take no place before.
-  if inflight >= terms.room then inflight = inflight - delayedIn(partition.inflight) end
+  -- Delayed calls do not count before their starts.
+  if inflight >= terms.room then inflight = inflight - countDelayed(partition.inflight) end
   if inflight >= terms.room then return {'overloaded', callId, now, inflight} end
 end
 local budgets, cost, firstBudget = tonumber(ARGV[13]), ARGV[14], 15
 for budget = 0, budgets - 1 do
-  local at = firstBudget + budget * 6
-  local unit, used = lackOf(ARGV[at], cost, {unpack(ARGV, at + 1, at + 3)})
-  if unit then return {'spent', callId, now, budget, unit, used, redis.call('PTTL', ARGV[at])} end
+  local index = firstBudget + budget * 6
+  local unit, used = exceededUnit(ARGV[index], cost, {unpack(ARGV, index + 1, index + 3)})
+  if unit then return {'spent', callId, now, budget, unit, used, redis.call('PTTL', ARGV[index])} end
 end
 
 local params = ARGV[11]
-if params ~= '' and redis.call('EXISTS', params) == 0 then error('UNKEPT: the large parameters are not there') end
+if params ~= '' and redis.call('EXISTS', params) == 0 then error('UNKEPT: the large parameters do not exist') end
 
--- Only what would run is counted: duplicates that are merged and replays do nothing.
+-- Only calls that would run are counted, not merged duplicates and replays.
 local repetitions = 0
 if ARGV[10] ~= '' then
   local count = partition.loops .. ARGV[10]
@@ -141,12 +141,12 @@ if ARGV[10] ~= '' then
   if repetitions >= terms.refuseAt then return {'loop', callId, now, repetitions, redis.call('PTTL', count)} end
 end
 for budget = 0, budgets - 1 do
-  local at = firstBudget + budget * 6
-  takeFrom(ARGV[at], cost, ARGV[at + 4], ARGV[at + 5])
+  local index = firstBudget + budget * 6
+  takeBudget(ARGV[index], cost, ARGV[index + 4], ARGV[index + 5])
 end
-if anew then
+if runsAgain then
   fence = redis.call('HGET', key, 'fence')
-  -- Redis refuses this when its memory is full; after a DEL, it would take all that comes.
+  -- Redis refuses this write when its memory is full. After a DEL, it would accept all others.
   redis.call('HSET', key, 'state', 'inflight')
   redis.call('DEL', key)
   remove_dead_letter({partition.base}, {callId})
@@ -155,23 +155,23 @@ end
 local duplicate = false
 if shadow then
   local first = redis.call('GET', slot)
-  local met = first and redis.call('HMGET', partition.records .. first, 'state', 'paramsDigest', 'freeAtMs', 'ended') or {}
-  if met[4] then met[2] = endedFields(met[4]).paramsDigest end
-  duplicate = not isFree(met[1], met[3], now) and met[1]
-  -- It succeeded; with which parameters, its segment says.
-  if first and not met[1] and segment_of({partition.base}, {first}) then duplicate, met[2] = 'done', paramsDigest end
+  local fields = first and redis.call('HMGET', partition.records .. first, 'state', 'paramsDigest', 'freeAtMs', 'ended') or {}
+  if fields[4] then fields[2] = endedFields(fields[4]).paramsDigest end
+  duplicate = not isFree(fields[1], fields[3], now) and fields[1]
+  -- A moved call succeeded. Its parameters are in its segment, and are taken as equal.
+  if first and not fields[1] and segment_of({partition.base}, {first}) then duplicate, fields[2] = 'done', paramsDigest end
   if terms.slot == 'shadow-inflight' and duplicate ~= 'inflight' then duplicate = false end
-  if duplicate and met[2] ~= paramsDigest then duplicate = 'conflict' end
+  if duplicate and fields[2] ~= paramsDigest then duplicate = 'conflict' end
   if not duplicate then redis.call('SET', slot, callId, 'PX', retentionMs) end
 end
--- A worker that has nothing to do gets the call at once, and its attempt has begun. A call that must not start twice begins when the
--- worker asks for it: the message may get lost.
-local kept = terms.kept and partition.keepsOne() and '1' or '0'
+-- An idle worker gets the call at once, and the attempt starts here. A call that must not start twice starts when its worker begins the
+-- attempt, because the message may get lost.
+local kept = terms.kept and partition.mayKeepJob() and '1' or '0'
 local jobId = callId .. '.' .. generation
 local approval = firstBudget + budgets * 6
 local worker = not ARGV[approval] and not startAt and idle_worker({queue}, {need}) or nil
 local _, circuitState, circuit = circuitOf(partition.circuits, circuitName)
--- (A name of two lines would tear the message.)
+-- A name with a line break would break the message's format.
 local begins = worker and circuitState == 'CLOSED' and not terms.once and not string.find(circuitName, '\n', 1, true)
 local fields = {
   'state', 'inflight', 'phase', begins and 'running' or startAt and 'delayed' or 'queued', 'generation', generation, 'request', request,
@@ -190,10 +190,10 @@ if fence then field('fence', text(fence)) end
 if ARGV[8] ~= '' then field('signature', ARGV[8]) end
 if terms.once then field('once', '1') end
 if terms.callback then field('callback', '1') end
--- The first write is one that Redis refuses when its memory is full: after any other, all of them would pass.
+-- Redis refuses this first write when its memory is full. After one that it accepts, it would accept all others.
 redis.call('HSET', key, unpack(fields))
 if stale then redis.call('HDEL', key, 'sameAs', 'sameRequest') end
--- Nothing of a flushed call is left but its fence, which goes on counting and expires no more.
+-- Only the fence of a flushed call is left, with an expiry: it goes on counting, and the record must not expire.
 if record.fence or stale then redis.call('PERSIST', key) end
 if params ~= '' then
   redis.call('HSET', key, 'paramsAt', params)
@@ -211,28 +211,28 @@ if ARGV[approval] then
 end
 -- A delayed call is in flight from its start on.
 deferWrite('ZADD', partition.inflight, text(startAt or now), callId)
--- How many calls of a tool there are, by the part of the retention in which they were claimed: the parts expire, the count is kept.
+-- Counts the tool's calls, by the part of the retention in which they were claimed. The counts of a part expire.
 deferCount(partition.sizes .. text(math.floor(now * 24 / retentionMs)), terms.tool, 2 * retentionMs)
 local sessionCalls = partition.sessions .. terms.session
 for _, index in ipairs({partition.calls, sessionCalls}) do
-  -- A call that runs again moves to the front. In a long index it stands twice for a while.
-  if anew and redis.call('LLEN', index) <= MAX_SEARCHED then redis.call('LREM', index, 1, callId) end
+  -- A call that runs again moves to the front. A long index is not searched, and has it twice for a while.
+  if runsAgain and redis.call('LLEN', index) <= MAX_SEARCHED then redis.call('LREM', index, 1, callId) end
   deferWrite('LPUSH', index, callId)
 end
-keepLater(sessionCalls, retentionMs)
+deferExpire(sessionCalls, retentionMs)
 if startAt then
-  -- The indexes forget by the time of the claim, which is long ago when a delayed call starts.
+  -- The indexes drop calls by the time of the claim, which is long ago when a delayed call starts.
   local delayed = partition.calls .. ':delayed:' .. terms.session
   redis.call('ZREMRANGEBYSCORE', delayed, '-inf', text(now))
   deferWrite('ZADD', delayed, text(startAt), callId)
-  keepLater(delayed, startAt - now + retentionMs)
+  deferExpire(delayed, startAt - now + retentionMs)
 end
 if merging then
-  -- A person may take longer than an outcome is kept.
+  -- A decision may take longer than an outcome is kept.
   local decidedMs = ARGV[approval] and math.max(0, ARGV[approval + 3] - now) or 0
   redis.call('SET', slot, callId, 'PX', text(retentionMs + decidedMs))
 end
--- The indexes forget with the records: a few entries a claim keep them bounded.
+-- Pruning on every 16th millisecond keeps the indexes bounded.
 if now % 16 == 0 then
   for _, index in ipairs({partition.calls, sessionCalls}) do partition.prune(index) end
 end
@@ -243,8 +243,8 @@ if startAt and not ARGV[approval] then
 elseif not worker then
   enqueue({queue}, {jobId, terms.job, generation, ARGV[9], kept, terms.line, terms.session, need})
 else
-  local begun = begins and {text(fence), request, ARGV[8], circuitName, circuit} or {'', '', '', '', ''}
-  push({queue}, {worker, jobId, terms.job, ARGV[9], kept, generation, token, unpack(begun)})
+  local attempt = begins and {text(fence), request, ARGV[8], circuitName, circuit} or {'', '', '', '', ''}
+  push({queue}, {worker, jobId, terms.job, ARGV[9], kept, generation, token, unpack(attempt)})
 end
 if ARGV[12] ~= '' then records[#records + 1] = ARGV[12] end
 return {'claimed', callId, now, duplicate, repetitions}

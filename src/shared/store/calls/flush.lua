@@ -1,10 +1,10 @@
--- Forgets a call that has ended. One in flight stays, and so does one that may have had its effect: forgetting it would let it run
--- again. Of those, one that was cancelled is forgotten when it is named itself.
+-- Forgets a call that has ended. One in flight stays, and so does one in doubt: if it were forgotten, it could run again. A cancelled call
+-- in doubt is forgotten when the caller names it.
 --
 -- KEYS  1 record  2 index of all calls  3 index of the session's calls  4 index of calls in doubt
 --       5 base of the partition's keys
--- ARGV  1 call ID  2 how long the fence is remembered, ms: until then a straggler of the forgotten call stays refused
---       3 key prefix of how many calls of each tool there are  4 retention, ms  5 tool  6 '1' for a call that is named itself
+-- ARGV  1 call ID  2 time to live of the fence, ms: until then, late attempts of the forgotten call are refused
+--       3 key prefix of the counts of calls by tool  4 retention, ms  5 tool  6 '1' for a call that the caller named
 -- Returns {code}: flushed · inflight · unresolved · gone
 local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence', 'createdAtMs', 'outcomeAt', 'paramsAt', 'ended', 'segment')
 if not fields[1] then

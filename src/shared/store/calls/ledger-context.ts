@@ -17,13 +17,13 @@ import { FORGED_OUTCOME, refuseChangedPart, verifiedOutcome } from './records/si
 
 /** Names of a partition's keys behind their base, for `Script`. */
 export const PARTITION_LUA = luaConstants(PARTITION_NAMES);
-/** Constants of `carry`, for `Script`. */
-export const CARRY_LUA = luaConstants({ MAX_UNSEALED });
+/** Constants of `add_records`, for `Script`. */
+export const ADD_RECORDS_LUA = luaConstants({ MAX_UNSEALED });
 
-/** The location of an outcome that is stored apart from its record. */
+/** The location of an outcome that is stored outside its record. */
 export interface StoredOutcome {
   readonly state: string;
-  readonly at: string;
+  readonly key: string;
   /** The reference to its parts (`TextReference`, JSON). Absent for a text in one piece. */
   readonly parts: string | undefined;
   readonly signature: string;
@@ -36,20 +36,20 @@ export class LedgerAccess {
   /** The stores of large values and segments. */
   readonly blobs: BlobStores;
   readonly texts: LargeTexts;
-  /** Calls whose records have left memory. */
+  /** The files of records that were moved out of Redis. */
   readonly segments: Segments;
   /** How long ended calls are kept in the indices. */
   readonly retentionMs: number;
-  readonly records: AuditWriter | undefined;
-  /** Keys of different partitions are on different nodes: a step touches one partition. */
+  readonly auditWriter: AuditWriter | undefined;
+  /** In a cluster, each partition is on one node, so a script touches one partition. */
   readonly clustered: boolean;
   readonly #pendingRecords: string;
   readonly #prefix: string;
   readonly #keys = new Map<string, PartitionKeys>();
 
-  constructor(redis: Redis, prefix: string, retentionMs: number, signatures: Signatures, records?: AuditWriter) {
+  constructor(redis: Redis, prefix: string, retentionMs: number, signatures: Signatures, auditWriter?: AuditWriter) {
     this.redis = redis;
-    this.records = records;
+    this.auditWriter = auditWriter;
     this.clustered = isClustered(redis);
     this.#pendingRecords = new AuditKeys(prefix).pending;
     this.#prefix = prefix;
@@ -58,7 +58,7 @@ export class LedgerAccess {
     this.signatures = signatures;
     this.blobs = new BlobStores(redis);
     this.texts = new LargeTexts(this.blobs);
-    this.segments = new Segments(redis, this.blobs, (callId) => this.placed(callId));
+    this.segments = new Segments(redis, this.blobs, (callId) => this.callKeys(callId));
   }
 
   keys(partition: Partition): PartitionKeys {
@@ -72,70 +72,70 @@ export class LedgerAccess {
   }
 
   /** The keys of the partition that a call ID names. Throws `UNKNOWN_CALL` for a text that is not a call ID. */
-  placed(callId: string): PartitionKeys {
+  callKeys(callId: string): PartitionKeys {
     return this.keys(partitionFor(callId));
   }
 
   /**
-   * Runs a script that also writes waiting audit records: its first key and first argument are for `add_records`, and its last answer says
-   * whether all of them were written. In a cluster the audit trail is on another node, so the records are sent by themselves before.
+   * Runs a script that also writes waiting audit records. Its first key and first argument are for `add_records`; its last answer is 1 when
+   * all records were written. In a cluster the audit trail is on another node, so the records are sent separately, before the script.
    *
-   * `calls` is the number of calls that the script is about. Redis writes first to the client whose answer became pending last. A PING
-   * before the script makes this client's answer pending first, so the clients that the script notifies are served before it. That is worth
-   * a command for a single call.
+   * `callCount` is the number of calls that the script is about. Redis writes first to the client whose answer became pending last. A PING
+   * before the script makes this client's answer pending first, so the clients that the script notifies are served before it. For a single
+   * call, that is worth a command.
    */
-  async carry(
+  async runWithRecords(
     script: Script,
     keys: readonly string[],
     args: readonly (string | number)[],
-    calls: number,
-  ): Promise<{ readonly answers: unknown[]; readonly told: boolean }> {
-    if (this.clustered) this.records?.send();
-    else if (calls === 1) this.redis.ping().catch(() => {});
-    const carried = this.clustered ? undefined : this.records?.carry();
+    callCount: number,
+  ): Promise<{ readonly answers: unknown[]; readonly recordsWritten: boolean }> {
+    if (this.clustered) this.auditWriter?.send();
+    else if (callCount === 1) this.redis.ping().catch(() => {});
+    const batch = this.clustered ? undefined : this.auditWriter?.carry();
     const pending = this.clustered ? (keys[0] as string) : this.#pendingRecords;
-    let told = false;
+    let recordsWritten = false;
     try {
-      const answers = await script.run(this.redis, [pending, ...keys], [carried?.texts ?? '', ...args]);
-      told = answers.pop() === 1 && !this.clustered;
-      return { answers, told };
+      const answers = await script.run(this.redis, [pending, ...keys], [batch?.texts ?? '', ...args]);
+      recordsWritten = answers.pop() === 1 && !this.clustered;
+      return { answers, recordsWritten };
     } finally {
-      carried?.settled(told);
+      batch?.settled(recordsWritten);
     }
   }
 
   /**
-   * The keys of the partition that holds the circuits and retry budgets of a partition's calls. In a cluster, a copy of the circuits is
-   * beside the calls (`circuits.ts`).
+   * The keys of the partition with the circuits and retry budgets of a partition's calls. In a cluster, each partition has a copy of the
+   * circuits (`circuits.ts`).
    */
-  home(keys: PartitionKeys): PartitionKeys {
+  homeKeys(keys: PartitionKeys): PartitionKeys {
     const { tier, shard } = keys.partition;
     return shard === 0 || this.clustered ? keys : this.keys(homePartition(tier));
   }
 
-  /** How long the index of dead letters keeps a failed call; undefined for a call of the read-only tier, which is no dead letter. */
+  /** How long a failed call stays in the index of dead letters; undefined for the read-only tier, which has none. */
   deadLetterMs(callId: string): number | undefined {
     return partitionFor(callId).tier === 'read-only' ? undefined : this.retentionMs;
   }
 
   /** The bases of a partition's keys and of the shared ones. They hash to the partition's slot as all its keys do. */
   bases(keys: PartitionKeys): string[] {
-    return [keys.base, this.home(keys).base];
+    return [keys.base, this.homeKeys(keys).base];
   }
 
   /** Reads and verifies an outcome that was too large for its record. Throws `UNKNOWN_CALL` when it has expired. */
   async largeOutcome(callId: string, stored: StoredOutcome): Promise<Outcome> {
-    const { at, parts, state, signature } = stored;
-    // The outcome is stored in one piece.
+    const { key, parts, state, signature } = stored;
+    // Without parts, the outcome is one Redis string.
     if (parts === undefined) {
-      const text = await this.redis.get(at);
+      const text = await this.redis.get(key);
       if (text === null) throw new PawlError('UNKNOWN_CALL', `The result of ${callId} has expired.`);
       return verifiedOutcome(this.signatures, { callId, state, text, signature });
     }
     const reference = this.verifiedReference(callId, stored);
     if (reference === undefined) return FORGED_OUTCOME;
     try {
-      return outcomeOf(await parsedParts(this.outcomeParts(callId, at, reference)));
+      return outcomeOf(await parsedParts(this.outcomeParts(callId, key, reference)));
     } catch (error) {
       if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') return FORGED_OUTCOME;
       throw error;
@@ -143,15 +143,14 @@ export class LedgerAccess {
   }
 
   /**
-   * A request with its parameters, when they are kept apart. Throws `PARAMS_LOST` when they are not there any more, and
-   * `SIGNATURE_INVALID` when they are not what was written.
+   * A request with its large parameters. Throws `PARAMS_LOST` when they no longer exist, and `SIGNATURE_INVALID` when they were changed.
    */
-  async wholeRequest(callId: string, request: StoredRequest): Promise<StoredRequest> {
+  async requestWithParams(callId: string, request: StoredRequest): Promise<StoredRequest> {
     const { largeParams, ...rest } = request;
     if (largeParams === undefined) return request;
-    const at = this.placed(callId).params(callId, largeParams.id);
+    const key = this.callKeys(callId).params(callId, largeParams.id);
     try {
-      const params = await parsedParts(this.#authentic(this.texts.read(at, largeParams), callId, 'request'));
+      const params = await parsedParts(this.#verifiedParts(this.texts.read(key, largeParams), callId, 'request'));
       return { ...rest, envelope: withParams(rest.envelope, params as Record<string, unknown>) };
     } catch (error) {
       throw error instanceof PawlError && error.code === 'UNKNOWN_CALL' ? new PawlError('PARAMS_LOST') : error;
@@ -159,17 +158,17 @@ export class LedgerAccess {
   }
 
   /** The parts of a large outcome. Throws as `LargeTexts.read` does. */
-  outcomeParts(callId: string, at: string, reference: TextReference, range?: ByteRange) {
-    return this.#authentic(this.texts.read(at, reference, range), callId, 'outcome');
+  outcomeParts(callId: string, key: string, reference: TextReference, range?: ByteRange) {
+    return this.#verifiedParts(this.texts.read(key, reference, range), callId, 'outcome');
   }
 
-  /** Reports a changed part to the audit trail. */
-  async *#authentic(parts: AsyncIterable<Buffer>, callId: string, what: 'outcome' | 'request') {
+  /** Yields the parts, and reports a changed one to the audit trail. */
+  async *#verifiedParts(parts: AsyncIterable<Buffer>, callId: string, kind: 'outcome' | 'request') {
     try {
       yield* parts;
     } catch (error) {
       if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID')
-        refuseChangedPart(this.signatures, callId, what);
+        refuseChangedPart(this.signatures, callId, kind);
       throw error;
     }
   }

@@ -1,9 +1,10 @@
--- Ends an attempt but not its call: the call waits for its next attempt, or goes back to the queue with the attempt unspent.
+-- Ends an attempt but not its call: the call waits for its next attempt, or is released without consuming the attempt.
 --
 -- KEYS  1 record  2 bucket of the tool's retries
--- ARGV  1 fence  2 phase: waiting-retry, queued, or unstarted: queued as if it had not begun  3 attempts  4 delay, ms  5 key prefix of inboxes  6 event (JSON), '' for none
---       7 floor of the bucket, '' when the attempt that follows is no retry  8 how long the bucket is kept, ms
--- Returns {code, now}: postponed · fenced · ended · cancelled (cancellation is asked for: settle instead)
+-- ARGV  1 fence  2 phase: waiting-retry, queued, or unstarted: queued as if the attempt had not started  3 attempts  4 delay, ms
+--       5 key prefix of inboxes  6 event (JSON), '' for none
+--       7 floor of the bucket, '' when the next attempt is no retry  8 time to live of the bucket, ms
+-- Returns {code, now}: postponed · fenced · ended · cancelled (cancellation is requested: settle instead)
 --   exhausted (the bucket is empty: settle instead)
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'fence', 'inboxes', 'cancelRequested', 'phase')

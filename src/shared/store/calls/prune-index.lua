@@ -1,14 +1,14 @@
--- Removes the oldest calls from an index, the newest of which is its first: those whose records are gone, those that were claimed too long
--- ago, and those that stand there once more, because their keys were free and they run again.
+-- Removes the oldest calls from the end of an index: those without a record, those that were claimed too long ago, and those that are in
+-- the index again further ahead, because they run again.
 --
 -- KEYS  1 index  2 key prefix of records  3 base of the partition's keys
--- ARGV  1 calls that were claimed before are removed, ms  2 how many at most
--- Returns {how many are gone}
+-- ARGV  1 calls that were claimed before are removed, ms  2 maximum to remove
+-- Returns {number of removed calls}
 local NEIGHBOURS = 16
-local index, most, callIds = KEYS[1], tonumber(ARGV[2]), nil
-callIds = redis.call('LRANGE', index, -most - NEIGHBOURS, -1)
+local index, maxRemoved = KEYS[1], tonumber(ARGV[2])
+local callIds = redis.call('LRANGE', index, -maxRemoved - NEIGHBOURS, -1)
 local times = {}
--- When a call was claimed, from its fields 'createdAtMs' and 'ended'.
+-- The time of the claim, from the fields 'createdAtMs' and 'ended'.
 local function claimedAt(createdAtMs, ended)
   return tonumber(createdAtMs or ended and endedFields(ended).createdAtMs)
 end
@@ -18,21 +18,21 @@ local function timeOf(position)
   end
   return times[position]
 end
--- A call behind one that was claimed before it stands in front of that one, too.
-local function standsAgain(position)
+-- Whether the call is in the index again further ahead: then an older call is in front of this entry.
+local function isRepeated(position)
   for newer = position - 1, math.max(1, position - NEIGHBOURS), -1 do
     if timeOf(newer) and timeOf(newer) < timeOf(position) then return true end
   end
   return false
 end
-local gone = 0
+local removed = 0
 for position = #callIds, 1, -1 do
-  if gone == most then break end
-  local at = timeOf(position)
-  -- A call that was moved leaves the index when its segment ends.
-  if not at and segment_of({KEYS[3]}, {callIds[position]}) then break end
-  if at and at >= tonumber(ARGV[1]) and not standsAgain(position) then break end
-  gone = gone + 1
+  if removed == maxRemoved then break end
+  local time = timeOf(position)
+  -- A moved call leaves the index when its segment ends.
+  if not time and segment_of({KEYS[3]}, {callIds[position]}) then break end
+  if time and time >= tonumber(ARGV[1]) and not isRepeated(position) then break end
+  removed = removed + 1
 end
-if gone > 0 then redis.call('LTRIM', index, 0, -gone - 1) end
-return {gone}
+if removed > 0 then redis.call('LTRIM', index, 0, -removed - 1) end
+return {removed}

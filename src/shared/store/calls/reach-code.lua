@@ -1,4 +1,4 @@
--- Writes down that the only call of a worker comes to its tool's code: what is lost from here on is lost in that code.
+-- Records that a call which runs alone has reached its tool's code: if its worker is lost from now on, it was lost in that code.
 --
 -- KEYS  1 record
 -- ARGV  1 fence

@@ -1,9 +1,8 @@
--- Lets a call that has ended run again: its outcome goes, and its attempts stay. With an approval, the call waits for a person's
--- decision.
+-- Lets an ended call run again: removes its outcome and keeps its attempts. With an approval, the call waits for a person's decision.
 --
 -- KEYS  1 record  2 in-flight index  3 index of calls in doubt  4 base of the partition's keys
 -- ARGV  1 call ID  2 new generation  3 key prefix of approvals  4 approval (JSON), '' for none  5 its signature  6 its ID
---       7 when it expires  8 how long it is kept after that, ms
+--       7 its expiry  8 its time to live after that, ms
 local record, now = KEYS[1], nowMs()
 local paramsAt, large = unpack(redis.call('HMGET', record, 'paramsAt', 'outcomeAt'))
 redis.call('HSET', record, 'state', 'inflight', 'phase', 'queued', 'lost', 0, 'blamed', 0, 'lostAlone', 0)

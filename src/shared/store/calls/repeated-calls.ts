@@ -1,13 +1,13 @@
 /**
- * The newest name of a model's call whose ID came again in a later answer. A process that runs the same answer once more, after a crash,
- * finds the answer's own call by it.
+ * New names for calls of a model that reused an earlier call's ID in a later answer. After a crash, a process that runs the same answer
+ * again finds the answer's own call by this name.
  */
 
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 
 export class RepeatedCalls extends FleetRecords {
-  /** Outcomes are kept this long: a name that leads to none is of no use. */
+  /** As long as outcomes are kept: without an outcome, the name is useless. */
   readonly #keptMs: number;
 
   constructor(redis: Redis, prefix: string, keptMs: number) {
@@ -15,7 +15,7 @@ export class RepeatedCalls extends FleetRecords {
     this.#keptMs = keptMs;
   }
 
-  /** `call` is a digest of all that the repeated calls have in common. Undefined when none came again. */
+  /** `call` is a digest of what the repeated calls have in common. Undefined when none was repeated. */
   async latest(call: string): Promise<string | undefined> {
     return (await this.redis.get(this.keys.repeatedCall(call))) ?? undefined;
   }

@@ -1,4 +1,4 @@
-/** Queueing a call again, and giving a call of unknown outcome a known one. */
+/** Enqueues a call again, or replaces its unknown outcome by a known one. */
 import type { ApprovalRequest } from '../../approvals/approval.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
@@ -6,11 +6,11 @@ import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import { luaFunction, Script } from '../redis/script.ts';
-import { type CallRecord, resolutionOf } from './call-record.ts';
+import { type CallRecord, nextResolution } from './call-record.ts';
 import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 import { signApproval, signRequest, verifyRequest } from './records/signed-records.ts';
 
-/** For `Script`: `reopen_call`, which begins another round of a call that has ended. */
+/** For `Script`: `reopen_call`, which lets an ended call run again. */
 export const REOPEN_LUA = [
   ...ENQUEUE_LUA,
   ...DEAD_LETTER_LUA,
@@ -27,7 +27,7 @@ const requeueScript = new Script(new URL('./requeue.lua', import.meta.url), REOP
 /** Why a call is queued again: an operator resolved its unknown outcome as `retry`, or its job is missing. */
 export type RequeueReason = 'resolved' | 'missing';
 
-/** Why a request is signed again: a call that failed may be redriven, too. */
+/** Why a request is signed again. */
 type ResignReason = RequeueReason | 'redriven';
 
 export interface ResignedRequest {
@@ -37,8 +37,8 @@ export interface ResignedRequest {
 }
 
 /**
- * Signs a stored request for a further generation. A stored request that does not verify stays unsigned: queueing its call again must
- * not turn a forged request into a signed one.
+ * Signs a stored request for a new generation. A request that does not verify is not signed: requeueing must not turn a forged request
+ * into a signed one.
  */
 export async function resignRequest(
   access: LedgerAccess,
@@ -46,19 +46,19 @@ export async function resignRequest(
   generation: string,
   reason?: ResignReason,
 ): Promise<'gone' | 'forged' | ResignedRequest> {
-  const [request, signature, before, resolved, ended] = await access.redis.hmget(
-    access.placed(callId).record(callId),
+  const [request, signature, storedGeneration, storedResolution, ended] = await access.redis.hmget(
+    access.callKeys(callId).record(callId),
     ...['request', 'signature', 'generation', 'resolution', 'ended'],
   );
   if (typeof request !== 'string') return 'gone';
-  // A success has no signature of its request any more.
+  // The record of a success no longer has a signature of its request.
   if (typeof ended === 'string') return 'forged';
-  // A dead letter may be older than what a worker accepts: its operator knows that it is.
-  const nowMs = reason === 'redriven' ? Number(before) : await access.now();
-  const stored = { callId, generation: before ?? '', resolution: resolved ?? '', text: request };
+  // A dead letter may be older than a signed request is valid: the operator redrives it knowingly.
+  const nowMs = reason === 'redriven' ? Number(storedGeneration) : await access.now();
+  const stored = { callId, generation: storedGeneration ?? '', resolution: storedResolution ?? '', text: request };
   if (!verifyRequest(access.signatures, stored, signature ?? '', nowMs)) return 'forged';
   const resolution =
-    reason === 'resolved' || reason === 'redriven' ? resolutionOf(generation, stored) : stored.resolution;
+    reason === 'resolved' || reason === 'redriven' ? nextResolution(generation, stored) : stored.resolution;
   return {
     request,
     signature: signRequest(access.signatures, { callId, generation, resolution, text: request }),
@@ -81,7 +81,7 @@ export async function requeueCall(
   { reason, generation, inboxId, approval }: Requeue,
 ): Promise<'queued' | 'refused' | 'gone'> {
   const { callId, request } = record;
-  const keys = access.placed(callId);
+  const keys = access.callKeys(callId);
   const job: CallJob = { callId, generation, session: request.envelope.target.sessionKey };
   const resigned = await resignRequest(access, callId, generation, reason);
   if (typeof resigned === 'string') return resigned === 'gone' ? 'gone' : 'refused';
@@ -105,7 +105,7 @@ export async function requeueCall(
   return code as 'queued' | 'refused' | 'gone';
 }
 
-/** The approval that a call which runs again waits for, as `reopen_call` takes it. */
+/** The arguments of `reopen_call` for the approval that the call waits for. */
 export function approvalAgainArguments(
   access: LedgerAccess,
   approval: ApprovalRequest | undefined,
@@ -115,7 +115,7 @@ export function approvalAgainArguments(
   return [text, signApproval(access.signatures, approval, text), approval.id, approval.expiresAtMs, access.retentionMs];
 }
 
-export interface KnownOutcome {
+export interface Resolution {
   readonly state: 'done' | 'failed';
   readonly outcome: Outcome;
   readonly ttlMs: number;
@@ -125,10 +125,10 @@ export interface KnownOutcome {
 export async function writeResolution(
   access: LedgerAccess,
   callId: string,
-  { state, outcome, ttlMs, freeAfterMs }: KnownOutcome,
+  { state, outcome, ttlMs, freeAfterMs }: Resolution,
 ): Promise<'resolved' | 'refused' | 'gone'> {
   const text = JSON.stringify(outcome);
-  const keys = access.placed(callId);
+  const keys = access.callKeys(callId);
   const signature = access.signatures.sign('outcome', [callId, state], text);
   const [code] = await resolveScript.run(
     access.redis,

@@ -1,10 +1,10 @@
--- Gives a call that is in doubt the outcome that an operator found out.
+-- Replaces the outcome of a call in doubt by the one that an operator determined.
 --
 -- KEYS  1 record  2 index of calls in doubt  3 base of the partition's keys
 -- ARGV  1 state: done or failed  2 outcome (JSON)  3 time to live, ms  4 the outcome's signature  5 call ID
 --       6 token: a script that runs twice, because its first answer was lost, answers the same
---       7 after which time the call's key is free again, ms, '' for not sooner
---       8 how long a failed call is a dead letter, ms, '' for one that is none
+--       7 time until the call's key may run again, ms, '' for that of the record
+--       8 how long a failed call is a dead letter, ms, '' for never
 -- Returns {code, now, …}: resolved · refused state · gone
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'paramsAt', 'endedBy', 'attempts', 'callback')
@@ -14,7 +14,7 @@ if not isUnresolved(fields[1], fields[2]) then return {'refused', now, fields[1]
 local expiresAt = text(now + ARGV[3])
 redis.call('HSET', KEYS[1], 'state', ARGV[1], 'outcome', ARGV[2], 'outcomeSignature', ARGV[4], 'retriable', '0', 'updatedAtMs', now,
   'endedBy', ARGV[6])
--- What its attempts left in doubt is decided, should the call run again.
+-- Marks its attempts as resolved, in case the call runs again.
 if ARGV[1] == 'failed' and fields[5] then
   redis.call('HSET', KEYS[1], 'attempts', (string.gsub(fields[5], '}\n', ',"resolved":true}\n')))
 end

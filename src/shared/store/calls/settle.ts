@@ -18,8 +18,8 @@ import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
 
 /**
- * Larger ones do not travel with the event that announces them, and successes not with the script either: Lua copies every text that
- * it is given, and looks at every byte. They are kept apart, in one piece, and fetched by those who want them.
+ * Larger outcomes are left out of the event that announces them. A larger success is also left out of the script's arguments, because Lua
+ * copies and hashes every argument: it is stored under its own key, and fetched by those who need it.
  */
 export const MAX_EVENT_OUTCOME_BYTES = 4 * 1_024;
 
@@ -32,15 +32,15 @@ export interface Settle extends RecordLife {
   readonly outcome: Outcome;
   readonly outcomeJson: string | LargeText;
   readonly attempts: readonly AttemptRecord[];
-  /** Success to be added to a circuit's window. */
+  /** The success to add to the circuit's window. */
   readonly sample?: CircuitSample;
-  /** The circuit of the call is its tool's own: its name follows from the tool's. */
+  /** The call has its tool's own circuit, whose name follows from the tool's. */
   readonly plainCircuit?: boolean;
-  /** A success puts retries back. */
+  /** The retry budget that a success refills. */
   readonly refill?: RetryAllowance;
 }
 
-/** For `Script`: what `settle` needs. */
+/** For `Script`: the functions and constants of `settle`. */
 export const SETTLE_LUA = [
   PARTITION_LUA,
   ...CALLBACK_LUA,
@@ -50,77 +50,79 @@ export const SETTLE_LUA = [
 
 const settleScript = new Script(new URL('./settle.lua', import.meta.url), SETTLE_LUA);
 
-export interface ReadySettle extends Omit<Settle, 'outcomeJson'> {
-  /** The text in one piece, wherever it is kept; '' for one in parts. */
+export interface PreparedSettle extends Omit<Settle, 'outcomeJson'> {
+  /** The whole text, also when it is stored under its own key; '' for one in parts. */
   readonly outcomeJson: string;
-  readonly apart?: Apart;
+  readonly location?: OutcomeLocation;
 }
 
-/** The location of an outcome that is stored apart: in one piece, which its event names, or in parts. */
-interface Apart {
+/** The location of an outcome outside its record: one text, which the event names, or parts. */
+interface OutcomeLocation {
   readonly key: string;
   readonly textId?: string;
-  /** To the parts: a `TextReference` as JSON. */
+  /** The reference to the parts: a `TextReference` as JSON. */
   readonly reference?: string;
 }
 
-/** An outcome that is kept apart is written first. Nothing has to be waited for when it is in one piece. */
-export function readySettle(access: LedgerAccess, settle: Settle): ReadySettle | Promise<ReadySettle> {
+/** Writes an outcome that is stored outside its record first. Only one in parts returns a promise. */
+export function prepareSettle(access: LedgerAccess, settle: Settle): PreparedSettle | Promise<PreparedSettle> {
   const { outcomeJson } = settle;
-  if (typeof outcomeJson !== 'string') return writeParts(access, settle, outcomeJson);
+  if (typeof outcomeJson !== 'string') return writeOutcomeParts(access, settle, outcomeJson);
   const fits =
     outcomeJson.length * 3 <= MAX_INLINE_OUTCOME_BYTES || Buffer.byteLength(outcomeJson) <= MAX_INLINE_OUTCOME_BYTES;
-  if (!fits) return writeParts(access, settle, largeTextOf(outcomeJson));
-  const ready = settle as ReadySettle;
-  return settle.state === 'done' && outcomeJson.length > MAX_EVENT_OUTCOME_BYTES ? writeApart(access, ready) : ready;
+  if (!fits) return writeOutcomeParts(access, settle, largeTextOf(outcomeJson));
+  const prepared = settle as PreparedSettle;
+  return settle.state === 'done' && outcomeJson.length > MAX_EVENT_OUTCOME_BYTES
+    ? writeOutcomeText(access, prepared)
+    : prepared;
 }
 
-/** On the connection on which the script follows, which says `UNKEPT` when this was refused. */
-function writeApart(access: LedgerAccess, settle: ReadySettle): ReadySettle {
+/** Needs no await: the script follows on the same connection, and fails with `UNKEPT` if this write was refused. */
+function writeOutcomeText(access: LedgerAccess, settle: PreparedSettle): PreparedSettle {
   const { callId, fence, attempts, outcomeJson } = settle;
-  // A forgotten call that is made again starts its numbers again, but at another time.
+  // A forgotten call that is claimed again starts at fence 1 again, but at another time.
   const textId = `${fence}-${attempts.at(-1)?.startedAtMs ?? 0}`;
-  const key = access.placed(callId).outcome(callId, textId);
-  // Writing it again, because an answer was lost, takes nothing back of what refers to it.
+  const key = access.callKeys(callId).outcome(callId, textId);
+  // NX: a second write, after a lost answer, must not shorten the life that the record gave to the text.
   access.redis.set(key, outcomeJson, 'PX', UNREFERRED_MS, 'NX').catch(() => {});
-  return { ...settle, apart: { key, textId } };
+  return { ...settle, location: { key, textId } };
 }
 
-async function writeParts(access: LedgerAccess, settle: Settle, text: LargeText): Promise<ReadySettle> {
-  const key = access.placed(settle.callId).outcome(settle.callId, text.id);
+async function writeOutcomeParts(access: LedgerAccess, settle: Settle, text: LargeText): Promise<PreparedSettle> {
+  const key = access.callKeys(settle.callId).outcome(settle.callId, text.id);
   const reference = JSON.stringify(await access.texts.write(key, text));
-  return { ...settle, outcomeJson: '', apart: { key, reference } };
+  return { ...settle, outcomeJson: '', location: { key, reference } };
 }
 
 export async function settleCall(access: LedgerAccess, settle: Settle): Promise<WriteAnswer> {
-  const ready = readySettle(access, settle);
-  const made = ready instanceof Promise ? await ready : ready;
-  access.records?.send();
-  const bases = access.bases(access.placed(settle.callId));
-  const [code] = await settleScript.run(access.redis, bases, settleArguments(access, made));
+  const preparation = prepareSettle(access, settle);
+  const prepared = preparation instanceof Promise ? await preparation : preparation;
+  access.auditWriter?.send();
+  const bases = access.bases(access.callKeys(settle.callId));
+  const [code] = await settleScript.run(access.redis, bases, settleArguments(access, prepared));
   return code as WriteAnswer;
 }
 
-/** As `settle.lua` takes them. */
-export function settleArguments(access: LedgerAccess, settle: ReadySettle): (string | number)[] {
-  const { callId, fence, state, outcomeJson, attempts, apart } = settle;
+/** The arguments of `settle.lua` for one call. */
+export function settleArguments(access: LedgerAccess, settle: PreparedSettle): (string | number)[] {
+  const { callId, fence, state, outcomeJson, attempts, location } = settle;
   const signature =
-    apart?.reference === undefined
+    location?.reference === undefined
       ? access.signatures.sign('outcome', [callId, state], outcomeJson)
-      : access.signatures.sign('outcome-parts', [callId, state], apart.reference);
+      : access.signatures.sign('outcome-parts', [callId, state], location.reference);
   return [
     callId,
     fence,
-    apart === undefined ? outcomeJson : '',
+    location === undefined ? outcomeJson : '',
     signature,
     formatAttempts(attempts),
-    termsOf(access, settle),
-    apart === undefined ? '' : JSON.stringify(apart),
+    settleTerms(access, settle),
+    location === undefined ? '' : JSON.stringify(location),
   ];
 }
 
-/** The terms of an ending, the same text for all calls of one tool that end alike: `settle.lua` parses each text once. */
-function termsOf(access: LedgerAccess, settle: ReadySettle): string {
+/** The settings of a settle, the same text for all calls of a tool that end alike: `settle.lua` parses each text once. */
+function settleTerms(access: LedgerAccess, settle: PreparedSettle): string {
   const { callId, state, outcome, ttlMs, freeAfterMs, sample, refill, plainCircuit } = settle;
   const letterMs = state === 'failed' ? access.deadLetterMs(callId) : undefined;
   const retriable = outcome.error?.retriable === true;

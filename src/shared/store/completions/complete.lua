@@ -48,7 +48,7 @@ if ARGV[1] == 'extend' then
   if untilMs > now + ARGV[6] then return {'toolong', now} end
   redis.call('HSET', record, 'pendingUntilMs', text(untilMs))
   redis.call('ZADD', KEYS[1] .. PENDING, text(untilMs), callId)
-  keepLater(KEYS[1] .. PENDING .. ':' .. redis.call('HGET', KEYS[4], 'session'), untilMs - now + ARGV[4])
+  deferExpire(KEYS[1] .. PENDING .. ':' .. redis.call('HGET', KEYS[4], 'session'), untilMs - now + ARGV[4])
   redis.call('ZADD', queue .. 'delayed', 'XX', text(untilMs * 0x1000), jobId)
   keepEntry(untilMs - now + ARGV[4])
   return {'extended', now, text(untilMs)}

@@ -15,7 +15,7 @@ import { MAX_PENDING_MS } from '../../tools/pending.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { formatAttempts } from '../calls/call-record.ts';
 import type { LedgerAccess } from '../calls/ledger-context.ts';
-import { readySettle, SETTLE_LUA, type Settle, settleArguments, type WriteAnswer } from '../calls/settle.ts';
+import { prepareSettle, SETTLE_LUA, type Settle, settleArguments, type WriteAnswer } from '../calls/settle.ts';
 import type { CircuitSample } from '../redis/circuit-messages.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
 import { luaFunction, Script } from '../redis/script.ts';
@@ -86,7 +86,7 @@ export class Completions {
 
   /** Makes a token known. `fenced`: the attempt no longer holds the call. */
   async issue(issued: IssuedToken): Promise<'issued' | 'ended' | 'fenced'> {
-    const keys = this.#access.placed(issued.callId);
+    const keys = this.#access.callKeys(issued.callId);
     const { entryKeys, args } = this.#entry(issued, issued.attemptMs);
     const [code] = await issueScript.run(this.#access.redis, [keys.record(issued.callId), ...entryKeys], args);
     return code as 'issued' | 'ended' | 'fenced';
@@ -96,9 +96,9 @@ export class Completions {
   async pend(pend: Pend): Promise<PendAnswer> {
     const { callId, attempts, expiresInMs, onExpiry, sample } = pend;
     const access = this.#access;
-    const keys = access.placed(callId);
+    const keys = access.callKeys(callId);
     const { entryKeys, args } = this.#entry(pend, expiresInMs);
-    access.records?.send();
+    access.auditWriter?.send();
     const [kind, , expiresAtMs] = await pendScript.run(
       access.redis,
       [...access.bases(keys), keys.job(''), ...entryKeys, keys.progress(callId)],
@@ -117,7 +117,7 @@ export class Completions {
   }
 
   #entry({ callId, fence, token, terms }: IssuedToken, neededMs: number) {
-    const keys = this.#access.placed(callId);
+    const keys = this.#access.callKeys(callId);
     const text = JSON.stringify(terms);
     const [name, termsName] = [tokenName(token), digest(text)];
     const signature = this.#access.signatures.sign('completion', [name, callId, String(fence)], termsName);
@@ -153,7 +153,7 @@ export class Completions {
     { settle, job, attempt }: CompletionEnd,
   ): Promise<'settled' | CompletionRefusal> {
     const access = this.#access;
-    const ready = await readySettle(access, settle);
+    const ready = await prepareSettle(access, settle);
     const [callId, fence, outcome, signature, , terms, apart] = settleArguments(access, ready);
     const end = JSON.stringify(attempt).slice(1, -1);
     const args = [job.ended, job.value, end, callId, fence, outcome, signature, terms, apart] as (string | number)[];
@@ -179,7 +179,7 @@ export class Completions {
 
   #run(mode: string, { name, callId }: CompletionEntry, args: readonly (string | number)[]): Promise<unknown[]> {
     const access = this.#access;
-    const keys = access.placed(callId);
+    const keys = access.callKeys(callId);
     const touched = [...access.bases(keys), keys.job(''), entryKey(keys, name), keys.progress(callId)];
     return completeScript.run(access.redis, touched, [mode, uuidv7(), callId, KEPT_MS, ...args]);
   }
@@ -187,9 +187,9 @@ export class Completions {
   /** Ends a pending call whose time is over. `early`: it was given more time meanwhile. */
   async expire(settle: Settle): Promise<WriteAnswer | 'early'> {
     const access = this.#access;
-    const ready = await readySettle(access, settle);
-    access.records?.send();
-    const bases = access.bases(access.placed(settle.callId));
+    const ready = await prepareSettle(access, settle);
+    access.auditWriter?.send();
+    const bases = access.bases(access.callKeys(settle.callId));
     const [code] = await expireScript.run(access.redis, bases, settleArguments(access, ready));
     return code as WriteAnswer | 'early';
   }
@@ -202,10 +202,10 @@ export class Completions {
     { bucket, budget }: RetryAllowance,
   ): Promise<'postponed' | 'ended' | 'early' | 'exhausted'> {
     const access = this.#access;
-    const keys = access.placed(callId);
+    const keys = access.callKeys(callId);
     const [code] = await resumeScript.run(
       access.redis,
-      [keys.base, access.home(keys).retries(bucket)],
+      [keys.base, access.homeKeys(keys).retries(bucket)],
       [callId, fence, formatAttempts(attempts), budget.floor, budget.windowMs],
     );
     return code as 'postponed' | 'ended' | 'early' | 'exhausted';

@@ -32,7 +32,7 @@ redis.call('ZADD', KEYS[1] .. PENDING, untilMs, callId)
 local sessionCalls = KEYS[1] .. PENDING .. ':' .. ARGV[11]
 redis.call('HSET', KEYS[4], 'session', ARGV[11])
 redis.call('SADD', sessionCalls, callId)
-keepLater(sessionCalls, untilMs - now + ARGV[12])
+deferExpire(sessionCalls, untilMs - now + ARGV[12])
 if ARGV[10] ~= '' then
   local sample = cjson.decode(ARGV[10])
   local name = sample.circuit

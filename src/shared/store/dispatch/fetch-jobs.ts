@@ -1,10 +1,10 @@
-/** Fetching jobs from a queue and starting their attempts in one step, and ending calls with their jobs while fetching the next ones. */
+/** Fetches jobs and starts their attempts in one script; settles calls, ends their jobs and fetches the next ones in another. */
 
 import { type BeginResult, beginResult } from '../calls/begin-attempt.ts';
-import { CARRY_LUA, type LedgerAccess, PARTITION_LUA } from '../calls/ledger-context.ts';
+import { ADD_RECORDS_LUA, type LedgerAccess, PARTITION_LUA } from '../calls/ledger-context.ts';
 import {
-  type ReadySettle,
-  readySettle,
+  type PreparedSettle,
+  prepareSettle,
   SETTLE_LUA,
   type Settle,
   settleArguments,
@@ -16,11 +16,11 @@ import { PartitionBatches } from '../redis/batching.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
 import { luaFunction, Script } from '../redis/script.ts';
 
-export interface FetchedJob {
+export interface FetchRequest {
   readonly lockToken: string;
-  /** The worker's own clock, for BullMQ's answers about the future. */
+  /** The worker's own clock: BullMQ's answer about the next due job is converted to it. */
   readonly timestampMs: number;
-  /** When the worker asked, on its monotonic clock: locks and leases run since then. */
+  /** When the worker sent the request, on its monotonic clock: locks and leases run from then on. */
   readonly requestedAtMs: number;
   readonly leaseMs: number;
   readonly workerId: string;
@@ -33,21 +33,21 @@ export interface FetchedJob {
 }
 
 export interface Capacity {
-  /** The free slots, those that this request may fill included. */
+  /** Free slots, including those that this request may fill. */
   readonly free: number;
-  /** The name under which jobs may be dispatched to it (`direct-dispatch.ts`), and how many have arrived. Absent: no dispatch. */
+  /** The worker's name for direct dispatch (`direct-dispatch.ts`), and how many jobs have arrived there. Absent: no dispatch. */
   readonly dispatches?: { readonly name: string; readonly received: number };
 }
 
-/** In the place of a job: all that waits is left to other workers (`skipWorkerForJob`). */
-export const ELSEWHERE = 'elsewhere';
+/** In place of a job: all waiting jobs are left to other workers (`skipWorker`). */
+export const LEFT_TO_OTHERS = 'elsewhere';
 
-/** A job that has been taken, as BullMQ's scripts answer it, or BullMQ's code for none. */
-export interface Taken {
-  readonly job: unknown[] | number | typeof ELSEWHERE | undefined;
+/** A fetched job in the form of BullMQ's scripts, or BullMQ's code for none. */
+export interface FetchedJob {
+  readonly job: unknown[] | number | typeof LEFT_TO_OTHERS | undefined;
   readonly token: string;
-  /** Absent when the attempt is to be started by itself. */
-  readonly begun?: BeginResult;
+  /** Absent when the attempt must be started separately (`beginAttempt`). */
+  readonly attempt?: BeginResult;
 }
 
 export interface FinishedJob {
@@ -55,30 +55,27 @@ export interface FinishedJob {
   /** JSON. */
   readonly returnValue: string;
   /** How many finished jobs the queue keeps, 0 for none. */
-  readonly kept: number;
-  readonly takeNext: boolean;
+  readonly keptJobs: number;
+  readonly fetchNext: boolean;
 }
 
 /** The result of ending a call, and the job that was fetched for its slot, if any. */
-export interface Finished {
+export interface FinishResult {
   readonly code: WriteAnswer;
   /** BullMQ's code when it could not end the job, such as -2 for a lost lock. */
   readonly refused?: number;
-  readonly next?: Taken & { readonly fetched: FetchedJob };
-  /** No job was waiting, and none becomes due by itself: any job that comes sets a marker. */
+  readonly next?: FetchedJob & { readonly fetched: FetchRequest };
+  /** No job waits, and none becomes due soon: a new job will set BullMQ's marker. */
   readonly idle: boolean;
 }
 
-/**
- * The number of endings in one step. A producer that receives several results continues several calls at once; Redis has other clients to
- * serve.
- */
+/** Calls that one script run settles. More would share its cost, but keep Redis from its other clients. */
 const MAX_ENDINGS = 64;
-/** The limit while jobs wait for slots: a worker runs some jobs while Redis ends others. */
+/** The same while jobs wait for slots, so that a worker runs some jobs while Redis ends others. */
 const MAX_ENDINGS_IN_BACKLOG = 32;
 
-/** How long Redis remembers which worker lacks what. Then the calls are offered again, and end if no compatible worker is alive. */
-const LACKED_MS = 15_000;
+/** How long a worker is skipped for a need. Then such calls are offered to it again, and end if no compatible worker is alive. */
+const SKIPPED_TTL_MS = 15_000;
 
 const NEXT_JOBS_LUA = [
   luaFunction(new URL('../queues/next-fair.lua', import.meta.url)),
@@ -88,7 +85,7 @@ const NEXT_JOBS_LUA = [
   luaFunction(new URL('../calls/begin-attempt.lua', import.meta.url)),
   luaFunction(new URL('./begin-fetched.lua', import.meta.url)),
 ];
-const takeScript = new Script(new URL('../queues/fetch-and-begin.lua', import.meta.url), [
+const fetchScript = new Script(new URL('../queues/fetch-and-begin.lua', import.meta.url), [
   PARTITION_LUA,
   JOBS_LUA,
   ...NEXT_JOBS_LUA,
@@ -99,7 +96,7 @@ const skipWorkerScript = new Script(new URL('../queues/skip-worker.lua', import.
   ...PUSH_LUA,
 ]);
 const finishScript = new Script(new URL('./settle-and-fetch.lua', import.meta.url), [
-  CARRY_LUA,
+  ADD_RECORDS_LUA,
   ...SETTLE_LUA,
   JOBS_LUA,
   ...NEXT_JOBS_LUA,
@@ -113,95 +110,98 @@ export function needExcept(workers: readonly string[]): string {
   return `except ${workers.toSorted().join(' ')} `;
 }
 
-/** A job that its worker leaves to others. */
+/** A job that a worker leaves to other workers. */
 export interface SkippedWorker {
   readonly jobId: string;
   readonly lockToken: string;
   readonly session: string;
-  /** The feature that its call needs and this worker lacks. */
+  /** What the call needs and this worker does not support. */
   readonly need: string;
   readonly workerId: string;
   /** IDs of the workers that should get it. */
   readonly others: readonly string[];
 }
 
-interface FinishedCall {
-  readonly settle: ReadySettle;
+interface CallEnding {
+  readonly settle: PreparedSettle;
   readonly job: FinishedJob;
-  readonly fetched: FetchedJob;
+  readonly request: FetchRequest;
 }
 
-/** Gives jobs to a worker, and ends calls together with their jobs: calls of one partition that end at the same time share one step. */
+/** Fetches jobs for a worker, and settles calls together with their jobs. Calls of a partition that end together share one script run. */
 export class JobDispatch {
   readonly #access: LedgerAccess;
-  readonly #batches = new PartitionBatches<FinishedCall, Finished>(MAX_ENDINGS, (keys, all) => this.#finish(keys, all));
+  readonly #batches = new PartitionBatches<CallEnding, FinishResult>(MAX_ENDINGS, (keys, batch) =>
+    this.#finishBatch(keys, batch),
+  );
 
   constructor(access: LedgerAccess) {
     this.#access = access;
   }
 
   /**
-   * Takes the next jobs of a partition's queue, at most `most` and at least one if there is any, and starts their attempts where a lost
-   * answer can do no harm. The last answer may be BullMQ's code for none.
+   * Fetches up to `maxJobs` of a partition's jobs, and starts their attempts unless a lost answer could do harm (`once`). The last element
+   * may be BullMQ's code for none.
    */
-  async take(partition: Partition, fetched: FetchedJob, most = 1): Promise<Taken[]> {
+  async fetch(partition: Partition, request: FetchRequest, maxJobs = 1): Promise<FetchedJob[]> {
     const access = this.#access;
-    const args = [...takeArguments(fetched), most];
-    const answers = await takeScript.run(access.redis, takeKeys(access, access.keys(partition)), args);
-    return takenOf(access, fetched, answers);
+    const args = [...fetchArguments(request), maxJobs];
+    const answers = await fetchScript.run(access.redis, fetchKeys(access, access.keys(partition)), args);
+    return parseFetchedJobs(access, request, answers);
   }
 
-  /** Leaves a job to workers that meet its call's needs; false when none of them is alive, so that the job stays where it is. */
+  /** Leaves a job to compatible workers; false when none of `others` is compatible, and the job stays with this worker. */
   async skipWorker(partition: Partition, skipped: SkippedWorker): Promise<boolean> {
     const { jobId, lockToken, session, need, workerId, others } = skipped;
-    const args = [jobId, lockToken, need, workerId, LACKED_MS, session, ...others];
+    const args = [jobId, lockToken, need, workerId, SKIPPED_TTL_MS, session, ...others];
     const moved = await skipWorkerScript.run(this.#access.redis, [this.#access.keys(partition).job('')], args);
     return Number(moved) === 1;
   }
 
-  /** Ends a call together with its job, and takes the next job for its slot. Calls that end together take jobs as one worker. */
-  finish(settle: Settle, job: FinishedJob, fetched: FetchedJob): Promise<Finished> {
-    const ready = readySettle(this.#access, settle);
-    if (ready instanceof Promise) return ready.then((made) => this.#add({ settle: made, job, fetched }));
-    return this.#add({ settle: ready, job, fetched });
+  /** Settles a call, ends its job and fetches the next job for its slot, in one script. */
+  finish(settle: Settle, job: FinishedJob, request: FetchRequest): Promise<FinishResult> {
+    const preparation = prepareSettle(this.#access, settle);
+    if (preparation instanceof Promise)
+      return preparation.then((prepared) => this.#add({ settle: prepared, job, request }));
+    return this.#add({ settle: preparation, job, request });
   }
 
-  #add(ended: FinishedCall): Promise<Finished> {
-    return this.#batches.add(this.#access.placed(ended.settle.callId), ended);
+  #add(ending: CallEnding): Promise<FinishResult> {
+    return this.#batches.add(this.#access.callKeys(ending.settle.callId), ending);
   }
 
-  async #finish(keys: PartitionKeys, ended: readonly FinishedCall[]): Promise<(Finished | Error)[]> {
+  async #finishBatch(keys: PartitionKeys, batch: readonly CallEnding[]): Promise<(FinishResult | Error)[]> {
     const access = this.#access;
-    const fetched = ended[0]?.fetched as FetchedJob;
-    const args = [...takeArguments(fetched), ended.length];
-    for (const { settle, job, fetched: by } of ended) {
-      args.push(job.id, by.lockToken, job.returnValue, job.kept, job.takeNext ? '1' : '0');
+    const request = batch[0]?.request as FetchRequest;
+    const args = [...fetchArguments(request), batch.length];
+    for (const { settle, job, request: ownRequest } of batch) {
+      args.push(job.id, ownRequest.lockToken, job.returnValue, job.keptJobs, job.fetchNext ? '1' : '0');
       args.push(...settleArguments(access, settle));
     }
-    const { answers: told } = await access.carry(finishScript, takeKeys(access, keys), args, ended.length);
-    const [endings, waiting, ...answers] = told as [[string, number | string, string][], string, ...unknown[]];
-    const taken = takenOf(access, fetched, answers);
+    const { answers: results } = await access.runWithRecords(finishScript, fetchKeys(access, keys), args, batch.length);
+    const [endings, waiting, ...answers] = results as [[string, number | string, string][], string, ...unknown[]];
+    const nextJobs = parseFetchedJobs(access, request, answers);
     this.#batches.of(keys).most = waiting === 'more' ? MAX_ENDINGS_IN_BACKLOG : MAX_ENDINGS;
     return endings.map(([code, refused, free]) => {
       if (code === 'error') return backendError(new Error(String(refused))) as Error;
-      const next = free === '1' ? taken.shift() : undefined;
+      const next = free === '1' ? nextJobs.shift() : undefined;
       return {
         code: code as WriteAnswer,
         idle: waiting === 'none',
         ...(typeof refused === 'number' && refused < 0 ? { refused } : {}),
-        ...(next === undefined ? {} : { next: { ...next, fetched } }),
+        ...(next === undefined ? {} : { next: { ...next, fetched: request } }),
       };
     });
   }
 }
 
-function takeKeys(access: LedgerAccess, keys: PartitionKeys): string[] {
+function fetchKeys(access: LedgerAccess, keys: PartitionKeys): string[] {
   return [...access.bases(keys), keys.job('')];
 }
 
-function takeArguments(fetched: FetchedJob): (string | number)[] {
-  const { lockToken, timestampMs, leaseMs, workerId, token, workers } = fetched;
-  const { free, dispatches } = fetched.capacity();
+function fetchArguments(request: FetchRequest): (string | number)[] {
+  const { lockToken, timestampMs, leaseMs, workerId, token, workers } = request;
+  const { free, dispatches } = request.capacity();
   return [
     lockToken,
     timestampMs,
@@ -215,16 +215,16 @@ function takeArguments(fetched: FetchedJob): (string | number)[] {
   ];
 }
 
-function takenOf(access: LedgerAccess, { token }: FetchedJob, answers: readonly unknown[]): Taken[] {
-  const taken: Taken[] = [];
+function parseFetchedJobs(access: LedgerAccess, { token }: FetchRequest, answers: readonly unknown[]): FetchedJob[] {
+  const jobs: FetchedJob[] = [];
   for (let index = 0; index < answers.length; index += 2)
-    taken.push({ ...oneTaken(access, answers[index], answers[index + 1]), token: `${token}.${index / 2 + 1}` });
-  return taken;
+    jobs.push({ ...parseFetchedJob(access, answers[index], answers[index + 1]), token: `${token}.${index / 2 + 1}` });
+  return jobs;
 }
 
-/** A job as a script gives it, and what begin says of its attempt. */
-export function oneTaken(access: LedgerAccess, job: unknown, begun: unknown): Omit<Taken, 'token'> {
-  if (!Array.isArray(job)) return { job: job as Exclude<Taken['job'], unknown[]> };
-  if (!Array.isArray(begun) || begun[0] === 'apart') return { job };
-  return { job, begun: beginResult(access, callOfJob(job[1] as string), begun) };
+/** Parses a job as a script returns it, and the answer of `begin-attempt.lua`. */
+export function parseFetchedJob(access: LedgerAccess, job: unknown, attempt: unknown): Omit<FetchedJob, 'token'> {
+  if (!Array.isArray(job)) return { job: job as Exclude<FetchedJob['job'], unknown[]> };
+  if (!Array.isArray(attempt) || attempt[0] === 'apart') return { job };
+  return { job, attempt: beginResult(access, callOfJob(job[1] as string), attempt) };
 }

@@ -1,5 +1,5 @@
--- Ends and removes a job that has succeeded: what BullMQ's moveToFinished does for a job of ours, which has no relatives, and no
--- more. Returns false when its lock is lost, which is left to BullMQ: nothing was written then.
+-- Ends and removes a job that has succeeded: what BullMQ's moveToFinished does for a job without parents and children. Returns false when
+-- its lock is lost: nothing was written, and the caller leaves the job to BullMQ.
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 job ID  2 lock token  3 return value (JSON)
@@ -8,8 +8,8 @@ local job = queue .. jobId
 if redis.call('GET', job .. ':lock') ~= ARGV[2] then return false end
 if redis.call('LREM', queue .. 'active', -1, jobId) == 0 then return false end
 deferWrite('SREM', queue .. 'stalled', jobId)
-removeLater(job)
-removeLater(job .. ':lock')
-mayHaveLogs(job .. ':logs')
+deferDelete(job)
+deferDelete(job .. ':lock')
+deferLogDelete(job .. ':logs')
 emit(queue, 'event', 'completed', 'jobId', jobId, 'returnvalue', ARGV[3], 'prev', 'active')
 return true

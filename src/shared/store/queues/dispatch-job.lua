@@ -1,8 +1,8 @@
--- Gives a job to a worker with capacity: the job becomes active, and is sent in a message (`DispatchReader`).
+-- Dispatches a job to a worker with capacity: the job becomes active, and is sent in a message (`DispatchReader`).
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 the worker, as idle_worker returns it  2 job ID  3 name of the tool  4 the job's data (JSON)  5 '1' when it is kept after its
---       end  6 lock token  7 fence of its attempt, '' for one that is to be started by itself  8 request  9 signature  10 circuit's name
+--       end  6 lock token  7 fence of its attempt, '' when the worker must start it  8 request  9 signature  10 circuit's name
 --       11 the circuit as stored
 local queue, worker, jobId = KEYS[1], ARGV[1], ARGV[2]
 redis.call('SET', queue .. jobId .. ':lock', ARGV[6], 'PX', worker.leaseMs)

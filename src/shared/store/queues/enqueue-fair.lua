@@ -1,11 +1,11 @@
--- Puts a job into its line, where the sessions take turns: a session's next job stands one behind its last, and one that comes late
--- stands one behind the first of the line, not behind the backlog of the others (start-time fair queuing).
+-- Puts a job into its fair queue (line), where the sessions take turns: a session's next job gets the turn behind its last one. The first
+-- job of a new session gets the turn behind the line's first job, not behind the backlog of the others (start-time fair queuing).
 --
--- A line is one of BullMQ's priorities: its jobs have scores from its number * LINE on. Lines take turns, too (next_in_line).
+-- A line is one of BullMQ's priorities: its jobs have scores from its number * LINE on. Lines take turns, too (next-fair.lua).
 --
 -- KEYS  1 key prefix of the queue
--- ARGV  1 job ID  2 line: its weight (how many turns it has while a line of weight 1 has one), a space, its name; behind a line break,
---         what its jobs need, for a line that some workers leave to others  3 session  4 '1' for a script that takes from it afterwards
+-- ARGV  1 job ID  2 line: its weight (how many turns it has while a line of weight 1 has one), a space, its name; for a line that some
+--         workers skip, a line break and the need of its jobs  3 session  4 '1' when the script fetches from the line afterwards
 local queue, jobId, name, session = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local prioritized, numbers, order, sessions = queue .. 'prioritized', queue .. 'lines', queue .. 'line-order', queue .. 'line-sessions'
 local line = lines[name]
@@ -20,7 +20,7 @@ if not line then
   local from = number * LINE
   local to = from + LINE - 1
   local first = redis.call('ZRANGEBYSCORE', prioritized, from, to, 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  -- Sessions whose turns are over are forgotten.
+  -- Removes sessions whose last turn is over.
   if not first or nowMs() % 16 == 0 then redis.call('ZREMRANGEBYSCORE', sessions, from, first and '(' .. first or to) end
   line = {number = number, join = first and first + 1 or from, sessions = sessions, turns = {}}
   -- Of sessions with equal turns, the older goes first.

@@ -1,11 +1,11 @@
--- Takes the next jobs of a queue and starts their attempts (begin_taken).
+-- Fetches the next jobs of a queue and starts their attempts (begin_fetched).
 --
 -- KEYS  1, 2 bases of keys: of the partition, and of what a tier's partitions share  3 key prefix of the queue
--- ARGV  1 lock token  2 the worker's time, ms  3 lock and lease, ms  4 worker ID  5 token of the attempts  6 workers that take from this
---       queue  7 name under which jobs are pushed to the worker, '' for none  8, 9 its free slots and the pushed jobs that it received,
---       as capacity_of takes them  10 how many at most
--- Returns {BullMQ's answer, what begin_taken says of it, …}, for one job, or for none, at least; 'elsewhere' in the place of a job when
--- all that waits is left to other workers; nothing when the jobs that are on their way fill all slots
+-- ARGV  1 lock token  2 the worker's time, ms  3 lock and lease, ms  4 worker ID  5 token of the attempts  6 workers that fetch from this
+--       queue  7 the worker's name for direct dispatch, '' for none  8, 9 its free slots and how many dispatched jobs it received, for
+--       capacity_of  10 maximum of jobs
+-- Returns {BullMQ's answer, the answer of begin_fetched, …} for at least one job, or BullMQ's code for none; 'elsewhere' in place of a job
+-- when all waiting jobs are left to other workers; {} when dispatched jobs that have not arrived fill all slots
 local queue = KEYS[3]
 local capacity = capacity_of(queue, ARGV[7], ARGV[8], ARGV[9])
 if capacity < 1 then return {} end
@@ -15,9 +15,9 @@ if not jobs then
   jobs = {moveToActive(
     keysOf(queue, {'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'marker'}),
     {queue, now, {token = ARGV[1], lockDuration = ARGV[3]}})}
-  -- BullMQ says when the next job is due, the fourth of four answers: puts that on the clock of the worker that asked.
-  local taken = jobs[1]
-  if type(taken) == 'table' and tonumber(taken[4] or 0) > 0 then taken[4] = taken[4] + (ARGV[2] - now) end
+  -- The fourth value of BullMQ's answer is when the next job is due: it is converted to the worker's clock.
+  local answer = jobs[1]
+  if type(answer) == 'table' and tonumber(answer[4] or 0) > 0 then answer[4] = answer[4] + (ARGV[2] - now) end
 elseif not jobs[1] then
   jobs = {'elsewhere'}
 end

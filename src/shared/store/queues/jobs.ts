@@ -1,9 +1,9 @@
 /**
- * The queue side of a call: how its BullMQ job is named, added, taken and kept.
+ * The BullMQ job of a call: its name, data and options, and the scripts that add, fetch and end it.
  *
- * Jobs are added, taken and ended inside our own scripts (`enqueue`, `next-jobs`, `complete-job` in `lua/`), so that no crash can
- * come between a call's step and its job's. They do what BullMQ's scripts do for an ordinary job; whatever is not ordinary runs
- * through BullMQ's own text. That text is the pinned version's; `queues.test.ts` notices when it changes.
+ * Jobs are added, fetched and ended inside our own scripts (`enqueue.lua`, `fetch-jobs.lua`, `complete-job.lua`), so that no crash can
+ * come between a call's step and its job's. For an ordinary job they do what BullMQ's scripts do; for all others they call BullMQ's own
+ * Lua text of the pinned version.
  */
 import { createRequire } from 'node:module';
 import type { Worker } from 'bullmq';
@@ -15,7 +15,7 @@ const require = createRequire(import.meta.url);
 
 /** Finished jobs that Bull Board can show, for each queue. Results live in the ledger, so none of them is needed. */
 export const KEPT_JOBS = 500;
-/** The number of finished jobs that a queue keeps of each second: all while there are few, else a sample. */
+/** Finished jobs that a queue keeps of each second, as a sample of a busy queue. */
 export const KEPT_PER_SECOND = 20;
 /** Entries of BullMQ's event stream, for each queue. */
 export const KEPT_EVENTS = 1_000;
@@ -30,9 +30,9 @@ export const MOVE_LUA = {
 const TIMED_SCRIPTS = ['moveToActive-11', 'moveToDelayed-11', 'moveToFinished-14', 'retryJob-11'] as const;
 
 /**
- * BullMQ's scripts with Redis' clock in place of the caller's, so that a worker whose clock is wrong neither promotes a delayed job early
- * nor leaves one waiting. The time when the next job is due, the fourth of four answers, is converted back to the caller's clock. A
- * connection that has them under BullMQ's names (`scripts` of ioredis) keeps them.
+ * BullMQ's scripts with Redis' clock in place of the caller's, so that a worker with a wrong clock neither promotes a delayed job early nor
+ * leaves one waiting. The due time of the next job, the fourth of four answers, is converted back to the caller's clock. BullMQ does not
+ * replace scripts that a connection already defines under its names (`scripts` of ioredis).
  */
 export function scriptsOnRedisTime(): Record<string, { readonly lua: string; readonly numberOfKeys: number }> {
   const { version } = require('bullmq/package.json') as { readonly version: string };
@@ -66,8 +66,8 @@ return answer
 }
 
 /**
- * A marker says on Redis' clock when the next job is due. The worker would compare that with its own: it fetches at once instead,
- * and hears on its own clock how long to wait.
+ * A marker's score is the due time of the next job on Redis' clock, which BullMQ's worker would compare with its own. With score 0 it
+ * fetches at once, and the answer tells it on its own clock how long to wait.
  */
 export function fetchAtEveryMarker({ backend }: Pick<Worker, 'backend'>): void {
   const waitForJob = backend.waitForJob.bind(backend);
@@ -77,7 +77,7 @@ export function fetchAtEveryMarker({ backend }: Pick<Worker, 'backend'>): void {
   };
 }
 
-/** A script of BullMQ's as a function. What it takes packed, it gets as tables here. */
+/** A BullMQ script as a Lua function. It takes tables where the script unpacks MessagePack. */
 function bullmqFunction(name: string, numberOfKeys: number): string {
   const script = require(`bullmq/dist/cjs/scripts/${name}-${numberOfKeys}.js`) as Readonly<
     Record<string, { readonly content: string } | undefined>
@@ -86,24 +86,24 @@ function bullmqFunction(name: string, numberOfKeys: number): string {
   return namedLuaFunction(name, `${unpacked}${script[name]?.content}`);
 }
 
-/** Options of a job that is gone as soon as it is finished, unless it failed. */
-export const REMOVED_AT_ONCE = JSON.stringify({
+/** Options of a job that is removed when it completes. A failed job is kept. */
+export const REMOVED_JOB_OPTIONS = JSON.stringify({
   attempts: 1,
   removeOnComplete: true,
   removeOnFail: { count: KEPT_JOBS },
 });
-/** Options of a job that Bull Board can show afterwards. */
-export const KEPT = JSON.stringify({
+/** Options of a job that is kept for Bull Board when it completes. */
+export const KEPT_JOB_OPTIONS = JSON.stringify({
   attempts: 1,
   removeOnComplete: { count: KEPT_JOBS },
   removeOnFail: { count: KEPT_JOBS },
 });
 
-/** For `Script`: how jobs of ours are kept. */
+/** For `Script`: `job_options`, and constants of jobs. */
 export const JOBS_LUA = [
   luaConstants({
-    KEPT,
-    REMOVED_AT_ONCE,
+    KEPT: KEPT_JOB_OPTIONS,
+    REMOVED_AT_ONCE: REMOVED_JOB_OPTIONS,
     KEPT_PER_SECOND,
     PLAIN_LINE: queueNameOf('normal', undefined, 1),
   }),
@@ -119,36 +119,36 @@ export const ENQUEUE_LUA = [
 /** For `Script`: `enqueue_delayed`, which needs `JOBS_LUA`. */
 export const ENQUEUE_DELAYED_LUA = luaFunction(new URL('./enqueue-delayed.lua', import.meta.url));
 
-/** For `Script`: `idle_worker`, `give` and `push`, which needs `ENQUEUE_LUA`. */
+/** For `Script`: `idle_worker`, `dispatch_job` and `push`, which need `ENQUEUE_LUA`. */
 export const PUSH_LUA = [
   luaFunction(new URL('./idle-worker.lua', import.meta.url)),
   luaFunction(new URL('./dispatch-job.lua', import.meta.url)),
   luaFunction(new URL('./push.lua', import.meta.url)),
 ];
 
-/** The content of a job: its ID names the call, its data the session. It never has the parameters. */
+/** The content of a job: its ID names the call, its data the session. A job never contains the parameters. */
 export interface CallJob {
   readonly callId: string;
   readonly generation: string;
   readonly session: string;
 }
 
-/** A job's name for a call: one per generation, so that neither retention nor an earlier failure blocks it. */
+/** The ID of a call's job. Each generation has its own, so that a kept or failed job of an earlier one does not block it. */
 export function jobIdOf(callId: string, generation: string): string {
   return `${callId}.${generation}`;
 }
 
 export function callOfJob(jobId: string): Pick<CallJob, 'callId' | 'generation'> {
-  const split = jobId.lastIndexOf('.');
-  return { callId: jobId.slice(0, split), generation: jobId.slice(split + 1) };
+  const separator = jobId.lastIndexOf('.');
+  return { callId: jobId.slice(0, separator), generation: jobId.slice(separator + 1) };
 }
 
-/** A job's data as it is stored. Its ID names the call; one that may be kept says it for Bull Board, too. */
-export function jobData(job: CallJob, kept: boolean): string {
-  return JSON.stringify(kept ? job : { session: job.session });
+/** A job's data as it is stored. A job that may be kept repeats the call's ID for Bull Board. */
+export function jobData(job: CallJob, keepJob: boolean): string {
+  return JSON.stringify(keepJob ? job : { session: job.session });
 }
 
-/** Key prefix of the queue and arguments of `enqueue` for a call that comes back to it: its job is kept for Bull Board. */
+/** Key prefix of the queue and arguments of `enqueue.lua` for a requeued call, whose job is kept for Bull Board. */
 export function enqueueArguments(keys: PartitionKeys, toolName: string, job: CallJob): string[] {
   const jobId = jobIdOf(job.callId, job.generation);
   return [keys.job(''), jobId, toolName, job.generation, jobData(job, true), '1'];

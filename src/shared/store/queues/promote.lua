@@ -1,13 +1,13 @@
--- Puts a delayed job at the head of its queue: what it waited for has come.
+-- Moves a parked call's delayed job to the head of its queue.
 --
 -- KEYS  1 record of its call  2 key prefix of the queue
 -- ARGV  1 job ID
--- Returns {code}: promoted · absent (it is queued already, or not parked yet) · ended (its call does not need it any more)
+-- Returns {code}: promoted · absent (it is already queued, or not parked yet) · ended (its call has ended)
 local queue, job = KEYS[2], KEYS[2] .. ARGV[1]
 local state, phase = unpack(redis.call('HMGET', KEYS[1], 'state', 'phase'))
 if state ~= 'inflight' then return {'ended'} end
 if redis.call('ZREM', queue .. 'delayed', ARGV[1]) == 0 then return {'absent'} end
--- From now on it waits for a worker; one that waits for its next attempt still does.
+-- The wait for a worker counts from now on. A call that waits for a retry keeps its time.
 if phase == 'queued' then redis.call('HSET', KEYS[1], 'notBeforeMs', nowMs()) end
 redis.call('HSET', job, 'delay', '0')
 redis.call('RPUSH', queue .. 'wait', ARGV[1])

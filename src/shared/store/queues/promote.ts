@@ -7,7 +7,7 @@ import { callOfJob } from './jobs.ts';
 
 const promoteScript = new Script(new URL('./promote.lua', import.meta.url));
 
-/** `absent`: the job is queued already, not parked yet, or gone; it needs no promotion. `ended`: its call does not need it any more. */
+/** `absent`: the job is already queued, not parked yet, or removed. `ended`: its call has ended. */
 export async function promote(redis: Redis, prefix: string, jobId: string): Promise<'promoted' | 'absent' | 'ended'> {
   const { callId } = callOfJob(jobId);
   const partition = partitionOf(callId);

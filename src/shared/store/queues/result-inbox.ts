@@ -1,5 +1,5 @@
 /**
- * The inbox of one producer: a channel for the events of its calls, and for each partition a list that keeps events while the producer does
+ * The inbox of one producer: a channel for the events of its calls, and in each partition a list of the events that were sent while it did
  * not listen. After a cut connection, the owner reads the records instead (`onGap`).
  */
 
@@ -11,12 +11,12 @@ export interface SettledEvent {
   readonly type: 'settled';
   readonly callId: string;
   readonly state: string;
-  /** When the call ended, on Redis' clock. Absent where one process keeps the records. */
+  /** When the call ended, on Redis' clock. Absent in local runs. */
   readonly atMs?: number;
   readonly outcome?: unknown;
-  /** In place of a larger one, the name of the text that it is kept in. */
+  /** In place of a larger outcome, the ID of the text that holds it. */
   readonly textId?: string;
-  /** The signature of the outcome, inline or not. */
+  /** The signature of the outcome, also of one that is not in the event. */
   readonly signature?: string;
 }
 
@@ -30,7 +30,7 @@ export type InboxEvent =
       readonly message?: string;
     }
   | { readonly type: 'pending'; readonly callId: string; readonly expiresAtMs: number }
-  /** Only for those who follow the call. */
+  /** Sent only to producers that follow the call. */
   | { readonly type: 'attempt'; readonly callId: string }
   | {
       readonly type: 'retrying';
@@ -44,11 +44,11 @@ const BATCH = 500;
 
 export interface InboxReaderOptions {
   readonly url: string;
-  /** Reads events that were kept while the producer did not listen. */
+  /** Reads events that were stored while the producer did not listen. */
   readonly redis: Redis;
   readonly prefix: string;
   readonly id: string;
-  /** The partitions that may have kept events. */
+  /** The partitions that may have stored events. */
   partitions(): readonly Partition[];
   onEvent(event: InboxEvent): void;
   /** The connection was away: events may have been lost. */
@@ -66,12 +66,12 @@ export class InboxReader {
     this.follow();
   }
 
-  /** Listens to the places that there are by now. */
+  /** Subscribes to the inboxes of all current partitions. */
   follow(): void {
     const { prefix, id, partitions, redis } = this.#options;
     if (this.#closed) return;
     if (!isClustered(redis)) this.#listen(new FleetKeys(prefix).inbox(id), partitions);
-    // A script of the place counts those who listen at its own node.
+    // In a cluster, a script counts only the subscribers of its own node.
     for (const partition of isClustered(redis) ? partitions() : []) {
       const key = new PartitionKeys(prefix, partition).inbox(id);
       this.#listen(
@@ -99,7 +99,7 @@ export class InboxReader {
       onSubscribed: () => {
         if (subscribedBefore) this.#options.onGap();
         subscribedBefore = true;
-        this.#catchUp(partitions()).catch((error: Error) => this.#lost(error));
+        this.#catchUp(partitions()).catch((error: Error) => this.#reportLoss(error));
       },
       onError,
     });
@@ -110,37 +110,37 @@ export class InboxReader {
     return new InboxReader(options);
   }
 
-  /** Delivers the events that were kept until now; further ones arrive on the channel. */
+  /** Delivers the stored events; later ones arrive on the channel. */
   async #catchUp(partitions: readonly Partition[]): Promise<void> {
     const { prefix, id, redis } = this.#options;
     for (const partition of partitions) {
       const key = new PartitionKeys(prefix, partition).inbox(id);
-      for (let kept: string[] | null = []; kept !== null && !this.#closed; ) {
-        for (const event of kept) this.#deliver(`[${event}]`);
-        kept = await redis.lpop(key, BATCH);
+      for (let events: string[] | null = []; events !== null && !this.#closed; ) {
+        for (const event of events) this.#deliver(`[${event}]`);
+        events = await redis.lpop(key, BATCH);
       }
     }
   }
 
-  /** Delivers one event. An event that cannot be delivered must not cost the ones behind it, which are read only once. */
+  /** Delivers the events of a message. A failing one must not stop those behind it, which are read only once. */
   #deliver(text: string): void {
     if (this.#closed) return;
     try {
-      for (const event of JSON.parse(text) as InboxEvent[]) this.#hand(event);
+      for (const event of JSON.parse(text) as InboxEvent[]) this.#emit(event);
     } catch (error) {
-      this.#lost(error as Error);
+      this.#reportLoss(error as Error);
     }
   }
 
-  #hand(event: InboxEvent): void {
+  #emit(event: InboxEvent): void {
     try {
       this.#options.onEvent(event);
     } catch (error) {
-      this.#lost(error as Error);
+      this.#reportLoss(error as Error);
     }
   }
 
-  #lost(error: Error): void {
+  #reportLoss(error: Error): void {
     if (this.#closed) return;
     this.#options.onError(error);
     this.#options.onGap();

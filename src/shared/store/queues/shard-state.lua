@@ -1,8 +1,8 @@
--- How one place stands: what is in flight, waits, runs, and is in doubt.
+-- Counts the calls of a partition by state.
 --
 -- KEYS  1 in-flight index  2 active jobs  3 delayed jobs  4 pending approvals  5 index of calls in doubt
 --       6 index of pending calls
--- ARGV  1 key prefix of records  2 how many of the oldest calls in flight are looked at
+-- ARGV  1 key prefix of records  2 how many of the oldest calls in flight are read
 -- Returns {in flight, active, delayed, pending approvals, in doubt, oldest wait in ms, stale, in flight and to start later,
 -- those of them that wait for an approval, pending}
 local now = nowMs()

@@ -9,25 +9,25 @@ export interface ShardState {
   readonly inflight: number;
   /** Held by workers. */
   readonly running: number;
-  /** Until the time of a retry. */
+  /** Waiting for a retry, or parked. */
   readonly delayed: number;
-  /** Until their callers want them to start. They are not counted in `inflight`. */
+  /** Delayed until the start that their callers chose. They are not counted in `inflight`. */
   readonly starting: number;
   readonly awaitingApproval: number;
   /** Completed by outside systems; not in flight. */
   readonly pending: number;
-  /** Could run now, and no worker has taken them. */
+  /** Ready to run, not fetched by a worker yet. */
   readonly waiting: number;
   /** Calls of unknown outcome that no operator has resolved. */
   readonly inDoubt: number;
-  /** Among the oldest calls in flight. */
+  /** The longest wait among the oldest calls in flight. */
   readonly oldestWaitMs: number;
-  /** Running with a lease that has ended, among the oldest calls in flight. */
+  /** Running calls whose lease has ended, among the oldest calls in flight. */
   readonly stale: number;
 }
 
-/** The number of jobs that are read of each partition. */
-const LOOKED_AT = 500;
+/** The number of calls that are read in each partition. */
+const MAX_CALLS_READ = 500;
 const stateScript = new Script(new URL('./shard-state.lua', import.meta.url));
 
 export async function readShardState(redis: Redis, prefix: string, partition: Partition): Promise<ShardState> {
@@ -35,7 +35,7 @@ export async function readShardState(redis: Redis, prefix: string, partition: Pa
   const counts = (await stateScript.run(
     redis,
     [keys.inflight, keys.job('active'), keys.job('delayed'), `${keys.approvals}s:pending`, keys.inDoubt, keys.pending],
-    [keys.records, LOOKED_AT],
+    [keys.records, MAX_CALLS_READ],
   )) as number[];
   const [inflight = 0, running = 0, delayed = 0, awaitingApproval = 0, inDoubt = 0, oldestWaitMs = 0, stale = 0] =
     counts;
@@ -44,11 +44,11 @@ export async function readShardState(redis: Redis, prefix: string, partition: Pa
   return {
     inflight: Math.max(0, inflight - starting),
     running,
-    // A call that awaits an approval or a completion has a delayed job, which ends the waiting.
+    // A call that awaits an approval or a completion has a delayed job, which ends the wait at its deadline.
     delayed: Math.max(0, delayed - awaitingApproval - approved - pending),
     starting: approved,
     awaitingApproval,
-    // Calls wait for a worker in more than one list: they are what is in flight and neither runs nor waits for something else.
+    // Calls wait for a worker in more than one list, so they are counted as the rest of those in flight.
     waiting: Math.max(0, inflight - running - Math.max(delayed - pending, awaitingApproval + approved)),
     inDoubt,
     oldestWaitMs,
@@ -58,11 +58,11 @@ export async function readShardState(redis: Redis, prefix: string, partition: Pa
 }
 
 /** The states of all tiers, in order. */
-export function readTierStates(redis: Redis, prefix: string, shards: Pick<Shards, 'ofTiers'>): Promise<ShardState[]> {
-  return shards.ofTiers((partition) => readShardState(redis, prefix, partition), together);
+export function readTierStates(redis: Redis, prefix: string, shards: Pick<Shards, 'sumByTier'>): Promise<ShardState[]> {
+  return shards.sumByTier((partition) => readShardState(redis, prefix, partition), addStates);
 }
 
-function together(one: ShardState, other: ShardState): ShardState {
+function addStates(one: ShardState, other: ShardState): ShardState {
   return {
     inflight: one.inflight + other.inflight,
     running: one.running + other.running,

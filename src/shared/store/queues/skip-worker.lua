@@ -1,21 +1,21 @@
--- Leaves a job to others of its queue: this worker lacks what its call needs, or should not run it now. The job stands in a line that
--- all those leave alone who lack the same, unless one that does not has nothing to do; and so do the next calls that need it. What is known
--- is forgotten from time to time: workers learn, and go.
+-- Leaves a job to other workers of its queue: this worker does not support its call's need, or must not run it now. An idle compatible
+-- worker gets the job at once. Else it goes to a line that incompatible workers skip, as do the next calls with this need. The list of
+-- incompatible workers expires, because workers are updated and end.
 --
 -- KEYS  1 key prefix of the queue
--- ARGV  1 job ID  2 lock token  3 what the call needs  4 worker ID  5 how long that is known, ms  6 session of the call
---       7.. IDs of the workers that should have it
--- Returns 0 when all those lack it, too: nothing was written. A job that another attempt holds is left alone.
+-- ARGV  1 job ID  2 lock token  3 need of the call  4 worker ID  5 time to live of the list, ms  6 session of the call
+--       7.. IDs of the workers that should get the job
+-- Returns 0 when none of them is compatible: nothing was written. Returns 1 when the job was moved, or its lock is lost.
 local queue, jobId, need, worker = KEYS[1], ARGV[1], ARGV[3], ARGV[4]
 local job, lackers = queue .. jobId, queue .. 'lackers'
 if redis.call('GET', job .. ':lock') ~= ARGV[2] then return 1 end
-local isWanted = false
-for at = 7, #ARGV do isWanted = isWanted or not lacks(queue, ARGV[at], need) end
-if not isWanted then return 0 end
-if not lacks(queue, worker, need) then
-  local known = (lackersOf(queue)[need] or ' ') .. worker .. ' '
-  redis.call('HSET', lackers, need, known)
-  lackersOf(queue)[need] = known
+local isCompatible = false
+for index = 7, #ARGV do isCompatible = isCompatible or not isIncompatible(queue, ARGV[index], need) end
+if not isCompatible then return 0 end
+if not isIncompatible(queue, worker, need) then
+  local workers = (incompatibleWorkers(queue)[need] or ' ') .. worker .. ' '
+  redis.call('HSET', lackers, need, workers)
+  incompatibleWorkers(queue)[need] = workers
   if redis.call('PTTL', lackers) < 0 then redis.call('PEXPIRE', lackers, ARGV[5]) end
 end
 redis.call('DEL', job .. ':lock')

@@ -42,7 +42,7 @@ export class Script {
       SHARED_FUNCTIONS,
       ...functions,
       namedLuaFunction('script', luaText(file)),
-      'local answer = script(KEYS, ARGV)\nwriteGathered()\nreturn answer\n',
+      'local answer = script(KEYS, ARGV)\nflushWrites()\nreturn answer\n',
     ].join('');
     this.#sha1 = createHash('sha1').update(this.#lua).digest('hex');
   }

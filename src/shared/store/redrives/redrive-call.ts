@@ -41,7 +41,7 @@ export async function redriveCall(
   { redriveId, by, generation, room, line, approval }: CallRedrive,
 ): Promise<RedriveAnswer> {
   const { callId, request, attempts, fence, readAtMs } = record;
-  const keys = access.placed(callId);
+  const keys = access.callKeys(callId);
   const session = request.envelope.target.sessionKey;
   const resigned = await resignRequest(access, callId, generation, 'redriven');
   if (typeof resigned === 'string') return resigned;

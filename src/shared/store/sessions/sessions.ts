@@ -55,10 +55,15 @@ const LISTED_MS = 2 * KEPT_MS;
 const MIN_PAGE = 20;
 
 export class Sessions extends FleetRecords {
-  readonly #shards: Pick<Shards, 'assign' | 'know'> | undefined;
+  readonly #shards: Pick<Shards, 'assign' | 'ensureKnown'> | undefined;
 
   /** Without shards, all calls of all sessions are in the first one of their tier. */
-  constructor(redis: Redis, prefix: string, signatures = new Signatures(), shards?: Pick<Shards, 'assign' | 'know'>) {
+  constructor(
+    redis: Redis,
+    prefix: string,
+    signatures = new Signatures(),
+    shards?: Pick<Shards, 'assign' | 'ensureKnown'>,
+  ) {
     super(redis, prefix, signatures);
     this.#shards = shards;
   }
@@ -163,7 +168,7 @@ export class Sessions extends FleetRecords {
 
   /** Remembers the shards of the session's calls in this process. */
   async #placed(record: SessionRecord): Promise<SessionRecord> {
-    if (record.shards !== undefined) await this.#shards?.know(record.shards);
+    if (record.shards !== undefined) await this.#shards?.ensureKnown(record.shards);
     return record;
   }
 

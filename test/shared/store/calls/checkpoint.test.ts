@@ -24,7 +24,7 @@ test('the next attempt gets the last checkpoint, and the end of the call removes
   expect(fourth).toMatchObject({ checkpoint: '{"page":2}', recovered: true });
 
   await settle(books, claim, fourth.fence);
-  expect(await redis.hexists(ledger.access.placed(claim.callId).record(claim.callId), 'checkpoint')).toBe(0);
+  expect(await redis.hexists(ledger.access.callKeys(claim.callId).record(claim.callId), 'checkpoint')).toBe(0);
 });
 
 test('a stale attempt and one whose call has ended write no checkpoint', async () => {
@@ -71,7 +71,7 @@ test('a checkpoint that no worker of this fleet signed ends the call', async () 
   await ledger.claim(claim);
   const { fence } = await started({ ...books, ledger }, claim);
   await ledger.checkpoint(claim.callId, fence, '1');
-  const record = ledger.access.placed(claim.callId).record(claim.callId);
+  const record = ledger.access.callKeys(claim.callId).record(claim.callId);
   const stored = (await books.redis.hget(record, 'checkpoint')) ?? '';
   expect((await started({ ...books, ledger }, claim)).checkpoint).toBe('1');
   await books.redis.hset(record, 'checkpoint', stored.replace(/1$/, '2'));
@@ -83,7 +83,7 @@ test('a call that gets on is not blamed for the workers that were lost before', 
   const { ledger, redis } = books;
   const claim = claimOf('a');
   await ledger.claim(claim);
-  const record = ledger.access.placed(claim.callId).record(claim.callId);
+  const record = ledger.access.callKeys(claim.callId).record(claim.callId);
   let attempt = await started(books, claim);
   for (let step = 0; step < 30; step += 1) {
     attempt = await started(books, claim);
@@ -99,6 +99,6 @@ test('a call that gets on is not blamed for the workers that were lost before', 
   await ledger.checkpoint(standing.callId, fence, '1');
   const second = await started(books, standing);
   await ledger.checkpoint(standing.callId, second.fence, '1');
-  const other = ledger.access.placed(standing.callId).record(standing.callId);
+  const other = ledger.access.callKeys(standing.callId).record(standing.callId);
   expect(await redis.hmget(other, 'forgiven', 'blamed')).toEqual([null, '1']);
 });

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { doubtful, resultError } from '../../../../src/shared/calls/outcome.ts';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { failureOf } from '../../../../src/shared/errors/failure.ts';
-import { longestKeptMs } from '../../../../src/shared/store/calls/call-index.ts';
+import { longestRetentionMs } from '../../../../src/shared/store/calls/call-index.ts';
 import { startFleet } from '../../../helpers/fleet.ts';
 import { echo } from '../../../helpers/tools.ts';
 import { type Books, claimOf, failureOutcome, openBooks, PLACE, SUCCESS, settle, started } from '../calls.ts';
@@ -68,10 +68,10 @@ describe('how long calls can be found', () => {
   const KEPT = { ttl: { doneMs: 1_000 }, tools: { echo: { ttl: { doneMs: 3_600_000 } } } };
 
   test('as long as the records of any tool are kept', () => {
-    expect(longestKeptMs(resolveSettings({ options: KEPT }))).toBe(3_600_000);
+    expect(longestRetentionMs(resolveSettings({ options: KEPT }))).toBe(3_600_000);
     const failures = { tools: { echo: { ttl: { failedMs: 200_000_000 } } } };
-    expect(longestKeptMs(resolveSettings({ options: failures }))).toBe(200_000_000);
-    expect(longestKeptMs(resolveSettings({}))).toBe(86_400_000);
+    expect(longestRetentionMs(resolveSettings({ options: failures }))).toBe(200_000_000);
+    expect(longestRetentionMs(resolveSettings({}))).toBe(86_400_000);
   });
 
   test('a call that a tool keeps for longer than others is listed, and forgotten, as long as it is replayed', async () => {

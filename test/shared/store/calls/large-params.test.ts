@@ -33,10 +33,10 @@ describe('large parameters', () => {
     expect(await books.redis.hstrlen(record, 'request')).toBeLessThan(2_000);
     const begun = await started(books, claim);
     expect(begun.request.envelope.payload.params).toEqual({});
-    const whole = await books.ledger.wholeRequest(claim.callId, begun.request);
+    const whole = await books.ledger.requestWithParams(claim.callId, begun.request);
     expect(whole).toEqual(claim.request);
     expect((await books.ledger.read(claim.callId))?.request).toEqual(claim.request);
-    for (const part of [await books.ledger.glance(claim.callId), await books.ledger.read(claim.callId, 'inbox')])
+    for (const part of [await books.ledger.readBrief(claim.callId), await books.ledger.read(claim.callId, 'inbox')])
       expect(part?.request).toMatchObject({
         envelope: { payload: { params: {} } },
         largeParams: { bytes: Buffer.byteLength(JSON.stringify(PARAMS)) },
@@ -122,9 +122,11 @@ describe('large parameters', () => {
     const { claim, at } = await claimed(books);
     const { request } = await started(books, claim);
     await books.redis.hset(at, '0', 'changed');
-    await expect(books.ledger.wholeRequest(claim.callId, request)).rejects.toMatchObject({ code: 'SIGNATURE_INVALID' });
+    await expect(books.ledger.requestWithParams(claim.callId, request)).rejects.toMatchObject({
+      code: 'SIGNATURE_INVALID',
+    });
     await books.redis.del(at);
-    await expect(books.ledger.wholeRequest(claim.callId, request)).rejects.toMatchObject({ code: 'PARAMS_LOST' });
+    await expect(books.ledger.requestWithParams(claim.callId, request)).rejects.toMatchObject({ code: 'PARAMS_LOST' });
     expect(await books.ledger.read(claim.callId)).toMatchObject({
       state: 'inflight',
       request: { envelope: { payload: { params: {} } }, largeParams: {} },

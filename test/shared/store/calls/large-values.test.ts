@@ -58,7 +58,7 @@ describe('large outcomes', () => {
       expect((await books.ledger.read(claim.callId))?.outcome).toEqual(outcome);
       const again = await books.ledger.claim(claimOf('a'));
       expect(JSON.stringify(again.kind === 'ended' && again.outcome) === JSON.stringify(outcome)).toBe(true);
-      expect((await books.ledger.glance(claim.callId))?.outcome).toBeUndefined();
+      expect((await books.ledger.readBrief(claim.callId))?.outcome).toBeUndefined();
     },
   );
 
@@ -123,14 +123,14 @@ describe('large outcomes', () => {
       ...{ workerId: 'worker-1', token: 'delivery', workers: 1 },
       capacity: () => ({ free: 2, received: 0, pushable: false }),
     };
-    expect(await books.dispatch.take(PLACE, fetched, 2)).toHaveLength(2);
+    expect(await books.dispatch.fetch(PLACE, fetched, 2)).toHaveLength(2);
     const access = new LedgerAccess(redis, world.prefix, 60_000, new Signatures());
     losePartsOnce(access);
     const dispatch = new JobDispatch(access);
     const end = ({ callId, generation }: typeof lost, outcome: Outcome) =>
       dispatch.finish(
         { callId, fence: 1, state: 'done', outcome, outcomeJson: JSON.stringify(outcome), attempts: [], ttlMs: 9_000 },
-        { id: jobIdOf(callId, generation), returnValue: '{}', kept: 0, takeNext: false },
+        { id: jobIdOf(callId, generation), returnValue: '{}', keptJobs: 0, fetchNext: false },
         fetched,
       );
     const [first, second] = await Promise.allSettled([end(lost, large()), end(whole, SUCCESS)]);

@@ -67,13 +67,13 @@ describe('R15: claiming', () => {
     const books = await openBooks();
     const keys = books.ledger.keys(PLACE);
     const claims = Array.from({ length: 3 * KEPT_PER_SECOND }, (_, number) =>
-      claimOf(`call ${number}`, { kept: number % 2 === 0, inboxId: `producer-${number % 4}` }),
+      claimOf(`call ${number}`, { keepJob: number % 2 === 0, inboxId: `producer-${number % 4}` }),
     );
     // Within one second, however slow the machine is.
     await books.redis.set(keys.job('kept'), 2, 'PX', 60_000);
     await Promise.all(claims.map((claim) => books.ledger.claim(claim)));
     const kept = await Promise.all(
-      claims.map(async ({ callId, generation, kept: mayBe }) => {
+      claims.map(async ({ callId, generation, keepJob: mayBe }) => {
         const options = await books.redis.hget(keys.job(jobIdOf(callId, generation)), 'opts');
         const isKept = (JSON.parse(options ?? '') as { removeOnComplete: unknown }).removeOnComplete !== true;
         expect(isKept && !mayBe).toBe(false);
@@ -280,7 +280,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     expect(attempt).toMatchObject({
       fence: 1,
       request: claim.request,
-      earlier: [],
+      earlierAttempts: [],
       lostAttempts: 0,
       recovered: false,
       firstStartedAtMs: attempt.nowMs,
@@ -303,7 +303,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     const first = await started(books, claim);
     const second = await started(books, claim);
     expect(second).toMatchObject({ fence: 2, recovered: true, lostAttempts: 1, firstStartedAtMs: first.nowMs });
-    expect(second.earlier).toEqual([
+    expect(second.earlierAttempts).toEqual([
       {
         attempt: 1,
         fence: 1,
@@ -322,12 +322,16 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     await books.ledger.claim(claim);
     await started(books, claim);
     const taker = await started(books, claim);
-    await books.ledger.postpone(claim.callId, taker.fence, { phase: 'queued', attempts: taker.earlier, delayMs: 0 });
+    await books.ledger.postpone(claim.callId, taker.fence, {
+      phase: 'queued',
+      attempts: taker.earlierAttempts,
+      delayMs: 0,
+    });
     const next = await begin(books, claim, 'next');
     const again = await begin(books, claim, 'next');
     expect([next, again]).toMatchObject([
-      { fence: 3, recovered: true, lostAttempts: 1, earlier: taker.earlier },
-      { fence: 3, recovered: true, lostAttempts: 1, earlier: taker.earlier },
+      { fence: 3, recovered: true, lostAttempts: 1, earlierAttempts: taker.earlierAttempts },
+      { fence: 3, recovered: true, lostAttempts: 1, earlierAttempts: taker.earlierAttempts },
     ]);
   });
 
@@ -387,7 +391,12 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     const open = { state: 'OPEN', epoch: 1, openedAtMs: 1, cooldownMs: 1, failures: 5, reason: 'why' } as const;
     await books.breakers.change({ partition: PLACE, key: CIRCUIT }, { state: 'CLOSED', epoch: 0 }, open, 0);
     const before = await books.ledger.read(claim.callId);
-    expect(await begin(books, claim)).toMatchObject({ kind: 'circuit', circuit: CIRCUIT, fence: 0, earlier: [] });
+    expect(await begin(books, claim)).toMatchObject({
+      kind: 'circuit',
+      circuit: CIRCUIT,
+      fence: 0,
+      earlierAttempts: [],
+    });
     expect({ ...(await books.ledger.read(claim.callId)), readAtMs: 0 }).toEqual({ ...before, readAtMs: 0 });
     const options = { workerId: 'worker-1', leaseMs: LEASE_MS, token: 'probe' };
     expect((await books.ledger.begin(jobOf(claim), { ...options, probeEpoch: 7 })).kind).toBe('circuit');
@@ -518,7 +527,7 @@ describe('settling', () => {
     expect(await books.ledger.outcome(claim.callId, event)).toEqual(outcome);
     // Whoever names another text learns what the record says.
     expect(await books.ledger.outcome(claim.callId, { ...event, textId: '2-0' })).toEqual(outcome);
-    expect(await books.ledger.glance(claim.callId)).toMatchObject({ outcome });
+    expect(await books.ledger.readBrief(claim.callId)).toMatchObject({ outcome });
     expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'ended', outcome });
     expect(await books.ledger.index.flush(PLACE, {})).toMatchObject({ flushed: 1 });
     expect(await books.redis.exists(at)).toBe(0);
@@ -780,7 +789,7 @@ describe('postponing', () => {
     expect(record).not.toHaveProperty('lockUntilMs');
     expect(await inbox(books)).toEqual([event]);
     const next = await started(books, claim);
-    expect(next).toMatchObject({ fence: 2, recovered: false, lostAttempts: 0, earlier: [attempt] });
+    expect(next).toMatchObject({ fence: 2, recovered: false, lostAttempts: 0, earlierAttempts: [attempt] });
   });
 
   test('a call whose cancellation is asked for is not postponed', async () => {
@@ -799,23 +808,23 @@ describe('telling', () => {
     const { claim, fence } = await STANDINGS.running(books);
     const event = { type: 'progress', callId: claim.callId, progress: 1 };
     expect(await books.ledger.renewLease(claim.callId, fence, 90_000, event)).toEqual({
-      held: true,
+      renewed: true,
       cancelRequested: false,
     });
     const record = await books.ledger.read(claim.callId);
     expect((record?.lockUntilMs ?? 0) - (record?.readAtMs ?? 0)).toBeGreaterThan(LEASE_MS);
     expect(await inbox(books)).toEqual([event]);
     await cancel(books, claim.callId);
-    expect(await books.ledger.renewLease(claim.callId, fence, 1_000)).toEqual({ held: true, cancelRequested: true });
+    expect(await books.ledger.renewLease(claim.callId, fence, 1_000)).toEqual({ renewed: true, cancelRequested: true });
   });
 
   test('a worker that lost the call is notified', async () => {
     const books = await openBooks();
     const { claim, fence } = await STANDINGS.running(books);
     await started(books, claim);
-    expect(await books.ledger.renewLease(claim.callId, fence, 1_000)).toMatchObject({ held: false });
+    expect(await books.ledger.renewLease(claim.callId, fence, 1_000)).toMatchObject({ renewed: false });
     const done = await STANDINGS.done(await openBooks());
-    expect(await books.ledger.renewLease(done.claim.callId, 5, 1_000)).toMatchObject({ held: false });
+    expect(await books.ledger.renewLease(done.claim.callId, 5, 1_000)).toMatchObject({ renewed: false });
   });
 });
 

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
-import { type DispatchedJobs, DispatchReader } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
-import type { FetchedJob } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
+import { type DispatchedJob, DispatchReader } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
+import type { FetchRequest } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
 import { jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { startServer } from '../../../chaos/server.ts';
@@ -14,7 +14,7 @@ import { type Books, begin, CIRCUIT, claimOf, LEASE_MS, openBooks, PLACE, SUCCES
 
 /** A worker that listens; `take` says how many slots it has free, and takes what stands in line. */
 async function listen(books: Books, workerId = 'worker-1') {
-  const arrived: DispatchedJobs[] = [];
+  const arrived: DispatchedJob[] = [];
   const reader = new DispatchReader(books.ledger.access, {
     url: books.world.redisUrl,
     prefix: books.world.prefix,
@@ -27,7 +27,7 @@ async function listen(books: Books, workerId = 'worker-1') {
   onTestFinished(() => reader.close());
   const channel = () => `${books.ledger.keys(PLACE).job('')}push:${reader.state.name}`;
   await eventually(async () => (await books.redis.pubsub('NUMSUB', channel()))[1] === 1);
-  const fetched = (free: number): FetchedJob => ({
+  const fetched = (free: number): FetchRequest => ({
     lockToken: `lock of ${workerId}`,
     timestampMs: Date.now(),
     requestedAtMs: performance.now(),
@@ -41,7 +41,7 @@ async function listen(books: Books, workerId = 'worker-1') {
     reader,
     arrived,
     fetched,
-    take: (free: number) => books.dispatch.take(PLACE, fetched(free), free),
+    take: (free: number) => books.dispatch.fetch(PLACE, fetched(free), free),
     jobs: () => arrived.map(({ job }) => (job as unknown[])[1]),
   };
 }
@@ -71,7 +71,7 @@ describe('a worker with nothing to do', () => {
     if (claim === undefined) throw new Error('it was claimed');
     await eventually(() => worker.arrived.length === 1);
     const [dispatched] = worker.arrived;
-    expect(dispatched?.begun).toMatchObject({ kind: 'started', fence: 1, request: claim.request, circuit: CIRCUIT });
+    expect(dispatched?.attempt).toMatchObject({ kind: 'started', fence: 1, request: claim.request, circuit: CIRCUIT });
     expect(await books.ledger.read(claim.callId)).toMatchObject({ phase: 'running', worker: 'worker-1', fence: 1 });
     expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([jobOf(claim)]);
     expect(await books.redis.get(`${keys.job(jobOf(claim))}:lock`)).toBe(dispatched?.lockToken);
@@ -94,7 +94,7 @@ describe('a worker with nothing to do', () => {
       ...worker.fetched(2),
       capacity: () => ({ free: 2, dispatches: { ...worker.reader.state, received: 0 } }),
     };
-    expect(await books.dispatch.take(PLACE, deaf, 2)).toEqual([]);
+    expect(await books.dispatch.fetch(PLACE, deaf, 2)).toEqual([]);
     expect((await worker.take(1)).map(({ job }) => (job as unknown[])[1])).toEqual([jobOf(claims[2] as never)]);
   });
 
@@ -115,7 +115,7 @@ describe('a worker with nothing to do', () => {
     const claim = claimOf('a', { once: true });
     await books.ledger.claim(claim);
     await eventually(() => worker.arrived.length === 1);
-    expect(worker.arrived[0]?.begun).toBeUndefined();
+    expect(worker.arrived[0]?.attempt).toBeUndefined();
     expect(await books.ledger.read(claim.callId)).toMatchObject({ phase: 'queued', fence: 0 });
     expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 1 });
   });
@@ -191,7 +191,7 @@ test('a worker that ends a call gets the next one by dispatch, as long as no cal
     attempts: [],
     ttlMs: 60_000,
   } as const;
-  const job = { id: jobOf(first as never), returnValue: '{}', kept: 0, takeNext: true };
+  const job = { id: jobOf(first as never), returnValue: '{}', keptJobs: 0, fetchNext: true };
   const finished = await books.dispatch.finish(settle, job, {
     ...worker.fetched(0),
     lockToken: dispatched?.lockToken ?? '',

@@ -1,16 +1,16 @@
 import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import type { Finished, Taken } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
+import type { FetchedJob, FinishResult } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
 import { jobIdOf, KEPT_JOBS } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { type Books, begin, claimOf, fetched, openBooks, PLACE, SUCCESS } from '../calls.ts';
 
-function idOf(taken: Taken | undefined): string | undefined {
+function idOf(taken: FetchedJob | undefined): string | undefined {
   return Array.isArray(taken?.job) ? (taken.job[1] as string) : undefined;
 }
 
-async function take({ dispatch }: Pick<Books, 'dispatch'>): Promise<Taken> {
-  const [taken] = await dispatch.take(PLACE, fetched());
+async function take({ dispatch }: Pick<Books, 'dispatch'>): Promise<FetchedJob> {
+  const [taken] = await dispatch.fetch(PLACE, fetched());
   if (taken === undefined) throw new Error('there is always an answer');
   return taken;
 }
@@ -20,7 +20,7 @@ function finish(
   claim: { readonly callId: string; readonly generation: string },
   fence: number,
   change: { readonly kept?: number; readonly lockToken?: string; readonly takeNext?: boolean } = {},
-): Promise<Finished> {
+): Promise<FinishResult> {
   const { kept = 0, lockToken = 'lock-1', takeNext = true } = change;
   return dispatch.finish(
     {
@@ -32,7 +32,12 @@ function finish(
       attempts: [],
       ttlMs: 60_000,
     },
-    { id: jobIdOf(claim.callId, claim.generation), returnValue: '{"status":"success"}', kept, takeNext },
+    {
+      id: jobIdOf(claim.callId, claim.generation),
+      returnValue: '{"status":"success"}',
+      keptJobs: kept,
+      fetchNext: takeNext,
+    },
     { ...fetched(), lockToken },
   );
 }
@@ -44,7 +49,7 @@ describe('taking a job', () => {
     await ledger.claim(claim);
     const taken = await take({ dispatch });
     expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
-    expect(taken.begun).toMatchObject({ kind: 'started', fence: 1, request: claim.request, recovered: false });
+    expect(taken.attempt).toMatchObject({ kind: 'started', fence: 1, request: claim.request, recovered: false });
     expect(await ledger.read(claim.callId)).toMatchObject({ phase: 'running', worker: 'worker-1', fence: 1 });
   });
 
@@ -54,7 +59,7 @@ describe('taking a job', () => {
     await books.ledger.claim(claim);
     const taken = await take(books);
     expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
-    expect(taken.begun).toBeUndefined();
+    expect(taken.attempt).toBeUndefined();
     expect(await books.ledger.read(claim.callId)).toMatchObject({ phase: 'queued', fence: 0 });
     expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 1 });
   });
@@ -111,14 +116,14 @@ describe('taking a job', () => {
 describe('ending a call with its job', () => {
   test('settles, removes the job and takes the next, in one step', async () => {
     const books = await openBooks();
-    const [first, second] = [claimOf('a', { kept: false }), claimOf('b')];
+    const [first, second] = [claimOf('a', { keepJob: false }), claimOf('b')];
     await books.ledger.claim(first);
     await books.ledger.claim(second);
     await take(books);
     const finished = await finish(books, first, 1);
     expect(finished).toMatchObject({
       code: 'settled',
-      next: { begun: { kind: 'started', request: second.request }, fetched: { lockToken: 'lock-1' } },
+      next: { attempt: { kind: 'started', request: second.request }, fetched: { lockToken: 'lock-1' } },
     });
     expect(idOf(finished.next)).toBe(jobIdOf(second.callId, second.generation));
     expect(await books.ledger.read(first.callId)).toMatchObject({ state: 'done', outcome: SUCCESS });
@@ -142,7 +147,7 @@ describe('ending a call with its job', () => {
       new Promise<object>((resolve) => events.once(name, resolve));
     const all = Promise.all([heard('waiting'), heard('active'), heard('completed')]);
     const drained = new Promise<void>((resolve) => events.once('drained', () => resolve()));
-    const claim = claimOf('a', { kept: false });
+    const claim = claimOf('a', { keepJob: false });
     const jobId = jobIdOf(claim.callId, claim.generation);
     await books.ledger.claim(claim);
     await take(books);
@@ -169,7 +174,7 @@ describe('ending a call with its job', () => {
 
   test('leaves a job alone that a newer attempt holds', async () => {
     const books = await openBooks();
-    const claim = claimOf('a', { kept: false });
+    const claim = claimOf('a', { keepJob: false });
     await books.ledger.claim(claim);
     await take(books);
     expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 2, recovered: true });
@@ -182,7 +187,7 @@ describe('ending a call with its job', () => {
 
   test('keeps the outcome when the job’s lock is lost, and says what BullMQ says', async () => {
     const books = await openBooks();
-    const claim = claimOf('a', { kept: false });
+    const claim = claimOf('a', { keepJob: false });
     await books.ledger.claim(claim);
     await take(books);
     const LOCK_OF_ANOTHER = -6;
@@ -195,7 +200,7 @@ describe('ending a call with its job', () => {
 
   test('a second run of the step, because the first answer was lost, changes nothing', async () => {
     const books = await openBooks();
-    const claim = claimOf('a', { kept: false });
+    const claim = claimOf('a', { keepJob: false });
     await books.ledger.claim(claim);
     await take(books);
     await finish(books, claim, 1);
@@ -206,10 +211,12 @@ describe('ending a call with its job', () => {
 
   test('those that end at the same time end in one step: each with its own outcome, and with a next job where one is wanted', async () => {
     const books = await openBooks();
-    const [first, second, taken, ...waiting] = ['a', 'b', 'c', 'd', 'e'].map((name) => claimOf(name, { kept: false }));
+    const [first, second, taken, ...waiting] = ['a', 'b', 'c', 'd', 'e'].map((name) =>
+      claimOf(name, { keepJob: false }),
+    );
     if (first === undefined || second === undefined || taken === undefined) throw new Error('there are five');
     for (const claim of [first, second, taken, ...waiting]) await books.ledger.claim(claim);
-    await books.dispatch.take(PLACE, fetched(), 3);
+    await books.dispatch.fetch(PLACE, fetched(), 3);
     // A newer attempt has it.
     await begin(books, second);
     // Of this connection alone: the server has other users.
@@ -231,11 +238,11 @@ describe('ending a call with its job', () => {
 
   test('while jobs wait for slots a step takes half as many, so that the worker runs some while Redis ends others', async () => {
     const books = await openBooks();
-    const claims = Array.from({ length: 60 }, (_, number) => claimOf(`call-${number}`, { kept: false }));
+    const claims = Array.from({ length: 60 }, (_, number) => claimOf(`call-${number}`, { keepJob: false }));
     await Promise.all(claims.map((claim) => books.ledger.claim(claim)));
-    await books.dispatch.take(PLACE, fetched(), claims.length);
-    const waiting = claimOf('waiting', { kept: false });
-    for (const claim of [waiting, claimOf('behind it', { kept: false })]) await books.ledger.claim(claim);
+    await books.dispatch.fetch(PLACE, fetched(), claims.length);
+    const waiting = claimOf('waiting', { keepJob: false });
+    for (const claim of [waiting, claimOf('behind it', { keepJob: false })]) await books.ledger.claim(claim);
     const sent = vi.spyOn(books.redis, 'sendCommand');
     const end = async (some: typeof claims) => {
       sent.mockClear();
@@ -252,9 +259,9 @@ describe('ending a call with its job', () => {
 
   test('the failure of one of several is returned for that one, and the others end', async () => {
     const books = await openBooks();
-    const [good, broken] = [claimOf('a', { kept: false }), claimOf('b', { kept: false })];
+    const [good, broken] = [claimOf('a', { keepJob: false }), claimOf('b', { keepJob: false })];
     for (const claim of [good, broken]) await books.ledger.claim(claim);
-    await books.dispatch.take(PLACE, fetched(), 2);
+    await books.dispatch.fetch(PLACE, fetched(), 2);
     await books.redis.set(books.ledger.keys(PLACE).record(broken.callId), 'no record');
     const [first, second] = await Promise.allSettled([finish(books, good, 1), finish(books, broken, 1)]);
     expect(first).toMatchObject({ status: 'fulfilled', value: { code: 'settled' } });

@@ -26,9 +26,9 @@ async function openBusyQueue() {
     const claims = Array.from({ length: count }, () => {
       calls += 1;
       return claimOf(`call-${calls}`, {
-        kept: false,
+        keepJob: false,
         sessionKey: session,
-        line: queueNameOf(importance, tenant, weight),
+        fairQueue: queueNameOf(importance, tenant, weight),
       });
     });
     for (const { callId } of claims) askedFor.set(callId, asked);
@@ -49,7 +49,7 @@ async function openBusyQueue() {
 }
 
 async function takeJobs({ dispatch }: Pick<Books, 'dispatch'>, most: number): Promise<string[]> {
-  const taken = await dispatch.take(PLACE, fetched(), most);
+  const taken = await dispatch.fetch(PLACE, fetched(), most);
   return taken.flatMap(({ job }) => (Array.isArray(job) && typeof job[1] === 'string' ? [job[1]] : []));
 }
 
@@ -58,7 +58,7 @@ async function endAndTakeNext({ dispatch }: Pick<Books, 'dispatch'>, jobId: stri
   const { callId } = callOfJob(jobId);
   const { next } = await dispatch.finish(
     { callId, fence: 1, state: 'done', outcome: SUCCESS, outcomeJson: '{}', attempts: [], ttlMs: 60_000 },
-    { id: jobId, returnValue: '{}', kept: 0, takeNext: true },
+    { id: jobId, returnValue: '{}', keptJobs: 0, fetchNext: true },
     fetched(),
   );
   return Array.isArray(next?.job) && typeof next.job[1] === 'string' ? next.job[1] : undefined;

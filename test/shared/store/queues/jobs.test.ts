@@ -114,7 +114,7 @@ describe('a job as BullMQ sees it', () => {
 
   test('is removed when it is finished unless it is kept for Bull Board', async () => {
     const { ledger, redis } = await openBooks();
-    const claim = claimOf('a', { kept: false });
+    const claim = claimOf('a', { keepJob: false });
     await ledger.claim(claim);
     const opts = await redis.hget(ledger.keys(PLACE).job(jobIdOf(claim.callId, claim.generation)), 'opts');
     expect(JSON.parse(opts ?? '')).toMatchObject({ removeOnComplete: true });

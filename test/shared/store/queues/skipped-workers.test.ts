@@ -3,13 +3,13 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { queueNameOf } from '../../../../src/shared/queues/priority.ts';
 import { needOf } from '../../../../src/shared/store/calls/call-record.ts';
 import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
-import type { DispatchedJobs } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
+import type { DispatchedJob } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
 import { DispatchReader } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
 import {
-  ELSEWHERE,
   type FetchedJob,
+  type FetchRequest,
+  LEFT_TO_OTHERS,
   needExcept,
-  type Taken,
 } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
 import { callOfJob } from '../../../../src/shared/store/queues/jobs.ts';
 import { eventually } from '../../../helpers/signal.ts';
@@ -29,7 +29,7 @@ let deliveries = 0;
 /** A worker that takes, but runs nothing. What `listens` is pushed to arrives by itself. */
 async function workerOf(books: Books, workerId: string, options: { readonly listens?: boolean } = {}) {
   const arrived: string[] = [];
-  const note = ({ job }: Pick<Taken, 'job'>) => {
+  const note = ({ job }: Pick<FetchedJob, 'job'>) => {
     if (Array.isArray(job) && typeof job[1] === 'string') arrived.push(job[1]);
   };
   const reader =
@@ -40,7 +40,7 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
           partition: PLACE,
           workerId,
           leaseMs: LEASE_MS,
-          onJobs: (jobs: readonly DispatchedJobs[]) => jobs.forEach(note),
+          onJobs: (jobs: readonly DispatchedJob[]) => jobs.forEach(note),
           onError: () => {},
         })
       : undefined;
@@ -49,9 +49,9 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
     const channel = () => `${books.ledger.keys(PLACE).job('')}push:${reader.state.name}`;
     await eventually(async () => (await books.redis.pubsub('NUMSUB', channel()))[1] === 1);
   }
-  const take = async (free: number): Promise<readonly Taken[]> => {
+  const take = async (free: number): Promise<readonly FetchedJob[]> => {
     deliveries += 1;
-    const fetched: FetchedJob = {
+    const fetched: FetchRequest = {
       lockToken: `lock of ${workerId}`,
       timestampMs: Date.now(),
       requestedAtMs: performance.now(),
@@ -61,7 +61,7 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
       token: `delivery-${deliveries}`,
       capacity: () => ({ free, ...(reader === undefined ? {} : { dispatches: reader.state }) }),
     };
-    const taken = await books.dispatch.take(PLACE, fetched, free);
+    const taken = await books.dispatch.fetch(PLACE, fetched, free);
     taken.forEach(note);
     return taken;
   };
@@ -92,9 +92,11 @@ describe('a call that a worker lacks the tool for', () => {
     await old.take(1);
     await old.skipWorker(old.arrived[0] ?? '', NEW);
     await books.redis.del(books.ledger.keys(PLACE).job('marker'));
-    expect(await old.take(4)).toMatchObject([{ job: ELSEWHERE }]);
+    expect(await old.take(4)).toMatchObject([{ job: LEFT_TO_OTHERS }]);
     expect(await books.redis.zcard(books.ledger.keys(PLACE).job('marker'))).toBe(1);
-    expect(await fresh.take(4)).toMatchObject([{ begun: { kind: 'started', recovered: false, earlier: [] } }]);
+    expect(await fresh.take(4)).toMatchObject([
+      { attempt: { kind: 'started', recovered: false, earlierAttempts: [] } },
+    ]);
     expect(fresh.arrived).toEqual(old.arrived);
   });
 
@@ -106,7 +108,7 @@ describe('a call that a worker lacks the tool for', () => {
     const crowd = Array.from({ length: 8 }, (_, index) => `background-${index}`);
     await claimAll(
       books,
-      crowd.map((name) => ({ ...claimFor(name, NEW), line: background })),
+      crowd.map((name) => ({ ...claimFor(name, NEW), fairQueue: background })),
     );
     await old.take(16);
     for (const jobId of old.arrived) if (names([jobId], crowd)[0] !== undefined) await old.skipWorker(jobId, NEW);
@@ -127,7 +129,7 @@ describe('a call that a worker lacks the tool for', () => {
     await claimAll(books, [claimFor('b', NEW), claimFor('c', NEW), claimFor('d', OLD), claimFor('e', NEW)]);
     await old.take(8);
     expect(names(old.arrived, waiting)).toEqual(['d']);
-    expect(await old.take(8)).toMatchObject([{ job: ELSEWHERE }]);
+    expect(await old.take(8)).toMatchObject([{ job: LEFT_TO_OTHERS }]);
     while (fresh.arrived.length < 4) expect(await fresh.take(8)).not.toEqual([]);
     expect(names(fresh.arrived, ['a', ...waiting]).toSorted()).toEqual(['a', 'b', 'c', 'e']);
   });
@@ -158,7 +160,7 @@ describe('a call that a worker lacks the tool for', () => {
     const lackers = books.ledger.keys(PLACE).job('lackers');
     expect(await books.redis.pttl(lackers)).toBeGreaterThan(0);
     await books.redis.del(lackers);
-    expect(await old.take(1)).toMatchObject([{ begun: { kind: 'started', fence: 2 } }]);
+    expect(await old.take(1)).toMatchObject([{ attempt: { kind: 'started', fence: 2 } }]);
   });
 
   test('goes straight to one that has it and nothing to do', async () => {
@@ -194,7 +196,7 @@ describe('a call that a worker lacks the tool for', () => {
     const looks: string[] = [];
     await eventually(async () => {
       const [taken] = await old.take(1);
-      looks.push(taken?.job === ELSEWHERE ? 'left' : 'taken');
+      looks.push(taken?.job === LEFT_TO_OTHERS ? 'left' : 'taken');
       return looks.includes('left') && looks.includes('taken');
     });
     expect(await books.redis.lrange(books.ledger.keys(PLACE).job('active'), 0, -1)).toEqual([jobId]);

@@ -4,8 +4,8 @@
 -- ARGV  1 fence  2 the signature, a line break and the checkpoint (JSON)
 -- Returns {code}: written · fenced · ended
 --
--- A call that got on since its workers were lost did not crash them by itself: it is blamed anew. A tool that crashes each worker and
--- writes something else each time is forgiven so often and no more.
+-- A call that made progress since its workers were lost did not crash them, so its blame is cleared. A tool may crash each worker and write
+-- another checkpoint each time: it is forgiven only so often.
 local MAX_FORGIVEN = 20
 local fields = redis.call('HMGET', KEYS[1], 'state', 'fence', 'checkpoint', 'blamed', 'forgiven')
 if fields[1] ~= 'inflight' then return {'ended'} end

@@ -1,6 +1,6 @@
 /**
- * Checkpoints: an attempt leaves a value for the next attempt of its call. A checkpoint is one field of the call's record. It is there only
- * for calls that wrote one, the start of an attempt reads it with the rest, and the end of the call removes it.
+ * Checkpoints: an attempt stores a value for the next attempt of its call, in one field of the call's record. The start of an attempt reads
+ * it with the other fields, and the end of the call removes it.
  */
 
 import { Script } from '../../redis/script.ts';
@@ -30,6 +30,6 @@ export async function writeCheckpoint(
   { callId, fence, text }: CheckpointWrite,
 ): Promise<CheckpointAnswer> {
   const stored = `${access.signatures.sign('checkpoint', callId, text)}\n${text}`;
-  const [code] = await checkpointScript.run(access.redis, [access.placed(callId).record(callId)], [fence, stored]);
+  const [code] = await checkpointScript.run(access.redis, [access.callKeys(callId).record(callId)], [fence, stored]);
   return code as CheckpointAnswer;
 }

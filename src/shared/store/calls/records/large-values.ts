@@ -1,7 +1,7 @@
 /**
- * Large texts, stored apart from the records that refer to them, in parts, each compressed where that saves space. The parts are written before their record is, and expire by themselves when it never is. The reference holds the digest of
- * every part as it is stored, and is signed with its record. So a forged part is refused before it is decompressed, and decompression stops
- * at the size that the reference names.
+ * Large texts, stored in parts outside the records that refer to them, each part compressed if that saves space. The parts are written
+ * before their record, and expire by themselves if the record is never written. The reference holds the digest of every stored part, and is
+ * signed with its record. So a forged part is refused before it is decompressed, and decompression stops at the size in the reference.
  */
 import { promisify } from 'node:util';
 // A named import would fail on a Node that lacks one of the functions, before the required version can be printed.
@@ -22,16 +22,16 @@ export interface TextReference {
   readonly content?: ByteRange;
 }
 
-/** Compressing is kept when it leaves at most this much. */
-const WORTHWHILE = 0.8;
-/** Parts that are on their way to Redis, or from there, at a time. */
-const MAX_UNDER_WAY = 4;
+/** A part is stored compressed if it shrinks to this share or less. */
+const MAX_COMPRESSED_RATIO = 0.8;
+/** Parts that are written or read at the same time. */
+const MAX_CONCURRENT_PARTS = 4;
 
 const compress = promisify(zlib.zstdCompress);
 const decompress = promisify(zlib.zstdDecompress);
 const FASTEST = { [zlib.constants.ZSTD_c_compressionLevel]: 1 };
-/** Smaller buffers than the result would send each part through the thread pool several times. At least what zlib allows. */
-const bufferFor = (bytes: number) => bytes + 64;
+/** With a buffer smaller than the result, each part would go through the thread pool several times. zlib needs at least 64 bytes. */
+const chunkSizeFor = (bytes: number) => bytes + 64;
 
 export class LargeTexts {
   readonly #blobs: BlobStores;
@@ -44,29 +44,29 @@ export class LargeTexts {
     return this.#blobs.remove(key);
   }
 
-  /** Writes the parts. They expire soon, unless something that refers to them lets them live. */
+  /** Writes the parts. They expire soon, unless a record that refers to them extends their life. */
   async write(key: string, text: LargeText): Promise<TextReference> {
     const { written, kind } = this.#blobs;
     const parts: string[] = [];
     const inProgress = new Set<Promise<unknown>>();
     for (const [number, part] of text.parts.entries()) {
-      const compressed = await compress(part, { params: FASTEST, chunkSize: bufferFor(part.length) });
-      const pays = compressed.length <= part.length * WORTHWHILE;
-      const stored = pays ? compressed : part;
-      parts.push(`${pays ? 'zstd' : 'plain'}:${digest(stored)}`);
-      const kept = written.put(key, number, stored);
-      inProgress.add(kept);
-      kept.then(
-        () => inProgress.delete(kept),
+      const compressed = await compress(part, { params: FASTEST, chunkSize: chunkSizeFor(part.length) });
+      const isSmaller = compressed.length <= part.length * MAX_COMPRESSED_RATIO;
+      const stored = isSmaller ? compressed : part;
+      parts.push(`${isSmaller ? 'zstd' : 'plain'}:${digest(stored)}`);
+      const write = written.put(key, number, stored);
+      inProgress.add(write);
+      write.then(
+        () => inProgress.delete(write),
         () => {},
       );
-      if (inProgress.size >= MAX_UNDER_WAY) await Promise.race(inProgress);
+      if (inProgress.size >= MAX_CONCURRENT_PARTS) await Promise.race(inProgress);
     }
     await Promise.all(inProgress);
-    // The mark is there when all parts are, so that a call whose text has a mark has its text.
+    // The mark is written last: a text with a mark is complete.
     await this.#blobs.mark(key);
-    const place = kind === undefined ? {} : { in: kind };
-    return { bytes: text.bytes, parts, ...place, ...(text.content === undefined ? {} : { content: text.content }) };
+    const store = kind === undefined ? {} : { in: kind };
+    return { bytes: text.bytes, parts, ...store, ...(text.content === undefined ? {} : { content: text.content }) };
   }
 
   /**
@@ -79,14 +79,14 @@ export class LargeTexts {
     [from, to]: ByteRange = [0, bytes],
   ): AsyncGenerator<Buffer, void, undefined> {
     const store = this.#blobs.of(kind);
-    const last = Math.ceil(to / PART_BYTES) - 1;
+    const lastNumber = Math.ceil(to / PART_BYTES) - 1;
     let number = Math.floor(from / PART_BYTES);
-    let asked = number;
+    let nextFetch = number;
     const inProgress: Promise<Buffer | null>[] = [];
-    for (; number <= last; number += 1) {
-      // The next ones come while this one is worked on.
-      for (; asked <= last && inProgress.length < MAX_UNDER_WAY; asked += 1)
-        inProgress.push(fetchPart(store, key, asked));
+    for (; number <= lastNumber; number += 1) {
+      // The next parts are fetched while this one is processed.
+      for (; nextFetch <= lastNumber && inProgress.length < MAX_CONCURRENT_PARTS; nextFetch += 1)
+        inProgress.push(fetchPart(store, key, nextFetch));
       const stored = (await inProgress.shift()) ?? null;
       const start = number * PART_BYTES;
       const plain = await plainPart(stored, parts[number] ?? '', Math.min(PART_BYTES, bytes - start));
@@ -105,14 +105,14 @@ function fetchPart(store: BlobStore, key: string, number: number): Promise<Buffe
 async function plainPart(stored: Buffer | null, name: string, bytes: number): Promise<Buffer> {
   if (stored === null) throw new PawlError('UNKNOWN_CALL', 'A part of what the record refers to has expired.');
   const [encoding, expected] = name.split(':');
-  if (digest(stored) !== expected) throw forged();
+  if (digest(stored) !== expected) throw changedPart();
   if (encoding === 'plain') return stored;
-  const options = { maxOutputLength: bytes, chunkSize: bufferFor(bytes) };
+  const options = { maxOutputLength: bytes, chunkSize: chunkSizeFor(bytes) };
   const plain = await decompress(stored, options).catch(() => undefined);
-  if (plain?.length !== bytes) throw forged();
+  if (plain?.length !== bytes) throw changedPart();
   return plain;
 }
 
-function forged(): PawlError {
+function changedPart(): PawlError {
   return new PawlError('SIGNATURE_INVALID', 'A part of what the record refers to is not what was written.');
 }

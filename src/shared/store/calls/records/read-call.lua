@@ -1,4 +1,4 @@
--- Reads a call, and adds the reader to those that are notified when it settles. Subscribing before reading leaves no gap.
+-- Reads a call, and adds the reader to those that are notified when it settles: in one step, so that no event is missed.
 --
 -- KEYS  1 record
 -- ARGV  1 inbox ID, '' only reads  2 key prefix of records  3 '1' also notifies when attempts begin
@@ -12,10 +12,10 @@ if #fields > 0 and ARGV[1] ~= '' then
   if state == 'inflight' then redis.call('HSET', key, 'inboxes', withInbox(inboxes, ARGV[1])) end
   if state == 'inflight' and ARGV[3] == '1' then redis.call('HSET', key, 'followed', '1') end
 end
-local leftMs = #fields > 0 and redis.call('PTTL', key) or -1
-if leftMs >= 0 then
+local ttlMs = #fields > 0 and redis.call('PTTL', key) or -1
+if ttlMs >= 0 then
   fields[#fields + 1] = 'expiresAtMs'
-  fields[#fields + 1] = text(nowMs() + leftMs)
+  fields[#fields + 1] = text(nowMs() + ttlMs)
 end
 if sameAs then
   fields[#fields + 1] = 'callId'

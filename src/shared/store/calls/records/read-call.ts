@@ -1,4 +1,4 @@
-/** Reading a call: its record, its outcome and its progress. What no key of this fleet signed is not shown. */
+/** Reading a call: its record, its outcome and its progress. Data without a valid signature of this fleet is not shown. */
 import { isMerged, partitionOf, type RequestNaming, requestNameOf } from '../../../calls/call-id.ts';
 import { type Outcome, outcomeOf } from '../../../calls/outcome.ts';
 import { PawlError } from '../../../errors/failure.ts';
@@ -7,8 +7,8 @@ import { Script } from '../../redis/script.ts';
 import {
   type CallRecord,
   callRecord,
-  type KeptProgress,
   type ProgressReport,
+  type StoredProgress,
   type StoredRequest,
   unpackedFields,
 } from '../call-record.ts';
@@ -21,9 +21,9 @@ const readScript = new Script(new URL('./read-call.lua', import.meta.url));
 export interface ReadOptions {
   /** The producer that is notified when the call settles. */
   readonly inboxId?: string | undefined;
-  /** The producer is notified of everything that happens to the call, attempts that begin included. */
+  /** The producer is notified of all events of the call, also of attempts that begin. */
   readonly following?: boolean;
-  /** Leaves out what is large and stored apart: parameters and outcome. */
+  /** Leaves out large parameters and a large outcome. */
   readonly brief?: boolean;
 }
 
@@ -58,12 +58,12 @@ export async function readCall(
       outcome: refuseMergedCall(access.signatures, callId),
       nowMs,
     });
-  // A producer that waits for the end reads again and again; it does not need the parameters.
+  // A producer that waits for the end polls the record, and does not need the parameters.
   const withParams = !brief && inboxId === '' && request.largeParams !== undefined;
   return callRecord({
     callId: id,
     fields,
-    request: withParams ? await access.wholeRequest(id, request).catch(unlessLost(request)) : request,
+    request: withParams ? await access.requestWithParams(id, request).catch(fallbackIfLost(request)) : request,
     outcome: await recordedOutcome(access, id, fields, brief),
     nowMs,
   });
@@ -75,13 +75,13 @@ async function recordedOutcome(
   fields: Fields,
   brief: boolean,
 ): Promise<Outcome | undefined> {
-  const { state = '', outcome: text, outcomeAt: at, outcomeParts: parts, outcomeSignature: signature = '' } = fields;
+  const { state = '', outcome: text, outcomeAt: key, outcomeParts: parts, outcomeSignature: signature = '' } = fields;
   if (text !== undefined) return verifiedOutcome(access.signatures, { callId, state, text, signature });
-  if (at === undefined || (brief && parts !== undefined)) return undefined;
-  return access.largeOutcome(callId, { state, at, parts, signature });
+  if (key === undefined || (brief && parts !== undefined)) return undefined;
+  return access.largeOutcome(callId, { state, key, parts, signature });
 }
 
-/** The outcome alone. The event that announced it may name it, which saves reading the record. */
+/** The outcome alone. If the event names the outcome's text, the record is not read. */
 export async function readOutcome(
   access: LedgerAccess,
   callId: string,
@@ -101,7 +101,7 @@ async function announcedOutcome(
   event: SettledEvent | undefined,
 ): Promise<Outcome | undefined> {
   if (event?.textId === undefined) return undefined;
-  const text = await access.redis.get(access.placed(callId).outcome(callId, event.textId));
+  const text = await access.redis.get(access.callKeys(callId).outcome(callId, event.textId));
   if (text === null) return undefined;
   const signed = { callId, state: event.state, text, signature: event.signature ?? '' };
   return isVerifiedOutcome(access.signatures, signed) ? outcomeOf(JSON.parse(text)) : undefined;
@@ -119,7 +119,7 @@ export async function readOutputParts(
   if (stored?.parts !== undefined) {
     const reference = access.verifiedReference(callId, stored);
     if (reference === undefined) throw new PawlError('SIGNATURE_INVALID', FORGED_OUTCOME.error?.message);
-    if (reference.content !== undefined) return access.outcomeParts(callId, stored.at, reference, reference.content);
+    if (reference.content !== undefined) return access.outcomeParts(callId, stored.key, reference, reference.content);
   }
   const output = (await readOutcome(access, callId))?.output;
   return output === undefined ? undefined : textParts(JSON.stringify(output.content));
@@ -129,25 +129,25 @@ async function storedOutcome(
   access: LedgerAccess,
   callId: string,
 ): Promise<(StoredOutcome & { readonly inline: string | null }) | undefined> {
-  const [state, inline = null, signature, at, parts] = await access.redis.hmget(
-    access.placed(callId).record(callId),
+  const [state, inline = null, signature, key, parts] = await access.redis.hmget(
+    access.callKeys(callId).record(callId),
     ...['state', 'outcome', 'outcomeSignature', 'outcomeAt', 'outcomeParts'],
   );
   if (state === null)
     return (await access.segments.restore(callId)) === 'restored' ? storedOutcome(access, callId) : undefined;
   // A call in flight has no outcome, even if an event announced one.
-  if (typeof state !== 'string' || state === 'inflight' || (inline ?? at ?? null) === null) return undefined;
-  return { state, inline, signature: signature ?? '', at: at ?? '', parts: parts ?? undefined };
+  if (typeof state !== 'string' || state === 'inflight' || (inline ?? key ?? null) === null) return undefined;
+  return { state, inline, signature: signature ?? '', key: key ?? '', parts: parts ?? undefined };
 }
 
-/** Reported progress after `position` (`fence-number`; from the beginning without one), as far as it is kept. */
+/** The stored progress reports after `position` (`fence-number`), or all. */
 export async function readProgress(
   access: LedgerAccess,
   callId: string,
   position?: string,
-): Promise<readonly KeptProgress[]> {
+): Promise<readonly StoredProgress[]> {
   const from = position === undefined ? '-' : `(${position}`;
-  const entries = await access.redis.xrange(access.placed(callId).progress(callId), from, '+');
+  const entries = await access.redis.xrange(access.callKeys(callId).progress(callId), from, '+');
   return entries.map(([id, [, event]]) => {
     const [fence, number] = id.split('-').map(Number);
     return { fence: fence ?? 0, number: number ?? 0, event: JSON.parse(event ?? '{}') as ProgressReport };
@@ -160,7 +160,7 @@ function pairs(flat: readonly string[]): Fields {
   return fields;
 }
 
-/** Whether the call was merged into another one. The record's own word is not enough: any writer to Redis can put it there. */
+/** Whether the call was merged into another one. The record alone is no proof: anyone who can write to Redis can change it. */
 function wasMerged(
   callId: string,
   leadingId: string,
@@ -183,8 +183,8 @@ function asFailed({ phase: _, ...fields }: Fields): Fields {
   return { ...fields, state: 'failed' };
 }
 
-/** A record is still shown when its parameters are lost or changed. */
-function unlessLost(request: StoredRequest): (error: unknown) => StoredRequest {
+/** Returns the request without its parameters when they are lost or were changed, so that the record is still shown. */
+function fallbackIfLost(request: StoredRequest): (error: unknown) => StoredRequest {
   return (error) => {
     if (error instanceof PawlError && (error.code === 'PARAMS_LOST' || error.code === 'SIGNATURE_INVALID'))
       return request;

@@ -1,6 +1,6 @@
 /**
- * The text of a stored request. Each call has one in its record, and in the message that dispatches it, so it names no field that every
- * request has, and leaves out what has its default.
+ * The text of a stored request. Each call has one in its record and in the message that dispatches it, so it must be short: common fields
+ * have no names, and defaults are left out.
  */
 import { CONTRACT_VERSION, LARGEST_RETRY_BUDGET, type ToolCallEnvelope } from '../../../calls/envelope.ts';
 import type { Effects } from '../../../retries/effects.ts';
@@ -21,8 +21,8 @@ const EFFECTS = Object.fromEntries(
 );
 
 /** The fields that most requests do not have. */
-interface Rest {
-  /** The contract, where it is another one. */
+interface RareFields {
+  /** The contract version, if it is not the current one. */
   readonly contract?: string;
   readonly namespace?: string;
   readonly toolCallId?: string;
@@ -31,13 +31,13 @@ interface Rest {
   readonly transport?: Partial<ToolCallEnvelope['transport']>;
   readonly control?: ToolCallEnvelope['control'];
   readonly trace?: ToolCallEnvelope['trace'];
-  /** The key that the tool sees, where the caller gave none. */
+  /** The idempotency key that the tool receives, if the caller set none. */
   readonly key?: string;
   readonly request?: Omit<StoredRequest, 'envelope' | 'tool' | 'idempotencyKey'>;
 }
 
 /** Tool, version, definition, effects (a letter or ''), request ID, session, actor, caller's key or '', parameters, and the rest. */
-type Stored = readonly [
+type StoredFields = readonly [
   string,
   string,
   string,
@@ -47,15 +47,15 @@ type Stored = readonly [
   string,
   string,
   ToolCallEnvelope['payload']['params'],
-  Rest?,
+  RareFields?,
 ];
 
 /** A request as JSON. Equal requests have equal texts. */
 export function requestText(request: StoredRequest): string {
   const { envelope, tool } = request;
   const { target, payload } = envelope;
-  const rest = restOf(request);
-  const stored: Stored = [
+  const rest = rareFields(request);
+  const stored: StoredFields = [
     envelope.toolName,
     tool.version,
     tool.definition,
@@ -69,12 +69,12 @@ export function requestText(request: StoredRequest): string {
   return JSON.stringify(rest === undefined ? stored : [...stored, rest]);
 }
 
-function restOf(request: StoredRequest): Rest | undefined {
-  const { envelope, tool: _tool, idempotencyKey, ...more } = request;
+function rareFields(request: StoredRequest): RareFields | undefined {
+  const { envelope, tool: _tool, idempotencyKey, ...otherFields } = request;
   const { toolNamespace, toolCallId, payload, control, trace } = envelope;
   const { sessionKey: _session, actorId: _actor, ...target } = envelope.target;
-  const transport = restOfTransport(envelope.transport);
-  const rest: { -readonly [Name in keyof Rest]: Rest[Name] } = {};
+  const transport = rareTransport(envelope.transport);
+  const rest: { -readonly [Name in keyof RareFields]: RareFields[Name] } = {};
   if (envelope.contractVersion !== CONTRACT_VERSION) rest.contract = envelope.contractVersion;
   if (toolNamespace !== DEFAULT_NAMESPACE) rest.namespace = toolNamespace;
   if (toolCallId !== undefined) rest.toolCallId = toolCallId;
@@ -84,11 +84,11 @@ function restOf(request: StoredRequest): Rest | undefined {
   if (!isEmpty(control)) rest.control = control;
   if (!isEmpty(trace)) rest.trace = trace;
   if (payload.idempotencyKey === undefined) rest.key = idempotencyKey;
-  if (!isEmpty(more)) rest.request = more;
+  if (!isEmpty(otherFields)) rest.request = otherFields;
   return isEmpty(rest) ? undefined : rest;
 }
 
-function restOfTransport({ dedupeMode, retryBudget, ...hint }: ToolCallEnvelope['transport']) {
+function rareTransport({ dedupeMode, retryBudget, ...hint }: ToolCallEnvelope['transport']) {
   const isLargest =
     retryBudget.maxAttempts === LARGEST_RETRY_BUDGET.maxAttempts &&
     retryBudget.maxElapsedMs === LARGEST_RETRY_BUDGET.maxElapsedMs;
@@ -107,7 +107,7 @@ function isEmpty(value: object): boolean {
 /** Reads the text of a request. Throws for any other text. */
 export function parseRequest(text: string): StoredRequest {
   const [toolName, version, definition, effects, requestId, session, actorId, packedKey, params, rest = {}] =
-    JSON.parse(text) as Stored;
+    JSON.parse(text) as StoredFields;
   const key = unpackedId(packedKey);
   const { dedupeMode = 'enforced', retryBudget = LARGEST_RETRY_BUDGET, ...hint } = rest.transport ?? {};
   const envelope: ToolCallEnvelope = {
@@ -127,10 +127,10 @@ export function parseRequest(text: string): StoredRequest {
     control: rest.control ?? {},
     trace: rest.trace ?? {},
   };
-  const known = EFFECTS[effects];
+  const storedEffects = EFFECTS[effects];
   return {
     envelope,
-    tool: { version, definition, ...(known === undefined ? {} : { effects: known }) },
+    tool: { version, definition, ...(storedEffects === undefined ? {} : { effects: storedEffects }) },
     idempotencyKey: key === '' ? (rest.key ?? '') : key,
     ...rest.request,
   };

@@ -1,4 +1,4 @@
-/** The signed records of a call: its request, its outcome and the approvals that it waits for. */
+/** The signed records of a call: its request, its outcome and its approvals. */
 import { type ApprovalRequest, digestOf } from '../../../approvals/approval.ts';
 import { type Outcome, outcomeOf, resultError } from '../../../calls/outcome.ts';
 import { failureOf } from '../../../errors/failure.ts';
@@ -20,7 +20,7 @@ export function signRequest(signatures: Signatures, { callId, generation, resolu
   return signatures.sign('request', [callId, generation, resolution], text);
 }
 
-/** Whether the fleet signed the request, however long ago: enough to end a call, not to begin an attempt. */
+/** Whether the fleet signed the request, at any time: enough to end a call, but not to start an attempt. */
 export function isSignedRequest(signatures: Signatures, signed: SignedRequest, signature: string): boolean {
   return signatures.verify('request', [signed.callId, signed.generation, signed.resolution], signed.text, signature);
 }
@@ -40,7 +40,7 @@ export function verifyRequest(
   return false;
 }
 
-/** `text`: the request as it is stored. Its signature covers the digest that a decision must name, too. */
+/** `text`: the request as it is stored. The signature also covers the digest that a decision must name. */
 export function signApproval(signatures: Signatures, request: ApprovalRequest, text: string): string {
   return signatures.sign('approval', [request.id, digestOf(request)], text);
 }
@@ -65,7 +65,7 @@ export function isVerifiedOutcome(signatures: Signatures, { callId, state, text,
   return signatures.verify('outcome', [callId, state], text, signature);
 }
 
-/** The outcome, or `FORGED_OUTCOME` when its signature does not hold. */
+/** The outcome, or `FORGED_OUTCOME` when its signature is wrong. */
 export function verifiedOutcome(signatures: Signatures, signed: SignedOutcome): Outcome {
   return isVerifiedOutcome(signatures, signed) ? outcomeOf(JSON.parse(signed.text)) : FORGED_OUTCOME;
 }
@@ -79,7 +79,7 @@ export function verifiedEvent(signatures: Signatures, event: InboxEvent): InboxE
   return isVerified ? event : rest;
 }
 
-/** Reports a call's record that names another call, with which it cannot have been merged. Returns the outcome to show instead. */
+/** Reports a record that names another call, into which its call was not merged. Returns the outcome to show instead. */
 export function refuseMergedCall(signatures: Signatures, callId: string): Outcome {
   signatures.refuseOnce({ kind: 'outcome', id: [callId], reason: 'the outcome is another call’s' }, callId);
   return FORGED_OUTCOME;
