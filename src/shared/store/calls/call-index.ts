@@ -29,7 +29,7 @@ export interface FlushCounts {
   unresolved: number;
 }
 
-/** Which calls of one partition to list. */
+/** The filter and page of a list of calls. */
 export interface CallSelection {
   readonly limit: number;
   readonly offset?: number;

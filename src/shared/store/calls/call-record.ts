@@ -34,7 +34,7 @@ export interface StoredRequest {
   readonly planned?: PlannedCall;
 }
 
-/** What a worker must support to run the call: the ID of its published tool. */
+/** The need of a call: the ID of the published tool that its worker must have. */
 export function needOf({ envelope, tool }: StoredRequest): string {
   return publishedToolId({ namespace: envelope.toolNamespace, name: envelope.toolName, version: tool.version });
 }

@@ -115,7 +115,7 @@ export interface SkippedWorker {
   readonly jobId: string;
   readonly lockToken: string;
   readonly session: string;
-  /** What the call needs and this worker does not support. */
+  /** The need of the call that this worker does not support. */
   readonly need: string;
   readonly workerId: string;
   /** IDs of the workers that should get it. */
