@@ -141,7 +141,7 @@ describe('attempts of one process', () => {
     const first = await begin('a');
     await ledger.postpone(callIdFor('a'), first.fence, { phase: 'queued', attempts: [], delayMs: 0 });
     const second = await ledger.begin(jobs[0] as CallJob, { workerId: 'w', leaseMs: 1, token: 't2' });
-    expect(second).toMatchObject({ kind: 'started', recovered: false, earlier: [] });
+    expect(second).toMatchObject({ kind: 'started', recovered: false, earlierAttempts: [] });
     expect(await ledger.postpone(callIdFor('a'), first.fence, { phase: 'queued', attempts: [], delayMs: 0 })).toBe(
       'fenced',
     );

@@ -120,7 +120,7 @@ describe('a call that needs a consensus', () => {
     const run = () => ({ output: 1 });
     const shape = { name: 'rate', version: '1.0.0', description: 'A rate.', tier: 'read-only', run } as const;
     const tool = defineTool({ ...shape, input: z.object({}), normalise: () => new Promise(() => {}) });
-    const attempt = { tool, started: { earlier: [] }, workerId: 'a' } as unknown as Attempt;
+    const attempt = { tool, started: { earlierAttempts: [] }, workerId: 'a' } as unknown as Attempt;
     const atOnce = (fire: () => void) => {
       queueMicrotask(fire);
       return () => {};

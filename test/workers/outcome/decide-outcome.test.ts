@@ -14,7 +14,7 @@ function attemptOf(tool: object, started: object = {}): Attempt {
   return {
     tool: full,
     registered: { tool: full },
-    started: { recovered: false, earlier: [], ...started },
+    started: { recovered: false, earlierAttempts: [], ...started },
     envelope: { payload: {} },
   } as unknown as Attempt;
 }
