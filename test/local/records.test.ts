@@ -108,7 +108,7 @@ describe('attempts of one process', () => {
     const { fence } = await begin('a');
     expect(await ledger.cancel(callIdFor('a'), ENDINGS)).toEqual({ kind: 'requested' });
     expect(stopped).toMatchObject([{ code: 'CANCELLED' }]);
-    expect(await ledger.renewLease(callIdFor('a'), fence)).toEqual({ held: true, cancelRequested: true });
+    expect(await ledger.renewLease(callIdFor('a'), fence)).toEqual({ renewed: true, cancelRequested: true });
     expect(await ledger.postpone(callIdFor('a'), fence, { phase: 'waiting-retry', attempts: [], delayMs: 10 })).toBe(
       'cancelled',
     );
@@ -145,7 +145,7 @@ describe('attempts of one process', () => {
     expect(await ledger.postpone(callIdFor('a'), first.fence, { phase: 'queued', attempts: [], delayMs: 0 })).toBe(
       'fenced',
     );
-    expect(await ledger.renewLease(callIdFor('a'), first.fence)).toMatchObject({ held: false });
+    expect(await ledger.renewLease(callIdFor('a'), first.fence)).toMatchObject({ renewed: false });
     const outcome: Outcome = {
       status: 'success',
       toolName: 'note',

@@ -29,7 +29,7 @@ function placeWith(
   const sessions = new Map(calls.map(({ session }, number) => [`r0.${number}`, session]));
   const inflight = new Set([...sessions.keys()].filter((_callId, number) => calls[number]?.state === undefined));
   const ledger = {
-    glance: (callId: string) => {
+    readBrief: (callId: string) => {
       const state = inflight.has(callId) ? 'inflight' : 'done';
       const envelope = { target: { sessionKey: sessions.get(callId) } };
       return looks.during({ callId, state, cancelRequested: false, request: { envelope } } as CallRecord);
@@ -45,7 +45,7 @@ function placeWith(
           .slice(select.offset, select.offset + select.limit),
       counts: async () => ({ inflight: inflight.size }),
       // All were claimed at 500.
-      pendingOf: async () => [],
+      pendingOfSession: async () => [],
       inflightBefore: async (_place: unknown, beforeMs: number, limit: number, passed = 0) =>
         beforeMs < 500 ? [] : [...inflight].slice(passed, passed + limit),
     },
