@@ -2,7 +2,7 @@
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { eventually, isGone } from '../helpers/signal.ts';
 import { type CliFixture, openPlace } from './pawl.ts';
 
@@ -10,12 +10,12 @@ const SHORT = { PAWL_LOCK_DURATION_MS: '1500', PAWL_STALLED_INTERVAL_MS: '500' }
 const WAYS = ['loop', 'pattern', 'program'] as const;
 
 let place: CliFixture;
-beforeAll(async () => {
+beforeEach(async () => {
   place = await openPlace();
   const tools = fileURLToPath(new URL('./fixtures/blocking-tools.ts', import.meta.url));
   cpSync(tools, join(place.folder, 'blocking.ts'));
 });
-afterAll(() => place[Symbol.asyncDispose]());
+afterEach(() => place[Symbol.asyncDispose]());
 
 const callOf = (tool: string, params: object, key: string) =>
   place.start(['call', tool, '--params', JSON.stringify(params), '--key', key, '--json'], SHORT);
@@ -90,4 +90,26 @@ test('a call that may run again is found to be the one that blocks its workers; 
   expect(attempts).toBe(4);
   second.signal('SIGINT');
   await second.ended;
+});
+
+test('a waiting call that blocks each worker before it is ready keeps no fleet from starting', {
+  timeout: 120_000,
+}, async () => {
+  const env = { ...SHORT, PAWL_DRAIN_MS: '500' };
+  const up = () => place.start(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'blocking.ts'], env);
+  const first = up();
+  await first.line('"event":"ready"');
+  const blocking = callOf('block_before', {}, 'before');
+  await first.line('has been silent');
+  first.signal('SIGINT');
+  await first.ended;
+  const second = up();
+  await second.line('has been silent');
+  expect(await blocking.ended).toEqual({ code: 6, signal: null });
+  expect(JSON.parse(blocking.stdout())).toMatchObject({ error: { code: 'POISONED' } });
+  await second.line('"event":"ready"');
+  const greeted = callOf('greet', {}, 'greet after');
+  expect(await greeted.ended).toEqual({ code: 0, signal: null });
+  second.signal('SIGINT');
+  expect(await second.ended).toEqual({ code: 0, signal: null });
 });

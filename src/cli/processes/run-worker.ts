@@ -46,7 +46,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   const log = createLogger(settings);
   const end = watchForTheEnd(context, log, settings.drainMs);
   const { beatMs } = silenceOf(settings.lockDurationMs);
-  // A thread takes time to start, so without an endpoint the watchdog starts after the worker.
+  // A thread takes time to start, so without an endpoint the watchdog starts while the worker connects.
   let watchdog = settings.metricsPort === undefined ? undefined : startWatchdog(settings.lockDurationMs);
   let beat: NodeJS.Timeout | undefined;
   let endpoint: ProcessEndpoint | undefined;
@@ -54,6 +54,11 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   try {
     const { files, tools } = await loadTools(context, options, settings, tiers);
     endpoint = await openProcessEndpoint(settings, watchdog);
+    // The first call may hold up the process before it is ready.
+    watchdog ??= startWatchdog(settings.lockDurationMs);
+    watchdog.begin();
+    context.supervisor?.send({ event: 'beat' });
+    beat = setInterval(() => context.supervisor?.send({ event: 'beat' }), beatMs / 2);
     const worker = await start(settings, {
       tools,
       tiers,
@@ -75,9 +80,6 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
     });
     const ready = readyMessage(worker, tiers, files.sources, endpoint);
     context.supervisor?.send(ready);
-    beat = setInterval(() => context.supervisor?.send({ event: 'beat' }), beatMs / 2);
-    watchdog ??= startWatchdog(settings.lockDurationMs);
-    watchdog.begin();
     print(context, options.json === true ? jsonLine(ready) : readyLine(ready));
     return await end.code;
   } finally {

@@ -40,8 +40,8 @@ interface Seat {
   readonly child: ChildProcess;
   readonly startedAtMs: number;
   ready: WorkerReady | undefined;
-  /** The time since its last message, once it was ready. */
-  silentMs: number;
+  /** The time since its last message; undefined before the first one, when it has loaded its tools and begins to take calls. */
+  silentMs: number | undefined;
 }
 
 type Ended = (seat: Seat, code: number | null, signal: NodeJS.Signals | null) => void;
@@ -50,7 +50,7 @@ export class WorkerProcesses {
   readonly #context: CliContext;
   readonly #options: WorkerProcessesOptions;
   readonly #seats = new Set<Seat>();
-  readonly #restarts = new Set<NodeJS.Timeout>();
+  readonly #restarts = new Map<NodeJS.Timeout, () => void>();
   /** Workers that were asked to end because their tools changed. */
   readonly #outdated = new Set<Seat>();
   /** Called whenever a worker has loaded its tools. */
@@ -72,7 +72,7 @@ export class WorkerProcesses {
   /** Silence is counted in checks, so that a pause of this process itself does not count as a worker's silence. */
   #killSilent(limitMs: number, beatMs: number): void {
     for (const seat of this.#seats) {
-      if (seat.ready === undefined) continue;
+      if (seat.silentMs === undefined) continue;
       seat.silentMs += beatMs;
       if (seat.silentMs < limitMs || this.#ending) continue;
       say(this.#context, `worker ${seat.child.pid} has been silent for ${duration(seat.silentMs)}: it is killed`);
@@ -94,14 +94,21 @@ export class WorkerProcesses {
     return [...this.#seats].flatMap(({ ready }) => (ready === undefined ? [] : [ready]));
   }
 
-  /** Starts the first worker, which must become ready. Later ones are replaced when they die. */
+  /**
+   * Starts a worker, which must become ready. It is replaced when a call ends it before: a call that waited since the last start may hold
+   * up or kill each worker that runs it.
+   */
   #first(): Promise<void> {
-    if (this.#ending) return Promise.resolve();
     return new Promise((resolve, reject) => {
-      this.#open(resolve, (_seat, code, signal) => {
-        if (this.#ending) resolve();
-        else reject(couldNotStart(code, signal));
-      });
+      const open = () => {
+        if (this.#ending) return resolve();
+        this.#open(resolve, (seat, code, signal) => {
+          if (this.#ending) resolve();
+          else if (seat.silentMs !== undefined && signal !== null) this.#replace(seat, code, signal, open);
+          else reject(couldNotStart(code, signal));
+        });
+      };
+      open();
     });
   }
 
@@ -115,7 +122,7 @@ export class WorkerProcesses {
       windowsHide: true,
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
-    const seat: Seat = { number, child, startedAtMs: performance.now(), ready: undefined, silentMs: 0 };
+    const seat: Seat = { number, child, startedAtMs: performance.now(), ready: undefined, silentMs: undefined };
     this.#seats.add(seat);
     child.on('message', (message) => {
       seat.silentMs = 0;
@@ -154,22 +161,30 @@ export class WorkerProcesses {
     for (const seat of this.#seats) this.#outdated.add(seat);
     this.#send('drain');
     // Workers whose restart was delayed, because the file was broken before, restart now.
-    for (const timer of this.#restarts) clearTimeout(timer);
-    for (const _ of this.#restarts) this.#openAgain();
+    this.#restartNow();
+  }
+
+  #restartNow(): void {
+    const restarts = [...this.#restarts];
     this.#restarts.clear();
+    for (const [timer, open] of restarts) {
+      clearTimeout(timer);
+      open();
+    }
   }
 
   #openAgain(): void {
+    if (this.#ending) return;
     this.#open(
       () => this.#sayReplaced(),
       (again, failedWith, by) => this.#replace(again, failedWith, by),
     );
   }
 
-  #replace(seat: Seat, code: number | null, signal: NodeJS.Signals | null): void {
+  #replace(seat: Seat, code: number | null, signal: NodeJS.Signals | null, open = () => this.#openAgain()): void {
     if (this.#ending) return;
     if (this.#outdated.delete(seat)) {
-      this.#openAgain();
+      open();
       return;
     }
     if (performance.now() - seat.startedAtMs > HEALTHY_AFTER_MS) this.#failures = 0;
@@ -179,9 +194,9 @@ export class WorkerProcesses {
     say(this.#context, `worker ${seat.child.pid} ended ${how}; another one starts in ${duration(delayMs)}`);
     const timer = setTimeout(() => {
       this.#restarts.delete(timer);
-      this.#openAgain();
+      open();
     }, delayMs);
-    this.#restarts.add(timer);
+    this.#restarts.set(timer, open);
   }
 
   #sayReplaced(): void {
@@ -192,8 +207,7 @@ export class WorkerProcesses {
   async drain(): Promise<void> {
     this.#ending = true;
     clearInterval(this.#watch);
-    for (const timer of this.#restarts) clearTimeout(timer);
-    this.#restarts.clear();
+    this.#restartNow();
     this.onStopping(this.ready.map(({ worker }) => worker));
     this.#send('drain');
     if (!(await this.#gone(this.#options.drainMs + DRAIN_MARGIN_MS))) this.kill();

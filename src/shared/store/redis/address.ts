@@ -1,6 +1,7 @@
 /** The address of a Redis: one server, a cluster, or the Sentinels that know a server. Each part is used, or refused by name. */
 import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
+import { domainToASCII } from 'node:url';
 import type { RedisOptions } from 'ioredis';
 import { PawlError } from '../../errors/failure.ts';
 
@@ -131,7 +132,7 @@ const SENTINEL_PARTS: typeof PARTS = {
 
 /** How to reach what an address names: one server, a node of a cluster, or the server that Sentinels name. Throws `CONFIGURATION`. */
 export function addressOf(url: string): RedisOptions {
-  if (url.startsWith('/')) return { path: url };
+  if (url.startsWith('/')) return url.includes('?') ? socketAddressOf(`unix://${url}`) : { path: url };
   if (SENTINEL.test(url)) return sentinelAddressOf(url);
   return /^(?:redis\+)?unix:/.test(url) ? socketAddressOf(url) : readAddress(url, PARTS, 6379);
 }
@@ -149,7 +150,7 @@ function readAddress(url: string, parts: typeof PARTS, defaultPort: number): Red
     throw refused(
       `REDIS_URL must be redis://, rediss:// or unix:///path, or several nodes of a cluster; got ${parsed === undefined ? 'something else' : `${parsed.protocol}…`}.`,
     );
-  const host = parsed.hostname.replace(/^\[(.*)\]$/, '$1');
+  const host = hostOf(parsed.hostname);
   const fromQuery = queryOf(parsed.search.slice(1), parsed.hash, parts);
   if (parsed.protocol === 'rediss:' && /[?&]tls=/.test(parsed.search) && fromQuery.tls === undefined)
     throw refused('REDIS_URL asks for TLS (rediss://) and against it (tls): leave one out.');
@@ -162,6 +163,14 @@ function readAddress(url: string, parts: typeof PARTS, defaultPort: number): Red
     },
     { ...fromQuery, ...(parsed.protocol === 'rediss:' ? { tls: {} } : {}) },
   );
+}
+
+/** Of a name with other letters, URLs of this kind keep the bytes; the network has a form of its own for it. */
+function hostOf(hostname: string): string {
+  if (!hostname.includes('%')) return hostname.replace(/^\[(.*)\]$/, '$1');
+  const host = domainToASCII(decoded(hostname, 'host'));
+  if (host === '') throw refused('The host in REDIS_URL is no name of a host.');
+  return host;
 }
 
 /** A Unix socket: `unix://user:password@/path?db=1`. */

@@ -21,7 +21,21 @@ export function unavailable(cause: Error): PawlError {
   // Open connections try again, so this error says nothing about Redis.
   if (cause.message === CLOSED)
     return new PawlError('BACKEND_UNAVAILABLE', 'The connection to Redis was closed by this process.', { cause });
-  // The message of ioredis names one of its options and its documentation.
-  const why = cause.message.includes('max retries per request') ? 'the connection was lost.' : cause.message;
-  return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${why}`, { cause });
+  return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${explained(cause.message)}`, { cause });
+}
+
+/** Messages of ioredis and of Redis that name an option, a command or a step of the client, which are not the reader's. */
+const EXPLANATIONS: readonly (readonly [message: RegExp, why: string])[] = [
+  [/^.*max retries per request.*$/s, 'the connection was lost.'],
+  [/^All sentinels are unreachable.*Last error: (.*)$/s, 'no Sentinel in REDIS_URL names the server: $1'],
+  [
+    /^Failed to refresh slots cache/,
+    'nothing in REDIS_URL answers as a node of a Redis Cluster; a single server is redis://host:port',
+  ],
+  [/^Unknown RESP type.*/s, 'what answers there does not speak the protocol of Redis'],
+  [/\bNOAUTH HELLO .*/s, 'NOAUTH: it asks for a password, and REDIS_URL has none for it'],
+];
+
+function explained(message: string): string {
+  return EXPLANATIONS.reduce((text, [pattern, why]) => text.replace(pattern, why), message);
 }

@@ -28,6 +28,8 @@ describe('addresses of Redis', () => {
     ['rediss://host', { host: 'host', tls: {} }],
     ['unix:///run/redis.sock', { path: '/run/redis.sock' }],
     ['/run/redis.sock', { path: '/run/redis.sock' }],
+    ['/run/redis.sock?db=2&password=p', { path: '/run/redis.sock', db: 2, password: 'p' }],
+    ['redis://bücher.example', { host: 'xn--bcher-kva.example', port: 6379 }],
   ])('%s', (url, expected) => {
     expect(options(url)).toMatchObject(expected);
   });

@@ -150,6 +150,28 @@ describe('what stands behind an address', () => {
     expect(await watched.admin.get('through')).toBe('the sentinel');
   });
 
+  test('is said of addresses of the wrong kind, and of servers that ask for a password', async () => {
+    const { port } = await serverWith();
+    const locked = await serverWith();
+    await locked.admin.config('SET', 'requirepass', 'secret');
+    const sentinel = await startSentinel(temporaryFolder(), port);
+    const answers = [
+      [`redis+cluster://127.0.0.1:${port}`, 'as a node of a Redis Cluster'],
+      [`redis+cluster://127.0.0.1:${sentinel}`, 'as a node of a Redis Cluster'],
+      ['redis://127.0.0.1:1,127.0.0.1:2', 'ECONNREFUSED 127.0.0.1:1'],
+      [`redis+sentinel://127.0.0.1:${sentinel}/other`, 'names the server: ERR No such master'],
+      [`redis+sentinel://127.0.0.1:${port}/watched`, 'names the server: ERR unknown command'],
+      ['redis+sentinel://127.0.0.1:1/watched', 'ECONNREFUSED 127.0.0.1:1'],
+      [`redis://127.0.0.1:${locked.port}`, 'asks for a password'],
+    ] as const;
+    const refuse = ([url, why]: (typeof answers)[number]) =>
+      expect(startOn(url, 'pawl', 'fail-fast'), url).rejects.toMatchObject({
+        code: 'BACKEND_UNAVAILABLE',
+        message: expect.stringContaining(why),
+      });
+    await Promise.all(answers.map(refuse));
+  });
+
   test('is said of a server that has as many clients as it may', async () => {
     const { url, admin } = await serverWith('--maxclients', '1');
     await admin.ping();
