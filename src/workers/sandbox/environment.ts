@@ -6,6 +6,8 @@ import { PawlError } from '../../shared/errors/failure.ts';
 
 const ALLOWED = new Set(['PATH', 'HOME', 'USER', 'LOGNAME', 'SHELL', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR']);
 const DEFAULT_PATH = '/usr/local/bin:/usr/bin:/bin';
+const NAMES_CODE =
+  /^(?:(?:LD|DYLD|PAWL)_.*|GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|LOCPATH|NLSPATH|MALLOC_TRACE|ENV|BASH_ENV|BASH_XTRACEFD|SHELLOPTS|BASHOPTS|PS4|IFS)$/;
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 export type ProgramEnvironment = Readonly<Record<string, string>> & { readonly PATH: string };
@@ -21,8 +23,8 @@ export function allowedEnvironment(source: Readonly<Record<string, string | unde
 
 /**
  * Merges the allow-listed part of `source` with a request's variables. Throws `INVALID_PARAMS` for an invalid name,
- * and for the dynamic loader's variables: they would affect the sandbox's own programs, which run before the sandbox
- * closes.
+ * and for variables of the dynamic loader, the C library and the shell that name code: they would affect the sandbox's
+ * own programs, which run before the sandbox closes.
  */
 export function programEnvironment(
   source: Readonly<Record<string, string | undefined>>,
@@ -31,7 +33,7 @@ export function programEnvironment(
   for (const [name, value] of Object.entries(added)) {
     if (!NAME.test(name) || value.includes('\0'))
       throw new PawlError('INVALID_PARAMS', `${JSON.stringify(name)} cannot be set as an environment variable.`);
-    if (/^(LD_|DYLD_|PAWL_)/.test(name)) {
+    if (NAMES_CODE.test(name)) {
       throw new PawlError(
         'INVALID_PARAMS',
         `${name} cannot be set here; where a program needs it, run it as ["env", "${name}=…", program].`,

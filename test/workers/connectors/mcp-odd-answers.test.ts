@@ -94,6 +94,12 @@ const ODD_LINES: readonly (readonly string[])[] = [
   [answer.replace('"id"', '"error":null,"id"')],
   [answer.replace('"id"', '"method":null,"params":null,"id"')],
   [answer.replace('"content"', '"_meta":null,"content"')],
+  [answer.replace('"jsonrpc":"2.0",', '')],
+  ['{"id":1,"error":"a line of a log"}', answer],
+  [answer.replace('"content"', '"isError":"false","content"')],
+  [answer.replace('"content"', '"isError":0,"content"')],
+  [answer.replace('[{"type":"text","text":"said"}]', '{"type":"text","text":"said"}')],
+  [answer.replace('[{"type":"text","text":"said"}]', '"said"')],
 ];
 const messages = ODD_LINES.map((lines) => lines.map((line) => line.slice(0, 60)).join(' '));
 
@@ -308,6 +314,11 @@ test.each<[string, object, readonly string[]]>([
   const { error } = await says({ content: [], ...result, isError: true });
   expect(error?.code).toBe('MCP_TOOL_ERROR');
   for (const word of words) expect(error?.message).toContain(word);
+});
+
+test.each([true, 'true', 1])('a tool failed whose isError is %j', async (isError) => {
+  const { says } = await overStdio();
+  expect((await says({ content: [said], isError })).error).toMatchObject({ code: 'MCP_TOOL_ERROR', message: 'said' });
 });
 
 test('structure that a failed tool also writes as text is reported once', async () => {

@@ -165,7 +165,7 @@ function readAddress(url: string, parts: typeof PARTS, defaultPort: number): Red
   );
 }
 
-/** Of a name with other letters, URLs of this kind keep the bytes; the network has a form of its own for it. */
+/** URLs of this kind keep the bytes of a name with other letters; the network has a form of its own for it. */
 function hostOf(hostname: string): string {
   if (!hostname.includes('%')) return hostname.replace(/^\[(.*)\]$/, '$1');
   const host = domainToASCII(decoded(hostname, 'host'));

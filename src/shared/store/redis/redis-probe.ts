@@ -48,7 +48,7 @@ async function whyUnusableServer(address: RedisOptions): Promise<string | undefi
 }
 
 interface Heard {
-  /** What the server sent; undefined without a connection. */
+  /** The text that the server sent; undefined without a connection. */
   readonly text?: string;
   /** Why the server's certificate does not hold. */
   readonly refusedCertificate?: string;

@@ -56,7 +56,7 @@ function isMessage(value: unknown): value is JSONRPCMessage {
 }
 
 function mendedMessage(value: unknown): unknown {
-  if (!isObject(value) || !('jsonrpc' in value)) return value;
+  if (!isObject(value) || !('jsonrpc' in value || isUnmarkedAnswer(value))) return value;
   const { id, method, params, result, error } = value;
   const named = { jsonrpc: '2.0', ...(id === null || id === undefined ? {} : { id }) };
   if (typeof method === 'string')
@@ -66,6 +66,11 @@ function mendedMessage(value: unknown): unknown {
   if (result === null) return { ...named, result: {} };
   // A value that is no object fails only its own request, as a result without content.
   return { ...named, result: isObject(result) ? withoutMember(result, '_meta') : { content: result } };
+}
+
+/** Whether only the mark of the protocol is missing. A line of a log may have an `error`, too, but hardly one with a message. */
+function isUnmarkedAnswer({ id, result, error }: Json): boolean {
+  return typeof id === 'number' && (isObject(result) || (isObject(error) && typeof error['message'] === 'string'));
 }
 
 function mendedError(error: unknown): Json {
@@ -122,16 +127,23 @@ function readableResult(method: string | undefined, result: Json): unknown {
     case 'tools/call':
       return {
         resultType: 'complete',
-        content: Array.isArray(content) ? content.map(readableBlock) : (content ?? []),
+        content: blocksOf(content),
         // The older era accepts only objects here.
         ...(isObject(structuredContent) ? { structuredContent } : { structure: structuredContent }),
-        ...(isAbsent(isError) ? {} : { isError }),
+        ...(isAbsent(isError) ? {} : { isError: isError === true || isError === 'true' || isError === 1 }),
       };
     case 'resources/read':
       return { ...COMPLETE, contents: Array.isArray(contents) ? contents.map(readableContents) : (contents ?? []) };
     default:
       return withoutNulls(result);
   }
+}
+
+/** One block may stand alone, or be a text. */
+function blocksOf(content: unknown): unknown {
+  if (isAbsent(content)) return [];
+  if (Array.isArray(content)) return content.map(readableBlock);
+  return isObject(content) || typeof content === 'string' ? [readableBlock(content)] : content;
 }
 
 function isAbsent(value: unknown): boolean {
