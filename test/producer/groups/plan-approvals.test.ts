@@ -61,8 +61,9 @@ async function approvedFleet(options: Partial<FleetOptions> = {}) {
 
 test('one approval shows a whole plan, and covers each of its nodes', async () => {
   const { session, pawl, log, onlyPending, pending, audited } = await approvedFleet();
-  const running = session.plan({ nodes });
+  const running = session.plan({ nodes, idempotencyKey: 'trip' });
   const { planId, approvalId } = await running.accepted;
+  expect(await session.plan({ nodes, idempotencyKey: 'trip' }).accepted).toMatchObject({ planId, approvalId });
   const listing = await onlyPending();
   const view = approvalView(listing);
   expect(view).toMatchObject({

@@ -41,6 +41,13 @@ test('a batch over HTTP answers with the ID or the error of each call, and tells
   expect(body.calls[0]).toMatchObject({ callId: answers[0].callId, tool: 'double', session: 'demo', state: 'done' });
   const result = await rig.ask(`/v1/calls/${answers[3].callId}`);
   expect(result.body.result.output.content).toBe(8);
+  const keyed = async (n: number) => {
+    const json = { idempotencyKey: 'a', calls: [{ tool: 'double', params: { n }, session: 'demo' }] };
+    const { status, body } = await rig.ask('/v1/batches', { method: 'POST', json });
+    return status === 202 ? body.batchId : body.error.code;
+  };
+  const key = await keyed(6);
+  expect([await keyed(6), await keyed(7)]).toEqual([key, 'IDEMPOTENCY_CONFLICT']);
   const cancelled = await rig.ask(`/v1/batches/${batchId}`, { method: 'DELETE' });
   expect(cancelled).toMatchObject({ status: 200, body: { state: 'done' } });
 
