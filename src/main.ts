@@ -9,14 +9,14 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { DispatchEvent } from './producer/calls/submission.ts';
 import type { Pawl } from './producer/client.ts';
 import { checkHooks, type Hook } from './shared/calls/define-hook.ts';
-import type { Settings, SettingsInput } from './shared/config/config.ts';
+import { type Settings, type SettingsInput, settingsSchema } from './shared/config/config.ts';
 import { resolveSettings } from './shared/config/resolve-settings.ts';
 import { SECRET_VARIABLES } from './shared/config/variables.ts';
 import { PawlError } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
 import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
 import { tenantsFolder } from './shared/policy/workspace-root.ts';
-import { quoteValue } from './shared/schema/schema-issues.ts';
+import { nearest, quoteValue } from './shared/schema/schema-issues.ts';
 import type { PublishedTool } from './shared/store/fleet/catalogue.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
@@ -332,13 +332,28 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   });
 }
 
+/** What these functions take beside settings. */
+const OPTIONS: Readonly<Record<'connect' | 'startWorker', readonly string[]>> = {
+  connect: ['log', 'hooks', 'toolsets', 'onEvent', 'operator', 'schedules'],
+  startWorker: ['tools', 'toolSettings', 'tiers', 'concurrency', 'log', 'hooks', 'onEvent', 'onDrainAsked'],
+};
+
 /** Callers without types may give anything. Throws `CONFIGURATION`. */
-function checkOptions(name: string, given: { readonly log?: Logger; readonly hooks?: readonly Hook[] } | null): void {
+function checkOptions(
+  name: keyof typeof OPTIONS,
+  given: { readonly log?: Logger; readonly hooks?: readonly Hook[] } | null,
+): void {
   if (typeof given !== 'object' || given === null)
     throw new PawlError(
       'CONFIGURATION',
       `${name} takes an object of settings, such as { redisUrl: 'redis://localhost:6379' }; got ${given === null ? 'null' : `a ${typeof given}`}.`,
     );
+  const unknown = Object.keys(given).find(
+    (option) => !OPTIONS[name].includes(option) && !Object.hasOwn(settingsSchema.shape, option),
+  );
+  const near = unknown === undefined ? [] : nearest(unknown, OPTIONS[name]);
+  if (near.length > 0)
+    throw new PawlError('CONFIGURATION', `${name} has no option ${unknown}; did you mean ${near.join(' or ')}?`);
   const { log, hooks = [] } = given;
   checkHooks(hooks);
   if (

@@ -17,6 +17,8 @@ test.each<[string, unknown, string]>([
   ['concurrency 0', { tools: [echo], concurrency: 0 }, `${CONCURRENCY}; got 0.`],
   ['concurrency -1', { tools: [echo], concurrency: -1 }, `${CONCURRENCY}; got -1.`],
   ['concurrency 1.5', { tools: [echo], concurrency: 1.5 }, `${CONCURRENCY}; got 1.5.`],
+  ['concurrency as a text', { tools: [echo], concurrency: '3' }, `${CONCURRENCY}; got "3".`],
+  ['a misspelled option', { tools: [echo], concurency: 3 }, 'no option concurency; did you mean concurrency?'],
   ['concurrency NaN', { tools: [echo], concurrency: Number.NaN }, `${CONCURRENCY}; got NaN.`],
   ['an unknown tier', { tools: [echo], tiers: ['read-only', 'writes'] }, 'There is no tier "writes"; tiers are '],
   ['a log that is none', { tools: [echo], log: 'info' }, '`log` must have the methods debug, info, warn and error'],
@@ -42,6 +44,8 @@ test.each<[string, unknown, string]>([
   ['null', null, 'got null'],
   ['a hook in place of a list', { hooks: guard }, '`hooks` must be a list of what defineHook returns; got object.'],
   ['hooks without a name', { hooks: [{ beforeCall: () => {} }] }, 'Hook undefined: name must be a text'],
+  ['a misspelled option', { hoks: [] }, 'connect has no option hoks; did you mean hooks?'],
+  ['a misspelled setting', { redisURL: 'x' }, 'redisURL: is not a setting (did you mean redisUrl'],
   ['a hook that is none', { hooks: [null] }, 'Hook undefined: name must be a text'],
   ['a log that is none', { log: 'info' }, '`log` must have the methods debug, info, warn and error'],
 ])('a producer with %s is refused before anything is started', async (_what, options, message) => {

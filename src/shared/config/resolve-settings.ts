@@ -4,6 +4,7 @@
  */
 import type { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
+import { renamedUnknown } from '../schema/known-members.ts';
 import { EXPECTED } from '../schema/zod-issues.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './config.ts';
 import { type Environment, isSecret, VARIABLES } from './variables.ts';
@@ -55,7 +56,7 @@ function issuesOf(issue: z.core.$ZodIssue, merged: Values, variables: ReadonlyMa
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => ({
       path: [...issue.path, key].map(String).join('.'),
-      message: issue.message.replace(/^[^;]*/, 'is not a setting'),
+      message: renamedUnknown(issue.message, 'is not a setting'),
     }));
   const path = issue.path.map(String).join('.');
   const variable = [...variables].find(([setting]) => path === setting || path.startsWith(`${setting}.`))?.[1];

@@ -9,8 +9,13 @@ const MAX_NAME_LENGTH = 128;
 export function describeUnknown(unknown: readonly string[], known: readonly string[]): string {
   const names = unknown.map((name) => JSON.stringify(startOf(name, MAX_NAME_LENGTH))).join(', ');
   const near = unknown.length === 1 ? nearest(unknown[0] ?? '', known) : [];
-  const hint = near.length > 0 ? `; did you mean ${near.join(' or ')}?` : `; these are known: ${known.join(', ')}`;
+  const hint = near.length > 0 ? ` (did you mean ${near.join(' or ')}?)` : `; these are known: ${known.join(', ')}`;
   return `has no member ${names}${known.length === 0 ? '' : hint}`;
+}
+
+/** The same fault of a settings file or a definition, whose members have a name of their own: `is not a setting`. */
+export function renamedUnknown(message: string, name: string): string {
+  return message.replace(/^has no member (?:(?:, )?"(?:[^"\\]|\\.)*")+/, name);
 }
 
 /** Throws `CONTRACT_INVALID` for an argument that is no object, or has a member that is not known. */

@@ -85,7 +85,7 @@ function oneOf(values: readonly unknown[], came: unknown): string {
 }
 
 function bound(origin: string, relation: string, limit: number | bigint): string {
-  if (origin === 'string') return `have ${relation} ${limit} characters`;
+  if (origin === 'string') return `have ${relation} ${limit} ${Number(limit) === 1 ? 'character' : 'characters'}`;
   if (origin === 'array' || origin === 'set')
     return `have ${relation} ${limit} ${Number(limit) === 1 ? 'item' : 'items'}`;
   return `be ${relation} ${limit}`;

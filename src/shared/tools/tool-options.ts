@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { circuitOverridesSchema } from '../circuits/circuit-policy.ts';
 import { PawlError } from '../errors/failure.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
+import { renamedUnknown } from '../schema/known-members.ts';
 import { nearest, quoteValue } from '../schema/schema-issues.ts';
 import { EXPECTED } from '../schema/zod-issues.ts';
 import { operationCostsSchema } from './operation-cost.ts';
@@ -97,7 +98,7 @@ export function optionsCheck(own: readonly string[]): (spec: object) => void {
 function unknownOption({ path, keys, message }: z.core.$ZodIssueUnrecognizedKeys, names: readonly string[]): string {
   const [unknown = ''] = keys;
   if (path.length > 0)
-    return `${[...path, unknown].map(String).join('.')} ${message.replace(/^[^;]*/, 'is not an option')}`;
+    return `${[...path, unknown].map(String).join('.')} ${renamedUnknown(message, 'is not an option')}`;
   const near = nearest(unknown, names);
   return `${unknown} is not an option; ${near.length === 0 ? `these are: ${names.join(', ')}.` : `did you mean ${near.join(' or ')}?`}`;
 }

@@ -12,7 +12,7 @@ test('a misspelled filter or option is refused by name, and nothing is done', as
   const wrong: Record<string, [() => Promise<unknown>, string]> = {
     list: [
       () => pawl.calls.list({ sessionKy: 'a' } as never),
-      'options: has no member "sessionKy"; did you mean sessionKey?',
+      'options: has no member "sessionKy" (did you mean sessionKey?)',
     ],
     state: [() => pawl.calls.list({ state: 'don' as never }), 'The state must be one of inflight, done,'],
     flush: [() => pawl.calls.flush({ session: 'a' } as never), 'did you mean sessionKey?'],

@@ -41,7 +41,7 @@ describe('a fault of a value that Pawl’s own schemas check', () => {
     [{ as: {} }, 'as.kind: is required and missing; it is one of "a", "b"'],
     [{ url: 'nowhere' }, 'url: must be a URL; got "nowhere"'],
     [{ own: 5 }, 'own: must be a name of its own'],
-    [{ cuont: 5 }, ': has no member "cuont"; did you mean count?'],
+    [{ cuont: 5 }, ': has no member "cuont" (did you mean count?)'],
     [
       { x1: 5, y2: 5 },
       ': has no member "x1", "y2"; these are known: tool, count, mode, items, when, every, as, own, url',

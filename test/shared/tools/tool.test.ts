@@ -103,7 +103,7 @@ describe('an unusable definition is refused with the field, the expected value a
       { parameters: {} },
       'parameters is not an option; these are: name, input, schema, variant, version, description, tier,',
     ],
-    [{ retry: { attempts: 3 } }, 'retry.attempts is not an option; did you mean maxAttempts?'],
+    [{ retry: { attempts: 3 } }, 'retry.attempts is not an option (did you mean maxAttempts?)'],
     [{ retry: { maxAttempts: 'three' } }, 'retry.maxAttempts must be a number; got "three"'],
     [{ circuit: { whenOpen: 'wait' } }, 'circuit.whenOpen must be one of "refuse", "park"; got "wait"'],
   ])('which otherwise only types would refuse: %j', (change, text) => {
