@@ -332,7 +332,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   });
 }
 
-/** What these functions take beside settings. */
+/** The options of these functions that are no settings. */
 const OPTIONS: Readonly<Record<'connect' | 'startWorker', readonly string[]>> = {
   connect: ['log', 'hooks', 'toolsets', 'onEvent', 'operator', 'schedules'],
   startWorker: ['tools', 'toolSettings', 'tiers', 'concurrency', 'log', 'hooks', 'onEvent', 'onDrainAsked'],
