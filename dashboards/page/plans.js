@@ -67,6 +67,8 @@ function openPlan(root, page, key) {
     path,
     LOOK_EVERY_MS,
     (plan) => {
+      // Each look reads the outputs of all calls.
+      if (isOver(plan)) looking.stop();
       const drawn = JSON.stringify(plan);
       if (drawn === shown) return;
       shown = drawn;

@@ -314,6 +314,7 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     await layers.nth(1).getByText('third').waitFor();
     expect(await layers.count()).toBe(2);
     await row(page, 'second').getByText('success').waitFor();
+    await row(page, 'second').getByText('Paris').waitFor();
     expect(await page.getByRole('button', { name: 'Cancel' }).count()).toBe(0);
   });
 
