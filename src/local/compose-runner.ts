@@ -125,25 +125,7 @@ export function composeRunner(
   const onEvent: LocalLedgerDeps['onEvent'] = (event) => results.deliver(event);
   const ledger = new LocalLedger({ store, circuits: breakers, schedule, retentionMs, ...callbacks, onEvent, onError });
   const results = new Results(ledger, LOCAL_INBOX, onError);
-  const core: Core = {
-    parts,
-    tools,
-    ledger,
-    breakers,
-    sessions,
-    switches: new SwitchCache(settings.reliability),
-    hooks: new Hooks(parts.hooks ?? [], {
-      schedule,
-      onFailure: (hook, kind, message) =>
-        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
-    }),
-    approvals: parts.approve === undefined ? undefined : new LocalApprovals(parts.approve, schedule),
-    terminals: new TerminalHost({
-      env: parts.environment,
-      sandbox: settings.sandbox,
-      network: settings.sandboxNetwork === 'on',
-    }),
-  };
+  const core = coreOf(parts, { tools, ledger, breakers, sessions });
   const submitter = submitterOf(core, circuitView, results);
   const cancel = (callId: string) => cancelCall({ ledger, results, inboxId: LOCAL_INBOX, settings, schedule }, callId);
   const groups = new LocalGroups({
@@ -165,15 +147,7 @@ export function composeRunner(
     groups,
     executor: executorOf(core, resourceLocks, groups),
     terminals: core.terminals,
-    completions: new CompletionService({
-      records: ledger.completions,
-      settings,
-      secrets: secretsOf(settings, parts.environment),
-      read: (callId) => ledger.completable(callId),
-      taint: async (sessionKey, source) => sessions.taint(sessionKey, source, await ledger.now()),
-      audit: () => {},
-      onCompletion: () => {},
-    }),
+    completions: completionsOf(core),
     circuits: new CircuitAdmin(
       { breakers, ledger, tools: async () => [...tools.published()] },
       TIERS.map(homePartition),
@@ -192,6 +166,39 @@ interface Core {
   readonly hooks: Hooks;
   readonly approvals: LocalApprovals | undefined;
   readonly terminals: TerminalHost;
+}
+
+function coreOf(parts: RunnerDeps, own: Pick<Core, 'tools' | 'ledger' | 'breakers' | 'sessions'>): Core {
+  const { settings, schedule, log, environment, approve } = parts;
+  return {
+    parts,
+    ...own,
+    switches: new SwitchCache(settings.reliability),
+    hooks: new Hooks(parts.hooks ?? [], {
+      schedule,
+      onFailure: (hook, kind, message) =>
+        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
+    }),
+    approvals: approve === undefined ? undefined : new LocalApprovals(approve, schedule),
+    terminals: new TerminalHost({
+      env: environment,
+      sandbox: settings.sandbox,
+      network: settings.sandboxNetwork === 'on',
+    }),
+  };
+}
+
+function completionsOf({ parts, ledger, sessions }: Core): CompletionService {
+  const { settings, environment } = parts;
+  return new CompletionService({
+    records: ledger.completions,
+    settings,
+    secrets: secretsOf(settings, environment),
+    read: (callId) => ledger.completable(callId),
+    taint: async (sessionKey, source) => sessions.taint(sessionKey, source, await ledger.now()),
+    audit: () => {},
+    onCompletion: () => {},
+  });
 }
 
 function submitterOf(core: Core, circuits: CircuitView, results: Results): CallSubmitter {

@@ -73,31 +73,7 @@ export const webFetch = defineBaseTool({
       },
       signal: ctx.signal,
     });
-    // The last of several headers counts.
-    const header = response.headers
-      .get('content-type')
-      ?.split(/,(?=\s*[\w.+-]+\/)/)
-      .at(-1);
-    let contentType = (header ?? 'text/plain').toLowerCase().split(';')[0]?.trim() ?? '';
-    const isText = TEXT.test(contentType);
-    if (!isText && response.ok) {
-      await response.body?.cancel();
-      throw new PawlError('INVALID_PARAMS', `${response.url} is ${contentType}; only text can be fetched.`);
-    }
-    const { bytes, truncated } = await readUpTo(response, MAX_BYTES);
-    if (header === undefined && HTML_BEGINS.test(Buffer.from(bytes.subarray(0, 1_024)).toString('latin1')))
-      contentType = 'text/html';
-    const decoded = decodeDocument(bytes, header ?? contentType);
-    // The cut may have gone through a character.
-    const source = truncated ? decoded.replace(/\ufffd{1,3}$/, '') : decoded;
-    if (!response.ok) {
-      const text = HTML.test(contentType) ? stripped(source) : source;
-      const said = isText ? `: ${startOf(text.replaceAll(/\s+/g, ' ').trim(), MAX_ERROR_LENGTH)}` : '';
-      throw Object.assign(new Error(`${response.url} answered ${response.status}${said}`), {
-        status: response.status,
-        headers: response.headers,
-      });
-    }
+    const { source, contentType, truncated } = await readText(response);
     const isPage = HTML.test(contentType) && format !== 'raw';
     const page: ReadablePage = isPage ? await readable(source, response.url, format) : { content: source };
     const isEmptyPage = isPage && page.content === '';
@@ -130,6 +106,36 @@ export const webFetch = defineBaseTool({
     };
   },
 });
+
+/** Reads the body as text. Throws for a content type that is no text, and for an error status, with the beginning of what its page says. */
+async function readText(
+  response: Response,
+): Promise<{ readonly source: string; readonly contentType: string; readonly truncated: boolean }> {
+  // The last of several headers counts.
+  const header = response.headers
+    .get('content-type')
+    ?.split(/,(?=\s*[\w.+-]+\/)/)
+    .at(-1);
+  let contentType = (header ?? 'text/plain').toLowerCase().split(';')[0]?.trim() ?? '';
+  const isText = TEXT.test(contentType);
+  if (!isText && response.ok) {
+    await response.body?.cancel();
+    throw new PawlError('INVALID_PARAMS', `${response.url} is ${contentType}; only text can be fetched.`);
+  }
+  const { bytes, truncated } = await readUpTo(response, MAX_BYTES);
+  if (header === undefined && HTML_BEGINS.test(Buffer.from(bytes.subarray(0, 1_024)).toString('latin1')))
+    contentType = 'text/html';
+  const decoded = decodeDocument(bytes, header ?? contentType);
+  // The cut may have gone through a character.
+  const source = truncated ? decoded.replace(/\ufffd{1,3}$/, '') : decoded;
+  if (response.ok) return { source, contentType, truncated };
+  const text = HTML.test(contentType) ? stripped(source) : source;
+  const quoted = isText ? `: ${startOf(text.replaceAll(/\s+/g, ' ').trim(), MAX_ERROR_LENGTH)}` : '';
+  throw Object.assign(new Error(`${response.url} answered ${response.status}${quoted}`), {
+    status: response.status,
+    headers: response.headers,
+  });
+}
 
 /** The limit counts decompressed bytes; the rest is neither read nor decompressed. */
 async function readUpTo(response: Response, maxBytes: number): Promise<{ bytes: Uint8Array; truncated: boolean }> {
