@@ -63,6 +63,13 @@ export const OWNER_FILES: readonly OwnerFiles[] = [
     ],
     runBy: 'npm, Yarn, pnpm, Cargo and rustup, at any command: other programs in place of their own',
   },
+  {
+    paths: [
+      '.pawl',
+      ...['json', 'ts', 'mts', 'cts', 'js', 'mjs', 'cjs'].map((extension) => `pawl.config.${extension}`),
+    ],
+    runBy: 'Pawl, at any command in the folder: settings, keys, and calls that wait',
+  },
 ];
 
 const DEFAULT_READ_ONLY_PATHS = OWNER_FILES.flatMap(({ paths }) => paths);

@@ -96,9 +96,9 @@ export async function prepareProgram(
   const argv = [program, ...request.argv.slice(1)] as const;
   const launch = { root: realRoot, folder, argv, marker };
   if (sandbox.isolation !== 'bubblewrap') return { sandbox, launch, environment };
-  const { absent, replaceable, ...boundary } = await findBoundary(realRoot);
+  const { absent, renamedLater, replaceable, ...boundary } = await findBoundary(realRoot);
   if (replaceable.length > 0) throw linkedCode(replaceable);
-  const placeholders = await makePlaceholders(absent);
+  const placeholders = await makePlaceholders(absent, renamedLater);
   const confine = {
     network,
     ...boundary,

@@ -7,19 +7,10 @@ import { randomBytes } from 'node:crypto';
 import { opendirSync } from 'node:fs';
 import { lstat, mkdir, open, readdir, rename, rmdir, unlink } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 
 const MAX_TRIES = 20;
 const MARK = /^\.pawl-(?<host>[^ ]+) (?<processId>\d+) [0-9a-f]+$/;
-/**
- * Nothing occupies these names: git fails where one of the first is a folder, and the others would stand in every list of the workspace.
- * When the program has ended, whatever it made under such a name is renamed.
- */
-const RENAMED_LATER = new Set([
-  ...['commondir', 'config.worktree', 'gitdir'],
-  ...['lefthook.yml', 'lefthook-local.yml', 'mise.toml', 'mise.local.toml', 'rust-toolchain.toml', 'HEAD'],
-]);
-
 /**
  * Whether a folder is a placeholder, by its first entry. An empty folder counts as one, because it may just be being
  * made.
@@ -44,15 +35,20 @@ export interface Placeholders {
   remove(): Promise<void>;
 }
 
-/** Creates the placeholders that this user can create. Where it may not write, its programs cannot either. */
-export async function makePlaceholders(absent: readonly string[]): Promise<Placeholders> {
-  const watched = absent.filter((path) => RENAMED_LATER.has(basename(path)));
-  const made = await Promise.all(absent.filter((path) => !watched.includes(path)).map(make));
+/**
+ * Creates the placeholders that this user can create. Where it may not write, its programs cannot either. Nothing
+ * occupies the names of `renamedLater`; when the program has ended, whatever it made there is renamed.
+ */
+export async function makePlaceholders(
+  absent: readonly string[],
+  renamedLater: readonly string[],
+): Promise<Placeholders> {
+  const made = await Promise.all(absent.map(make));
   const held = made.filter((each) => each !== undefined);
   return {
     paths: held.map(({ path }) => path),
     remove: async () => {
-      await Promise.all([...held.map(release), ...watched.map(moveAside)]);
+      await Promise.all([...held.map(release), ...renamedLater.map(moveAside)]);
     },
   };
 }

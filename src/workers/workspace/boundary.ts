@@ -1,7 +1,8 @@
 /** The trust boundary (`protected-paths.ts`) of one workspace, in the form that a sandbox mounts. */
 import { existsSync, realpathSync, type Stats } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
-import { dirname, join, relative, sep } from 'node:path';
+import { basename, dirname, join, relative, sep } from 'node:path';
+import { OWNER_FILES } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { isPlaceholder } from '../sandbox/placeholders.ts';
 import { findOwnerFiles } from './owner-files.ts';
@@ -23,9 +24,20 @@ export interface Boundary {
   readonly readOnly: readonly string[];
   /** Names below the root that do not exist and must not be created. */
   readonly absent: readonly string[];
+  /** The same of the owner's files whose placeholders would disturb: what a program creates there is renamed when it ends. */
+  readonly renamedLater: readonly string[];
   /** Protected names below the root that are links. Nothing can be mounted over a link, so that a program could replace it. */
   readonly replaceable: readonly string[];
 }
+
+/**
+ * Names of the owner's files under which an empty folder would disturb: git fails where one of the first is a folder, and
+ * one without a dot would stand in every list of the workspace.
+ */
+const RENAMED_LATER = new Set([
+  ...['commondir', 'config.worktree', 'gitdir', 'HEAD'],
+  ...OWNER_FILES.flatMap(({ paths }) => paths).filter((path) => !/^\.|\//.test(path)),
+]);
 
 /** Finds the boundary of the workspace with this real root. */
 export async function findBoundary(root: string): Promise<Boundary> {
@@ -35,9 +47,11 @@ export async function findBoundary(root: string): Promise<Boundary> {
   const owners = await findOwnerFiles(root, ownerFilePaths());
   const present = [...own.filter(stands), ...owners.present, ...(await linksTo(protectedCode(), root))].map(followed);
   const readOnly = outermost(present.filter((path) => liesIn(root, path) && !hidden.includes(path)));
-  const missing = [...own.flatMap((path) => firstMissing(root, path) ?? []), ...owners.absent];
-  const absent = outermost(missing).filter((path) => ![...readOnly, ...hidden].some((other) => liesIn(other, path)));
-  return { hidden, readOnly, absent, replaceable: replaceableLinks(root) };
+  const missing = outermost([...own.flatMap((path) => firstMissing(root, path) ?? []), ...owners.absent]);
+  const free = missing.filter((path) => ![...readOnly, ...hidden].some((other) => liesIn(other, path)));
+  const isRenamed = (path: string) => RENAMED_LATER.has(basename(path)) && !own.some((each) => liesIn(path, each));
+  const [absent, renamedLater] = [free.filter((path) => !isRenamed(path)), free.filter(isRenamed)];
+  return { hidden, readOnly, absent, renamedLater, replaceable: replaceableLinks(root) };
 }
 
 function replaceableLinks(root: string): readonly string[] {

@@ -14,19 +14,24 @@ const AT_A_TIME = 64;
 const NOT_SEARCHED = new Set(['node_modules', '.git', '.hg']);
 const GIT_OBJECTS = /\/objects\/(?:[0-9a-f]{2}|pack|info)$/;
 
+const namesOf = (path: string): readonly string[] => path.toLowerCase().split('/').filter(Boolean);
+
 /**
- * Whether one of `patterns` names the absolute `path` or a folder above it. A name that leads to a repository is
- * git's, too.
+ * Whether one of `patterns` names the absolute `path` or a folder above it, in the workspace with this real root. The
+ * root itself may lie in such a folder, as worktrees of agents do, but not in a repository's own. A name that leads to
+ * a repository is git's, too.
  */
-export function isOwnerFile(path: string, patterns: readonly string[], isFolder: boolean): boolean {
-  const names = path.toLowerCase().split('/').filter(Boolean);
+export function isOwnerFile(path: string, root: string, patterns: readonly string[], isFolder: boolean): boolean {
+  const names = namesOf(path);
+  const depth = namesOf(root).length;
   if (patterns.some((pattern) => pattern.startsWith('.git/'))) {
     if (!isFolder && (names.at(-1) === '.git' || basename(path) === BARE_HEAD)) return true;
     if (BARE_PARTS.some((part) => liesInBareRepository(path, part))) return true;
   }
   return patterns.some((pattern) => {
     const wanted = pattern.toLowerCase().split('/');
-    return names.some((_, from) => begins(names.slice(from), wanted));
+    const start = NOT_SEARCHED.has(wanted[0] ?? '') ? 0 : depth;
+    return names.some((_, from) => from >= start && begins(names.slice(from), wanted));
   });
 }
 

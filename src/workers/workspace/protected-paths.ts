@@ -87,16 +87,16 @@ export function ownerFilePaths(): readonly string[] {
 
 /**
  * Throws `PERMISSION_DENIED` for a name that no call may make, change or remove. `path` is real except for its last
- * name; `stats` describe the present file.
+ * name, `root` is the workspace's; `stats` describe the present file.
  */
-export function refuseReadOnly(path: string, stats: Stats | undefined, asWritten: string): void {
+export function refuseReadOnly(path: string, root: string, stats: Stats | undefined, asWritten: string): void {
   const named = JSON.stringify(asWritten);
   if (isProtectedCode(path) || isLinkToCode(stats))
     throw new PawlError(
       'PERMISSION_DENIED',
       `${named} is code that Pawl runs outside of the sandbox, or decides what it loads: no tool may change it.`,
     );
-  if (isOwnerFile(path, ownerFiles, stats?.isDirectory() === true))
+  if (isOwnerFile(path, root, ownerFiles, stats?.isDirectory() === true))
     throw new PawlError(
       'PERMISSION_DENIED',
       `${named} is run later by programs of the workspace's owner: no tool may change it (setting readOnlyPaths).`,

@@ -121,7 +121,7 @@ async function step(state: Walk, folder: Folder, name: string): Promise<Location
       `${quotePath(path)} is Pawl's own, or leads into a folder of it, which no tool may see.`,
     );
   const stats = await lookUp(folder, name);
-  if (mode !== 'keep') refuseReadOnly(join(folder.path, name), stats, path);
+  if (mode !== 'keep') refuseReadOnly(join(folder.path, name), realRoot, stats, path);
   const isEnd = pending.every((rest) => rest === '' || rest === '.');
   if (stats?.isSymbolicLink() && !(isEnd && mode === 'keep-link')) {
     await followLink(state, folder, name);

@@ -294,6 +294,20 @@ describe('what the owner of a workspace runs later', () => {
     for (const name of names) expect(readFileSync(join(root, name), 'utf8'), name).toBe('mine');
   });
 
+  test('is not the whole workspace, where that lies in a folder of such a name', async () => {
+    const root = join(temporaryFolder(), '.claude', 'worktrees', 'one');
+    mkdirSync(root, { recursive: true });
+    const { workspace } = testContext({ workspaceRoot: root });
+    await workspace.write('src/free.ts', 'free');
+    const denied = { code: 'PERMISSION_DENIED' };
+    await expect(workspace.write('.claude/settings.json', '{}')).rejects.toMatchObject(denied);
+    const git = join(temporaryFolder(), '.git', 'hooks');
+    mkdirSync(git, { recursive: true });
+    await expect(testContext({ workspaceRoot: git }).workspace.write('pre-commit', 'evil')).rejects.toMatchObject(
+      denied,
+    );
+  });
+
   test('stands in the documentation, with what runs it', () => {
     const page = readFileSync('docs/security.md', 'utf8');
     for (const { paths, runBy } of OWNER_FILES) {
