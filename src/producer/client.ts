@@ -291,7 +291,7 @@ export class Pawl implements AsyncDisposable {
   /** From now on, this process also goes on with batches and plans whose process has died, as a front door does. */
   takeOverGroups(): void {
     this.#parts.core.state.check();
-    this.#parts.groups.takeOthers();
+    this.#parts.groups.adoptAbandoned();
   }
 
   /** Ends the connections. Calls go on without this process; their results can be read by ID. A second call waits for the first. */

@@ -24,7 +24,7 @@ export interface FleetUpdatesDeps {
   readonly agents: SubAgentService<Session>;
   readonly toolClients: ToolClients;
   readonly listening: ListeningSessions;
-  readonly groups: Pick<GroupRunner, 'hear'>;
+  readonly groups: Pick<GroupRunner, 'notifyChanged'>;
 }
 
 export class FleetUpdates {
@@ -74,7 +74,7 @@ export class FleetUpdates {
         toolClients.hear(broadcast.tool);
         break;
       case 'group':
-        this.#deps.groups.hear(broadcast.id);
+        this.#deps.groups.notifyChanged(broadcast.id);
         break;
       case 'invalid-params':
         if (broadcast.from !== inboxId) listening.emit(broadcast.sessionKey, broadcast.event as InvalidParams);

@@ -4,7 +4,7 @@ import type { GroupHead } from '../../shared/groups/group.ts';
 
 type GroupEvent = Extract<AuditEvent, { readonly type: 'group-changed' }>;
 
-/** The part of a record that is the same for all actions. */
+/** The fields that the records of all actions share. */
 export function aboutGroup(
   { id, kind, tenantId }: GroupHead,
   sessionKey?: string,

@@ -33,7 +33,7 @@ import { asLost } from '../../shared/store/segments/segments.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { aboutGroup } from './audit-groups.ts';
-import { cancelGroup, groupOf, groupUnderKey } from './group-access.ts';
+import { cancelGroup, groupOf, groupWithKey } from './group-access.ts';
 import type { GroupCalls } from './group-driver.ts';
 import type { GroupRules, GroupRunner } from './group-runner.ts';
 
@@ -47,9 +47,9 @@ export type BatchEntry = BatchSubmission | PawlError;
 
 export interface NewBatch {
   readonly entries: readonly BatchEntry[];
-  /** So many calls are in flight at once. Default: all. */
+  /** The number of calls in flight at once. Default: all. */
   readonly concurrency?: number | undefined;
-  /** The same key of the same owner is the same batch; other calls under it are a conflict. */
+  /** The same key of the same owner returns the same batch; with other calls it is a conflict. */
   readonly idempotencyKey?: string | undefined;
   /** The session that owns the key. Default: the tenant owns it. */
   readonly sessionKey?: string | undefined;
@@ -65,7 +65,7 @@ export interface AcceptedBatch {
   readonly calls: readonly AcceptedEntry[];
 }
 
-/** One entry of a batch as it stands. `record`: absent before its call is claimed, and once it has expired. */
+/** The current state of a batch's entry. `record` is absent before its call is claimed, and after it has expired. */
 export interface BatchCall {
   readonly entry: BatchEntryRecord;
   readonly member?: Member;
@@ -89,7 +89,7 @@ export interface BatchServiceDeps {
   now(): Promise<number>;
 }
 
-/** The JSON of all entries together. */
+/** The largest JSON of all entries together. */
 const MAX_BYTES = 4 * 1_024 * 1_024;
 
 export const BATCH_RULES: GroupRules = {
@@ -108,17 +108,17 @@ export class BatchService {
   }
 
   /**
-   * Accepts a batch. An entry that cannot be a call is refused alone, with its place in each path. From then on every front door can go on
-   * with it. With an idempotency key that its owner has used, answers the batch that was made then. Throws `CONTRACT_INVALID` for a batch
+   * Accepts a batch. An invalid entry is refused alone, with its index in each path. From then on every front door can
+   * drive it. With an idempotency key that its owner has used, it returns the existing batch. Throws `CONTRACT_INVALID` for a batch
    * without entries, with too many, or too large, and `IDEMPOTENCY_CONFLICT` for a key that was used with other calls.
    */
   async create(batch: NewBatch, results?: Map<string, ToolResultEnvelope>): Promise<AcceptedBatch> {
     checkSize(batch);
     const identity = identityOf(batch);
-    const known = await groupUnderKey(this.#deps.records, identity);
-    if (known !== undefined) return acceptedBatch(known);
+    const existing = await groupWithKey(this.#deps.records, identity);
+    if (existing !== undefined) return acceptedBatch(existing);
     const batchId = identity?.id ?? uuidv7();
-    const entries = await Promise.all(batch.entries.map((entry, index) => this.#accepted(batchId, entry, index)));
+    const entries = await Promise.all(batch.entries.map((entry, index) => this.#acceptEntry(batchId, entry, index)));
     const { concurrency, tenantId, submittedBy } = batch;
     const definition: BatchDefinition = { entries, ...(concurrency === undefined ? {} : { concurrency }) };
     checkBytes(definition);
@@ -130,13 +130,13 @@ export class BatchService {
     };
     const { records, runner, audit } = this.#deps;
     if (!(await runner.create(head, definition, results === undefined ? {} : { results })))
-      // Another process has used the key in this moment.
-      return acceptedBatch((await groupUnderKey(records, identity)) ?? (await groupOf(records, 'batch', batchId)));
+      // Another process has used the key at this moment.
+      return acceptedBatch((await groupWithKey(records, identity)) ?? (await groupOf(records, 'batch', batchId)));
     void audit({ ...aboutGroup(head), action: 'begun', by: submittedBy, size: entries.length });
     return acceptedBatch({ head, definition });
   }
 
-  async #accepted(batchId: string, entry: BatchEntry, index: number): Promise<BatchEntryRecord> {
+  async #acceptEntry(batchId: string, entry: BatchEntry, index: number): Promise<BatchEntryRecord> {
     try {
       if (entry instanceof PawlError) throw entry;
       const { identity, envelope } = await this.#deps.calls.check(withKey(entry.envelope, batchKey(batchId, index)));
@@ -168,15 +168,15 @@ export class BatchService {
     return { head, definition, state, calls, ...(endedAtMs === undefined ? {} : { endedAtMs }) };
   }
 
-  /** Begins no further call, and cancels those that have not ended. A batch that is over stays as it is. Throws `NOT_FOUND`. */
+  /** Starts no further call, and cancels those that have not ended. A batch that has ended does not change. Throws `NOT_FOUND`. */
   async cancel(batchId: string, by = 'library'): Promise<void> {
     await cancelGroup(this.#deps, await groupOf(this.#deps.records, 'batch', batchId), by);
   }
 
-  /** The results of a batch in the order of its entries, once it is over. */
+  /** Resolves with the results in the order of the entries, when the batch has ended. */
   async results(
     { batchId }: Pick<AcceptedBatch, 'batchId'>,
-    known: ReadonlyMap<string, ToolResultEnvelope> = new Map(),
+    received: ReadonlyMap<string, ToolResultEnvelope> = new Map(),
   ): Promise<readonly ToolResultEnvelope[]> {
     const record = await this.#deps.runner.ended(batchId);
     const members = decodedMembers(record.fields);
@@ -184,7 +184,7 @@ export class BatchService {
     return Promise.all(
       entries.map((entry, index) => {
         const key = String(index);
-        return known.get(key) ?? this.#resultOf(entry, members.get(key));
+        return received.get(key) ?? this.#resultOf(entry, members.get(key));
       }),
     );
   }
@@ -193,24 +193,24 @@ export class BatchService {
     if (entry.error !== undefined) return refusedEntry(entry.error);
     const { requestId, toolName } = entry.envelope;
     const callId = member?.callId;
-    const named = { requestId, toolName, ...(callId === undefined ? {} : { callId }) };
+    const ids = { requestId, toolName, ...(callId === undefined ? {} : { callId }) };
     const record = callId === undefined ? undefined : await this.#deps.calls.read(callId).catch(asLost);
-    if (record instanceof PawlError) return refusal(record, named);
+    if (record instanceof PawlError) return refusal(record, ids);
     if (record?.outcome !== undefined && callId !== undefined)
       return envelopeOf(record.outcome, { requestId, toolName, callId });
     const code = (member?.end?.code ?? 'CANCELLED') as PawlError['code'];
     const message = member?.end?.message ?? 'The batch was cancelled before this call began: nothing ran.';
-    return refusal({ code, message }, named);
+    return refusal({ code, message }, ids);
   }
 }
 
-/** Undefined for a batch without a key, which is another one each time. */
+/** Undefined for a batch without a key, which is a new one each time. */
 function identityOf({ entries, idempotencyKey: key, sessionKey, tenantId }: NewBatch): GroupIdentity | undefined {
   if (key === undefined) return undefined;
   return identifyGroup({ kind: 'batch', owner: [tenantId, sessionKey], key, content: entries.map(contentOf) });
 }
 
-/** The part of an entry that is the same from try to try. */
+/** The part of an entry that is the same when the request is repeated. */
 function contentOf(entry: BatchEntry): unknown {
   if (entry instanceof PawlError) return { code: entry.code, message: entry.message };
   const { target, toolNamespace, toolName, payload } = entry.envelope;
@@ -265,7 +265,7 @@ function invalidBatch(issues: readonly Issue[]): PawlError {
   return new PawlError('CONTRACT_INVALID', `The batch is not usable: ${listed}.`, { issues });
 }
 
-/** The key names the call, whichever process submits it, and however often. */
+/** Gives the call a key, so that it is the same call when another process submits it again. */
 function withKey(envelope: ToolCallEnvelope, key: string): ToolCallEnvelope {
   const { payload } = envelope;
   if (payload.idempotencyKey !== undefined) return envelope;
@@ -274,14 +274,14 @@ function withKey(envelope: ToolCallEnvelope, key: string): ToolCallEnvelope {
   return { ...envelope, payload: { ...payload, idempotencyKey: key } };
 }
 
-/** The error of an entry: its paths begin with the entry's place. */
+/** The error of an entry: its paths begin with the entry's index. */
 export function entryError({ code, message, issues = [] }: PawlError, index: number): BatchEntryError {
   const entry = `calls.${index}`;
-  const within = (path: string) => {
+  const pathInEntry = (path: string) => {
     if (path === '') return code === 'INVALID_PARAMS' ? `${entry}.params` : entry;
     if (code === 'INVALID_PARAMS') return `${entry}.params.${path}`;
     return `${entry}.${path.replace(/^payload\./, '')}`;
   };
-  const placed = issues.map((issue) => ({ path: within(issue.path), message: issue.message }));
-  return { code, message, issues: placed.length > 0 ? placed : [{ path: entry, message }] };
+  const located = issues.map((issue) => ({ path: pathInEntry(issue.path), message: issue.message }));
+  return { code, message, issues: located.length > 0 ? located : [{ path: entry, message }] };
 }

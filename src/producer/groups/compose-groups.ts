@@ -1,4 +1,4 @@
-/** Composes what batches and plans need. */
+/** Composes the services of batches and plans. */
 import type { Settings } from '../../shared/config/config.ts';
 import type { GroupKind } from '../../shared/groups/group.ts';
 import type { Backend } from '../../shared/store/backend.ts';
@@ -13,7 +13,7 @@ import { BATCH_RULES, BatchService, batchState } from './batches.ts';
 import type { GroupCalls } from './group-driver.ts';
 import { GroupRunner } from './group-runner.ts';
 import { PlanApprovals } from './plan-approvals.ts';
-import { askReasonOf, lackingIn, type PlanRulesDeps, planRules } from './plan-rules.ts';
+import { askReasonOf, budgetChecker, type PlanRulesDeps, planRules } from './plan-rules.ts';
 import { type Plan, planFrom } from './plan-state.ts';
 import { PlanService } from './plans.ts';
 
@@ -30,14 +30,19 @@ export interface ComposeGroupsDeps {
 }
 
 export function composeGroups(
-  { backend, settings, metrics, clock, catalogue, approvals: people, now, onError }: ComposeGroupsDeps,
+  { backend, settings, metrics, clock, catalogue, approvals: approvalService, now, onError }: ComposeGroupsDeps,
   submitter: Pick<CallSubmitter, 'identify' | 'submit' | 'permit'>,
   service: Pick<GroupCalls, 'read' | 'result' | 'cancel'> &
     Pick<PlanRulesDeps, 'output'> & { readAsItRan: PlanRulesDeps['callOf'] },
 ) {
   const records = backend.groups;
   const { ledger } = backend;
-  const approvals = new PlanApprovals({ approvals: people, ledger, clock, result: (callId) => service.result(callId) });
+  const approvals = new PlanApprovals({
+    approvals: approvalService,
+    ledger,
+    clock,
+    result: (callId) => service.result(callId),
+  });
   const calls: GroupCalls = {
     check: (envelope) => submitter.identify(envelope),
     submit: ({ envelope, planned, approval }, options) =>
@@ -74,10 +79,10 @@ export function composeGroups(
     approvals,
     askReason: askReasonOf(
       (envelope, session, isDraft) => submitter.permit(envelope, session, isDraft),
-      (...asked) => people.isGranted(...asked),
+      (...args) => approvalService.isGranted(...args),
       clock,
     ),
-    lacking: lackingIn((account) => spent(ledger.access, account)),
+    budgetIssues: budgetChecker((account) => spent(ledger.access, account)),
   });
   return { groups: runner, batches: new BatchService({ records, runner, calls, audit, glance, now }), plans };
 }

@@ -1,4 +1,4 @@
-/** How a batch or a plan is found by its ID, and cancelled. */
+/** Finds a batch or a plan by its ID, and cancels it. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupKind } from '../../shared/groups/group.ts';
@@ -15,8 +15,8 @@ export async function groupOf(records: Pick<GroupRecords, 'read'>, kind: GroupKi
   return record;
 }
 
-/** The record of the group that has the identity. Throws `IDEMPOTENCY_CONFLICT` when that was made of something else. */
-export async function groupUnderKey(
+/** The record of the group with this identity. Throws `IDEMPOTENCY_CONFLICT` when its content differs. */
+export async function groupWithKey(
   records: Pick<GroupRecords, 'read'>,
   identity: GroupIdentity | undefined,
 ): Promise<GroupRecord | undefined> {
@@ -32,11 +32,11 @@ export function noGroup(kind: GroupKind, id: string): PawlError {
 
 export interface CancelGroupDeps {
   readonly records: Pick<GroupRecords, 'cancel'>;
-  readonly runner: Pick<GroupRunner, 'hear'>;
+  readonly runner: Pick<GroupRunner, 'notifyChanged'>;
   readonly audit: RecordAudit;
 }
 
-/** Begins no further call, and cancels those that have not ended. A group that is over stays as it is. */
+/** Starts no further call, and cancels those that have not ended. A group that has ended does not change. */
 export async function cancelGroup(
   { records, runner, audit }: CancelGroupDeps,
   { head }: Pick<GroupRecord, 'head'>,
@@ -45,5 +45,5 @@ export async function cancelGroup(
 ): Promise<void> {
   const answer = await records.cancel(head.id, by);
   if (answer === 'written') void audit({ ...aboutGroup(head, sessionKey), action: 'cancelled', by });
-  runner.hear(head.id);
+  runner.notifyChanged(head.id);
 }

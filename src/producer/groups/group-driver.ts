@@ -1,7 +1,7 @@
 /**
- * Drives one batch or plan, as the holder of its lease: it submits the calls that may begin, hears their ends as events, and writes what
- * follows. A call is written to the record before it is claimed, so a process that goes on later knows of every call. A driver that meets
- * trouble stops; the lease ends, and a process takes the group again.
+ * Drives one batch or plan, as the holder of its lease: it submits the calls that may start, receives their ends as events, and writes
+ * the progress. A call is written to the record before it is claimed, so that a later driver knows of every call. After an error a
+ * driver stops. Its lease ends, and another process takes the group.
  */
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
@@ -20,7 +20,7 @@ export interface GroupCall extends NextCall {
 }
 
 interface CheckedCall extends GroupCall {
-  /** Checked a moment ago. */
+  /** The result of the call's check, if it was checked just before. */
   readonly identified?: IdentifiedSubmission;
 }
 
@@ -37,9 +37,9 @@ export interface GroupCalls {
 export interface GroupDriverDeps {
   readonly records: Pick<GroupStore, 'advance'>;
   readonly calls: GroupCalls;
-  /** How long the record of a group that is over is kept, ms. */
+  /** The TTL of the record of a group that has ended, ms. */
   readonly keptMs: number;
-  /** Called once, when the driver has stopped; with the record of a group that is over. */
+  /** Called once, when the driver has stopped; with the record if the group has ended. */
   onStopped(ended?: GroupRecord): void;
   /** Redis' clock. */
   now(): Promise<number>;
@@ -47,10 +47,10 @@ export interface GroupDriverDeps {
   onError(error: unknown): void;
 }
 
-/** An overloaded fleet is asked again after this time, doubled each time up to the longest. */
+/** Exponential backoff while the fleet is overloaded, ms. */
 const OVERLOADED_MS = { first: 250, longest: 10_000 };
 
-interface Ended {
+interface EndedCall {
   readonly key: string;
   readonly callId: string | undefined;
   readonly result: ToolResultEnvelope;
@@ -60,17 +60,17 @@ export class GroupDriver {
   readonly #deps: GroupDriverDeps;
   readonly #group: TakenGroup;
   readonly #progress: GroupProgress;
-  readonly #ended: Ended[] = [];
-  /** Resolves when the call of a key is claimed, or known to have been. */
-  readonly #accepted = new Map<string, Promise<string>>();
+  readonly #ended: EndedCall[] = [];
+  /** The claims of running calls, by key; each resolves with the call's ID. */
+  readonly #claimed = new Map<string, Promise<string>>();
   readonly #cancelled = new Set<string>();
-  /** The values of the record. */
+  /** The fields of the group's record. */
   readonly #fields: Record<string, object>;
   #steps: number;
   #cancelledBy: string | undefined;
   #state: 'driving' | 'stopped' = 'driving';
   #stepping = false;
-  #again = false;
+  #stepRequested = false;
 
   constructor(deps: GroupDriverDeps, group: TakenGroup, progress: GroupProgress) {
     this.#deps = deps;
@@ -81,7 +81,7 @@ export class GroupDriver {
     if (group.cancelledBy !== undefined) this.cancel(group.cancelledBy);
   }
 
-  /** Goes on with what has begun, and begins what may begin. */
+  /** Resumes running calls, and starts those that may start. */
   start(callOf: (key: string) => Promise<GroupCall | undefined>): void {
     for (const [key, { callId }] of this.#progress.running)
       this.#follow(
@@ -91,33 +91,33 @@ export class GroupDriver {
     this.step();
   }
 
-  /** Begins no further call, and cancels those that run. */
+  /** Starts no further call, and cancels the running ones. */
   cancel(by: string): void {
     this.#cancelledBy ??= by;
     this.#progress.cancel();
     this.step();
   }
 
-  /** Looks again at what may begin. */
+  /** Starts the calls that may start now. */
   step(): void {
-    this.#again = true;
+    this.#stepRequested = true;
     if (this.#stepping || this.#state === 'stopped') return;
     this.#stepping = true;
     void this.#stepWhileNeeded().then(
       () => {
         this.#stepping = false;
-        if (this.#again) this.step();
+        if (this.#stepRequested) this.step();
       },
       (error: unknown) => this.#fail(error),
     );
   }
 
-  /** Renews the lease, and learns whether the group was cancelled. */
+  /** Renews the lease, and checks whether the group was cancelled. */
   async renew(): Promise<void> {
     if (this.#state === 'driving') await this.#write({}).catch((error: unknown) => this.#fail(error));
   }
 
-  /** Stops without an end: another process goes on at once. */
+  /** Releases the lease, so that another process can go on at once. */
   async release(): Promise<void> {
     if (this.#state === 'stopped') return;
     this.#stop();
@@ -125,10 +125,10 @@ export class GroupDriver {
   }
 
   async #stepWhileNeeded(): Promise<void> {
-    // Calls that end in one moment are written together.
+    // Calls that end in the same tick are written together.
     await Promise.resolve();
-    while (this.#again && this.#state === 'driving') {
-      this.#again = false;
+    while (this.#stepRequested && this.#state === 'driving') {
+      this.#stepRequested = false;
       await this.#step();
     }
   }
@@ -137,10 +137,10 @@ export class GroupDriver {
     const progress = this.#progress;
     for (const { key, callId, result } of this.#ended.splice(0)) {
       progress.ended(key, endOfResult(result), callId, result);
-      this.#accepted.delete(key);
+      this.#claimed.delete(key);
     }
     const next = await progress.next();
-    const begun = await Promise.all(next.map((call) => this.#check(call)));
+    const checkedCalls = await Promise.all(next.map((call) => this.#check(call)));
     const isOver = progress.isOver && this.#ended.length === 0;
     const changes = progress.takeChanges();
     if (changes.size > 0 || isOver) {
@@ -148,7 +148,7 @@ export class GroupDriver {
       if (written === undefined) return;
       if (isOver) return this.#stop(this.#recordAt(written.nowMs));
     }
-    for (const call of begun) if (call !== undefined) this.#follow(call.key, this.#submit(call));
+    for (const call of checkedCalls) if (call !== undefined) this.#follow(call.key, this.#submit(call));
     if (progress.cancelling) this.#cancelRunning();
   }
 
@@ -172,7 +172,7 @@ export class GroupDriver {
     return answer;
   }
 
-  /** The record of the group, which is over. */
+  /** The final record of the group. */
   #recordAt(endedAtMs: number): GroupRecord {
     const { head, definition } = this.#group;
     const by = this.#cancelledBy;
@@ -180,7 +180,7 @@ export class GroupDriver {
     return { head, definition, fields: this.#fields, steps: this.#steps, ...cancelled, endedAtMs };
   }
 
-  /** A call that cannot be made ends before it begins. Otherwise its ID is written, and then it is claimed. */
+  /** Checks a call. A refused one ends here; otherwise its ID is written before it is claimed. */
   async #check(call: NextCall): Promise<CheckedCall | undefined> {
     try {
       const identified = await this.#deps.calls.check(call.envelope);
@@ -195,22 +195,22 @@ export class GroupDriver {
 
   async #submit({ identified, ...call }: CheckedCall): Promise<Submission> {
     const { submittedBy } = this.#group.head;
-    let known = identified;
+    let latestCheck = identified;
     for (let waitMs = OVERLOADED_MS.first; ; waitMs = Math.min(2 * waitMs, OVERLOADED_MS.longest)) {
       const start = await this.#startOf(call);
-      // The start belongs to what identifies a call.
-      const checked = start === undefined ? known : undefined;
-      const options = defined({ submittedBy, identified: checked, start, callbackUrl: call.callbackUrl });
+      // The start is part of a call's identity, so a delayed call is identified again.
+      const reusable = start === undefined ? latestCheck : undefined;
+      const options = defined({ submittedBy, identified: reusable, start, callbackUrl: call.callbackUrl });
       const submission = await this.#deps.calls.submit(call, options);
       const isOverloaded = submission.kind === 'answered' && submission.result.error?.code === 'OVERLOADED';
       if (!isOverloaded || this.#progress.cancelling || this.#state === 'stopped') return submission;
       await new Promise((resolve) => setTimeout(resolve, waitMs).unref());
-      // Permissions may change meanwhile.
-      known = undefined;
+      // Permissions may have changed meanwhile.
+      latestCheck = undefined;
     }
   }
 
-  /** A call whose start has passed since the group was made starts at once. */
+  /** Undefined for a call whose start has passed since the group was created: it starts at once. */
   async #startOf({ startAtMs: atMs }: GroupCall): Promise<StartTime | undefined> {
     if (atMs === undefined) return undefined;
     const isPast = atMs <= this.#group.head.createdAtMs;
@@ -218,7 +218,7 @@ export class GroupDriver {
     return isPast || afterMs > 0 ? { atMs, afterMs: Math.max(0, afterMs), isPast } : undefined;
   }
 
-  /** A call that began before: its record says how it stands. Without one it was never claimed. */
+  /** Resumes a call of an earlier driver from its record. A call without a record was never claimed. */
   async #resume(callOf: () => Promise<GroupCall | undefined>, callId: string): Promise<Submission> {
     const record = await this.#deps.calls.read(callId);
     if (record === undefined) {
@@ -234,7 +234,7 @@ export class GroupDriver {
   }
 
   #follow(key: string, submitting: Promise<Submission>): void {
-    this.#accepted.set(
+    this.#claimed.set(
       key,
       submitting.then(({ callId }) => callId ?? ''),
     );
@@ -250,9 +250,9 @@ export class GroupDriver {
     this.step();
   }
 
-  /** Each call is claimed first: a call that another process claims late would run. */
+  /** Cancels running calls after their claims: a call that is claimed after its cancellation would run. */
   #cancelRunning(): void {
-    for (const [key, accepted] of this.#accepted) {
+    for (const [key, accepted] of this.#claimed) {
       if (this.#cancelled.has(key)) continue;
       this.#cancelled.add(key);
       accepted

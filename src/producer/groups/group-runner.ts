@@ -1,6 +1,6 @@
 /**
- * The batches and plans that this process drives, and the watch over those that no process drives any more. A front door takes such groups;
- * a program's client drives those that it made.
+ * The batches and plans that this process drives. A front door also adopts groups whose driver died; a program's client drives only those
+ * that it created.
  */
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -9,10 +9,10 @@ import type { GroupRecord, TakenGroup } from '../../shared/store/groups/groups.t
 import type { GroupStore } from '../../shared/store/ports.ts';
 import { type GroupCall, type GroupCalls, GroupDriver } from './group-driver.ts';
 
-/** How a kind of group decides what comes next. */
+/** The rules of one kind of group. */
 export interface GroupRules {
   progressOf(group: TakenGroup): GroupProgress;
-  /** A call that has begun, should it have to be submitted again. */
+  /** A started call, for the case that it has to be submitted again. */
   callOf(
     group: TakenGroup,
     progress: GroupProgress,
@@ -22,9 +22,9 @@ export interface GroupRules {
 
 export interface NewGroup {
   readonly fields?: GroupFields;
-  /** Receives the results of its calls, as long as this process drives it. */
+  /** Receives the results of the calls while this process drives the group. */
   readonly results?: Map<string, ToolResultEnvelope>;
-  /** Runs once the record is written; the caller waits for it. */
+  /** Runs after the record is written, before `create` resolves. */
   open?(): Promise<unknown>;
 }
 
@@ -33,25 +33,25 @@ export interface GroupRunnerDeps {
   readonly rules: Readonly<Record<GroupKind, GroupRules>>;
   readonly calls: GroupCalls;
   readonly keptMs: number;
-  /** This process has brought a group to its end. */
+  /** Called when a group that this process drives has ended. */
   onEnded(record: GroupRecord): void;
   /** Redis' clock. */
   now(): Promise<number>;
   onError(error: Error): void;
 }
 
-/** So many groups are taken in one look. */
-const TAKEN_TOGETHER = 20;
-/** How often a waiter reads the record of a group that another process drives. */
-const LOOK_MS = 2_000;
+/** The most groups that one check adopts. */
+const TAKE_BATCH = 20;
+/** The interval at which a waiter reads the record of a group that another process drives. */
+const POLL_MS = 2_000;
 
 export class GroupRunner {
   readonly #deps: GroupRunnerDeps;
   readonly #driven = new Map<string, GroupDriver>();
-  readonly #waiting = new Map<string, Set<(ended?: GroupRecord) => void>>();
+  readonly #waiters = new Map<string, Set<(ended?: GroupRecord) => void>>();
   readonly #timer: NodeJS.Timeout;
-  #takesOthers = false;
-  #looking = false;
+  #adopts = false;
+  #adopting = false;
   #closed = false;
 
   constructor(deps: GroupRunnerDeps) {
@@ -60,13 +60,13 @@ export class GroupRunner {
     this.#timer.unref();
   }
 
-  /** From now on, this process also takes groups whose driver died. */
-  takeOthers(): void {
-    this.#takesOthers = true;
+  /** From now on, this process also adopts groups whose driver died. */
+  adoptAbandoned(): void {
+    this.#adopts = true;
     this.#tick();
   }
 
-  /** Writes a new group and drives it. False when there is one of its ID. */
+  /** Writes a new group and drives it. False when its ID exists already. */
   async create(head: GroupHead, definition: object, { fields, results, open }: NewGroup = {}): Promise<boolean> {
     const group = await this.#deps.records.create(head, definition, fields);
     if (group === undefined) return false;
@@ -75,59 +75,59 @@ export class GroupRunner {
     return true;
   }
 
-  /** Another process has changed the group, or it is over. */
-  hear(id: string): void {
+  /** Called when another process has changed the group, or it has ended. */
+  notifyChanged(id: string): void {
     const driven = this.#driven.get(id);
     if (driven !== undefined) void driven.renew();
-    else for (const look of this.#waiting.get(id) ?? []) look();
-    if (driven === undefined && this.#takesOthers) this.#tick();
+    else for (const notify of this.#waiters.get(id) ?? []) notify();
+    if (driven === undefined && this.#adopts) this.#tick();
   }
 
-  /** Resolves with the record of a group when it is over, in whichever process. Throws `NOT_FOUND`. */
+  /** Resolves with the record of a group when it has ended, in any process. Throws `NOT_FOUND`. */
   async ended(id: string): Promise<GroupRecord> {
     for (;;) {
       if (this.#closed) throw new PawlError('BACKEND_UNAVAILABLE', 'The client was closed while it waited.');
-      const heard = this.#nextLook(id);
+      const changed = this.#nextChange(id);
       if (!this.#driven.has(id)) {
         const record = await this.#deps.records.read(id);
         if (record === undefined) throw new PawlError('NOT_FOUND', `There is no ${id} any more.`);
         if (record.endedAtMs !== undefined) return record;
-        // This process made it, or waits for it: it may go on with it.
+        // A process that waits for the group may drive it as well.
         await this.#take(id);
       }
-      const ended = await heard;
+      const ended = await changed;
       if (ended !== undefined) return ended;
     }
   }
 
-  /** Resolves when the group should be looked at, with its record when this process has brought it to its end. */
-  #nextLook(id: string): Promise<GroupRecord | undefined> {
+  /** Resolves when the group may have changed; with its record when this process has ended it. */
+  #nextChange(id: string): Promise<GroupRecord | undefined> {
     const { promise, resolve } = Promise.withResolvers<GroupRecord | undefined>();
-    const waiting = this.#waiting.get(id) ?? new Set();
-    this.#waiting.set(id, waiting);
-    const timer = setTimeout(() => resolve(undefined), LOOK_MS);
-    waiting.add(resolve);
+    const waiters = this.#waiters.get(id) ?? new Set();
+    this.#waiters.set(id, waiters);
+    const timer = setTimeout(() => resolve(undefined), POLL_MS);
+    waiters.add(resolve);
     return promise.finally(() => {
       clearTimeout(timer);
-      waiting.delete(resolve);
-      if (waiting.size === 0) this.#waiting.delete(id);
+      waiters.delete(resolve);
+      if (waiters.size === 0) this.#waiters.delete(id);
     });
   }
 
   #tick(): void {
     if (this.#closed) return;
     for (const driver of this.#driven.values()) void driver.renew();
-    if (!this.#takesOthers || this.#looking) return;
-    this.#looking = true;
+    if (!this.#adopts || this.#adopting) return;
+    this.#adopting = true;
     this.#takeDue()
       .catch((error: Error) => this.#deps.onError(error))
       .finally(() => {
-        this.#looking = false;
+        this.#adopting = false;
       });
   }
 
   async #takeDue(): Promise<void> {
-    const due = await this.#deps.records.due(await this.#deps.now(), TAKEN_TOGETHER);
+    const due = await this.#deps.records.due(await this.#deps.now(), TAKE_BATCH);
     for (const id of due) await this.#take(id);
   }
 
@@ -151,7 +151,7 @@ export class GroupRunner {
         onStopped: (ended) => {
           this.#driven.delete(id);
           if (ended !== undefined) this.#deps.onEnded(ended);
-          for (const look of this.#waiting.get(id) ?? []) look(ended);
+          for (const notify of this.#waiters.get(id) ?? []) notify(ended);
         },
         onError: (error) => onError(error instanceof Error ? error : new Error(String(error))),
       },
@@ -162,11 +162,11 @@ export class GroupRunner {
     driver.start(async (key) => rules[kind].callOf(group, progress, key));
   }
 
-  /** Gives all groups back, so that another process goes on with them at once. */
+  /** Releases all groups, so that other processes can go on with them at once. */
   async close(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#timer);
-    for (const waiting of this.#waiting.values()) for (const look of waiting) look();
+    for (const waiting of this.#waiters.values()) for (const notify of waiting) notify();
     await Promise.all([...this.#driven.values()].map((driver) => driver.release().catch(() => {})));
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The approval of a plan, on the producer's side. A call that no worker runs waits for the decision: so it is listed, announced, expires, is
- * cancelled and survives every process as the approval of any other call.
+ * The approval of a plan, on the producer's side. A call that no worker runs waits for the decision. So a plan's approval is listed,
+ * announced, expired and cancelled like any other one, and survives every process.
  */
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import { PLAN_TOOL, shownPlan } from '../../shared/approvals/plan-approval.ts';
@@ -21,7 +21,7 @@ import { tierOfApproval } from '../approvals/plan-requests.ts';
 import { callEnvelope } from '../calls/call-envelope.ts';
 import type { Submission } from '../calls/submission.ts';
 
-/** The field of a plan's record with the request to a person. The record has the plan itself, which is not written twice. */
+/** The field of a plan's record with the approval request, without the plan itself. */
 export const APPROVAL_FIELD = 'approval';
 
 export interface PlanApprovalsDeps {
@@ -35,7 +35,7 @@ export interface PlanToApprove {
   readonly planId: string;
   readonly plan: PlanDefinition;
   readonly session: SessionRecord;
-  /** The tools whose output may bring text from outside. */
+  /** The tools whose output may contain text from outside. */
   readonly outside: readonly string[];
   readonly submittedBy?: string | undefined;
 }
@@ -47,14 +47,14 @@ export class PlanApprovals {
     this.#deps = deps;
   }
 
-  /** Whether a person can be asked. */
+  /** Whether the session has a route to a person. */
   async reachesPerson(session: SessionRecord): Promise<boolean> {
     return (await this.#deps.approvals.routeOf(session)) !== undefined;
   }
 
-  /** The request about a plan. Throws `PERMISSION_DENIED` and `HOOK_FAILED`. */
-  async create(asked: PlanToApprove): Promise<ApprovalRequest> {
-    const { planId, plan, session } = asked;
+  /** Builds the approval request of a plan. Throws `PERMISSION_DENIED` and `HOOK_FAILED`. */
+  async create(request: PlanToApprove): Promise<ApprovalRequest> {
+    const { planId, plan, session } = request;
     const envelope = this.#envelope(planId, plan.target);
     const tier = tierOfApproval(plan);
     const { callId } = identify(envelope, planDigest(planId), {
@@ -64,10 +64,10 @@ export class PlanApprovals {
       derive: false,
       derivedReplay: 'same-request',
     });
-    return this.#deps.approvals.requestForPlan({ ...asked, callId, envelope });
+    return this.#deps.approvals.requestForPlan({ ...request, callId, envelope });
   }
 
-  /** Asks the person, and waits for the decision. */
+  /** Requests the approval, and waits for the decision. */
   async submit(request: ApprovalRequest, target: ToolCallEnvelope['target']): Promise<Submission> {
     const { callId } = request;
     const { requestId } = await this.open(request, target);
@@ -75,7 +75,7 @@ export class PlanApprovals {
     return { kind: 'pending', callId, requestId, result, stop: () => {} };
   }
 
-  /** Asks the person, unless that was done before. */
+  /** Requests the approval, unless that was done already. */
   async open(request: ApprovalRequest, target: ToolCallEnvelope['target']): Promise<ToolCallEnvelope> {
     const { approvals, ledger } = this.#deps;
     const { callId, generation, tool, plan = '' } = request;
@@ -94,7 +94,7 @@ export class PlanApprovals {
       keepJob: false,
       approval: request,
     });
-    // The audit trail has the request before the program hears of it.
+    // The request is recorded in the audit trail before the program receives it.
     if (answer.kind === 'claimed' && answer.resubmitted !== true) await approvals.requested(request);
     return envelope;
   }
@@ -110,7 +110,7 @@ function planDigest(planId: string): string {
   return digest(canonicalJson({ planId }));
 }
 
-/** The request as the plan's record keeps it. */
+/** The approval request in a plan's record. */
 export type StoredApproval = Omit<ApprovalRequest, 'params'>;
 
 export function storedApproval({ params: _, ...request }: ApprovalRequest): StoredApproval {
@@ -122,8 +122,8 @@ export function approvalOf({ fields }: Pick<GroupRecord, 'fields'>): StoredAppro
   return fields[APPROVAL_FIELD] as StoredApproval | undefined;
 }
 
-/** The whole request of a plan's record. */
-export function wholeApproval(
+/** The request of a plan's record, with its parameters. */
+export function fullApproval(
   stored: StoredApproval,
   { head, definition }: Pick<GroupRecord, 'head' | 'definition'>,
 ): ApprovalRequest {

@@ -1,4 +1,4 @@
-/** How plans are driven: their progress, with what it asks of the producer. */
+/** The rules by which plans are driven. */
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
@@ -17,7 +17,7 @@ import type { ApprovalService } from '../approvals/approvals.ts';
 import { callEnvelope, callTargetOf } from '../calls/call-envelope.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { GroupRules } from './group-runner.ts';
-import { approvalOf, wholeApproval } from './plan-approvals.ts';
+import { approvalOf, fullApproval } from './plan-approvals.ts';
 import type { PlanServiceDeps } from './plans.ts';
 
 type UndoneCall = CompensatedCall & { readonly request: { readonly planned?: PlannedCall } };
@@ -31,24 +31,23 @@ export interface PlanRulesDeps {
 
 export function planRules(deps: PlanRulesDeps): GroupRules {
   return {
-    progressOf: (group) =>
-      new PlanProgress(group.definition as PlanDefinition, group.fields, surroundings(deps, group)),
+    progressOf: (group) => new PlanProgress(group.definition as PlanDefinition, group.fields, planDeps(deps, group)),
     callOf(group, progress, key) {
       const approval = key === APPROVAL_KEY ? approvalOf(group) : undefined;
       if (approval === undefined) return (progress as PlanProgress).callOf(key);
-      const request = wholeApproval(approval, group);
+      const request = fullApproval(approval, group);
       const { target } = group.definition as PlanDefinition;
       const { namespace, name } = request.tool;
-      // The envelope is not submitted: it names the call where its approval cannot be asked for.
+      // The envelope is not submitted. It identifies the call when its approval cannot be requested.
       return { key, envelope: callEnvelope(target, name, {}, { namespace }, deps.clock), approval: request };
     },
   };
 }
 
-function surroundings({ clock, callOf, output }: PlanRulesDeps, group: TakenGroup): PlanDeps {
+function planDeps({ clock, callOf, output }: PlanRulesDeps, group: TakenGroup): PlanDeps {
   const { id } = group.head;
   const { target } = group.definition as PlanDefinition;
-  const plannedOf = plannedBy(group);
+  const plannedOf = approvedCalls(group);
   return {
     output,
     call(key, node, params) {
@@ -70,17 +69,17 @@ function surroundings({ clock, callOf, output }: PlanRulesDeps, group: TakenGrou
 type PlannedOf = (key: string, node: AcceptedNode, envelope: ToolCallEnvelope) => Pick<NextCall, 'planned'>;
 
 /** The calls that the approval of their plan covers. */
-function plannedBy(group: TakenGroup): PlannedOf {
+function approvedCalls(group: TakenGroup): PlannedOf {
   const approval = approvalOf(group);
   return (key, { asks, params }, envelope) => {
     if (approval === undefined || asks === undefined) return {};
-    // A reference must not bring more rights than people were shown.
+    // A reference must not add permissions that the approver has not seen.
     if (asksToEscalate(envelope.payload.params) && !asksToEscalate(params)) return {};
     return { planned: { approvalId: approval.id, key, taint: approval.taint } };
   };
 }
 
-/** Policy's reason to ask a person about a node; undefined when it runs without. References are open. */
+/** Policy's reason to ask a person about a node; undefined when it needs no approval. References count as null. */
 export function askReasonOf(
   permit: (envelope: ToolCallEnvelope, session: SessionRecord, isDraft: boolean) => Promise<PolicyResult>,
   isGranted: ApprovalService['isGranted'],
@@ -88,8 +87,8 @@ export function askReasonOf(
 ): PlanServiceDeps['askReason'] {
   return async ({ session, isDraft = false }, tool, params) => {
     const { namespace, name } = tool;
-    const open = resolveReferences(params, () => null);
-    const envelope = callEnvelope(callTargetOf(session), name, open, { namespace }, clock);
+    const withNulls = resolveReferences(params, () => null);
+    const envelope = callEnvelope(callTargetOf(session), name, withNulls, { namespace }, clock);
     const result = await permit(envelope, session, isDraft);
     if (result.decision !== 'ask') return undefined;
     const isKnown = referencesIn(params).references.length === 0;
@@ -100,10 +99,12 @@ export function askReasonOf(
 }
 
 /** Finds budgets of the session that all nodes of a plan together exceed; a `forEach` counts as one call. */
-export function lackingIn(spentOf: (account: string) => Promise<Required<BudgetLimits>>): PlanServiceDeps['lacking'] {
+export function budgetChecker(
+  spentOf: (account: string) => Promise<Required<BudgetLimits>>,
+): PlanServiceDeps['budgetIssues'] {
   return async (session, nodes) => {
     const issues: Issue[] = [];
-    const asked = {
+    const needed = {
       calls: nodes.length,
       costUnits: nodes.reduce((sum, { tool, params }) => sum + costOf(tool, params), 0),
     };
@@ -113,10 +114,10 @@ export function lackingIn(spentOf: (account: string) => Promise<Required<BudgetL
       for (const unit of ['calls', 'costUnits'] as const) {
         const limit = budget[unit];
         const used = spent[unit] ?? 0;
-        if (limit !== undefined && used + asked[unit] > limit)
+        if (limit !== undefined && used + needed[unit] > limit)
           issues.push({
             path: `budget.${unit}`,
-            message: `${title}: ${used} of ${limit} spent, and the plan takes ${asked[unit]}`,
+            message: `${title}: ${used} of ${limit} spent, and the plan takes ${needed[unit]}`,
           });
       }
     }

@@ -67,8 +67,8 @@ export function planFrom({ head, definition, fields, cancelledBy, endedAtMs }: G
       const undo = members.get(undoKey(key));
       return { key, member: members.get(key), ...(undo === undefined ? {} : { undo }) };
     });
-    const never = isOver && (state === 'waiting' || state === 'running');
-    return { name, node, state: never ? 'cancelled' : state, calls, ...(note === undefined ? {} : { note }) };
+    const isCancelledNode = isOver && (state === 'waiting' || state === 'running');
+    return { name, node, state: isCancelledNode ? 'cancelled' : state, calls, ...(note === undefined ? {} : { note }) };
   });
   return {
     head,
@@ -111,7 +111,7 @@ function stateOf({
   if (!isOver)
     return phase?.phase ?? (approval !== undefined && approval.end === undefined ? 'awaiting-approval' : 'running');
   if (phase === undefined) return 'done';
-  // A call in doubt, or one that could not be undone, is reported by its node: the plan is not undone.
+  // With a call in doubt, or one that could not be undone, the plan counts as not undone.
   const isUndone = [...members].every(
     ([key, { end }]) => end?.mayHaveHappened !== true && (!key.endsWith(UNDO) || end?.status === 'success'),
   );

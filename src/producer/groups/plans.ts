@@ -1,4 +1,4 @@
-/** `pawl.plans`: graphs of calls that need each other's results, checked before anything runs, and resumed after any process died. */
+/** `pawl.plans`: graphs of calls that use each other's results. They are checked before anything runs, and survive any process. */
 
 import type { z } from 'zod';
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
@@ -28,14 +28,14 @@ import { uuidv7 } from '../../shared/util/time.ts';
 import { callTargetOf } from '../calls/call-envelope.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { aboutGroup } from './audit-groups.ts';
-import { cancelGroup, groupOf, groupUnderKey } from './group-access.ts';
+import { cancelGroup, groupOf, groupWithKey } from './group-access.ts';
 import type { GroupRunner } from './group-runner.ts';
 import { outputSummary } from './output-summary.ts';
 import { APPROVAL_FIELD, approvalOf, type PlanApprovals, storedApproval } from './plan-approvals.ts';
 import { type Plan, type PlanCall, type PlanNodeView, planFrom } from './plan-state.ts';
 
 export interface SubmitPlan {
-  /** The session whose calls the nodes are. */
+  /** The session that makes the calls of the nodes. */
   readonly session: SessionRecord;
   /** The session was not opened yet: the plan can be checked, and not begun. */
   readonly isDraft?: boolean;
@@ -48,9 +48,9 @@ export interface SubmitPlan {
 
 export interface AcceptedPlan {
   readonly planId: string;
-  /** The nodes' names, each behind those that it needs. */
+  /** The names of the nodes in topological order. */
   readonly order: readonly string[];
-  /** The approval that it waits for, where a node needs one. */
+  /** The approval that the plan waits for, if a node needs one. */
   readonly approvalId?: string;
 }
 
@@ -60,16 +60,16 @@ export interface PlanServiceDeps {
   readonly catalogue: Pick<ToolCatalogue, 'find'>;
   readonly approvals: Pick<PlanApprovals, 'reachesPerson' | 'create' | 'open'>;
   /**
-   * Policy's reason to ask a person about a call, whose parameters may hold references; undefined when it runs without. Throws when it may
-   * not be made.
+   * Policy's reason to ask a person about a call, whose parameters may have references; undefined when it needs no approval. Throws when
+   * the call is denied.
    */
   askReason(
-    asked: Pick<SubmitPlan, 'session' | 'isDraft'>,
+    submitted: Pick<SubmitPlan, 'session' | 'isDraft'>,
     tool: ResolvedTool,
     params: Readonly<Record<string, unknown>>,
   ): Promise<AskReason | undefined>;
-  /** The budgets of the session that all nodes together exceed. */
-  lacking(
+  /** An issue for each budget of the session that all nodes together exceed. */
+  budgetIssues(
     session: SessionRecord,
     nodes: readonly { readonly tool: ResolvedTool; readonly params: object }[],
   ): Promise<readonly Issue[]>;
@@ -78,7 +78,7 @@ export interface PlanServiceDeps {
   now(): Promise<number>;
 }
 
-/** So many calls of a `forEach` are shown with their outputs. */
+/** The number of calls of a `forEach` that are shown with their outputs. */
 const SHOWN_OUTPUTS = 5;
 
 const NO_CHANNEL = `neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`;
@@ -103,22 +103,22 @@ export class PlanService {
     const tools = new Map<string, ResolvedTool>();
     const unknown: Issue[] = [];
     for (const [name, { tool }] of Object.entries(nodes)) {
-      const found = await this.#tool(tool);
-      if (found instanceof PawlError) unknown.push({ path: `nodes.${name}.tool`, message: found.message });
-      else tools.set(name, found);
+      const resolved = await this.#tool(tool);
+      if (resolved instanceof PawlError) unknown.push({ path: `nodes.${name}.tool`, message: resolved.message });
+      else tools.set(name, resolved);
     }
     const { issues, order } = await checkPlan(nodes, tools);
     const policy = await this.#askPolicy(submitted, nodes, tools);
-    const all = [...unknown, ...issues, ...policy.issues];
+    const allIssues = [...unknown, ...issues, ...policy.issues];
     const costs = [...tools].map(([name, tool]) => ({ tool, params: nodes[name]?.params ?? {} }));
-    if (all.length === 0) all.push(...(await this.#deps.lacking(session, costs)));
-    if (all.length > 0) throw invalidPlan(all);
+    if (allIssues.length === 0) allIssues.push(...(await this.#deps.budgetIssues(session, costs)));
+    if (allIssues.length > 0) throw invalidPlan(allIssues);
     const accepted = Object.fromEntries(
       Object.entries(nodes).map(([name, node]) => {
-        const { namespace, name: own, version, tier, definition, effects } = tools.get(name) as ResolvedTool;
-        const asks = policy.asks.get(name);
-        const accepted = { ...node, namespace, name: own, version, tier, definition, effects };
-        return [name, (asks === undefined ? accepted : { ...accepted, asks }) as AcceptedNode];
+        const { namespace, name: toolName, version, tier, definition, effects } = tools.get(name) as ResolvedTool;
+        const asks = policy.reasons.get(name);
+        const acceptedNode = { ...node, namespace, name: toolName, version, tier, definition, effects };
+        return [name, (asks === undefined ? acceptedNode : { ...acceptedNode, asks }) as AcceptedNode];
       }),
     );
     return { target: callTargetOf(session), nodes: accepted, order, concurrency };
@@ -135,9 +135,9 @@ export class PlanService {
     }
   }
 
-  /** Asks policy about each node: a person must approve some, and others may not run. */
+  /** Evaluates policy for each node: some need an approval, others are denied. */
   async #askPolicy(submitted: SubmitPlan, nodes: PlanNodes, tools: ReadonlyMap<string, ResolvedTool>) {
-    const asks = new Map<string, AskReason>();
+    const reasons = new Map<string, AskReason>();
     const issues: Issue[] = [];
     const reachesPerson = once(() => this.#deps.approvals.reachesPerson(submitted.session));
     for (const [name, tool] of tools) {
@@ -145,26 +145,26 @@ export class PlanService {
       try {
         const reason = await this.#deps.askReason(submitted, tool, nodes[name]?.params ?? {});
         if (reason === undefined) continue;
-        asks.set(name, reason);
+        reasons.set(name, reason);
         if (!(await reachesPerson())) issues.push({ path, message: `${reason.reason}, and ${NO_CHANNEL}` });
       } catch (error) {
         if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
         issues.push({ path, message: error.message });
       }
     }
-    return { asks, issues };
+    return { reasons, issues };
   }
 
   /**
-   * Checks a plan and begins it, or asks for its approval where a node needs one. From then on every front door can go on with it. With an
-   * idempotency key that the session has used, answers the plan that was made then. Throws `PLAN_INVALID`, `IDEMPOTENCY_CONFLICT` for a
+   * Checks a plan and starts it, or requests its approval if a node needs one. From then on every front door can drive it. With an
+   * idempotency key that the session has used, it returns the existing plan. Throws `PLAN_INVALID`, `IDEMPOTENCY_CONFLICT` for a
    * key that was used with other nodes, and `PERMISSION_DENIED` or `HOOK_FAILED` from a hook.
    */
   async create(submitted: SubmitPlan): Promise<AcceptedPlan> {
     const parsed = parsePlan(submitted.plan);
     const identity = identityOf(submitted.session, parsed);
-    const known = await groupUnderKey(this.#deps.records, identity);
-    if (known !== undefined) return acceptedPlan(known);
+    const existing = await groupWithKey(this.#deps.records, identity);
+    if (existing !== undefined) return acceptedPlan(existing);
     const plan = await this.#check(submitted, parsed);
     const { session, submittedBy } = submitted;
     const head: GroupHead = {
@@ -175,12 +175,12 @@ export class PlanService {
     };
     return (
       (await this.#begin(head, plan, submitted)) ??
-      // Another process has used the key in this moment.
-      acceptedPlan((await groupUnderKey(this.#deps.records, identity)) ?? (await this.#recordOf(head.id)))
+      // Another process has used the key at this moment.
+      acceptedPlan((await groupWithKey(this.#deps.records, identity)) ?? (await this.#recordOf(head.id)))
     );
   }
 
-  /** Undefined when there is a plan of its ID. */
+  /** Undefined when the plan's ID exists already. */
   async #begin(head: GroupHead, plan: PlanDefinition, submitted: SubmitPlan): Promise<AcceptedPlan | undefined> {
     const { approvals, runner, audit } = this.#deps;
     const approval = await this.#approvalFor(head.id, plan, submitted);
@@ -191,10 +191,10 @@ export class PlanService {
     }
     const open = async () => approval && approvals.open(approval, plan.target);
     if (!(await runner.create(head, plan, { fields, open }))) return undefined;
-    const about = aboutGroup(head, plan.target.sessionKey);
+    const subject = aboutGroup(head, plan.target.sessionKey);
     const approvalId = approval?.id;
     void audit({
-      ...about,
+      ...subject,
       action: 'begun',
       by: head.submittedBy,
       size: plan.order.length,
@@ -223,14 +223,14 @@ export class PlanService {
     return this.#deps.approvals.create({ planId, plan, session, submittedBy, outside: [...outside] });
   }
 
-  /** A plan as it stands. Throws `NOT_FOUND`. */
+  /** The current state of a plan. Throws `NOT_FOUND`. */
   async read(planId: string): Promise<Plan> {
     return planFrom(await this.#recordOf(planId));
   }
 
   /**
-   * The same for people, with the beginning of what its calls returned; of a `forEach`, the first ones. Outputs that are stored apart are
-   * left out. Throws `NOT_FOUND`.
+   * A plan for display, with the beginning of its calls' outputs; of a `forEach`, the first ones. Large outputs, which are stored outside
+   * of the records, are left out. Throws `NOT_FOUND`.
    */
   async show(planId: string): Promise<Plan> {
     const plan = await this.read(planId);
@@ -261,12 +261,12 @@ export class PlanService {
     return records.filter((record) => record !== undefined).map(planFrom);
   }
 
-  /** The plan when it is over. */
+  /** Resolves with the plan when it has ended. */
   async ended(planId: string): Promise<Plan> {
     return planFrom(await this.#deps.runner.ended(planId));
   }
 
-  /** Begins no further call, and cancels those that have not ended. What was done stays. Throws `NOT_FOUND`. */
+  /** Starts no further call, and cancels those that have not ended. Effects are not undone. Throws `NOT_FOUND`. */
   async cancel(planId: string, by = 'library'): Promise<void> {
     const record = await this.#recordOf(planId);
     await cancelGroup(this.#deps, record, by, (record.definition as PlanDefinition).target.sessionKey);
@@ -281,7 +281,7 @@ function parsePlan(plan: unknown): ParsedPlan {
   return parsed.data;
 }
 
-/** Undefined for a plan without a key, which is another one each time. */
+/** Undefined for a plan without a key, which is a new one each time. */
 function identityOf(
   { tenantId, sessionKey, actorId }: SessionRecord,
   { idempotencyKey: key, nodes }: ParsedPlan,
@@ -296,14 +296,14 @@ function acceptedPlan({ head, definition, fields }: GroupRecord): AcceptedPlan {
   return { planId: head.id, order: (definition as PlanDefinition).order, ...defined({ approvalId }) };
 }
 
-/** Asks at the first use, and answers the same from then on. */
-function once<T>(ask: () => Promise<T>): () => Promise<T> {
-  let answer: Promise<T> | undefined;
-  return () => (answer ??= ask());
+/** Loads a value at the first use, and caches it. */
+function once<T>(load: () => Promise<T>): () => Promise<T> {
+  let value: Promise<T> | undefined;
+  return () => (value ??= load());
 }
 
 function invalidPlan(issues: readonly Issue[]): PawlError {
   const listed = issues.slice(0, 10).map(({ path, message }) => `${path === '' ? 'the plan' : path}: ${message}`);
-  const more = issues.length > 10 ? `; and ${issues.length - 10} more` : '';
-  return new PawlError('PLAN_INVALID', `The plan cannot run: ${listed.join('; ')}${more}.`, { issues });
+  const rest = issues.length > 10 ? `; and ${issues.length - 10} more` : '';
+  return new PawlError('PLAN_INVALID', `The plan cannot run: ${listed.join('; ')}${rest}.`, { issues });
 }

@@ -1,4 +1,4 @@
-/** `session.batch`: its calls as envelopes, and its results in their order. */
+/** `session.batch`: builds the envelopes of its calls, and returns the results in their order. */
 import { contractInvalid, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { startingAt, startTimeOf } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -16,9 +16,9 @@ export interface BatchCallOf<T extends AnyTool | string> extends Omit<CallOption
 }
 
 export interface BatchOptions {
-  /** So many calls are in flight at once. Default: all. */
+  /** The number of calls in flight at once. Default: all. */
   readonly concurrency?: number;
-  /** The same key in the same session is the same batch; other calls under it are a conflict. */
+  /** The same key in the same session returns the same batch; with other calls it is a conflict. */
   readonly idempotencyKey?: string;
   /** Aborting cancels the batch: no further call begins, and those that run are cancelled. */
   readonly signal?: AbortSignal;
@@ -32,7 +32,7 @@ export type BatchResults<Tools extends readonly (AnyTool | string)[]> = {
 export type RunningBatch<Results> = Promise<Results> & {
   /** The ID of the batch, and of each call that was accepted. */
   readonly accepted: Promise<AcceptedBatch>;
-  /** Begins no further call, and cancels those that have not ended. */
+  /** Starts no further call, and cancels those that have not ended. */
   cancel(): Promise<void>;
 };
 
@@ -52,14 +52,14 @@ export function runBatch<Results>(
   calls: readonly unknown[],
   options: BatchOptions,
 ): RunningBatch<Results> {
-  const known = new Map<string, ToolResultEnvelope>();
+  const received = new Map<string, ToolResultEnvelope>();
   const { concurrency, idempotencyKey, signal } = options;
   const { sessionKey, tenantId } = session.record;
   const accept = async () => {
     checkMembers('options', options, ['concurrency', 'idempotencyKey', 'signal']);
     return batches.create(
       { entries: entriesOf(session, calls), concurrency, idempotencyKey, sessionKey, tenantId },
-      known,
+      received,
     );
   };
   const accepted = accept();
@@ -70,7 +70,7 @@ export function runBatch<Results>(
     if (signal?.aborted === true) onAbort();
     signal?.addEventListener('abort', onAbort, { once: true });
     try {
-      return (await batches.results(batch, known)) as Results;
+      return (await batches.results(batch, received)) as Results;
     } finally {
       signal?.removeEventListener('abort', onAbort);
     }

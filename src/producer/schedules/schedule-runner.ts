@@ -2,9 +2,9 @@
  * Starts the occurrences of schedules. Every front door has a runner, and so has a producer that was connected with `schedules`. Each takes
  * schedules that are due, under a lease. If it dies, another one goes on when the lease is over.
  *
- * An occurrence is named in the schedule's progress before its call is submitted. A runner that finds it there submits the same call under
- * the same idempotency key, while the ledger surely remembers that key. Later, no process can tell whether the call existed: the
- * occurrence is recorded as `unknown`, and does not run.
+ * An occurrence is written to the schedule's progress before its call is submitted. A runner that finds it there submits the same call
+ * under the same idempotency key, while the ledger is certain to have that key. Later, no process can know whether the call existed:
+ * the occurrence is recorded as `unknown`, and does not run.
  */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -32,11 +32,11 @@ import type { ProducerMetrics } from '../operations/metrics.ts';
 import { type StartDeps, type StartedOccurrence, startOccurrence } from './start-occurrence.ts';
 import { updateSchedule } from './update-schedule.ts';
 
-/** How often a runner looks for schedules that other processes have written. */
+/** The interval at which a runner polls for schedules that other processes have written. */
 const POLL_MS = 1_000;
-/** So many schedules are under way at once in one process. */
-const AT_ONCE = 16;
-/** How long the end of the process waits for those that are under way. */
+/** The number of schedules that one process advances at once. */
+const MAX_CONCURRENT = 16;
+/** How long `stop` waits for schedules that are being advanced. */
 const STOP_LIMIT_MS = 2_000;
 /** The author of pauses and cancellations that a schedule makes itself. */
 const byScheduleOf = ({ id }: ScheduleRecord) => `schedule:${id}`;
@@ -54,8 +54,8 @@ export interface ScheduleRunnerDeps extends StartDeps {
 
 export class ScheduleRunner {
   readonly #deps: ScheduleRunnerDeps;
-  readonly #underWay = new Set<Promise<void>>();
-  #wake: () => void = () => {};
+  readonly #running = new Set<Promise<void>>();
+  #wakeLoop: () => void = () => {};
   #stopped = false;
   #looping: Promise<void> | undefined;
 
@@ -67,11 +67,11 @@ export class ScheduleRunner {
     if (!this.#stopped) this.#looping ??= this.#loop();
   }
 
-  /** Takes no more schedules, and waits a moment for those that are under way. */
+  /** Takes no more schedules, and waits a moment for those that are being advanced. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    this.#wake();
-    await withinMs(Promise.all([this.#looping, ...this.#underWay]), STOP_LIMIT_MS);
+    this.#wakeLoop();
+    await withinMs(Promise.all([this.#looping, ...this.#running]), STOP_LIMIT_MS);
   }
 
   async #loop(): Promise<void> {
@@ -84,31 +84,31 @@ export class ScheduleRunner {
     }
   }
 
-  /** Starts what is due. Returns how long nothing more is. */
+  /** Advances the schedules that are due. Returns the time until the next one is due. */
   async #takeDue(): Promise<number> {
-    const free = AT_ONCE - this.#underWay.size;
-    // The end of one that is under way wakes the loop.
+    const free = MAX_CONCURRENT - this.#running.size;
+    // A schedule that is done wakes the loop.
     if (free <= 0) return POLL_MS;
     const { schedules, nowMs, nextInMs } = await this.#deps.backend.schedules.take(free);
-    for (const stored of schedules) this.#begin(this.#turn(stored, nowMs));
+    for (const stored of schedules) this.#track(this.#advance(stored, nowMs));
     return schedules.length === free ? POLL_MS : Math.min(POLL_MS, Math.max(0, nextInMs));
   }
 
-  #begin(turn: Promise<void>): void {
-    const guarded = turn
+  #track(task: Promise<void>): void {
+    const guarded = task
       .catch((error: unknown) => this.#failed(error))
       .finally(() => {
-        this.#underWay.delete(guarded);
-        this.#wake();
+        this.#running.delete(guarded);
+        this.#wakeLoop();
       });
-    this.#underWay.add(guarded);
+    this.#running.add(guarded);
   }
 
   #sleep(waitMs: number): Promise<void> {
     const { schedule = backgroundSchedule } = this.#deps;
     return new Promise((resolve) => {
       const cancel = schedule(resolve, waitMs);
-      this.#wake = () => {
+      this.#wakeLoop = () => {
         cancel();
         resolve();
       };
@@ -117,13 +117,13 @@ export class ScheduleRunner {
 
   #failed(error: unknown): void {
     if (this.#stopped) return;
-    const known = error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE';
-    if (!known) this.#deps.log.error({ event: 'schedules_failed', error: String(error) }, 'a schedule failed');
+    const isOutage = error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE';
+    if (!isOutage) this.#deps.log.error({ event: 'schedules_failed', error: String(error) }, 'a schedule failed');
     else this.#deps.onError(error);
   }
 
-  /** Goes one step on with a schedule. `takenAtMs`: by Redis' clock, of which this process's copy may be a little behind. */
-  async #turn({ record, progress, seen }: StoredSchedule, takenAtMs: number): Promise<void> {
+  /** Advances a schedule by one step. `takenAtMs` is by Redis' clock; this process's copy of that clock may be a little behind. */
+  async #advance({ record, progress, seen }: StoredSchedule, takenAtMs: number): Promise<void> {
     const { backend, clock } = this.#deps;
     if (progress.starting !== undefined) return this.#startAgain(record, progress.starting);
     const isBusy = await this.#isBusy(progress.lastCallId);
@@ -143,15 +143,15 @@ export class ScheduleRunner {
     return (await this.#deps.backend.ledger.readBrief(callId))?.state === 'inflight';
   }
 
-  /** An occurrence that another runner began, and did not finish in time. */
+  /** Handles an occurrence that another runner began, and did not finish in time. */
   async #startAgain(
     record: ScheduleRecord,
     starting: NonNullable<StoredSchedule['progress']['starting']>,
   ): Promise<void> {
     const { atMs, sinceMs, callRevision } = starting;
-    const kept = ttlsOf(this.#deps.settings, record.tool);
-    const isRemembered = this.#deps.clock.now() - sinceMs < Math.min(kept.doneMs, kept.failedMs, kept.cancelledMs) / 2;
-    if (isRemembered && callRevision === record.callRevision) return this.#start(record, starting);
+    const ttls = ttlsOf(this.#deps.settings, record.tool);
+    const isKeyStored = this.#deps.clock.now() - sinceMs < Math.min(ttls.doneMs, ttls.failedMs, ttls.cancelledMs) / 2;
+    if (isKeyStored && callRevision === record.callRevision) return this.#start(record, starting);
     const reason = 'a front door died as it started this one, and whether its call exists is not known';
     await this.#finish(record, { atMs, result: 'unknown', reason });
   }
@@ -159,26 +159,26 @@ export class ScheduleRunner {
   async #start(record: ScheduleRecord, starting: NonNullable<StoredSchedule['progress']['starting']>): Promise<void> {
     const { atMs } = starting;
     const started = await startOccurrence(this.#deps, record, occurrenceKey(record.id, atMs), atMs);
-    const isForNow = started.kind === 'refused' && isTransient(started.error);
-    // The end of the lease brings the occurrence back.
-    if (isForNow && mayStartAgain(record, starting, this.#deps.clock.now())) return;
+    const isRetried = started.kind === 'refused' && isTransient(started.error);
+    // The occurrence is tried again when the lease ends.
+    if (isRetried && mayStartAgain(record, starting, this.#deps.clock.now())) return;
     await this.#finish(record, eventOf(atMs, started));
     if (started.kind === 'refused') {
       const { code } = started.error;
-      if (code === 'SESSION_CLOSED' || code === 'UNKNOWN_SESSION') await this.#pauseItself(record, started.error);
-    } else if (record.overlap === 'queue' || record.missed === 'run-all') this.#goOnAfter(record, started);
+      if (code === 'SESSION_CLOSED' || code === 'UNKNOWN_SESSION') await this.#autoPause(record, started.error);
+    } else if (record.overlap === 'queue' || record.missed === 'run-all') this.#continueAfter(record, started);
     else started.pending?.stop();
   }
 
-  /** Occurrences that wait for the call's end start as soon as this process hears of it. */
-  #goOnAfter({ id }: ScheduleRecord, { pending }: Extract<StartedOccurrence, { kind: 'started' }>): void {
-    const goOn = async () => {
+  /** Starts waiting occurrences as soon as this process receives the call's end. */
+  #continueAfter({ id }: ScheduleRecord, { pending }: Extract<StartedOccurrence, { kind: 'started' }>): void {
+    const advanceAgain = async () => {
       const { found } = await this.#deps.backend.schedules.read(id);
       if (found?.progress.waiting === undefined || found.progress.starting !== undefined || this.#stopped) return;
-      await this.#turn(found, this.#deps.clock.now());
+      await this.#advance(found, this.#deps.clock.now());
     };
     pending?.result.then(
-      () => this.#stopped || this.#begin(goOn()),
+      () => this.#stopped || this.#track(advanceAgain()),
       () => {},
     );
   }
@@ -186,13 +186,13 @@ export class ScheduleRunner {
   async #finish(record: ScheduleRecord, event: OccurrenceEvent): Promise<void> {
     const { backend, clock } = this.#deps;
     let written: readonly OccurrenceCounts[] = [];
-    await updateSchedule(backend.schedules, record.id, (now) => {
+    await updateSchedule(backend.schedules, record.id, (current) => {
       written = [];
-      if (now === undefined) return undefined;
-      const progress = finished(now.progress, event);
-      if (progress === now.progress) return undefined;
-      written = [now.progress.counts, progress.counts];
-      return { progress, dueAtMs: dueAt(now.record, progress, clock.now()) };
+      if (current === undefined) return undefined;
+      const progress = finished(current.progress, event);
+      if (progress === current.progress) return undefined;
+      written = [current.progress.counts, progress.counts];
+      return { progress, dueAtMs: dueAt(current.record, progress, clock.now()) };
     });
     const [before, after] = written;
     if (before !== undefined && after !== undefined) this.#count(before, after);
@@ -208,32 +208,33 @@ export class ScheduleRunner {
   async #cancel(record: ScheduleRecord, callId: string | undefined): Promise<void> {
     if (callId === undefined) return;
     await this.#deps.calls.requestCancel(callId, byScheduleOf(record)).catch((error: unknown) => {
-      // Its record has expired: it is not in flight any more.
+      // The record has expired, so the call has ended.
       if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_CALL') throw error;
     });
   }
 
-  /** A schedule without an open session cannot make calls: it pauses itself. Looking keeps the session's record alive. */
+  /** Pauses a schedule without an open session, which cannot make calls. Reading the session's record also renews its expiry. */
   async #checkSession(record: ScheduleRecord): Promise<void> {
     try {
       const session = await this.#deps.sessions.find(record.sessionKey);
       if (session.state !== 'closed') return;
     } catch (error) {
       if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_SESSION') throw error;
-      return this.#pauseItself(record, error);
+      return this.#autoPause(record, error);
     }
-    await this.#pauseItself(record, new PawlError('SESSION_CLOSED', `The session ${record.sessionKey} is closed.`));
+    await this.#autoPause(record, new PawlError('SESSION_CLOSED', `The session ${record.sessionKey} is closed.`));
   }
 
-  async #pauseItself(record: ScheduleRecord, { message: reason }: PawlError): Promise<void> {
+  async #autoPause(record: ScheduleRecord, { message: reason }: PawlError): Promise<void> {
     const { backend, clock, log } = this.#deps;
     const by = byScheduleOf(record);
     let hasPaused = false;
-    await updateSchedule(backend.schedules, record.id, (now) => {
-      hasPaused = now !== undefined && now.record.paused === undefined && now.record.sessionKey === record.sessionKey;
-      if (now === undefined || !hasPaused) return undefined;
-      const paused = { ...now.record, paused: { atMs: clock.now(), by, reason, itself: true as const } };
-      const progress = { ...stopped(now.progress, reason), change: now.progress.change + 1 };
+    await updateSchedule(backend.schedules, record.id, (current) => {
+      hasPaused =
+        current !== undefined && current.record.paused === undefined && current.record.sessionKey === record.sessionKey;
+      if (current === undefined || !hasPaused) return undefined;
+      const paused = { ...current.record, paused: { atMs: clock.now(), by, reason, itself: true as const } };
+      const progress = { ...stopped(current.progress, reason), change: current.progress.change + 1 };
       return { record: paused, progress, dueAtMs: dueAt(paused, progress, clock.now()) };
     });
     if (!hasPaused) return;
@@ -241,8 +242,8 @@ export class ScheduleRunner {
     await recordPause(backend.audit, record, by, reason);
   }
 
-  #logMissed({ id }: ScheduleRecord, before: OccurrenceEvent | undefined, event: OccurrenceEvent | undefined): void {
-    if (event?.result !== 'missed' || event === before) return;
+  #logMissed({ id }: ScheduleRecord, previous: OccurrenceEvent | undefined, event: OccurrenceEvent | undefined): void {
+    if (event?.result !== 'missed' || event === previous) return;
     const { times = 1, more = false } = event;
     this.#deps.log.warn(
       { event: 'schedule_missed', schedule: id, times, more },
@@ -257,7 +258,7 @@ function eventOf(atMs: number, started: StartedOccurrence): OccurrenceEvent {
   return { atMs, result: 'refused', code, reason: message };
 }
 
-/** The refusal may be over soon. The tool of workers that are being replaced is unknown for a moment. */
+/** Whether a retry may succeed soon. A tool is unknown for a moment while its workers are replaced. */
 function isTransient({ code }: PawlError): boolean {
   return FAILURES[code]?.retriable === true || code === 'UNKNOWN_TOOL';
 }
