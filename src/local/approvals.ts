@@ -35,7 +35,7 @@ export interface LocalDecision {
 export type Approve = (request: LocalApprovalRequest) => LocalDecision | Promise<LocalDecision>;
 
 type Service = Pick<ApprovalService, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;
-type Gate = Pick<ApprovalGate, 'attend' | 'again' | 'pass' | 'leave'>;
+type Gate = Pick<ApprovalGate, 'handlePending' | 'reportEnded' | 'requireApproval' | 'release'>;
 
 export class LocalApprovals implements Service, Gate {
   readonly #approve: Approve;
@@ -65,14 +65,14 @@ export class LocalApprovals implements Service, Gate {
 
   // Before the effect
 
-  async attend(): Promise<JobOutcome> {
+  async handlePending(): Promise<JobOutcome> {
     return { kind: 'dropped' };
   }
 
-  again(): void {}
+  reportEnded(): void {}
 
   /** Throws `PERMISSION_DENIED` when the call is denied. */
-  async pass(
+  async requireApproval(
     { callId, envelope, registered: { tool } }: Attempt,
     session: SessionRecord,
     { rule, reason }: PolicyResult,
@@ -108,7 +108,7 @@ export class LocalApprovals implements Service, Gate {
     );
   }
 
-  async leave({ callId }: Attempt, { kind }: JobOutcome): Promise<void> {
+  async release({ callId }: Attempt, { kind }: JobOutcome): Promise<void> {
     if (kind === 'finished' || kind === 'dropped') this.#approved.delete(callId);
   }
 }

@@ -69,7 +69,7 @@ export class LocalGroups {
       // Each call that needs a person asks by itself.
       askReason: async (...asked) => void (await askReason(...asked)),
       // Each call is charged when it is made.
-      lacking: async () => [],
+      budgetIssues: async () => [],
     });
   }
 

@@ -46,7 +46,7 @@ export class FleetNews {
         this.#run(this.followShards());
         return;
       case 'question':
-        channels.heard(broadcast.id);
+        channels.onQuestionEnded(broadcast.id);
         return;
       case 'handover':
         dynamic.notify(broadcast.callId);

@@ -26,11 +26,11 @@ import type { ApprovalRecords } from '../../src/shared/store/ports.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { ApprovalGate } from '../../src/workers/approvals/approval-gate.ts';
 import {
-  leftBy,
+  endedUse,
   type NextUse,
   type PastUse,
+  reuseRefusal,
   type Use,
-  whyNotAgain,
 } from '../../src/workers/approvals/used-approvals.ts';
 import type { Attempt } from '../../src/workers/attempt/attempt-state.ts';
 import { type Bound, type Verdict as Judgement, judge } from '../chaos/checker.ts';
@@ -310,7 +310,7 @@ class People {
     if (machine === undefined || call?.state !== 'inflight') return;
     const gate = this.#gate(machine);
     if (call.phase === 'awaiting-approval')
-      return void (await gate.attend(call.approvalId, this.#time.now(), () => undefined));
+      return void (await gate.handlePending(call.approvalId, this.#time.now(), () => undefined));
     const recovered = call.phase === 'running';
     if (recovered && call.leaseUntilMs > this.#time.now()) return;
     if (recovered) call.lost += 1;
@@ -345,7 +345,7 @@ class People {
     if (handsBack === 'before') return this.#handBack(machine, gate, call, begun);
     let allowed: Readonly<Record<string, unknown>>;
     try {
-      allowed = this.#broken === 'no gate' ? call.params : await gate.pass(begun, session, asks);
+      allowed = this.#broken === 'no gate' ? call.params : await gate.requireApproval(begun, session, asks);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
       this.#settle(call, fence, 'failed', error.code);
@@ -359,13 +359,13 @@ class People {
     this.#log.push({ ...line, mono, amount: Number(amount), definition: tool.definition, begunAtMs });
     await this.#step(machine);
     this.#settle(call, fence, 'done');
-    await gate.leave(begun, { kind: 'finished' } as Parameters<ApprovalGate['leave']>[1]);
+    await gate.release(begun, { kind: 'finished' } as Parameters<ApprovalGate['release']>[1]);
   }
 
   /** `postpone.lua`; the job comes again when the worker is through with it. */
   async #handBack(machine: Machine, gate: ApprovalGate, call: Call, { started, ...begun }: Attempt): Promise<void> {
     if (call.state !== 'inflight' || call.fence !== started.fence) return;
-    await gate.leave({ ...begun, started }, { kind: 'released' });
+    await gate.release({ ...begun, started }, { kind: 'released' });
     await this.#step(machine);
     if (call.state === 'inflight' && call.fence === started.fence) call.phase = 'queued';
   }
@@ -395,7 +395,7 @@ class People {
 
   #use(name: string, use: NextUse): string | undefined {
     const before = this.#used.get(name);
-    const why = before === undefined || this.#broken === 'use twice' ? undefined : whyNotAgain(before, use);
+    const why = before === undefined || this.#broken === 'use twice' ? undefined : reuseRefusal(before, use);
     if (why === undefined) this.#used.set(name, { state: 'running', fence: use.fence, token: use.token });
     return why;
   }
@@ -403,7 +403,7 @@ class People {
   #leave(name: string, use: PastUse): void {
     const { fence, token } = use;
     const broken = this.#broken === 'free what was not used' && !use.ended;
-    const left = broken ? ({ state: 'free', fence, token } as const) : leftBy(use, this.#used.get(name));
+    const left = broken ? ({ state: 'free', fence, token } as const) : endedUse(use, this.#used.get(name));
     if (left !== undefined) this.#used.set(name, left);
   }
 

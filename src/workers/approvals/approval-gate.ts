@@ -1,9 +1,9 @@
 /**
- * The last gate before a tool runs that a person must approve. The decision must cover what is about to run, as this worker knows it
- * from its own registry and configuration. Nothing in a job can replace it.
+ * The last gate before a tool runs that a person must approve. The decision must cover the call exactly as it runs here, by this worker's
+ * own registry and configuration. Nothing in a job can replace it.
  *
- * While the decision is open, the call's job comes by once: the tool is asked for its preview, people are notified through the
- * session's channel, and the job goes to BullMQ's delayed set until the time to decide is over.
+ * While the decision is open, the call's job is fetched once. The worker adds the tool's preview and notifies people through the
+ * session's channel. Then it delays the job until the approval expires.
  */
 import {
   type ApprovalRequest,
@@ -47,35 +47,35 @@ export interface ApprovalGateDeps extends Pick<PlanDecisionsDeps, 'callOf'> {
   readonly audit: RecordAudit;
   readonly hooks: ApprovalHooks;
   readonly log: Logger;
-  /** Tells people through the session's channel; false when it could not and should be tried again. */
+  /** Notifies people through the session's channel. False when that failed and should be tried again. */
   announce(record: ApprovalRecord): Promise<boolean>;
 }
 
-/** How long a job waits for a worker that has the tool, or for a channel that is down. */
-const AGAIN_MS = 2_000;
-/** After the end of the time to decide, by Redis' clock. */
+/** The delay of a job while no worker has the tool, or the channel is down. */
+const RETRY_DELAY_MS = 2_000;
+/** The job is due this long after the approval's expiry by Redis' clock. */
 const GRACE_MS = 20;
 
 const withoutPreview = (tool: AnyTool): AnyTool => ({ ...tool, preview: undefined }) as unknown as AnyTool;
 
 export class ApprovalGate {
-  readonly #parts: ApprovalGateDeps;
+  readonly #deps: ApprovalGateDeps;
 
   readonly #plans: PlanDecisions;
 
-  constructor(parts: ApprovalGateDeps) {
-    this.#parts = parts;
-    this.#plans = new PlanDecisions(parts);
+  constructor(deps: ApprovalGateDeps) {
+    this.#deps = deps;
+    this.#plans = new PlanDecisions(deps);
   }
 
   // While the decision is open
 
-  async attend(
+  async handlePending(
     approvalId: string,
     atMs: number,
     toolNamed: (namespace: string, name: string) => RegisteredTool | undefined,
   ): Promise<JobOutcome> {
-    const { approvals } = this.#parts;
+    const { approvals } = this.#deps;
     const record = await approvals.read(approvalId);
     if (record === undefined) return this.#refuseForged(approvalId);
     const remainingMs = record.request.expiresAtMs - atMs;
@@ -87,54 +87,54 @@ export class ApprovalGate {
         'waits for a decision, and its job came before the time for that was over',
       );
     const { namespace, name } = record.request.tool;
-    const again: JobOutcome = { kind: 'postponed', delayMs: Math.min(AGAIN_MS, remainingMs + GRACE_MS) };
+    const postponed: JobOutcome = { kind: 'postponed', delayMs: Math.min(RETRY_DELAY_MS, remainingMs + GRACE_MS) };
     let preview = record.preview;
     if (preview === undefined && record.request.plan !== undefined) {
       preview = readable(cutPreview(planPreview(record.request)));
       await approvals.addPreview(approvalId, preview);
     } else if (preview === undefined) {
       const registered = toolNamed(namespace, name);
-      if (registered === undefined || registered.definition !== record.request.tool.definition) return again;
+      if (registered === undefined || registered.definition !== record.request.tool.definition) return postponed;
       preview = await this.#previewOf(registered.tool, record.request);
       await approvals.addPreview(approvalId, preview);
     }
     if (!record.announced) {
-      if (!(await this.#parts.announce({ ...record, preview }))) return again;
+      if (!(await this.#deps.announce({ ...record, preview }))) return postponed;
       await approvals.markAnnounced(approvalId);
     }
     return { kind: 'postponed', delayMs: remainingMs + GRACE_MS };
   }
 
-  /** A call that has ended came by once more. */
-  again(callId: string): void {
+  /** Reports that the job of a call that has ended was fetched again. */
+  reportEnded(callId: string): void {
     this.#reportEarly(callId, 'has ended, and its job came again');
   }
 
-  #reportEarly(callId: string, what: string): void {
-    const reason = `the call ${what}: its job was promoted, retried or copied by hand, or its worker died. Nothing ran`;
-    void this.#parts.audit({ type: 'refused', what: 'job', callId, reason });
+  #reportEarly(callId: string, event: string): void {
+    const reason = `the call ${event}: its job was promoted, retried or copied by hand, or its worker died. Nothing ran`;
+    void this.#deps.audit({ type: 'refused', what: 'job', callId, reason });
   }
 
-  /** The tool's preview, as people may read it. */
+  /** The tool's preview, escaped for people. */
   async #previewOf(tool: AnyTool, { callId, params, session, tenantId }: ApprovalRequest): Promise<Preview> {
     const { workspaceRoot } = session;
-    const refusedRoot = openTenantRoot({ tenantId, workspaceRoot }, this.#parts.settings);
+    const refusedRoot = openTenantRoot({ tenantId, workspaceRoot }, this.#deps.settings);
     const preview = await previewCall(
       refusedRoot === undefined ? tool : withoutPreview(tool),
       params,
       { workspaceRoot },
       undefined,
-      (fault) => this.#parts.log.warn({ event: 'tool_answer_invalid', callId, toolName: tool.name }, fault),
+      (fault) => this.#deps.log.warn({ event: 'tool_answer_invalid', callId, toolName: tool.name }, fault),
     );
     return readable(preview);
   }
 
   async #expire(record: ApprovalRecord): Promise<JobOutcome> {
     const { request } = record;
-    const answer = await this.#parts.approvals.expire(record, expiredOutcome(request));
+    const answer = await this.#deps.approvals.expire(record, expiredOutcome(request));
     if (answer.kind === 'early') return { kind: 'postponed', delayMs: answer.remainingMs + GRACE_MS };
     if (answer.kind === 'decided') {
-      void this.#parts.audit({
+      void this.#deps.audit({
         type: 'approval-decided',
         approvalId: request.id,
         callId: request.callId,
@@ -145,7 +145,7 @@ export class ApprovalGate {
         edited: false,
         tenantId: request.tenantId,
       });
-      await this.#parts.hooks.ended(record, 'expired');
+      await this.#deps.hooks.ended(record, 'expired');
     }
     return { kind: 'dropped' };
   }
@@ -155,19 +155,19 @@ export class ApprovalGate {
     const callId = callOf(approvalId);
     const error = resultError(failureOf('APPROVAL_INVALID'), 'error');
     const outcome = { status: 'error', toolName: '', durationMs: 0, attempts: 0, error } as const;
-    const life = lifeOfFailure(this.#parts.settings.ttl);
+    const life = lifeOfFailure(this.#deps.settings.ttl);
     const ending = { state: 'failed', beforeStart: outcome, betweenAttempts: outcome, ...life } as const;
-    if (callId !== '') await this.#parts.ledger.cancel(callId, ending);
+    if (callId !== '') await this.#deps.ledger.cancel(callId, ending);
     return { kind: 'dropped' };
   }
 
   // Before the effect
 
   /**
-   * The parameters that may run: the call's own, or those that the approver edited. Throws `PERMISSION_DENIED` when there is no
-   * approval, `APPROVAL_INVALID` when there is one that does not cover this.
+   * The parameters that may run: the call's own, or those that the approver edited. Throws `PERMISSION_DENIED` without an approval, and
+   * `APPROVAL_INVALID` when the approval does not cover the call.
    */
-  async pass(
+  async requireApproval(
     attempt: Attempt,
     session: SessionRecord,
     policy: PolicyResult,
@@ -175,12 +175,12 @@ export class ApprovalGate {
     const { callId, envelope, started, registered, running, workerId } = attempt;
     const { tool } = registered;
     const { params } = envelope.payload;
-    const about = this.#aboutToRun(attempt, session);
+    const pendingRun = this.#pendingRun(attempt, session);
     const { approvalId } = started;
     const { sessionKey } = session;
     const { askedForTaint, unconfined } = policy;
-    const search = { sessionKey, tool: about.tool, envelope, askedForTaint, unconfined, nowMs: about.nowMs };
-    const granted = approvalId === undefined ? await this.#parts.standingApprovals.find(search) : undefined;
+    const search = { sessionKey, tool: pendingRun.tool, envelope, askedForTaint, unconfined, nowMs: pendingRun.nowMs };
+    const standing = approvalId === undefined ? await this.#deps.standingApprovals.find(search) : undefined;
     const used = {
       callId,
       tool: qualifiedName(tool),
@@ -189,8 +189,8 @@ export class ApprovalGate {
       worker: workerId,
       tenantId: session.tenantId,
     };
-    if (granted !== undefined) {
-      await this.#parts.audit({ type: 'approval-used', approvalId: granted.approvalId, by: granted.by, ...used });
+    if (standing !== undefined) {
+      await this.#deps.audit({ type: 'approval-used', approvalId: standing.approvalId, by: standing.by, ...used });
       return params;
     }
     const use = useOf(started);
@@ -198,37 +198,37 @@ export class ApprovalGate {
     const planned = approvalId === undefined ? started.request.planned : undefined;
     const decision =
       planned === undefined
-        ? await this.#decisionOn(use.approvalId, about)
-        : await this.#plans.find(attempt, planned, { about, policy });
+        ? await this.#decisionOn(use.approvalId, pendingRun)
+        : await this.#plans.find(attempt, planned, { about: pendingRun, policy });
     if (typeof decision === 'string') throw this.#refused(callId, decision);
-    const again = await this.#parts.used.begin(use.name, {
+    const refusal = await this.#deps.used.begin(use.name, {
       fence: started.fence,
       token: running.token,
       mayRepeat: started.recovered || tool.effects !== 'once',
     });
-    if (again !== undefined) throw this.#refused(callId, again);
+    if (refusal !== undefined) throw this.#refused(callId, refusal);
     // The audit record comes first: an effect that cannot be recorded must not happen.
-    await this.#parts.audit({ type: 'approval-used', approvalId: use.approvalId, by: decision.by, ...used });
+    await this.#deps.audit({ type: 'approval-used', approvalId: use.approvalId, by: decision.by, ...used });
     return decision.params ?? params;
   }
 
-  /** The decision on a call itself, or the reason why none covers it. */
-  async #decisionOn(approvalId: string, about: PendingRun): Promise<Decision | string> {
-    const record = await this.#parts.approvals.read(approvalId);
+  /** The decision on the call itself, or the reason why none covers it. */
+  async #decisionOn(approvalId: string, pendingRun: PendingRun): Promise<Decision | string> {
+    const record = await this.#deps.approvals.read(approvalId);
     const decision = record?.decision;
     if (record === undefined || decision === undefined || record.state !== 'approved')
       return 'no decision with a valid signature is stored';
-    return decisionMismatch(record.request, decision, about) ?? decision;
+    return decisionMismatch(record.request, decision, pendingRun) ?? decision;
   }
 
-  /** Records that an attempt under an approval is over. Its outcome is written by now, and stands when this record fails. */
-  async leave({ callId, started, running }: Attempt, outcome: JobOutcome): Promise<void> {
+  /** Records that an attempt under an approval has ended. Its outcome is written already, and stays when this record fails. */
+  async release({ callId, started, running }: Attempt, outcome: JobOutcome): Promise<void> {
     const { fence } = started;
     const use = useOf(started);
     if (use === undefined || outcome.kind === 'abandoned') return;
     const isLast = outcome.kind === 'pending' && outcome.onExpiry !== 'retry';
     const ended = outcome.kind === 'finished' || outcome.kind === 'dropped' || isLast;
-    const { used, log } = this.#parts;
+    const { used, log } = this.#deps;
     try {
       await used.end(use.name, { fence, token: running.token, ended });
     } catch (error) {
@@ -240,11 +240,11 @@ export class ApprovalGate {
   }
 
   #refused(callId: string, reason: string): PawlError {
-    void this.#parts.audit({ type: 'refused', what: 'approval', callId, reason });
+    void this.#deps.audit({ type: 'refused', what: 'approval', callId, reason });
     return new PawlError('APPROVAL_INVALID', `The approval of this call does not hold: ${reason}.`);
   }
 
-  #aboutToRun(attempt: Attempt, session: SessionRecord): PendingRun {
+  #pendingRun(attempt: Attempt, session: SessionRecord): PendingRun {
     const { callId, envelope, registered } = attempt;
     const { name, namespace, version, tier, effects, annotations } = registered.tool;
     return {
@@ -264,14 +264,14 @@ export class ApprovalGate {
   }
 }
 
-/** A preview as people may read it. */
+/** Escapes a preview for people. */
 function readable({ summary, details }: ToolPreview): Preview {
   return { summary: shownLine(summary), ...(details === undefined ? {} : { details: escapeInvisible(details) }) };
 }
 
 /**
- * The approval that an attempt uses, and the name of its use. That of a plan covers one life of each of its calls. Undefined when a person
- * was not asked.
+ * The approval that an attempt uses, and the name of its use. A plan's approval covers each of its calls until that is redriven. Undefined
+ * when no person was asked.
  */
 function useOf({
   approvalId,

@@ -36,7 +36,7 @@ export interface WorkerChannelsDeps {
   now(): Promise<number>;
 }
 
-/** The delivery of one kind of remote channel. It throws when the message may not have been taken. */
+/** The delivery of one kind of remote channel. It throws when the message may not have been accepted. */
 interface Delivery {
   readonly timeoutMs: number;
   send(target: string, message: ChannelMessage & { readonly session: string; readonly call: string }): Promise<void>;
@@ -46,38 +46,38 @@ interface Delivery {
 const REMOTE: Readonly<Record<RemoteChannel, Delivery>> = { webhook };
 
 export class WorkerChannels implements Channels {
-  readonly #parts: WorkerChannelsDeps;
-  readonly #asking: ElicitationState;
+  readonly #deps: WorkerChannelsDeps;
+  readonly #elicitations: ElicitationState;
   readonly #pauses = new WebhookPauses();
 
-  constructor(parts: WorkerChannelsDeps) {
-    this.#parts = parts;
-    this.#asking = new ElicitationState(parts.questions, parts.audit);
+  constructor(deps: WorkerChannelsDeps) {
+    this.#deps = deps;
+    this.#elicitations = new ElicitationState(deps.questions, deps.audit);
   }
 
-  /** A question has ended, here or elsewhere. */
-  heard(questionId: string): void {
-    this.#asking.heard(questionId);
+  /** Called when a question has ended, in any process. */
+  onQuestionEnded(questionId: string): void {
+    this.#elicitations.onEnded(questionId);
   }
 
   async open(owner: CapabilityOwner, signal?: AbortSignal): Promise<Channel | undefined> {
-    const session = await this.#parts.sessionOf(owner.sessionKey);
+    const session = await this.#deps.sessionOf(owner.sessionKey);
     if (session === undefined) return undefined;
-    const route = await routeOf(session, (key) => this.#parts.sessionOf(key));
+    const route = await routeOf(session, (key) => this.#deps.sessionOf(key));
     if (route === undefined) return undefined;
     const { kind } = route.channel;
     const send: Channel['send'] = (message) => this.#send(route, session, owner, message);
     // A remote channel is one way.
     if (targetOf(route.channel) !== undefined) return { kind, send };
-    let asked = 0;
+    let askedCount = 0;
     const ask = (question: Question) => {
-      asked += 1;
-      return this.#ask({ route, session, owner, question, number: asked, signal });
+      askedCount += 1;
+      return this.#ask({ route, session, owner, question, number: askedCount, signal });
     };
     return { kind, send, ask };
   }
 
-  async #ask(asked: {
+  async #ask(elicitation: {
     readonly route: ApprovalRoute;
     readonly session: SessionRecord;
     readonly owner: CapabilityOwner;
@@ -85,8 +85,8 @@ export class WorkerChannels implements Channels {
     readonly number: number;
     readonly signal: AbortSignal | undefined;
   }): Promise<Answer> {
-    const { route, session, owner, question, number, signal } = asked;
-    this.#checkMay('ask', route, session);
+    const { route, session, owner, question, number, signal } = elicitation;
+    this.#requirePermission('ask', route, session);
     const { text, options, freeText = options === undefined, timeoutMs } = question;
     const { callId, actorId, agentId, tenantId } = owner;
     const request = {
@@ -100,21 +100,21 @@ export class WorkerChannels implements Channels {
       channel: route.channel.kind,
       ...defined({ options, agentId, tenantId }),
     };
-    return this.#asking.ask(request, { number, timeoutMs, signal });
+    return this.#elicitations.ask(request, { number, timeoutMs, signal });
   }
 
-  /** Throws `PERMISSION_DENIED` when the policy of the channel does not let the session send, or ask. */
-  #checkMay(what: 'send' | 'ask', route: ApprovalRoute, session: SessionRecord): void {
-    const verdict = evaluate({
-      tool: { name: what, namespace: 'channel', tier: 'workspace' },
+  /** Throws `PERMISSION_DENIED` when policy denies the session this action on the channel. */
+  #requirePermission(action: 'send' | 'ask', route: ApprovalRoute, session: SessionRecord): void {
+    const result = evaluate({
+      tool: { name: action, namespace: 'channel', tier: 'workspace' },
       session: { ...session, state: undefined },
-      policy: this.#parts.settings.policy,
+      policy: this.#deps.settings.policy,
       channel: route.channel.kind,
     });
-    const refusing = verdict.rulings.find(refuses);
-    if (refusing === undefined) return;
-    const doing = what === 'send' ? 'send to its channel' : 'ask in its channel';
-    throw new PawlError('PERMISSION_DENIED', `This session may not ${doing}: ${refusing.reason}.`);
+    const refusal = result.rulings.find(isRefusal);
+    if (refusal === undefined) return;
+    const phrase = action === 'send' ? 'send to its channel' : 'ask in its channel';
+    throw new PawlError('PERMISSION_DENIED', `This session may not ${phrase}: ${refusal.reason}.`);
   }
 
   async #send(
@@ -123,37 +123,37 @@ export class WorkerChannels implements Channels {
     owner: CapabilityOwner,
     message: string | ChannelMessage,
   ): Promise<void> {
-    this.#checkMay('send', route, session);
+    this.#requirePermission('send', route, session);
     const { text, format } = typeof message === 'string' ? { text: message } : message;
-    const said = { text: escapeInvisible(text), ...(format === undefined ? {} : { format }) };
+    const escaped = { text: escapeInvisible(text), ...(format === undefined ? {} : { format }) };
     const { callId } = owner;
     const target = targetOf(route.channel);
     if (target !== undefined)
-      return REMOTE[target.kind].send(target.value, { ...said, session: session.sessionKey, call: callId });
-    const { messages, now } = this.#parts;
-    return messages.add(route.sessionKey, { ...said, from: session.sessionKey, callId, sentAtMs: await now() });
+      return REMOTE[target.kind].send(target.value, { ...escaped, session: session.sessionKey, call: callId });
+    const { messages, now } = this.#deps;
+    return messages.add(route.sessionKey, { ...escaped, from: session.sessionKey, callId, sentAtMs: await now() });
   }
 
-  /** Tells people of an approval through its route; false when it should be tried again. */
+  /** Announces an approval through its route. False when it should be tried again. */
   async announce(record: ApprovalRecord): Promise<boolean> {
     const { request } = record;
     const target = targetOf(request.route.channel);
     if (target === undefined) return true;
     const { kind, value } = target;
-    if (!this.#pauses.mayAsk(value, REMOTE[kind].timeoutMs)) return false;
+    if (!this.#pauses.mayTry(value, REMOTE[kind].timeoutMs)) return false;
     try {
-      await REMOTE[kind].announce(value, record, this.#parts.signatures);
-      this.#pauses.took(value);
+      await REMOTE[kind].announce(value, record, this.#deps.signatures);
+      this.#pauses.succeeded(value);
       return true;
     } catch {
       this.#pauses.failed(value);
-      this.#parts.log.warn({ event: 'channel_down', approvalId: request.id }, 'an approval could not be announced yet');
+      this.#deps.log.warn({ event: 'channel_down', approvalId: request.id }, 'an approval could not be announced yet');
       return false;
     }
   }
 }
 
-/** No approval is requested in the middle of a call. What holds for all tools of a layer or a tier was decided before the call. */
-function refuses({ decision, rule }: Ruling): boolean {
+/** No approval can be requested in the middle of a call. Rules for all tools of a layer or a tier were applied before the call. */
+function isRefusal({ decision, rule }: Ruling): boolean {
   return decision === 'deny' || (decision === 'ask' && rule.includes('.tools.channel.'));
 }

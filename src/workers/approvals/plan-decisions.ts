@@ -1,6 +1,5 @@
 /**
- * The decisions on plans that this worker has read. All calls of a plan run under one of them, and a plan may be large, so it is read and
- * checked once.
+ * Caches the decisions on plans. All calls of a plan run under one decision, and a plan may be large, so it is read and checked once.
  */
 import type { ApprovalRequest, Decision, PendingRun } from '../../shared/approvals/approval.ts';
 import { isPlanAsShown, plannedMismatch } from '../../shared/approvals/plan-approval.ts';
@@ -22,12 +21,12 @@ interface DecidedPlan {
   readonly decision: Decision;
 }
 
-const MAX_KEPT = 16;
+const MAX_CACHED = 16;
 
 export class PlanDecisions {
   readonly #deps: PlanDecisionsDeps;
-  /** The newest one last. An approved plan does not change. */
-  readonly #kept = new Map<string, DecidedPlan>();
+  /** The newest entry last. An approved plan does not change. */
+  readonly #cache = new Map<string, DecidedPlan>();
 
   constructor(deps: PlanDecisionsDeps) {
     this.#deps = deps;
@@ -37,13 +36,13 @@ export class PlanDecisions {
   async find(
     attempt: Attempt,
     planned: PlannedCall,
-    { about, policy }: { readonly about: PendingRun; readonly policy: PolicyResult },
+    { about: pendingRun, policy }: { readonly about: PendingRun; readonly policy: PolicyResult },
   ): Promise<Decision | string> {
     const plan = await this.#plan(planned.approvalId);
     if (plan === undefined) return 'no decision on its plan with a valid signature is stored';
     const { params } = attempt.envelope.payload;
-    const why = plannedMismatch(plan.request, plan.decision, {
-      ...about,
+    const mismatch = plannedMismatch(plan.request, plan.decision, {
+      ...pendingRun,
       key: planned.key,
       params,
       idempotencyKey: await this.#keyOf(attempt),
@@ -51,26 +50,26 @@ export class PlanDecisions {
       unconfined: policy.unconfined,
       escalates: asksToEscalate,
     });
-    return why ?? plan.decision;
+    return mismatch ?? plan.decision;
   }
 
   async #plan(approvalId: string): Promise<DecidedPlan | undefined> {
-    const kept = this.#kept.get(approvalId);
-    if (kept !== undefined) return kept;
+    const cached = this.#cache.get(approvalId);
+    if (cached !== undefined) return cached;
     const record = await this.#deps.approvals.read(approvalId);
     if (record?.decision === undefined || record.state !== 'approved' || !isPlanAsShown(record.request))
       return undefined;
     const { request, decision } = record;
-    const oldest = this.#kept.keys().next().value;
-    if (this.#kept.size >= MAX_KEPT && oldest !== undefined) this.#kept.delete(oldest);
-    this.#kept.set(approvalId, { request, decision });
+    const oldest = this.#cache.keys().next().value;
+    if (this.#cache.size >= MAX_CACHED && oldest !== undefined) this.#cache.delete(oldest);
+    this.#cache.set(approvalId, { request, decision });
     return { request, decision };
   }
 
-  /** The key that names the call of a node: its own, or that of the call which it undoes. */
+  /** The idempotency key of a node's call: its own, or that of the call that it undoes. */
   async #keyOf({ envelope }: Attempt): Promise<string | undefined> {
-    const undone = compensated(envelope);
-    if (undone === undefined) return envelope.payload.idempotencyKey;
-    return (await this.#deps.callOf?.(undone))?.request.envelope.payload.idempotencyKey;
+    const undoneCallId = compensated(envelope);
+    if (undoneCallId === undefined) return envelope.payload.idempotencyKey;
+    return (await this.#deps.callOf?.(undoneCallId))?.request.envelope.payload.idempotencyKey;
   }
 }

@@ -13,9 +13,9 @@ const MAX_SUMMARY = 500;
 const MAX_DETAILS = 256 * 1024;
 
 /**
- * The tool's own preview; where it has none, fails, takes longer than 5 s or is no preview, the tool's name with its parameters, and
- * `onFault` hears why. Never throws.
- * The texts come from a tool and a model: escape them where they are shown.
+ * The tool's own preview. Without one, or when it fails, is invalid or takes longer than 5 s: the tool's name with its parameters, and
+ * `onFault` gets the reason. Never throws.
+ * The texts come from a tool and a model: escape them before they are shown.
  */
 export async function previewCall(
   tool: AnyTool,
@@ -24,26 +24,26 @@ export async function previewCall(
   schedule: Schedule = systemSchedule,
   onFault: (fault: string) => void = () => {},
 ): Promise<ToolPreview> {
-  const plain = () => cutPreview({ summary: `${tool.title ?? tool.name} (${tool.tier})`, details: asText(params) });
-  if (tool.preview === undefined) return plain();
+  const fallback = () => cutPreview({ summary: `${tool.title ?? tool.name} (${tool.tier})`, details: asText(params) });
+  if (tool.preview === undefined) return fallback();
   const controller = new AbortController();
-  const { promise: late, resolve } = Promise.withResolvers<undefined>();
+  const { promise: timeout, resolve } = Promise.withResolvers<undefined>();
   const stop = schedule(() => {
     controller.abort(new PawlError('TIMEOUT', 'The preview took too long.'));
     resolve(undefined);
   }, PREVIEW_TIMEOUT_MS);
   try {
     const context = previewContext(tool, session, controller.signal);
-    const made = await Promise.race([(async () => tool.preview?.(tool.parse(params), context))(), late]);
+    const result = await Promise.race([(async () => tool.preview?.(tool.parse(params), context))(), timeout]);
     const fault = controller.signal.aborted
       ? `preview of ${tool.name} did not end within ${PREVIEW_TIMEOUT_MS / 1_000} s.`
-      : answerFault('preview', tool.name, made);
-    if (fault === undefined && made !== undefined) return cutPreview(made);
+      : answerFault('preview', tool.name, result);
+    if (fault === undefined && result !== undefined) return cutPreview(result);
     onFault(fault ?? '');
-    return plain();
+    return fallback();
   } catch (error) {
     onFault(`preview of ${tool.name} failed: ${clip(error instanceof Error ? error.message : String(error))}`);
-    return plain();
+    return fallback();
   } finally {
     stop();
   }
@@ -54,24 +54,24 @@ export function previewContext(
   session: Pick<SessionRecord, 'workspaceRoot'>,
   signal: AbortSignal,
 ): PreviewContext {
-  const looks = tool.needs.includes('workspace:read') || tool.needs.includes('workspace:write');
+  const readsWorkspace = tool.needs.includes('workspace:read') || tool.needs.includes('workspace:write');
   const refuse = () => {
     throw new PawlError('PERMISSION_DENIED', `${tool.name} does not declare that it needs the workspace.`);
   };
   const absent = { root: '', read: async () => refuse(), list: async () => refuse() };
   return {
-    workspace: looks ? openWorkspace(session.workspaceRoot, 'read') : absent,
+    workspace: readsWorkspace ? openWorkspace(session.workspaceRoot, 'read') : absent,
     signal,
     diff: unifiedDiff,
   };
 }
 
-/** The preview with the beginning of texts that are too long. */
+/** Truncates the texts of a preview. */
 export function cutPreview({ summary, details }: ToolPreview): ToolPreview {
-  const short = (text: string, max: number) => (text.length <= max ? text : `${startOf(text, max)}… [cut]`);
+  const truncate = (text: string, max: number) => (text.length <= max ? text : `${startOf(text, max)}… [cut]`);
   return {
-    summary: short(summary, MAX_SUMMARY),
-    ...(details === undefined ? {} : { details: short(details, MAX_DETAILS) }),
+    summary: truncate(summary, MAX_SUMMARY),
+    ...(details === undefined ? {} : { details: truncate(details, MAX_DETAILS) }),
   };
 }
 

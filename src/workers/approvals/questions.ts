@@ -1,11 +1,11 @@
-/** The asking side of questions to people: asks, waits for the news of an answer, and looks by itself in case the news is missed. */
+/** Asks people questions: waits for the broadcast of an answer, and polls in case the broadcast is missed. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { digest } from '../../shared/schema/canonical-json.ts';
 import type { QuestionRequest, Questions } from '../../shared/store/approvals/questions.ts';
 import type { Answer } from '../../shared/tools/tool.ts';
 
-const LOOK_EVERY_MS = 2_000;
+const POLL_MS = 2_000;
 const DEFAULT_TIMEOUT_MS = 300_000;
 const MAX_TIMEOUT_MS = 7 * 24 * 3_600_000;
 
@@ -20,12 +20,12 @@ export class ElicitationState {
     this.#audit = audit;
   }
 
-  heard(id: string): void {
+  onEnded(id: string): void {
     this.#waiting.get(id)?.();
   }
 
   /**
-   * Waits for the answer while `signal` lasts. `number` tells apart questions of the same words in one call. Throws the signal's
+   * Waits for the answer until `signal` aborts. `number` distinguishes questions of the same text in one call. Throws the signal's
    * reason.
    */
   async ask(
@@ -33,26 +33,26 @@ export class ElicitationState {
     { number, timeoutMs, signal }: { number: number; timeoutMs: number | undefined; signal: AbortSignal | undefined },
   ): Promise<Answer> {
     const id = `${request.callId}.${number}.${digest(request.text).slice(0, 12)}`;
-    let standing = await this.#questions.ask(id, request, wholeMs(timeoutMs ?? DEFAULT_TIMEOUT_MS));
-    while (standing.state === 'waits') {
-      await this.#broadcast(id, Math.min(standing.leftMs, LOOK_EVERY_MS), signal);
+    let status = await this.#questions.ask(id, request, wholeMs(timeoutMs ?? DEFAULT_TIMEOUT_MS));
+    while (status.state === 'waits') {
+      await this.#waitForEnd(id, Math.min(status.leftMs, POLL_MS), signal);
       if (signal?.aborted === true) {
-        // Another worker has the call by now, and asks under the same ID: the question is not this one's to take back.
+        // After a lost lease another worker has the call, and asks under the same ID: this worker must not withdraw the question.
         if (!isLeaseLost(signal.reason)) await this.#questions.withdraw(id).catch(() => {});
         throw signal.reason instanceof Error ? signal.reason : new PawlError('CANCELLED');
       }
       const ended = await this.#questions.expire(id);
       if ('now' in ended) this.#expired(id, request);
-      standing = 'now' in ended ? { state: 'expired' } : ended;
+      status = 'now' in ended ? { state: 'expired' } : ended;
     }
-    return standing;
+    return status;
   }
 
   #expired(questionId: string, { callId, session: sessionKey, tenantId, text: question }: QuestionRequest): void {
     void this.#audit({ type: 'question-ended', questionId, callId, sessionKey, tenantId, state: 'expired', question });
   }
 
-  #broadcast(id: string, limitMs: number, signal: AbortSignal | undefined): Promise<void> {
+  #waitForEnd(id: string, limitMs: number, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve) => {
       const end = () => {
         clearTimeout(timer);
@@ -68,7 +68,7 @@ export class ElicitationState {
   }
 }
 
-/** Redis counts in whole milliseconds, and would keep a question without a sensible end for good. */
+/** Redis needs whole milliseconds, and would keep a question with an invalid timeout for ever. */
 function wholeMs(timeoutMs: number): number {
   if (timeoutMs >= 0 && timeoutMs <= MAX_TIMEOUT_MS) return Math.ceil(timeoutMs);
   throw new RangeError(`The timeoutMs of a question must be 0 to ${MAX_TIMEOUT_MS} milliseconds; got ${timeoutMs}.`);

@@ -1,6 +1,6 @@
 /**
- * Used approvals, recorded outside of Redis. So an attacker who restores an earlier state of Redis, or copies an approved call's record,
- * gets no second run out of one approval. One file for each, in the data folder that the workers of a machine share.
+ * Records used approvals outside of Redis. So an attacker who restores an earlier state of Redis, or copies an approved call's record,
+ * cannot use one approval twice. Each has a file in the data folder that the workers of a machine share.
  */
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, readdir, readFile, rename, stat, unlink, writeFile } from 'node:fs/promises';
@@ -21,23 +21,23 @@ export interface Use {
   readonly token: string;
 }
 
-/** An attempt that wants to use an approval. */
+/** An attempt that is about to use an approval. */
 export interface NextUse {
   readonly fence: number;
   readonly token: string;
   readonly mayRepeat: boolean;
 }
 
-/** Says why an approval that was used before may not be used by this attempt; undefined when it may, or is. */
-export function whyNotAgain(before: Use, use: NextUse): string | undefined {
-  if (before.token === use.token && before.state === 'running') return undefined;
-  if (before.state === 'ended') return 'it was used already';
-  if (before.fence >= use.fence) return 'an attempt under it began before this one';
-  if (before.state === 'running' && !use.mayRepeat) return 'an attempt under it began and left no record';
+/** The reason why this attempt may not use an approval that was used before; undefined when it may, or uses it already. */
+export function reuseRefusal(previous: Use, use: NextUse): string | undefined {
+  if (previous.token === use.token && previous.state === 'running') return undefined;
+  if (previous.state === 'ended') return 'it was used already';
+  if (previous.fence >= use.fence) return 'an attempt under it began before this one';
+  if (previous.state === 'running' && !use.mayRepeat) return 'an attempt under it began and left no record';
   return undefined;
 }
 
-/** An attempt under an approval that is over, whether it came to use it or not. */
+/** An attempt under an approval that has ended, even if it did not use the approval. */
 export interface PastUse {
   readonly fence: number;
   readonly token: string;
@@ -45,52 +45,52 @@ export interface PastUse {
 }
 
 /**
- * The record that an attempt leaves when it is over; undefined for none. An attempt that ended before it used the approval frees
- * nothing, because the stored record belongs to another attempt.
+ * The record that an attempt leaves when it has ended, if any. An attempt that did not use the approval changes nothing, because the
+ * stored record belongs to another attempt.
  */
-export function leftBy({ fence, token, ended }: PastUse, before: Use | undefined): Use | undefined {
+export function endedUse({ fence, token, ended }: PastUse, previous: Use | undefined): Use | undefined {
   if (ended) return { state: 'ended', fence, token };
-  return before?.state === 'running' && before.token === token ? { state: 'free', fence, token } : undefined;
+  return previous?.state === 'running' && previous.token === token ? { state: 'free', fence, token } : undefined;
 }
 
-const KEPT_MS = 8 * 24 * 3_600_000;
+const RETENTION_MS = 8 * 24 * 3_600_000;
 
 export class UsedApprovals {
   readonly #folder: string;
-  #forgotten: Promise<void> | undefined;
+  #pruned: Promise<void> | undefined;
 
   constructor(dataDir: string) {
     this.#folder = join(dataDir, 'used-approvals');
   }
 
-  /** Writes down that an attempt uses an approval; says why it may not. Throws `AUDIT_UNAVAILABLE`. */
+  /** Records that an attempt uses an approval. Returns the reason if it may not. Throws `AUDIT_UNAVAILABLE`. */
   begin(name: string, use: NextUse): Promise<string | undefined> {
     const file = this.#file(name);
     const next: Use = { state: 'running', fence: use.fence, token: use.token };
-    return this.#noted(async () => {
-      if (await firstWritten(file, next)) return undefined;
-      const before = await useIn(file);
-      const why = before === undefined ? undefined : whyNotAgain(before, use);
-      if (why === undefined) await write(file, next);
-      return why;
+    return this.#withFolder(async () => {
+      if (await createFile(file, next)) return undefined;
+      const previous = await useIn(file);
+      const refusal = previous === undefined ? undefined : reuseRefusal(previous, use);
+      if (refusal === undefined) await write(file, next);
+      return refusal;
     });
   }
 
-  /** Writes down that an attempt is over. Throws `AUDIT_UNAVAILABLE`. */
+  /** Records that an attempt has ended. Throws `AUDIT_UNAVAILABLE`. */
   end(name: string, use: PastUse): Promise<void> {
     const file = this.#file(name);
-    return this.#noted(async () => {
-      const left = leftBy(use, use.ended ? undefined : await useIn(file));
-      if (left !== undefined) await write(file, left);
+    return this.#withFolder(async () => {
+      const record = endedUse(use, use.ended ? undefined : await useIn(file));
+      if (record !== undefined) await write(file, record);
     });
   }
 
-  async #noted<T>(note: () => Promise<T>): Promise<T> {
+  async #withFolder<T>(note: () => Promise<T>): Promise<T> {
     try {
       // The folder is created each time, because a person may remove it while the worker runs.
       await mkdir(this.#folder, { recursive: true, mode: 0o700 });
-      this.#forgotten ??= this.#forget().catch(() => {});
-      await this.#forgotten;
+      this.#pruned ??= this.#prune().catch(() => {});
+      await this.#pruned;
       return await note();
     } catch (error) {
       const { code = String(error) } = error as NodeJS.ErrnoException;
@@ -100,12 +100,12 @@ export class UsedApprovals {
     }
   }
 
-  /** Forgets what is older than anything that a signature still covers. */
-  async #forget(): Promise<void> {
+  /** Removes records that are older than any valid signature. */
+  async #prune(): Promise<void> {
     for (const name of await readdir(this.#folder)) {
       const file = join(this.#folder, name);
       const { mtimeMs } = await stat(file).catch(() => ({ mtimeMs: Number.POSITIVE_INFINITY }));
-      if (mtimeMs < Date.now() - KEPT_MS) await unlink(file).catch(() => {});
+      if (mtimeMs < Date.now() - RETENTION_MS) await unlink(file).catch(() => {});
     }
   }
 
@@ -114,7 +114,7 @@ export class UsedApprovals {
   }
 }
 
-/** Undefined when there is none. */
+/** The use in a file; undefined when the file does not exist. */
 async function useIn(file: string): Promise<Use | undefined> {
   let text: string;
   try {
@@ -129,36 +129,36 @@ async function useIn(file: string): Promise<Use | undefined> {
   } catch {
     // As below.
   }
-  // A power failure or a full disk left it, so its attempt and that attempt's outcome are unknown.
+  // A power failure or a full disk truncated the file, so its attempt and that attempt's outcome are unknown.
   return { state: 'running', fence: 0, token: '' };
 }
 
-/** Writes a file beside its place. It is linked or moved there whole, so that no process reads a half of it. */
-async function writeAside(file: string, use: Use): Promise<string> {
-  const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
+/** Writes a temporary file beside the target. It is linked or renamed when complete, so that no process reads a partial file. */
+async function writeTemporary(file: string, use: Use): Promise<string> {
+  const temporary = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
   try {
-    await writeFile(aside, JSON.stringify(use), { mode: 0o600, flush: true });
+    await writeFile(temporary, JSON.stringify(use), { mode: 0o600, flush: true });
   } catch (error) {
-    await unlink(aside).catch(() => {});
+    await unlink(temporary).catch(() => {});
     throw error;
   }
-  return aside;
+  return temporary;
 }
 
-/** False when there is one already. */
-async function firstWritten(file: string, use: Use): Promise<boolean> {
-  const aside = await writeAside(file, use);
+/** Creates the file. False when it exists already. */
+async function createFile(file: string, use: Use): Promise<boolean> {
+  const temporary = await writeTemporary(file, use);
   try {
-    await link(aside, file);
+    await link(temporary, file);
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     return false;
   } finally {
-    await unlink(aside).catch(() => {});
+    await unlink(temporary).catch(() => {});
   }
 }
 
 async function write(file: string, use: Use): Promise<void> {
-  await rename(await writeAside(file, use), file);
+  await rename(await writeTemporary(file, use), file);
 }

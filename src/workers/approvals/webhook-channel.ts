@@ -1,4 +1,4 @@
-/** The webhook channel: posts messages, and approvals in the shape of Slack's messages, to a service of people. */
+/** The webhook channel: posts messages, and approvals in the format of Slack's messages, to a chat service. */
 
 import { digestOf } from '../../shared/approvals/approval.ts';
 import { approvalButtons } from '../../shared/approvals/webhook-button.ts';
@@ -10,7 +10,7 @@ import { escapeInvisible, formatForDisplay } from '../../shared/util/text/visibl
 const POST_TIMEOUT_MS = 5_000;
 /** Characters of one section of a message: Slack refuses longer ones. */
 const MAX_SECTION = 3_000;
-/** The limits of the text around the parameters, and of one text of a caller. */
+/** The limits of the note about hidden parameters, and of one text of a caller. */
 const MAX_NOTE = 200;
 const MAX_LINE = 300;
 
@@ -32,37 +32,37 @@ export const webhook = {
   },
 };
 
-/** The text of an approval for people. It says when it leaves out a part of the parameters, because the decision covers that part as well. */
+/** The text of an approval for people. It says when parameters are truncated, because the decision covers all of them. */
 function announcement({ request, preview }: ApprovalRecord): string {
   const { tool, actorId, session, reason, justification } = request;
-  const named = actorId === session.actorId ? '' : `, in the name of ${line(actorId)},`;
+  const onBehalf = actorId === session.actorId ? '' : `, in the name of ${line(actorId)},`;
   const head = [
     `*${line(preview?.summary ?? tool.name)}*`,
-    `${tool.namespace}.${tool.name} ${tool.version}, asked by ${line(session.actorId)}${named} in ${line(session.key)}`,
+    `${tool.namespace}.${tool.name} ${tool.version}, asked by ${line(session.actorId)}${onBehalf} in ${line(session.key)}`,
     `${line(reason)}${justification === undefined ? '' : `; why: ${line(justification)}`}`,
   ].join('\n');
-  const params = inert(formatForDisplay(request.params));
+  const params = escapeMarkup(formatForDisplay(request.params));
   const shown = startOf(params, Math.max(0, MAX_SECTION - MAX_NOTE - head.length));
-  const left = params.length - shown.length;
-  const note = `*${left} more characters of the parameters are not shown here: look at the whole approval before you decide.*`;
-  return `${head}\n\`\`\`${shown}\`\`\`${left === 0 ? '' : `\n${note}`}`;
+  const hiddenCount = params.length - shown.length;
+  const note = `*${hiddenCount} more characters of the parameters are not shown here: look at the whole approval before you decide.*`;
+  return `${head}\n\`\`\`${shown}\`\`\`${hiddenCount === 0 ? '' : `\n${note}`}`;
 }
 
-/** Text of a caller in one line of ours. */
+/** A caller's text, escaped for one line. */
 function line(text: string): string {
-  const whole = inert(text.replaceAll(/\s+/g, ' '));
-  return whole.length <= MAX_LINE ? whole : `${startOf(whole, MAX_LINE)}…`;
+  const safeLine = escapeMarkup(text.replaceAll(/\s+/g, ' '));
+  return safeLine.length <= MAX_LINE ? safeLine : `${startOf(safeLine, MAX_LINE)}…`;
 }
 
-/** The text as Slack shows it: without links and mentions, and unable to end the block around it. */
-function inert(text: string): string {
+/** Escapes text for Slack: without links and mentions, and unable to end the code block around it. */
+function escapeMarkup(text: string): string {
   const entities: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' };
   return escapeInvisible(text)
     .replaceAll(/[&<>]/g, (character) => entities[character] ?? '')
     .replaceAll('```', '\\u{60}'.repeat(3));
 }
 
-/** Throws what says whether the message may have been taken all the same: who answers late, or with a failure, may show it. */
+/** The error says whether the message may have been accepted: a service that answers late, or with a failure, may still show it. */
 async function post(url: string, body: object): Promise<void> {
   const response = await fetch(url, {
     method: 'POST',

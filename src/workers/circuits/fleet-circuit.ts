@@ -1,6 +1,6 @@
 /**
- * The fleet's circuit as an attempt uses it: as its probe, and by adding to its window. `circuit-breaker.ts` decides, `circuits.ts`
- * stores.
+ * The fleet's circuit of an attempt: the attempt is its probe, or its result is added to the window. `circuit-breaker.ts` decides,
+ * `circuits.ts` stores.
  */
 
 import {
@@ -23,7 +23,7 @@ export type Entry =
   | { readonly kind: 'refuse'; readonly retryAfterMs: number }
   /** This attempt holds the probe's lease. */
   | { readonly kind: 'probe'; readonly hold: CircuitHold }
-  /** Another worker changed the circuit meanwhile: look again. */
+  /** Another worker changed the circuit meanwhile: try again. */
   | { readonly kind: 'again' };
 
 export class FleetCircuits {
@@ -41,7 +41,7 @@ export class FleetCircuits {
     this.#onChange = onChange;
   }
 
-  /** Asks a circuit that is not closed to let an attempt in; `holder` names the attempt. */
+  /** Admits an attempt through a circuit that is not closed; `holder` identifies the attempt. */
   async enter(hold: CircuitHold, holder: string, nowMs: number): Promise<Entry> {
     const admission = admit(hold.snapshot, hold.policy, holder, nowMs);
     if (admission.kind !== 'probe') return admission;
@@ -51,30 +51,30 @@ export class FleetCircuits {
       : { kind: 'again' };
   }
 
-  /** Counts a failure where it counts; the answer is the circuit's state after it. */
+  /** Counts a failure, if it counts against the circuit. Returns the circuit's state after it. */
   async failed(hold: CircuitHold, failure: Failure): Promise<CircuitState> {
-    if (hold.probe !== undefined) return this.#answer(hold, failure.againstCircuit ? false : undefined);
+    if (hold.probe !== undefined) return this.#answerProbe(hold, failure.againstCircuit ? false : undefined);
     if (hold.bypassed === true) return 'CLOSED';
     if (!failure.againstCircuit) return hold.snapshot.state;
     const { partition, key, policy, snapshot } = hold;
-    // Successes are written with the ends of their calls, behind failures that came later.
+    // Successes are written with the ends of their calls, possibly after later failures.
     const name = `${partition.tier} ${key}`;
-    const before = Math.min(this.#successes.get(name) ?? 0, this.#unwritten.get(name) ?? 0);
+    const successesBefore = Math.min(this.#successes.get(name) ?? 0, this.#unwritten.get(name) ?? 0);
     this.#successes.delete(name);
     const size = windowSize(policy);
     const counted = await this.#breakers.addFailure(
       { partition, key },
-      { epoch: snapshot.epoch, size, windowMs: policy.windowMs, successesBefore: before },
+      { epoch: snapshot.epoch, size, windowMs: policy.windowMs, successesBefore },
     );
     const next = afterWindow(counted.circuit, counted.window, policy, counted.nowMs);
     if (next === undefined) return counted.circuit.state;
     return (await this.#change({ ...hold, snapshot: counted.circuit }, next, policy.cooldownMs)).state;
   }
 
-  /** A success answers the probe at once; otherwise it goes into the window together with the outcome (the returned sample). */
+  /** A success ends a probe at once. Otherwise the returned sample is added to the window together with the outcome. */
   async succeeded(hold: CircuitHold, running?: Pick<RunningAttempt, 'onRelease'>): Promise<Settle['sample']> {
     const { partition, key, policy, snapshot, isRemote = false, bypassed = false } = hold;
-    if (hold.probe !== undefined) await this.#answer(hold, true);
+    if (hold.probe !== undefined) await this.#answerProbe(hold, true);
     if (bypassed) return undefined;
     const name = `${partition.tier} ${key}`;
     if (running !== undefined) {
@@ -84,12 +84,12 @@ export class FleetCircuits {
     }
     const sample = { circuit: key, epoch: snapshot.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
     if (!isRemote) return sample;
-    // A success that is not counted because Redis is away changes nothing for the call.
+    // If Redis is unavailable, the success is not counted; the call is not affected.
     this.#breakers.addSuccessApart?.(partition, sample).catch(() => {});
     return undefined;
   }
 
-  /** Forgets a circuit whose successes are all written: there may be one for each tenant. */
+  /** Drops the counters of a circuit whose successes are all written: there may be a circuit per tenant. */
   #written(name: string): void {
     addTo(this.#unwritten, name, -1);
     if ((this.#unwritten.get(name) ?? 0) > 0) return;
@@ -97,12 +97,12 @@ export class FleetCircuits {
     this.#successes.delete(name);
   }
 
-  /** The attempt ended without an answer: the next probe may go. */
+  /** The attempt ended without a result for the circuit: another one may be the probe. */
   async release(hold: CircuitHold): Promise<void> {
-    if (hold.probe !== undefined) await this.#answer(hold, undefined);
+    if (hold.probe !== undefined) await this.#answerProbe(hold, undefined);
   }
 
-  async #answer(hold: CircuitHold, ok: boolean | undefined): Promise<CircuitState> {
+  async #answerProbe(hold: CircuitHold, ok: boolean | undefined): Promise<CircuitState> {
     const next = afterProbe(hold.snapshot, hold.policy, { holder: hold.probe ?? '', ok, nowMs: await this.#now() });
     if (next === undefined) return hold.snapshot.state;
     return (await this.#change(hold, next, next.state === 'OPEN' ? next.cooldownMs : 0)).state;

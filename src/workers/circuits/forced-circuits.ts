@@ -1,6 +1,6 @@
 /**
- * Circuits that operators force open. A tool's own circuit holds for all of its calls, including those that go through the circuit of a
- * tenant or one that tools share. Such calls begin without a look at the tool's own.
+ * Circuits that operators force open. A tool's own circuit, when forced open, refuses all of its calls, including those that use the
+ * circuit of a tenant or a shared one. The start of such calls does not check the tool's own circuit.
  */
 import type { Circuit } from '../../shared/circuits/circuit-breaker.ts';
 import { circuitKey } from '../../shared/circuits/circuit-key.ts';
@@ -10,20 +10,20 @@ import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 
 export class ForcedCircuits {
   readonly #breakers: Pick<CircuitRecords, 'list' | 'read'>;
-  #heardOfOne = false;
+  #mayBeForced = false;
   #isCaughtUp = false;
 
   constructor(breakers: Pick<CircuitRecords, 'list' | 'read'>) {
     this.#breakers = breakers;
   }
 
-  /** False where none is forced open, as is usual: no attempt has to ask. */
+  /** False when none is forced open, which is usual: no attempt has to check. */
   get mayBeAny(): boolean {
-    return this.#heardOfOne || !this.#isCaughtUp;
+    return this.#mayBeForced || !this.#isCaughtUp;
   }
 
   learn({ state }: Circuit): void {
-    if (state === 'FORCED_OPEN') this.#heardOfOne = true;
+    if (state === 'FORCED_OPEN') this.#mayBeForced = true;
   }
 
   /** Reads all circuits, by their keys: changes may have been missed. */
@@ -35,14 +35,14 @@ export class ForcedCircuits {
     return circuits;
   }
 
-  /** The reason why the tool's own circuit is forced open, for a call that goes through another one. */
+  /** The reason why the tool's own circuit is forced open, for a call that uses another circuit. */
   async reasonFor(
     tool: { readonly namespace: string; readonly name: string; readonly tier: Tier },
-    through: string,
+    usedKey: string,
   ): Promise<string | undefined> {
-    const own = circuitKey({ hint: 'tool', tool: qualifiedName(tool) });
-    if (through === own) return undefined;
-    const circuit = await this.#breakers.read(homePartition(tool.tier), own);
+    const ownKey = circuitKey({ hint: 'tool', tool: qualifiedName(tool) });
+    if (usedKey === ownKey) return undefined;
+    const circuit = await this.#breakers.read(homePartition(tool.tier), ownKey);
     return circuit.state === 'FORCED_OPEN' ? circuit.reason : undefined;
   }
 }

@@ -1,7 +1,7 @@
 /**
  * The node's own circuit around each tool. When a tool fails on this worker alone, the worker releases that tool's jobs for a while,
  * without consuming an attempt, so that one bad machine cannot open the fleet's circuit. While the fleet's circuit is not closed, the
- * node's has nothing to add: the fleet refuses, probes and closes, and the node then starts again.
+ * node's circuit is not used: the fleet refuses, probes and closes, and the node's circuit then starts again.
  */
 import CircuitBreaker from 'opossum';
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
@@ -11,18 +11,18 @@ import type { CircuitPolicy } from '../../shared/circuits/circuit-policy.ts';
 /** Thrown inside the breaker to make it count a failure; never leaves this file. */
 class CountedFailure extends Error {}
 
-/** Share of the runs that fail on a node whose circuit opens. */
-const MOSTLY = 0.9;
+/** The share of failed runs at which the node's circuit opens. */
+const OPEN_SHARE = 0.9;
 const ROLLING_MS = 10_000;
 const RETRY_MS = 10_000;
 
 interface Counted<T> {
   readonly value: T;
-  /** Whether this ending speaks against the node. */
+  /** Whether this result counts against the node. */
   readonly failed: boolean;
 }
 
-/** So many runs say something. Fewer than the fleet's threshold: two failing nodes reach it together. */
+/** The minimum number of runs. It is below the fleet's threshold, which two failing nodes reach together. */
 function volumeOf({ consecutiveFailures }: CircuitPolicy): number {
   return Math.ceil(consecutiveFailures / 2) + 1;
 }
@@ -37,13 +37,13 @@ export class NodeCircuits {
   /** Keys of the fleet's circuits that are not closed. */
   readonly #fleetOpen = new Set<string>();
 
-  /** Whether this node should leave the tool's jobs to others for now, but for a try from time to time. */
+  /** Whether this node should leave the tool's jobs to other nodes, except for a probe from time to time. */
   isOpen(tool: string): boolean {
     const breaker = this.#breakers.get(tool);
     return breaker !== undefined && !breaker.closed && !this.#fleetIsOpen(tool);
   }
 
-  /** Whether it is time for a job that tells whether the tool works here again: one at a time, whatever becomes of it. */
+  /** Whether a job may probe now if the tool works here again: one at a time. */
   mayTry(tool: string, nowMs: number): boolean {
     const isTime = this.#breakers.get(tool)?.halfOpen === true;
     if (!isTime || nowMs - (this.#triedAtMs.get(tool) ?? Number.NEGATIVE_INFINITY) < RETRY_MS) return false;
@@ -52,8 +52,8 @@ export class NodeCircuits {
   }
 
   /**
-   * Whether so many runs of the tool have failed here, and none succeeded between them, that further ones say nothing about any other
-   * node: two nodes that fail alike are enough to open the fleet's circuit, one is not.
+   * Whether so many consecutive runs of the tool have failed here that further failures prove nothing about other nodes: two nodes that
+   * fail alike are enough to open the fleet's circuit, one is not.
    */
   failsInARow(tool: string, policy: CircuitPolicy): boolean {
     return (this.#inARow.get(tool) ?? 0) > Math.ceil(policy.consecutiveFailures / 2);
@@ -64,7 +64,7 @@ export class NodeCircuits {
     return false;
   }
 
-  /** Tells of a change of the fleet's circuit. */
+  /** Applies a change of the fleet's circuit. */
   learn(key: string, state: CircuitState): void {
     if (state !== 'CLOSED') {
       this.#fleetOpen.add(key);
@@ -79,7 +79,7 @@ export class NodeCircuits {
     }
   }
 
-  /** Tells of the fleet's circuits as they are: changes may have been missed. */
+  /** Applies the current states of the fleet's circuits, because changes may have been missed. */
   relearn(circuits: ReadonlyMap<string, { readonly state: CircuitState }>): void {
     for (const key of new Set([...this.#fleetOpen, ...circuits.keys()])) {
       const state = circuits.get(key)?.state ?? 'CLOSED';
@@ -87,18 +87,18 @@ export class NodeCircuits {
     }
   }
 
-  /** Runs an attempt under the tool's breaker; an open breaker runs it all the same, without counting. */
+  /** Runs an attempt under the tool's breaker. An open breaker runs it as well, without counting. */
   async run<T>(tool: string, policy: CircuitPolicy, job: () => Promise<Counted<T>>): Promise<T> {
-    let ended: Counted<T> | undefined;
+    let outcome: Counted<T> | undefined;
     const run = async () => {
-      const one = await job();
-      this.#inARow.set(tool, one.failed ? (this.#inARow.get(tool) ?? 0) + 1 : 0);
-      return one;
+      const result = await job();
+      this.#inARow.set(tool, result.failed ? (this.#inARow.get(tool) ?? 0) + 1 : 0);
+      return result;
     };
     const counted: Job = async () => {
-      ended = await run();
-      if (ended.failed) throw new CountedFailure();
-      return ended;
+      outcome = await run();
+      if (outcome.failed) throw new CountedFailure();
+      return outcome;
     };
     const breaker = this.#breaker(tool, policy);
     try {
@@ -106,15 +106,15 @@ export class NodeCircuits {
     } catch (error) {
       if (!(error instanceof CountedFailure) && (error as { code?: unknown }).code !== 'EOPENBREAKER') throw error;
     }
-    if (ended?.failed === true && breaker.closed && this.#failsForLong(tool, breaker, policy)) breaker.open();
-    return (ended ?? (await run())).value;
+    if (outcome?.failed === true && breaker.closed && this.#failsForLong(tool, breaker, policy)) breaker.open();
+    return (outcome ?? (await run())).value;
   }
 
-  /** Opossum counts those that run as if they had gone well: of many at a time, all but a few would have to fail. */
+  /** Opossum counts running jobs as successes, so with many at a time nearly all would have to fail. */
   #failsForLong(tool: string, { stats }: CircuitBreaker, policy: CircuitPolicy): boolean {
-    const ended = stats.failures + stats.successes;
-    const mostly = ended >= volumeOf(policy) && stats.failures / ended > MOSTLY;
-    return mostly || (this.#inARow.get(tool) ?? 0) >= 2 * policy.consecutiveFailures;
+    const total = stats.failures + stats.successes;
+    const isFailing = total >= volumeOf(policy) && stats.failures / total > OPEN_SHARE;
+    return isFailing || (this.#inARow.get(tool) ?? 0) >= 2 * policy.consecutiveFailures;
   }
 
   #breaker(tool: string, policy: CircuitPolicy): CircuitBreaker<[Job], Counted<unknown>> {
@@ -123,7 +123,7 @@ export class NodeCircuits {
       breaker = new CircuitBreaker((job: Job) => job(), {
         timeout: false,
         volumeThreshold: volumeOf(policy),
-        errorThresholdPercentage: 100 * MOSTLY,
+        errorThresholdPercentage: 100 * OPEN_SHARE,
         resetTimeout: RETRY_MS,
         rollingCountTimeout: ROLLING_MS,
         rollingPercentilesEnabled: false,

@@ -1,4 +1,4 @@
-/** The tools that an agent's session may call, as a worker knows them from the catalogue, the registry and its own policy. */
+/** The tools that an agent's session may call, by the catalogue, the registry and the worker's policy. */
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { isOutOfReach } from '../../shared/policy/policy.ts';
@@ -22,8 +22,8 @@ export async function toolsForAgent(
 ): Promise<readonly AgentTool[]> {
   const newest = new Map<string, PublishedTool>();
   for (const published of catalogue) {
-    const known = newest.get(qualifiedName(published));
-    if (known === undefined || compareVersions(known.version, published.version) < 0)
+    const previous = newest.get(qualifiedName(published));
+    if (previous === undefined || compareVersions(previous.version, published.version) < 0)
       newest.set(qualifiedName(published), published);
   }
   const tools: AgentTool[] = [];

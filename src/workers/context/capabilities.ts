@@ -36,8 +36,8 @@ export interface CapabilityOptions {
     readonly kind: SessionKind;
     readonly workspaceRoot?: string;
     readonly taint?: readonly unknown[] | undefined;
-    /** Explains why the session has no workspace here. It is asked at the first use of one. */
-    readonly whyRefused?: () => string | undefined;
+    /** The reason why the session has no workspace here. Called at the first use of the workspace. */
+    readonly refusalReason?: () => string | undefined;
   };
   /** The tool's declared capabilities. A tool that declares none gets what its session and tier allow. */
   readonly needs?: readonly Capability[];
@@ -71,21 +71,21 @@ export interface GrantedCapabilities extends ToolCapabilities {
 export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities {
   const { signal, callId, env, attempt = { sideEffects: 0 } } = options;
   const { workspaceRoot: root = '' } = options.session;
-  const whyNoWorkspace = workspaceRefusal(options.session);
-  const whyNot = (capability: Capability): string | undefined =>
-    whyWithheld(capability, options) ?? whyAbsent(capability, options, whyNoWorkspace);
+  const workspaceReason = workspaceRefusal(options.session);
+  const missingReason = (capability: Capability): string | undefined =>
+    withheldReason(capability, options) ?? absenceReason(capability, options, workspaceReason);
   const demand = (capability: Capability): void => {
-    const why = whyNot(capability);
-    if (why !== undefined) throw new PawlError('PERMISSION_DENIED', why);
+    const reason = missingReason(capability);
+    if (reason !== undefined) throw new PawlError('PERMISSION_DENIED', reason);
   };
   const network = openNetwork({ signal, attempt, allowedHosts: options.allowedHosts ?? [] });
   const { sandbox = 'preferred', sandboxNetwork: networkGranted = false } = options;
   const processes = openProcesses({ root, callId, signal, env, sandbox, network: networkGranted });
   const changes = new CallChanges();
-  const access = whyWithheld('workspace:write', options) === undefined ? 'write' : 'read';
+  const access = withheldReason('workspace:write', options) === undefined ? 'write' : 'read';
   const workspace = openWorkspace(root, access, signal);
   return {
-    has: (capability) => whyNot(capability) === undefined,
+    has: (capability) => missingReason(capability) === undefined,
     demand,
     workspace: new GuardedWorkspace(workspace, demand, changes, attempt),
     changes,
@@ -103,17 +103,17 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
 
 type Demand = (capability: Capability) => void;
 
-/** Looks at the file system once, when it is first asked: most tools touch no file. */
-function workspaceRefusal({ workspaceRoot, whyRefused }: CapabilityOptions['session']): () => string | undefined {
-  let found: { readonly why: string | undefined } | undefined;
+/** Reads the file system once, at the first use: most tools touch no file. */
+function workspaceRefusal({ workspaceRoot, refusalReason }: CapabilityOptions['session']): () => string | undefined {
+  let cached: { readonly reason: string | undefined } | undefined;
   return () => {
-    found ??= { why: whyRefused?.() ?? (workspaceRoot === undefined ? undefined : whyForbidden(workspaceRoot)) };
-    return found.why;
+    cached ??= { reason: refusalReason?.() ?? (workspaceRoot === undefined ? undefined : whyForbidden(workspaceRoot)) };
+    return cached.reason;
   };
 }
 
-/** The reason why a tool of this kind does not get the capability, whatever there is here. */
-function whyWithheld(capability: Capability, { session, needs = [], tier }: CapabilityOptions): string | undefined {
+/** The reason why session, tier or declaration withhold the capability from the tool. */
+function withheldReason(capability: Capability, { session, needs = [], tier }: CapabilityOptions): string | undefined {
   if (!SESSION_CAPABILITIES[session.kind].includes(capability))
     return `A ${session.kind} session does not have the capability ${capability}.`;
   if (tier === 'read-only' && !READ_ONLY_CAPABILITIES.includes(capability))
@@ -123,14 +123,14 @@ function whyWithheld(capability: Capability, { session, needs = [], tier }: Capa
   return undefined;
 }
 
-function whyAbsent(
+function absenceReason(
   capability: Capability,
   { session, memory, channel, agents }: CapabilityOptions,
-  whyNoWorkspace: () => string | undefined,
+  workspaceReason: () => string | undefined,
 ): string | undefined {
   const inWorkspace = capability === 'workspace:read' || capability === 'workspace:write' || capability === 'processes';
-  const refused = inWorkspace ? whyNoWorkspace() : undefined;
-  if (refused !== undefined) return refused;
+  const refusal = inWorkspace ? workspaceReason() : undefined;
+  if (refusal !== undefined) return refusal;
   if (inWorkspace && session.workspaceRoot === undefined)
     return `The session has no workspace, so the capability ${capability} is absent.`;
   if ((capability === 'memory:search' || capability === 'memory:store') && memory === undefined)
@@ -140,8 +140,8 @@ function whyAbsent(
   return undefined;
 }
 
-// These are classes and no object literals. V8 gives each literal with a getter its own hidden class, allocated in the
-// old space, and that class keeps alive everything that the call touched.
+// Classes instead of object literals: V8 gives each literal with a getter its own hidden class in the old space, and that
+// class keeps everything alive that the call referenced.
 
 class GuardedWorkspace implements Workspace {
   readonly #workspace: Workspace;
@@ -161,7 +161,7 @@ class GuardedWorkspace implements Workspace {
     return this.#workspace.root;
   }
 
-  // Fields, not methods: a tool may take one out (`const { read } = ctx.workspace`).
+  // Fields, not methods: a tool may destructure the handle (`const { read } = ctx.workspace`).
   readonly read: Workspace['read'] = async (path, options) => {
     this.#demand('workspace:read');
     return this.#workspace.read(path, options);
@@ -240,7 +240,7 @@ function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: Side
   };
 }
 
-/** Taint is kept: a tainted session stores tainted records, so that storing a text does not make it trusted. */
+/** A tainted session stores tainted records, so that storing a text does not make it trusted. */
 function guardedMemory(
   memory: StoredMemory | undefined,
   demand: Demand,
@@ -259,16 +259,16 @@ function guardedMemory(
         present('memory:store').store(text, tainted ? { ...options, tainted } : options),
       ),
     get: async (id) => {
-      const own = present('memory:search');
-      if (own.get === undefined)
+      const store = present('memory:search');
+      if (store.get === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support reading by ID.');
-      return own.get(id);
+      return store.get(id);
     },
     forget: async (id) => {
-      const own = present('memory:store');
-      if (own.forget === undefined)
+      const store = present('memory:store');
+      if (store.forget === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support forget.');
-      return trackSideEffect(attempt, async () => own.forget?.(id) ?? false);
+      return trackSideEffect(attempt, async () => store.forget?.(id) ?? false);
     },
   };
 }

@@ -15,7 +15,7 @@ export function checkpointsOf(
   { callId, tool, started, running }: Attempt,
   { ledger, writes }: CheckpointDeps,
 ): Pick<ToolContext, 'checkpoint' | 'lastCheckpoint'> {
-  let before: Promise<unknown> = Promise.resolve();
+  let previousWrite: Promise<unknown> = Promise.resolve();
   const write = async (text: string) => {
     const answer = await writes.retry(running, () => ledger.checkpoint(callId, started.fence, text));
     if (answer === 'written') return;
@@ -29,9 +29,9 @@ export function checkpointsOf(
   return {
     checkpoint: async (value) => {
       const text = formatCheckpoint(tool.name, value);
-      // A write that is repeated must not come after the next one.
-      const written = before.then(() => write(text));
-      before = written.catch(() => {});
+      // Writes are sequential: a repeated write must not overtake a later one.
+      const written = previousWrite.then(() => write(text));
+      previousWrite = written.catch(() => {});
       await written;
     },
     ...(started.checkpoint === undefined ? {} : { lastCheckpoint: JSON.parse(started.checkpoint) as unknown }),

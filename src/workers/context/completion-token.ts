@@ -15,18 +15,18 @@ export interface CompletionTokenDeps {
 }
 
 /**
- * An attempt has one token, which is made when it is first needed. The write that makes it known goes out before the tool can pass the
- * token on, and is repeated while Redis is away. `ctx.pending` makes it known, too.
+ * An attempt has one token, which is created at its first use. The write that registers it is sent before the tool can pass the token
+ * on, and is repeated while Redis is unavailable. `ctx.pending` registers it as well.
  */
 export function completionOf(
   attempt: Attempt,
   { completions, writes }: CompletionTokenDeps,
 ): Pick<ToolContext, 'completionToken' | 'pending'> {
   const { callId, started, tool, running } = attempt;
-  let made: string | undefined;
-  const make = () => {
-    made ??= completionToken(callId, randomBytes(TOKEN_BYTES));
-    return made;
+  let cachedToken: string | undefined;
+  const getToken = () => {
+    cachedToken ??= completionToken(callId, randomBytes(TOKEN_BYTES));
+    return cachedToken;
   };
   let isIssued = false;
   const issue = async (token: string) => {
@@ -38,12 +38,12 @@ export function completionOf(
   };
   return {
     completionToken: () => {
-      const token = make();
-      // A write that fails leaves the token to `ctx.pending`.
+      const token = getToken();
+      // If this write fails, `ctx.pending` registers the token.
       if (!isIssued) issue(token).catch(() => {});
       isIssued = true;
       return token;
     },
-    pending: (options) => pendingResult(tool, make(), options),
+    pending: (options) => pendingResult(tool, getToken(), options),
   };
 }

@@ -27,7 +27,7 @@ import {
   memoryRow,
   partsOf,
   recordOf,
-  soughtLabels,
+  searchLabels,
 } from './memory-records.ts';
 
 export type Lance = typeof import('@lancedb/lancedb');
@@ -83,19 +83,19 @@ export class LanceMemory implements MemoryStore {
     query: string,
     { limit = DEFAULT_LIMIT, metadata = {} }: MemorySearchOptions,
   ): Promise<readonly MemoryHit[]> {
-    const labels = soughtLabels(metadata);
+    const labels = searchLabels(metadata);
     const table = await this.#table(owner.tenantId);
     const { lance } = await this.#load();
-    const wanted = Math.min(limit, MAX_LIMIT);
+    const maxHits = Math.min(limit, MAX_LIMIT);
     const filter = [this.#notExpired(), ...labels.map((label) => `strpos(labels, ${quoted(label)}) > 0`)].join(' AND ');
     const byWords = (await table
       .query()
       // A plain string in quotation marks would be a phrase query, which this index cannot answer.
       .fullTextSearch(new lance.MatchQuery(query, 'text'))
       .where(filter)
-      .limit(wanted * 2)
+      .limit(maxHits * 2)
       .toArray()) as Row[];
-    const byText = byWords.length > 0 ? byWords : await this.#containing(table, query, filter, wanted);
+    const byText = byWords.length > 0 ? byWords : await this.#containing(table, query, filter, maxHits);
     const vector = await this.#embed?.(query);
     const byMeaning =
       vector === undefined
@@ -105,9 +105,9 @@ export class LanceMemory implements MemoryStore {
             .nearestTo([...vector])
             .distanceType('cosine')
             .where(filter)
-            .limit(wanted * 2)
+            .limit(maxHits * 2)
             .toArray()) as Row[]);
-    return fuseRankings([byText, byMeaning]).slice(0, wanted);
+    return fuseRankings([byText, byMeaning]).slice(0, maxHits);
   }
 
   async #get({ tenantId }: CapabilityOwner, id: string): Promise<MemoryRecord | undefined> {
@@ -122,10 +122,10 @@ export class LanceMemory implements MemoryStore {
 
   async #forget({ tenantId }: CapabilityOwner, id: string): Promise<boolean> {
     const table = await this.#table(tenantId);
-    const same = `\`id\` = ${quoted(id)}`;
-    const there = (await table.countRows(`${same} AND ${this.#notExpired()}`)) > 0;
-    await retryOnConflict(() => table.delete(same));
-    return there;
+    const hasId = `\`id\` = ${quoted(id)}`;
+    const exists = (await table.countRows(`${hasId} AND ${this.#notExpired()}`)) > 0;
+    await retryOnConflict(() => table.delete(hasId));
+    return exists;
   }
 
   /** Filters out expired records. */
@@ -146,9 +146,9 @@ export class LanceMemory implements MemoryStore {
 
   async #store(owner: CapabilityOwner, text: string, options: MemoryStoreOptions): Promise<{ readonly id: string }> {
     const nowMs = this.#now();
-    const found = memoryRow(owner, text, options, { settings: this.#settings, nowMs });
+    const base = memoryRow(owner, text, options, { settings: this.#settings, nowMs });
     const vector = await this.#embed?.(text);
-    const row: Row = { ...found, ...(vector === undefined ? {} : { vector }) };
+    const row: Row = { ...base, ...(vector === undefined ? {} : { vector }) };
     const { id } = row;
     const table = await this.#table(owner.tenantId);
     await this.#freeCapacity(table, id, this.#settings.maxRecords, nowMs);
@@ -177,8 +177,8 @@ export class LanceMemory implements MemoryStore {
   #table(tenantId: string | undefined): Promise<Table> {
     // One table per tenant keeps its records out of every other tenant's queries.
     const name = memoryNameOf(tenantId, this.#settings);
-    const known = this.#tables.get(name);
-    if (known !== undefined) return known;
+    const cached = this.#tables.get(name);
+    if (cached !== undefined) return cached;
     const opened = this.#openTable(name);
     this.#tables.set(name, opened);
     opened.catch(() => this.#tables.delete(name));

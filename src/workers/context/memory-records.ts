@@ -1,4 +1,4 @@
-/** The common ground of all stores of memories: their rows, the checks of them, and the order of what was found. */
+/** Shared by all memory stores: rows, their checks, and the ranking of hits. */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -42,9 +42,9 @@ export function memoryRow(
   const { metadata = {}, tainted = false, source } = options;
   const ttlMs = options.ttlMs ?? settings.ttlMs;
   const { sessionKey, actorId, agentId, callId } = owner;
-  const given = JSON.stringify([callId, text]);
+  const content = JSON.stringify([callId, text]);
   return {
-    id: options.id ?? createHash('sha256').update(given).digest('hex').slice(0, 32),
+    id: options.id ?? createHash('sha256').update(content).digest('hex').slice(0, 32),
     text,
     metadata: JSON.stringify(metadata),
     labels: labelsOf(metadata).join(''),
@@ -57,8 +57,8 @@ export function memoryRow(
 
 /** A name for the records of one tenant and embedding model: vectors of two models cannot be compared. */
 export function memoryNameOf(tenantId: string | undefined, { embedding }: Settings['memory']): string {
-  const about = JSON.stringify([tenantId ?? null, embedding === undefined ? 'text' : embedding.model]);
-  return `memory-${createHash('sha256').update(about).digest('hex').slice(0, 32)}`;
+  const scope = JSON.stringify([tenantId ?? null, embedding === undefined ? 'text' : embedding.model]);
+  return `memory-${createHash('sha256').update(scope).digest('hex').slice(0, 32)}`;
 }
 
 export function memoryFull(records: number, maxRecords: number): PawlError {
@@ -69,7 +69,7 @@ export function memoryFull(records: number, maxRecords: number): PawlError {
 }
 
 /** The labels of a search. Throws `INVALID_PARAMS` for too many. */
-export function soughtLabels(metadata: Readonly<Record<string, string>>): readonly string[] {
+export function searchLabels(metadata: Readonly<Record<string, string>>): readonly string[] {
   const labels = labelsOf(metadata);
   if (labels.length <= MAX_LABELS) return labels;
   throw new PawlError(
@@ -84,8 +84,8 @@ function labelsOf(metadata: Readonly<Record<string, string>>): string[] {
 }
 
 /**
- * The parts of a query that a text must contain. This search finds what a full-text index has no words for: scripts without spaces
- * between words, hashes, and stop words.
+ * The substrings of a query that a text must contain. Substring search finds what a full-text index does not: scripts without spaces,
+ * hashes, and stop words.
  */
 export function partsOf(query: string): readonly string[] {
   const parts = query.toLowerCase().split(/\s+/);
@@ -94,14 +94,14 @@ export function partsOf(query: string): readonly string[] {
 
 /** Merges ranked lists by reciprocal rank fusion, which uses ranks only and so needs no comparable scores. */
 export function fuseRankings(lists: readonly (readonly MemoryRow[])[]): readonly MemoryHit[] {
-  const found = new Map<string, { row: MemoryRow; score: number }>();
+  const merged = new Map<string, { row: MemoryRow; score: number }>();
   for (const list of lists) {
-    list.forEach((row, place) => {
-      const score = (found.get(row.id)?.score ?? 0) + 1 / (RANK_OFFSET + place);
-      found.set(row.id, { row, score });
+    list.forEach((row, rank) => {
+      const score = (merged.get(row.id)?.score ?? 0) + 1 / (RANK_OFFSET + rank);
+      merged.set(row.id, { row, score });
     });
   }
-  const ranked = [...found.values()].sort((a, b) => b.score - a.score);
+  const ranked = [...merged.values()].sort((a, b) => b.score - a.score);
   return ranked.map(({ row, score }) => ({ ...recordOf(row), score }));
 }
 

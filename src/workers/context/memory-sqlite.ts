@@ -1,6 +1,6 @@
 /**
  * Long-term memory in SQLite: one file per tenant in the data folder, with full-text search. The worker processes of one machine share
- * the files. Search by meaning compares each vector, which LanceDB does faster where there are very many.
+ * the files. Vector search compares all vectors; LanceDB is faster for large numbers of them.
  */
 import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -27,16 +27,16 @@ import {
   memoryRow,
   partsOf,
   recordOf,
-  soughtLabels,
+  searchLabels,
 } from './memory-records.ts';
 
-/** How long a write waits for one of another process. */
+/** How long a write waits for a lock of another process. */
 const BUSY_MS = 10_000;
 /** The most words of one query. */
 const MAX_WORDS = 64;
-/** Vectors that are compared before other work gets its turn. */
+/** The number of vectors that are compared before a yield to the event loop. */
 const VECTORS_AT_ONCE = 500;
-/** Words that are in most texts, and would make each of them a hit. */
+/** Words that are in most texts, and would match all of them. */
 const STOP_WORDS = new Set(
   `a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to
   was will with`.split(/\s+/),
@@ -101,18 +101,18 @@ export class SqliteMemory implements MemoryStore {
     query: string,
     { limit = DEFAULT_LIMIT, metadata = {} }: MemorySearchOptions,
   ): Promise<readonly MemoryHit[]> {
-    const labels = soughtLabels(metadata);
-    const wanted = Math.min(limit, MAX_LIMIT);
+    const labels = searchLabels(metadata);
+    const maxHits = Math.min(limit, MAX_LIMIT);
     const vector = await this.#embed?.(query);
     const database = this.#database(owner.tenantId);
     const filter: Filter = {
       where: ['(expiresAtMs = 0 OR expiresAtMs > ?)', ...labels.map(() => 'instr(labels, ?) > 0')].join(' AND '),
       values: [this.#now(), ...labels],
     };
-    const byWords = withWords(database, query, filter, wanted * 2);
-    const byText = byWords.length > 0 ? byWords : withParts(database, query, filter, wanted);
-    const byMeaning = vector === undefined ? [] : await nearest(database, vector, filter, wanted * 2);
-    return fuseRankings([byText, byMeaning]).slice(0, wanted);
+    const byWords = searchWords(database, query, filter, maxHits * 2);
+    const byText = byWords.length > 0 ? byWords : searchSubstrings(database, query, filter, maxHits);
+    const byMeaning = vector === undefined ? [] : await searchVectors(database, vector, filter, maxHits * 2);
+    return fuseRankings([byText, byMeaning]).slice(0, maxHits);
   }
 
   async #store(owner: CapabilityOwner, text: string, options: MemoryStoreOptions): Promise<{ readonly id: string }> {
@@ -156,21 +156,21 @@ export class SqliteMemory implements MemoryStore {
   }
 
   #forget(owner: CapabilityOwner, id: string): boolean {
-    const there = this.#get(owner, id) !== undefined;
+    const existed = this.#get(owner, id) !== undefined;
     this.#database(owner.tenantId).prepare('DELETE FROM records WHERE id = ?').run(id);
-    return there;
+    return existed;
   }
 
   /** One file per tenant keeps its records out of every other tenant's queries. */
   #database(tenantId: string | undefined): DatabaseSync {
     const name = memoryNameOf(tenantId, this.#settings);
-    const known = this.#databases.get(name);
-    if (known !== undefined) return known;
+    const cached = this.#databases.get(name);
+    if (cached !== undefined) return cached;
     mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
     const { DatabaseSync: Database } = loadSqlite();
     const database = new Database(join(this.#folder, `${name}.sqlite`));
     try {
-      // The journal survives the end of the process at any line, and lets others read meanwhile.
+      // A write-ahead log survives a crash at any point, and does not block readers.
       database.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;`);
       inTransaction(database, () => database.exec(SCHEMA));
     } catch (error) {
@@ -182,7 +182,7 @@ export class SqliteMemory implements MemoryStore {
   }
 }
 
-/** SQLite is loaded at the first use. Node 22 calls it experimental, which is no news for a user of Pawl. */
+/** Loads SQLite at the first use, without Node 22's warning that it is experimental. */
 function loadSqlite(): typeof import('node:sqlite') {
   const { emitWarning } = process;
   process.emitWarning = () => {};
@@ -194,7 +194,7 @@ function loadSqlite(): typeof import('node:sqlite') {
 }
 
 function inTransaction(database: DatabaseSync, work: () => void): void {
-  // A transaction that begins with a read could not wait for the write of another process.
+  // IMMEDIATE, because a transaction that begins with a read cannot wait for another process's lock.
   database.exec('BEGIN IMMEDIATE');
   try {
     work();
@@ -213,8 +213,8 @@ function rowsOf(rows: readonly Record<string, unknown>[]): readonly MemoryRow[] 
   return rows.map((row) => ({ ...(row as unknown as MemoryRow), tainted: row['tainted'] === 1 }));
 }
 
-/** The best hits of the words of a query; none for a query of stop words. */
-function withWords(database: DatabaseSync, query: string, filter: Filter, limit: number): readonly MemoryRow[] {
+/** The best full-text hits of a query; none for a query of stop words only. */
+function searchWords(database: DatabaseSync, query: string, filter: Filter, limit: number): readonly MemoryRow[] {
   const words = (query.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).filter((word) => !STOP_WORDS.has(word));
   if (words.length === 0) return [];
   const match = words.slice(0, MAX_WORDS).map((word) => `"${word}"`);
@@ -228,7 +228,7 @@ function withWords(database: DatabaseSync, query: string, filter: Filter, limit:
   );
 }
 
-function withParts(database: DatabaseSync, query: string, filter: Filter, limit: number): readonly MemoryRow[] {
+function searchSubstrings(database: DatabaseSync, query: string, filter: Filter, limit: number): readonly MemoryRow[] {
   const parts = partsOf(query);
   if (parts.length === 0) return [];
   const where = [filter.where, ...parts.map(() => 'instr(folded, ?) > 0')].join(' AND ');
@@ -238,7 +238,7 @@ function withParts(database: DatabaseSync, query: string, filter: Filter, limit:
 }
 
 /** The records whose vectors are nearest by angle. */
-async function nearest(
+async function searchVectors(
   database: DatabaseSync,
   vector: readonly number[],
   filter: Filter,
@@ -247,28 +247,28 @@ async function nearest(
   const page = database.prepare(
     `SELECT number, vector FROM records WHERE number > ? AND vector IS NOT NULL AND ${filter.where} ORDER BY number LIMIT ?`,
   );
-  let best: { readonly number: number; readonly closeness: number }[] = [];
-  for (let after = 0; ; ) {
-    const rows = page.all(after, ...filter.values, VECTORS_AT_ONCE) as { number: number; vector: Uint8Array }[];
-    const found = rows.map((row) => ({ number: row.number, closeness: closenessOf(vector, row.vector) }));
-    best = [...best, ...found].sort((one, other) => other.closeness - one.closeness).slice(0, limit);
+  let best: { readonly number: number; readonly similarity: number }[] = [];
+  for (let lastNumber = 0; ; ) {
+    const rows = page.all(lastNumber, ...filter.values, VECTORS_AT_ONCE) as { number: number; vector: Uint8Array }[];
+    const candidates = rows.map((row) => ({ number: row.number, similarity: cosineSimilarity(vector, row.vector) }));
+    best = [...best, ...candidates].sort((one, other) => other.similarity - one.similarity).slice(0, limit);
     if (rows.length < VECTORS_AT_ONCE) break;
-    after = rows.at(-1)?.number ?? after;
+    lastNumber = rows.at(-1)?.number ?? lastNumber;
     await yieldToEventLoop();
   }
-  const one = database.prepare('SELECT * FROM records WHERE number = ?');
-  return rowsOf(best.flatMap(({ number }) => one.all(number)));
+  const byNumber = database.prepare('SELECT * FROM records WHERE number = ?');
+  return rowsOf(best.flatMap(({ number }) => byNumber.all(number)));
 }
 
 /** The cosine of the angle between two vectors. */
-function closenessOf(vector: readonly number[], bytes: Uint8Array): number {
+function cosineSimilarity(vector: readonly number[], bytes: Uint8Array): number {
   const other = new Float32Array(bytes.slice().buffer);
   let [product, square, otherSquare] = [0, 0, 0];
   for (const [index, value] of vector.entries()) {
-    const against = other[index] ?? 0;
-    product += value * against;
+    const otherValue = other[index] ?? 0;
+    product += value * otherValue;
     square += value * value;
-    otherSquare += against * against;
+    otherSquare += otherValue * otherValue;
   }
   return product / (Math.sqrt(square * otherSquare) || 1);
 }

@@ -1,6 +1,6 @@
 /**
- * Long-term memory: in SQLite by default, which Node brings; in LanceDB for large stores and for fleets of several machines. Search is
- * full-text; with an embedding endpoint, records are found by meaning as well.
+ * Long-term memory: in Node's SQLite by default; in LanceDB for large stores and for fleets of several machines. Search is full-text;
+ * with an embedding endpoint also by vectors.
  */
 import type { Settings } from '../../shared/config/config.ts';
 import type { MemoryStore } from '../../shared/tools/tool.ts';

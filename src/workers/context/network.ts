@@ -14,7 +14,7 @@ import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
-import { whyNotPublic } from './public-addresses.ts';
+import { nonPublicReason } from './public-addresses.ts';
 
 export const DEFAULT_MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
 
@@ -52,11 +52,11 @@ export interface NetworkOptions {
  */
 export function openNetwork(options: NetworkOptions): Fetch {
   const { attempt } = options;
-  const reach = sender(options);
+  const sendRequest = sender(options);
   return async (input, init) => {
     const request = newRequest(input, init);
-    if (attempt === undefined || onlyReads(request.method)) return reach(request);
-    return trackSideEffect(attempt, () => reach(request), wasNotExecuted);
+    if (attempt === undefined || onlyReads(request.method)) return sendRequest(request);
+    return trackSideEffect(attempt, () => sendRequest(request), wasNotExecuted);
   };
 }
 
@@ -102,8 +102,8 @@ function afterRedirect(error: unknown, { method, url }: Request): unknown {
   if (onlyReads(method)) return error;
   const { nothingHappened, message } = classify(error);
   if (!nothingHappened) return error;
-  const what = `${url} answers with a redirect and may have done what was asked; after it: ${message}`;
-  return asToolError(error, false, what);
+  const text = `${url} answers with a redirect and may have done what was asked; after it: ${message}`;
+  return asToolError(error, false, text);
 }
 
 function onlyReads(method: string): boolean {
@@ -158,7 +158,7 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
   });
 }
 
-/** Returns a lookup that refuses private addresses. Throws for a URL that may not be reached, whatever the lookup says. */
+/** Returns a lookup that refuses private addresses. Throws for a URL that is refused without a lookup. */
 function guardedLookup(url: URL, options: NetworkOptions): LookupFunction {
   if (url.protocol !== 'http:' && url.protocol !== 'https:')
     throw new PawlError('PERMISSION_DENIED', `Only http and https are allowed; got ${url.protocol}//`);
@@ -204,7 +204,7 @@ function isAllowed(url: URL, allowedHosts: readonly string[]): boolean {
   return allowedHosts.some((allowed) => names.includes(hostInUrl(allowed)));
 }
 
-/** Writes a host as URLs do: an IPv6 address stands in brackets and in its shortest form. The port is optional. */
+/** Normalises a host as URLs do: an IPv6 address in brackets, in its shortest form. The port is optional. */
 function hostInUrl(allowed: string): string {
   const [, host = '', port = ''] = /^(\[.*\]|[^:]*)(:\d+)?$/.exec(isIPv6(allowed) ? `[${allowed}]` : allowed) ?? [];
   const isAddress = host.startsWith('[') && isIPv6(host.slice(1, -1));
@@ -239,12 +239,12 @@ const resolveBySystem: Resolver = (hostname) =>
   });
 
 function refusePrivate(hostname: string, address: string): void {
-  const why = whyNotPublic(address);
-  if (why === undefined) return;
+  const reason = nonPublicReason(address);
+  if (reason === undefined) return;
   const resolved = hostname === address ? '' : `, which is ${address},`;
   throw new PawlError(
     'PERMISSION_DENIED',
-    `${hostname}${resolved} may not be reached: ${why}. Only public addresses may be, unless policy allows the host.`,
+    `${hostname}${resolved} may not be reached: ${reason}. Only public addresses may be, unless policy allows the host.`,
   );
 }
 
@@ -281,8 +281,8 @@ function nextHop(hop: Hop, location: string, status: number): Hop {
   if (!URL.canParse(location, hop.url.href))
     throw new PawlError('HTTP_5XX', `${hop.url.href} redirects to ${JSON.stringify(location)}, which is not a URL.`);
   const url = new URL(location, hop.url);
-  const stays = url.origin === hop.url.origin;
-  const headers = new Headers([...hop.headers].filter(([name]) => stays || isForAnyOrigin(name)));
+  const isSameOrigin = url.origin === hop.url.origin;
+  const headers = new Headers([...hop.headers].filter(([name]) => isSameOrigin || isForAnyOrigin(name)));
   const becomesGet = status === 303 ? hop.method !== 'HEAD' : status <= 302 && hop.method === 'POST';
   if (!becomesGet) return { ...hop, url, headers };
   for (const name of ['content-type', 'content-encoding', 'content-language', 'content-location', 'content-length'])
@@ -312,7 +312,7 @@ function bodyReader(
     incoming.resume();
     return null;
   }
-  const body = decoded(incoming, hop.url, maxResponseBytes);
+  const body = decodedBody(incoming, hop.url, maxResponseBytes);
   if (onBroken !== undefined) body.once('error', onBroken);
   const onAbort = (): void => {
     body.destroy(signal.reason instanceof Error ? signal.reason : new PawlError('CANCELLED'));
@@ -323,7 +323,7 @@ function bodyReader(
 }
 
 /** Decompresses the body. The cap counts decompressed bytes: 500 bytes on the wire can hold 200 MB. */
-function decoded(incoming: IncomingMessage, url: URL, maxBytes: number): Readable {
+function decodedBody(incoming: IncomingMessage, url: URL, maxBytes: number): Readable {
   // An empty body is not valid input of any decompressor.
   const isEmpty = incoming.headers['content-length'] === '0';
   const encodings = (isEmpty ? '' : (incoming.headers['content-encoding'] ?? ''))
@@ -347,12 +347,12 @@ function decoded(incoming: IncomingMessage, url: URL, maxBytes: number): Readabl
       `${url.href} answers with the unknown content encoding ${JSON.stringify(encoding)}.`,
     );
   });
-  const counter = countingUpTo(maxBytes, url);
+  const counter = byteLimit(maxBytes, url);
   pipeline([incoming, ...decoders, counter], () => undefined); // an error reaches the reader through the last stream
   return counter;
 }
 
-function countingUpTo(maxBytes: number, url: URL): Transform {
+function byteLimit(maxBytes: number, url: URL): Transform {
   let bytes = 0;
   return new Transform({
     transform(chunk: Buffer, _encoding, callback) {

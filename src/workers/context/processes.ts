@@ -78,7 +78,7 @@ export async function prepareProgram(
     ownRoot,
     callId,
     env,
-    sandbox: wanted = 'auto',
+    sandbox: mode = 'auto',
     network = false,
     programs = [],
   }: Omit<ProcessesOptions, 'signal'>,
@@ -91,7 +91,7 @@ export async function prepareProgram(
   if (forbidden !== undefined) throw new PawlError('PERMISSION_DENIED', forbidden);
   const folder = request.cwd === undefined ? realRoot : await resolveFolder(root, request.cwd);
   const program = await findProgram(request.argv[0], folder, environment.PATH);
-  const sandbox = await sandboxFor(wanted);
+  const sandbox = await sandboxFor(mode);
   const marker = `${callId}.${randomBytes(8).toString('hex')}`;
   const argv = [program, ...request.argv.slice(1)] as const;
   const launch = { root: realRoot, folder, argv, marker };
@@ -116,9 +116,9 @@ function linkedCode(links: readonly string[]): PawlError {
 }
 
 /** Whether policy `preferred` asks for a sandbox and none works here. */
-export async function lacksSandbox(wanted: SandboxPolicy): Promise<boolean> {
-  if (wanted !== 'preferred') return false;
-  return sandboxFor(wanted).then(
+export async function lacksSandbox(policy: SandboxPolicy): Promise<boolean> {
+  if (policy !== 'preferred') return false;
+  return sandboxFor(policy).then(
     () => false,
     () => true,
   );
@@ -128,8 +128,8 @@ export async function lacksSandbox(wanted: SandboxPolicy): Promise<boolean> {
  * Throws `PERMISSION_DENIED` where policy demands a sandbox and none works here. Only `off` allows running without
  * one.
  */
-export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Isolation): Promise<Sandbox> {
-  switch (wanted) {
+export async function sandboxFor(mode: SandboxPolicy | 'auto' | Isolation): Promise<Sandbox> {
+  switch (mode) {
     case 'required':
       return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
         throw new PawlError(
@@ -149,7 +149,7 @@ export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Isolation): Pr
     case 'off':
       return chooseSandbox('unconfined', trial);
     default:
-      return chooseSandbox(wanted, trial);
+      return chooseSandbox(mode, trial);
   }
 }
 
@@ -157,13 +157,13 @@ export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Isolation): Pr
  * Lists the folders of programs that are installed below /tmp, which the sandbox replaces: those on the PATH, that of
  * this Node, and `more`.
  */
-function programFolders(searchPath: string, more: readonly string[]): readonly string[] {
-  const folders = [...more, ...searchPath.split(':').filter(isAbsolute), dirname(realpathSync(process.execPath))];
-  const shown = folders
+function programFolders(searchPath: string, extra: readonly string[]): readonly string[] {
+  const folders = [...extra, ...searchPath.split(':').filter(isAbsolute), dirname(realpathSync(process.execPath))];
+  const programDirs = folders
     // Links in node_modules/.bin lead to its neighbours.
     .map((folder) => (basename(folder) === '.bin' ? dirname(folder) : folder))
     .filter((folder) => /^\/(tmp|run|var\/tmp)\/./.test(folder));
-  return [...new Set(shown)];
+  return [...new Set(programDirs)];
 }
 
 /** Lists the isolation modes that work on this machine, the strongest first; `auto` uses the first. */

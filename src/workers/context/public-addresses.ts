@@ -1,10 +1,9 @@
 /**
- * Decides which IP addresses are public. It compares numbers, so that an address gets the same answer in every
- * notation.
+ * Decides which IP addresses are public. It compares numbers, so all notations of an address have the same result.
  */
 import { BlockList, isIP } from 'node:net';
 
-const IPV4: readonly (readonly [network: string, prefix: number, why: string])[] = [
+const IPV4: readonly (readonly [network: string, prefix: number, reason: string])[] = [
   ['0.0.0.0', 8, 'it means this host'],
   ['10.0.0.0', 8, 'it is a private address'],
   ['100.64.0.0', 10, 'it is a carrier’s private address'],
@@ -31,8 +30,8 @@ const IPV6: typeof IPV4 = [
   ['3fff::', 20, 'it is reserved for documentation'],
 ];
 
-const ipv4Lists = IPV4.map(([network, prefix, why]) => ({ list: subnet(network, prefix, 'ipv4'), why }));
-const ipv6Lists = IPV6.map(([network, prefix, why]) => ({ list: subnet(network, prefix, 'ipv6'), why }));
+const ipv4Lists = IPV4.map(([network, prefix, reason]) => ({ list: subnet(network, prefix, 'ipv4'), reason }));
+const ipv6Lists = IPV6.map(([network, prefix, reason]) => ({ list: subnet(network, prefix, 'ipv6'), reason }));
 const ipv6Public = subnet('2000::', 3, 'ipv6');
 /** Prefixes whose last 32 bits are the IPv4 address that receives the packet: mapped addresses and NAT64. */
 const ipv4Inside = [subnet('::ffff:0:0', 96, 'ipv6'), subnet('64:ff9b::', 96, 'ipv6')];
@@ -43,16 +42,16 @@ function subnet(network: string, prefix: number, family: 'ipv4' | 'ipv6'): Block
   return list;
 }
 
-/** Explains why an IP address may not be reached, as the end of a sentence; undefined for a public one. */
-export function whyNotPublic(address: string): string | undefined {
+/** Explains reason an IP address may not be reached, as the end of a sentence; undefined for a public one. */
+export function nonPublicReason(address: string): string | undefined {
   const [bare = ''] = address.split('%'); // a zone, as in fe80::1%eth0
   switch (isIP(bare)) {
     case 4:
-      return ipv4Lists.find(({ list }) => list.check(bare, 'ipv4'))?.why;
+      return ipv4Lists.find(({ list }) => list.check(bare, 'ipv4'))?.reason;
     case 6:
-      if (ipv4Inside.some((list) => list.check(bare, 'ipv6'))) return whyNotPublic(lastFourBytes(bare));
+      if (ipv4Inside.some((list) => list.check(bare, 'ipv6'))) return nonPublicReason(lastFourBytes(bare));
       if (!ipv6Public.check(bare, 'ipv6')) return 'it is not a public IPv6 address';
-      return ipv6Lists.find(({ list }) => list.check(bare, 'ipv6'))?.why;
+      return ipv6Lists.find(({ list }) => list.check(bare, 'ipv6'))?.reason;
     default:
       return 'it is not an IP address';
   }

@@ -43,8 +43,8 @@ export class TerminalLink {
    * Recent request ids, so that a request cannot be replayed. The value is the time at which the request would be
    * refused as late.
    */
-  readonly #seen = new Map<string, number>();
-  readonly #mine = new Map<string, string>();
+  readonly #recentIds = new Map<string, number>();
+  readonly #owned = new Map<string, string>();
   #serve: Serve = async ({ terminalId }) => {
     throw noTerminal(terminalId);
   };
@@ -65,20 +65,20 @@ export class TerminalLink {
   async hold(terminalId: string, sessionKey: string): Promise<void> {
     const { backend, workerId } = this.#options;
     this.#open();
-    this.#mine.set(terminalId, sessionKey);
+    this.#owned.set(terminalId, sessionKey);
     await backend.terminals.hold(terminalId, { workerId, sessionKey });
     this.#renewal ??= setInterval(() => this.#renew(), OWNER_RENEWAL_MS).unref();
   }
 
   #renew(): void {
     const { backend, workerId, onError } = this.#options;
-    for (const [terminalId, sessionKey] of this.#mine)
+    for (const [terminalId, sessionKey] of this.#owned)
       backend.terminals.hold(terminalId, { workerId, sessionKey }).catch(onError);
   }
 
   drop(terminalId: string): void {
     const { backend, onError } = this.#options;
-    if (this.#mine.delete(terminalId)) backend.terminals.drop(terminalId).catch(onError);
+    if (this.#owned.delete(terminalId)) backend.terminals.drop(terminalId).catch(onError);
   }
 
   async #answer(request: Extract<Message, { kind: 'write' }>): Promise<void> {
@@ -96,9 +96,9 @@ export class TerminalLink {
 
   #isStale(id: string, notAfterMs: number): boolean {
     const nowMs = this.#options.backend.clock.now();
-    for (const [seen, untilMs] of this.#seen) if (untilMs < nowMs) this.#seen.delete(seen);
-    if (notAfterMs < nowMs || this.#seen.has(id)) return true;
-    this.#seen.set(id, notAfterMs);
+    for (const [requestId, untilMs] of this.#recentIds) if (untilMs < nowMs) this.#recentIds.delete(requestId);
+    if (notAfterMs < nowMs || this.#recentIds.has(id)) return true;
+    this.#recentIds.set(id, notAfterMs);
     return false;
   }
 
@@ -116,21 +116,21 @@ export class TerminalLink {
       throw noTerminal(request.terminalId);
     this.#open();
     const id = randomUUID();
-    const answered = Promise.withResolvers<Message>();
+    const reply = Promise.withResolvers<Message>();
     // An abort may reject the promise before anything awaits it.
-    answered.promise.catch(() => undefined);
-    this.#waiting.set(id, answered.resolve);
-    const onAbort = () => answered.reject(signal.reason);
+    reply.promise.catch(() => undefined);
+    this.#waiting.set(id, reply.resolve);
+    const onAbort = () => reply.reject(signal.reason);
     signal.addEventListener('abort', onAbort, { once: true });
     try {
       const notAfterMs = backend.clock.now() + ACCEPTED_MS;
       const message: Message = { kind: 'write', id, from: workerId, notAfterMs, ...request };
-      const withdraw = await orPerhapsTyped(this.#mail.send(owner.workerId, message), request.terminalId);
-      const prompt = await within(answered.promise, ACCEPTED_MS);
-      const undelivered = prompt === undefined && (await orPerhapsTyped(withdraw(), request.terminalId));
+      const withdraw = await withUnknownEffect(this.#mail.send(owner.workerId, message), request.terminalId);
+      const earlyAnswer = await within(reply.promise, ACCEPTED_MS);
+      const undelivered = earlyAnswer === undefined && (await withUnknownEffect(withdraw(), request.terminalId));
       const answer =
-        prompt ??
-        (undelivered ? 'undelivered' : await within(answered.promise, request.waitMs + ANSWER_MS)) ??
+        earlyAnswer ??
+        (undelivered ? 'undelivered' : await within(reply.promise, request.waitMs + ANSWER_MS)) ??
         'silent';
       return reportOf(answer, request.terminalId);
     } finally {
@@ -157,13 +157,13 @@ export class TerminalLink {
 }
 
 /** An error or timeout of Redis proves nothing here: the owner may have the message already. */
-async function orPerhapsTyped<T>(step: Promise<T>, terminalId: string): Promise<T> {
+async function withUnknownEffect<T>(step: Promise<T>, terminalId: string): Promise<T> {
   try {
     return await step;
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const reason = error instanceof Error ? error.message : String(error);
     throw new ToolError(
-      `Sending to the worker that holds the terminal ${terminalId} failed (${why}); the input may or may not have been typed.`,
+      `Sending to the worker that holds the terminal ${terminalId} failed (${reason}); the input may or may not have been typed.`,
       { code: 'TERMINAL_UNREACHABLE', cause: error },
     );
   }

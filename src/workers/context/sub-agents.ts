@@ -45,23 +45,23 @@ export class WorkerAgents {
     };
   }
 
-  async #spawn({ callId, session: known }: AgentCaller, message: AgentMessage): Promise<AgentReport> {
+  async #spawn({ callId, session: cached }: AgentCaller, message: AgentMessage): Promise<AgentReport> {
     const { agents, sessions, ledger } = this.#backend;
     // The cached session may be older than its taint.
-    const session = (await sessions.read(known.sessionKey)) ?? known;
+    const session = (await sessions.read(cached.sessionKey)) ?? cached;
     // A repeated attempt finds the agent that the previous one created.
     const agentId = `agent-${digest(callId).slice(0, 22)}`;
     const { sessionKey, workspaceRoot } = session;
     const options = parseOpenSession({ kind: 'worker', sessionKey: agentId, parent: sessionKey });
     const createdAtMs = await ledger.now();
-    const own = newSession(options, session, { sessionKey: agentId, workspaceRoot, createdAtMs });
-    const created = await sessions.create(own, 'fresh');
-    if (created === undefined) await this.#checkOwn(agentId, sessionKey);
-    await followAbove(sessions, created ?? own, true);
+    const child = newSession(options, session, { sessionKey: agentId, workspaceRoot, createdAtMs });
+    const created = await sessions.create(child, 'fresh');
+    if (created === undefined) await this.#requireOwnAgent(agentId, sessionKey);
+    await followAbove(sessions, created ?? child, true);
     const spawned = await agents.spawn(agentId, sessionKey, message, MAX_AGENTS);
     if (spawned === 'full') {
       // A retry of the call may find free capacity.
-      await sessions.takeBack(own);
+      await sessions.takeBack(child);
       const open = await this.#open(sessionKey);
       throw new ToolError(`This session has ${MAX_AGENTS} agents already: ${open}. Close one of them first.`, {
         code: 'TOO_MANY_AGENTS',
@@ -75,9 +75,9 @@ export class WorkerAgents {
    * Throws `CONTRACT_INVALID` when the key belongs to another session. A session that knew the key beforehand would
    * receive everything that the agent calls.
    */
-  async #checkOwn(agentId: string, sessionKey: string): Promise<void> {
-    const there = await this.#backend.sessions.read(agentId);
-    if (there?.parent !== sessionKey || there.kind !== 'worker') throw sessionTaken(agentId);
+  async #requireOwnAgent(agentId: string, sessionKey: string): Promise<void> {
+    const existing = await this.#backend.sessions.read(agentId);
+    if (existing?.parent !== sessionKey || existing.kind !== 'worker') throw sessionTaken(agentId);
   }
 
   async #open(sessionKey: string): Promise<string> {

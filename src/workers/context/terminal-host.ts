@@ -39,7 +39,7 @@ export interface TerminalCaller {
   readonly sessionKey: string;
   readonly root: string;
   readonly signal: AbortSignal;
-  /** A person let the call's programs run outside of the sandbox. */
+  /** A person approved that the call's programs run outside of the sandbox. */
   readonly escalated?: boolean;
 }
 
@@ -49,7 +49,7 @@ export interface TerminalCaller {
  */
 const CONTROL = /^[\u0003\u0004]*$/;
 
-interface Held {
+interface HeldTerminal {
   readonly terminal: Terminal;
   readonly escalated: boolean;
   idle: NodeJS.Timeout | undefined;
@@ -58,7 +58,7 @@ interface Held {
 export class TerminalHost {
   readonly #options: TerminalHostOptions;
   readonly #limits: TerminalLimits;
-  readonly #held = new Map<string, Held>();
+  readonly #terminals = new Map<string, HeldTerminal>();
   /** Terminals that are being started. They count towards the limits already. */
   readonly #starting = new Map<string, string>();
   #closed = false;
@@ -75,9 +75,9 @@ export class TerminalHost {
       write: (terminalId, chars, waitMs) => {
         const { link } = this.#options;
         const { sessionKey, signal } = caller;
-        const typed = { sessionKey, terminalId, chars, waitMs };
-        if (this.#held.has(terminalId) || link === undefined) return this.#write(typed, signal);
-        return link.write({ ...typed, signal });
+        const input = { sessionKey, terminalId, chars, waitMs };
+        if (this.#terminals.has(terminalId) || link === undefined) return this.#write(input, signal);
+        return link.write({ ...input, signal });
       },
     };
   }
@@ -98,7 +98,7 @@ export class TerminalHost {
       await link?.hold(id, sessionKey);
       signal.throwIfAborted();
       terminal = await Terminal.start(id, sessionKey, { root, callId, env, sandbox, network }, request);
-      this.#held.set(id, { terminal, escalated, idle: undefined });
+      this.#terminals.set(id, { terminal, escalated, idle: undefined });
     } catch (error) {
       link?.drop(id);
       throw error;
@@ -119,13 +119,13 @@ export class TerminalHost {
 
   #refuseTooMany(sessionKey: string): void {
     const { maxTerminals, maxPerSession } = this.#limits;
-    const mine = [...this.#held.values()].filter(({ terminal }) => terminal.sessionKey === sessionKey);
+    const ofSession = [...this.#terminals.values()].filter(({ terminal }) => terminal.sessionKey === sessionKey);
     const starting = [...this.#starting.values()].filter((key) => key === sessionKey).length;
-    const full = this.#held.size + this.#starting.size >= maxTerminals;
-    if (!full && mine.length + starting < maxPerSession) return;
-    const open = mine.map(({ terminal }) => `${terminal.id} (${startOf(terminal.cmd, 60)})`).join(', ');
+    const isFull = this.#terminals.size + this.#starting.size >= maxTerminals;
+    if (!isFull && ofSession.length + starting < maxPerSession) return;
+    const open = ofSession.map(({ terminal }) => `${terminal.id} (${startOf(terminal.cmd, 60)})`).join(', ');
     throw new ToolError(
-      full
+      isFull
         ? `This worker already has ${maxTerminals} programs in terminals, the maximum.`
         : `This session already has ${maxPerSession} programs in terminals, the maximum: ${open}. End one of them first.`,
       { code: 'TOO_MANY_TERMINALS', nothingHappened: true },
@@ -133,7 +133,7 @@ export class TerminalHost {
   }
 
   async #write({ sessionKey, terminalId, chars, waitMs }: WriteRequest, signal?: AbortSignal): Promise<TerminalReport> {
-    const held = this.#held.get(terminalId);
+    const held = this.#terminals.get(terminalId);
     if (held === undefined || held.terminal.sessionKey !== sessionKey) throw noTerminal(terminalId);
     if (held.escalated && !CONTROL.test(chars))
       throw new PawlError(
@@ -154,32 +154,33 @@ export class TerminalHost {
 
   /** Starts the idle timer. When it fires, a running terminal is ended and an ended one is forgotten. */
   #startIdleTimer(terminalId: string): void {
-    const held = this.#held.get(terminalId);
+    const held = this.#terminals.get(terminalId);
     if (held === undefined) return;
     clearTimeout(held.idle);
     held.idle = setTimeout(() => void this.#end(terminalId), this.#limits.idleMs).unref();
   }
 
   #forget(terminalId: string): void {
-    clearTimeout(this.#held.get(terminalId)?.idle);
-    this.#held.delete(terminalId);
+    clearTimeout(this.#terminals.get(terminalId)?.idle);
+    this.#terminals.delete(terminalId);
     this.#options.link?.drop(terminalId);
   }
 
   async #end(terminalId: string): Promise<void> {
-    const terminal = this.#held.get(terminalId)?.terminal;
+    const terminal = this.#terminals.get(terminalId)?.terminal;
     this.#forget(terminalId);
     terminal?.kill();
     await terminal?.ended;
   }
 
   endSession(sessionKey: string): void {
-    for (const { terminal } of this.#held.values()) if (terminal.sessionKey === sessionKey) void this.#end(terminal.id);
+    for (const { terminal } of this.#terminals.values())
+      if (terminal.sessionKey === sessionKey) void this.#end(terminal.id);
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.all([...this.#held.keys()].map((id) => this.#end(id)));
+    await Promise.all([...this.#terminals.keys()].map((id) => this.#end(id)));
     await this.#options.link?.close();
   }
 }

@@ -39,7 +39,7 @@ export class Terminal {
   readonly #tty: boolean;
   #isInterrupted = false;
   readonly #output = new Output();
-  readonly #cut = new AbortController();
+  readonly #killer = new AbortController();
   readonly #armed: Promise<void>;
   #exit: TreeExit | undefined;
   #failure: unknown;
@@ -91,7 +91,7 @@ export class Terminal {
     this.sessionKey = sessionKey;
     this.cmd = cmd;
     this.#tty = tty;
-    const { input, outputs, exit: treeExit, armed } = start(this.#cut.signal);
+    const { input, outputs, exit: treeExit, armed } = start(this.#killer.signal);
     this.#armed = armed;
     const exit = treeExit.catch((error: unknown) => {
       if (this.#isInterrupted) return KILLED;
@@ -101,8 +101,8 @@ export class Terminal {
     // Reading or writing a terminal fails once its program has ended. The exit code reports that.
     input.on('error', () => undefined);
     const read = outputs.map((output) => this.#collect(output));
-    // An escaped process may keep the other end open.
-    const patience = exit.then(() => setTimeout(() => outputs.map((output) => output.destroy()), OUTPUT_GRACE_MS));
+    // A process that escaped the tree may keep the other end open.
+    const closeTimer = exit.then(() => setTimeout(() => outputs.map((output) => output.destroy()), OUTPUT_GRACE_MS));
     this.ended = Promise.all([exit, ...read])
       .then(
         ([end]) => {
@@ -114,7 +114,7 @@ export class Terminal {
       )
       .finally(() => {
         input.destroy();
-        patience.then(clearTimeout, () => undefined);
+        closeTimer.then(clearTimeout, () => undefined);
       });
   }
 
@@ -166,7 +166,7 @@ export class Terminal {
 
   /** Kills the process tree; `ended` settles when it is gone. */
   kill(): void {
-    this.#cut.abort(new Error('The terminal was closed.'));
+    this.#killer.abort(new Error('The terminal was closed.'));
   }
 }
 

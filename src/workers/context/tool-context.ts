@@ -31,7 +31,7 @@ export interface ToolContextDeps extends CheckpointDeps, CompletionTokenDeps {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** The tools that the session may call. */
   toolsOf(): Promise<readonly AgentTool[]>;
-  /** A person let the call's programs run outside of the sandbox. */
+  /** A person approved that the call's programs run outside of the sandbox. */
   readonly escalated?: boolean;
 }
 
@@ -106,7 +106,7 @@ async function grantedCapabilities(
   const terminals = deps.terminals?.open({ callId, sessionKey, root, signal, escalated });
   const agents = deps.agents?.open({ callId, generation, session });
   return capabilitiesFor({
-    session: { ...session, whyRefused: () => openTenantRoot(session, settings) },
+    session: { ...session, refusalReason: () => openTenantRoot(session, settings) },
     needs: tool.needs,
     tier: tool.tier,
     callId,
@@ -123,7 +123,7 @@ async function grantedCapabilities(
   });
 }
 
-/** A log whose lines name the call and hold none of its secrets. */
+/** A log whose lines have the call's ID and none of its secrets. */
 function toolLog(
   attempt: Attempt,
   sessionKey: string,
@@ -132,23 +132,23 @@ function toolLog(
 ): ToolContext['log'] {
   const { callId, envelope, running } = attempt;
   const fields = { callId, toolName: envelope.toolName, sessionKey, ...traceField(traceparent) };
-  let known = { of: running.params, secrets: secretsIn(allParams(attempt)) };
-  const cleaned = (message: string, more?: object): [fields: object, message: string] => {
+  let cached = { of: running.params, secrets: secretsIn(allParams(attempt)) };
+  const redacted = (message: string, more?: object): [fields: object, message: string] => {
     const line = toolLogLine(message, more);
-    // A hook may have replaced the parameters since.
-    if (known.of !== running.params) known = { of: running.params, secrets: secretsIn(allParams(attempt)) };
-    const { secrets } = known;
+    // A hook may have replaced the parameters meanwhile.
+    if (cached.of !== running.params) cached = { of: running.params, secrets: secretsIn(allParams(attempt)) };
+    const { secrets } = cached;
     return [{ ...fields, ...redactFields(line.fields, secrets) }, redact(line.text, secrets)];
   };
   return {
-    debug: (message, more) => log.debug(...cleaned(message, more)),
-    info: (message, more) => log.info(...cleaned(message, more)),
-    warn: (message, more) => log.warn(...cleaned(message, more)),
-    error: (message, more) => log.error(...cleaned(message, more)),
+    debug: (message, more) => log.debug(...redacted(message, more)),
+    info: (message, more) => log.info(...redacted(message, more)),
+    warn: (message, more) => log.warn(...redacted(message, more)),
+    error: (message, more) => log.error(...redacted(message, more)),
   };
 }
 
-/** Only the newest reports are kept: a tool that reports all output of its program would fill Redis. */
+/** Progress reports are throttled: a tool that reports all output of its program would fill Redis. */
 function progressReports(
   { callId, started, registered: { tool } }: Attempt,
   { ledger, settings }: ToolContextDeps,

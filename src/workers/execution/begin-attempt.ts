@@ -37,7 +37,7 @@ export interface AttemptStarterDeps {
   readonly expiry: PendingExpiry;
   readonly log: Logger;
   /** Without a gate, no call waits for a person's decision here. */
-  readonly gate?: Pick<ApprovalGate, 'attend' | 'again'>;
+  readonly gate?: Pick<ApprovalGate, 'handlePending' | 'reportEnded'>;
 }
 
 /** The circuit as an earlier answer described it. */
@@ -90,11 +90,11 @@ export class AttemptStarter {
         return { end: { kind: 'dropped' } };
       case 'ended':
         // The delayed job of a call that was cancelled meanwhile is fetched when it is due.
-        if (partitionFor(job.callId).tier === 'elevated' && answer.state !== 'cancelled') gate?.again(job.callId);
+        if (partitionFor(job.callId).tier === 'elevated' && answer.state !== 'cancelled') gate?.reportEnded(job.callId);
         return { end: { kind: 'dropped' } };
       case 'awaiting':
         if (gate === undefined) return { end: { kind: 'dropped' } };
-        return { end: await gate.attend(answer.approvalId, answer.nowMs, tools.toolNamed) };
+        return { end: await gate.handlePending(answer.approvalId, answer.nowMs, tools.toolNamed) };
       case 'pending':
         return { end: await this.#deps.expiry.handle(job, answer, this.#toolNamedBy(answer.request)) };
       case 'early':

@@ -65,7 +65,7 @@ export class Executor {
       .finally(() => limits?.release(attempt));
     await locks?.release(attempt, outcome);
     if (!this.#ran.has(attempt)) this.#steps.audit.withoutAttempt(attempt, outcome);
-    await gate?.leave(attempt, outcome);
+    await gate?.release(attempt, outcome);
     if (running.leaseLost) attempt.trace?.failed(failureOf('LEASE_LOST'));
     attempt.trace?.end(outcome);
     return outcome;

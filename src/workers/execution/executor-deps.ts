@@ -78,7 +78,7 @@ export interface AttemptGuards {
   /** The limits of the whole fleet. Default: none. */
   readonly limits?: Pick<LimitAcquirer, 'acquire' | 'release'>;
   /** Without a gate, a call that a person must approve is denied. */
-  readonly gate?: Pick<ApprovalGate, 'attend' | 'again' | 'pass' | 'leave'>;
+  readonly gate?: Pick<ApprovalGate, 'handlePending' | 'reportEnded' | 'requireApproval' | 'release'>;
   /** Resolves when all that Redis has acknowledged is on its disk. Absent where no tool asks for it. */
   readonly onDisk?: (callId: string) => Promise<void>;
 }

@@ -30,7 +30,7 @@ export interface CallPermitsDeps {
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
   /** Without a gate, a call that a person must approve is denied. */
-  readonly gate?: Pick<ApprovalGate, 'pass'>;
+  readonly gate?: Pick<ApprovalGate, 'requireApproval'>;
   /** The configured sandbox does not work in this process: programs run only after a person has approved their call. */
   readonly unconfined?: boolean;
 }
@@ -58,7 +58,7 @@ export class CallPermits {
       return { params, isApproved: false, escalated: false, checkRewritten };
     const { gate } = this.#deps;
     if (gate === undefined) throw denied(tool, `${permission.reason}, and here no person can be asked`);
-    const approved = await gate.pass(attempt, session, permission);
+    const approved = await gate.requireApproval(attempt, session, permission);
     if (approved !== params) {
       attempt.running.params = approved;
       // Policy must also allow the parameters that an approver edited.

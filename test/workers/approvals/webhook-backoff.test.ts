@@ -4,7 +4,7 @@ import { WebhookPauses } from '../../../src/workers/approvals/webhook-backoff.ts
 test('a webhook that is down is left alone for longer and longer, and then asked by one at a time', () => {
   let nowMs = 0;
   const pauses = new WebhookPauses({ monotonic: () => nowMs });
-  const mayAsk = (url = 'down') => pauses.mayAsk(url, 5_000);
+  const mayAsk = (url = 'down') => pauses.mayTry(url, 5_000);
   expect([mayAsk(), mayAsk()]).toEqual([true, true]);
   for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
     pauses.failed('down');
@@ -18,6 +18,6 @@ test('a webhook that is down is left alone for longer and longer, and then asked
   // Whoever asked did not come back.
   nowMs += 5_000;
   expect(mayAsk()).toBe(true);
-  pauses.took('down');
+  pauses.succeeded('down');
   expect([mayAsk(), mayAsk()]).toEqual([true, true]);
 });

@@ -123,11 +123,11 @@ describe('least privilege (A9, A10)', () => {
 
   test('the workspace is checked at its first use, once, and not for a tool that touches no file', async () => {
     let checks = 0;
-    const whyRefused = () => {
+    const refusalReason = () => {
       checks += 1;
       return 'It is of another tenant.';
     };
-    const capabilities = granted({ session: { kind: 'main', workspaceRoot: temporaryFolder(), whyRefused } });
+    const capabilities = granted({ session: { kind: 'main', workspaceRoot: temporaryFolder(), refusalReason } });
     await capabilities.memory.store('x');
     await capabilities.channel.send('x');
     expect(checks).toBe(0);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { whyNotPublic } from '../../../src/workers/context/public-addresses.ts';
+import { nonPublicReason } from '../../../src/workers/context/public-addresses.ts';
 
 describe('addresses that are not public', () => {
   test.each([
@@ -41,7 +41,7 @@ describe('addresses that are not public', () => {
     'ff02::1',
     'no address',
     '',
-  ])('%s', (address) => expect(whyNotPublic(address)).toMatch(/^it (is|means) /));
+  ])('%s', (address) => expect(nonPublicReason(address)).toMatch(/^it (is|means) /));
 });
 
 describe('addresses that are public', () => {
@@ -58,5 +58,5 @@ describe('addresses that are public', () => {
     '::ffff:8.8.8.8',
     '64:ff9b::8.8.8.8',
     '64:ff9b::808:808',
-  ])('%s', (address) => expect(whyNotPublic(address)).toBeUndefined());
+  ])('%s', (address) => expect(nonPublicReason(address)).toBeUndefined());
 });
