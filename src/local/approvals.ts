@@ -1,6 +1,6 @@
 /**
- * Approvals without a fleet. A function of the program decides in a person's place, before a call's first attempt. As in a fleet, the
- * decision holds for the call's retries.
+ * Approvals without a fleet. A function of the program decides instead of a person, before a call's first attempt. As in a fleet, the
+ * decision covers the call's retries.
  */
 import type { ApprovalService } from '../producer/approvals/approvals.ts';
 import { denied } from '../shared/policy/policy.ts';
@@ -47,7 +47,7 @@ export class LocalApprovals implements Service, Gate {
     this.#schedule = schedule;
   }
 
-  // The decision comes before the attempt, so a submitted call is never parked.
+  // The decision is made before the attempt, so a submitted call is never parked.
 
   async routeOf(): Promise<undefined> {}
 
@@ -91,7 +91,7 @@ export class LocalApprovals implements Service, Gate {
       reason,
     };
     const decision = await this.#decide(request).catch((error: unknown) => {
-      // Such as a failed expectation of a test in it: it is no fault of the call.
+      // The function may throw, such as a failed expectation of a test. The call is denied then.
       throw denied(tool, `\`approve\` failed: ${error instanceof Error ? error.message : String(error)}`, rule);
     });
     if (decision.decision !== 'approve') throw denied(tool, decision.reason ?? 'it was not approved', rule);

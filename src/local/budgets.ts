@@ -2,7 +2,7 @@
 import { UNITS } from '../shared/limits/budget.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
 
-interface Spent {
+interface Usage {
   calls: number;
   costUnits: number;
   timeMs: number;
@@ -10,19 +10,26 @@ interface Spent {
 }
 
 export class LocalBudgets {
-  readonly #spent = new Map<string, Spent>();
+  readonly #usage = new Map<string, Usage>();
 
-  /** Why a call is not taken; undefined when it is. */
+  /** The refusal of a call; undefined when its budgets allow it. */
   refusal({ callId, spends }: Claim, nowMs: number): Extract<ClaimAnswer, { kind: 'spent' }> | undefined {
     for (const account of spends?.accounts ?? []) {
-      const held = this.#held(account.name, nowMs);
+      const usage = this.#current(account.name, nowMs);
       for (const unit of UNITS) {
         const limit = account.limits[unit];
         if (limit === undefined) continue;
-        const asked = unit === 'calls' ? 1 : unit === 'costUnits' ? (spends?.costUnits ?? 0) : 0;
-        const spent = held?.[unit] ?? 0;
-        if (sum(spent, asked) > limit || (unit === 'timeMs' && spent >= limit))
-          return { kind: 'spent', callId, account, unit, spent, leftMs: held === undefined ? 0 : held.untilMs - nowMs };
+        const requested = unit === 'calls' ? 1 : unit === 'costUnits' ? (spends?.costUnits ?? 0) : 0;
+        const spent = usage?.[unit] ?? 0;
+        if (sum(spent, requested) > limit || (unit === 'timeMs' && spent >= limit))
+          return {
+            kind: 'spent',
+            callId,
+            account,
+            unit,
+            spent,
+            leftMs: usage === undefined ? 0 : usage.untilMs - nowMs,
+          };
       }
     }
     return undefined;
@@ -30,30 +37,30 @@ export class LocalBudgets {
 
   take({ spends }: Claim, nowMs: number): void {
     for (const { name, keptMs, window } of spends?.accounts ?? []) {
-      const held = this.#held(name, nowMs) ?? { calls: 0, costUnits: 0, timeMs: 0, untilMs: nowMs + keptMs };
-      held.calls += 1;
-      held.costUnits = sum(held.costUnits, spends?.costUnits ?? 0);
-      if (!window) held.untilMs = nowMs + keptMs;
-      this.#spent.set(name, held);
+      const usage = this.#current(name, nowMs) ?? { calls: 0, costUnits: 0, timeMs: 0, untilMs: nowMs + keptMs };
+      usage.calls += 1;
+      usage.costUnits = sum(usage.costUnits, spends?.costUnits ?? 0);
+      if (!window) usage.untilMs = nowMs + keptMs;
+      this.#usage.set(name, usage);
     }
   }
 
   spendTime(names: readonly string[], timeMs: number): void {
     for (const name of names) {
-      const held = this.#spent.get(name);
-      if (held !== undefined) held.timeMs += timeMs;
+      const usage = this.#usage.get(name);
+      if (usage !== undefined) usage.timeMs += timeMs;
     }
   }
 
-  #held(name: string, nowMs: number): Spent | undefined {
-    const held = this.#spent.get(name);
-    if (held === undefined || held.untilMs > nowMs) return held;
-    this.#spent.delete(name);
+  #current(name: string, nowMs: number): Usage | undefined {
+    const usage = this.#usage.get(name);
+    if (usage === undefined || usage.untilMs > nowMs) return usage;
+    this.#usage.delete(name);
     return undefined;
   }
 }
 
-/** To so many digits that 0.2 and 0.1 are 0.3. */
-function sum(spent: number, asked: number): number {
-  return Number((spent + asked).toPrecision(15));
+/** Adds with 15 digits, so that 0.2 and 0.1 are 0.3. */
+function sum(spent: number, requested: number): number {
+  return Number((spent + requested).toPrecision(15));
 }

@@ -1,5 +1,5 @@
 /**
- * A call as the dedupe store keeps it, and as the ledger of this process reads it.
+ * Converts between a call's record in the dedupe store and the ledger of this process.
  */
 import type { AttemptRecord } from '../shared/calls/call-state.ts';
 import { DEDUPE_DEFAULTS, type DedupeAttempt, type DedupeRecord } from '../shared/calls/dedupe-store.ts';
@@ -30,8 +30,8 @@ export function recordFor(claim: Claim, nowMs: number, retentionMs: number): Ded
   };
 }
 
-/** `bestEffort` runs a call again after a failure that may pass. */
-export function mayRunAnew(record: DedupeRecord, { mode, paramsDigest }: Claim): boolean {
+/** Whether `bestEffort` runs a call again: after a transient failure. */
+export function mayRunAgain(record: DedupeRecord, { mode, paramsDigest }: Claim): boolean {
   const mayPass = record.state === 'failed' && record.error?.shouldRetriable === true;
   return mode === 'bestEffort' && mayPass && record.request.paramsDigest === paramsDigest;
 }
@@ -55,7 +55,7 @@ export function executionOf(
   };
 }
 
-/** As much of an attempt of another process as its record says. */
+/** An attempt of another process, with the fields that the record has. */
 export function attemptOf(attempt: DedupeAttempt, index: number): AttemptRecord {
   const status = attempt.errorCode === LOST ? 'lost' : attempt.status;
   return { ...attempt, status, attempt: index + 1, fence: index + 1, worker: '' };
@@ -76,6 +76,6 @@ export function errorOf({
   return { code, message, terminal, shouldRetriable: retriable };
 }
 
-export function leased(record: DedupeRecord, nowMs: number, lockMs: number = DEDUPE_DEFAULTS.lockMs): DedupeRecord {
+export function withLease(record: DedupeRecord, nowMs: number, lockMs: number = DEDUPE_DEFAULTS.lockMs): DedupeRecord {
   return { ...record, updatedAtMs: nowMs, expiresAtMs: nowMs + record.ttlMs, lockUntilMs: nowMs + lockMs };
 }

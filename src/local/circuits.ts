@@ -1,6 +1,6 @@
 /**
- * Circuits of one process, with the fleet's rules (`breaker.ts` decides): an outcome counts only in the epoch in which its attempt
- * began, a change is decided on the epoch that was seen, and a new epoch starts with an empty window.
+ * Circuits of one process, with the fleet's rules (`circuit-breaker.ts`). An outcome counts only in the epoch in which its attempt
+ * began. A change applies only to the epoch that it was decided on. A new epoch starts with an empty window.
  */
 
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../shared/circuits/circuit-breaker.ts';
@@ -10,18 +10,18 @@ import type { CircuitBroadcast } from '../shared/store/redis/circuit-messages.ts
 import type { Partition } from '../shared/store/redis/keys.ts';
 import type { Clock } from '../shared/util/time.ts';
 
-interface Held {
+interface LocalCircuit {
   readonly key: string;
   readonly partition: Partition;
   circuit: Circuit;
-  /** The newest first. */
+  /** Samples, the newest first. */
   window: readonly Sample[];
 }
 
 export class LocalCircuits implements CircuitRecords {
   readonly #clock: Pick<Clock, 'now'>;
   readonly #onBroadcast: (broadcast: CircuitBroadcast) => void;
-  readonly #held = new Map<string, Held>();
+  readonly #circuits = new Map<string, LocalCircuit>();
 
   constructor(clock: Pick<Clock, 'now'>, onBroadcast: (broadcast: CircuitBroadcast) => void) {
     this.#clock = clock;
@@ -29,7 +29,7 @@ export class LocalCircuits implements CircuitRecords {
   }
 
   now(partition: Partition, key: string): Circuit {
-    return this.#held.get(nameOf(partition, key))?.circuit ?? CLOSED_CIRCUIT;
+    return this.#circuits.get(nameOf(partition, key))?.circuit ?? CLOSED_CIRCUIT;
   }
 
   async read(partition: Partition, key: string): Promise<Circuit> {
@@ -37,22 +37,22 @@ export class LocalCircuits implements CircuitRecords {
   }
 
   async list(partition: Partition): Promise<ReadonlyMap<string, Circuit>> {
-    const here = [...this.#held.values()].filter(
+    const inPartition = [...this.#circuits.values()].filter(
       (held) =>
         held.partition.tier === partition.tier &&
         held.partition.shard === partition.shard &&
         held.circuit !== CLOSED_CIRCUIT,
     );
-    return new Map(here.map(({ key, circuit }) => [key, circuit]));
+    return new Map(inPartition.map(({ key, circuit }) => [key, circuit]));
   }
 
   async window(partition: Partition, key: string): Promise<readonly Sample[]> {
-    return this.#held.get(nameOf(partition, key))?.window ?? [];
+    return this.#circuits.get(nameOf(partition, key))?.window ?? [];
   }
 
-  async addFailure(at: CircuitAt, { successesBefore = 0, ...counted }: Omit<CountedFailure, 'windowMs'>) {
+  async addFailure(address: CircuitAt, { successesBefore = 0, ...counted }: Omit<CountedFailure, 'windowMs'>) {
     const { circuit, window } = this.#add(
-      at,
+      address,
       { ok: false, ...(successesBefore > 0 ? { successesBefore } : {}) },
       counted,
     );
@@ -67,27 +67,27 @@ export class LocalCircuits implements CircuitRecords {
     { partition, key }: CircuitAt,
     sample: Omit<Sample, 'atMs'>,
     { epoch, size }: Pick<CountedFailure, 'epoch' | 'size'>,
-  ): Held {
-    const held = this.#hold(partition, key);
-    if (held.circuit.state === 'CLOSED' && held.circuit.epoch === epoch)
-      held.window = [{ atMs: this.#clock.now(), ...sample }, ...held.window].slice(0, size);
-    return held;
+  ): LocalCircuit {
+    const local = this.#circuitFor(partition, key);
+    if (local.circuit.state === 'CLOSED' && local.circuit.epoch === epoch)
+      local.window = [{ atMs: this.#clock.now(), ...sample }, ...local.window].slice(0, size);
+    return local;
   }
 
   async change({ partition, key }: CircuitAt, from: Circuit, next: Circuit, retryAfterMs: number) {
-    const held = this.#hold(partition, key);
-    if (held.circuit.epoch !== from.epoch) return { changed: false, circuit: held.circuit };
-    held.circuit = next;
-    held.window = [];
+    const local = this.#circuitFor(partition, key);
+    if (local.circuit.epoch !== from.epoch) return { changed: false, circuit: local.circuit };
+    local.circuit = next;
+    local.window = [];
     this.#onBroadcast({ type: 'circuit', partition, key, circuit: next, retryAfterMs });
     return { changed: true, circuit: next };
   }
 
-  #hold(partition: Partition, key: string): Held {
+  #circuitFor(partition: Partition, key: string): LocalCircuit {
     const name = nameOf(partition, key);
-    const held = this.#held.get(name) ?? { key, partition, circuit: CLOSED_CIRCUIT, window: [] };
-    this.#held.set(name, held);
-    return held;
+    const local = this.#circuits.get(name) ?? { key, partition, circuit: CLOSED_CIRCUIT, window: [] };
+    this.#circuits.set(name, local);
+    return local;
   }
 }
 

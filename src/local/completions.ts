@@ -1,4 +1,4 @@
-/** Pending calls of runs without a fleet: they wait in the process that runs them, and end with it. */
+/** Pending calls of local runs: they wait in the process that runs them, and end with it. */
 import { type CompletionTerms, tokenName } from '../shared/calls/completion.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import type {
@@ -12,7 +12,7 @@ import type {
 import type { PendingRecords } from '../shared/store/ports.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import { MAX_PENDING_MS } from '../shared/tools/pending.ts';
-import { executionOf, leased } from './call-record.ts';
+import { executionOf, withLease } from './call-record.ts';
 import type { KeyedQueue } from './keyed-queue.ts';
 import type { OwnCall, OwnCalls } from './own-calls.ts';
 
@@ -25,13 +25,13 @@ interface Token {
 }
 
 export interface LocalCompletionsDeps {
-  readonly own: OwnCalls;
+  readonly ownCalls: OwnCalls;
   readonly locks: KeyedQueue;
   now(): Promise<number>;
   onEvent(event: InboxEvent): void;
 }
 
-/** Tokens that are remembered, those that were used included. */
+/** The most tokens in memory, including used ones. */
 const MAX_TOKENS = 10_000;
 
 export class LocalCompletions implements PendingRecords {
@@ -43,7 +43,7 @@ export class LocalCompletions implements PendingRecords {
   }
 
   async issue({ callId, fence, token, terms }: IssuedToken): Promise<'issued' | 'fenced'> {
-    if (this.#deps.own.get(callId)?.fence !== fence) return 'fenced';
+    if (this.#deps.ownCalls.get(callId)?.fence !== fence) return 'fenced';
     const name = tokenName(token);
     if (!this.#tokens.has(name)) this.#tokens.set(name, { callId, fence, terms, extendMs: 0, used: false });
     const [oldest] = this.#tokens.keys();
@@ -52,18 +52,18 @@ export class LocalCompletions implements PendingRecords {
   }
 
   async pend(pend: Pend): Promise<PendAnswer> {
-    const { own, locks, now } = this.#deps;
+    const { ownCalls, locks, now } = this.#deps;
     const { callId, fence, attempts, expiresInMs, onExpiry } = pend;
     await this.issue(pend);
-    return locks.take(callId, async () => {
-      const call = own.get(callId);
+    return locks.run(callId, async () => {
+      const call = ownCalls.get(callId);
       if (call === undefined) return { kind: 'ended' };
       if (call.fence !== fence) return { kind: 'fenced' };
       if (call.cancelRequested) return { kind: 'cancelled' };
       const nowMs = await now();
-      // Another process that takes the call over sees an attempt that left no record: its tool's effects decide.
+      // To another process that recovers the call, this attempt left no record, so the tool's effects decide.
       const execution = executionOf(attempts.slice(0, -1), attempts.length);
-      if (!(await own.write(call, { ...leased(call.record, nowMs), execution }))) return { kind: 'fenced' };
+      if (!(await ownCalls.write(call, { ...withLease(call.record, nowMs), execution }))) return { kind: 'fenced' };
       const untilMs = nowMs + expiresInMs + (this.#tokens.get(tokenName(pend.token))?.extendMs ?? 0);
       call.phase = 'pending';
       call.attempts = attempts;
@@ -82,24 +82,24 @@ export class LocalCompletions implements PendingRecords {
     ttlMs,
     freeAfterMs,
   }: Parameters<PendingRecords['expire']>[0]) {
-    return this.#deps.locks.take(callId, async () => {
-      const call = this.#deps.own.get(callId);
+    return this.#deps.locks.run(callId, async () => {
+      const call = this.#deps.ownCalls.get(callId);
       if (call?.pending === undefined || call.fence !== fence) return 'ended' as const;
       if (call.pending.untilMs > (await this.#deps.now())) return 'early' as const;
-      const ended = await this.#deps.own.end(call, { state, outcome, attempts, ttlMs: freeAfterMs ?? ttlMs });
+      const ended = await this.#deps.ownCalls.end(call, { state, outcome, attempts, ttlMs: freeAfterMs ?? ttlMs });
       return ended ? ('settled' as const) : ('fenced' as const);
     });
   }
 
   async resume(callId: string, fence: number, attempts: Parameters<PendingRecords['resume']>[2]) {
-    const { own, locks, now } = this.#deps;
-    return locks.take(callId, async () => {
-      const call = own.get(callId);
+    const { ownCalls, locks, now } = this.#deps;
+    return locks.run(callId, async () => {
+      const call = ownCalls.get(callId);
       if (call?.pending === undefined || call.fence !== fence) return 'ended' as const;
       const nowMs = await now();
       if (call.pending.untilMs > nowMs) return 'early' as const;
       const execution = executionOf(attempts, attempts.length);
-      if (!(await own.write(call, { ...leased(call.record, nowMs), execution }))) return 'ended' as const;
+      if (!(await ownCalls.write(call, { ...withLease(call.record, nowMs), execution }))) return 'ended' as const;
       call.phase = 'waiting-retry';
       call.attempts = attempts;
       call.pending = undefined;
@@ -111,27 +111,27 @@ export class LocalCompletions implements PendingRecords {
 
   async find(token: string): Promise<CompletionEntry> {
     const name = tokenName(token);
-    const found = this.#tokens.get(name);
-    if (found === undefined) throw new PawlError('UNKNOWN_COMPLETION');
-    if (found.used) throw new PawlError('COMPLETION_USED');
-    return { name, callId: found.callId, terms: found.terms };
+    const entry = this.#tokens.get(name);
+    if (entry === undefined) throw new PawlError('UNKNOWN_COMPLETION');
+    if (entry.used) throw new PawlError('COMPLETION_USED');
+    return { name, callId: entry.callId, terms: entry.terms };
   }
 
   complete(
     { name, callId }: CompletionEntry,
     { settle, attempt }: CompletionEnd,
   ): Promise<'settled' | CompletionRefusal> {
-    return this.#open(name, callId, async (call, token) => {
+    return this.#apply(name, callId, async (call, token) => {
       const { state, outcome, ttlMs, freeAfterMs = ttlMs } = settle;
       const attempts = call.attempts.map((each) => (each.status === 'pending' ? { ...each, ...attempt } : each));
-      if (!(await this.#deps.own.end(call, { state, outcome, attempts, ttlMs: freeAfterMs }))) return 'over';
+      if (!(await this.#deps.ownCalls.end(call, { state, outcome, attempts, ttlMs: freeAfterMs }))) return 'over';
       token.used = true;
       return 'settled';
     });
   }
 
   report({ name, callId }: CompletionEntry, event: object): Promise<'told' | CompletionRefusal> {
-    return this.#open(name, callId, async () => {
+    return this.#apply(name, callId, async () => {
       this.#deps.onEvent(event as InboxEvent);
       return 'told';
     });
@@ -141,7 +141,7 @@ export class LocalCompletions implements PendingRecords {
     { name, callId }: CompletionEntry,
     extendMs: number,
   ): Promise<CompletionRefusal | { readonly expiresAtMs: number | undefined }> {
-    return this.#open(name, callId, async (call, token) => {
+    return this.#apply(name, callId, async (call, token) => {
       if (call.pending === undefined) {
         token.extendMs += extendMs;
         return { expiresAtMs: undefined };
@@ -153,17 +153,17 @@ export class LocalCompletions implements PendingRecords {
     });
   }
 
-  #open<Answer>(
+  #apply<Answer>(
     name: string,
     callId: string,
     apply: (call: OwnCall, token: Token) => Promise<Answer | CompletionRefusal>,
   ): Promise<Answer | CompletionRefusal> {
-    const { own, locks, now } = this.#deps;
-    return locks.take(callId, async () => {
+    const { ownCalls, locks, now } = this.#deps;
+    return locks.run(callId, async () => {
       const token = this.#tokens.get(name);
       if (token === undefined) return 'unknown';
       if (token.used) return 'used';
-      const call = own.get(callId);
+      const call = ownCalls.get(callId);
       if (call === undefined || call.fence !== token.fence) return 'over';
       if (call.phase !== 'pending' && call.phase !== 'running') return 'over';
       if (call.pending !== undefined && call.pending.untilMs <= (await now())) return 'expired';

@@ -1,4 +1,4 @@
-/** The parts of a runner without a fleet: the producer's submitter and the worker's executor, over one ledger of this process. */
+/** Composes a local runner: the producer's submitter and the worker's executor, over one ledger of this process. */
 
 import { type Cancellation, cancelCall } from '../producer/calls/cancel.ts';
 import { composeSubmitter } from '../producer/calls/compose-submitter.ts';
@@ -40,7 +40,7 @@ export interface RunnerDeps {
   readonly store: DedupeStore;
   readonly clock: Clock;
   readonly schedule: Schedule;
-  /** Schedules the runner's own periodic work; must keep no process alive. */
+  /** Schedules the runner's periodic work; must not keep the process alive. */
   readonly background: Schedule;
   /** Waits between two attempts. */
   readonly sleep: (ms: number) => Promise<void>;
@@ -51,12 +51,12 @@ export interface RunnerDeps {
   readonly hooks?: readonly Hook[];
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
-  /** Without it, what a person must approve is denied. */
+  /** Without it, calls that need an approval are denied. */
   readonly approve?: Approve;
   readonly onEvent: (event: DispatchEvent | WorkerEvent) => void;
 }
 
-/** Names this process where a fleet would name an inbox or a worker. */
+/** The ID of this process, used as the inbox and the worker ID. */
 export const LOCAL_INBOX = 'local';
 
 export interface ComposedRunner {
@@ -243,7 +243,7 @@ function executorOf(core: Core, resourceLocks: LocalResourceLocks, groups: Local
     ...(parts.memory === undefined ? {} : { memory: parts.memory }),
     ...(parts.channels === undefined ? {} : { channels: parts.channels }),
     terminals,
-    // There is no other node that could do better.
+    // There is no other node to leave the job to.
     nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value, failsInARow: () => false },
     switches,
     ...(parts.tools.some(needsResourceLock) ? { locks: new AttemptLocks(resourceLocks, log) } : {}),

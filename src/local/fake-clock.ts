@@ -1,15 +1,15 @@
 /**
- * Time that passes when a test says so, for tests of what waits: backoff, time limits, cooldowns, times to live.
+ * A clock that a test advances, for tests of backoff, time limits, cooldowns and TTLs.
  */
 import type { Clock, Schedule } from '../shared/util/time.ts';
 
 export interface FakeClock extends Clock {
   readonly schedule: Schedule;
-  /** Lets time pass, and what is due run, each at its own moment. */
+  /** Advances time, and runs each due timer at its own time. */
   advance(ms: number): Promise<void>;
   /**
-   * Goes from one timer to the next until the promise settles, however far they are apart. For code that waits for this clock,
-   * files and child processes: what waits for the network is overtaken by its own time limit.
+   * Advances from one timer to the next until the promise settles. For code that waits for this clock, files and child processes. Code
+   * that waits for the network would hit its own time limit first.
    */
   until<T>(promise: Promise<T>): Promise<T>;
 }
@@ -19,10 +19,10 @@ interface Timer {
   readonly run: () => void;
 }
 
-/** How often code gets a turn before nothing more is expected of it: promises first, then what Node does in between. */
-const TURNS = 5;
-/** How long files and child processes are waited for, in real time: a machine may stop for seconds. */
-const PATIENCE_MS = 20_000;
+/** Turns of the event loop after which code counts as settled. */
+const MAX_TURNS = 5;
+/** How long to wait for files and child processes, in real time: a machine may be suspended for seconds. */
+const MAX_SETTLE_MS = 20_000;
 
 export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
   let nowMs = startMs;
@@ -75,26 +75,26 @@ export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
   };
 }
 
-/** Between two requests, or after a program's end, nothing is pending for a moment: only a longer rest is the end. */
+/** Between two requests, or after a program's end, nothing is pending for a moment. Only a longer idle time counts as settled. */
 const REST_MS = 25;
 
-/** Resolves when code has had its turns and waits neither for files nor for child processes. */
+/** Resolves when code has settled and waits neither for files nor for child processes. */
 async function settle(): Promise<void> {
-  const deadlineMs = performance.now() + PATIENCE_MS;
-  await locks();
-  // Nothing may be pending at either end of a rest.
+  const deadlineMs = performance.now() + MAX_SETTLE_MS;
+  await yieldTurns();
+  // Nothing may be pending at either end of the idle time.
   for (let rests = isBusy() ? 2 : 0; rests > 0 && performance.now() < deadlineMs; ) {
     await new Promise((resolve) => setTimeout(resolve, REST_MS));
-    await locks();
+    await yieldTurns();
     rests = isBusy() ? 2 : rests - 1;
   }
 }
 
-async function locks(): Promise<void> {
-  for (let turn = 0; turn < TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+async function yieldTurns(): Promise<void> {
+  for (let turn = 0; turn < MAX_TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Requests of files and names, and programs. Sockets are left out: one that is kept for later looks like one that is waited for. */
+/** Whether file or DNS requests, or programs, are active. Sockets do not count: an idle one looks like one in use. */
 function isBusy(): boolean {
   return process.getActiveResourcesInfo().some((name) => name.includes('Req') || name === 'ProcessWrap');
 }

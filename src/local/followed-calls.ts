@@ -1,5 +1,5 @@
 /**
- * Calls that run in other processes: each is watched until it has ended, or until its lease does and it is taken over.
+ * Follows calls that run in other processes: until a call has ended, or until its lease ends and it is recovered here.
  */
 import type { AttemptRecord } from '../shared/calls/call-state.ts';
 import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
@@ -8,14 +8,14 @@ import { failureOf } from '../shared/errors/failure.ts';
 import type { Claim } from '../shared/store/calls/claim.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import type { Schedule } from '../shared/util/time.ts';
-import { attemptOf, leased } from './call-record.ts';
+import { attemptOf, withLease } from './call-record.ts';
 
-/** A call that begins in this process, new or taken over from a process that is lost. */
+/** A call that begins in this process: a new one, or one that is recovered from a lost process. */
 export interface NewOwnCall {
   readonly claim: Claim;
   readonly record: DedupeRecord;
   readonly attempts: readonly AttemptRecord[];
-  /** The attempt before the next one began elsewhere and left no record. */
+  /** The previous attempt began in another process and left no record. */
   readonly leftNoRecord: boolean;
 }
 
@@ -24,52 +24,52 @@ export interface SubscribedCallsDeps {
   readonly schedule: Schedule;
   /** Whether the call runs here. */
   isOwn(callId: string): boolean;
-  /** The call's lease had ended, and is this process's now. */
+  /** Called when a call's lease had ended and this process has taken it. */
   onRecovered(call: NewOwnCall): void;
   onEvent(event: InboxEvent): void;
   onError(error: Error): void;
 }
 
-/** How often another process's call is looked at. */
-const FOLLOW_MS = 50;
+/** The interval at which another process's call is polled. */
+const POLL_MS = 50;
 
 export class SubscribedCalls {
-  readonly #parts: SubscribedCallsDeps;
+  readonly #deps: SubscribedCallsDeps;
   readonly #followed = new Set<string>();
   #closed = false;
 
-  constructor(parts: SubscribedCallsDeps) {
-    this.#parts = parts;
+  constructor(deps: SubscribedCallsDeps) {
+    this.#deps = deps;
   }
 
   get callIds(): Iterable<string> {
     return this.#followed;
   }
 
-  /** Watches a call that runs elsewhere until it has ended or is taken over. */
+  /** Follows a call of another process until it has ended or is recovered here. */
   follow(callId: string, claim: Claim): void {
     if (this.#followed.has(callId)) return;
     this.#followed.add(callId);
-    const look = () => {
+    const poll = () => {
       if (this.#closed) return;
-      this.#look(callId, claim).then(
-        (again) => {
-          if (again) this.#parts.schedule(look, FOLLOW_MS);
+      this.#check(callId, claim).then(
+        (isOpen) => {
+          if (isOpen) this.#deps.schedule(poll, POLL_MS);
           else this.#followed.delete(callId);
         },
         (error: Error) => {
-          this.#parts.onError(error);
-          this.#parts.schedule(look, FOLLOW_MS);
+          this.#deps.onError(error);
+          this.#deps.schedule(poll, POLL_MS);
         },
       );
     };
-    look();
+    poll();
   }
 
-  /** Whether to look again. */
-  async #look(callId: string, claim: Claim): Promise<boolean> {
-    const { store, onEvent } = this.#parts;
-    if (this.#parts.isOwn(callId)) return false;
+  /** Whether the call has to be polled again. */
+  async #check(callId: string, claim: Claim): Promise<boolean> {
+    const { store, onEvent } = this.#deps;
+    if (this.#deps.isOwn(callId)) return false;
     const record = await store.get(callId);
     if (record === undefined) {
       const { toolName } = claim.request.envelope;
@@ -84,12 +84,12 @@ export class SubscribedCalls {
     }
     const nowMs = await store.now();
     if (nowMs <= (record.lockUntilMs ?? 0)) return true;
-    const renewed = leased(record, nowMs);
-    const taken = await store.compareAndSet(callId, record.version, renewed);
-    if (!taken.swapped) return true;
+    const renewed = withLease(record, nowMs);
+    const swap = await store.compareAndSet(callId, record.version, renewed);
+    if (!swap.swapped) return true;
     const attempts = (record.execution?.attempts ?? []).map(attemptOf);
     const leftNoRecord = (record.execution?.attemptCount ?? 0) > attempts.length;
-    this.#parts.onRecovered({ claim, record: { ...renewed, version: taken.version }, attempts, leftNoRecord });
+    this.#deps.onRecovered({ claim, record: { ...renewed, version: swap.version }, attempts, leftNoRecord });
     return false;
   }
 

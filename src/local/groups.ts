@@ -1,4 +1,4 @@
-/** Batches and plans of runs without a fleet: driven as in a fleet, over records that end with the process. */
+/** Batches and plans of local runs: driven as in a fleet, but with records in memory. */
 import type { Results } from '../producer/calls/result-waiters.ts';
 import type { CallSubmitter } from '../producer/calls/submit-call.ts';
 import { BATCH_RULES, BatchService } from '../producer/groups/batches.ts';
@@ -28,15 +28,15 @@ export interface LocalGroupsDeps {
 
 /** No other process could take a group. */
 const LEASE_MS = 600_000;
-/** So many groups that are over are remembered. */
-const MAX_ENDED = 1_000;
+/** The most finished groups in memory. */
+const MAX_FINISHED = 1_000;
 
 export class LocalGroups {
   readonly batches: Pick<BatchService, 'create' | 'results' | 'cancel'>;
   readonly plans: Pick<PlanService, 'check' | 'create' | 'read' | 'ended' | 'cancel'>;
   readonly #deps: LocalGroupsDeps;
   readonly #runner: GroupRunner;
-  /** The envelopes of the calls of groups that are not over, by the ID of the call: a store of calls has no parameters. */
+  /** The envelopes of the calls of open groups, by call ID: the dedupe store has no parameters. */
   readonly #envelopes = new Map<string, ToolCallEnvelope>();
 
   constructor(deps: LocalGroupsDeps) {
@@ -66,7 +66,7 @@ export class LocalGroups {
       ...shared,
       catalogue,
       approvals: { reachesPerson: async () => false, create: noApproval, open: noApproval },
-      // Each call that needs a person asks by itself.
+      // Each call that needs an approval requests its own.
       askReason: async (...asked) => void (await askReason(...asked)),
       // Each call is charged when it is made.
       budgetIssues: async () => [],
@@ -84,15 +84,15 @@ export class LocalGroups {
       },
       read: (callId) => ledger.read(callId),
       async result(callId) {
-        const named = (await ledger.read(callId))?.request.envelope;
+        const envelope = (await ledger.read(callId))?.request.envelope;
         const outcome = await results.wait(callId, undefined, { sinceClaim: true }).outcome;
-        return envelopeOf(outcome, { requestId: named?.requestId ?? '', toolName: outcome.toolName, callId });
+        return envelopeOf(outcome, { requestId: envelope?.requestId ?? '', toolName: outcome.toolName, callId });
       },
       cancel,
     };
   }
 
-  /** A call of a plan that is not over, for the call that undoes it. */
+  /** A call of an open plan, for the call that undoes it. */
   async callOf(callId: string): Promise<CompensatedCall | undefined> {
     const envelope = this.#envelopes.get(callId);
     const outcome = await this.#deps.ledger.outcome(callId);
@@ -115,7 +115,7 @@ interface LocalGroup extends Omit<TakenGroup, 'fields'> {
   expiresAtMs?: number;
 }
 
-/** The records of batches and plans, in memory: the part of `GroupRecords` that a run without a fleet needs. */
+/** The records of batches and plans, in memory: the part of `GroupRecords` that a local run needs. */
 class LocalGroupRecords implements GroupStore {
   readonly leaseMs = LEASE_MS;
   readonly #clock: Pick<Clock, 'now'>;
@@ -126,7 +126,7 @@ class LocalGroupRecords implements GroupStore {
   }
 
   async create(head: GroupHead, definition: object, fields: GroupFields = new Map()): Promise<TakenGroup | undefined> {
-    this.#forget();
+    this.#prune();
     if (this.#groups.has(head.id)) return undefined;
     return this.#put({ head, definition, fields: Object.fromEntries(fields), steps: 0, fence: 1 });
   }
@@ -172,11 +172,11 @@ class LocalGroupRecords implements GroupStore {
     return group;
   }
 
-  /** Forgets the groups whose time has come, and the oldest where too many are over. */
-  #forget(): void {
+  /** Removes expired groups, and the oldest finished ones above the limit. */
+  #prune(): void {
     const ended = [...this.#groups.values()].filter(({ endedAtMs }) => endedAtMs !== undefined);
     const nowMs = this.#clock.now();
-    for (const [at, { head, expiresAtMs = 0 }] of ended.entries())
-      if (expiresAtMs <= nowMs || at < ended.length - MAX_ENDED) this.#groups.delete(head.id);
+    for (const [index, { head, expiresAtMs = 0 }] of ended.entries())
+      if (expiresAtMs <= nowMs || index < ended.length - MAX_FINISHED) this.#groups.delete(head.id);
   }
 }

@@ -1,9 +1,9 @@
 /**
- * The ledger of runs without a fleet: calls that this process runs, and their records in a dedupe store, which may be shared.
+ * The ledger of local runs: calls that this process runs, and their records in a dedupe store, which processes may share.
  *
- * The store holds what must outlive a call: who claimed it, how many attempts began, how it ended. What only the process that
- * runs it needs, the envelope, the phase, the fence, stands here. A record in flight that is not here belongs to another
- * process: it is followed until it ends, or until its lease does and it is taken over, which its tool's effects then judge.
+ * The store has what must outlive the process: the claim, the number of attempts, the outcome. The envelope, the phase and the fence are
+ * in memory only. A record in flight without them belongs to another process. Its call is followed until it ends, or until its lease
+ * ends and it is recovered here by its tool's effects.
  */
 
 import type { CompletableCall } from '../producer/completions/completion-service.ts';
@@ -25,7 +25,7 @@ import { homePartition } from '../shared/store/redis/keys.ts';
 import { parsedParts } from '../shared/util/json/large-json.ts';
 import type { Schedule } from '../shared/util/time.ts';
 import { LocalBudgets } from './budgets.ts';
-import { executionOf, leased, lostAttempt, mayRunAnew, recordFor } from './call-record.ts';
+import { executionOf, lostAttempt, mayRunAgain, recordFor, withLease } from './call-record.ts';
 import type { LocalCircuits } from './circuits.ts';
 import { LocalCompletions } from './completions.ts';
 import { KeyedQueue } from './keyed-queue.ts';
@@ -37,13 +37,13 @@ export interface LocalLedgerDeps {
   readonly store: DedupeStore;
   readonly circuits: LocalCircuits;
   readonly schedule: Schedule;
-  /** How long a record in flight is kept after its process stopped renewing it. */
+  /** The TTL of a record in flight after its process stopped renewing it. */
   readonly retentionMs: number;
-  /** A call was claimed, or taken over: run it. */
+  /** Called to run a call that was claimed or recovered. */
   onJob(job: CallJob): void;
-  /** Receives the events for the callers that wait. */
+  /** Receives the events for waiting callers. */
   onEvent(event: InboxEvent): void;
-  /** A call that runs here must stop: cancelled, or no longer this process's. */
+  /** Called to stop a running call: it was cancelled, or another process has taken it. */
   onStop(callId: string, reason: PawlError): void;
   onError(error: Error): void;
 }
@@ -52,7 +52,7 @@ export interface LocalLedgerDeps {
 const MAX_LOST_PROCESSES = 3;
 
 export class LocalLedger implements CallLedger {
-  readonly #parts: LocalLedgerDeps;
+  readonly #deps: LocalLedgerDeps;
   readonly #own: OwnCalls;
   readonly #retries = new LocalRetryBudgets();
   readonly #loops = new LocalLoops();
@@ -61,12 +61,12 @@ export class LocalLedger implements CallLedger {
   /** Calls that outside systems complete. */
   readonly completions: LocalCompletions;
 
-  constructor(parts: LocalLedgerDeps) {
-    this.#parts = parts;
-    this.#own = new OwnCalls({ ...parts, locks: this.#locks, onRecovered: (job) => parts.onJob(job) });
-    const { onEvent } = parts;
+  constructor(deps: LocalLedgerDeps) {
+    this.#deps = deps;
+    this.#own = new OwnCalls({ ...deps, locks: this.#locks, onRecovered: (job) => deps.onJob(job) });
+    const { onEvent } = deps;
     this.completions = new LocalCompletions({
-      own: this.#own,
+      ownCalls: this.#own,
       locks: this.#locks,
       now: () => this.now(),
       onEvent,
@@ -74,7 +74,7 @@ export class LocalLedger implements CallLedger {
   }
 
   now(): Promise<number> {
-    return this.#parts.store.now();
+    return this.#deps.store.now();
   }
 
   /** Whether the call starts later. */
@@ -82,7 +82,7 @@ export class LocalLedger implements CallLedger {
     return this.#own.get(callId)?.phase === 'delayed';
   }
 
-  /** Waits for the start of a delayed call, or until it runs here no more. */
+  /** Waits for the start of a delayed call, or until this process gives it up. */
   async untilStart(callId: string): Promise<void> {
     const call = this.#own.get(callId);
     if (call === undefined) return;
@@ -90,12 +90,12 @@ export class LocalLedger implements CallLedger {
     call.phase = 'queued';
   }
 
-  /** Waits for a time, or until the call runs here no more. */
+  /** Waits for a time, or until this process gives the call up. */
   wait(callId: string, ms: number): Promise<void> {
     return this.#own.wait(callId, ms);
   }
 
-  /** Ends the waiting of all calls: the runner closes. */
+  /** Ends the waits of all calls when the runner closes. */
   wakeAll(): void {
     this.#own.wakeAll();
   }
@@ -103,35 +103,35 @@ export class LocalLedger implements CallLedger {
   // Claims
 
   claim(claim: Claim): Promise<ClaimAnswer> {
-    // No other claim may take from the same budgets between the check and the withdrawal.
-    const paid = () =>
-      claim.spends === undefined ? this.#claim(claim) : this.#locks.take('budgets', () => this.#claim(claim));
-    return this.#locks.take(`claim ${claim.mergeId ?? claim.callId}`, paid);
+    // No other claim may charge the same budgets between the check and the charge.
+    const claimWithBudget = () =>
+      claim.spends === undefined ? this.#claim(claim) : this.#locks.run('budgets', () => this.#claim(claim));
+    return this.#locks.run(`claim ${claim.mergeId ?? claim.callId}`, claimWithBudget);
   }
 
   async #claim(claim: Claim): Promise<ClaimAnswer> {
-    const { store } = this.#parts;
+    const { store } = this.#deps;
     const nowMs = await store.now();
     const leader = await this.#own.leaderOf(claim);
-    if (leader !== undefined && !mayRunAnew(leader, claim)) return this.#known(leader, claim, nowMs);
+    if (leader !== undefined && !mayRunAgain(leader, claim)) return this.#existing(leader, claim, nowMs);
     this.#own.unmerge(claim.callId);
     let repetitions: number | undefined;
-    const fresh = recordFor(claim, nowMs, this.#parts.retentionMs);
+    const newRecord = recordFor(claim, nowMs, this.#deps.retentionMs);
     for (;;) {
       const present = await store.get(claim.callId);
-      if (present === undefined || mayRunAnew(present, claim)) {
+      if (present === undefined || mayRunAgain(present, claim)) {
         const spent = this.#budgets.refusal(claim, nowMs);
         if (spent !== undefined) return spent;
         repetitions ??= this.#loops.count(claim.loop, nowMs);
         if (repetitions >= (claim.loop?.refuseAt ?? Number.POSITIVE_INFINITY))
           return { kind: 'loop', callId: claim.callId, repetitions, retryAfterMs: claim.loop?.windowMs ?? 0 };
       }
-      const answer = await store.setIfNotExists(fresh);
-      if (answer.created) return this.#take(claim, { ...fresh, version: 1 }, repetitions);
+      const answer = await store.setIfNotExists(newRecord);
+      if (answer.created) return this.#begin(claim, { ...newRecord, version: 1 }, repetitions);
       const { existing } = answer;
-      if (!mayRunAnew(existing, claim)) return this.#known(existing, claim, nowMs);
-      const replaced = await store.compareAndSet(claim.callId, existing.version, fresh);
-      if (replaced.swapped) return this.#take(claim, { ...fresh, version: replaced.version }, repetitions);
+      if (!mayRunAgain(existing, claim)) return this.#existing(existing, claim, nowMs);
+      const replaced = await store.compareAndSet(claim.callId, existing.version, newRecord);
+      if (replaced.swapped) return this.#begin(claim, { ...newRecord, version: replaced.version }, repetitions);
     }
   }
 
@@ -140,13 +140,13 @@ export class LocalLedger implements CallLedger {
     return Promise.resolve();
   }
 
-  #take(claim: Claim, record: DedupeRecord, repetitions = 0): ClaimAnswer {
+  #begin(claim: Claim, record: DedupeRecord, repetitions = 0): ClaimAnswer {
     this.#budgets.take(claim, record.createdAtMs);
-    this.#parts.onJob(this.#own.add({ claim, record, attempts: [], leftNoRecord: false }));
+    this.#deps.onJob(this.#own.add({ claim, record, attempts: [], leftNoRecord: false }));
     return { kind: 'claimed', callId: claim.callId, ...(repetitions > 0 ? { repetitions } : {}) };
   }
 
-  #known(record: DedupeRecord, claim: Claim, nowMs: number): ClaimAnswer {
+  #existing(record: DedupeRecord, claim: Claim, nowMs: number): ClaimAnswer {
     const callId = record.key;
     if (record.request.paramsDigest !== claim.paramsDigest) return { kind: 'conflict', callId };
     if (record.state === 'inflight') {
@@ -161,10 +161,10 @@ export class LocalLedger implements CallLedger {
   // Attempts
 
   async begin(job: CallJob, { probeEpoch }: BeginAttempt): Promise<BeginResult> {
-    return this.#locks.take(job.callId, async () => {
+    return this.#locks.run(job.callId, async () => {
       const call = this.#own.get(job.callId);
       if (call === undefined || call.generation !== job.generation) return { kind: 'stale' };
-      // A retry that was to come before this process lost the call, and then took it over again.
+      // The job is a retry from before this process lost the call and recovered it again.
       if (call.phase === 'running') return { kind: 'stale' };
       const nowMs = await this.now();
       if (call.pending !== undefined) {
@@ -172,14 +172,14 @@ export class LocalLedger implements CallLedger {
         const { request, fence, attempts: earlierAttempts } = call;
         return { kind: 'pending', nowMs, remainingMs: untilMs - nowMs, onExpiry, request, fence, earlierAttempts };
       }
-      const circuit = this.#parts.circuits.now(homePartition(partitionFor(call.callId).tier), call.circuit);
+      const circuit = this.#deps.circuits.now(homePartition(partitionFor(call.callId).tier), call.circuit);
       const { request, fence, attempts: earlierAttempts, leftNoRecord: recovered } = call;
       const circuitRaw = JSON.stringify(circuit);
       if (circuit.state !== 'CLOSED' && circuit.epoch !== probeEpoch && !recovered)
         return { kind: 'circuit', nowMs, circuit: call.circuit, circuitRaw, request, fence, earlierAttempts };
       const attempts = recovered ? [...earlierAttempts, lostAttempt(earlierAttempts, nowMs)] : earlierAttempts;
       const written = await this.#own.write(call, {
-        ...leased(call.record, nowMs),
+        ...withLease(call.record, nowMs),
         execution: executionOf(attempts, attempts.length + 1),
       });
       if (!written) return { kind: 'stale' };
@@ -187,14 +187,14 @@ export class LocalLedger implements CallLedger {
       call.attempts = attempts;
       call.leftNoRecord = false;
       call.phase = 'running';
-      // The version keeps it growing over takeovers and renewed runs.
+      // The record's version lets the fence grow over recoveries and repeated runs.
       call.fence = Math.max(call.fence + 1, call.record.version - 1);
       call.firstStartedAtMs ??= nowMs;
       return {
         kind: 'started',
         nowMs,
         fence: call.fence,
-        request: readAnew(request),
+        request: withOwnParams(request),
         earlierAttempts: attempts,
         lostAttempts: lost,
         isPoison: lost >= MAX_LOST_PROCESSES,
@@ -212,12 +212,12 @@ export class LocalLedger implements CallLedger {
     const outcome = outcomeOf(
       typeof outcomeJson === 'string' ? JSON.parse(outcomeJson) : await parsedParts(outcomeJson.parts),
     );
-    return this.#locks.take(callId, async () => {
+    return this.#locks.run(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';
       if (!(await this.#own.end(call, { state, outcome, attempts, ttlMs: replayedMs(life) }))) return 'fenced';
       if (sample !== undefined)
-        this.#parts.circuits.addSuccess(
+        this.#deps.circuits.addSuccess(
           homePartition(partitionFor(callId).tier),
           sample.circuit,
           sample.epoch,
@@ -229,18 +229,18 @@ export class LocalLedger implements CallLedger {
   }
 
   async postpone(callId: string, fence: number, { phase, attempts, event, allowance }: Postpone): Promise<WriteAnswer> {
-    return this.#locks.take(callId, async () => {
+    return this.#locks.run(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';
       if (call.cancelRequested) return 'cancelled';
       const nowMs = await this.now();
       if (allowance !== undefined && !this.#retries.take(allowance, nowMs)) return 'exhausted';
       const execution = executionOf(attempts, attempts.length);
-      if (!(await this.#own.write(call, { ...leased(call.record, nowMs), execution }))) return 'fenced';
+      if (!(await this.#own.write(call, { ...withLease(call.record, nowMs), execution }))) return 'fenced';
       call.phase = phase === 'unstarted' ? 'queued' : phase;
       call.attempts = attempts;
       if (phase === 'unstarted' && attempts.length === 0) call.firstStartedAtMs = undefined;
-      if (event !== undefined) this.#parts.onEvent(event as InboxEvent);
+      if (event !== undefined) this.#deps.onEvent(event as InboxEvent);
       return 'postponed';
     });
   }
@@ -248,7 +248,7 @@ export class LocalLedger implements CallLedger {
   async renewLease(callId: string, fence: number, _leaseMs?: number, event?: object) {
     const call = this.#own.get(callId);
     if (call === undefined || call.fence !== fence) return { renewed: false, cancelRequested: false };
-    if (event !== undefined) this.#parts.onEvent(event as InboxEvent);
+    if (event !== undefined) this.#deps.onEvent(event as InboxEvent);
     return { renewed: true, cancelRequested: call.cancelRequested };
   }
 
@@ -260,28 +260,28 @@ export class LocalLedger implements CallLedger {
   }
 
   async cancel(callId: string, endings: Parameters<CallLedger['cancel']>[1]): ReturnType<CallLedger['cancel']> {
-    return this.#locks.take(callId, async () => {
+    return this.#locks.run(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined) {
-        const record = await this.#parts.store.get(callId);
+        const record = await this.#deps.store.get(callId);
         if (record === undefined) return { kind: 'gone' };
-        // Another process's call is not ours to stop.
+        // This process cannot stop a call of another process.
         return { kind: record.state === 'inflight' ? 'requested' : 'too-late' };
       }
       if (call.phase === 'running') {
-        // A deadline asks for nothing here: the attempt keeps the time itself.
+        // A deadline needs no request: the attempt enforces it itself.
         if (endings.state === 'cancelled') {
           call.cancelRequested = true;
-          this.#parts.onStop(callId, new PawlError('CANCELLED'));
+          this.#deps.onStop(callId, new PawlError('CANCELLED'));
         }
         return { kind: 'requested' };
       }
       if (call.phase === 'pending' && endings.state !== 'cancelled') return { kind: 'pending' };
-      const known = {
+      const regular = {
         outcome: call.fence === 0 ? endings.beforeStart : endings.betweenAttempts,
         ttlMs: replayedMs(endings),
       };
-      const { outcome, ttlMs } = (leftInDoubt(call.attempts) ? endings.inDoubt : undefined) ?? known;
+      const { outcome, ttlMs } = (leftInDoubt(call.attempts) ? endings.inDoubt : undefined) ?? regular;
       await this.#own.end(call, { state: endings.state, outcome, attempts: call.attempts, ttlMs });
       return { kind: 'cancelled', jobId: callId };
     });
@@ -290,12 +290,12 @@ export class LocalLedger implements CallLedger {
   // Reading
 
   async read(callId: string): Promise<KnownCall | undefined> {
-    const record = await this.#parts.store.get(callId);
+    const record = await this.#deps.store.get(callId);
     if (record === undefined) return undefined;
     return knownCall(record, this.#own.get(callId), await this.now());
   }
 
-  /** A call that runs or waits here, as completing it needs it. */
+  /** The fields of a call of this process that its completion needs. */
   async completable(callId: string): Promise<CompletableCall | undefined> {
     const call = this.#own.get(callId);
     if (call === undefined) return undefined;
@@ -312,17 +312,17 @@ export class LocalLedger implements CallLedger {
     };
   }
 
-  /** Nothing is kept apart here. */
+  /** Requests are always complete here: no parameters are stored outside of them. */
   async requestWithParams(_callId: string, request: StoredRequest): Promise<StoredRequest> {
     return request;
   }
 
   async outcome(callId: string): Promise<Outcome | undefined> {
-    const record = await this.#parts.store.get(callId);
+    const record = await this.#deps.store.get(callId);
     return record === undefined || record.state === 'inflight' ? undefined : (record.payload as Outcome);
   }
 
-  /** Calls of a session that run here, without those that others may have joined. */
+  /** The session's calls that run here, without shared ones, which other sessions may have joined. */
   ownCallsOf(sessionKey: string): readonly string[] {
     return [...this.#own]
       .filter(({ request }) => request.shared !== true && request.envelope.target.sessionKey === sessionKey)
@@ -331,17 +331,17 @@ export class LocalLedger implements CallLedger {
 
   // Leases
 
-  /** Keeps the calls that run here from being taken over. */
+  /** Renews the leases of the calls that run here. */
   async renew(): Promise<void> {
     await this.#own.prolong();
   }
 
-  /** Leaves the calls that have not ended to the other processes of the store, and ends the waits of this one. */
+  /** Leaves unfinished calls to other processes of the store, and ends the waits of this process. */
   async close(): Promise<void> {
     await this.#own.close();
   }
 
-  /** This process cannot go on with a call: it is followed like another's, until its lease ends. */
+  /** Gives up a call that this process cannot run: it is followed like a call of another process. */
   abandon(callId: string): void {
     const call = this.#own.get(callId);
     if (call !== undefined) this.#own.lose(call);
@@ -368,13 +368,13 @@ function knownCall(record: DedupeRecord, own: OwnCall | undefined, readAtMs: num
   };
 }
 
-/** A store keeps a record only as long as its key is not free. */
+/** The TTL of a record: a store keeps it only until its key is free. */
 function replayedMs({ ttlMs, freeAfterMs = ttlMs }: RecordLife): number {
   return freeAfterMs;
 }
 
-/** As if it came from a store: a tool that changes its parameters changes them for this attempt alone. */
-function readAnew(request: StoredRequest): StoredRequest {
+/** Copies the parameters, so that a tool that changes them does so for this attempt only. */
+function withOwnParams(request: StoredRequest): StoredRequest {
   const { envelope } = request;
   return { ...request, envelope: withParams(envelope, JSON.parse(JSON.stringify(envelope.payload.params))) };
 }

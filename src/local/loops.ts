@@ -1,4 +1,4 @@
-/** Counts how often the sessions of one process make the same call. */
+/** Counts repeated calls of the sessions of one process. */
 import type { Claim } from '../shared/store/calls/claim.ts';
 
 interface Count {
@@ -11,13 +11,13 @@ const MAX_COUNTED = 10_000;
 export class LocalLoops {
   readonly #counts = new Map<string, Count>();
 
-  /** Counts a call; 0 when it is not to be counted. */
+  /** Counts a call, and returns its repetitions; 0 without a loop guard. */
   count(loop: Claim['loop'], nowMs: number): number {
     if (loop === undefined) return 0;
-    const held = this.#counts.get(loop.loopId);
-    if (held !== undefined && held.untilMs > nowMs) {
-      held.repetitions += 1;
-      return held.repetitions;
+    const count = this.#counts.get(loop.loopId);
+    if (count !== undefined && count.untilMs > nowMs) {
+      count.repetitions += 1;
+      return count.repetitions;
     }
     this.#counts.delete(loop.loopId);
     this.#counts.set(loop.loopId, { repetitions: 1, untilMs: nowMs + loop.windowMs });

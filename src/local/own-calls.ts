@@ -1,4 +1,4 @@
-/** The calls that this process runs: what only their runner needs of them, and every write to their records. */
+/** The calls that this process runs: their state in memory, and all writes to their records. */
 
 import type { AttemptRecord, Phase } from '../shared/calls/call-state.ts';
 import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/calls/dedupe-store.ts';
@@ -11,19 +11,19 @@ import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import type { ExpiryRule } from '../shared/tools/pending.ts';
 import type { Schedule } from '../shared/util/time.ts';
-import { errorOf, executionOf, leased } from './call-record.ts';
+import { errorOf, executionOf, withLease } from './call-record.ts';
 import { type NewOwnCall, SubscribedCalls } from './followed-calls.ts';
 import type { KeyedQueue } from './keyed-queue.ts';
 
 export interface OwnCallsDeps {
   readonly store: DedupeStore;
   readonly schedule: Schedule;
-  /** One change of a call at a time. */
+  /** Serializes the changes of each call. */
   readonly locks: KeyedQueue;
-  /** The lease of another process's call has ended: the call runs here now. */
+  /** Called when another process's lease has ended and its call was recovered here. */
   onRecovered(job: CallJob): void;
   onEvent(event: InboxEvent): void;
-  /** A call that runs here must stop: cancelled, or no longer this process's. */
+  /** Called to stop a running call: it was cancelled, or another process has taken it. */
   onStop(callId: string, reason: PawlError): void;
   onError(error: Error): void;
 }
@@ -36,12 +36,12 @@ export interface OwnCall {
   readonly circuit: string;
   readonly paramsDigest: string;
   readonly mergeId: string | undefined;
-  /** The record as last written; a replacement names its version. */
+  /** The record as last written; its version guards the next write. */
   record: DedupeRecord;
   phase: Phase;
   fence: number;
   attempts: readonly AttemptRecord[];
-  /** The attempt before the next one began elsewhere and left no record. */
+  /** The previous attempt began in another process and left no record. */
   leftNoRecord: boolean;
   firstStartedAtMs: number | undefined;
   cancelRequested: boolean;
@@ -57,11 +57,11 @@ export interface CallEnd {
   readonly state: Settle['state'];
   readonly outcome: Outcome;
   readonly attempts: readonly AttemptRecord[];
-  /** How long its record is kept. */
+  /** The TTL of its record. */
   readonly ttlMs: number;
 }
 
-/** Requests that were merged into another call, which is remembered for when they are repeated. */
+/** The most merged requests in memory: a repeated one finds the call that it was merged into. */
 const MAX_MERGED = 10_000;
 
 export class OwnCalls {
@@ -70,12 +70,12 @@ export class OwnCalls {
   /** The call in flight for a merge ID. */
   readonly #leaders = new Map<string, string>();
   readonly #merged = new Map<string, string>();
-  readonly #followed: SubscribedCalls;
+  readonly #subscribed: SubscribedCalls;
 
   constructor(deps: OwnCallsDeps) {
     this.#deps = deps;
     const { store, schedule } = deps;
-    this.#followed = new SubscribedCalls({
+    this.#subscribed = new SubscribedCalls({
       store,
       schedule,
       isOwn: (callId) => this.#calls.has(callId),
@@ -93,7 +93,7 @@ export class OwnCalls {
     return this.#calls.values();
   }
 
-  /** A call runs here from now on. The answer is its job. */
+  /** Adds a call that runs here from now on. Returns its job. */
   add({ claim, record, attempts, leftNoRecord }: NewOwnCall): CallJob {
     const { callId, mergeId, generation, request } = claim;
     this.#calls.set(callId, {
@@ -115,7 +115,7 @@ export class OwnCalls {
     return { callId, generation, session: request.envelope.target.sessionKey };
   }
 
-  /** Resolves after a time, or when the call runs here no more. */
+  /** Resolves after a time, or when this process gives the call up. */
   async wait(callId: string, ms: number): Promise<void> {
     const call = this.#calls.get(callId);
     if (call === undefined) return;
@@ -125,22 +125,22 @@ export class OwnCalls {
     await promise.finally(stop);
   }
 
-  /** Ends the waiting of all calls: the runner closes. */
+  /** Ends the waits of all calls when the runner closes. */
   wakeAll(): void {
     for (const call of this.#calls.values()) call.wake?.();
   }
 
-  /** Watches another process's call until it has ended, or its lease has and it runs here. */
+  /** Follows another process's call until it has ended or is recovered here. */
   follow(callId: string, claim: Claim): void {
-    this.#followed.follow(callId, { ...claim, callId });
+    this.#subscribed.follow(callId, { ...claim, callId });
   }
 
-  /** The call that this request was merged into before, or is merged into now: one with the same parameters that is in flight. */
+  /** The call that this request is merged into: the same one as before, or one in flight with the same parameters. */
   async leaderOf({ callId, mergeId, mode }: Claim): Promise<DedupeRecord | undefined> {
     if (mergeId === undefined) return undefined;
     const { store } = this.#deps;
-    const before = this.#merged.get(callId);
-    const merged = before === undefined ? undefined : await store.get(before);
+    const mergedInto = this.#merged.get(callId);
+    const merged = mergedInto === undefined ? undefined : await store.get(mergedInto);
     if (merged !== undefined) return merged;
     const leaderId = this.#leaders.get(mergeId);
     if (leaderId === undefined || leaderId === callId || (await store.get(callId)) !== undefined) return undefined;
@@ -154,19 +154,21 @@ export class OwnCalls {
     return leader;
   }
 
-  /** The request runs as a call of its own, and no longer as a part of another. */
+  /** Makes the request a call of its own again. */
   unmerge(callId: string): void {
     this.#merged.delete(callId);
   }
 
-  /** Leaves the calls that have not ended to the other processes of the store, and ends the waits of this one. */
+  /** Leaves unfinished calls to other processes of the store, and ends the waits of this process. */
   async close(): Promise<void> {
-    this.#followed.close();
+    this.#subscribed.close();
     // Without the store, the leases end by themselves.
     await this.prolong(-1).catch(this.#deps.onError);
-    const waited = new Map([...this.#calls.values()].map(({ callId, request }) => [callId, request.envelope.toolName]));
-    for (const callId of this.#followed.callIds) waited.set(callId, waited.get(callId) ?? '');
-    for (const [callId, toolName] of waited) {
+    const waiting = new Map(
+      [...this.#calls.values()].map(({ callId, request }) => [callId, request.envelope.toolName]),
+    );
+    for (const callId of this.#subscribed.callIds) waiting.set(callId, waiting.get(callId) ?? '');
+    for (const [callId, toolName] of waiting) {
       const error = resultError(
         failureOf('DRAINED', 'The runner was closed before the call had ended.'),
         'retriable_error',
@@ -181,15 +183,15 @@ export class OwnCalls {
   async prolong(lockMs: number = DEDUPE_DEFAULTS.lockMs): Promise<void> {
     await Promise.all(
       [...this.#calls.keys()].map((callId) =>
-        this.#deps.locks.take(callId, async () => {
+        this.#deps.locks.run(callId, async () => {
           const call = this.#calls.get(callId);
-          if (call !== undefined) await this.write(call, leased(call.record, await this.#deps.store.now(), lockMs));
+          if (call !== undefined) await this.write(call, withLease(call.record, await this.#deps.store.now(), lockMs));
         }),
       ),
     );
   }
 
-  /** Writes a call's outcome. The answer is false for a call that is another process's. */
+  /** Writes a call's outcome. False when another process has taken the call. */
   async end(call: OwnCall, { state, outcome, attempts, ttlMs }: CallEnd): Promise<boolean> {
     const nowMs = await this.#deps.store.now();
     const { lockUntilMs: _lease, ...record } = call.record;
@@ -210,7 +212,7 @@ export class OwnCalls {
     return true;
   }
 
-  /** Replaces a call's record. A deleted record is written again; a record that another process took over belongs to that process. */
+  /** Replaces a call's record, also a deleted one. False when another process has taken the call. */
   async write(call: OwnCall, next: DedupeRecord): Promise<boolean> {
     const { store } = this.#deps;
     const answer = await store.compareAndSet(call.callId, call.record.version, next);
@@ -226,12 +228,12 @@ export class OwnCalls {
     return false;
   }
 
-  /** This process cannot go on with a call: it is followed like another's, until its lease ends. */
+  /** Gives up a call that this process cannot run: it is followed like a call of another process. */
   lose(call: OwnCall): void {
     this.#forget(call);
     this.#deps.onStop(call.callId, new PawlError('LEASE_LOST', 'Another process holds the call.'));
     const { callId, generation, request, circuit, paramsDigest, mergeId } = call;
-    this.#followed.follow(callId, {
+    this.#subscribed.follow(callId, {
       callId,
       generation,
       request,

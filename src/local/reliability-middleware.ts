@@ -1,4 +1,4 @@
-/** The seed's wrapper around the execution of tools, over the runner that works without a fleet. */
+/** A wrapper around the execution of tools, over the local runner. */
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import type { AnyTool, InputOf, OutputOf } from '../shared/tools/tool.ts';
 import type { LocalRunnerOptions } from './run-tool.ts';
@@ -44,7 +44,7 @@ export class ToolReliabilityMiddleware implements AsyncDisposable {
   }
 
   async #start(tool: AnyTool): Promise<LocalRunner> {
-    // A program that only imports the name does not load what runs tools.
+    // Loaded on demand: a program that only imports the class does not load the runner.
     const { createLocalRunner } = await import('./run-tool.ts');
     this.#store ??= this.#openStore();
     const store = await this.#store;
@@ -58,7 +58,7 @@ export class ToolReliabilityMiddleware implements AsyncDisposable {
     return new InMemoryDedupeStore(clock === undefined ? {} : { clock });
   }
 
-  /** Lets what runs end, for as long as workers may take to drain. */
+  /** Waits for running calls, for as long as a worker's drain may take. */
   async close(): Promise<void> {
     await Promise.all(this.#runners.map(async (runner) => (await runner).close()));
   }

@@ -1,4 +1,4 @@
-/** Resource locks within one process, as `store/limits/resource-locks.ts` keeps them for a fleet, but without leases. */
+/** Resource locks within one process: like those of a fleet (`store/limits/resource-locks.ts`), but without leases. */
 
 import type { ResourceLock } from '../shared/limits/resource-lock.ts';
 import type { ResourceLockResult } from '../shared/store/limits/resource-locks.ts';
@@ -12,19 +12,19 @@ interface LockRequest {
 
 export class LocalResourceLocks implements ResourceLockRecords {
   readonly #requests = new Map<string, LockRequest>();
-  /** The holders and waiters of each resource, in the order in which they asked. */
+  /** The holders and waiters of each resource, in the order of their requests. */
   readonly #queues = new Map<string, Set<LockRequest>>();
 
   async take(
     { callId }: { readonly callId: string },
     _fence: number,
     lock: ResourceLock,
-    any: boolean,
+    anyResource: boolean,
   ): Promise<ResourceLockResult> {
-    const before = this.#requests.get(callId);
-    const same = before?.lock.resource === lock.resource && before.lock.mode === lock.mode;
-    if (before !== undefined && !same && !(any && before.isGranted)) await this.leave({ callId });
-    const { isGranted } = this.#requests.get(callId) ?? this.#ask(callId, lock);
+    const previous = this.#requests.get(callId);
+    const same = previous?.lock.resource === lock.resource && previous.lock.mode === lock.mode;
+    if (previous !== undefined && !same && !(anyResource && previous.isGranted)) await this.leave({ callId });
+    const { isGranted } = this.#requests.get(callId) ?? this.#request(callId, lock);
     return isGranted ? { kind: 'granted' } : { kind: 'waiting', withinMs: Number.POSITIVE_INFINITY };
   }
 
@@ -49,7 +49,7 @@ export class LocalResourceLocks implements ResourceLockRecords {
     await this.#requests.get(callId)?.granted.promise;
   }
 
-  #ask(callId: string, lock: ResourceLock): LockRequest {
+  #request(callId: string, lock: ResourceLock): LockRequest {
     const request: LockRequest = { lock, granted: Promise.withResolvers(), isGranted: false };
     this.#requests.set(callId, request);
     this.#queues.set(lock.resource, (this.#queues.get(lock.resource) ?? new Set()).add(request));
@@ -58,13 +58,13 @@ export class LocalResourceLocks implements ResourceLockRecords {
   }
 
   #grant(resource: string): void {
-    let holding = 0;
+    let holders = 0;
     for (const request of this.#queues.get(resource) ?? []) {
       const exclusive = request.lock.mode === 'exclusive';
-      if (exclusive && holding > 0) return;
+      if (exclusive && holders > 0) return;
       request.isGranted = true;
       request.granted.resolve();
-      holding += 1;
+      holders += 1;
       if (exclusive) return;
     }
   }

@@ -9,12 +9,12 @@ interface Bucket {
 export class LocalRetryBudgets {
   readonly #buckets = new Map<string, Bucket>();
 
-  /** False when the bucket is empty. It stays empty for as long as calls ask for tokens. */
+  /** False when the bucket is empty. Failed requests extend its lifetime, so it stays empty. */
   take({ bucket, budget }: RetryAllowance, nowMs: number): boolean {
-    const present = this.#tokens(bucket, nowMs);
-    const left = takeRetry(present, budget);
-    this.#buckets.set(bucket, { tokens: left ?? present ?? 0, untilMs: nowMs + budget.windowMs });
-    return left !== undefined;
+    const current = this.#tokens(bucket, nowMs);
+    const remaining = takeRetry(current, budget);
+    this.#buckets.set(bucket, { tokens: remaining ?? current ?? 0, untilMs: nowMs + budget.windowMs });
+    return remaining !== undefined;
   }
 
   refill({ bucket, budget }: RetryAllowance, nowMs: number): void {
@@ -23,7 +23,7 @@ export class LocalRetryBudgets {
   }
 
   #tokens(bucket: string, nowMs: number): number | undefined {
-    const held = this.#buckets.get(bucket);
-    return held === undefined || held.untilMs <= nowMs ? undefined : held.tokens;
+    const stored = this.#buckets.get(bucket);
+    return stored === undefined || stored.untilMs <= nowMs ? undefined : stored.tokens;
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Composition root of runs without a fleet: local development and tests.
+ * Composition root of local runs, for development and tests.
  */
 import { z } from 'zod';
 import type { DispatchEvent } from '../producer/calls/submission.ts';
@@ -37,16 +37,16 @@ export interface LocalRunnerOptions {
   readonly random?: Random;
   /** The workspace of sessions that name no other folder. Default: the current folder. */
   readonly workspaceRoot?: string;
-  /** As for the fleet; the environment and the configuration file are not read. */
+  /** The same settings as for a fleet; the environment and the configuration file are not read. */
   readonly settings?: Partial<SettingsInput>;
   readonly log?: Logger;
-  /** The environment of which programs started by tools see a part. Default: this process's environment. */
+  /** Programs of tools get an allow-list of this environment. Default: this process's environment. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
   /** Hooks of every kind, because the producer and the worker are one process. */
   readonly hooks?: readonly Hook[];
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
-  /** Decides in a person's place on calls that need one: of the tier `elevated`, or where policy asks. Default: they are denied. */
+  /** Decides on calls that need an approval: of the tier `elevated`, or where policy asks. Default: they are denied. */
   readonly approve?: Approve;
   /** Receives the events of all calls. */
   readonly onEvent?: (event: DispatchEvent | WorkerEvent) => void;
@@ -56,8 +56,8 @@ export interface LocalRunnerOptions {
 export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
   const { log = silentLogger, hooks = [] } = options;
   checkHooks(hooks);
-  const stranger = options.tools.findIndex((tool) => !isTool(tool));
-  if (stranger !== -1) throw noTool(stranger, options.tools[stranger]);
+  const invalidIndex = options.tools.findIndex((tool) => !isTool(tool));
+  if (invalidIndex !== -1) throw notATool(invalidIndex, options.tools[invalidIndex]);
   const clock: Clock & { readonly schedule?: Schedule } = options.clock ?? systemClock;
   const schedule = clock.schedule ?? systemSchedule;
   const backpressure = (pressure: object) =>
@@ -84,8 +84,8 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
   });
 }
 
-/** Such as an import of what a module does not export, in a test. */
-function noTool(index: number, value: unknown): PawlError {
+/** The value is not a tool: for example, a test may import a name that a module does not export. */
+function notATool(index: number, value: unknown): PawlError {
   const type = value === null ? 'null' : typeof value;
   return new PawlError(
     'CONFIGURATION',

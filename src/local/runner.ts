@@ -1,7 +1,7 @@
 /**
- * Runs tools in this process, without Redis, workers or a queue, by the fleet's own rules: calls go in through the producer's
- * dispatch and are carried out by the worker's executor. What stands here is what lies between the two in a fleet: a queue that is
- * a loop, records that are a dedupe store, and sessions that are a map.
+ * Runs tools in this process, without Redis, workers or a queue, by the fleet's rules: the producer's submitter and the worker's
+ * executor. This module replaces what is between the two in a fleet: the queue is a loop, the records are a dedupe store, and the
+ * sessions are a map.
  */
 
 import type { CallOptions } from '../producer/calls/call-envelope.ts';
@@ -48,14 +48,14 @@ const SWEEP_MS = 60_000;
 const INTERRUPT_MS = 5_000;
 
 export class LocalRunner implements SessionHost, AsyncDisposable {
-  /** An operator's view of the circuits: list, force open, reset. */
+  /** Lists circuits, forces them open and resets them. */
   readonly circuits: CircuitAdmin;
   readonly store: DedupeStore;
   readonly listening = new ListeningSessions();
   /** Batches and plans, which end with this runner. */
   readonly batches: LocalGroups['batches'];
   readonly plans: LocalGroups['plans'];
-  readonly #parts: RunnerDeps;
+  readonly #deps: RunnerDeps;
   readonly #tools: LocalTools;
   readonly #ledger: LocalLedger;
   readonly #results: Results;
@@ -68,17 +68,17 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   readonly #locks = new LocalResourceLocks();
   readonly #sessions: LocalSessions;
   readonly #running = new Map<string, RunningAttempt>();
-  readonly #working = new Set<Promise<void>>();
+  readonly #jobs = new Set<Promise<void>>();
   readonly #closing = Promise.withResolvers<void>();
   #stopTimers: (() => void)[] = [];
   #closed: Promise<void> | undefined;
 
   /** Throws `CONFIGURATION` for tools that cannot be offered together. */
-  constructor(parts: RunnerDeps) {
-    this.#parts = parts;
-    this.store = parts.store;
-    this.#sessions = new LocalSessions(parts.clock, parts.workspaceRoot);
-    const composed = composeRunner(parts, this.#sessions, this.#locks, {
+  constructor(deps: RunnerDeps) {
+    this.#deps = deps;
+    this.store = deps.store;
+    this.#sessions = new LocalSessions(deps.clock, deps.workspaceRoot);
+    const composed = composeRunner(deps, this.#sessions, this.#locks, {
       onJob: (job) => this.#start(job),
       onStop: (callId, reason) => this.#running.get(callId)?.abort(reason),
     });
@@ -116,7 +116,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
         issues,
       });
     }
-    const session = new Session(this, { ...record, actorId: actorId ?? record.actorId }, this.#parts.clock);
+    const session = new Session(this, { ...record, actorId: actorId ?? record.actorId }, this.#deps.clock);
     return session.call(tool, params, call);
   }
 
@@ -141,10 +141,10 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     return this.#completions.complete(token, completion);
   }
 
-  /** Opens a session. Throws `CONTRACT_INVALID` for what cannot be one, and `UNKNOWN_SESSION` for an unknown parent. */
+  /** Opens a session. Throws `CONTRACT_INVALID` for an invalid request, and `UNKNOWN_SESSION` for an unknown parent. */
   async openSession(open: OpenSession = {}): Promise<Session> {
     this.#checkOpen();
-    return new Session(this, this.#sessions.open(open), this.#parts.clock);
+    return new Session(this, this.#sessions.open(open), this.#deps.clock);
   }
 
   /** Throws `SESSION_CLOSED`, and `CONTRACT_INVALID` for a state that a session cannot have. */
@@ -152,7 +152,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     return this.#sessions.setState(sessionKey, state);
   }
 
-  /** Closes a session and those below it: nothing new is accepted, what runs is cancelled. */
+  /** Closes a session and its descendants: new calls are refused, and running ones cancelled. */
   async closeSession(sessionKey: string): Promise<void> {
     for (const closed of this.#sessions.close(sessionKey)) {
       this.#terminals.endSession(closed);
@@ -161,7 +161,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   }
 
   listenerFailed(name: string, error: unknown): void {
-    logListenerFailure(this.#parts.log, name, error);
+    logListenerFailure(this.#deps.log, name, error);
   }
 
   async emitInvalidParams(sessionKey: string, event: InvalidParams): Promise<void> {
@@ -175,31 +175,31 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   // Jobs
 
   #start(job: CallJob): void {
-    const work = this.#work(job).finally(() => this.#working.delete(work));
-    this.#working.add(work);
+    const work = this.#runJob(job).finally(() => this.#jobs.delete(work));
+    this.#jobs.add(work);
   }
 
-  /** A call's way from its claim to its end, or until the runner closes. */
-  async #work(job: CallJob): Promise<void> {
+  /** Runs a call's attempts until it has ended, or the runner closes. */
+  async #runJob(job: CallJob): Promise<void> {
     if (this.#ledger.isDelayed(job.callId)) {
       await this.#ledger.untilStart(job.callId);
       if (this.#closed !== undefined) return;
     }
     for (;;) {
-      const verdict = await this.#attempt(job);
-      if (verdict.kind === 'postponed' || verdict.kind === 'waiting')
-        await Promise.race([this.#parts.sleep(verdict.delayMs), this.#closing.promise]);
-      else if (verdict.kind === 'pending')
-        await this.#ledger.wait(job.callId, verdict.expiresAtMs - this.#parts.clock.now());
-      else if (verdict.kind === 'waiting-for-lock')
+      const outcome = await this.#attempt(job);
+      if (outcome.kind === 'postponed' || outcome.kind === 'waiting')
+        await Promise.race([this.#deps.sleep(outcome.delayMs), this.#closing.promise]);
+      else if (outcome.kind === 'pending')
+        await this.#ledger.wait(job.callId, outcome.expiresAtMs - this.#deps.clock.now());
+      else if (outcome.kind === 'waiting-for-lock')
         await Promise.race([this.#locks.granted(job.callId), this.#closing.promise]);
-      else if (verdict.kind !== 'released') return;
+      else if (outcome.kind !== 'released') return;
       if (this.#closed !== undefined) return;
     }
   }
 
   async #attempt(job: CallJob): Promise<JobOutcome> {
-    const { clock, log } = this.#parts;
+    const { clock, log } = this.#deps;
     const running = new RunningAttempt(job.callId, job.callId, uuidv7(clock), clock.monotonic());
     this.#running.set(job.callId, running);
     try {
@@ -216,15 +216,15 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   }
 
   #every(intervalMs: number, task: () => Promise<void>): void {
-    const { background, log } = this.#parts;
+    const { background, log } = this.#deps;
     let stop = () => {};
-    const again = () => {
+    const schedule = () => {
       stop = background(() => {
-        again();
+        schedule();
         task().catch((error: Error) => log.warn({ error: error.message }, 'dedupe store'));
       }, intervalMs);
     };
-    again();
+    schedule();
     this.#stopTimers.push(() => stop());
   }
 
@@ -233,10 +233,10 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   }
 
   /**
-   * Takes no further calls, waits `graceMs` for those that run, then interrupts them. Calls that wait for another attempt, and
-   * those that were interrupted before they did anything, end as `DRAINED`. A second call waits for the first.
+   * Accepts no further calls, waits `graceMs` for the running ones, then interrupts them. Calls that wait for another attempt, or were
+   * interrupted before they did anything, end with `DRAINED`. A second call waits for the first.
    */
-  close(graceMs: number = this.#parts.settings.drainMs): Promise<void> {
+  close(graceMs: number = this.#deps.settings.drainMs): Promise<void> {
     this.#closed ??= this.#close(graceMs);
     return this.#closed;
   }
@@ -246,14 +246,14 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   }
 
   async #close(graceMs: number): Promise<void> {
-    // Not before `#closed` is set.
+    // The rest runs after `#closed` is set.
     await Promise.resolve();
     this.#closing.resolve();
     await this.#groups.close();
     this.#ledger.wakeAll();
-    if (!(await this.#workEnds(graceMs))) {
+    if (!(await this.#jobsEndWithin(graceMs))) {
       for (const running of this.#running.values()) running.abort(new PawlError('DRAINED'));
-      await this.#workEnds(INTERRUPT_MS);
+      await this.#jobsEndWithin(INTERRUPT_MS);
     }
     for (const stop of this.#stopTimers) stop();
     await this.#terminals.close();
@@ -261,10 +261,10 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     this.#results.close();
   }
 
-  async #workEnds(limitMs: number): Promise<boolean> {
-    const ended = Promise.all(this.#working).then(() => true);
+  async #jobsEndWithin(limitMs: number): Promise<boolean> {
+    const ended = Promise.all(this.#jobs).then(() => true);
     const { promise: limit, resolve: giveUp } = Promise.withResolvers<boolean>();
-    const stopTimer = this.#parts.schedule(() => giveUp(false), limitMs);
+    const stopTimer = this.#deps.schedule(() => giveUp(false), limitMs);
     const inTime = await Promise.race([ended, limit]);
     stopTimer();
     return inTime;

@@ -1,4 +1,4 @@
-/** The sessions of runs without a fleet: they live in this process. */
+/** The sessions of local runs, in memory. */
 
 import type { ToolCallEnvelope } from '../shared/calls/envelope.ts';
 import { PawlError } from '../shared/errors/failure.ts';
@@ -37,15 +37,15 @@ export class LocalSessions {
     return record;
   }
 
-  /** The session of a new call. Throws for one that may not call. */
+  /** The session of a new call. Throws if the session may not make calls. */
   ofCall({ target }: ToolCallEnvelope): SessionRecord {
     return requireUsable(this.get(target.sessionKey), target);
   }
 
-  /** Throws `CONTRACT_INVALID` for what cannot be a session, and `UNKNOWN_SESSION` for an unknown parent. */
+  /** Throws `CONTRACT_INVALID` for an invalid request, and `UNKNOWN_SESSION` for an unknown parent. */
   open(open: OpenSession): SessionRecord {
-    const asked = parseOpenSession(open);
-    const record = newSession(asked, asked.parent === undefined ? undefined : this.get(asked.parent), {
+    const request = parseOpenSession(open);
+    const record = newSession(request, request.parent === undefined ? undefined : this.get(request.parent), {
       sessionKey: uuidv7(this.#clock),
       workspaceRoot: this.#workspaceRoot,
       createdAtMs: this.#clock.now(),
@@ -55,20 +55,20 @@ export class LocalSessions {
     return record;
   }
 
-  /** Sets the state of a session and of those below it. Throws `SESSION_CLOSED`, and `CONTRACT_INVALID` for an unfit state. */
+  /** Sets the state of a session and its descendants. Throws `SESSION_CLOSED`, and `CONTRACT_INVALID` for an invalid state. */
   setState(sessionKey: string, state: string): SessionRecord {
     const record = this.get(sessionKey);
     if (record.state === 'closed') throw sessionClosed(sessionKey);
     const changed = { ...record, state: parseSessionState(state) };
     this.#records.set(sessionKey, changed);
-    for (const below of this.#openBelow(sessionKey)) this.setState(below, state);
+    for (const child of this.#openChildren(sessionKey)) this.setState(child, state);
     return changed;
   }
 
-  /** Closes a session and those below it. The answer is their keys. */
+  /** Closes a session and its descendants. Returns their keys. */
   close(sessionKey: string): readonly string[] {
     this.#records.set(sessionKey, { ...this.get(sessionKey), state: 'closed' });
-    return [...this.#openBelow(sessionKey).flatMap((below) => this.close(below)), sessionKey];
+    return [...this.#openChildren(sessionKey).flatMap((child) => this.close(child)), sessionKey];
   }
 
   taint(sessionKey: string, source: string, atMs: number): void {
@@ -76,9 +76,9 @@ export class LocalSessions {
     if (record !== undefined) this.#records.set(sessionKey, withTaint(record, [source], atMs));
   }
 
-  #openBelow(sessionKey: string): readonly string[] {
+  #openChildren(sessionKey: string): readonly string[] {
     return [...this.#records.values()]
       .filter(({ parent, state }) => parent === sessionKey && state !== 'closed')
-      .map((below) => below.sessionKey);
+      .map((child) => child.sessionKey);
   }
 }

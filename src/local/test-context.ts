@@ -1,4 +1,4 @@
-/** A context for one tool's function alone: real files below a temporary folder, everything that it says recorded. */
+/** A context for unit tests of a tool's function: real files in a temporary folder; logs, progress and checkpoints are recorded. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -25,17 +25,17 @@ import { TerminalHost } from '../workers/context/terminal-host.ts';
 import { protectFolder } from '../workers/workspace/protected-paths.ts';
 
 export interface TestContextOptions {
-  /** Default `main`. What this kind of session may not, the handles refuse. */
+  /** Default `main`. The handles refuse what this kind of session may not do. */
   readonly kind?: SessionKind;
-  /** As the tool declares them: with these, the handles refuse what the fleet's would. */
+  /** The tool's declared needs: with these, the handles refuse what a fleet's would. */
   readonly needs?: readonly Capability[];
   readonly tier?: Tier;
-  /** As the tool declares them: `ctx.pending` refuses what they do not allow. Default `none`. */
+  /** The tool's declared effects: `ctx.pending` refuses what they do not allow. Default `none`. */
   readonly effects?: Effects;
   /** Default: a new folder, removed by `dispose`. */
   readonly workspaceRoot?: string;
   readonly signal?: AbortSignal;
-  /** As an operator would set it: `ctx.config`. */
+  /** The operator's configuration of the tool: `ctx.config`. */
   readonly config?: Readonly<Record<string, unknown>>;
   readonly turnId?: string;
   readonly agentId?: string;
@@ -47,16 +47,16 @@ export interface TestContextOptions {
   readonly sessionKey?: string;
   readonly actorId?: string;
   readonly deadlineAtMs?: number;
-  /** An earlier attempt left this: `ctx.lastCheckpoint`. */
+  /** The checkpoint of an earlier attempt: `ctx.lastCheckpoint`. */
   readonly lastCheckpoint?: unknown;
   /** `ctx.values`: the baggage of a call, such as `schedule` and `scheduledAt` of a scheduled one. */
   readonly values?: Readonly<Record<string, string>>;
   readonly memory?: StoredMemory;
   readonly channel?: Channel;
   readonly agents?: Agents;
-  /** `host` or `host:port` that `ctx.fetch` may reach although private, such as a test's own server. */
+  /** Private `host` or `host:port` that `ctx.fetch` may reach, such as a test's own server. */
   readonly allowedHosts?: readonly string[];
-  /** The environment of which programs see a part. Default: this process's environment. */
+  /** Programs get an allow-list of this environment. Default: this process's environment. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
 }
 
@@ -71,9 +71,9 @@ export interface TestContext extends ToolContext, Disposable {
   /** All reports of progress, in order. */
   readonly progressed: readonly Progress[];
   readonly logged: readonly LoggedLine[];
-  /** All checkpoints as the next attempt would get them, in order. */
+  /** All checkpoints in order, as the next attempt would get them. */
   readonly checkpoints: readonly unknown[];
-  /** Ends programs that still run, and removes the workspace, if this context made it. */
+  /** Ends running programs, and removes the workspace if this context created it. */
   dispose(): void;
 }
 
@@ -130,7 +130,7 @@ export function testContext(options: TestContextOptions = {}): TestContext {
   };
 }
 
-/** The caller and the attempt: as the test says, or a plain first attempt. */
+/** The caller and the attempt from the options; by default a first attempt. */
 function identityOf(options: TestContextOptions) {
   const { agentId, agent, tenantId, turnId, deadlineAtMs } = options;
   return {
@@ -142,7 +142,7 @@ function identityOf(options: TestContextOptions) {
   };
 }
 
-/** A token that no fleet knows. A local runner has one that can be completed. */
+/** A token that cannot be completed. A local runner issues tokens that can. */
 function completionOf({ effects = 'none' }: TestContextOptions): Pick<ToolContext, 'completionToken' | 'pending'> {
   const token = completionToken(TEST_CALL, Buffer.alloc(TOKEN_BYTES));
   return {

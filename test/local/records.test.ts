@@ -182,13 +182,13 @@ test('turns are taken in order, one at a time for each name, also after one that
   const locks = new KeyedQueue();
   const gate = signal();
   const order: string[] = [];
-  const first = locks.take('a', async () => {
+  const first = locks.run('a', async () => {
     await gate.promise;
     order.push('a1');
     throw new Error('no');
   });
-  const second = locks.take('a', async () => void order.push('a2'));
-  await locks.take('b', async () => void order.push('b1'));
+  const second = locks.run('a', async () => void order.push('a2'));
+  await locks.run('b', async () => void order.push('b1'));
   expect(order).toEqual(['b1']);
   gate.fire();
   await expect(first).rejects.toThrow('no');
