@@ -18,7 +18,7 @@ import { toolsForAgent } from './context/agent-tools.ts';
 import { WorkerAgents } from './context/sub-agents.ts';
 import { AttemptLocks } from './execution/acquire-resource.ts';
 import { Executor } from './execution/execute-job.ts';
-import type { CallSurroundings, ExecutorDeps, FleetState, WorkerTools } from './execution/executor-deps.ts';
+import type { CallLookups, ExecutorDeps, FleetState, WorkerTools } from './execution/executor-deps.ts';
 import type { WorkerSessions } from './execution/session-cache.ts';
 import { lastPublished } from './execution/version-check.ts';
 import { settleWithJob } from './outcome/settle-port.ts';
@@ -81,7 +81,7 @@ export function composeExecutor({
     successes: settleWithJob,
     ...workerTools(deps),
     ...fleetView(backend, deps.heartbeat),
-    ...surroundings(options, backend, deps),
+    ...callLookups(options, backend, deps),
     onEvent,
   });
 }
@@ -118,11 +118,11 @@ function fleetView(backend: Backend, heartbeat: WorkerHeartbeat): FleetState {
   };
 }
 
-function surroundings(
+function callLookups(
   { settings }: WorkerOptions,
   backend: Backend,
   { declared, sessions }: Pick<WorkerExecutorDeps, 'declared' | 'sessions'>,
-): CallSurroundings {
+): CallLookups {
   const toolPolicyFor = (tool: PublishedTool) => declared.toolPolicyFor(tool);
   return {
     callOf: (callId) => backend.approvals.callAsItRan(callId),

@@ -1,4 +1,4 @@
-/** Keeps a worker's view of the fleet up to date: by broadcasts, and by reading everything again after a lost subscription. */
+/** Keeps a worker's view of the fleet up to date: by broadcasts, and by a full read after a lost subscription. */
 import { PawlError } from '../shared/errors/failure.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import type { Broadcast } from '../shared/store/redis/broadcasts.ts';
@@ -37,13 +37,13 @@ export class FleetNews {
         sessions.forget(broadcast.sessionKey);
         return;
       case 'switches':
-        this.#run(this.learnSwitches());
+        this.#run(this.updateSwitches());
         return;
       case 'specs':
         this.#run(declared.catchUp());
         return;
       case 'shards':
-        this.#run(this.followShards());
+        this.#run(this.refreshQueues());
         return;
       case 'question':
         channels.onQuestionEnded(broadcast.id);
@@ -63,26 +63,26 @@ export class FleetNews {
     }
   }
 
-  /** Reads everything again: news may have been missed while the subscription was away. */
+  /** Reads everything again, because broadcasts may have been missed. */
   async catchUp(): Promise<void> {
     const { sessions, forced, nodeCircuits, declared, heartbeat, running, leases } = this.#deps.parts;
     sessions.clear();
     this.#deps.parts.callbacks.wake();
     await Promise.all([
-      this.learnSwitches(),
+      this.updateSwitches(),
       forced.catchUp(this.#deps.tiers).then((circuits) => nodeCircuits.relearn(circuits)),
       declared.catchUp(),
-      this.followShards(),
-      heartbeat.publishAgain(),
+      this.refreshQueues(),
+      heartbeat.republish(),
     ]);
     await Promise.all([...running.all()].map((attempt) => leases.renew(attempt)));
   }
 
-  async learnSwitches(): Promise<void> {
+  async updateSwitches(): Promise<void> {
     this.#deps.parts.switches.update(await this.#deps.backend.switches.read());
   }
 
-  async followShards(): Promise<void> {
+  async refreshQueues(): Promise<void> {
     await this.#deps.backend.shards.reload();
     await this.#deps.parts.queues.refresh();
   }

@@ -1,5 +1,5 @@
 /**
- * Publishes this worker to the fleet, and follows the other workers: its tools in the catalogue, its heartbeat, its peers.
+ * Publishes this worker's tools and heartbeat to the fleet, and tracks the other workers.
  */
 import { hostname } from 'node:os';
 import type { Backend } from '../shared/store/backend.ts';
@@ -22,7 +22,7 @@ export interface WorkerHeartbeatDeps {
   readonly log: Logger;
   readonly published: readonly PublishedTool[];
   readonly startedAtMs: number;
-  /** How many attempts run now. */
+  /** The number of running attempts. */
   running(): number;
   /** Kinds of declared tools that this worker can run. */
   kinds(): NonNullable<WorkerRecord['kinds']>;
@@ -34,7 +34,7 @@ export class WorkerHeartbeat {
   readonly #deps: WorkerHeartbeatDeps;
   /** Other living workers. */
   #peers: CatalogueContent['workers'] = [];
-  /** How many living workers take from a tier's queue, this one included. */
+  /** The number of living workers of each tier, this one included. */
   readonly #workersOf = new Map<Tier, number>();
   #published = false;
 
@@ -42,71 +42,71 @@ export class WorkerHeartbeat {
     this.#deps = deps;
   }
 
-  /** How many living workers take from a tier's queue, this one included. */
+  /** The number of living workers that fetch from a tier's queues, this one included. */
   workersOf(tier: Tier): number {
     return this.#workersOf.get(tier) ?? 1;
   }
 
-  /** IDs of other living workers that offer the tool too. */
-  othersWith(offer: string): readonly string[] {
-    return this.#peers.filter(({ tools }) => tools.includes(offer)).map(({ id }) => id);
+  /** IDs of other living workers that publish the tool too. */
+  othersWith(publishedTool: string): readonly string[] {
+    return this.#peers.filter(({ tools }) => tools.includes(publishedTool)).map(({ id }) => id);
   }
 
   async publish(): Promise<void> {
     const { backend, log, published, workerId } = this.#deps;
     const drifted = await backend.catalogue.publish(published);
-    for (const offer of drifted) {
+    for (const tool of drifted) {
       const redefined = {
-        tool: qualifiedName(offer),
+        tool: qualifiedName(tool),
         kind: 'worker',
         action: 'redefined',
-        definition: offer.definition,
+        definition: tool.definition,
       } as const;
       void backend.audit({ type: 'registry-changed', ...redefined, by: `worker ${workerId}` });
       log.warn(
-        { event: 'definition_drift', tool: publishedToolId(offer) },
+        { event: 'definition_drift', tool: publishedToolId(tool) },
         'another worker published this tool and version with a different definition; the latest one is offered',
       );
     }
     this.#published = true;
     await this.#beat();
-    // Before this heartbeat no worker knew that this one publishes them, so another one may have restored its own.
+    // Before this heartbeat other workers did not know these tools of this worker, so one may have restored its own definition.
     if (drifted.length > 0) await backend.catalogue.publish(drifted);
     await this.learnPeers();
   }
 
-  /** Redis was away, and may have come back without what this worker wrote. */
-  async publishAgain(): Promise<void> {
+  /** Publishes again after an outage of Redis, which may have lost this worker's records. */
+  async republish(): Promise<void> {
     if (!this.#published) return;
     await this.renewPublished();
     await this.beat();
   }
 
-  /** Renews the published tools, which the catalogue would forget otherwise. */
+  /** Renews the published tools before they expire in the catalogue. */
   async renewPublished(): Promise<void> {
     const { backend, published } = this.#deps;
     const content = await backend.catalogue.read();
-    await this.#publish(published.filter((offer) => !this.#isRedefined(offer, content)));
+    await this.#publish(published.filter((tool) => !this.#isRedefined(tool, content)));
   }
 
   async #publish(tools: readonly PublishedTool[]): Promise<void> {
     const { backend } = this.#deps;
     const nowMs = await backend.ledger.now();
-    await backend.catalogue.publish(tools.map((offer) => ({ ...offer, seenAtMs: nowMs })));
+    await backend.catalogue.publish(tools.map((tool) => ({ ...tool, seenAtMs: nowMs })));
   }
 
-  /** A later definition of the same version stays offered for as long as a living worker runs it. */
-  #isRedefined(offer: PublishedTool, { tools, workers }: CatalogueContent): boolean {
-    const published = publishedAs(offer, tools);
+  /** Whether a living worker has published a later definition of the same version, which then stays published. */
+  #isRedefined(tool: PublishedTool, { tools, workers }: CatalogueContent): boolean {
+    const published = publishedVersion(tool, tools);
     return (
       published !== undefined &&
-      published.definition !== offer.definition &&
+      published.definition !== tool.definition &&
       workers.some((worker) => worker.id !== this.#deps.workerId && runsAsPublished(worker, published))
     );
   }
 
   async beat(): Promise<void> {
-    // Redis has lost what this worker wrote, its tools too.
+    // If Redis has lost the heartbeat, it has lost the tools as well.
     if (await this.#beat()) await this.renewPublished();
   }
 
@@ -138,14 +138,14 @@ export class WorkerHeartbeat {
     for (const tier of this.#deps.tiers)
       this.#workersOf.set(tier, Math.max(1, workers.filter(({ tiers }) => tiers.includes(tier)).length));
     this.#peers = workers.filter(({ id }) => id !== workerId);
-    // The worker that published another definition is gone. Calls must not be checked against what no worker runs.
+    // The worker of another definition has stopped: calls must be validated against a definition that a worker runs.
     const abandoned = published.filter(
-      (offer) => publishedAs(offer, tools)?.definition !== offer.definition && !this.#isRedefined(offer, content),
+      (tool) => publishedVersion(tool, tools)?.definition !== tool.definition && !this.#isRedefined(tool, content),
     );
     if (abandoned.length > 0) await this.#publish(abandoned);
   }
 }
 
-function publishedAs(offer: PublishedTool, tools: CatalogueContent['tools']): PublishedTool | undefined {
-  return tools.find((published) => publishedToolId(published) === publishedToolId(offer));
+function publishedVersion(tool: PublishedTool, tools: CatalogueContent['tools']): PublishedTool | undefined {
+  return tools.find((published) => publishedToolId(published) === publishedToolId(tool));
 }

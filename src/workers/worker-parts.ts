@@ -1,4 +1,4 @@
-/** The parts of a worker, and how they are put together. `worker.ts` starts and stops them. */
+/** Composes the parts of a worker. `worker.ts` starts and stops them. */
 import { hostname } from 'node:os';
 import { durabilityOf } from '../shared/config/durability.ts';
 import { SwitchCache } from '../shared/config/switches.ts';
@@ -38,16 +38,16 @@ import { servedTools, type WorkerOptions } from './worker-options.ts';
 export interface WorkerHost {
   readonly options: WorkerOptions;
   readonly backend: Backend;
-  /** When the worker started, on Redis' clock. */
+  /** The start of the worker, by Redis' clock. */
   readonly nowMs: number;
-  /** No sandbox works in this process, although one should. */
+  /** The configured sandbox does not work in this process. */
   readonly unconfined: boolean;
-  /** The worker drains: it starts nothing more. */
+  /** Whether the worker drains: it starts no further jobs. */
   isClosing(): boolean;
   onError(error: Error): void;
 }
 
-/** The MCP connections of a worker. Its modules are a tenth of what a worker loads, so they are loaded with the first call. */
+/** The MCP connections of a worker. Their modules are a tenth of all that a worker loads, so the first call loads them. */
 export class LazyMcp {
   readonly #options: WorkerOptions;
   #connections: Promise<McpConnections> | undefined;
@@ -60,7 +60,7 @@ export class LazyMcp {
     this.#connections ??= loadOptional('mcpServers', () => import('./connectors/mcp/tools.ts')).then(
       (mcp) => new mcp.McpConnections(this.#options),
     );
-    // Packages that are installed later are found by the next call.
+    // After a failure the next call tries again: the packages may have been installed meanwhile.
     this.#connections.catch(() => {
       this.#connections = undefined;
     });
@@ -79,7 +79,7 @@ type Jobs = ReturnType<typeof composeJobs>;
 
 export type WorkerParts = Identity & State & Services & Jobs;
 
-/** Throws `CONFIGURATION` for tools that cannot be offered together. */
+/** Throws `CONFIGURATION` for tools that cannot be published together. */
 export function composeWorker(host: WorkerHost): WorkerParts {
   const identity = identify(host);
   const state = composeState(host, identity);
@@ -148,9 +148,9 @@ function composeServices(host: WorkerHost, { served, workerId, clock }: Identity
       processId: workerId,
       series: () => metrics.series(),
       measure: async () => {
-        const askedAtMs = clock.monotonic();
+        const sentAtMs = clock.monotonic();
         await backend.redis.ping();
-        metrics.roundTrip(clock.monotonic() - askedAtMs);
+        metrics.roundTrip(clock.monotonic() - sentAtMs);
       },
       onError,
     }),

@@ -21,9 +21,9 @@ const NO_SANDBOX =
 const SANDBOX_OFF =
   'PAWL_SANDBOX=off: programs of tools run without a sandbox, and reach all that this process reaches';
 
-/** A worker that ends publishes its last metrics, if Redis takes them within this time. */
+/** A closing worker publishes its last metrics, if Redis accepts them within this time. */
 const LAST_METRICS_MS = 500;
-/** A drain waits no longer than this where nothing runs: only Redis is left then, and it may be away. */
+/** The longest drain when nothing runs: only Redis is left to wait for, and it may be unavailable. */
 const IDLE_MS = 5_000;
 /** After a drain's grace period, interrupted attempts have this long to be written. */
 const INTERRUPT_MS = 5_000;
@@ -42,13 +42,13 @@ export class ToolWorker implements AsyncDisposable {
   #timers: NodeJS.Timeout[] = [];
   #closing: Promise<void> | undefined;
 
-  /** Connects, publishes the tools and takes the first jobs. Throws `CONFIGURATION` for tools that cannot be offered together. */
+  /** Connects, publishes the tools and starts to fetch jobs. Throws `CONFIGURATION` for tools that cannot be published together. */
   static async start(options: WorkerOptions): Promise<ToolWorker> {
     const { settings, log } = options;
-    // A program is started to find out, so both are done at once. Without a tool that runs programs it makes no difference.
+    // The check starts a program, so it runs while the worker connects. It is skipped if no tool runs programs.
     const runsPrograms = servedTools(options).some(({ needs }) => needs.includes('processes'));
-    const lacking = runsPrograms ? lacksSandbox(settings.sandbox) : Promise.resolve(false);
-    lacking.catch(() => {});
+    const sandboxMissing = runsPrograms ? lacksSandbox(settings.sandbox) : Promise.resolve(false);
+    sandboxMissing.catch(() => {});
     const backend = await openBackend({
       settings,
       name: 'worker',
@@ -61,14 +61,14 @@ export class ToolWorker implements AsyncDisposable {
     try {
       const faults = serverFaults(backend.server, servedTools(options), settings);
       if (faults.length > 0) throw unfitServer(faults);
-      const unconfined = await lacking;
+      const unconfined = await sandboxMissing;
       if (unconfined) log.warn({ event: 'no_sandbox', sandbox: settings.sandbox }, NO_SANDBOX);
       if (settings.sandbox === 'off') log.warn({ event: 'sandbox_off' }, SANDBOX_OFF);
       worker = new ToolWorker(options, backend, await backend.ledger.now(), unconfined);
       await worker.#begin();
       return worker;
     } catch (error) {
-      // Open connections would keep the process alive, and contain the very error that it should end with.
+      // Open connections would keep the process alive, so that it would not end with this error.
       await (worker?.close(0) ?? backend.close()).catch(() => {});
       throw error;
     }
@@ -100,13 +100,13 @@ export class ToolWorker implements AsyncDisposable {
 
   async #begin(): Promise<void> {
     const { declared, heartbeat, queues } = this.#parts;
-    await Promise.all([this.#news.learnSwitches(), declared.catchUp()]);
+    await Promise.all([this.#news.updateSwitches(), declared.catchUp()]);
     await heartbeat.publish();
     this.#startTimers();
     await queues.refresh();
   }
 
-  /** How many attempts run now. */
+  /** The number of running attempts. */
   get running(): number {
     return this.#parts.running.size;
   }
@@ -135,7 +135,7 @@ export class ToolWorker implements AsyncDisposable {
     };
     every(HEARTBEAT_MS, () => heartbeat.beat());
     every(HEARTBEAT_MS, () => declared.catchUp());
-    every(HEARTBEAT_MS, () => this.#news.followShards());
+    every(HEARTBEAT_MS, () => this.#news.refreshQueues());
     every(60_000, () => heartbeat.renewPublished());
     const sweep = new OrphanSweep(this.#backend.ledger, log);
     const mover = new SegmentSweep(this.#backend, settings, log);
@@ -145,13 +145,13 @@ export class ToolWorker implements AsyncDisposable {
   }
 
   #onError(error: Error): void {
-    // Attempts log their lost leases themselves, and connections mend themselves.
+    // Attempts log their lost leases, and connections reconnect by themselves.
     if (this.#closing === undefined) this.#options.log.debug({ error: error.message }, 'queue');
   }
 
   /**
-   * Takes no further jobs, waits `graceMs` for the running ones, then interrupts those. Jobs that have done nothing yet go back to the
-   * queue without consuming an attempt. A second call waits for the first.
+   * Fetches no further jobs, waits `graceMs` for the running ones, then interrupts those. Jobs that have done nothing yet are released
+   * without consuming an attempt. A second call waits for the first.
    */
   close(graceMs: number = this.#options.settings.drainMs): Promise<void> {
     this.#closing ??= this.#drain(graceMs);
@@ -171,12 +171,12 @@ export class ToolWorker implements AsyncDisposable {
     for (const timer of this.#timers) clearInterval(timer);
     const { queues, running } = this.#parts;
     const { shards, ledger, catalogue } = this.#backend;
-    // Nothing is fetched from here on. Jobs that were fetched in this moment go back.
-    const putBack = queues.stopFetching().catch((error: Error) => this.#onError(error));
-    // A worker that was stopped is no evidence against the calls that it ran.
+    // Nothing is fetched from here on. Jobs that arrive now are returned.
+    const fetchingStopped = queues.stopFetching().catch((error: Error) => this.#onError(error));
+    // A worker that was stopped on purpose must not make its calls suspects.
     const marked = ledger.markStopped(shards.partitions(this.#options.tiers), this.id).catch(() => {});
-    const left = catalogue.leave(this.id).catch(() => {});
-    const finished = Promise.all([marked, left, putBack.then(() => queues.close())]);
+    const unpublished = catalogue.leave(this.id).catch(() => {});
+    const finished = Promise.all([marked, unpublished, fetchingStopped.then(() => queues.close())]);
     const isFinished =
       (await endsWithin(finished, Math.min(graceMs, IDLE_MS))) ||
       (running.size > 0 && (await endsWithin(finished, graceMs - IDLE_MS)));

@@ -1,6 +1,6 @@
 /**
- * Sends callbacks: a worker leases those that are due and posts them. A host that is slow or down gets few at a time, so that it delays
- * no other. A callback whose worker is lost is sent by another one when its lease ends; its ID stays the same.
+ * Sends callbacks: a worker leases due callbacks and posts them. A slow or failing host gets few at a time, so that it does not delay
+ * others. If the worker is lost, another one sends the callback when its lease ends, under the same ID.
  */
 import { callbackBody, retryDelayMs, signedHeaders } from '../../shared/callbacks/callback.ts';
 import { envelopeOf, outcomeOf } from '../../shared/calls/outcome.ts';
@@ -30,80 +30,80 @@ export interface CallbackSenderDeps {
 }
 
 const SEND_TIMEOUT_MS = 10_000;
-/** Longer than a sending can take. */
+/** Longer than one request can take. */
 const LEASE_MS = 30_000;
 const MAX_SENDING = 64;
-/** A broadcast says that a callback is due; one that was lost is found by looking. */
-const LOOK_EVERY_MS = 5_000;
+/** The poll interval, in case the broadcast of a due callback was lost. */
+const POLL_MS = 5_000;
 const WAKE_WITHIN_MS = 25;
 const CLOSE_MS = 1_000;
 const GONE = 410;
 
-type Unfinished = Omit<CallbackEnd, 'delayMs'> & { readonly retryAfterMs?: number };
+type SendResult = Omit<CallbackEnd, 'delayMs'> & { readonly retryAfterMs?: number };
 
 export class CallbackSender {
   readonly #deps: CallbackSenderDeps;
   readonly #schedule: Schedule;
-  readonly #sending = new Set<Promise<void>>();
+  readonly #sends = new Set<Promise<void>>();
   #cancel: () => void = () => {};
   #dueAtMs = Number.POSITIVE_INFINITY;
-  #looking: Promise<void> | undefined;
+  #polling: Promise<void> | undefined;
   #closed = false;
   readonly #stop = new AbortController();
 
   constructor(deps: CallbackSenderDeps) {
     this.#deps = deps;
     this.#schedule = deps.schedule ?? systemSchedule;
-    this.#lookIn(LOOK_EVERY_MS * deps.random());
+    this.#pollIn(POLL_MS * deps.random());
   }
 
-  /** A callback may be due. All workers receive the broadcast, so each waits a moment of its own. */
+  /** Polls soon, because a callback may be due. All workers receive the broadcast, so each adds a random delay. */
   wake(): void {
-    this.#lookIn(WAKE_WITHIN_MS * this.#deps.random());
+    this.#pollIn(WAKE_WITHIN_MS * this.#deps.random());
   }
 
-  /** Takes no more callbacks. Those that are on their way have a moment; then other workers send them. */
+  /** Leases no more callbacks. Requests in flight have a moment to end; then other workers send those callbacks. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancel();
-    const ended = Promise.all([this.#looking, ...this.#sending]);
-    await Promise.race([ended, this.#within(CLOSE_MS)]);
+    const ended = Promise.all([this.#polling, ...this.#sends]);
+    await Promise.race([ended, this.#delay(CLOSE_MS)]);
     this.#stop.abort();
-    await Promise.race([ended, this.#within(CLOSE_MS)]);
+    await Promise.race([ended, this.#delay(CLOSE_MS)]);
   }
 
-  #within(ms: number): Promise<void> {
-    return new Promise((resolve) => void this.#schedule(resolve, this.#sending.size === 0 ? 0 : ms));
+  #delay(ms: number): Promise<void> {
+    return new Promise((resolve) => void this.#schedule(resolve, this.#sends.size === 0 ? 0 : ms));
   }
 
-  #lookIn(delayMs: number): void {
+  #pollIn(delayMs: number): void {
     const atMs = performance.now() + delayMs;
     if (this.#closed || atMs >= this.#dueAtMs) return;
     this.#cancel();
     this.#dueAtMs = atMs;
     this.#cancel = this.#schedule(() => {
       this.#dueAtMs = Number.POSITIVE_INFINITY;
-      if (this.#looking !== undefined) return this.#lookIn(WAKE_WITHIN_MS);
-      this.#looking = this.#look()
+      if (this.#polling !== undefined) return this.#pollIn(WAKE_WITHIN_MS);
+      this.#polling = this.#poll()
         .catch((error: Error) => {
           this.#deps.onError(error);
-          return LOOK_EVERY_MS;
+          return POLL_MS;
         })
         .then((nextInMs) => {
-          this.#looking = undefined;
-          this.#lookIn(nextInMs);
+          this.#polling = undefined;
+          this.#pollIn(nextInMs);
         });
     }, delayMs);
   }
 
-  /** Takes what is due. Returns when to look again. */
-  async #look(): Promise<number> {
+  /** Leases and sends the due callbacks. Returns the delay of the next poll. */
+  async #poll(): Promise<number> {
     const { callbacks, partitions, random } = this.#deps;
-    let nextInMs = LOOK_EVERY_MS * (0.5 + random() / 2);
+    let nextInMs = POLL_MS * (0.5 + random() / 2);
     for (const partition of partitions()) {
-      const room = MAX_SENDING - this.#sending.size;
-      if (room <= 0 || this.#closed) break;
-      const taken = await callbacks.take(partition, uuidv7(), LEASE_MS, room);
+      const capacity = MAX_SENDING - this.#sends.size;
+      if (capacity <= 0 || this.#closed) break;
+      const taken = await callbacks.take(partition, uuidv7(), LEASE_MS, capacity);
       for (const callback of taken.callbacks) this.#start(callback);
       if (taken.nextInMs !== undefined) nextInMs = Math.min(nextInMs, Math.max(WAKE_WITHIN_MS, taken.nextInMs));
     }
@@ -114,10 +114,10 @@ export class CallbackSender {
     const sending = this.#send(callback)
       .catch((error: Error) => this.#deps.onError(error))
       .then(() => {
-        this.#sending.delete(sending);
+        this.#sends.delete(sending);
         this.wake();
       });
-    this.#sending.add(sending);
+    this.#sends.add(sending);
   }
 
   async #send(callback: LeasedCallback): Promise<void> {
@@ -135,17 +135,17 @@ export class CallbackSender {
 
   async #endOf(
     { attempts, sinceMs }: LeasedCallback,
-    { retryAfterMs, ...end }: Unfinished,
+    { retryAfterMs, ...end }: SendResult,
     random: () => number,
   ): Promise<CallbackEnd> {
     if (end.state !== 'failing') return end;
-    // Another worker sends it at once.
+    // This worker stops, so another one sends the callback at once.
     if (this.#stop.signal.aborted) return { ...end, delayMs: 0 };
     const delayMs = retryDelayMs({ attempts, sinceMs, nowMs: await this.#deps.now() }, random, retryAfterMs);
     return delayMs === undefined ? { ...end, state: 'failed' } : { ...end, delayMs };
   }
 
-  async #post(callback: LeasedCallback): Promise<Unfinished> {
+  async #post(callback: LeasedCallback): Promise<SendResult> {
     const { fetch, secretsOf, now } = this.#deps;
     const { target } = callback;
     const body = this.#bodyOf(callback);
@@ -156,7 +156,7 @@ export class CallbackSender {
     try {
       const response = await fetch(target.url, { method: 'POST', headers, body, redirect: 'manual', signal });
       response.body?.cancel().catch(() => {});
-      return answered(response);
+      return resultOf(response);
     } catch (error) {
       if (this.#stop.signal.aborted) return { state: 'failing', last: { error: 'its worker stopped' } };
       const { code, message } = classify(signal.aborted ? Object.assign(new Error(), { name: 'TimeoutError' }) : error);
@@ -165,7 +165,7 @@ export class CallbackSender {
     }
   }
 
-  /** Undefined for an outcome that no worker of this fleet signed. */
+  /** The body of the request; undefined for an outcome that no worker of this fleet signed. */
   #bodyOf({ target, callId, callState, outcome: text, signature, settledAtMs }: LeasedCallback): string | undefined {
     if (target === undefined) return undefined;
     const status = callState === 'done' ? 'success' : 'error';
@@ -177,8 +177,8 @@ export class CallbackSender {
   }
 }
 
-/** A receiver that redirects did not take the callback: where it points to was not named by the caller. */
-function answered({ ok, status, headers }: Response): Unfinished {
+/** A redirect counts as a failure, because the caller has not named its target. */
+function resultOf({ ok, status, headers }: Response): SendResult {
   const last = { status };
   if (ok) return { state: 'delivered', last, answered: true };
   if (status === GONE) return { state: 'failed', last, answered: true };

@@ -35,7 +35,7 @@ export interface WorkerTools {
 }
 
 /** Lookups of sessions and other calls that a call needs. */
-export interface CallSurroundings {
+export interface CallLookups {
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** The tools that a session may call. */
   toolsOf(session: SessionRecord): Promise<readonly AgentTool[]>;
@@ -83,7 +83,7 @@ export interface AttemptGuards {
   readonly onDisk?: (callId: string) => Promise<void>;
 }
 
-export interface ExecutorDeps extends WorkerTools, CallSurroundings, ToolServices, FleetState, AttemptGuards {
+export interface ExecutorDeps extends WorkerTools, CallLookups, ToolServices, FleetState, AttemptGuards {
   readonly settings: Settings;
   readonly backend: {
     readonly ledger: CallLedger;
