@@ -46,7 +46,7 @@ import type { ToolViewer } from './tools/session-tools.ts';
 import type { ResolvedTool } from './tools/tool-catalogue.ts';
 import type { ToolClients } from './tools/tool-clients.ts';
 
-/** A client that is closed publishes its last counts, if Redis takes them by then. */
+/** A closing client publishes its last counts, if Redis accepts them within this time. */
 const LAST_METRICS_MS = 500;
 /** How long a new client waits for the state of circuits. Without it, workers check circuits. */
 const CATCH_UP_MS = 3_000;
@@ -203,19 +203,19 @@ export class Pawl implements AsyncDisposable {
     return this.calls.resolve(callId, resolution, by);
   }
 
-  /** Follows a call: its subscriber receives all events, from after one of them when its position is given. The returned function ends that. */
+  /** Subscribes to the events of a call, optionally to those after a position. The returned function unsubscribes. */
   follow(callId: string, subscriber: CallSubscriber, after?: Position): () => void {
     const { core, subscriptions } = this.#parts;
     core.state.check();
-    const failed = (name: string) => (error: unknown) => core.listenerFailed(name, error);
+    const onFailed = (name: string) => (error: unknown) => core.listenerFailed(name, error);
     const guarded: CallSubscriber = {
-      onEvents: (events) => notify((received) => subscriber.onEvents(received), events, failed('onEvents')),
-      onEnd: () => notify(() => subscriber.onEnd(), undefined, failed('onEnd')),
+      onEvents: (events) => notify((received) => subscriber.onEvents(received), events, onFailed('onEvents')),
+      onEnd: () => notify(() => subscriber.onEnd(), undefined, onFailed('onEnd')),
     };
     return subscriptions.follow(callId, guarded, after);
   }
 
-  /** The tools and workers of the fleet; for one session, the tools that it may call. */
+  /** The tools and workers of the fleet. For a session, only the tools that it may call. */
   async catalogue(sessionKey?: string): Promise<CatalogueContent> {
     if (sessionKey === undefined) return this.#parts.core.catalogue.all();
     const { record } = await this.session(sessionKey);
@@ -246,18 +246,18 @@ export class Pawl implements AsyncDisposable {
     return serving;
   }
 
-  /** Calls a listener whenever tools or workers have come or gone. The returned function ends that. */
+  /** Calls a listener when tools or workers were added or removed. The returned function removes the listener. */
   onCatalogueChange(listener: () => void): () => void {
     return this.#parts.updates.onCatalogueChange(listener);
   }
 
-  /** Records of the audit trail, the newest first, as far as Redis keeps them. */
+  /** Records of the audit trail that are still in Redis, the newest first. */
   audit(query: AuditQuery = {}): Promise<readonly AuditEntry[]> {
     this.#parts.core.audit.flush();
     return findRecords(this.backend.trail, query);
   }
 
-  /** Carries on redrives of processes that died, as front doors do. The returned function ends that. */
+  /** Runs redrives of dead processes, as front doors do. The returned function ends that. */
   watchRedrives(): () => void {
     return this.#parts.redriveRunner.watch();
   }
@@ -267,7 +267,7 @@ export class Pawl implements AsyncDisposable {
     return this.#parts.publisher.publish();
   }
 
-  /** The same options, with listeners whose errors are logged and stop no call. */
+  /** Wraps the listeners, so that their errors are logged and do not affect the call. */
   #guarded(options: SubmitOptions | undefined): SubmitOptions | undefined {
     const { onAccepted, onApproval, onProgress } = options ?? {};
     if (onAccepted === undefined && onApproval === undefined && onProgress === undefined) return options;
@@ -283,12 +283,12 @@ export class Pawl implements AsyncDisposable {
     return listener && ((event) => notify(listener, event, (error) => this.#parts.core.listenerFailed(name, error)));
   }
 
-  /** Starts no more occurrences of schedules here. Other processes go on with them. */
+  /** Starts no more occurrences of schedules here. Other processes start them. */
   stopSchedules(): Promise<void> {
     return this.#parts.scheduleRunner.stop();
   }
 
-  /** From now on, this process also goes on with batches and plans whose process has died, as a front door does. */
+  /** From now on, this process also drives batches and plans of dead processes, as a front door does. */
   takeOverGroups(): void {
     this.#parts.core.state.check();
     this.#parts.groups.adoptAbandoned();

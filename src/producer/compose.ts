@@ -1,4 +1,4 @@
-/** Composes a producer: one function for each concept, each of which takes what the ones before it have made. */
+/** Composes a producer: one function for each concept, which takes the parts of the functions before it. */
 
 import { ApprovalHooks } from '../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit/audit-event.ts';
@@ -62,7 +62,7 @@ export interface PawlOptions {
   readonly log: Logger;
   /** Receives decisions and refused attempts, beside the log. */
   readonly audit?: RecordAudit;
-  /** The operator whom overrides are attributed to when a call of this client names none. Default: `library`. */
+  /** The author of operator actions that name none. Default: `library`. */
   readonly operator?: string;
   /** The workspace root of sessions that a call opens by naming them, when `workspaceRoot` is not configured. */
   readonly defaultWorkspaceRoot: string;
@@ -72,11 +72,11 @@ export interface PawlOptions {
   readonly toolsets?: readonly Toolset<PublishedTool>[];
   readonly onEvent?: (event: DispatchEvent) => void;
   readonly tracing?: Tracing<CallTraces>;
-  /** This producer starts the occurrences of the fleet's schedules. Default: false, they are left to front doors. */
+  /** Whether this producer starts occurrences of the fleet's schedules. Default: false, front doors start them. */
   readonly schedules?: boolean;
 }
 
-/** Whether the client was closed: then it takes no more calls, and the end of its connections is no error. */
+/** Whether the client is open. A closed one accepts no calls, and the end of its connections is no error. */
 export class OpenState {
   #isOpen = true;
 
@@ -113,7 +113,7 @@ function composeCore(options: PawlOptions, backend: Backend) {
     workspaceRoot: (tenantId) => workspaceRootOf(options, tenantId),
     now,
   });
-  // Redis may come back without the sessions: from then on, each is read again.
+  // After a reconnect each session is read again, because Redis may have lost it.
   backend.redis.on('close', () => sessionCache.clear());
   const catalogue = new ToolCatalogue(backend.catalogue, backend.specs, onError);
   return {
@@ -240,11 +240,11 @@ function composeSessions(
   {
     calls,
     sessionTools,
-    together: { batches, plans },
+    groupParts: { batches, plans },
   }: {
     readonly calls: CallService;
     readonly sessionTools: SessionTools;
-    readonly together: Pick<ReturnType<typeof composeGroups>, 'batches' | 'plans'>;
+    readonly groupParts: Pick<ReturnType<typeof composeGroups>, 'batches' | 'plans'>;
   },
 ) {
   const { backend, options, settings, state, inboxId, now, onError } = core;
@@ -302,13 +302,13 @@ function composeSchedules(
   };
 }
 
-/** Opens what this producer hears by: its inbox, and the broadcasts of the fleet. */
+/** Opens the producer's inbox and its subscription to the fleet's broadcasts. */
 function composeConnections(core: Core, updates: FleetUpdates) {
   const { settings, backend, inboxId, metrics, results, onError } = core;
   const { url, redis, shards, ledger, clock } = backend;
   const { prefix } = settings;
   const subscriptions = new CallSubscriptions({ ledger, results, inboxId, onError });
-  const heard = Promise.withResolvers<void>();
+  const caughtUp = Promise.withResolvers<void>();
   const inbox = InboxReader.open({
     url,
     redis,
@@ -316,7 +316,7 @@ function composeConnections(core: Core, updates: FleetUpdates) {
     id: inboxId,
     partitions: () => shards.partitions(),
     onEvent: (event) => {
-      if (event.type === 'settled' && event.atMs !== undefined) metrics.heard(clock.now() - event.atMs);
+      if (event.type === 'settled' && event.atMs !== undefined) metrics.inboxEvent(clock.now() - event.atMs);
       results.deliver(verifiedEvent(backend.signatures, event));
     },
     onGap: () => {
@@ -332,10 +332,10 @@ function composeConnections(core: Core, updates: FleetUpdates) {
     prefix,
     name: 'producer',
     onBroadcast: (broadcast) => updates.apply(broadcast),
-    onSubscribed: () => void updates.catchUp().catch(onError).finally(heard.resolve),
+    onSubscribed: () => void updates.catchUp().catch(onError).finally(caughtUp.resolve),
     onError,
   });
-  return { subscriptions, inbox, broadcasts, heard: heard.promise };
+  return { subscriptions, inbox, broadcasts, heard: caughtUp.promise };
 }
 
 function composeMetrics({ settings, backend, metrics, inboxId, onError }: Core) {
@@ -345,9 +345,9 @@ function composeMetrics({ settings, backend, metrics, inboxId, onError }: Core) 
     processId: inboxId,
     series: () => metrics.series(),
     measure: async () => {
-      const askedAtMs = performance.now();
+      const sentAtMs = performance.now();
       await backend.redis.ping();
-      metrics.roundTrip(performance.now() - askedAtMs);
+      metrics.roundTrip(performance.now() - sentAtMs);
     },
     onError,
   });
@@ -359,20 +359,20 @@ export type ProducerParts = ReturnType<typeof composeProducer>;
 export function composeProducer(options: PawlOptions, backend: Backend) {
   const core = composeCore(options, backend);
   const onEvent = observerOf(core);
-  const people = composeApprovals(core);
+  const approvalParts = composeApprovals(core);
   const tools = composeTools(core);
-  const operations = composeOperations(core, people.approvals, onEvent);
-  const submitter = submitterOf(core, people.approvals, onEvent);
-  const together = composeGroups({ ...core, approvals: people.approvals }, submitter, operations.calls);
+  const operations = composeOperations(core, approvalParts.approvals, onEvent);
+  const submitter = submitterOf(core, approvalParts.approvals, onEvent);
+  const groupParts = composeGroups({ ...core, approvals: approvalParts.approvals }, submitter, operations.calls);
   const { sessions, agents, skills, listening } = composeSessions(core, submitter, {
     calls: operations.calls,
     sessionTools: tools.sessionTools,
-    together,
+    groupParts,
   });
   const updates = new FleetUpdates({
     ...core,
     ...operations,
-    ...together,
+    ...groupParts,
     agents,
     listening,
     sessions: core.sessionCache,
@@ -387,11 +387,11 @@ export function composeProducer(options: PawlOptions, backend: Backend) {
     sessions,
     agents,
     skills,
-    ...people,
+    ...approvalParts,
     ...tools,
     ...operations,
-    ...composeDeadLetters({ ...core, approvals: people.approvals }),
-    ...together,
+    ...composeDeadLetters({ ...core, approvals: approvalParts.approvals }),
+    ...groupParts,
     ...connections,
     ...composeSchedules(core, submitter, { ...operations, sessions }),
     completions: composeCompletions(core),

@@ -29,7 +29,7 @@ export function eventObserver(deps: EventObserverDeps): (event: DispatchEvent) =
       const tool = catalogue.peek(toolNamespace, toolName);
       if (tool !== undefined) metrics.tools.add(tool);
     }
-    // The worker did not find a session that is known here: Redis has lost it, and the next call opens it again.
+    // The worker did not find a session that is cached here: Redis has lost it, so the next call opens it again.
     if (event.type === 'ended' && event.result.error?.code === 'UNKNOWN_SESSION')
       sessions.forget(event.envelope.target.sessionKey);
     metrics.observe(event);

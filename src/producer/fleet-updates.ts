@@ -35,7 +35,7 @@ export class FleetUpdates {
     this.#deps = deps;
   }
 
-  /** Calls a listener whenever tools or workers have come or gone. The returned function ends that. */
+  /** Calls a listener when tools or workers were added or removed. The returned function removes the listener. */
   onCatalogueChange(listener: () => void): () => void {
     this.#catalogueListeners.add(listener);
     return () => void this.#catalogueListeners.delete(listener);
@@ -71,7 +71,7 @@ export class FleetUpdates {
         );
         break;
       case 'offered':
-        toolClients.hear(broadcast.tool);
+        toolClients.notifyWaiting(broadcast.tool);
         break;
       case 'group':
         this.#deps.groups.notifyChanged(broadcast.id);
@@ -84,7 +84,7 @@ export class FleetUpdates {
     }
   }
 
-  /** Reads all copies again: broadcasts are lost while the connection is down. */
+  /** Reads all copies again, because broadcasts are lost while the connection is down. */
   async catchUp(): Promise<void> {
     const { circuits, reliability, catalogue, sessions, shards, agents } = this.#deps;
     sessions.clear();

@@ -1,4 +1,4 @@
-/** The requests to people about calls: what a person is shown, and who is asked. */
+/** Builds approval requests: what a person is shown, and the route to a person. */
 import {
   type ApprovalRequest,
   type ApprovalRoute,
@@ -22,11 +22,11 @@ import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ApprovalRecords } from '../../shared/store/ports.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
-import { type AskedPlan, planRequestFor, tierOfApproval } from './plan-requests.ts';
+import { type PlanToRequest, planRequestFor, tierOfApproval } from './plan-requests.ts';
 import { originOf } from './request-origin.ts';
 
-/** A call that a person has to decide on, and why. */
-export interface AskedApproval {
+/** A call that a person has to approve, and policy's reason. */
+export interface CallToApprove {
   readonly envelope: ToolCallEnvelope;
   readonly tool: ResolvedTool;
   readonly session: SessionRecord;
@@ -34,7 +34,7 @@ export interface AskedApproval {
   readonly callId: string;
   readonly generation: string;
   readonly submittedBy?: string | undefined;
-  /** When a delayed call starts. */
+  /** The start of a delayed call. */
   readonly startAtMs?: number | undefined;
 }
 
@@ -56,65 +56,67 @@ export class ApprovalRequests {
   }
 
   /**
-   * The request to a person about a call. Throws `PERMISSION_DENIED` when the session reaches no person, or a hook denies the call first,
-   * and `HOOK_FAILED`.
+   * The approval request of a call. Throws `PERMISSION_DENIED` when the session has no route to a person, or a hook denies the call, and
+   * `HOOK_FAILED`.
    */
-  async create(asked: AskedApproval): Promise<ApprovalRequest> {
-    const { envelope, tool, session, policyResult } = asked;
+  async create(call: CallToApprove): Promise<ApprovalRequest> {
+    const { envelope, tool, session, policyResult } = call;
     const { routeOf, now, settings } = this.#deps;
     const route = await routeOf(session);
     if (route === undefined) throw unreachable(tool, policyResult);
-    const request = requestFor(asked, route, await now(), settings.policy.approvalLimitMs);
+    const request = requestFor(call, route, await now(), settings.policy.approvalLimitMs);
     await this.#runHooks(request, envelope.requestId);
     return request;
   }
 
-  /** The request to a person about a plan. Throws as `create` does. */
-  async createForPlan(asked: Omit<AskedPlan, 'route' | 'createdAtMs' | 'limitMs'>): Promise<ApprovalRequest> {
+  /** The approval request of a plan. Throws as `create` does. */
+  async createForPlan(subject: Omit<PlanToRequest, 'route' | 'createdAtMs' | 'limitMs'>): Promise<ApprovalRequest> {
     const { routeOf, now, settings, hooks } = this.#deps;
-    const route = await routeOf(asked.session);
+    const route = await routeOf(subject.session);
     if (route === undefined)
       throw unreachable(
-        { name: PLAN_TOOL.name, tier: tierOfApproval(asked.plan) },
+        { name: PLAN_TOOL.name, tier: tierOfApproval(subject.plan) },
         { reason: 'a person must approve it', rule: '' },
       );
     const limitMs = settings.policy.approvalLimitMs;
-    const request = planRequestFor({ ...asked, route, createdAtMs: await now(), limitMs });
-    await hooks.requested(request, asked.envelope.requestId);
+    const request = planRequestFor({ ...subject, route, createdAtMs: await now(), limitMs });
+    await hooks.requested(request, subject.envelope.requestId);
     return request;
   }
 
   /**
-   * The request to a person about a call that shall run again. Throws `CALL_NOT_RESOLVABLE` when the earlier request has expired, and the
-   * error of a hook.
+   * The approval request of a call that is to run again. Throws `CALL_NOT_RESOLVABLE` when the earlier request has expired, and the error
+   * of a hook.
    */
   async createAgain(
     { callId, request, attempts, readAtMs }: CallRecord,
     approvalId: string,
-    why: 'retry' | 'redrive',
+    reason: 'retry' | 'redrive',
   ): Promise<ApprovalRequest> {
     const { approvals, catalogue, hooks, settings } = this.#deps;
-    const known = (await approvals.read(approvalId))?.request;
-    const before = known?.plan === undefined ? known : nodeRequest(known, callId, request);
-    if (before === undefined || before.callId !== callId)
+    const stored = (await approvals.read(approvalId))?.request;
+    const previous = stored?.plan === undefined ? stored : nodeRequest(stored, callId, request);
+    if (previous === undefined || previous.callId !== callId)
       throw new PawlError(
         'CALL_NOT_RESOLVABLE',
         `Call ${callId} cannot run again: the approval that it ran under is not there any more. Resolve it as succeeded or failed.`,
       );
-    const tool = catalogue.peek(before.tool.namespace, before.tool.name);
+    const tool = catalogue.peek(previous.tool.namespace, previous.tool.name);
     const life = {
       generation: String(readAtMs),
-      tool: tool === undefined ? before.tool : toolOf(tool),
+      tool: tool === undefined ? previous.tool : toolOf(tool),
       createdAtMs: readAtMs,
       expiresAtMs: readAtMs + settings.policy.approvalLimitMs,
     };
     const again =
-      why === 'redrive' ? redriveRequest(before, life) : retryRequest(before, { ...life, attempts: attempts.length });
+      reason === 'redrive'
+        ? redriveRequest(previous, life)
+        : retryRequest(previous, { ...life, attempts: attempts.length });
     if (hooks.hasHooks) await hooks.requested(again, request.envelope.requestId);
     return again;
   }
 
-  /** A call that exists already asks no person again. */
+  /** Hooks do not run for a call that exists already: it creates no new request. */
   async #runHooks(request: ApprovalRequest, requestId: string): Promise<void> {
     const { hooks, approvals } = this.#deps;
     if (hooks.hasHooks && (await approvals.idOfCall(request.callId)) === undefined)
@@ -133,12 +135,12 @@ function unreachable(
   );
 }
 
-function requestFor(asked: AskedApproval, route: ApprovalRoute, createdAtMs: number, limitMs: number): ApprovalRequest {
-  const { envelope, tool, session, policyResult, callId, generation, submittedBy, startAtMs } = asked;
+function requestFor(call: CallToApprove, route: ApprovalRoute, createdAtMs: number, limitMs: number): ApprovalRequest {
+  const { envelope, tool, session, policyResult, callId, generation, submittedBy, startAtMs } = call;
   const { params } = envelope.payload;
   const { justification } = params;
   const paramsDigest = digest(canonicalJson(params));
-  const undone = compensated(envelope);
+  const undoneCallId = compensated(envelope);
   return {
     id: approvalId(callId, generation),
     callId,
@@ -150,9 +152,14 @@ function requestFor(asked: AskedApproval, route: ApprovalRoute, createdAtMs: num
     ...(typeof justification === 'string' ? { justification } : {}),
     taint: taintOf(envelope.control.requestTags, session),
     rule: policyResult.rule,
-    reason: undone === undefined ? policyResult.reason : `it undoes the call ${undone}, and ${policyResult.reason}`,
+    reason:
+      undoneCallId === undefined
+        ? policyResult.reason
+        : `it undoes the call ${undoneCallId}, and ${policyResult.reason}`,
     // Approving a compensation does not approve the call itself.
-    ...(undone === undefined ? { amendment: policyResult.amendment ?? { kind: 'same-parameters', paramsDigest } } : {}),
+    ...(undoneCallId === undefined
+      ? { amendment: policyResult.amendment ?? { kind: 'same-parameters', paramsDigest } }
+      : {}),
     route,
     ...(startAtMs === undefined ? {} : { startAtMs }),
     createdAtMs,
@@ -160,7 +167,7 @@ function requestFor(asked: AskedApproval, route: ApprovalRoute, createdAtMs: num
   };
 }
 
-/** The request about a node's own call, which ran under the approval of its plan. */
+/** The request of a node's own call, which ran under the approval of its plan. */
 function nodeRequest(
   plan: ApprovalRequest,
   callId: string,

@@ -1,6 +1,5 @@
 /**
- * The producer's side of approvals: whether a call must wait for a person, what that person is shown, and what follows from the decision.
- * `workers/approvals/approval-gate.ts` is the other side.
+ * The producer's side of approvals: it requests, lists and decides them. `workers/approvals/approval-gate.ts` is the worker's side.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -32,20 +31,20 @@ import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
-import { ApprovalRequests, type AskedApproval } from './approval-requests.ts';
+import { ApprovalRequests, type CallToApprove } from './approval-requests.ts';
 import { EditedParams, type Params } from './edited-params.ts';
-import type { AskedPlan } from './plan-requests.ts';
+import type { PlanToRequest } from './plan-requests.ts';
 
 export interface DecideOptions {
   readonly decision: 'approve' | 'deny';
-  /** The digest of the approval as it was shown: another one is refused as stale. */
+  /** The digest of the approval that was shown: a different one is refused as stale. */
   readonly digest: string;
-  /** The person who decides. The caller who asked for the call cannot approve it. */
+  /** The person who decides. The call's submitter cannot approve it. */
   readonly by: string;
   readonly reason?: string;
   /** Parameters that replace the call's own. */
   readonly params?: Params;
-  /** Also approves later calls of this session that are like this one. */
+  /** Also approves later, similar calls of this session. */
   readonly remember?: boolean;
 }
 
@@ -76,12 +75,12 @@ export interface ApprovalServiceDeps {
   now(): Promise<number>;
 }
 
-/** A worker adds the tool's preview to an approval soon after it is requested. Lists wait for it until a request is so old. */
-const PREVIEW_MS = 1_000;
-const PREVIEW_LOOK_MS = 20;
-const SIMILAR = 5;
-/** At most this many of the newest approvals of each partition are compared. */
-const SIMILAR_AMONG = 100;
+/** A worker adds the tool's preview to a new approval. Lists wait for it until the request has this age. */
+const PREVIEW_WAIT_MS = 1_000;
+const PREVIEW_POLL_MS = 20;
+const MAX_SIMILAR = 5;
+/** The newest approvals of each partition that are compared. */
+const MAX_COMPARED = 100;
 
 export class ApprovalService {
   readonly #deps: ApprovalServiceDeps;
@@ -94,12 +93,12 @@ export class ApprovalService {
     this.#requests = new ApprovalRequests({ ...deps, routeOf: (session) => this.routeOf(session) });
   }
 
-  /** The first session with a channel, from this one upwards. */
+  /** The route to a person: the first session with a channel, from this one upwards. */
   routeOf(session: SessionRecord): Promise<ApprovalRoute | undefined> {
     return routeOf(session, (key) => this.#deps.sessionOf(key));
   }
 
-  /** Whether a person has allowed calls like this one before. */
+  /** Whether a standing approval covers the call. */
   async isGranted(
     { sessionKey }: SessionRecord,
     tool: ResolvedTool,
@@ -113,22 +112,26 @@ export class ApprovalService {
     );
   }
 
-  /** The request to a person about a call: see `ApprovalRequests`. */
-  requestFor(asked: AskedApproval): Promise<ApprovalRequest> {
-    return this.#requests.create(asked);
+  /** The approval request of a call: see `ApprovalRequests`. */
+  requestFor(call: CallToApprove): Promise<ApprovalRequest> {
+    return this.#requests.create(call);
   }
 
   /**
-   * The request to a person about a plan. Throws `PERMISSION_DENIED` when the session reaches no person, or a hook denies the plan, and
+   * The approval request of a plan. Throws `PERMISSION_DENIED` when the session has no route to a person, or a hook denies the plan, and
    * `HOOK_FAILED`.
    */
-  requestForPlan(asked: Omit<AskedPlan, 'route' | 'createdAtMs' | 'limitMs'>): Promise<ApprovalRequest> {
-    return this.#requests.createForPlan(asked);
+  requestForPlan(plan: Omit<PlanToRequest, 'route' | 'createdAtMs' | 'limitMs'>): Promise<ApprovalRequest> {
+    return this.#requests.createForPlan(plan);
   }
 
-  /** The request to a person about a call that shall run again: see `ApprovalRequests`. */
-  requestAgain(record: CallRecord, approvalId: string, why: 'retry' | 'redrive' = 'retry'): Promise<ApprovalRequest> {
-    return this.#requests.createAgain(record, approvalId, why);
+  /** The approval request of a call that is to run again: see `ApprovalRequests`. */
+  requestAgain(
+    record: CallRecord,
+    approvalId: string,
+    purpose: 'retry' | 'redrive' = 'retry',
+  ): Promise<ApprovalRequest> {
+    return this.#requests.createAgain(record, approvalId, purpose);
   }
 
   requested(request: ApprovalRequest): void | Promise<void> {
@@ -147,12 +150,12 @@ export class ApprovalService {
     });
   }
 
-  /** Approvals that `isSeen` accepts, the newest first. Expired ones are ended on the way. */
+  /** Approvals that `isSeen` accepts, the newest first. Expired ones are ended. */
   list(options: ApprovalQuery = {}): Promise<ApprovalListing[]> {
     return this.#list(options, (id) => this.#deps.approvals.read(id));
   }
 
-  /** The same, with the beginning of large values: the parameters of calls must not determine the size of a list. */
+  /** Like `list`, with large values truncated, so that parameters do not determine the size of a list. */
   listBrief(options: ApprovalQuery = {}): Promise<ApprovalListing<BriefApproval>[]> {
     return this.#list(options, (id) => this.#deps.approvals.readBrief(id));
   }
@@ -164,15 +167,17 @@ export class ApprovalService {
     const { state, limit = 100, isSeen = () => true } = options;
     const pending = state === 'pending';
     const nowMs = await this.#deps.now();
-    // An approval that is stored as pending may have expired.
-    const mayBe = (record: ApprovalRecord) => state === undefined || [state, 'pending'].includes(record.state);
-    const isWanted = (record: ApprovalRecord) => isSeen(record) && mayBe(record);
-    const found: Approval[] = [];
+    // An approval may have expired although it is stored as pending.
+    const mayMatch = (record: ApprovalRecord) => state === undefined || [state, 'pending'].includes(record.state);
+    const isWanted = (record: ApprovalRecord) => isSeen(record) && mayMatch(record);
+    const listed: Approval[] = [];
     for (const partition of this.#deps.partitions())
-      found.push(...(await this.#deps.approvals.list(partition, { pending, limit, isWanted }, read)));
-    const previewed = pending ? await Promise.all(found.map((record) => this.#previewed(record, nowMs, read))) : found;
+      listed.push(...(await this.#deps.approvals.list(partition, { pending, limit, isWanted }, read)));
+    const previewed = pending
+      ? await Promise.all(listed.map((record) => this.#awaitPreview(record, nowMs, read)))
+      : listed;
     const records: Approval[] = [];
-    for (const record of previewed) records.push(await this.#expired(record, nowMs, read));
+    for (const record of previewed) records.push(await this.#expireIfDue(record, nowMs, read));
     return records
       .filter((record) => state === undefined || record.state === state)
       .sort((a, b) => b.request.createdAtMs - a.request.createdAtMs)
@@ -180,25 +185,25 @@ export class ApprovalService {
       .map((record) => ({ record, digest: digestOf(record.request) }));
   }
 
-  async #previewed<Approval extends ApprovalRecord>(
+  async #awaitPreview<Approval extends ApprovalRecord>(
     record: Approval,
     nowMs: number,
     read: ReadApproval<Approval>,
   ): Promise<Approval> {
-    let seen = record;
-    let leftMs = record.request.createdAtMs + PREVIEW_MS - nowMs;
-    while (leftMs > 0 && seen.state === 'pending' && seen.preview === undefined) {
-      await sleep(PREVIEW_LOOK_MS);
-      leftMs -= PREVIEW_LOOK_MS;
-      seen = (await read(record.request.id)) ?? record;
+    let current = record;
+    let leftMs = record.request.createdAtMs + PREVIEW_WAIT_MS - nowMs;
+    while (leftMs > 0 && current.state === 'pending' && current.preview === undefined) {
+      await sleep(PREVIEW_POLL_MS);
+      leftMs -= PREVIEW_POLL_MS;
+      current = (await read(record.request.id)) ?? record;
     }
-    return seen;
+    return current;
   }
 
   /** Throws `UNKNOWN_APPROVAL`. `id` may be the call's. */
   async show(id: string): Promise<ApprovalListing> {
     const { approvals, now } = this.#deps;
-    const record = await this.#expired(await this.#find(id), await now(), (found) => approvals.read(found));
+    const record = await this.#expireIfDue(await this.#find(id), await now(), (found) => approvals.read(found));
     return { record, digest: digestOf(record.request) };
   }
 
@@ -212,7 +217,7 @@ export class ApprovalService {
     return record;
   }
 
-  /** Decisions on the same tool before, the newest first, with the beginning of what is large. */
+  /** Earlier decisions on the same tool, the newest first, with large values truncated. */
   async similarTo({ request }: ApprovalRecord): Promise<ApprovalRecord[]> {
     const { approvals, partitions } = this.#deps;
     const isWanted = ({ state, request: other }: ApprovalRecord) =>
@@ -220,14 +225,14 @@ export class ApprovalService {
       other.id !== request.id &&
       other.tenantId === request.tenantId &&
       qualifiedName(other.tool) === qualifiedName(request.tool);
-    const search = { pending: false, limit: SIMILAR, among: SIMILAR_AMONG, isWanted };
-    const found: ApprovalRecord[] = [];
+    const search = { pending: false, limit: MAX_SIMILAR, among: MAX_COMPARED, isWanted };
+    const similar: ApprovalRecord[] = [];
     for (const partition of partitions([request.tool.tier]))
-      found.push(...(await approvals.list(partition, search, (id) => approvals.readBrief(id))));
-    return found.sort((one, next) => next.request.createdAtMs - one.request.createdAtMs).slice(0, SIMILAR);
+      similar.push(...(await approvals.list(partition, search, (id) => approvals.readBrief(id))));
+    return similar.sort((one, next) => next.request.createdAtMs - one.request.createdAtMs).slice(0, MAX_SIMILAR);
   }
 
-  /** The standing approvals of a session that still hold, the newest first. */
+  /** The valid standing approvals of a session, the newest first. */
   async remembered(sessionKey: string): Promise<StandingApproval[]> {
     return this.#deps.standingApprovals.list(sessionKey, await this.#deps.now());
   }
@@ -266,12 +271,12 @@ export class ApprovalService {
     if (record.state !== 'pending') throw stale(record.state);
     checkDecision(options);
     const params = options.decision === 'approve' ? await this.#edits.check(request, options.params) : undefined;
-    const { decision: what, digest: shown, by, reason } = options;
+    const { decision: verdict, digest: shownDigest, by, reason } = options;
     const decision = decisionOn(
       request,
       {
-        decision: what,
-        digest: shown,
+        decision: verdict,
+        digest: shownDigest,
         by,
         ...(reason === undefined ? {} : { reason }),
         ...(params === undefined ? {} : { params }),
@@ -279,7 +284,7 @@ export class ApprovalService {
       },
       await this.#deps.now(),
     );
-    const outcome = what === 'approve' ? approvedOutcome(request, decision) : deniedOutcome(request, by, reason);
+    const outcome = verdict === 'approve' ? approvedOutcome(request, decision) : deniedOutcome(request, by, reason);
     const answer = await this.#deps.approvals.decide(record, decision, outcome);
     switch (answer.kind) {
       case 'decided':
@@ -292,21 +297,21 @@ export class ApprovalService {
       default:
         throw new PawlError('APPROVAL_STALE', 'The call that this approval is about is gone.');
     }
-    await this.#decided(record, what === 'approve' ? 'approved' : 'denied', decision);
-    if (what === 'approve' && options.remember === true && params === undefined)
+    await this.#decided(record, verdict === 'approve' ? 'approved' : 'denied', decision);
+    if (verdict === 'approve' && options.remember === true && params === undefined)
       await this.#deps.standingApprovals.add(request, by, decision.decidedAtMs);
     return { record: await this.#find(request.id), digest: decision.digest };
   }
 
-  async #expired<Approval extends ApprovalRecord>(
+  async #expireIfDue<Approval extends ApprovalRecord>(
     record: Approval,
     nowMs: number,
     read: ReadApproval<Approval>,
   ): Promise<Approval> {
     const { id, expiresAtMs } = record.request;
     if (record.state !== 'pending' || expiresAtMs > nowMs) return record;
-    const whole = await this.#deps.approvals.read(id);
-    if (whole !== undefined) await this.#expire(whole);
+    const full = await this.#deps.approvals.read(id);
+    if (full !== undefined) await this.#expire(full);
     return (await read(id)) ?? record;
   }
 
@@ -315,7 +320,7 @@ export class ApprovalService {
     if (answer.kind === 'decided') await this.#decided(record, 'expired', undefined);
   }
 
-  /** A call was cancelled before a decision. */
+  /** Runs the hooks of an approval whose call was cancelled before a decision. */
   async cancelled(callId: string): Promise<void> {
     const { hooks, approvals } = this.#deps;
     const id = hooks.hasHooks ? await approvals.idOfCall(callId) : undefined;

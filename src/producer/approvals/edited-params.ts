@@ -1,4 +1,4 @@
-/** Checks what an approver decides on: that the tool is the one that was shown, and that edited parameters may run. */
+/** Checks an approver's decision: the tool must not have changed since, and policy must allow edited parameters. */
 import type { ApprovalRequest, ApprovalRoute } from '../../shared/approvals/approval.ts';
 import { planOf } from '../../shared/approvals/plan-approval.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -24,16 +24,16 @@ export class EditedParams {
     this.#deps = deps;
   }
 
-  /** The edited parameters, checked; undefined where there are none. */
+  /** Returns the edited parameters after their checks; undefined when there are none. */
   async check(request: ApprovalRequest, params: Params | undefined): Promise<Params | undefined> {
     if (request.plan !== undefined) return this.#checkPlan(request, params);
     const { catalogue } = this.#deps;
     const { namespace, name } = request.tool;
-    // A process that has just started, such as that of a command, has not read the catalogue yet.
+    // A process that has just started, such as a command, has not read the catalogue yet.
     const tool =
       params === undefined
         ? catalogue.peek(namespace, name)
-        : await catalogue.find(namespace, name).catch(unlessUnknown);
+        : await catalogue.find(namespace, name).catch(ignoreUnknownTool);
     if (tool !== undefined && tool.definition !== request.tool.definition)
       throw new PawlError('APPROVAL_STALE', `${request.tool.name} has changed since this approval was asked for.`);
     if (params === undefined) return undefined;
@@ -51,7 +51,7 @@ export class EditedParams {
   }
 
   /**
-   * Policy is checked before the decision, so that the person can still change it; the worker would end the call. Throws
+   * Policy is checked before the decision, so that the person can still correct it; the worker would end the call. Throws
    * `PERMISSION_DENIED`.
    */
   async #permitEdited({ session: { key }, taint }: ApprovalRequest, tool: ResolvedTool, params: Params): Promise<void> {
@@ -71,7 +71,7 @@ export class EditedParams {
     });
   }
 
-  /** A plan is approved as it was shown. */
+  /** A plan cannot be edited. */
   #checkPlan(request: ApprovalRequest, params: Params | undefined): undefined {
     if (params !== undefined)
       throw new PawlError(
@@ -88,6 +88,6 @@ export class EditedParams {
   }
 }
 
-function unlessUnknown(error: unknown): undefined {
+function ignoreUnknownTool(error: unknown): undefined {
   if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_TOOL') throw error;
 }

@@ -1,4 +1,4 @@
-/** The request to a person about a plan: what is shown, and in whose name it would run. */
+/** Builds the approval request of a plan. */
 import { type ApprovalRequest, type ApprovalRoute, approvalId } from '../../shared/approvals/approval.ts';
 import { PLAN_TOOL, shownPlan } from '../../shared/approvals/plan-approval.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
@@ -10,7 +10,7 @@ import { EFFECTS, TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { originOf } from './request-origin.ts';
 
 /** A plan that a person has to decide on. */
-export interface AskedPlan {
+export interface PlanToRequest {
   readonly planId: string;
   readonly plan: PlanDefinition;
   readonly session: SessionRecord;
@@ -25,32 +25,32 @@ export interface AskedPlan {
   readonly limitMs: number;
 }
 
-type AskingNode = AcceptedNode & { readonly asks: AskReason };
+type GatedNode = AcceptedNode & { readonly asks: AskReason };
 
-export function askingNodes({
+export function gatedNodes({
   order,
   nodes,
-}: Pick<PlanDefinition, 'order' | 'nodes'>): readonly (readonly [string, AskingNode])[] {
+}: Pick<PlanDefinition, 'order' | 'nodes'>): readonly (readonly [string, GatedNode])[] {
   return order.flatMap((name) => {
     const node = nodes[name];
-    return node?.asks === undefined ? [] : [[name, node as AskingNode] as const];
+    return node?.asks === undefined ? [] : [[name, node as GatedNode] as const];
   });
 }
 
-/** The highest tier of the nodes that need the approval: its workers tell people of it. */
+/** The highest tier of the nodes that need the approval: its workers announce it. */
 export function tierOfApproval(plan: Pick<PlanDefinition, 'order' | 'nodes'>): Tier {
-  const tiers = askingNodes(plan).map(([, { tier }]) => TIERS.indexOf(tier));
+  const tiers = gatedNodes(plan).map(([, { tier }]) => TIERS.indexOf(tier));
   return TIERS[Math.max(...tiers)] ?? 'elevated';
 }
 
-export function planRequestFor(asked: AskedPlan): ApprovalRequest {
+export function planRequestFor(asked: PlanToRequest): ApprovalRequest {
   const { planId, plan, session, callId, envelope, submittedBy, route, createdAtMs, limitMs, outside } = asked;
   const params = shownPlan(planId, plan);
   const paramsDigest = digest(canonicalJson(params));
-  const asking = askingNodes(plan);
-  const [[first, { asks }] = ['', { asks: { rule: '', reason: '' } }]] = asking;
-  const more = asking.length > 1 ? `, and ${asking.length - 1} more` : '';
-  const effects = Math.max(...asking.map(([, node]) => EFFECTS.indexOf(node.effects)));
+  const gated = gatedNodes(plan);
+  const [[first, { asks }] = ['', { asks: { rule: '', reason: '' } }]] = gated;
+  const rest = gated.length > 1 ? `, and ${gated.length - 1} more` : '';
+  const effects = Math.max(...gated.map(([, node]) => EFFECTS.indexOf(node.effects)));
   const generation = String(createdAtMs);
   return {
     id: approvalId(callId, generation),
@@ -69,7 +69,7 @@ export function planRequestFor(asked: AskedPlan): ApprovalRequest {
     ...originOf(session, envelope, submittedBy),
     taint: [...new Set([...taintOf(undefined, session), ...outside])],
     rule: asks.rule,
-    reason: `node ${first}: ${asks.reason}${more}`,
+    reason: `node ${first}: ${asks.reason}${rest}`,
     route,
     createdAtMs,
     expiresAtMs: createdAtMs + limitMs,

@@ -1,4 +1,4 @@
-/** Questions of tools to people, and the people's answers. The producer lists and answers them; the worker waits. */
+/** Questions of tools to people. The producer lists and answers them; the worker waits. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Given, QuestionRecord, Questions } from '../../shared/store/approvals/questions.ts';
@@ -30,8 +30,8 @@ export class QuestionService {
   }
 
   /**
-   * Gives the one answer. Throws `NOT_FOUND`, `CONTRACT_INVALID` for an answer that is no option, and `APPROVAL_STALE` when it came too
-   * late.
+   * Answers a question, once. Throws `NOT_FOUND`, `CONTRACT_INVALID` for an answer that is not an option, and `APPROVAL_STALE` when it is
+   * too late.
    */
   async reply(id: string, reply: Reply, by: string): Promise<void> {
     const record = await this.show(id);
@@ -44,9 +44,9 @@ export class QuestionService {
       throw new PawlError('APPROVAL_STALE', 'The question was answered already, or its time is over.');
     const { text: question, callId, session: sessionKey, tenantId } = record;
     const { state } = given;
-    const said = given.state === 'answered' ? { answer: given.value } : {};
-    const about = { questionId: id, callId, sessionKey, tenantId };
-    await this.#audit({ type: 'question-ended', ...about, state, question, ...said, by });
+    const answer = given.state === 'answered' ? { answer: given.value } : {};
+    const subject = { questionId: id, callId, sessionKey, tenantId };
+    await this.#audit({ type: 'question-ended', ...subject, state, question, ...answer, by });
   }
 }
 

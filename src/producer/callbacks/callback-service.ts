@@ -1,4 +1,4 @@
-/** `pawl.callbacks`: the ends of calls that are posted to a URL, and how that goes. */
+/** `pawl.callbacks`: lists the callbacks of calls that have ended, and sends them again. */
 import type { CallbackState } from '../../shared/callbacks/callback-state.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -33,8 +33,8 @@ export interface CallbackFilter {
 }
 
 const DEFAULT_LIMIT = 50;
-/** A partition's callbacks are looked through as far as this. */
-const MAX_LOOKED = 10_000;
+/** The most callbacks of a partition that one list scans. */
+const MAX_SCANNED = 10_000;
 
 export class CallbackService {
   readonly #backend: Pick<Backend, 'callbacks' | 'shards' | 'signatures'>;
@@ -47,18 +47,18 @@ export class CallbackService {
     this.#recordOverride = recordOverride;
   }
 
-  /** Callbacks of calls that have ended, the newest first; `truncated` when older ones were not looked at. */
+  /** Callbacks of calls that have ended, the newest first; `truncated` when older ones were not scanned. */
   async list({ state, tenantId, limit = DEFAULT_LIMIT }: CallbackFilter = {}): Promise<{
     readonly callbacks: readonly CallbackView[];
     readonly truncated?: true;
   }> {
     const { callbacks, shards } = this.#backend;
-    const parts = await Promise.all(
-      shards.partitions().map((partition) => firstOf(callbacks.list(partition, state), { tenantId, limit })),
+    const pages = await Promise.all(
+      shards.partitions().map((partition) => firstPage(callbacks.list(partition, state), { tenantId, limit })),
     );
-    const found = parts.flatMap((part) => part.found).sort((one, other) => other.settledAtMs - one.settledAtMs);
-    const isCut = found.length > limit || parts.some((part) => part.isCut);
-    return { callbacks: found.slice(0, limit), ...(isCut ? { truncated: true } : {}) };
+    const views = pages.flatMap((part) => part.views).sort((one, other) => other.settledAtMs - one.settledAtMs);
+    const isTruncated = views.length > limit || pages.some((part) => part.isTruncated);
+    return { callbacks: views.slice(0, limit), ...(isTruncated ? { truncated: true } : {}) };
   }
 
   /** Sends a callback again, at once and for another day, under the same ID. Throws `NOT_FOUND`. */
@@ -88,19 +88,19 @@ export class CallbackService {
   }
 }
 
-async function firstOf(
+async function firstPage(
   records: AsyncGenerator<CallbackRecord>,
   { tenantId, limit }: { readonly tenantId: string | undefined; readonly limit: number },
-): Promise<{ readonly found: readonly CallbackView[]; readonly isCut: boolean }> {
-  const found: CallbackView[] = [];
-  let looked = 0;
+): Promise<{ readonly views: readonly CallbackView[]; readonly isTruncated: boolean }> {
+  const views: CallbackView[] = [];
+  let scanned = 0;
   for await (const record of records) {
-    looked += 1;
+    scanned += 1;
     if (record.target === undefined || (tenantId !== undefined && record.target.tenantId !== tenantId)) continue;
-    if (found.length === limit || looked > MAX_LOOKED) return { found, isCut: true };
-    found.push(viewOf(record));
+    if (views.length === limit || scanned > MAX_SCANNED) return { views, isTruncated: true };
+    views.push(viewOf(record));
   }
-  return { found, isCut: false };
+  return { views, isTruncated: false };
 }
 
 function viewOf({

@@ -13,7 +13,7 @@ import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { withParams } from '../../shared/store/calls/call-record.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { CircuitCheck } from '../circuits/circuit-check.ts';
-import { type ToolCatalogue, underOwnName } from '../tools/tool-catalogue.ts';
+import { resolveAlias, type ToolCatalogue } from '../tools/tool-catalogue.ts';
 import type { CallAuthorizer } from './authorize-call.ts';
 import type { ResultAwaiter } from './await-result.ts';
 import { submitWithHooks } from './call-hooks.ts';
@@ -61,7 +61,7 @@ export class CallSubmitter {
     const { catalogue, traces } = this.#context;
     const { authorizer, circuits, refusals } = this.#steps;
     if (this.#hasHooks()) return undefined;
-    const named = underOwnName(submitted, catalogue);
+    const named = resolveAlias(submitted, catalogue);
     const tool = catalogue.peek(named.toolNamespace, named.toolName);
     if (tool === undefined) return undefined;
     const circuit = circuits.circuitOf(named, tool);
@@ -79,12 +79,12 @@ export class CallSubmitter {
    * `INVALID_PARAMS` and `CONTRACT_INVALID`.
    */
   check(envelope: ToolCallEnvelope, session: SessionRecord): Promise<AuthorizedCall> {
-    return this.#steps.authorizer.authorize(underOwnName(envelope, this.#context.catalogue), session);
+    return this.#steps.authorizer.authorize(resolveAlias(envelope, this.#context.catalogue), session);
   }
 
   /** The decision of policy on a call whose parameters are not known yet. Throws as `check` does, except for the parameters. */
   permit(envelope: ToolCallEnvelope, session: SessionRecord, isDraft: boolean): Promise<PolicyResult> {
-    return this.#steps.authorizer.permit(underOwnName(envelope, this.#context.catalogue), session, isDraft);
+    return this.#steps.authorizer.permit(resolveAlias(envelope, this.#context.catalogue), session, isDraft);
   }
 
   /** Submits an unchecked value from outside. */
@@ -104,7 +104,7 @@ export class CallSubmitter {
    */
   async identify(valid: ToolCallEnvelope): Promise<IdentifiedSubmission> {
     const { authorizer, circuits, identifier } = this.#steps;
-    const submitted = underOwnName(valid, this.#context.catalogue);
+    const submitted = resolveAlias(valid, this.#context.catalogue);
     const authorized = await authorizer.authorize(submitted);
     const circuit = circuits.circuitOf(authorized.envelope, authorized.tool);
     return { ...(await identifier.identify({ ...authorized, circuit })), submitted, authorized };
@@ -113,7 +113,7 @@ export class CallSubmitter {
   /** Submits a valid envelope, with its hooks around. Rejects when Redis is unavailable, and for defects. */
   async submit(valid: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
     const { catalogue, hooks, clock } = this.#context;
-    const envelope = underOwnName(valid, catalogue);
+    const envelope = resolveAlias(valid, catalogue);
     const submitInTime = (current: ToolCallEnvelope) => withinTimeLimit(current, clock, this.#submit(current, options));
     const { toolNamespace, toolName } = envelope;
     // An unknown tool has no hooks: its calls are refused below.

@@ -15,7 +15,7 @@ export interface CircuitListing {
   readonly failures: number;
 }
 
-/** A choice of circuits: one by its key, or all of a tool (in one tenant when named). A reset without either takes all. */
+/** A selection of circuits: one by its key, or all of a tool, optionally of one tenant. A reset without either selects all. */
 export interface CircuitSelection {
   readonly key?: string;
   readonly tool?: string;
@@ -23,7 +23,7 @@ export interface CircuitSelection {
 }
 
 const TRIES = 10;
-/** A circuit that tools share, in each tier for itself. Which tools will use it is not known beforehand. */
+/** A circuit that tools share, one per tier. The tools that will use it are not known beforehand. */
 const SHARED = /^(?:dependency:[^@]|global(?:@|$))/;
 
 interface KnownTool {
@@ -55,7 +55,7 @@ export class CircuitAdmin {
     this.#onChange = onChange;
   }
 
-  /** Circuits that ever left CLOSED. */
+  /** Circuits that have left CLOSED before. */
   async list(): Promise<CircuitListing[]> {
     const { breakers } = this.#backend;
     const ofPartition = async (partition: Partition): Promise<CircuitListing[]> => {
@@ -71,27 +71,27 @@ export class CircuitAdmin {
     return (await Promise.all(this.#partitions.map(ofPartition))).flat();
   }
 
-  /** Returns the circuits as they are now. Throws `UNKNOWN_TOOL` when there is nothing to force open. */
+  /** Returns the changed circuits. Throws `UNKNOWN_TOOL` when there is nothing to force open. */
   async set(action: 'force_open' | 'reset', select: CircuitSelection, reason: string): Promise<CircuitListing[]> {
-    const [known, tools] = await Promise.all([this.list(), this.#backend.tools()]);
-    const named = select.tool === undefined ? undefined : toolNamed(tools, select.tool);
-    const selected = known.filter((listing) => isSelected(listing, select, action, named));
-    const unknown = action === 'force_open' ? this.#notStored(select, tools, known) : [];
+    const [stored, tools] = await Promise.all([this.list(), this.#backend.tools()]);
+    const match = select.tool === undefined ? undefined : toolNamed(tools, select.tool);
+    const selected = stored.filter((listing) => isSelected(listing, select, action, match));
+    const unknown = action === 'force_open' ? this.#unstored(select, tools, stored) : [];
     const targets = [...selected, ...unknown];
     const nowMs = await this.#backend.ledger.now();
     return Promise.all(targets.map((target) => this.#change(target, action, reason, nowMs)));
   }
 
-  /** The circuits that a selection names although they never left CLOSED, so that nothing is stored of them. */
-  #notStored(
+  /** Selected circuits that have never left CLOSED, so that they have no record. */
+  #unstored(
     select: CircuitSelection,
     tools: readonly KnownTool[],
-    known: readonly CircuitListing[],
+    stored: readonly CircuitListing[],
   ): readonly CircuitListing[] {
     const { key } = select;
-    if (key === undefined || !SHARED.test(key)) return ownCircuit(select, tools, known);
+    if (key === undefined || !SHARED.test(key)) return ownCircuit(select, tools, stored);
     return this.#partitions
-      .filter(({ tier }) => !known.some((listing) => listing.key === key && listing.partition.tier === tier))
+      .filter(({ tier }) => !stored.some((listing) => listing.key === key && listing.partition.tier === tier))
       .map((partition) => ({ key, partition, circuit: CLOSED_CIRCUIT, failures: 0 }));
   }
 
@@ -110,8 +110,8 @@ export class CircuitAdmin {
       current = answer.circuit;
       if (!answer.changed) continue;
       if (state !== next.state) {
-        const why = next.state === 'FORCED_OPEN' ? { reason: next.reason } : {};
-        this.#onChange({ circuit: target.key, from: state, to: next.state, ...why });
+        const details = next.state === 'FORCED_OPEN' ? { reason: next.reason } : {};
+        this.#onChange({ circuit: target.key, from: state, to: next.state, ...details });
       }
       break;
     }
@@ -123,13 +123,13 @@ export class CircuitAdmin {
 function ownCircuit(
   select: CircuitSelection,
   tools: readonly KnownTool[],
-  known: readonly CircuitListing[],
+  stored: readonly CircuitListing[],
 ): readonly CircuitListing[] {
   const name = select.tool ?? toolOfCircuit(select.key ?? '') ?? '';
   const tool = toolNamed(tools, name);
   const tenant = select.tenantId === undefined ? '' : `@${select.tenantId}`;
   const key = select.key ?? `tool:${tool?.namespace}.${tool?.name}${tenant}`;
-  if (known.some((listing) => listing.key === key)) return [];
+  if (stored.some((listing) => listing.key === key)) return [];
   if (tool === undefined)
     throw new PawlError('UNKNOWN_TOOL', `There is no tool or circuit ${JSON.stringify(select.key ?? name)}.`);
   return [{ key, partition: homePartition(tool.tier), circuit: CLOSED_CIRCUIT, failures: 0 }];
@@ -143,7 +143,7 @@ function isSelected(
   { key }: CircuitListing,
   select: CircuitSelection,
   action: 'force_open' | 'reset',
-  named: KnownTool | undefined,
+  match: KnownTool | undefined,
 ): boolean {
   if (select.key !== undefined) return key === select.key;
   if (select.tool === undefined) return action === 'reset';
@@ -151,9 +151,9 @@ function isSelected(
   if (action === 'force_open' && isOfTarget(key)) return false;
   const tool = toolOfCircuit(key);
   const [, tenantId] = key.split('@');
-  const ofTool =
-    named === undefined
+  const isOfTool =
+    match === undefined
       ? tool === select.tool || tool?.endsWith(`.${select.tool}`) === true
-      : tool === qualifiedName(named);
-  return ofTool && (select.tenantId === undefined || select.tenantId === tenantId);
+      : tool === qualifiedName(match);
+  return isOfTool && (select.tenantId === undefined || select.tenantId === tenantId);
 }

@@ -1,6 +1,5 @@
 /**
- * A producer's copy of the fleet's circuits. The process that changes a circuit broadcasts it, so an open circuit refuses a call without
- * a question to Redis.
+ * A producer's copy of the fleet's circuits. Changes are broadcast, so an open circuit refuses a call without a round trip to Redis.
  */
 import { type Circuit, FORCED_OPEN_RETRY_MS } from '../../shared/circuits/circuit-breaker.ts';
 import { isOfTarget } from '../../shared/circuits/circuit-key.ts';
@@ -8,25 +7,25 @@ import type { CircuitBroadcast } from '../../shared/store/redis/circuit-messages
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Clock } from '../../shared/util/time.ts';
 
-/** The copy holds at most this many circuits: the number of targets has no bound of its own. */
-const MAX_HELD = 2_000;
+/** The most circuits in the copy: the number of targets is not bounded. */
+const MAX_CIRCUITS = 2_000;
 
-interface Held {
+interface CachedCircuit {
   readonly partition: Partition;
   readonly circuit: Circuit;
-  /** The circuit refuses calls until this moment of the process's own clock. */
+  /** The circuit refuses calls until this time of the process's monotonic clock. */
   readonly untilMonotonicMs: number;
 }
 
-/** Why a circuit refuses a call. The operator who forced it open gave the `reason`. */
+/** The refusal of a circuit. `reason` is from the operator who forced it open. */
 export type CircuitRefusal =
   | { readonly state: 'OPEN'; readonly retryAfterMs: number }
   | { readonly state: 'FORCED_OPEN'; readonly reason: string; readonly retryAfterMs: number };
 
 export class CircuitView {
   readonly #clock: Clock;
-  /** Circuits by key; hardly a key is held in more than one partition. */
-  readonly #held = new Map<string, Held[]>();
+  /** Circuits by key; few keys are in more than one partition. */
+  readonly #circuits = new Map<string, CachedCircuit[]>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -34,39 +33,43 @@ export class CircuitView {
 
   learn(broadcast: Pick<CircuitBroadcast, 'partition' | 'key' | 'circuit' | 'retryAfterMs'>): void {
     const { partition, key, circuit, retryAfterMs } = broadcast;
-    const known = this.#at(partition, key);
-    // Broadcasts and readings may overtake each other; the higher epoch is the later state, also of a closed circuit.
-    if (known !== undefined && known.circuit.epoch > circuit.epoch) return;
-    const others = this.#held.get(key)?.filter((held) => held !== known) ?? [];
-    this.#held.set(key, [...others, { partition, circuit, untilMonotonicMs: this.#clock.monotonic() + retryAfterMs }]);
-    // The worker asks Redis about a circuit that is not held here.
-    const oldest = this.#held.size > MAX_HELD ? [...this.#held.keys()].find(isOfTarget) : undefined;
-    if (oldest !== undefined) this.#held.delete(oldest);
+    const cached = this.#find(partition, key);
+    // Broadcasts and reads may arrive out of order; the higher epoch is the later state, also of a closed circuit.
+    if (cached !== undefined && cached.circuit.epoch > circuit.epoch) return;
+    const rest = this.#circuits.get(key)?.filter((held) => held !== cached) ?? [];
+    this.#circuits.set(key, [
+      ...rest,
+      { partition, circuit, untilMonotonicMs: this.#clock.monotonic() + retryAfterMs },
+    ]);
+    // A circuit that is dropped here is still checked by the worker.
+    const oldest = this.#circuits.size > MAX_CIRCUITS ? [...this.#circuits.keys()].find(isOfTarget) : undefined;
+    if (oldest !== undefined) this.#circuits.delete(oldest);
   }
 
-  /** Forgets all circuits: they may have changed while the connection was down. */
+  /** Drops all circuits, because they may have changed while the connection was down. */
   clear(): void {
-    this.#held.clear();
+    this.#circuits.clear();
   }
 
   /**
    * Why a call must not start now; undefined lets it through, also when it may become the probe. `own` is the circuit of its tool, which
    * holds for all calls of the tool when an operator has forced it open.
    */
-  refusal(partition: Partition, key: string, own = key): CircuitRefusal | undefined {
-    if (own !== key && this.#at(partition, own)?.circuit.state === 'FORCED_OPEN') return this.refusal(partition, own);
-    const held = this.#at(partition, key);
-    if (held === undefined) return undefined;
-    const { circuit } = held;
+  refusal(partition: Partition, key: string, ownKey = key): CircuitRefusal | undefined {
+    if (ownKey !== key && this.#find(partition, ownKey)?.circuit.state === 'FORCED_OPEN')
+      return this.refusal(partition, ownKey);
+    const cached = this.#find(partition, key);
+    if (cached === undefined) return undefined;
+    const { circuit } = cached;
     if (circuit.state === 'FORCED_OPEN')
       return { state: circuit.state, reason: circuit.reason, retryAfterMs: FORCED_OPEN_RETRY_MS };
-    const remainingMs = held.untilMonotonicMs - this.#clock.monotonic();
+    const remainingMs = cached.untilMonotonicMs - this.#clock.monotonic();
     return circuit.state === 'OPEN' && remainingMs > 0
       ? { state: circuit.state, retryAfterMs: Math.ceil(remainingMs) }
       : undefined;
   }
 
-  #at({ tier, shard }: Partition, key: string): Held | undefined {
-    return this.#held.get(key)?.find(({ partition }) => partition.tier === tier && partition.shard === shard);
+  #find({ tier, shard }: Partition, key: string): CachedCircuit | undefined {
+    return this.#circuits.get(key)?.find(({ partition }) => partition.tier === tier && partition.shard === shard);
   }
 }

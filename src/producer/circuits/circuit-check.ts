@@ -1,5 +1,5 @@
 /**
- * Whether a call's circuit lets it pass. The answer comes from this producer's copy of the fleet's circuits, without a round trip to Redis.
+ * Checks a call's circuit, in this producer's copy of the fleet's circuits, without a round trip to Redis.
  */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import {
@@ -49,7 +49,7 @@ export class CircuitCheck {
     return { key: this.#sharedKeyOf(envelope, tool) ?? ownKey, ownKey, modes: this.#deps.switches.modes(tool) };
   }
 
-  /** Why the circuit refuses a call now; undefined when the call may go on. A circuit that only observes refuses nothing here. */
+  /** The refusal of the call's circuit; undefined when the call may go on. A circuit that only observes refuses nothing. */
   refusal(tool: ResolvedTool, { key, ownKey, modes }: CallCircuit): CircuitRefusal | undefined {
     if (modes.circuits !== 'on') return undefined;
     const { settings, circuits } = this.#deps;

@@ -12,8 +12,8 @@ import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
 import type { CircuitListing } from './circuit-admin.ts';
 
 /**
- * `enforced`: an open circuit refuses · `shadow`: it tells what it would refuse · `observing`: it counts outcomes, and refuses
- * nothing · `bypassed`: the kill switch is thrown, it does not even count.
+ * `enforced`: an open circuit refuses · `shadow`: it reports what it would refuse · `observing`: it counts outcomes, and refuses
+ * nothing · `bypassed`: the kill switch is on, so it does not even count.
  */
 export type Enforcement = 'enforced' | 'shadow' | 'observing' | 'bypassed';
 
@@ -60,11 +60,11 @@ function enforcementOf(
   tools: readonly KnownTool[],
   switches: Pick<SwitchCache, 'modes'>,
 ): Enforcement {
-  const through = tools.filter((tool) => tool.tier === partition.tier && isCircuitOf(key, qualifiedName(tool)));
+  const users = tools.filter((tool) => tool.tier === partition.tier && isCircuitOf(key, qualifiedName(tool)));
   // No worker publishes the tool any more: the effect is that on any tool of its tier.
-  const asked = through.length > 0 ? through : [{ namespace: '', name: '', tier: partition.tier }];
-  const all = asked.map((tool) => switches.modes(tool));
-  if (all.some(({ circuits }) => circuits === 'on')) return 'enforced';
-  if (all.some(({ circuits }) => circuits === 'shadow')) return 'shadow';
-  return all.some(({ enabled }) => enabled) ? 'observing' : 'bypassed';
+  const affected = users.length > 0 ? users : [{ namespace: '', name: '', tier: partition.tier }];
+  const modes = affected.map((tool) => switches.modes(tool));
+  if (modes.some(({ circuits }) => circuits === 'on')) return 'enforced';
+  if (modes.some(({ circuits }) => circuits === 'shadow')) return 'shadow';
+  return modes.some(({ enabled }) => enabled) ? 'observing' : 'bypassed';
 }

@@ -1,4 +1,4 @@
-/** Completes pending calls: checks what an outside system says against the call's tool, and writes the outcome once. */
+/** Completes pending calls: checks the completion of an outside system against the call's tool, and writes the outcome once. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { AttemptRecord } from '../../shared/calls/call-state.ts';
 import { lifeOfFailure } from '../../shared/calls/call-state.ts';
@@ -21,7 +21,7 @@ import type { CompletionEnd, CompletionEntry, CompletionRefusal } from '../../sh
 import { normalizeResult, resultMetadata } from '../../shared/tools/tool-result.ts';
 import type { LargeText } from '../../shared/util/json/large-json.ts';
 
-/** The answer to a completion. It says nothing of the call but whether it still waits. */
+/** The answer to a completion. It only says whether the call is still pending. */
 export type CompletionAnswer =
   | { readonly state: 'completed' }
   /** `expiresAtMs` is absent while the attempt that issued the token still runs. */
@@ -56,7 +56,7 @@ export interface CompletionServiceDeps {
   /** The secrets of this process, which no message may quote. */
   readonly secrets: readonly string[];
   read(callId: string): Promise<CompletableCall | undefined>;
-  /** Records that a session sees what came from outside, before it can. */
+  /** Records that a session sees text from outside, before it can see it. */
   taint(sessionKey: string, source: string): Promise<void>;
   readonly audit: RecordAudit;
   onCompletion(result: CompletionResult): void;
@@ -75,10 +75,10 @@ export class CompletionService {
    */
   async complete(token: string, completion: Completion): Promise<CompletionAnswer> {
     try {
-      const sent = readCompletion(completion);
+      const parsed = readCompletion(completion);
       const entry = await this.#deps.records.find(token);
-      const answer = await this.#apply(entry, sent);
-      this.#deps.onCompletion(resultOf(sent));
+      const answer = await this.#apply(entry, parsed);
+      this.#deps.onCompletion(resultOf(parsed));
       return answer;
     } catch (error) {
       if (error instanceof PawlError && error.code !== 'BACKEND_UNAVAILABLE') this.#deps.onCompletion('refused');
@@ -86,14 +86,14 @@ export class CompletionService {
     }
   }
 
-  #apply(entry: CompletionEntry, sent: ReadCompletion): Promise<CompletionAnswer> {
-    switch (sent.kind) {
+  #apply(entry: CompletionEntry, parsed: ReadCompletion): Promise<CompletionAnswer> {
+    switch (parsed.kind) {
       case 'end':
-        return this.#end(entry, sent.end);
+        return this.#end(entry, parsed.end);
       case 'progress':
-        return this.#report(entry, sent.report);
+        return this.#report(entry, parsed.report);
       case 'extend':
-        return this.#extend(entry, sent.extendMs);
+        return this.#extend(entry, parsed.extendMs);
     }
   }
 
@@ -109,29 +109,29 @@ export class CompletionService {
       ...(message === undefined ? {} : { message: clip(redact(message, this.#deps.secrets)) }),
     };
     const answer = await this.#deps.records.report(entry, event);
-    if (answer !== 'told') throw refused(answer);
+    if (answer !== 'told') throw refusalError(answer);
     return { state: 'pending' };
   }
 
   async #extend(entry: CompletionEntry, extendMs: number): Promise<CompletionAnswer> {
     const answer = await this.#deps.records.extend(entry, extendMs);
-    if (typeof answer === 'string') throw refused(answer);
+    if (typeof answer === 'string') throw refusalError(answer);
     return { state: 'pending', ...(answer.expiresAtMs === undefined ? {} : { expiresAtMs: answer.expiresAtMs }) };
   }
 
   async #end(entry: CompletionEntry, end: CompletedWith): Promise<CompletionAnswer> {
     const { records, read } = this.#deps;
     const call = await read(entry.callId);
-    if (call === undefined) throw refused('over');
+    if (call === undefined) throw refusalError('over');
     const { outcome, text } = await this.#outcome(call, entry.terms, end);
     if (outcome.status === 'success' && call.phase !== undefined) await this.#taint(call);
     const answer = await records.complete(entry, this.#ending(call, outcome, text));
-    if (answer !== 'settled') throw refused(answer);
+    if (answer !== 'settled') throw refusalError(answer);
     this.#record(call, outcome);
     return { state: 'completed' };
   }
 
-  /** A session that is gone needs no mark. */
+  /** An expired session needs no taint. */
   async #taint({ request: { envelope } }: CompletableCall): Promise<void> {
     try {
       await this.#deps.taint(envelope.target.sessionKey, `${envelope.toolNamespace}.${envelope.toolName}`);
@@ -167,7 +167,7 @@ export class CompletionService {
   ): Promise<{ readonly outcome: Outcome; readonly text: string | LargeText }> {
     const { envelope } = call.request;
     const { attempts } = call;
-    // While the attempt runs, the record does not have it yet.
+    // A running attempt is not in the record yet.
     const number = attempts.length + (call.phase === 'pending' ? 0 : 1);
     const base = {
       toolName: envelope.toolName,
@@ -176,8 +176,8 @@ export class CompletionService {
       ...retriedBy(attempts.slice(0, number - 1)),
     };
     if (end.status === 'error') {
-      const known = secretsOfCall(envelope.payload.params, this.#deps.secrets);
-      const failure = { ...failureOf('TOOL_FAILED', redact(end.error.message, known)), code: end.error.code };
+      const secrets = secretsOfCall(envelope.payload.params, this.#deps.secrets);
+      const failure = { ...failureOf('TOOL_FAILED', redact(end.error.message, secrets)), code: end.error.code };
       const outcome: Outcome = { ...base, status: 'error', error: resultError(failure, 'error') };
       return { outcome, text: JSON.stringify(outcome) };
     }
@@ -219,24 +219,24 @@ export class CompletionService {
   }
 }
 
-/** An output that fits but for null in the place of what may be absent is not refused. Throws `COMPLETION_INVALID`. */
+/** Validates the output; null for an optional field is accepted. Throws `COMPLETION_INVALID`. */
 async function checkedOutput({ outputSchema }: CompletionTerms, output: unknown): Promise<unknown> {
   if (outputSchema === undefined) return output;
   const { value, issues } = await fitted(outputSchema, validatorOf(outputSchema), output);
   if (issues.length === 0) return value;
-  const named = issues.map(({ path, message }) => ({ path: path === '' ? 'output' : `output.${path}`, message }));
-  const listed = named.map(({ path, message }) => `${path}: ${message}`).join('; ');
+  const located = issues.map(({ path, message }) => ({ path: path === '' ? 'output' : `output.${path}`, message }));
+  const listed = located.map(({ path, message }) => `${path}: ${message}`).join('; ');
   throw new PawlError('COMPLETION_INVALID', `The output does not match the tool’s schema: ${listed}.`, {
-    issues: named,
+    issues: located,
   });
 }
 
-function resultOf(sent: ReadCompletion): CompletionResult {
-  if (sent.kind === 'end') return sent.end.status;
-  return sent.kind === 'progress' ? 'progress' : 'extended';
+function resultOf(parsed: ReadCompletion): CompletionResult {
+  if (parsed.kind === 'end') return parsed.end.status;
+  return parsed.kind === 'progress' ? 'progress' : 'extended';
 }
 
-function refused(answer: CompletionRefusal): PawlError {
+function refusalError(answer: CompletionRefusal): PawlError {
   switch (answer) {
     case 'unknown':
       return new PawlError('UNKNOWN_COMPLETION');

@@ -1,4 +1,4 @@
-/** Composes what redrives dead letters: the steps of a submission decide about a redriven call as they do about a new one. */
+/** Composes the services of dead letters. A redriven call goes through the same checks as a new one. */
 import { PawlError } from '../../shared/errors/failure.ts';
 import { requireUsable } from '../../shared/sessions/session.ts';
 import type { Backend } from '../../shared/store/backend.ts';
@@ -25,7 +25,7 @@ export interface DeadLetterDeps
 
 export function composeDeadLetters(deps: DeadLetterDeps) {
   const { backend, sessionCache, view, approvals } = deps;
-  // A session that is gone stays gone: a new call would open it again.
+  // Unlike a new call, a redrive must not open an expired session again.
   const sessions: AuthorizeDeps['sessions'] = {
     peekOf: () => undefined,
     resolve: async ({ target }) => {

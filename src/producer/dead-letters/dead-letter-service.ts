@@ -1,4 +1,4 @@
-/** `pawl.deadLetters`: calls of mutating tools that failed for good, and what operators do about them. */
+/** `pawl.deadLetters`: lists, redrives and discards calls of mutating tools that failed for good. */
 import { partitionOf } from '../../shared/calls/call-id.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
@@ -18,24 +18,24 @@ import { withinMs } from '../calls/result-waiters.ts';
 import type { CallRedriver } from './redrive-call.ts';
 import { batchSize, type RedriveRunner } from './redrive-runner.ts';
 
-const DEFAULT_LISTED = 50;
+const DEFAULT_LIMIT = 50;
 const DEFAULT_PER_SECOND = 50;
 const DEFAULT_WAIT_MS = 2_000;
-/** The most that one redrive or discard takes up. */
+/** The most dead letters of one redrive or discard. */
 const MAX_MATCHED = 100_000;
-/** An answer lists so many skipped calls. */
+/** The most skipped calls in an answer. */
 const MAX_SKIPPED = 10_000;
-const CHECKED_AT_ONCE = 64;
-const LISTED_AT_ONCE = 500;
+const CHECK_BATCH = 64;
+const LIST_BATCH = 500;
 
-/** The dead letters of a selection: named calls, or all that a filter lets pass. */
+/** A selection of dead letters: by their IDs, or by a filter. */
 export type DeadLetterSelection = {
   /** The operator, for the audit trail. Default: the one that this client was opened for. */
   readonly by?: string | undefined;
   readonly reason?: string | undefined;
-  /** Those of one tenant. Default: all. */
+  /** Only calls of this tenant. Default: all. */
   readonly tenantId?: string | undefined;
-  /** Says what would happen, and changes nothing. */
+  /** Returns what would happen, and changes nothing. */
   readonly dryRun?: boolean | undefined;
 } & ({ readonly ids: readonly string[] } | { readonly filter: DeadLetterFilter });
 
@@ -43,11 +43,11 @@ export interface DeadLetterQuery extends DeadLetterFilter {
   readonly tenantId?: string | undefined;
   /** Default 50. */
   readonly limit?: number | undefined;
-  /** `next` of the page before. */
+  /** `next` of the previous page. */
   readonly next?: string | undefined;
 }
 
-/** A call that failed, with the time when it did. */
+/** A failed call, and the time of its failure. */
 export interface DeadLetter {
   readonly record: CallRecord;
   readonly failedAtMs: number;
@@ -63,14 +63,14 @@ export interface DeadLetterPage {
   readonly deadLetters: readonly DeadLetter[];
   /** For the next page; absent on the last one. */
   readonly next?: string;
-  /** How many the filter lets pass, on the first page. */
+  /** The number of dead letters that match the filter, on the first page. */
   readonly counts?: DeadLetterCounts;
 }
 
-/** The result of an action on a selection. Calls that are neither started nor skipped are still to come. */
+/** The result of an action on a selection. Calls that are neither started nor skipped are not processed yet. */
 export interface BulkAnswer {
   readonly matched: number;
-  /** How many were redriven, discarded or resolved by now. */
+  /** The number of calls that were redriven, discarded or resolved by now. */
   readonly started: number;
   readonly skipped: readonly SkippedCall[];
 }
@@ -82,7 +82,7 @@ export interface DeadLetterServiceDeps {
   readonly redriver: Pick<CallRedriver, 'check'>;
   readonly runner: Pick<RedriveRunner, 'run'>;
   readonly recordOverride: RecordOverride;
-  /** The operator where none is named. */
+  /** The default operator. */
   readonly operator: string;
 }
 
@@ -99,7 +99,7 @@ export class DeadLetterService {
    *     const { deadLetters, counts } = await pawl.deadLetters.list({ tool: 'pay', code: 'HTTP_503' });
    *     for (const { record } of deadLetters) console.log(record.callId, record.outcome?.error?.message);
    */
-  async list({ tenantId, limit = DEFAULT_LISTED, next, ...filter }: DeadLetterQuery = {}): Promise<DeadLetterPage> {
+  async list({ tenantId, limit = DEFAULT_LIMIT, next, ...filter }: DeadLetterQuery = {}): Promise<DeadLetterPage> {
     checkFilter(filter);
     const cursor = next === undefined ? undefined : parseCursor(next);
     const search = { filter, tenantId, cursor, limit: limit + 1 };
@@ -107,12 +107,12 @@ export class DeadLetterService {
       Promise.all(this.#partitions().map((partition) => this.#newest(partition, search))),
       cursor === undefined ? this.#count(filter, tenantId) : undefined,
     ]);
-    const found = pages.flat().sort((one, other) => compareNewest(cursorOf(one), cursorOf(other)));
-    const deadLetters = found.slice(0, limit);
+    const candidates = pages.flat().sort((one, other) => compareNewest(cursorOf(one), cursorOf(other)));
+    const deadLetters = candidates.slice(0, limit);
     const last = deadLetters.at(-1);
     return {
       deadLetters,
-      ...(found.length > limit && last !== undefined ? { next: formatCursor(cursorOf(last)) } : {}),
+      ...(candidates.length > limit && last !== undefined ? { next: formatCursor(cursorOf(last)) } : {}),
       ...(counts === undefined ? {} : { counts }),
     };
   }
@@ -139,8 +139,8 @@ export class DeadLetterService {
     await this.#record('redrive', selection, { redriveId, counts });
     const order = { by: by ?? this.#deps.operator, tenantId, reason, filter, perSecond, matched: calls.length };
     const size = batchSize(perSecond);
-    const batches = Array.from({ length: Math.ceil(calls.length / size) }, (_, at) =>
-      calls.slice(at * size, (at + 1) * size),
+    const batches = Array.from({ length: Math.ceil(calls.length / size) }, (_, index) =>
+      calls.slice(index * size, (index + 1) * size),
     );
     await redrives.begin(redriveId, order, batches);
     await withinMs(this.#deps.runner.run(redriveId), waitMs);
@@ -148,7 +148,7 @@ export class DeadLetterService {
     return { matched, started, skipped, redriveId, state };
   }
 
-  /** How far a redrive is; with `waitMs`, after its end or that time. Throws `UNKNOWN_REDRIVE`. */
+  /** The progress of a redrive; with `waitMs`, after its end or that time. Throws `UNKNOWN_REDRIVE`. */
   async progress(
     redriveId: string,
     options: { readonly waitMs?: number; readonly tenantId?: string | undefined } = {},
@@ -162,9 +162,9 @@ export class DeadLetterService {
   }
 
   async redrives(options: { readonly limit?: number; readonly tenantId?: string } = {}): Promise<RedriveRecord[]> {
-    const { limit = DEFAULT_LISTED, tenantId } = options;
+    const { limit = DEFAULT_LIMIT, tenantId } = options;
     const { redrives } = this.#deps.backend;
-    const records = await Promise.all((await redrives.list(LISTED_AT_ONCE)).map((id) => redrives.read(id)));
+    const records = await Promise.all((await redrives.list(LIST_BATCH)).map((id) => redrives.read(id)));
     return records
       .filter((record) => record !== undefined)
       .filter((record) => tenantId === undefined || record.tenantId === tenantId)
@@ -180,21 +180,21 @@ export class DeadLetterService {
     return this.progress(redriveId);
   }
 
-  /** Takes dead letters out of the view, so that no operator runs them again. Their records stay. A call in doubt is skipped. */
+  /** Removes dead letters from the list, so that they cannot be redriven. Their records stay. Calls in doubt are skipped. */
   async discard(selection: DeadLetterSelection): Promise<BulkAnswer> {
     const calls = await this.#select(selection);
     if (selection.dryRun === true) return this.#checkDiscard(calls);
     const { deadLetters } = this.#deps.backend;
-    const known = calls.filter(({ failedAtMs }) => failedAtMs > 0);
+    const redrivable = calls.filter(({ failedAtMs }) => failedAtMs > 0);
     const skipped = calls.filter(({ failedAtMs }) => failedAtMs === 0).map(({ callId }) => notRedrivable(callId));
     const discarded: string[] = [];
-    for (const batch of batchesOf(known, LISTED_AT_ONCE)) {
+    for (const batch of batchesOf(redrivable, LIST_BATCH)) {
       const ids: string[] = [];
-      for (const [partition, here] of byPartition(batch)) {
-        const codes = await deadLetters.discard(partition, here);
-        for (const [at, callId] of here.entries()) {
-          if (codes[at] === 'discarded') ids.push(callId);
-          else if (codes[at] === 'unresolved') skipped.push(await this.#inDoubt(callId));
+      for (const [partition, callIds] of byPartition(batch)) {
+        const codes = await deadLetters.discard(partition, callIds);
+        for (const [index, callId] of callIds.entries()) {
+          if (codes[index] === 'discarded') ids.push(callId);
+          else if (codes[index] === 'unresolved') skipped.push(await this.#inDoubt(callId));
           else skipped.push(notRedrivable(callId));
         }
       }
@@ -208,7 +208,7 @@ export class DeadLetterService {
 
   async #checkDiscard(calls: readonly RedrivenCall[]): Promise<BulkAnswer> {
     const skipped: SkippedCall[] = [];
-    for (const batch of batchesOf(calls, CHECKED_AT_ONCE))
+    for (const batch of batchesOf(calls, CHECK_BATCH))
       await Promise.all(
         batch.map(async ({ callId, failedAtMs }) => {
           const record = failedAtMs === 0 ? undefined : await this.#deps.backend.ledger.readBrief(callId);
@@ -221,10 +221,10 @@ export class DeadLetterService {
 
   async #checkAll(calls: readonly RedrivenCall[], { tenantId }: DeadLetterSelection): Promise<BulkAnswer> {
     const skipped: SkippedCall[] = [];
-    for (const batch of batchesOf(calls, CHECKED_AT_ONCE)) {
+    for (const batch of batchesOf(calls, CHECK_BATCH)) {
       const codes = await Promise.all(batch.map((call) => this.#deps.redriver.check(call, { tenantId })));
-      for (const [at, { callId }] of batch.entries()) {
-        const code = codes[at];
+      for (const [index, { callId }] of batch.entries()) {
+        const code = codes[index];
         if (code !== undefined) skipped.push({ callId, code });
       }
     }
@@ -241,10 +241,10 @@ export class DeadLetterService {
     return record;
   }
 
-  /** The oldest failure first. A named call that is no dead letter of this tenant failed at 0. */
+  /** Resolves a selection, the oldest failure first. An ID that is not a dead letter of this tenant has the time 0. */
   async #select(selection: DeadLetterSelection): Promise<RedrivenCall[]> {
     const { tenantId } = selection;
-    if ('ids' in selection) return this.#named([...new Set(selection.ids)], tenantId);
+    if ('ids' in selection) return this.#findByIds([...new Set(selection.ids)], tenantId);
     const { filter } = selection;
     checkFilter(filter);
     const selected: RedrivenCall[] = [];
@@ -260,13 +260,13 @@ export class DeadLetterService {
     return selected.sort((one, other) => one.failedAtMs - other.failedAtMs);
   }
 
-  async #named(ids: readonly string[], tenantId: string | undefined): Promise<RedrivenCall[]> {
-    const found = new Map<string, number>();
+  async #findByIds(ids: readonly string[], tenantId: string | undefined): Promise<RedrivenCall[]> {
+    const failedAt = new Map<string, number>();
     for (const [partition, callIds] of byPartition(ids.map((callId) => ({ callId }))))
       for (const facts of await this.#deps.backend.deadLetters.find(partition, callIds))
         if (facts !== undefined && (tenantId === undefined || facts.tenantId === tenantId))
-          found.set(facts.callId, facts.failedAtMs);
-    return ids.map((callId) => ({ callId, failedAtMs: found.get(callId) ?? 0 }));
+          failedAt.set(facts.callId, facts.failedAtMs);
+    return ids.map((callId) => ({ callId, failedAtMs: failedAt.get(callId) ?? 0 }));
   }
 
   async *#all(filter: DeadLetterFilter, tenantId: string | undefined): AsyncGenerator<DeadLetterFacts> {
@@ -282,23 +282,23 @@ export class DeadLetterService {
       cursor?.failedAtMs ?? Number.POSITIVE_INFINITY,
     );
     const from = { ...filter, untilMs: Number.isFinite(untilMs) ? untilMs : undefined };
-    const found: DeadLetter[] = [];
+    const newest: DeadLetter[] = [];
     for await (const page of deadLetters.scan(partition, { filter: from, tenantId, order: 'newest' })) {
       const rest = page.filter((facts) => cursor === undefined || compareNewest(facts, cursor) > 0);
-      for (let at = 0; at < rest.length && found.length < limit; at += limit) {
-        const some = rest.slice(at, at + limit);
+      for (let offset = 0; offset < rest.length && newest.length < limit; offset += limit) {
+        const some = rest.slice(offset, offset + limit);
         const records = await Promise.all(some.map(({ callId }) => ledger.readBrief(callId)));
         const expired: string[] = [];
         for (const [position, { callId, failedAtMs }] of some.entries()) {
           const record = records[position];
           if (record === undefined) expired.push(callId);
-          else if (record.state === 'failed') found.push({ record, failedAtMs });
+          else if (record.state === 'failed') newest.push({ record, failedAtMs });
         }
         if (expired.length > 0) await deadLetters.discard(partition, expired);
       }
-      if (found.length >= limit) break;
+      if (newest.length >= limit) break;
     }
-    return found.slice(0, limit);
+    return newest.slice(0, limit);
   }
 
   async #count(filter: DeadLetterFilter, tenantId: string | undefined): Promise<DeadLetterCounts> {
@@ -325,7 +325,7 @@ export class DeadLetterService {
   #record(
     action: 'redrive' | 'discard',
     selection: DeadLetterSelection,
-    more: {
+    details: {
       readonly counts?: Readonly<Record<string, number>>;
       readonly callIds?: readonly string[];
       readonly redriveId?: string;
@@ -333,7 +333,7 @@ export class DeadLetterService {
   ): Promise<void> {
     const { by, reason, tenantId } = selection;
     const filter = 'filter' in selection ? selection.filter : undefined;
-    return this.#deps.recordOverride({ what: 'dead-letters', action, by, reason, tenantId, filter, ...more });
+    return this.#deps.recordOverride({ what: 'dead-letters', action, by, reason, tenantId, filter, ...details });
   }
 }
 
@@ -350,7 +350,7 @@ function cursorOf({ record, failedAtMs }: DeadLetter): Cursor {
   return { callId: record.callId, failedAtMs };
 }
 
-/** As Redis orders them: the newest first, and equal times by ID, the greatest first. */
+/** The order of Redis: the newest first, and equal times by ID, the greatest first. */
 function compareNewest(one: Cursor, other: Cursor): number {
   return other.failedAtMs - one.failedAtMs || (one.callId < other.callId ? 1 : one.callId > other.callId ? -1 : 0);
 }
@@ -371,20 +371,22 @@ function notRedrivable(callId: string): SkippedCall {
   return { callId, code: partitionOf(callId) === undefined ? 'UNKNOWN_CALL' : 'CALL_NOT_REDRIVABLE' };
 }
 
-/** The IDs of calls by their partitions; a text that is no call ID is in none. */
+/** Groups call IDs by partition. Invalid IDs are left out. */
 function byPartition(calls: readonly { readonly callId: string }[]): readonly (readonly [Partition, string[]])[] {
-  const found = new Map<string, readonly [Partition, string[]]>();
+  const groups = new Map<string, readonly [Partition, string[]]>();
   for (const { callId } of calls) {
     const partition = partitionOf(callId);
     if (partition === undefined) continue;
     const name = `${partition.tier}.${partition.shard}`;
-    const here = found.get(name) ?? ([partition, []] as const);
-    here[1].push(callId);
-    found.set(name, here);
+    const group = groups.get(name) ?? ([partition, []] as const);
+    group[1].push(callId);
+    groups.set(name, group);
   }
-  return [...found.values()];
+  return [...groups.values()];
 }
 
 function batchesOf<Item>(items: readonly Item[], size: number): Item[][] {
-  return Array.from({ length: Math.ceil(items.length / size) }, (_, at) => items.slice(at * size, (at + 1) * size));
+  return Array.from({ length: Math.ceil(items.length / size) }, (_, index) =>
+    items.slice(index * size, (index + 1) * size),
+  );
 }

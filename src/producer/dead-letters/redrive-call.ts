@@ -1,6 +1,6 @@
 /**
- * Redrives one dead letter, by the rules that hold for a new call: its session is open and may still call the tool, the tool takes the
- * call as it was made, its circuit is closed, and its budgets and its tier have room.
+ * Redrives one dead letter, by the rules for a new call: its session is open and may call the tool, the parameters are valid for the
+ * current tool, its circuit is closed, and its budgets and its tier have capacity.
  */
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
@@ -30,10 +30,10 @@ export interface CallRedriverDeps {
 /** The redrive that a call is a part of. */
 export type RedriveOf = Pick<RedriveOrder, 'by' | 'tenantId'> & { readonly redriveId: string };
 
-/** Why a call is skipped: a failure code, a call's own in doubt. */
+/** The reason why a call is skipped: a failure code; for a call in doubt, the code of its outcome. */
 type SkipCode = string;
 
-/** The meaning of the script's answer; undefined for a call that was started. */
+/** The skip code of each answer of the script; undefined for a call that was started. */
 const SKIP_CODES: Readonly<Record<RedriveAnswer, FailureCode | undefined>> = {
   queued: undefined,
   again: undefined,
@@ -52,19 +52,20 @@ export class CallRedriver {
     this.#deps = deps;
   }
 
-  /** Whether a call would be started now: the code for which it would be skipped, or undefined. Nothing changes. */
+  /** Checks whether a call would start now, and changes nothing. Returns the skip code, or undefined. */
   async check(call: RedrivenCall, order: Pick<RedriveOrder, 'tenantId'>): Promise<SkipCode | undefined> {
     const record = await this.#deps.ledger.read(call.callId);
     return (
-      skipCode(record, call, order) ?? (await this.#trying(async () => void (await this.#admit(record as CallRecord))))
+      skipCode(record, call, order) ??
+      (await this.#codeOfError(async () => void (await this.#admit(record as CallRecord))))
     );
   }
 
-  /** Starts a call, once in each redrive: the code for which it was skipped, or undefined. Rejects when Redis is unavailable. */
+  /** Starts a call, once in each redrive. Returns the skip code, or undefined. Rejects when Redis is unavailable. */
   async redrive(call: RedrivenCall, order: RedriveOf): Promise<SkipCode | undefined> {
     const record = await this.#deps.ledger.read(call.callId);
     if (record?.redrives?.some(({ id }) => id === order.redriveId) === true) return undefined;
-    return skipCode(record, call, order) ?? (await this.#trying(() => this.#start(record as CallRecord, order)));
+    return skipCode(record, call, order) ?? (await this.#codeOfError(() => this.#start(record as CallRecord, order)));
   }
 
   async #start(record: CallRecord, { redriveId, by }: RedriveOf): Promise<SkipCode | undefined> {
@@ -99,7 +100,7 @@ export class CallRedriver {
       throw error instanceof PawlError && error.code === 'INVALID_PARAMS' ? new PawlError('DEFINITION_CHANGED') : error;
     });
     const { tool } = authorized;
-    // The tool of today runs the call, if it still does the same to the world.
+    // The current version of the tool runs the call, if its tier and effects have not changed.
     const isSame =
       tool.tier === partitionFor(callId).tier &&
       tool.effects === (request.tool.effects ?? tool.effects) &&
@@ -110,7 +111,7 @@ export class CallRedriver {
     return { authorized, call: await identifier.identify({ ...authorized, circuit }) };
   }
 
-  /** An approval covers one round: people are asked again for the next one. */
+  /** An approval covers one round: a redrive needs a new one. */
   async #approvalFor(
     record: CallRecord,
     { authorized, call }: { readonly authorized: AuthorizedCall; readonly call: IdentifiedCall },
@@ -131,7 +132,7 @@ export class CallRedriver {
     });
   }
 
-  async #trying(step: () => Promise<SkipCode | undefined>): Promise<SkipCode | undefined> {
+  async #codeOfError(step: () => Promise<SkipCode | undefined>): Promise<SkipCode | undefined> {
     try {
       return await step();
     } catch (error) {
@@ -141,7 +142,7 @@ export class CallRedriver {
   }
 }
 
-/** The reason for which a call is no dead letter that can be redriven; undefined when it can. */
+/** The reason why a call cannot be redriven; undefined when it can. */
 function skipCode(
   record: CallRecord | undefined,
   { failedAtMs }: RedrivenCall,
@@ -149,7 +150,7 @@ function skipCode(
 ): SkipCode | undefined {
   if (record === undefined) return 'UNKNOWN_CALL';
   const { state, outcome, updatedAtMs, request } = record;
-  // Another tenant's call is as good as none.
+  // A call of another tenant is treated as unknown.
   if (tenantId !== undefined && request.envelope.target.tenantId !== tenantId) return 'UNKNOWN_CALL';
   if (state === 'inflight') return 'IN_FLIGHT';
   if (isUnresolved(outcome)) return outcome?.error?.code ?? 'OUTCOME_UNKNOWN';

@@ -1,6 +1,6 @@
 /**
- * Carries redrives on: batch by batch, at their rates. A redrive outlives this process: another one takes it when its lease ends. It may
- * then do a batch again, in which each call is started once all the same.
+ * Runs redrives batch by batch, at their rates. A redrive outlives this process: another one takes it when its lease ends. That process
+ * may repeat a batch, but each call is started once only.
  */
 import type { Backend } from '../../shared/store/backend.ts';
 import type { BatchResult, HeldRedrive, RedrivenCall, RedriveRecord } from '../../shared/store/redrives/redrives.ts';
@@ -8,14 +8,14 @@ import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util
 import type { RecordOverride } from '../calls/audit.ts';
 import type { CallRedriver } from './redrive-call.ts';
 
-/** Without Redis, and when another process holds a redrive, it is looked at again after this time. */
-const AGAIN_MS = 1_000;
-/** A front door looks for redrives of processes that died this often. */
+/** The delay of the next try, after an outage of Redis or while another process holds the redrive. */
+const RETRY_DELAY_MS = 1_000;
+/** The interval at which a front door checks for redrives of dead processes. */
 const SWEEP_MS = 5_000;
 const MAX_BATCH = 100;
 const BATCHES_PER_SECOND = 4;
 
-/** How many calls are started together. */
+/** The number of calls that are started together. */
 export function batchSize(perSecond: number): number {
   return Math.min(MAX_BATCH, Math.ceil(perSecond / BATCHES_PER_SECOND));
 }
@@ -32,26 +32,26 @@ export interface RedriveRunnerDeps {
 
 export class RedriveRunner {
   readonly #deps: RedriveRunnerDeps;
-  /** Those that this process carries on. */
+  /** The redrives that this process runs. */
   readonly #running = new Map<string, Promise<void>>();
-  readonly #wakers = new Set<() => void>();
+  readonly #sleepers = new Set<() => void>();
   #closed = false;
 
   constructor(deps: RedriveRunnerDeps) {
     this.#deps = deps;
   }
 
-  /** Carries a redrive on until it has ended, here or in another process, or until this process closes. */
+  /** Runs a redrive until it has ended, here or in another process, or until this process closes. */
   run(redriveId: string): Promise<void> {
     let running = this.#running.get(redriveId);
     if (running === undefined) {
-      running = this.#untilEnd(redriveId).finally(() => this.#running.delete(redriveId));
+      running = this.#runToEnd(redriveId).finally(() => this.#running.delete(redriveId));
       this.#running.set(redriveId, running);
     }
     return running;
   }
 
-  /** Looks for redrives that no process carries on, now and then. The returned function ends that. */
+  /** Periodically checks for redrives that no process runs. The returned function ends that. */
   watch(): () => void {
     const { redrives, schedule = backgroundSchedule, onError } = this.#deps;
     let stop = () => {};
@@ -75,41 +75,41 @@ export class RedriveRunner {
     };
   }
 
-  /** Ends with the batch that it is about. */
+  /** Stops after the current batch. */
   async close(): Promise<void> {
     this.#closed = true;
-    for (const wake of this.#wakers) wake();
+    for (const wake of this.#sleepers) wake();
     await Promise.all(this.#running.values());
   }
 
-  async #untilEnd(redriveId: string): Promise<void> {
+  async #runToEnd(redriveId: string): Promise<void> {
     while (!this.#closed) {
       try {
         const taken = await this.#deps.redrives.take(redriveId);
         if (taken === undefined) return;
-        if ('heldMs' in taken) await this.#sleep(Math.min(taken.heldMs, AGAIN_MS));
-        else if (await this.#carryOn(taken)) return;
+        if ('heldMs' in taken) await this.#sleep(Math.min(taken.heldMs, RETRY_DELAY_MS));
+        else if (await this.#runBatches(taken)) return;
       } catch (error) {
         this.#deps.onError(error as Error);
-        await this.#sleep(AGAIN_MS);
+        await this.#sleep(RETRY_DELAY_MS);
       }
     }
   }
 
-  /** Whether the redrive has ended. Throws when Redis is unavailable: the batch is done again. */
-  async #carryOn(taken: HeldRedrive): Promise<boolean> {
+  /** Runs the remaining batches. Returns whether the redrive has ended. Throws when Redis is unavailable: the batch is repeated. */
+  async #runBatches(taken: HeldRedrive): Promise<boolean> {
     const { redrives, clock } = this.#deps;
     const { redriveId } = taken;
     const order = await redrives.read(redriveId);
-    for (let held = taken; !this.#closed; held = { ...held, position: held.position + 1 }) {
+    for (let lease = taken; !this.#closed; lease = { ...lease, position: lease.position + 1 }) {
       const startedAtMs = clock.monotonic();
-      const calls = order === undefined ? undefined : await redrives.batch(held);
+      const calls = order === undefined ? undefined : await redrives.batch(lease);
       if (order === undefined || calls === undefined) {
         // No key of this fleet signed it, or its calls were deleted.
         await redrives.stop(redriveId);
         return true;
       }
-      const state = await redrives.advance(held, await this.#redrive(calls, order));
+      const state = await redrives.advance(lease, await this.#redrive(calls, order));
       if (state !== 'running') return state !== 'fenced';
       await this.#sleep(startedAtMs + (calls.length / order.perSecond) * 1_000 - clock.monotonic());
     }
@@ -118,11 +118,11 @@ export class RedriveRunner {
 
   async #redrive(calls: readonly RedrivenCall[], order: RedriveRecord): Promise<BatchResult> {
     const codes = await Promise.all(calls.map((call) => this.#deps.redriver.redrive(call, order)));
-    const skipped = calls.flatMap(({ callId }, at) => {
-      const code = codes[at];
+    const skipped = calls.flatMap(({ callId }, index) => {
+      const code = codes[index];
       return code === undefined ? [] : [{ callId, code }];
     });
-    const callIds = calls.filter((_call, at) => codes[at] === undefined).map(({ callId }) => callId);
+    const callIds = calls.filter((_call, index) => codes[index] === undefined).map(({ callId }) => callId);
     const { redriveId, by, tenantId, reason } = order;
     if (callIds.length > 0)
       await this.#deps.recordOverride({
@@ -141,10 +141,10 @@ export class RedriveRunner {
     if (ms <= 0 || this.#closed) return;
     const { schedule = backgroundSchedule } = this.#deps;
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#wakers.add(resolve);
+    this.#sleepers.add(resolve);
     const stop = schedule(resolve, ms);
     await promise;
     stop();
-    this.#wakers.delete(resolve);
+    this.#sleepers.delete(resolve);
   }
 }

@@ -11,13 +11,13 @@ import {
 import type { SkippedCall } from '../../shared/store/redrives/redrives.ts';
 import type { Resolution } from '../calls/resolution.ts';
 
-/** More are left to the next request: each resolution takes a few round trips. */
+/** The most calls of one request, because each resolution takes a few round trips. */
 const MAX_RESOLVED = 1_000;
-const LISTED_AT_ONCE = 500;
-const RESOLVED_AT_ONCE = 16;
+const LIST_BATCH = 500;
+const RESOLVE_BATCH = 16;
 
 export type BulkResolution = Resolution & {
-  /** Stands in the audit trail with each call. */
+  /** Recorded in the audit trail with each call. */
   readonly reason: string;
   readonly by?: string | undefined;
   /** Calls of one tenant. Default: of all. */
@@ -30,7 +30,7 @@ export interface BulkResolutionDeps {
   resolve(callId: string, resolution: Resolution, by: string | undefined, reason: string): Promise<unknown>;
 }
 
-/** At most 1,000 of the calls are resolved. Those that are neither started nor skipped are left for another time. */
+/** Resolves at most 1,000 of the calls. Those that are neither started nor skipped are left for the next request. */
 export async function resolveMany(
   deps: BulkResolutionDeps,
   resolution: BulkResolution,
@@ -42,14 +42,14 @@ export async function resolveMany(
   let started = 0;
   const resolveOne = async (callId: string) => {
     const record = await ledger.readBrief(callId);
-    if (record === undefined || !isOf(record, tenantId)) return 'UNKNOWN_CALL';
+    if (record === undefined || !belongsTo(record, tenantId)) return 'UNKNOWN_CALL';
     if (record.state === 'inflight' || !isUnresolved(record.outcome)) return 'CALL_NOT_RESOLVABLE';
     if (dryRun !== true) await deps.resolve(record.callId, resolution, by, reason);
     return undefined;
   };
-  for (let at = 0; at < Math.min(callIds.length, MAX_RESOLVED); at += RESOLVED_AT_ONCE)
+  for (let offset = 0; offset < Math.min(callIds.length, MAX_RESOLVED); offset += RESOLVE_BATCH)
     await Promise.all(
-      callIds.slice(at, Math.min(at + RESOLVED_AT_ONCE, MAX_RESOLVED)).map(async (callId) => {
+      callIds.slice(offset, Math.min(offset + RESOLVE_BATCH, MAX_RESOLVED)).map(async (callId) => {
         const code = await resolveOne(callId).catch(codeOf);
         if (code !== undefined) skipped.push({ callId, code });
         else if (dryRun !== true) started += 1;
@@ -64,19 +64,20 @@ async function inDoubt(
   tenantId: string | undefined,
 ): Promise<string[]> {
   checkFilter(filter);
-  const found: string[] = [];
+  const matching: string[] = [];
   for (const partition of shards.partitions())
-    for (let offset = 0, size = LISTED_AT_ONCE; size === LISTED_AT_ONCE; offset += LISTED_AT_ONCE) {
-      const callIds = await ledger.index.list(partition, { limit: LISTED_AT_ONCE, offset, only: 'inDoubt' });
+    for (let offset = 0, size = LIST_BATCH; size === LIST_BATCH; offset += LIST_BATCH) {
+      const callIds = await ledger.index.list(partition, { limit: LIST_BATCH, offset, only: 'inDoubt' });
       size = callIds.length;
       const records = await Promise.all(callIds.map((callId) => ledger.readBrief(callId)));
       for (const record of records)
-        if (record !== undefined && isOf(record, tenantId) && isWanted(record, filter)) found.push(record.callId);
+        if (record !== undefined && belongsTo(record, tenantId) && matches(record, filter))
+          matching.push(record.callId);
     }
-  return found;
+  return matching;
 }
 
-function isWanted(record: CallRecord, filter: DeadLetterFilter): boolean {
+function matches(record: CallRecord, filter: DeadLetterFilter): boolean {
   const { callId, state, outcome, circuit, updatedAtMs, request } = record;
   const { toolNamespace, toolName, target } = request.envelope;
   const tool = `${toolNamespace}.${toolName}`;
@@ -88,7 +89,7 @@ function isWanted(record: CallRecord, filter: DeadLetterFilter): boolean {
   );
 }
 
-function isOf({ request }: CallRecord, tenantId: string | undefined): boolean {
+function belongsTo({ request }: CallRecord, tenantId: string | undefined): boolean {
   return tenantId === undefined || request.envelope.target.tenantId === tenantId;
 }
 

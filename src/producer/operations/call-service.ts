@@ -22,7 +22,7 @@ import { type Results, withinMs } from '../calls/result-waiters.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { type BulkResolution, resolveMany } from './bulk-resolution.ts';
 
-/** One call, or those of a session, of a tool, or all. */
+/** A selection of calls: one, those of a session or of a tool, or all. */
 export interface CallSelection {
   readonly callId?: string;
   readonly sessionKey?: string;
@@ -32,7 +32,7 @@ export interface CallSelection {
 
 export interface CallServiceDeps {
   readonly backend: Pick<Backend, 'ledger' | 'shards' | 'approvals'>;
-  /** They say how long the records of calls that have ended live. */
+  /** They have the TTLs of records. */
   readonly settings: Pick<Settings, 'ttl' | 'tools'>;
   readonly results: Results;
   readonly inboxId: string;
@@ -59,7 +59,7 @@ export class CallService {
     return this.#deps.backend.approvals.callAsItRan(callId);
   }
 
-  /** Calls of all tiers, the newest first. Large outcomes, which are stored apart, are left out. */
+  /** Calls of all tiers, the newest first. Large outcomes, which are stored outside of the records, are left out. */
   async list(
     options: CallFilter & { readonly limit?: number; readonly sessionKey?: string } = {},
   ): Promise<CallRecord[]> {
@@ -72,7 +72,7 @@ export class CallService {
     return [...records];
   }
 
-  /** How many calls wait or run in the whole fleet. */
+  /** The number of calls that wait or run in the whole fleet. */
   async backlog(): Promise<number> {
     const { ledger, shards } = this.#deps.backend;
     const counts = await Promise.all(shards.partitions().map((partition) => ledger.index.counts(partition)));
@@ -85,8 +85,8 @@ export class CallService {
   }
 
   /**
-   * The same as JSON text, part by part as it comes from Redis. Throws `UNKNOWN_CALL` when there is none, and `SIGNATURE_INVALID` for an
-   * output with a wrong signature; the stream may still break with either of them.
+   * The output as JSON text, streamed from Redis in parts. Throws `UNKNOWN_CALL` when there is none, and `SIGNATURE_INVALID` for an output
+   * with a wrong signature; the stream may also fail with either of them.
    */
   outputStream(callId: string): Promise<Readable> {
     return streamOutput(this.#deps.backend.ledger, callId);
@@ -106,16 +106,16 @@ export class CallService {
       const record = await backend.ledger.read(callId, inboxId);
       if (record === undefined) throw new PawlError('UNKNOWN_CALL');
       const { requestId, toolName } = record.request.envelope;
-      const asked = { requestId: options.requestId ?? requestId, toolName, callId: record.callId };
-      if (record.outcome !== undefined && record.state !== 'inflight') return envelopeOf(record.outcome, asked);
+      const ids = { requestId: options.requestId ?? requestId, toolName, callId: record.callId };
+      if (record.outcome !== undefined && record.state !== 'inflight') return envelopeOf(record.outcome, ids);
       const outcome = await withinMs(waiting.outcome, options.waitMs);
-      return outcome === undefined ? undefined : envelopeOf(outcome, asked);
+      return outcome === undefined ? undefined : envelopeOf(outcome, ids);
     } finally {
       waiting.stop();
     }
   }
 
-  /** A result that was read under the call's ID, as `afterCall` hooks leave it. Throws `UNKNOWN_CALL`. */
+  /** Applies `afterCall` hooks to a result that was read by the call's ID. Throws `UNKNOWN_CALL`. */
   async withHooks(result: ToolResultEnvelope): Promise<ToolResultEnvelope> {
     const { hooks, catalogue } = this.#deps;
     const { callId } = result;
@@ -125,18 +125,18 @@ export class CallService {
     return afterCall(hooks, hookedTool(record, catalogue), record.request.envelope, result);
   }
 
-  /** Cancels a call wherever it is. Throws `UNKNOWN_CALL`. */
+  /** Cancels a call in any state. Throws `UNKNOWN_CALL`. */
   async cancel(callId: string, by?: string): Promise<Cancellation> {
     const { backend, settings, results, inboxId, approvals, recordOverride } = this.#deps;
     const { ledger } = backend;
     const onCancelled = (ended: string) => approvals.cancelled(ended);
     const ended = await cancelCall({ ledger, results, inboxId, settings, onCancelled }, callId);
-    const about = aboutCall(callId, await ledger.readBrief(callId));
-    await recordOverride({ what: 'cancellation', action: ended.settlement, by, ...about });
+    const subject = aboutCall(callId, await ledger.readBrief(callId));
+    await recordOverride({ what: 'cancellation', action: ended.settlement, by, ...subject });
     return ended;
   }
 
-  /** Asks for a call's end without waiting for it. Throws `UNKNOWN_CALL`. */
+  /** Requests the cancellation of a call without waiting for it. Throws `UNKNOWN_CALL`. */
   async requestCancel(callId: string, by?: string): Promise<void> {
     const { backend, settings, approvals, recordOverride } = this.#deps;
     const record = await backend.ledger.read(callId);
@@ -155,7 +155,7 @@ export class CallService {
   }
 
   /**
-   * Gives a call with an unknown outcome a known one, or lets it run again. `reason` stands in the audit trail. Throws `UNKNOWN_CALL` and
+   * Sets the outcome of a call in doubt, or lets it run again. `reason` is recorded in the audit trail. Throws `UNKNOWN_CALL` and
    * `CALL_NOT_RESOLVABLE`.
    */
   async resolve(callId: string, resolution: Resolution, by?: string, reason?: string): Promise<CallRecord> {
@@ -183,15 +183,15 @@ export class CallService {
     const generation = String(readAtMs);
     if (approvalId === undefined || !isUnresolved(record.outcome))
       return backend.ledger.requeue(record, 'resolved', generation);
-    const asked = await approvals.requestAgain(record, approvalId);
-    const answer = await backend.ledger.requeue(record, 'resolved', generation, undefined, asked);
-    if (answer === 'queued') await approvals.requested(asked);
+    const request = await approvals.requestAgain(record, approvalId);
+    const answer = await backend.ledger.requeue(record, 'resolved', generation, undefined, request);
+    if (answer === 'queued') await approvals.requested(request);
     return answer;
   }
 
   /**
-   * Forgets calls that have ended, of a session, a tool or all: a call with the same key runs again. Calls in flight stay, and calls
-   * whose outcome is unknown, unless such a call was cancelled and is named by its ID. Throws `UNKNOWN_TOOL` and `UNKNOWN_CALL`.
+   * Deletes the records of calls that have ended, so that calls with the same keys run again. Calls in flight and calls in doubt stay; a
+   * cancelled call in doubt can be deleted by its ID. Throws `UNKNOWN_TOOL` and `UNKNOWN_CALL`.
    */
   async flush(selection: CallSelection = {}): Promise<FlushCounts> {
     checkMembers('selection', selection, ['callId', 'sessionKey', 'tool', 'by']);
@@ -203,8 +203,8 @@ export class CallService {
       ...(tool === undefined ? {} : { tool: await catalogue.qualifiedNameOf(tool) }),
     };
     const { ledger, shards } = backend;
-    const all = await Promise.all(shards.partitions().map((partition) => ledger.index.flush(partition, select)));
-    const sum = (name: keyof FlushCounts) => all.reduce((total, counts) => total + counts[name], 0);
+    const flushed = await Promise.all(shards.partitions().map((partition) => ledger.index.flush(partition, select)));
+    const sum = (name: keyof FlushCounts) => flushed.reduce((total, counts) => total + counts[name], 0);
     await recordOverride({ what: 'flush', action: `${sum('flushed')} forgotten`, by, ...select });
     return { flushed: sum('flushed'), inflight: sum('inflight'), unresolved: sum('unresolved') };
   }
@@ -226,7 +226,7 @@ function unknownCall(callId: string): PawlError {
   return new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
 }
 
-/** The part of an audit record that is about a call. */
+/** The fields of an audit record that describe a call. */
 function aboutCall(callId: string, record: CallRecord | undefined): Omit<OperatorAction, 'what' | 'action'> {
   if (record === undefined) return { callId };
   const { toolNamespace, toolName, target } = record.request.envelope;

@@ -31,7 +31,7 @@ export class CircuitService {
     this.#deps = deps;
   }
 
-  /** Circuits that ever left CLOSED, and those that configuration forces open, each with its effect on calls. */
+  /** Circuits that have left CLOSED before, and those that configuration forces open, each with its effect on calls. */
   async list(): Promise<EnforcedCircuit[]> {
     const { admin, catalogue, settings, switches } = this.#deps;
     const [listings, { tools }] = await Promise.all([admin.list(), catalogue.all()]);
@@ -48,7 +48,7 @@ export class CircuitService {
       .slice(0, limit);
   }
 
-  /** Forces circuits open, or resets them to closed. Returns them as they are now. */
+  /** Forces circuits open, or resets them to closed. Returns their new states. */
   async set(
     action: 'force_open' | 'reset',
     select: CircuitSelection,
@@ -59,7 +59,7 @@ export class CircuitService {
     const { tools } = await catalogue.all();
     for (const tool of tools) metrics.tools.add(tool);
     const changed = await admin.set(action, select, reason ?? 'forced by an operator');
-    // The next call of this producer finds the change, although its broadcast may still be on the way.
+    // Applied here at once, so that the next call of this producer sees the change before its broadcast arrives.
     this.#learn(changed, await backend.ledger.now());
     const circuits = changed.map(({ key }) => key);
     if (circuits.length > 0) await recordOverride({ what: 'circuit', action, by, tool: select.tool, circuits, reason });

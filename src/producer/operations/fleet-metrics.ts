@@ -1,6 +1,6 @@
 /**
- * The fleet in Prometheus' text format: the counts of all processes, as Redis adds them up, and the state of queues, ledger, circuits and
- * workers at the time of a scrape.
+ * The fleet's metrics in Prometheus' text format: the counts of all processes, summed in Redis, and the state of queues, ledger, circuits
+ * and workers at the time of a scrape.
  */
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -19,13 +19,13 @@ import type { EnforcedCircuit } from '../circuits/circuit-effects.ts';
 import type { ProducerMetrics } from './metrics.ts';
 import { tierCounts, tierDeadLetters, tierSegments, tierSizes } from './tier-counts.ts';
 
-/** One reading serves all scrapes of this period. */
+/** All scrapes within this time share one read. */
 const CACHE_MS = 2_000;
-/** After this time without an answer, the last readings are shown again. */
+/** After this time without an answer, the last readings are returned. */
 const READ_LIMIT_MS = 2_000;
-/** How Redis is configured changes seldom. */
+/** The configuration of Redis changes rarely. */
 const INSPECT_EVERY_MS = 10_000;
-/** The time within which an occurrence is not missed. */
+/** A schedule counts as overdue after this time. */
 const OVERDUE_MS = 10_000;
 const CIRCUIT_STATES: readonly CircuitState[] = ['CLOSED', 'OPEN', 'HALF_OPEN', 'FORCED_OPEN'];
 
@@ -53,7 +53,7 @@ export class FleetView {
   #reading: Promise<void> | undefined;
   #up = false;
   #durable: { readonly value: boolean; readonly atMs: number } | undefined;
-  /** Attempts' time and number at the last look, by tier: what has come since is the present pace. */
+  /** The total time and number of attempts at the last scrape, by tier: the differences give the current mean. */
   readonly #paces = new Map<
     Tier,
     { readonly sumMs: number; readonly count: number; readonly meanMs: number | undefined }
@@ -65,8 +65,8 @@ export class FleetView {
   }
 
   /**
-   * The fleet's counts (`fleet`), or those of this process (`own`). A scraper of every process adds up the own ones; a scraper of one front
-   * door takes the fleet's. The answer never waits long, and never fails because Redis does.
+   * The fleet's counts (`fleet`), or those of this process (`own`). A scraper of every process sums up the own counts; a scraper of one
+   * front door uses the fleet's. The answer is never late and never fails because of Redis.
    */
   async text(counts: 'fleet' | 'own'): Promise<{ readonly contentType: string; readonly text: string }> {
     if (performance.now() - this.#readAtMs > this.#cacheMs) await this.#readInTime();
@@ -80,7 +80,7 @@ export class FleetView {
 
   async #readInTime(): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
+    const timeout = new Promise<void>((resolve) => {
       timer = setTimeout(() => {
         this.#up = false;
         resolve();
@@ -89,7 +89,7 @@ export class FleetView {
     const failed = () => {
       this.#up = false;
     };
-    await Promise.race([this.#read().catch(failed), late]);
+    await Promise.race([this.#read().catch(failed), timeout]);
     clearTimeout(timer);
   }
 
@@ -145,8 +145,8 @@ export class FleetView {
   }
 
   async #isDurable(): Promise<boolean> {
-    const known = this.#durable;
-    if (known !== undefined && performance.now() - known.atMs < INSPECT_EVERY_MS) return known.value;
+    const cached = this.#durable;
+    if (cached !== undefined && performance.now() - cached.atMs < INSPECT_EVERY_MS) return cached.value;
     const value = durable(await inspectServer(this.#source.backend.redis));
     this.#durable = { value, atMs: performance.now() };
     return value;
@@ -179,10 +179,10 @@ export class FleetView {
 
   /** The mean duration of attempts since the last scrape; the earlier mean when none has ended since. */
   #paceOf(tier: Tier, totals: ReadonlyMap<string, number>): number | undefined {
-    const of = (part: string) => totals.get(`${METRICS.attemptDuration.name}_${part}{tier="${tier}"}`) ?? 0;
-    const [sumMs, count] = [of('sum'), of('count')];
-    const before = this.#paces.get(tier) ?? { sumMs: 0, count: 0, meanMs: undefined };
-    const meanMs = count > before.count ? (sumMs - before.sumMs) / (count - before.count) : before.meanMs;
+    const total = (part: string) => totals.get(`${METRICS.attemptDuration.name}_${part}{tier="${tier}"}`) ?? 0;
+    const [sumMs, count] = [total('sum'), total('count')];
+    const previous = this.#paces.get(tier) ?? { sumMs: 0, count: 0, meanMs: undefined };
+    const meanMs = count > previous.count ? (sumMs - previous.sumMs) / (count - previous.count) : previous.meanMs;
     this.#paces.set(tier, { sumMs, count, meanMs });
     return meanMs;
   }
@@ -215,7 +215,7 @@ export class FleetView {
       set.set(METRICS.ttl, { tool, state: 'failed' }, ttls.failedMs / 1_000);
       set.set(METRICS.ttl, { tool, state: 'cancelled' }, ttls.cancelledMs / 1_000);
       set.set(METRICS.tools, { tool, tier: published.tier }, 1);
-      // The versions of a tool are one in the ledger.
+      // The ledger counts all versions of a tool together.
       const name = `${published.namespace}.${published.name}`;
       const size = counted.has(name) ? 0 : (sizes[TIERS.indexOf(published.tier)]?.get(name) ?? 0);
       counted.add(name);

@@ -1,4 +1,4 @@
-/** `pawl.shards` and `pawl.workers`: how the fleet is laid out, and what operators change about it. */
+/** `pawl.shards` and `pawl.workers`: the layout of the fleet, and the actions of operators on it. */
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { readShardState } from '../../shared/store/queues/shard-state.ts';
@@ -12,13 +12,13 @@ import type { RecordOverride } from '../calls/audit.ts';
 export interface ShardView {
   readonly tier: Tier;
   readonly shard: number;
-  /** Whether new sessions are put here. The sessions that are here already stay in any case. */
+  /** Whether new sessions are assigned to this shard. Existing sessions stay in any case. */
   readonly takesSessions: boolean;
   readonly waiting: number;
   readonly running: number;
-  /** The number of calls that Redis remembers, those in flight included. */
+  /** The number of call records in Redis, including calls in flight. */
   readonly kept: number;
-  /** In a Redis Cluster: the hash slot of its keys, and the node that has it (`host:port`). */
+  /** In a Redis Cluster: the hash slot of its keys, and the node that serves it (`host:port`). */
   readonly slot?: number;
   readonly node?: string;
 }
@@ -41,9 +41,9 @@ export class ShardService {
           readShardState(redis, prefix, partition),
           ledger.index.counts(partition),
         ]);
-        const where = slotOf(redis, new PartitionKeys(prefix, partition).calls);
+        const location = slotOf(redis, new PartitionKeys(prefix, partition).calls);
         const takesSessions = partition.shard < layout[partition.tier].current;
-        return { ...partition, takesSessions, waiting, running, kept: calls, ...where };
+        return { ...partition, takesSessions, waiting, running, kept: calls, ...location };
       }),
     );
   }
@@ -65,7 +65,7 @@ export class WorkerService {
     this.#recordOverride = recordOverride;
   }
 
-  /** Asks a worker to finish what it runs, and end. Throws `NOT_FOUND`. */
+  /** Asks a worker to drain. Throws `NOT_FOUND`. */
   async drain(workerId: string, by?: string): Promise<void> {
     const { redis, prefix, catalogue } = this.#backend;
     const { workers } = await catalogue.read();

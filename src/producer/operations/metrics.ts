@@ -10,7 +10,7 @@ import { METRICS, ToolLabels } from '../../shared/telemetry/metrics.ts';
 import type { DispatchEvent } from '../calls/submission.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
-/** The counters of one kind of end of a tool's calls. */
+/** The counters of a tool's calls that ended with one status. */
 interface EndCounts {
   readonly calls: Counter;
   /** The histogram of calls that ran. */
@@ -18,7 +18,7 @@ interface EndCounts {
 }
 
 export class ProducerMetrics {
-  /** The fleet's tools, as far as this process knows them. */
+  /** The tools of the fleet that this process knows. */
   readonly tools = new ToolLabels();
   readonly #settings: Pick<Settings, 'tools'>;
   readonly #set = new MetricSet();
@@ -31,17 +31,17 @@ export class ProducerMetrics {
     this.#settings = settings;
   }
 
-  /** Counts what came of a completion from outside. */
+  /** Counts the result of a completion from outside. */
   completion(result: CompletionResult): void {
     this.#set.count(METRICS.completions, { result });
   }
 
-  /** Counts a batch or a plan that is over. */
+  /** Counts a batch or a plan that has ended. */
   group(kind: string, state: string): void {
     this.#set.count(METRICS.groups, { kind, state });
   }
 
-  /** Counts occurrences of schedules, by what became of them. */
+  /** Counts occurrences of schedules by their result. */
   occurrences(result: keyof OccurrenceCounts, times: number): void {
     this.#set.count(METRICS.occurrences, { result }, times);
   }
@@ -115,13 +115,13 @@ export class ProducerMetrics {
       this.#endsOf(published, status).calls.value += 1;
       return;
     }
-    const named = { namespace: envelope?.toolNamespace ?? '', name: envelope?.toolName ?? '' };
-    const tool = this.tools.labelFor(named.namespace, named.name);
-    this.#set.count(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, named) });
+    const toolName = { namespace: envelope?.toolNamespace ?? '', name: envelope?.toolName ?? '' };
+    const tool = this.tools.labelFor(toolName.namespace, toolName.name);
+    this.#set.count(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, toolName) });
   }
 
-  /** An event came out of the inbox. */
-  heard(lagMs: number): void {
+  /** Records the lag of an event from the inbox. */
+  inboxEvent(lagMs: number): void {
     this.#inboxLag.observe(Math.max(0, lagMs));
   }
 
@@ -130,7 +130,7 @@ export class ProducerMetrics {
   }
 
   series(): Map<string, number> {
-    // At 0 before the first: to Prometheus, a series that begins with 1 has not increased, and no alert would tell of it.
+    // Series start at 0: to Prometheus, a series that begins with 1 has not increased, so no alert would fire.
     for (const tool of this.tools.all()) this.#set.counter(METRICS.hits, { tool, state: 'conflict' });
     return this.#set.series();
   }

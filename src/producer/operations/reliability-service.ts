@@ -48,12 +48,12 @@ export class ReliabilityService {
     };
   }
 
-  /** SwitchCache the reliability layer off, or on again, in all processes. Throws `UNKNOWN_TOOL`. */
+  /** Switches the reliability layer off, or on again, in all processes. Throws `UNKNOWN_TOOL`. */
   async set(enabled: boolean, { tool, reason, by }: ReliabilityWord = {}): Promise<void> {
     const { catalogue, records, recordOverride } = this.#deps;
-    const about = tool === undefined ? {} : { tool: await catalogue.qualifiedNameOf(tool) };
-    await records.say(enabled, { ...about, ...(reason === undefined ? {} : { reason }) });
-    await recordOverride({ what: 'reliability', action: enabled ? 'enable' : 'disable', by, ...about, reason });
+    const subject = tool === undefined ? {} : { tool: await catalogue.qualifiedNameOf(tool) };
+    await records.say(enabled, { ...subject, ...(reason === undefined ? {} : { reason }) });
+    await recordOverride({ what: 'reliability', action: enabled ? 'enable' : 'disable', by, ...subject, reason });
     await this.catchUp();
   }
 

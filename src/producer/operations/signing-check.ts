@@ -25,15 +25,15 @@ export async function countUntrusting({
 }: SigningSource): Promise<{ readonly workers: number; readonly untrusting: number }> {
   // An embedded fleet signs with a key of the data folder.
   if (signingKeys.length === 0 && redisUrl === undefined) return { workers: 0, untrusting: 0 };
-  const own = keyFingerprints(signingKeys);
+  const ownKeys = keyFingerprints(signingKeys);
   const { workers } = await backend.catalogue.read();
-  const untrusting = workers.filter(({ signing }) => signing !== undefined && !sharesKeys(own, signing));
+  const untrusting = workers.filter(({ signing }) => signing !== undefined && !sharesKeys(ownKeys, signing));
   return { workers: workers.length, untrusting: untrusting.length };
 }
 
 /**
- * Runs before something is signed for the workers. If no worker trusts the signature, the change would have no effect, and must not be
- * answered as done. Throws `SIGNATURE_INVALID`.
+ * Runs before a signed change for the workers. If no worker trusts the signature, the change would have no effect, and must not be
+ * reported as done. Throws `SIGNATURE_INVALID`.
  */
 export async function requireTrustedKeysFor(pawl: SigningSource): Promise<void> {
   const { workers, untrusting } = await countUntrusting(pawl);

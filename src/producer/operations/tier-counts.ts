@@ -1,9 +1,9 @@
-/** The ledger's counts of each tier, its shards added up; tiers in order. */
+/** The ledger's counts of each tier, summed over its shards; tiers in order. */
 import type { Backend } from '../../shared/store/backend.ts';
 
 type Records = Pick<Backend, 'ledger' | 'shards'>;
 
-/** Calls that the fleet works on, delayed ones, those that outside systems complete, and all that are kept. */
+/** Counts of calls in flight, delayed calls, pending calls, and all records. */
 export function tierCounts({ ledger, shards }: Records) {
   return shards.sumByTier(
     (partition) => ledger.index.counts(partition),
@@ -16,7 +16,7 @@ export function tierCounts({ ledger, shards }: Records) {
   );
 }
 
-/** How many calls of each tool (`namespace.name`) are kept. */
+/** The number of call records of each tool (`namespace.name`). */
 export function tierSizes({ ledger, shards }: Records): Promise<ReadonlyMap<string, number>[]> {
   return shards.sumByTier(
     (partition) => ledger.index.sizes(partition),

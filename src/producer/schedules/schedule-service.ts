@@ -1,4 +1,4 @@
-/** `pawl.schedules`: calls that are made again and again. `schedule-runner.ts` makes them. */
+/** `pawl.schedules`: manages schedules. `schedule-runner.ts` starts their occurrences. */
 import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import {
@@ -34,7 +34,7 @@ import { updateSchedule } from './update-schedule.ts';
 /** The most schedules of a fleet: all of them are read for a list. */
 const MAX_SCHEDULES = 10_000;
 
-/** A schedule, as `pawl.schedules.put` takes it. The tool is one, or the name of one; the session is one, or its key. */
+/** The argument of `pawl.schedules.put`. `tool` is a tool or its name; `session` is a session or its key. */
 export type PutSchedule<T extends AnyTool | string = string> = Omit<ScheduleRequest, 'tool' | 'params' | 'session'> & {
   readonly tool: T;
   readonly params?: InputOf<T>;
@@ -87,14 +87,14 @@ export class ScheduleService {
     const checked = parseSchedule({ ...schedule, tool, session: key } as ScheduleRequest);
     const session = await this.#openSession(checked.session);
     const nowMs = clock.now();
-    const made = { by, submittedBy, nowMs, tenantId: session.record.tenantId };
-    await this.#check(session, recordOf(checked, undefined, made));
+    const authorship = { by, submittedBy, nowMs, tenantId: session.record.tenantId };
+    await this.#check(session, recordOf(checked, undefined, authorship));
     let written: StoredSchedule | undefined;
     const isFull = (await records.count()) >= MAX_SCHEDULES;
     await updateSchedule(records, checked.id, (before) => {
-      if (before !== undefined && !seesTenant(before.record.tenantId)) throw isOfOthers(checked.id);
-      if (before === undefined && isFull) throw tooMany();
-      const record = recordOf(checked, before?.record, made);
+      if (before !== undefined && !seesTenant(before.record.tenantId)) throw otherTenant(checked.id);
+      if (before === undefined && isFull) throw tooManySchedules();
+      const record = recordOf(checked, before?.record, authorship);
       const progress = progressOf(record, before, nowMs);
       written = { record, progress, seen: '' };
       return { record, progress, dueAtMs: dueAt(record, progress, nowMs) };
@@ -116,11 +116,11 @@ export class ScheduleService {
   /** One schedule, with its next five times and its last occurrence. Throws `NOT_FOUND`. */
   async get(id: string, { seesTenant = () => true }: Pick<ScheduleOptions, 'seesTenant'> = {}): Promise<ScheduleView> {
     const { found } = await this.#deps.records.read(id);
-    const { record, progress } = seen(id, found, seesTenant);
+    const { record, progress } = requireVisible(id, found, seesTenant);
     return scheduleView(record, progress, this.#deps.clock.now());
   }
 
-  /** Lets no occurrence start until `resume`. Calls that were started go on. Throws `NOT_FOUND`. */
+  /** Starts no occurrence until `resume`. Running calls go on. Throws `NOT_FOUND`. */
   async pause(id: string, options: ScheduleOptions & { readonly reason?: string } = {}): Promise<ScheduleView> {
     const { by = 'local', reason } = options;
     return this.#change(id, 'paused', options, ({ record, progress }, nowMs) => {
@@ -131,15 +131,15 @@ export class ScheduleService {
   }
 
   /**
-   * Lets a paused schedule go on with its next time. What would have occurred meanwhile is not made up for. Throws `NOT_FOUND`,
-   * `UNKNOWN_SESSION` and `SESSION_CLOSED`.
+   * Resumes a paused schedule with its next time. Occurrences during the pause are not made up for. Throws `NOT_FOUND`, `UNKNOWN_SESSION`
+   * and `SESSION_CLOSED`.
    */
   async resume(id: string, options: ScheduleOptions = {}): Promise<ScheduleView> {
     const { found } = await this.#deps.records.read(id);
-    await this.#openSession(seen(id, found, options.seesTenant).record.sessionKey);
+    await this.#openSession(requireVisible(id, found, options.seesTenant).record.sessionKey);
     return this.#change(id, 'resumed', options, ({ record, progress }, nowMs) => {
-      const { paused, ...going } = record;
-      return paused === undefined ? undefined : { record: going, progress: resumed(progress, nowMs) };
+      const { paused, ...unpaused } = record;
+      return paused === undefined ? undefined : { record: unpaused, progress: resumed(progress, nowMs) };
     });
   }
 
@@ -150,9 +150,9 @@ export class ScheduleService {
   async run(id: string, options: ScheduleOptions = {}): Promise<ScheduleView & { readonly callId: string }> {
     const { records, clock } = this.#deps;
     const { by = 'local', submittedBy, seesTenant } = options;
-    const { record } = seen(id, (await records.read(id)).found, seesTenant);
+    const { record } = requireVisible(id, (await records.read(id)).found, seesTenant);
     const atMs = clock.now();
-    // The person who lets it run cannot approve it either.
+    // The person who runs it cannot approve it either.
     const byCaller = submittedBy === undefined ? record : { ...record, submittedBy };
     const started = await startOccurrence(this.#deps, byCaller, `schedule:${id}:run:${uuidv7()}`, atMs);
     if (started.kind === 'refused') throw started.error;
@@ -174,7 +174,7 @@ export class ScheduleService {
     const { records } = this.#deps;
     for (;;) {
       const { found, seen: text } = await records.read(id);
-      const { record } = seen(id, found, seesTenant);
+      const { record } = requireVisible(id, found, seesTenant);
       if (await records.remove(id, text)) return this.#audit(record, 'removed', by);
     }
   }
@@ -189,13 +189,13 @@ export class ScheduleService {
     let view: ScheduleView | undefined;
     let changed: ScheduleRecord | undefined;
     await updateSchedule(this.#deps.records, id, (stored) => {
-      const before = seen(id, stored, seesTenant);
-      const made = change(before, nowMs);
-      changed = made?.record;
-      const record = { ...(made?.record ?? before.record) };
-      const progress = { ...(made?.progress ?? before.progress) };
+      const before = requireVisible(id, stored, seesTenant);
+      const result = change(before, nowMs);
+      changed = result?.record;
+      const record = { ...(result?.record ?? before.record) };
+      const progress = { ...(result?.progress ?? before.progress) };
       view = scheduleView(record, progress, nowMs);
-      return made && nextChange(record, progress, before.progress, nowMs);
+      return result && nextChange(record, progress, before.progress, nowMs);
     });
     if (changed !== undefined) await this.#audit(changed, action, by, { reason });
     return view as unknown as ScheduleView;
@@ -225,22 +225,26 @@ export class ScheduleService {
     { id, tool, sessionKey, tenantId }: ScheduleRecord,
     action: Action,
     by: string,
-    more: { readonly reason?: string | undefined; readonly callId?: string } = {},
+    details: { readonly reason?: string | undefined; readonly callId?: string } = {},
   ): Promise<void> {
-    const about = { scheduleId: id, tool: qualifiedName(tool), sessionKey, tenantId };
-    await this.#deps.audit({ type: 'schedule-changed', action, by, ...about, ...more });
+    const subject = { scheduleId: id, tool: qualifiedName(tool), sessionKey, tenantId };
+    await this.#deps.audit({ type: 'schedule-changed', action, by, ...subject, ...details });
   }
 }
 
-interface Made {
+interface Authorship {
   readonly by: string;
   readonly submittedBy: string | undefined;
   readonly tenantId: string | undefined;
   readonly nowMs: number;
 }
 
-function recordOf(checked: CheckedSchedule, before: ScheduleRecord | undefined, made: Made): ScheduleRecord {
-  const { by, submittedBy, tenantId, nowMs } = made;
+function recordOf(
+  checked: CheckedSchedule,
+  before: ScheduleRecord | undefined,
+  authorship: Authorship,
+): ScheduleRecord {
+  const { by, submittedBy, tenantId, nowMs } = authorship;
   const revision = (before?.revision ?? 0) + 1;
   const record = scheduleRecord(checked, {
     tool: splitName(checked.tool),
@@ -259,16 +263,16 @@ function recordOf(checked: CheckedSchedule, before: ScheduleRecord | undefined, 
     : record;
 }
 
-/** Throws `CONTRACT_INVALID` for new times of which none is to come. */
+/** Throws `CONTRACT_INVALID` for new times that are all in the past. */
 function progressOf(record: ScheduleRecord, before: StoredSchedule | undefined, nowMs: number): ScheduleProgress {
   if (before !== undefined && hasSameTiming(before.record, record)) {
-    const wasItself = before.record.paused !== undefined && record.paused === undefined;
-    const progress = wasItself ? resumed(before.progress, nowMs) : before.progress;
+    const wasAutoPaused = before.record.paused !== undefined && record.paused === undefined;
+    const progress = wasAutoPaused ? resumed(before.progress, nowMs) : before.progress;
     return { ...progress, change: progress.change + 1 };
   }
   const fresh = newProgress(record, nowMs);
-  const { paused: _, ...going } = record;
-  if (upcomingTimes(going, fresh, nowMs, 1).length === 0)
+  const { paused: _, ...unpaused } = record;
+  if (upcomingTimes(unpaused, fresh, nowMs, 1).length === 0)
     throw invalidSchedule([{ path: 'until', message: 'is before the first time to come: it would never occur' }]);
   if (before === undefined) return fresh;
   const { change, starting, lastCallId, recent } = before.progress;
@@ -291,7 +295,7 @@ function nextChange(
   return { record, progress: changed, dueAtMs: dueAt(record, changed, nowMs) };
 }
 
-function seen(
+function requireVisible(
   id: string,
   found: StoredSchedule | undefined,
   seesTenant: ScheduleOptions['seesTenant'] = () => true,
@@ -300,15 +304,15 @@ function seen(
   throw new PawlError('NOT_FOUND', `There is no schedule ${JSON.stringify(startOf(id, 100))}.`);
 }
 
-function isOfOthers(id: string): PawlError {
+function otherTenant(id: string): PawlError {
   return new PawlError('PERMISSION_DENIED', `The schedule ${JSON.stringify(id)} belongs to another tenant.`);
 }
 
-function tooMany(): PawlError {
+function tooManySchedules(): PawlError {
   return new PawlError('OVERLOADED', `There are ${MAX_SCHEDULES} schedules already: remove some first.`);
 }
 
-/** The same error, which says which field of the schedule it is about. */
+/** The error with the path of the schedule's field. */
 function withPath(error: unknown, path: string): unknown {
   if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE' || error.issues !== undefined) return error;
   const { code, message, details } = error;
@@ -319,8 +323,8 @@ function withPath(error: unknown, path: string): unknown {
   });
 }
 
-/** The same error, whose paths begin at the schedule. */
+/** The error with paths that begin at the schedule. */
 function belowPath({ code, message, issues = [] }: PawlError, root: string): PawlError {
-  const below = issues.map((issue) => ({ ...issue, path: issue.path === '' ? root : `${root}.${issue.path}` }));
-  return new PawlError(code, message, { issues: below });
+  const rooted = issues.map((issue) => ({ ...issue, path: issue.path === '' ? root : `${root}.${issue.path}` }));
+  return new PawlError(code, message, { issues: rooted });
 }

@@ -1,4 +1,4 @@
-/** A schedule as its owners see it, through every front door. Times of the schedule are ISO 8601, in UTC. */
+/** The view of a schedule in the API and the commands. Its times are ISO 8601, in UTC. */
 import { redactFields, secretsIn } from '../../shared/errors/redaction.ts';
 import {
   type OccurrenceCounts,
@@ -51,7 +51,7 @@ export interface ScheduleView {
   readonly pauseReason?: string;
   /** The next five times; none while it is paused. */
   readonly next: readonly string[];
-  /** The newest occurrence of which a call was to come: started, run by hand, refused or unknown. */
+  /** The newest occurrence with a call or a refusal: started, run by hand, refused or unknown. */
   readonly last?: OccurrenceView;
   /** The end of each of the newest occurrences, the newest first. */
   readonly recent: readonly OccurrenceView[];

@@ -13,7 +13,7 @@ export interface StartDeps {
   readonly submitter: Pick<CallSubmitter, 'submit'>;
 }
 
-/** A call, or why there is none. */
+/** The started call, or the refusal. */
 export type StartedOccurrence =
   | { readonly kind: 'started'; readonly callId: string; readonly pending?: PendingSubmission }
   | { readonly kind: 'refused'; readonly error: PawlError };

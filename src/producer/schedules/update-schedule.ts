@@ -1,11 +1,11 @@
-/** Changing a schedule that other processes may change at the same time. */
+/** Changes a schedule that other processes may change at the same time. */
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { ScheduleChange, ScheduleRecords, StoredSchedule } from '../../shared/store/schedules/schedules.ts';
 
-/** An occurrence each second leaves enough time for a write in between. */
+/** Enough tries even for a schedule with an occurrence each second. */
 const TRIES = 50;
 
-/** Reads a schedule and writes what `change` makes of it, until no other process has written in between. `undefined` changes nothing. */
+/** Reads a schedule, applies `change` and writes it, until no other process has written in between. `undefined` changes nothing. */
 export async function updateSchedule(
   records: Pick<ScheduleRecords, 'read' | 'write'>,
   id: string,

@@ -1,6 +1,6 @@
 /**
- * Declaring tools while the system runs. Each change is one revision of one record, made only if the record before it is the one that the
- * writer saw; it is audited, and broadcast to all processes.
+ * Declares tools while the system runs. Each change is one revision of one record, guarded by the revision that the writer saw. It is
+ * audited, and broadcast to all processes.
  */
 import type { RecordAudit, RegistryChange } from '../../shared/audit/audit-event.ts';
 import {
@@ -24,23 +24,23 @@ export interface RegistryDeps {
   readonly copy: DeclaredToolCopy;
   readonly audit: RecordAudit;
   now(): Promise<number>;
-  /** Whether workers publish a tool of this name, as code. */
+  /** Whether workers publish a tool of this name from code. */
   isCode(namespace: string, name: string): Promise<boolean>;
 }
 
 export interface ChangeOptions {
-  /** The revision that the writer saw; 0: there must be none; `any`: there must be one. Without it, the newest is replaced. */
+  /** The expected revision; 0: there must be no record; `any`: there must be one. Default: the newest is replaced. */
   readonly ifRevision?: number | 'any';
   /** The author of the change, for the record and the audit. Default `local`. */
   readonly by?: string;
 }
 
 export interface PutOptions extends ChangeOptions {
-  /** The declaration comes from another system: the operator's `policy` for the tool stays. */
+  /** The declaration is from another system: the operator's `policy` for the tool is retained. */
   readonly imported?: boolean;
 }
 
-/** A change that meets a concurrent one is read and tried again this often, unless the writer named a revision. */
+/** The tries of a change that conflicts with a concurrent one, unless the writer named a revision. */
 const TRIES = 5;
 
 export class Registry {
@@ -50,7 +50,7 @@ export class Registry {
     this.#deps = deps;
   }
 
-  /** Declared tools and switches, by name; what was removed is left out. */
+  /** Declared tools and switches, by name, without removed ones. */
   async list(): Promise<readonly Exclude<RegistryRecord, RemovedRecord>[]> {
     await this.#deps.copy.catchUp();
     return [...this.#deps.copy.all()]
@@ -64,13 +64,13 @@ export class Registry {
     return record?.kind === 'removed' ? undefined : record;
   }
 
-  /** Its revisions, the newest first. */
+  /** The revisions of a tool, the newest first. */
   history(tool: string): Promise<readonly RegistryRecord[]> {
     return this.#deps.specs.history(qualifiedName(parseToolName(tool)));
   }
 
   /**
-   * Declares a tool, or replaces its declaration; callable as soon as the answer is here. Only a word on `enabled` moves its switch.
+   * Declares a tool, or replaces its declaration; callable as soon as this resolves. Its switch changes only if `enabled` is set.
    * Throws `CONTRACT_INVALID`, `PRECONDITION_FAILED` (another revision) and `PERMISSION_DENIED` (an immutable one).
    */
   async put(
@@ -79,14 +79,14 @@ export class Registry {
     { imported = false, ...options }: PutOptions = {},
   ): Promise<CheckedDeclaredTool & { readonly created: boolean }> {
     const { namespace, name } = parseToolName(tool);
-    if (await this.#deps.isCode(namespace, name)) throw takenByCode(`${namespace}.${name}`);
+    if (await this.#deps.isCode(namespace, name)) throw nameTakenByCode(`${namespace}.${name}`);
     let checked: CheckedDeclaredTool | undefined;
     let created = false;
     await this.#change(tool, 'declared', options, async (before, revision) => {
       refuseImmutable(before);
       created = !isDeclaredTool(before);
       checked = await declaredToolRecord(
-        { ...(isDeclaredTool(before) ? kept(before, imported) : {}), ...spec },
+        { ...(isDeclaredTool(before) ? retainedFields(before, imported) : {}), ...spec },
         revision,
       );
       return checked.record;
@@ -106,8 +106,8 @@ export class Registry {
     return this.#change(tool, action, options, (before, revision) => {
       if (isDeclaredTool(before)) return { ...before, ...switches, ...revision };
       if (!isCode && before?.kind !== 'code') throw notDeclared(tool);
-      const known = before?.kind === 'code' ? before : { enabled: true, mutable: true };
-      return { kind: 'code', enabled: known.enabled, mutable: known.mutable, ...switches, ...revision };
+      const current = before?.kind === 'code' ? before : { enabled: true, mutable: true };
+      return { kind: 'code', enabled: current.enabled, mutable: current.mutable, ...switches, ...revision };
     });
   }
 
@@ -118,14 +118,14 @@ export class Registry {
   async remove(tool: string, options: ChangeOptions = {}): Promise<void> {
     await this.#change(tool, 'removed', options, (before, revision): RemovedRecord => {
       if (before === undefined || before.kind === 'removed') throw notDeclared(tool);
-      // Without its switch, a tool that was switched off could be called again.
-      if (before.kind === 'code') throw ofTheWorkers(qualifiedName(before));
+      // Removing the switch would enable a disabled tool.
+      if (before.kind === 'code') throw workerToolError(qualifiedName(before));
       refuseImmutable(before);
       return { kind: 'removed', ...revision };
     });
   }
 
-  /** Makes an earlier revision the newest again. Throws `UNKNOWN_TOOL` and `NOT_FOUND`. */
+  /** Writes an earlier revision as the newest one. Throws `UNKNOWN_TOOL` and `NOT_FOUND`. */
   async rollback(tool: string, to: number, options: ChangeOptions = {}): Promise<DeclaredToolRecord> {
     const earlier = (await this.history(tool)).find(({ revision }) => revision === to);
     if (earlier === undefined) throw new PawlError('NOT_FOUND', `${tool} has no revision ${to} that is still kept.`);
@@ -140,31 +140,32 @@ export class Registry {
     });
   }
 
-  async #change<Made extends RegistryRecord>(
+  async #change<Changed extends RegistryRecord>(
     tool: string,
     action: RegistryChange['action'],
     { ifRevision, by = 'local' }: ChangeOptions,
     make: (
       before: RegistryRecord | undefined,
-      revision: Pick<Made, 'namespace' | 'name' | 'revision' | 'updatedAtMs' | 'updatedBy'>,
-    ) => Made | Promise<Made>,
-  ): Promise<Made> {
+      revision: Pick<Changed, 'namespace' | 'name' | 'revision' | 'updatedAtMs' | 'updatedBy'>,
+    ) => Changed | Promise<Changed>,
+  ): Promise<Changed> {
     const { specs, copy, audit } = this.#deps;
-    const named = parseToolName(tool);
-    const qualified = qualifiedName(named);
+    const parsedName = parseToolName(tool);
+    const qualified = qualifiedName(parsedName);
     for (let tries = 1; ; tries += 1) {
       const before = await specs.read(qualified);
-      // A record whose signature cannot be verified may be replaced, but not unnoticed.
-      const seen = before?.revision ?? (await specs.revision(qualified));
-      const present = before === undefined || before.kind === 'removed' ? 0 : seen;
-      const isMet = ifRevision === 'any' ? present > 0 : ifRevision === undefined || ifRevision === present;
-      if (!isMet) throw revisionConflict(tool, String(ifRevision), present);
+      // A record with an invalid signature may be replaced, but its revision still counts.
+      const lastRevision = before?.revision ?? (await specs.revision(qualified));
+      const currentRevision = before === undefined || before.kind === 'removed' ? 0 : lastRevision;
+      const matches =
+        ifRevision === 'any' ? currentRevision > 0 : ifRevision === undefined || ifRevision === currentRevision;
+      if (!matches) throw revisionConflict(tool, String(ifRevision), currentRevision);
       const updatedAtMs = await this.#deps.now();
-      const record = await make(before, { ...named, revision: seen + 1, updatedAtMs, updatedBy: by });
-      const written = await specs.write(record, seen);
+      const record = await make(before, { ...parsedName, revision: lastRevision + 1, updatedAtMs, updatedBy: by });
+      const written = await specs.write(record, lastRevision);
       if (written.kind === 'changed') {
         if (typeof ifRevision !== 'number' && tries < TRIES) continue;
-        throw revisionConflict(tool, String(seen), written.revision);
+        throw revisionConflict(tool, String(lastRevision), written.revision);
       }
       await audit({
         type: 'registry-changed',
@@ -180,8 +181,8 @@ export class Registry {
   }
 }
 
-/** The fields of a declaration that stay unless the next one sets them: the operator who disabled a tool has not seen that one. */
-function kept({ enabled, policy }: DeclaredToolRecord, imported: boolean): Partial<DeclaredTool> {
+/** Fields that a new declaration retains unless it sets them: it must not enable a tool that an operator has disabled. */
+function retainedFields({ enabled, policy }: DeclaredToolRecord, imported: boolean): Partial<DeclaredTool> {
   return { enabled, ...(imported && policy !== undefined ? { policy } : {}) };
 }
 
@@ -193,7 +194,7 @@ function refuseImmutable(before: RegistryRecord | undefined): void {
     );
 }
 
-function takenByCode(qualified: string): PawlError {
+function nameTakenByCode(qualified: string): PawlError {
   return new PawlError(
     'CONTRACT_INVALID',
     `Workers offer a tool ${qualified} of their own; give this one another name or namespace.`,
@@ -203,7 +204,7 @@ function takenByCode(qualified: string): PawlError {
   );
 }
 
-function ofTheWorkers(qualified: string): PawlError {
+function workerToolError(qualified: string): PawlError {
   const message = 'is a tool of the workers: it cannot be removed';
   return new PawlError(
     'CONTRACT_INVALID',

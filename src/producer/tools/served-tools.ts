@@ -36,7 +36,7 @@ export interface ServedTool extends Omit<ClientToolRecord, 'kind' | 'routing' | 
 }
 
 export interface ServeOptions {
-  /** How long this process may be silent before its calls are given up, milliseconds. Default 30,000. */
+  /** The client's lease, milliseconds: without a heartbeat for longer, its calls are given up. Default 30,000. */
   readonly leaseMs?: number;
   /** For the registry and the audit trail. Default `local`. */
   readonly by?: string;
@@ -45,7 +45,7 @@ export interface ServeOptions {
 }
 
 const WAIT_MS = 60_000;
-const AGAIN_MS = 500;
+const RETRY_DELAY_MS = 500;
 
 export interface ServedToolsDeps {
   readonly clients: ToolClients;
@@ -66,15 +66,15 @@ export class ServedTools implements AsyncDisposable {
   #heartbeat: NodeJS.Timeout | undefined;
   readonly #loop: Promise<void>;
 
-  /** Declares what is not declared so yet, and begins to take calls. Throws `CONTRACT_INVALID` for what cannot be declared. */
+  /** Declares new or changed tools, and starts to take calls. Throws `CONTRACT_INVALID` for invalid declarations. */
   static async start(
     { clients, registry, onClosed }: ServedToolsDeps,
     tools: readonly ServedTool[],
     options: ServeOptions = {},
   ): Promise<ServedTools> {
     for (const tool of tools) await declare(registry, tool, options.by);
-    const named = new Map(tools.map((tool) => [qualifiedName(parseToolName(tool.name)), tool]));
-    return new ServedTools(clients, named, options, await join(clients, named, options), onClosed);
+    const byName = new Map(tools.map((tool) => [qualifiedName(parseToolName(tool.name)), tool]));
+    return new ServedTools(clients, byName, options, await join(clients, byName, options), onClosed);
   }
 
   private constructor(
@@ -90,15 +90,15 @@ export class ServedTools implements AsyncDisposable {
     this.#options = options;
     this.#client = client;
     this.#beat();
-    this.#loop = this.#take();
+    this.#loop = this.#takeCalls();
   }
 
   get running(): number {
     return this.#running.size;
   }
 
-  /** Takes calls one after the other; each runs beside the others. */
-  async #take(): Promise<void> {
+  /** Takes calls one after the other, and runs them concurrently. */
+  async #takeCalls(): Promise<void> {
     const { signal } = this.#closing;
     while (!signal.aborted) {
       try {
@@ -107,13 +107,13 @@ export class ServedTools implements AsyncDisposable {
         this.#cancel(broadcast);
         if (broadcast.call !== undefined) this.#start(broadcast.call);
       } catch (error) {
-        await this.#mend(error);
+        await this.#recover(error);
       }
     }
   }
 
-  /** The lease was lost, or Redis is unavailable: running calls are not wanted any more, or their results cannot be sent now. */
-  async #mend(error: unknown): Promise<void> {
+  /** Recovers from an error: joins again after a lost lease, which aborts running calls; otherwise waits. */
+  async #recover(error: unknown): Promise<void> {
     const { onError } = this.#options;
     if (this.#closing.signal.aborted) return;
     onError?.(error as Error);
@@ -123,17 +123,17 @@ export class ServedTools implements AsyncDisposable {
         this.#client = await join(this.#clients, this.#tools, this.#options);
         return;
       }
-    } catch (again) {
-      onError?.(again as Error);
+    } catch (joinError) {
+      onError?.(joinError as Error);
     }
-    await sleep(AGAIN_MS, undefined, { signal: this.#closing.signal }).catch(() => {});
+    await sleep(RETRY_DELAY_MS, undefined, { signal: this.#closing.signal }).catch(() => {});
   }
 
   #beat(): void {
     this.#heartbeat = setInterval(() => {
       this.#clients.heartbeat(this.#client.clientId, [...this.#running.keys()]).then(
         (broadcast) => this.#cancel(broadcast),
-        // The poll meets the same trouble, and mends it.
+        // The poll gets the same error, and recovers from it.
         () => {},
       );
     }, this.#client.leaseMs / 3).unref();
@@ -156,28 +156,28 @@ export class ServedTools implements AsyncDisposable {
     const { clientId } = this.#client;
     this.#running.set(call.callId, controller);
     try {
-      const posted = await this.#posted(call, clientId, controller.signal);
-      await this.#handBack(clientId, call.callId, posted, controller.signal);
+      const answer = await this.#runTool(call, clientId, controller.signal);
+      await this.#sendAnswer(clientId, call.callId, answer, controller.signal);
     } finally {
       if (this.#running.get(call.callId) === controller) this.#running.delete(call.callId);
     }
   }
 
-  /** Until it is taken or refused: a call that ran and is not answered would be given out once more, and run again. */
-  async #handBack(clientId: string, callId: string, posted: PostedAnswer, signal: AbortSignal): Promise<void> {
+  /** Sends an answer until it is accepted or refused. A call without an answer would be dispatched again, and run twice. */
+  async #sendAnswer(clientId: string, callId: string, answer: PostedAnswer, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
-        return await this.#clients.answer(clientId, callId, posted);
+        return await this.#clients.answer(clientId, callId, answer);
       } catch (error) {
         this.#options.onError?.(error as Error);
         if (error instanceof PawlError && error.code === 'LEASE_LOST') return;
-        await sleep(AGAIN_MS, undefined, { signal }).catch(() => {});
+        await sleep(RETRY_DELAY_MS, undefined, { signal }).catch(() => {});
       }
     }
   }
 
-  /** The result of the function, or its error, as an answer. */
-  async #posted(call: ClientCall, clientId: string, signal: AbortSignal): Promise<PostedAnswer> {
+  /** Runs the tool's function, and turns its result or error into an answer. */
+  async #runTool(call: ClientCall, clientId: string, signal: AbortSignal): Promise<PostedAnswer> {
     const { callId, fence } = call;
     const progress = (report: Progress) =>
       void this.#clients
@@ -202,7 +202,7 @@ export class ServedTools implements AsyncDisposable {
    * callers. The declarations stay. A second call waits for the first.
    */
   close(graceMs = 0): Promise<void> {
-    // Until then, the client's connection sends the results of running calls.
+    // The client's connection stays open until then, to send the results of running calls.
     this.#closed ??= this.#close(graceMs).finally(() => this.#onClosed(this));
     return this.#closed;
   }
@@ -214,10 +214,10 @@ export class ServedTools implements AsyncDisposable {
   async #close(graceMs: number): Promise<void> {
     this.#closing.abort();
     await this.#loop;
-    const late = new AbortController();
-    const grace = sleep(Math.min(graceMs, MAX_TIMER_MS), undefined, { signal: late.signal }).catch(() => {});
+    const graceOver = new AbortController();
+    const grace = sleep(Math.min(graceMs, MAX_TIMER_MS), undefined, { signal: graceOver.signal }).catch(() => {});
     await Promise.race([Promise.all(this.#work), grace]);
-    late.abort();
+    graceOver.abort();
     clearInterval(this.#heartbeat);
     for (const controller of this.#running.values()) controller.abort(new PawlError('DRAINED'));
     await this.#clients.leave(this.#client.clientId, this.#options.by).catch((error: unknown) => {
@@ -246,15 +246,16 @@ function join(
   });
 }
 
-/** A declaration that says the same already is left alone, and so is its switch. */
+/** Declares a tool, unless the same declaration exists already. */
 async function declare(registry: Registry, { run: _, concurrency, name, ...tool }: ServedTool, by?: string) {
   const spec = {
     kind: 'dynamic',
     ...tool,
     routing: concurrency === undefined ? {} : { concurrency },
   } as ClientToolRecord;
-  const known = await registry.read(name);
-  const named = { ...parseToolName(name), revision: 0, updatedAtMs: 0, updatedBy: '' };
-  if (isDeclaredTool(known) && known.definition === (await declaredToolRecord(spec, named)).record.definition) return;
+  const declared = await registry.read(name);
+  const identity = { ...parseToolName(name), revision: 0, updatedAtMs: 0, updatedBy: '' };
+  if (isDeclaredTool(declared) && declared.definition === (await declaredToolRecord(spec, identity)).record.definition)
+    return;
   await registry.put(name, spec, by === undefined ? {} : { by });
 }

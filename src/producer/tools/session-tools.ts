@@ -1,4 +1,4 @@
-/** The tools that a session sees: those that policy lets it call, as the program's toolsets show them. */
+/** The tools that a session sees: those that policy allows, selected by the program's toolsets. */
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { isOutOfReach } from '../../shared/policy/policy.ts';
@@ -59,10 +59,10 @@ export class SessionTools {
   ): Promise<readonly Tool[]> {
     const { toolsets } = this.#deps;
     if (toolsets === undefined) return tools;
-    // A toolset sees one tool of each name, and may answer from a cache: a tool that is not published to the session now is left out.
-    const known = Map.groupBy(tools, qualifiedName);
-    const request = { published: [...known.values()].flatMap(([first]) => first ?? []) };
+    // A toolset gets one tool of each name. It may answer from a cache, so tools that the session may not call now are left out.
+    const byName = Map.groupBy(tools, qualifiedName);
+    const request = { published: [...byName.values()].flatMap(([first]) => first ?? []) };
     const chosen = await resolveToolsets(toolsets, session === undefined ? request : { ...request, session });
-    return chosen.flatMap((tool) => known.get(qualifiedName(tool)) ?? []);
+    return chosen.flatMap((tool) => byName.get(qualifiedName(tool)) ?? []);
   }
 }

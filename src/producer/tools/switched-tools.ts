@@ -1,4 +1,4 @@
-/** The published tools, each with what has disabled it. */
+/** The published tools, each with the reason if it is disabled. */
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';

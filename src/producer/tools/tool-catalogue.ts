@@ -1,6 +1,6 @@
 /**
- * The tools that producers can call: those that the fleet's workers publish, a cached copy of the catalogue, and those that the
- * registry declares, a copy that is pushed. The schema of each definition is compiled once, when it is first called.
+ * The tools that producers can call: a cached copy of the tools that workers publish, and a pushed copy of the tools that the registry
+ * declares. The schema of each definition is compiled once, at its first call.
  */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type DeclaredToolRecord, isDeclaredTool, type RegistryRecord } from '../../shared/connectors/declared-tool.ts';
@@ -22,22 +22,22 @@ import { qualifiedName, toolNamed } from '../../shared/tools/tool.ts';
 import { compareVersions } from '../../shared/tools/versions.ts';
 
 const REFRESH_MS = 5_000;
-/** An unknown name asks the catalogue again, but not more often than this. */
-const ASK_AGAIN_MS = 200;
-/** An error names so many of the known tools. */
+/** An unknown name reads the catalogue again, but not more often than this. */
+const MIN_REREAD_MS = 200;
+/** The most known tools that an error lists. */
 const MAX_LISTED = 20;
 
 export interface ResolvedTool extends PublishedTool {
   readonly workers: number;
   readonly validate: Validator;
-  /** A worker that runs it says that no sandbox works there. */
+  /** The sandbox does not work on a worker that runs the tool. */
   readonly unconfined?: boolean;
 }
 
 export class ToolCatalogue {
   readonly #catalogue: Catalogue;
   readonly #onError: (error: Error) => void;
-  /** The registry, as far as this process knows it. */
+  /** This process's copy of the registry. */
   readonly specs: DeclaredToolCopy;
   /** Tools that workers publish, by full name. */
   #byName = new Map<string, ResolvedTool>();
@@ -91,7 +91,7 @@ export class ToolCatalogue {
   async find(namespace: string, name: string): Promise<ResolvedTool> {
     const found = this.peek(namespace, name);
     if (found !== undefined) return found;
-    if (performance.now() - this.#readAtMs > ASK_AGAIN_MS) {
+    if (performance.now() - this.#readAtMs > MIN_REREAD_MS) {
       await this.#read();
       const published = this.peek(namespace, name);
       if (published !== undefined) return published;
@@ -99,7 +99,7 @@ export class ToolCatalogue {
     throw unknownTool([...this.#byName.values(), ...this.#declared.values()], namespace, name);
   }
 
-  /** The tool, if it is known now; nothing is asked. */
+  /** The tool from the cache, without a round trip. */
   peek(namespace: string, name: string): ResolvedTool | undefined {
     const qualified = `${namespace}.${name}`;
     return this.#byName.get(qualified) ?? this.#declared.get(qualified);
@@ -114,8 +114,9 @@ export class ToolCatalogue {
       this.#declared.delete(tool);
       return;
     }
-    const known = this.#declared.get(tool);
-    const validate = known?.definition === record.definition ? known.validate : compiledWhenUsed(record.inputSchema);
+    const declared = this.#declared.get(tool);
+    const validate =
+      declared?.definition === record.definition ? declared.validate : compiledWhenUsed(record.inputSchema);
     this.#declared.set(tool, { ...declaredToolAsPublished(record), workers: 0, validate, spec: record });
   }
 
@@ -127,11 +128,11 @@ export class ToolCatalogue {
       .map(({ spec, ...published }) => ({ ...published, workers: workersFor(spec, workers) }));
   }
 
-  /** Reads the catalogue. Tools that no worker has run for longer than `forsakenMs` are left out. */
-  async all(forsakenMs = Number.POSITIVE_INFINITY): Promise<CatalogueContent> {
+  /** Reads the catalogue. Tools that no worker has published for longer than `abandonedMs` are left out. */
+  async all(abandonedMs = Number.POSITIVE_INFINITY): Promise<CatalogueContent> {
     await this.#read();
     const { tools, workers } = this.#content;
-    const published = tools.filter((published) => !isForsaken(published, workers, forsakenMs));
+    const published = tools.filter((published) => !isForsaken(published, workers, abandonedMs));
     return { ...this.#content, tools: [...published, ...this.#declaredNow()] };
   }
 
@@ -140,11 +141,11 @@ export class ToolCatalogue {
     return this.#content.tools;
   }
 
-  /** Reads the one version of each tool that calls go to. Tools that no worker has run for longer than `forsakenMs` are left out. */
-  async current(forsakenMs: number): Promise<readonly ResolvedTool[]> {
+  /** Reads the version of each tool that calls go to. Tools that no worker has published for longer than `abandonedMs` are left out. */
+  async current(abandonedMs: number): Promise<readonly ResolvedTool[]> {
     await this.#read();
     const { workers } = this.#content;
-    const published = [...this.#byName.values()].filter((published) => !isForsaken(published, workers, forsakenMs));
+    const published = [...this.#byName.values()].filter((published) => !isForsaken(published, workers, abandonedMs));
     return [...published, ...this.#declaredNow()];
   }
 
@@ -161,12 +162,14 @@ export class ToolCatalogue {
   }
 }
 
-/** A call by a second name of a base tool is a call of that tool, unless another tool has the name. */
-export function underOwnName(envelope: ToolCallEnvelope, catalogue: Pick<ToolCatalogue, 'peek'>): ToolCallEnvelope {
+/** Replaces an alias of a base tool by its name, unless another tool has that name. */
+export function resolveAlias(envelope: ToolCallEnvelope, catalogue: Pick<ToolCatalogue, 'peek'>): ToolCallEnvelope {
   const { toolNamespace: namespace, toolName } = envelope;
-  const own = ownName(namespace, toolName);
-  const isMeant = own !== undefined && catalogue.peek(namespace, toolName) === undefined;
-  return isMeant && catalogue.peek(namespace, own) !== undefined ? { ...envelope, toolName: own } : envelope;
+  const canonicalName = ownName(namespace, toolName);
+  const isAlias = canonicalName !== undefined && catalogue.peek(namespace, toolName) === undefined;
+  return isAlias && catalogue.peek(namespace, canonicalName) !== undefined
+    ? { ...envelope, toolName: canonicalName }
+    : envelope;
 }
 
 /** `UNKNOWN_TOOL`, with the nearest names among the known tools. */
@@ -179,11 +182,11 @@ export function unknownTool(
     published.namespace === namespace ? published.name : qualifiedName(published),
   );
   const suggestions = nearest(name, names);
-  const meant = catalogue.find((published) => qualifiedName(published) === name);
+  const exactMatch = catalogue.find((published) => qualifiedName(published) === name);
   const hint =
     // Repeating the requested name would be no help.
-    meant !== undefined
-      ? `Call ${JSON.stringify(meant.name)} in namespace ${JSON.stringify(meant.namespace)}.`
+    exactMatch !== undefined
+      ? `Call ${JSON.stringify(exactMatch.name)} in namespace ${JSON.stringify(exactMatch.namespace)}.`
       : suggestions.length > 0
         ? `Did you mean ${suggestions.join(' or ')}?`
         : catalogue.length === 0
@@ -197,14 +200,14 @@ export function unknownTool(
 }
 
 function listed(names: readonly string[]): string {
-  const more = names.length - MAX_LISTED;
-  return `${names.toSorted().slice(0, MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  const rest = names.length - MAX_LISTED;
+  return `${names.toSorted().slice(0, MAX_LISTED).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
 }
 
 function byPreference(
   a: PublishedTool & { readonly workers: number },
   b: PublishedTool & { readonly workers: number },
 ): number {
-  const alive = Number(a.workers > 0) - Number(b.workers > 0);
-  return alive !== 0 ? alive : compareVersions(a.version, b.version);
+  const byLiveness = Number(a.workers > 0) - Number(b.workers > 0);
+  return byLiveness !== 0 ? byLiveness : compareVersions(a.version, b.version);
 }

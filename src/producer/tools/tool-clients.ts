@@ -1,6 +1,6 @@
 /**
- * Clients that run tools themselves: each names the declared tools that it serves, asks for calls, and answers them. A client that is
- * silent for longer than its lease has left.
+ * Clients that run tools themselves: each names the declared tools that it serves, polls for calls, and answers them. A client that
+ * does not renew its lease is removed.
  */
 import { randomBytes } from 'node:crypto';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
@@ -26,7 +26,7 @@ export interface ToolClient {
   readonly leaseMs: number;
 }
 
-/** The answer to a client that asks for work. */
+/** The answer to a client's poll. */
 export interface ClientCallNotice {
   readonly call?: ClientCall;
   /** Calls that the client runs and that no caller waits for any more. */
@@ -35,29 +35,29 @@ export interface ClientCallNotice {
 }
 
 export interface Poll {
-  /** The calls that the client has and has not answered. A call that it took and does not name is given to it again. */
+  /** The calls that the client runs. A call that it took but does not list is dispatched to it again. */
   readonly running: readonly string[];
   readonly waitMs: number;
-  /** Aborting ends the waiting. */
+  /** Aborting ends the wait. */
   readonly signal?: AbortSignal;
-  /** False to learn only about cancelled calls. Default true. */
+  /** False to receive only cancelled calls. Default true. */
   readonly take?: boolean;
 }
 
-/** Broadcasts may be lost: a waiting client reads its queue now and then. */
-const LOOK_MS = 2_000;
+/** Broadcasts may be lost, so a waiting client also polls its queue. */
+const POLL_MS = 2_000;
 
 export class ToolClients {
   readonly #deps: ToolClientsDeps;
-  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly #wakers = new Map<string, Set<() => void>>();
 
   constructor(deps: ToolClientsDeps) {
     this.#deps = deps;
   }
 
-  /** A call of a tool waits for a client, or is cancelled. */
-  hear(tool: string): void {
-    for (const wake of this.#waiting.get(tool) ?? []) wake();
+  /** Wakes the polls of a tool's clients: one of its calls waits for a client, or is cancelled. */
+  notifyWaiting(tool: string): void {
+    for (const wake of this.#wakers.get(tool) ?? []) wake();
   }
 
   /** Throws `UNKNOWN_TOOL`, and `CONTRACT_INVALID` for a tool that no client may run. */
@@ -81,8 +81,8 @@ export class ToolClients {
   }
 
   /**
-   * The next call, or what else there is to tell, within the time that the client waits. Throws `NOT_FOUND` after its lease,
-   * and `LEASE_LOST` for a request that a newer one of the client has replaced.
+   * Waits for the next call or for cancelled calls. Throws `NOT_FOUND` after the lease, and `LEASE_LOST` for a poll that a newer one of the
+   * client has replaced.
    */
   async next(clientId: string, { running, waitMs, signal, take = true }: Poll): Promise<ClientCallNotice> {
     const { clientCalls } = this.#deps;
@@ -90,23 +90,23 @@ export class ToolClients {
     const tools = await clientCalls.toolsOf(clientId);
     const poll = randomBytes(8).toString('hex');
     for (let first = true; ; first = false) {
-      // Listening begins before looking, so that nothing falls between the two.
-      const broadcast = this.#listen(tools, signal);
+      // Subscribe before reading, so that no call is missed in between.
+      const listener = this.#listen(tools, signal);
       try {
         const renewed = await clientCalls.next(clientId, running, take ? { id: poll, first } : undefined);
-        if (renewed.kind !== 'renewed') throw renewed.kind === 'gone' ? left() : superseded();
+        if (renewed.kind !== 'renewed') throw renewed.kind === 'gone' ? clientGone() : pollSuperseded();
         const { kind: _, ...answer } = renewed;
         const leftMs = deadlineMs - performance.now();
         if (answer.call !== undefined || answer.cancelled.length > 0 || leftMs <= 0 || signal?.aborted === true)
           return answer;
-        await broadcast.within(Math.min(leftMs, LOOK_MS, answer.leaseMs / 3));
+        await listener.within(Math.min(leftMs, POLL_MS, answer.leaseMs / 3));
       } finally {
-        broadcast.stop();
+        listener.stop();
       }
     }
   }
 
-  /** Renews the lease. Throws `NOT_FOUND` when it is over. */
+  /** Renews the lease. Throws `NOT_FOUND` when it has ended. */
   heartbeat(clientId: string, running: readonly string[]): Promise<ClientCallNotice> {
     return this.next(clientId, { running, waitMs: 0, take: false });
   }
@@ -117,22 +117,21 @@ export class ToolClients {
   }
 
   /**
-   * Takes the answer of a call, once; the same answer again changes nothing. Throws `LEASE_LOST` when the call is not the client's any
-   * more.
+   * Accepts the answer of a call, once; repeating it changes nothing. Throws `LEASE_LOST` when the client no longer holds the call.
    */
   async answer(clientId: string, callId: string, posted: PostedAnswer): Promise<void> {
-    const taken = await this.#deps.clientCalls.answer(clientId, callId, posted.fence, clientAnswer(posted));
-    if (taken !== 'late') return;
+    const result = await this.#deps.clientCalls.answer(clientId, callId, posted.fence, clientAnswer(posted));
+    if (result !== 'late') return;
     throw new PawlError(
       'LEASE_LOST',
       'The call is not this client’s any more: it was cancelled, its time was over, or the client’s lease was. The result is not used.',
     );
   }
 
-  /** Removes a client. The calls that it runs end at once with a typed error. Throws `NOT_FOUND` when it had left already. */
+  /** Removes a client. Its running calls end at once with a typed error. Throws `NOT_FOUND` when it was removed already. */
   async leave(clientId: string, by = 'local'): Promise<void> {
     const tools = await this.#deps.clientCalls.toolsOf(clientId);
-    if (!(await this.#deps.clientCalls.leave(clientId))) throw left();
+    if (!(await this.#deps.clientCalls.leave(clientId))) throw clientGone();
     for (const tool of tools) await this.#recordChange(tool, 'left', by);
   }
 
@@ -144,7 +143,7 @@ export class ToolClients {
     const { promise, resolve } = Promise.withResolvers<void>();
     const wake = () => resolve();
     let timer: NodeJS.Timeout | undefined;
-    for (const tool of tools) this.#waiting.set(tool, (this.#waiting.get(tool) ?? new Set()).add(wake));
+    for (const tool of tools) this.#wakers.set(tool, (this.#wakers.get(tool) ?? new Set()).add(wake));
     signal?.addEventListener('abort', wake, { once: true });
     return {
       within: (limitMs: number): Promise<void> => {
@@ -156,20 +155,20 @@ export class ToolClients {
         clearTimeout(timer);
         signal?.removeEventListener('abort', wake);
         for (const tool of tools) {
-          const waiting = this.#waiting.get(tool);
-          waiting?.delete(wake);
-          if (waiting?.size === 0) this.#waiting.delete(tool);
+          const wakers = this.#wakers.get(tool);
+          wakers?.delete(wake);
+          if (wakers?.size === 0) this.#wakers.delete(tool);
         }
       },
     };
   }
 }
 
-function left(): PawlError {
+function clientGone(): PawlError {
   return new PawlError('NOT_FOUND', 'There is no such client, or its lease is over: say again which tools it serves.');
 }
 
-function superseded(): PawlError {
+function pollSuperseded(): PawlError {
   return new PawlError('LEASE_LOST', 'The client has asked again meanwhile: it has one request for calls at a time.');
 }
 
