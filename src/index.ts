@@ -73,5 +73,7 @@ export type {
 } from './shared/tools/tool.ts';
 export { defineFreeformTool, defineUntypedTool, functionTool } from './shared/tools/tool-forms.ts';
 export { cached, filtered, prefixed, renamed, resolveToolsets, type Toolset, toolset } from './shared/tools/toolset.ts';
+/** The types behind these names, as `pawl/types` has them: a compiler that writes declarations finds them here. */
+export type * as types from './types.ts';
 export { baseTools } from './workers/tools/index.ts';
 export type { ToolWorker } from './workers/worker.ts';
