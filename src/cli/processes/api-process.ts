@@ -8,6 +8,7 @@ import { FleetView } from '../../producer/operations/fleet-metrics.ts';
 import type { Hook } from '../../shared/calls/define-hook.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-packages.ts';
 import { AuditService } from '../../shared/store/audit-service.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { clusterUrl } from '../../shared/store/redis/address.ts';
@@ -16,6 +17,7 @@ import { producerLine, writeLogLine } from '../../shared/telemetry/log-events.ts
 import type { Toolset } from '../../shared/tools/toolset.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { withoutPassword, withRedisHint } from '../context.ts';
+import { packagesNotInstalled } from '../doctor/optional-packages.ts';
 import { type Board, openBoard } from './bull-board.ts';
 import { openProcessEndpoint } from './health-endpoint.ts';
 import { markStopped } from './worker-processes.ts';
@@ -115,11 +117,12 @@ function addressesOf({ url }: HttpServer, { redisUrl, dataDir }: Settings): ApiP
 }
 
 function describeAddresses({ url, queuesUrl, redis }: ApiProcess['addresses']): string {
+  const missing = packagesNotInstalled(OPTIONAL_FEATURES.board.packages);
   return [
     `Pawl ${PAWL_VERSION} is up`,
     `  API      ${url} (described at ${url}/openapi.json)`,
     `  page     ${url}/ (the operator's)`,
-    `  queues   ${queuesUrl}`,
+    `  queues   ${missing.length === 0 ? queuesUrl : `none: ${installCommand(missing)}`}`,
     `  MCP      ${url}/mcp`,
     `  Redis    ${redis}`,
   ].join('\n');
