@@ -4,8 +4,9 @@ import type { Issue } from '../errors/failure.ts';
 import { describeUnknown } from './known-members.ts';
 import { quoteValue } from './schema-issues.ts';
 
-/** Messages that say what was expected and what came. The messages that a schema has of its own stay as they are. */
+/** Messages that say what was expected and what came. `zodIssues` adds what came to those that a schema has of its own. */
 export const EXPLAINED: z.core.ParseContext<z.core.$ZodIssue> = {
+  reportInput: true,
   error: (issue) => {
     const expected = expectedBy(issue);
     if (expected === undefined) return;
@@ -28,7 +29,15 @@ function flatten(issue: z.core.$ZodIssue, above: readonly PropertyKey[]): Issue[
   const path = [...above, ...issue.path];
   const meant = issue.code === 'invalid_union' ? meantAlternative(issue.errors) : undefined;
   if (meant !== undefined) return meant.flatMap((each) => flatten(each, path));
-  return [{ path: path.map(String).join('.'), message: issue.message }];
+  return [{ path: path.map(String).join('.'), message: withValue(issue) }];
+}
+
+/** Objects are left out: a rule about several members says itself what is wrong. */
+function withValue({ message, input }: z.core.$ZodIssue): string {
+  const isPlain = typeof input === 'string' || typeof input === 'number' || typeof input === 'boolean';
+  return isPlain && message.startsWith('must ') && !message.includes('; got ')
+    ? `${message}; got ${quoteValue(input)}`
+    : message;
 }
 
 /** The alternative that takes values of this type, if it is the only one. */

@@ -40,7 +40,7 @@ describe('a fault of a value that Pawl’s own schemas check', () => {
     [{ as: { kind: 'c' } }, 'as.kind: must be one of "a", "b"; got "c"'],
     [{ as: {} }, 'as.kind: is required and missing; it is one of "a", "b"'],
     [{ url: 'nowhere' }, 'url: must be a URL; got "nowhere"'],
-    [{ own: 5 }, 'own: must be a name of its own'],
+    [{ own: 5 }, 'own: must be a name of its own; got 5'],
     [{ cuont: 5 }, ': has no member "cuont" (did you mean count?)'],
     [
       { x1: 5, y2: 5 },
