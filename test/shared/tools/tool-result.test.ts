@@ -13,6 +13,8 @@ const cyclic = {
 };
 cyclic.child = { parent: cyclic };
 
+const nested = (value: unknown, depth: number): unknown => (depth === 0 ? value : { of: nested(value, depth - 1) });
+
 describe('A12: one place checks results and brings them into their form', () => {
   test('D2: every known kind of content is kept, and unknown members are dropped', () => {
     const content = [
@@ -75,6 +77,9 @@ describe('A12: one place checks results and brings them into their form', () => 
     ['the least number', { output: { min: -Infinity } }, 'it returned -Infinity in output.min.'],
     ['no number in an object of its own', { output: [Object(Number.NaN)] }, 'it returned NaN in output[0].'],
     ['no number that an object writes', { output: { n: { toJSON: () => ({ of: 0 / 0 }) } } }, 'NaN in output.n.of.'],
+    ['a function in a list', { output: { rows: [1, () => 1] } }, 'it returned function in output.rows[1].'],
+    ['a symbol in a list', { output: [Symbol('a')] }, 'it returned symbol in output[0].'],
+    ['no number at a great depth', { output: nested(0 / 0, 90) }, 'it returned NaN in output.of.of.'],
     ['a date that is none', { output: { at: new Date('never') } }, 'it returned Invalid Date in output.at.'],
     ['display', { output: 1, display: 7 }, 'a text as display'],
     ['artifacts', { output: 1, artifacts: {} }, 'a list as artifacts'],

@@ -223,10 +223,10 @@ describe('a server that offers more than before', () => {
 
   test('of which one tool cannot be declared: each import reports it, and it is no change', async () => {
     const fleet = await startMcpFleet({ workers: 0 });
-    const twice = { a: { $id: 'twice', type: 'string' }, b: { $id: 'twice', type: 'number' } };
+    const wrong = { a: { type: 'integer', minimum: 'none' } };
     const definitions = [
       { name: 'usable', inputSchema },
-      { name: 'unusable', inputSchema: { type: 'object', properties: twice } },
+      { name: 'unusable', inputSchema: { type: 'object', properties: wrong } },
     ];
     await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify(definitions));
     const refused = [{ tool: 'mcp.odd.unusable', why: expect.stringContaining('inputSchema') }];

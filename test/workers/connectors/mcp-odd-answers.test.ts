@@ -308,10 +308,20 @@ test.each<[string, object, readonly string[]]>([
   ['a link', { content: [{ type: 'resource_link', uri: 'log:///1', name: 'the log' }] }, ['log:///1', 'the log']],
   ['a picture', { content: [{ type: 'image', data: 'aGk=', mimeType: 'image/png' }] }, ['image/png']],
   ['a block of a new kind', { content: [{ type: 'chart' }] }, ['chart']],
+  ['a block of a new kind with members', { content: [{ type: 'error', message: 'quota' }] }, ['error', 'quota']],
+  ['a text under another name', { content: [{ type: 'text', content: 'quota' }] }, ['quota']],
+  ['a block without a type', { content: [{ text: 'quota' }] }, ['quota']],
+  [
+    'a resource of bytes that are text',
+    { content: [{ type: 'resource', resource: { uri: 'log:///1', mimeType: 'text/plain', blob: 'ZGlzayBmdWxs' } }] },
+    ['disk full'],
+  ],
+  ['a member of its own', { error: { message: 'quota' } }, ['quota']],
+  ['a failure that is written as a text', { content: [said], isError: 'true' }, ['said']],
   ['text between empty ones', { content: [{ type: 'text', text: ' ' }, said] }, ['said']],
 ])('a tool that failed is told with all that it says: %s', async (_form, result, words) => {
   const { says } = await overStdio();
-  const { error } = await says({ content: [], ...result, isError: true });
+  const { error } = await says({ content: [], isError: true, ...result });
   expect(error?.code).toBe('MCP_TOOL_ERROR');
   for (const word of words) expect(error?.message).toContain(word);
 });

@@ -146,7 +146,7 @@ function readAddress(url: string, parts: typeof PARTS, defaultPort: number): Red
   const zone = ZONE.exec(url)?.[1];
   const plain = zone === undefined ? url : url.replace(ZONE, '');
   const parsed = URL.canParse(plain) ? new URL(plain) : undefined;
-  if (parsed === undefined || !['redis:', 'rediss:'].includes(parsed.protocol))
+  if (parsed === undefined || !/^\s*rediss?:\/\//i.test(plain))
     throw refused(
       `REDIS_URL must be redis://, rediss:// or unix:///path, or several nodes of a cluster; got ${parsed === undefined ? 'something else' : `${parsed.protocol}…`}.`,
     );

@@ -1,7 +1,9 @@
 /** Finds values that JSON cannot represent, or silently drops, before a value is written. The error then names the place. */
 
-/** The depth below which `JSON.stringify` refuses what it cannot write. */
-const MAX_DEPTH = 64;
+/** The depth below which `JSON.stringify` finds a value that holds itself. */
+const MAX_CYCLE_DEPTH = 64;
+/** The depth below which no value is searched. No result may be nested so deeply. */
+const MAX_DEPTH = 1_000;
 
 export interface Unserializable {
   /** `.rows[3]`, or empty for the value itself. */
@@ -11,7 +13,7 @@ export interface Unserializable {
 
 /**
  * The first part of a value that is not JSON-serializable; undefined when there is none. A value with `toJSON` counts as what that
- * returns. JSON leaves functions and symbols within an object out, which is no fault. Throws what a getter throws.
+ * returns. JSON leaves functions and symbols out of an object, which is no fault. Throws what a getter throws.
  */
 export function findUnserializable(value: unknown): Unserializable | undefined {
   if (typeof value === 'function' || typeof value === 'symbol') return { path: '', what: typeof value };
@@ -31,7 +33,8 @@ function search(value: unknown, holders: object[]): Unserializable | undefined {
   if (isSelfWriting(value)) return ArrayBuffer.isView(value) ? undefined : searchWritten(value, holders);
   const found = Array.isArray(value) ? undefined : ofKind(value);
   if (found !== undefined) return { path: '', what: found };
-  if (holders.includes(value)) return { path: '', what: 'a value that holds itself' };
+  if (holders.length <= MAX_CYCLE_DEPTH && holders.includes(value))
+    return { path: '', what: 'a value that holds itself' };
   if (holders.length > MAX_DEPTH) return undefined;
   holders.push(value);
   const within = Array.isArray(value) ? searchList(value, holders) : searchMembers(value, holders);
@@ -64,7 +67,10 @@ function searchWritten(value: { toJSON(): unknown }, holders: object[]): Unseria
 
 function searchList(list: readonly unknown[], holders: object[]): Unserializable | undefined {
   for (let index = 0; index < list.length; index += 1) {
-    const found = search(list[index], holders);
+    const item = list[index];
+    // In a list, JSON writes null for these.
+    const isLost = typeof item === 'function' || typeof item === 'symbol';
+    const found = isLost ? { path: '', what: typeof item } : search(item, holders);
     if (found !== undefined) return { ...found, path: `[${index}]${found.path}` };
   }
   return undefined;

@@ -122,7 +122,7 @@ function readableResult(method: string | undefined, result: Json): unknown {
   if (typeof resultType === 'string' && resultType !== 'complete') return result;
   const list = LISTS.get(method);
   if (list !== undefined) return { ...COMPLETE, [list]: [], entries: result[list], cursor: result['nextCursor'] };
-  const { content, contents, structuredContent, isError } = result;
+  const { content, contents, structuredContent, isError, _meta, resultType: _resultType, ...others } = result;
   switch (method) {
     case 'tools/call':
       return {
@@ -131,6 +131,8 @@ function readableResult(method: string | undefined, result: Json): unknown {
         // The older era accepts only objects here.
         ...(isObject(structuredContent) ? { structuredContent } : { structure: structuredContent }),
         ...(isAbsent(isError) ? {} : { isError: isError === true || isError === 'true' || isError === 1 }),
+        // A failed tool may say why in members of its own.
+        ...(Object.keys(others).length === 0 ? {} : { others }),
       };
     case 'resources/read':
       return { ...COMPLETE, contents: Array.isArray(contents) ? contents.map(readableContents) : (contents ?? []) };

@@ -1,9 +1,11 @@
 /** Converts the result of an MCP tool into a Pawl tool result. */
+import { isUtf8 } from 'node:buffer';
 import type { CallToolResult } from '@modelcontextprotocol/client';
 import { ToolError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
 import type { ContentBlock, ToolResult } from '../../../shared/tools/tool.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
+import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 /**
  * The output is the structured content, or else the text. Images, audio and resources stand beside it. Throws
@@ -13,7 +15,8 @@ export function toolResult(result: CallToolResult, declaresOutput = false): Tool
   const structured = result.structuredContent ?? result['structure'];
   const blocks = result.content.map(blockOf);
   const text = blocks.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
-  if (result.isError === true) throw new ToolError(reasonOf(blocks, structured), { code: 'MCP_TOOL_ERROR' });
+  if (result.isError === true)
+    throw new ToolError(reasonOf(blocks, structured ?? result['others']), { code: 'MCP_TOOL_ERROR' });
   const rich = blocks.some(({ type }) => type !== 'text');
   return {
     output: structured ?? (declaresOutput ? parsedOr(text) : text),
@@ -47,9 +50,18 @@ function wordsOf(block: ContentBlock): string {
     case 'audio':
       return `[${block.mimeType}]`;
     case 'resource':
-      return block.text === undefined ? `[${block.uri}]` : `${block.uri}: ${block.text}`;
+      return wordsOfResource(block);
   }
 }
+
+/** Some servers send text as data in Base64. */
+function wordsOfResource({ uri, text, blob, mimeType = '' }: Extract<ContentBlock, { type: 'resource' }>): string {
+  if (text !== undefined) return `${uri}: ${text}`;
+  const bytes = blob !== undefined && TEXT.test(mimeType) ? Buffer.from(blob, 'base64') : undefined;
+  return bytes === undefined || !isUtf8(bytes) ? `[${uri}]` : `${uri}: ${bytes.toString()}`;
+}
+
+const TEXT = /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|yaml)\b)/i;
 
 /** Whether a text repeats the structured content. Servers write it as text, too, for clients that read text alone. */
 function saysSame(said: string, structured: unknown): boolean {
@@ -87,7 +99,7 @@ export function readableBlock(block: unknown): Block {
   const { type, text, data, mimeType, resource, uri, name, title, description } = parts(block);
   switch (type) {
     case 'text':
-      return typeof text === 'string' ? { type, text } : leftOut('a text block without text');
+      return typeof text === 'string' ? { type, text } : leftOut(`a text block without text${membersOf(block)}`);
     case 'image':
     case 'audio':
       return isBase64(data) && typeof mimeType === 'string'
@@ -107,10 +119,18 @@ export function readableBlock(block: unknown): Block {
     }
     default:
       return typeof type === 'string'
-        ? { type: 'text', text: `[a block of the unknown type ${JSON.stringify(type)}]` }
-        : leftOut(`a block that is ${block === null ? 'null' : 'none'}`);
+        ? { type: 'text', text: `[a block of the unknown type ${JSON.stringify(type)}${membersOf(block)}]` }
+        : leftOut(`a block that is ${block === null ? 'null' : `none${membersOf(block)}`}`);
   }
 }
+
+/** What a block holds beside its type, because a failed tool may explain itself there alone. */
+function membersOf(block: unknown): string {
+  const { type: _, ...members } = parts(block);
+  return Object.keys(members).length === 0 ? '' : `: ${startOf(JSON.stringify(members), MAX_MEMBERS_LENGTH)}`;
+}
+
+const MAX_MEMBERS_LENGTH = 2_000;
 
 function leftOut(what: string): Extract<Block, { type: 'text' }> {
   return { type: 'text', text: `[left out: ${what}]` };

@@ -107,6 +107,7 @@ test.each([
   ['redis://h#hunter2', '#'],
   ['unix:///run/s#hunter2', '#'],
   ['redis://u?hunter2@h', '%3F'],
+  ['redis:h', 'redis://'],
   ['redis://::1', 'brackets'],
   ['redis://u:hunter2@fe80::1%eth0:6379/2', 'brackets'],
   ['redis://[::1]:65536', 'port'],
