@@ -32,6 +32,8 @@ export interface ImportedOpenApi {
 }
 
 const METHODS = ['get', 'head', 'post', 'put', 'patch', 'delete'] as const;
+/** Further methods that a document may describe. */
+const OTHER_METHODS = ['options', 'trace', 'query'] as const;
 const READING = ['get', 'head'];
 
 /**
@@ -62,6 +64,9 @@ export async function importOpenApi(given: unknown, options: OpenApiImport = {})
     } catch (error) {
       skip(path, error);
     }
+    for (const method of OTHER_METHODS)
+      if (objectOf(item?.[method]) !== undefined && options.operations === undefined)
+        skipped.push({ operation: `${method.toUpperCase()} ${path}`, reason: 'its method cannot be called' });
     for (const method of METHODS) {
       const operation = objectOf(item?.[method]);
       if (item === undefined || operation === undefined) continue;

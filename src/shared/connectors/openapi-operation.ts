@@ -115,6 +115,8 @@ function addParameters(of: Operation, routing: Routing, add: AddParameter): Read
 
 /** A path without its fragment, which only tells variants of one address apart, and its query. */
 function splitPath(path: string): readonly [route: string, query: string] {
+  // Behind the server's address it would become a part of the host.
+  if (!path.startsWith('/')) throw new NotImportable('its path does not begin with a slash');
   const [address = ''] = path.split('#');
   const mark = address.indexOf('?');
   return mark === -1 ? [address, ''] : [address.slice(0, mark), address.slice(mark + 1)];
@@ -124,7 +126,10 @@ function splitPath(path: string): readonly [route: string, query: string] {
 function addQueryOfPath(query: string, inPath: ReadonlyMap<string, string>, routing: Routing): void {
   const described = new Set(Object.values(routing.arguments ?? {}).map(({ name }) => name));
   for (const pair of query.split('&').filter((each) => each !== '')) {
-    const [name = '', value = ''] = pair.split('=', 2).map(decodedPart);
+    const sign = pair.indexOf('=');
+    const [name = '', value = ''] = (sign === -1 ? [pair] : [pair.slice(0, sign), pair.slice(sign + 1)]).map(
+      decodedPart,
+    );
     if (described.has(name)) continue;
     const [, parameter] = /^\{([^{}]+)\}$/.exec(value) ?? [];
     const key = parameter === undefined ? undefined : inPath.get(parameter);

@@ -23,6 +23,7 @@ describe('a path with a query or a fragment', () => {
   const id = { name: 'id', in: 'path', required: true, schema: { type: 'string' } };
   test.each([
     ['/things?beta=true', {}, [], 'https://api.example.com/v1/things?beta=true'],
+    ['/things?token=a=b==', {}, [], 'https://api.example.com/v1/things?token=a%3Db%3D%3D'],
     ['/things#all', {}, [], 'https://api.example.com/v1/things'],
     ['/things?kind=a%20b&flag#x', {}, [], 'https://api.example.com/v1/things?kind=a+b&flag='],
     ['/things/{id}?beta=true#v2', { id: '7' }, [id], 'https://api.example.com/v1/things/7?beta=true'],
@@ -35,6 +36,18 @@ describe('a path with a query or a fragment', () => {
     ],
   ] as const)('%s', async (path, params, parameters, expected) => {
     expect(await addressOf(path, params, parameters)).toBe(expected);
+  });
+
+  test('does not become a part of the host, and a method that cannot be called is named', async () => {
+    const { tools, skipped } = await importOpenApi(
+      documentWith({ '.evil.example/things': { get: { operationId: 'one' } }, '/things': { trace: {}, query: {} } }),
+    );
+    expect(tools).toEqual([]);
+    expect(skipped).toEqual([
+      { operation: 'one', reason: 'its path does not begin with a slash' },
+      { operation: 'TRACE /things', reason: 'its method cannot be called' },
+      { operation: 'QUERY /things', reason: 'its method cannot be called' },
+    ]);
   });
 
   test('names a value of its query that nothing describes', async () => {
