@@ -4,7 +4,7 @@
  */
 
 /** The depth below which values are left as they are. */
-const MAX_DEPTH = 64;
+const MAX_DEPTH = 1_000;
 
 export function startOf(text: string, maxLength: number): string {
   return text.slice(0, boundaryAt(text, Math.max(0, maxLength)));

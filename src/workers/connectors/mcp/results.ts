@@ -124,7 +124,7 @@ export function readableBlock(block: unknown): Block {
   }
 }
 
-/** What a block holds beside its type, because a failed tool may explain itself there alone. */
+/** The members of a block beside its type, because a failed tool may explain itself there alone. */
 function membersOf(block: unknown): string {
   const { type: _, ...members } = parts(block);
   return Object.keys(members).length === 0 ? '' : `: ${startOf(JSON.stringify(members), MAX_MEMBERS_LENGTH)}`;

@@ -25,6 +25,8 @@ test('a beginning and an end are as long as allowed, of whole characters', () =>
   );
 });
 
+const nested = (value: unknown, depth: number): unknown => (depth === 0 ? value : { of: nested(value, depth - 1) });
+
 test('a value is repaired at any depth, in names too, and one that needs no repair is the same', () => {
   const half = '\ud83d';
   const cases: [unknown, unknown][] = [
@@ -37,6 +39,7 @@ test('a value is repaired at any depth, in names too, and one that needs no repa
       { [half]: { of: [half] }, other: Number.NaN },
       { '\ufffd': { of: ['\ufffd'] }, other: Number.NaN },
     ],
+    [nested(half, 90), nested('\ufffd', 90)],
     [JSON.parse(`{"__proto__":"\\ud83d"}`), JSON.parse('{"__proto__":"\ufffd"}')],
   ];
   for (const [value, expected] of cases) expect(wellFormed(value)).toEqual(expected);
