@@ -12,7 +12,9 @@ import type { ToolOptions } from './tool.ts';
 const callable = z.custom((value) => typeof value === 'function', 'must be a function').optional();
 const flag = z.boolean('must be true or false').optional();
 const positive = above('a number above 0', (value) => value > 0);
-const amount = above('a number from 0 on', (value) => value >= 0);
+const bytes = above('a whole number above 0', (value) => Number.isSafeInteger(value) && value > 0);
+const count = above('a whole number from 0 on', (value) => Number.isSafeInteger(value) && value >= 0);
+const amount = above('a finite number from 0 on', (value) => value >= 0 && value <= Number.MAX_SAFE_INTEGER);
 /** An option that `makeTool` checks. */
 const later = z.unknown().optional();
 
@@ -47,14 +49,14 @@ const options = {
   needs: z.array(z.unknown(), 'must be a list').optional(),
   parallel: flag,
   timeoutMs: positive,
-  maxResultBytes: positive,
-  maxOutputBytes: positive,
+  maxResultBytes: bytes,
+  maxOutputBytes: bytes,
   budget: z
     .strictObject({
       costUnits: amount,
       costs: operationCostsSchema.optional(),
-      maxCallsPerTurn: amount,
-      maxCallsPerSession: amount,
+      maxCallsPerTurn: count,
+      maxCallsPerSession: count,
     })
     .optional(),
   trustClass: later,
