@@ -5,6 +5,7 @@ import { finishCall } from '../../shared/audit/audit-record.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import { type DedupeMode, type ToolCallEnvelope, turnOf } from '../../shared/calls/envelope.ts';
 import { costUnitsOf } from '../../shared/limits/budget.ts';
+import { checkMembers } from '../../shared/schema/known-members.ts';
 import type { AuditEntry, AuditRecord, AuditTrail } from '../../shared/store/audit/audit-trail.ts';
 import type { AuditWriter } from '../../shared/store/audit/audit-writer.ts';
 import type { ClaimAnswer } from '../../shared/store/calls/claim.ts';
@@ -195,7 +196,8 @@ export interface AuditQuery {
 }
 
 /** The matching records that are still in Redis, the newest first. */
-export function findRecords(trail: AuditTrail, query: AuditQuery): Promise<readonly AuditEntry[]> {
+export async function findRecords(trail: AuditTrail, query: AuditQuery): Promise<readonly AuditEntry[]> {
+  checkMembers('query', query, ['sessionKey', 'tool', 'callId', 'type', 'sinceMs', 'limit', 'seesTenant']);
   const { sessionKey, tool, callId, type, sinceMs, limit = 100, seesTenant = () => true } = query;
   const matches = (record: AuditRecord) =>
     (sessionKey === undefined || record['sessionKey'] === sessionKey) &&

@@ -3,6 +3,7 @@
  * toolsets when it starts; a producer resolves its own for each request of tools, so that a session sees the tools meant for it.
  */
 import { PawlError } from '../errors/failure.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 import type { Clock } from '../util/time.ts';
 
 interface Named {
@@ -29,9 +30,14 @@ export interface Toolset<T extends Named = Named> {
   tools(request: ToolsetRequest<T>): Promise<readonly T[]> | readonly T[];
 }
 
-/** A toolset from a list, or from a function that finds the tools for a request. */
+/** A toolset from a list, or from a function that finds the tools for a request. Throws `CONFIGURATION` for anything else. */
 export function toolset<T extends Named>(name: string, tools: readonly T[] | Toolset<T>['tools']): Toolset<T> {
-  return { name, tools: typeof tools === 'function' ? tools : () => tools };
+  if (typeof tools === 'function') return { name, tools };
+  if (Array.isArray(tools)) return { name, tools: () => tools };
+  throw new PawlError(
+    'CONFIGURATION',
+    `Toolset ${quoteValue(name)}: its tools must be a list, or a function that finds them; got ${quoteValue(tools)}.`,
+  );
 }
 
 export function isToolset(value: unknown): value is Toolset {

@@ -14,6 +14,7 @@ test('a misspelled filter or option is refused by name, and nothing is done', as
       () => pawl.calls.list({ sessionKy: 'a' } as never),
       'options: has no member "sessionKy" (did you mean sessionKey?)',
     ],
+    audit: [() => pawl.audit({ session: 'a' } as never), 'query: has no member "session" (did you mean sessionKey?)'],
     state: [() => pawl.calls.list({ state: 'don' as never }), 'The state must be one of inflight, done,'],
     flush: [() => pawl.calls.flush({ session: 'a' } as never), 'did you mean sessionKey?'],
     redrive: [() => pawl.deadLetters.redrive({ filter: { since: 'now' } as never }), 'did you mean sinceMs?'],

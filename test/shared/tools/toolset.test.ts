@@ -14,6 +14,12 @@ describe('D10: toolsets', () => {
     expect(names(await resolveToolsets(sets, nobody))).toEqual(['read']);
   });
 
+  test('anything but a list or a function is refused when the toolset is made', () => {
+    expect(() => toolset('base', tool('read') as never)).toThrow(
+      'Toolset "base": its tools must be a list, or a function',
+    );
+  });
+
   test('they are filtered, prefixed and renamed', async () => {
     const set = toolset('github', [tool('search'), tool('delete')]);
     const kept = prefixed(
