@@ -18,7 +18,7 @@ import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
 import type { Postpone } from '../shared/store/calls/ledger.ts';
 import type { CheckpointAnswer } from '../shared/store/calls/records/checkpoint.ts';
 import type { Settle, WriteAnswer } from '../shared/store/calls/settle.ts';
-import type { CallLedger, KnownCall } from '../shared/store/ports.ts';
+import type { CallLedger, CallView } from '../shared/store/ports.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
@@ -289,10 +289,10 @@ export class LocalLedger implements CallLedger {
 
   // Reading
 
-  async read(callId: string): Promise<KnownCall | undefined> {
+  async read(callId: string): Promise<CallView | undefined> {
     const record = await this.#deps.store.get(callId);
     if (record === undefined) return undefined;
-    return knownCall(record, this.#own.get(callId), await this.now());
+    return callView(record, this.#own.get(callId), await this.now());
   }
 
   /** The fields of a call of this process that its completion needs. */
@@ -348,7 +348,7 @@ export class LocalLedger implements CallLedger {
   }
 }
 
-function knownCall(record: DedupeRecord, own: OwnCall | undefined, readAtMs: number): KnownCall {
+function callView(record: DedupeRecord, own: OwnCall | undefined, readAtMs: number): CallView {
   const dot = record.tool.lastIndexOf('.');
   return {
     callId: record.key,

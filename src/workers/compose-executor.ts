@@ -70,7 +70,7 @@ export function composeExecutor({
     channels: options.channels ?? channels,
     ...(terminals === undefined ? {} : { terminals }),
     agents: new WorkerAgents(backend),
-    ...(disk === undefined ? {} : { onDisk: (callId: string) => disk.passed(callId) }),
+    ...(disk === undefined ? {} : { onDisk: (callId: string) => disk.wait(callId) }),
     gate: approvalGate(options, backend, hooks, channels),
     audit: backend.audit,
     nodeCircuits,

@@ -1,6 +1,6 @@
 /** A user of the shared Redis, with rights of its own. */
 import { onTestFinished } from 'vitest';
-import { openConnection, whenReady } from '../../src/shared/store/redis/connection.ts';
+import { awaitReady, openConnection } from '../../src/shared/store/redis/connection.ts';
 import { startWire } from './proxy.ts';
 
 export interface RedisUser {
@@ -13,7 +13,7 @@ export interface RedisUser {
 /** Deleted when the test ends. */
 export async function createUser(redisUrl: string, name: string, rules: readonly string[]): Promise<RedisUser> {
   const admin = openConnection({ url: redisUrl, name: 'users', mode: 'fail-fast' });
-  await whenReady(admin, 10_000);
+  await awaitReady(admin, 10_000);
   const give = async (...more: readonly string[]) => {
     await admin.call('ACL', 'SETUSER', name, ...more);
   };

@@ -1,7 +1,7 @@
 /** A test's own part of the shared, real Redis. */
 import { randomBytes } from 'node:crypto';
 import { inject, onTestFinished } from 'vitest';
-import { openConnection, serversOf, whenReady } from '../../src/shared/store/redis/connection.ts';
+import { awaitReady, openConnection, serversOf } from '../../src/shared/store/redis/connection.ts';
 
 export interface World extends AsyncDisposable {
   readonly redisUrl: string;
@@ -20,7 +20,7 @@ export async function createWorld(): Promise<World> {
   const redisUrl = inject('redisUrl');
   const prefix = `test-${randomBytes(6).toString('hex')}`;
   const redis = openConnection({ url: redisUrl, name: 'world', mode: 'fail-fast' });
-  await whenReady(redis, 10_000);
+  await awaitReady(redis, 10_000);
 
   const keys = async () => {
     const found: string[] = [];

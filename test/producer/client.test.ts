@@ -5,7 +5,7 @@ import type { CallOptions } from '../../src/producer/calls/call-envelope.ts';
 import { Pawl } from '../../src/producer/client.ts';
 import { Session } from '../../src/producer/sessions/session.ts';
 import { partitionOf } from '../../src/shared/calls/call-id.ts';
-import { whenReady } from '../../src/shared/store/redis/connection.ts';
+import { awaitReady } from '../../src/shared/store/redis/connection.ts';
 import { FleetKeys } from '../../src/shared/store/redis/keys.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { type AnyTool, TIERS } from '../../src/shared/tools/tool.ts';
@@ -85,7 +85,7 @@ describe('opening sessions', () => {
     const lost = once(redis, 'close');
     redis.disconnect(true);
     await lost;
-    await whenReady(redis, 30_000);
+    await awaitReady(redis, 30_000);
     expect(await session.call(echo, { text: 'a' })).toMatchObject({ status: 'success' });
   });
 

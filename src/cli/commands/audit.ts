@@ -4,7 +4,7 @@ import { sinceSchema } from '../../producer/calls/audit.ts';
 import type { Pawl } from '../../producer/client.ts';
 import { auditView } from '../../producer/http/core/views.ts';
 import { ChainCheck, faultText, type Verification } from '../../shared/audit/audit-chain.ts';
-import { linesOf, sinkName, type TrailFiles, trailFiles } from '../../shared/store/audit/audit-files.ts';
+import { readLines, sinkName, type TrailFiles, trailFiles } from '../../shared/store/audit/audit-files.ts';
 import type { AuditEntry } from '../../shared/store/audit/audit-trail.ts';
 import { ChainSignatures } from '../../shared/store/audit/chain-signatures.ts';
 import { auditFolder } from '../../shared/store/audit-service.ts';
@@ -106,19 +106,19 @@ async function verifyTrail(
   const { backend } = pawl;
   const position = (await backend.trail.positions()).get(sinkName(folder));
   // Without files, only the newest records can be checked, because Redis keeps no others.
-  const oldest = files.length > 0 ? undefined : (await backend.trail.sealed(trail, 0))[0]?.seq;
+  const oldest = files.length > 0 ? undefined : (await backend.trail.recordsFrom(trail, 0))[0]?.seq;
   const first = from ?? oldest ?? 1;
   const check = new ChainCheck(new ChainSignatures(backend.signatures), {
     seq: first - 1,
     seal: first === 1 ? trail : undefined,
   });
-  for await (const line of linesOf(files)) check.addLine(line);
+  for await (const line of readLines(files)) check.addLine(line);
   if (position?.trail === trail) check.reaches(position.seq);
   // The head is read last: files grow while they are read, and never beyond the head.
   const head = await backend.trail.head();
   const current = head?.trail === trail;
   while (current && check.last < head.seq) {
-    const records = await backend.trail.sealed(trail, check.last + 1);
+    const records = await backend.trail.recordsFrom(trail, check.last + 1);
     for (const record of records) if (record.seq <= head.seq) check.add(record);
     if (records.length === 0) break;
   }

@@ -14,7 +14,7 @@ import {
 } from '../../shared/config/durability.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { inspectServer } from '../../shared/store/inspect-server.ts';
-import { isClustered, type Redis, reach, serversOf } from '../../shared/store/redis/connection.ts';
+import { connectVerified, isClustered, type Redis, serversOf } from '../../shared/store/redis/connection.ts';
 import { DataFolderInUseError } from '../../shared/store/redis/embedded/data-folder.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from '../../shared/store/redis/embedded-redis.ts';
 import { FleetKeys } from '../../shared/store/redis/keys.ts';
@@ -126,7 +126,10 @@ async function checkRedis(
         log: (line) => lines.push(line),
       });
     const url = settings.redisUrl ?? embedded?.url ?? '';
-    ({ redis } = await reach({ url, name: `${settings.prefix}:doctor`, mode: 'fail-fast' }, CONNECT_TIMEOUT_MS));
+    ({ redis } = await connectVerified(
+      { url, name: `${settings.prefix}:doctor`, mode: 'fail-fast' },
+      CONNECT_TIMEOUT_MS,
+    ));
     const server = await inspectServer(redis);
     await checkRights(redis, settings.prefix, true);
     const found =

@@ -21,7 +21,7 @@ type Refusal = Extract<DispatchEvent, { type: 'refused' }>;
 export interface CallAuditDeps {
   readonly record: RecordAudit;
   /** Builds the records of accepted calls; the claim writes them. */
-  readonly writer: Pick<AuditWriter, 'asked' | 'add'>;
+  readonly writer: Pick<AuditWriter, 'add' | 'formatSubmitted'>;
   /** Receives every call, in addition to the trail. */
   readonly listener?: RecordAudit;
   publishedTool(namespace: string, name: string): ResolvedTool | undefined;
@@ -126,7 +126,7 @@ export class SubmittedRecord {
   constructor(deps: CallAuditDeps, call: SubmittedCall) {
     this.#deps = deps;
     this.#call = call;
-    this.#text = deps.writer.asked(call);
+    this.#text = deps.writer.formatSubmitted(call);
   }
 
   /** The record's text, which the claim of a new call writes. Undefined when the trail is off. */
@@ -205,7 +205,7 @@ export async function findRecords(trail: AuditTrail, query: AuditQuery): Promise
     (type === undefined || record.type === type) &&
     (tool === undefined || isTool(record['tool'], tool)) &&
     seesTenant(record['tenantId'] as string | undefined);
-  return trail.newest(matches, { limit, maxLooked: MAX_SCANNED, ...(sinceMs === undefined ? {} : { sinceMs }) });
+  return trail.newest(matches, { limit, maxRead: MAX_SCANNED, ...(sinceMs === undefined ? {} : { sinceMs }) });
 }
 
 /** A bulk action has one record per hundred calls. */

@@ -9,7 +9,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { Effects } from '../../shared/retries/effects.ts';
-import type { CallLedger, KnownCall } from '../../shared/store/ports.ts';
+import type { CallLedger, CallView } from '../../shared/store/ports.ts';
 import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
 import type { Results } from './result-waiters.ts';
 
@@ -66,7 +66,7 @@ export async function cancelCall(deps: CancelDeps, callId: string): Promise<Canc
 /** Ends a waiting call, or notifies the worker of a running one. */
 export function requestCancellation(
   { ledger, inboxId, settings }: Pick<CancelDeps, 'ledger' | 'settings'> & { readonly inboxId?: string },
-  record: KnownCall,
+  record: CallView,
 ): ReturnType<CallLedger['cancel']> {
   const { toolNamespace, toolName, control = {} } = record.request.envelope;
   const ttls = ttlsOf(settings, { namespace: toolNamespace, name: toolName });
@@ -85,12 +85,12 @@ export function requestCancellation(
   });
 }
 
-function effectsOf({ request }: KnownCall): Effects | undefined {
+function effectsOf({ request }: CallView): Effects | undefined {
   return request.tool?.effects;
 }
 
 /** The outcome of a call that was cancelled while no attempt ran. */
-function cancelledOutcome(record: KnownCall, settlement: Settlement): Outcome {
+function cancelledOutcome(record: CallView, settlement: Settlement): Outcome {
   const error = resultError(failureOf('CANCELLED'), 'error');
   return {
     status: 'error',

@@ -10,7 +10,7 @@ import type { StartTime } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { endOfResult, type GroupFields, type GroupProgress, type NextCall } from '../../shared/groups/group.ts';
 import type { Advance, GroupRecord, TakenGroup } from '../../shared/store/groups/groups.ts';
-import type { GroupStore, KnownCall } from '../../shared/store/ports.ts';
+import type { CallView, GroupStore } from '../../shared/store/ports.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { IdentifiedSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 
@@ -29,7 +29,7 @@ export interface GroupCalls {
   /** The call as `submit` would make it. Throws what refuses it; nothing is written. */
   check(envelope: ToolCallEnvelope): Promise<IdentifiedSubmission>;
   submit(call: GroupCall, options?: SubmitOptions): Promise<Submission>;
-  read(callId: string): Promise<KnownCall | undefined>;
+  read(callId: string): Promise<CallView | undefined>;
   result(callId: string): Promise<ToolResultEnvelope | undefined>;
   cancel(callId: string, by?: string): Promise<unknown>;
 }

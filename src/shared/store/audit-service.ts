@@ -1,4 +1,4 @@
-/** The audit trail of a long-running process: chains waiting records, and copies the trail to files where that is configured. */
+/** The audit trail in a long-running process: chains waiting records, and copies the trail to files if configured. */
 import { join, resolve } from 'node:path';
 import type { Settings } from '../config/config.ts';
 import type { Logger } from '../telemetry/log.ts';
@@ -12,37 +12,37 @@ export function auditFolder({ audit, dataDir }: Pick<Settings, 'audit' | 'dataDi
   return audit.folder ?? join(dataDir, 'audit');
 }
 
-/** A turn is a step or two in Redis; while there is more, the next one follows at once. */
-const EVERY_MS = 200;
-/** Redis may be away. */
+/** The pause when there is nothing more to do. */
+const INTERVAL_MS = 200;
+/** Redis may be unavailable. */
 const CLOSE_LIMIT_MS = 1_000;
 
 export class AuditService {
-  readonly #keepers: readonly Pick<AuditChainer | AuditFiles, 'step' | 'leave'>[];
+  readonly #tasks: readonly Pick<AuditChainer | AuditFiles, 'step' | 'release'>[];
   readonly #onError: (error: Error) => void;
   #timer: NodeJS.Timeout | undefined;
-  #turn: Promise<void> | undefined;
+  #running: Promise<void> | undefined;
   #closed = false;
 
-  constructor(keepers: readonly Pick<AuditChainer | AuditFiles, 'step' | 'leave'>[], onError: (error: Error) => void) {
-    this.#keepers = keepers;
+  constructor(tasks: readonly Pick<AuditChainer | AuditFiles, 'step' | 'release'>[], onError: (error: Error) => void) {
+    this.#tasks = tasks;
     this.#onError = onError;
-    this.#wait(EVERY_MS);
+    this.#schedule(INTERVAL_MS);
   }
 
-  #wait(ms: number): void {
+  #schedule(ms: number): void {
     if (this.#closed) return;
     this.#timer = setTimeout(() => {
-      this.#turn = this.#keep().then((more) => this.#wait(more ? 0 : EVERY_MS));
+      this.#running = this.#runTasks().then((more) => this.#schedule(more ? 0 : INTERVAL_MS));
     }, ms);
     this.#timer.unref();
   }
 
-  async #keep(): Promise<boolean> {
+  async #runTasks(): Promise<boolean> {
     let more = false;
-    for (const keeper of this.#keepers) {
+    for (const task of this.#tasks) {
       try {
-        more = (await keeper.step()) === 'more' || more;
+        more = (await task.step()) === 'more' || more;
       } catch (error) {
         this.#onError(error instanceof Error ? error : new Error(String(error)));
       }
@@ -60,10 +60,10 @@ export class AuditService {
       failures,
     }: { readonly files: boolean; readonly log: Logger; readonly failures?: AuditFilesDeps['failures'] },
   ): AuditService {
-    const { keptRecords, maxFileBytes, files: wanted } = settings.audit;
-    const sealer = new AuditChainer({ redis, prefix, sealing: new ChainSignatures(signatures), keptRecords });
+    const { keptRecords, maxFileBytes, files: filesMode } = settings.audit;
+    const chainer = new AuditChainer({ redis, prefix, link: new ChainSignatures(signatures), keptRecords });
     const onError = (error: Error) => log.debug({ error: error.message }, 'the audit trail');
-    if (!files || wanted === 'off') return new AuditService([sealer], onError);
+    if (!files || filesMode === 'off') return new AuditService([chainer], onError);
     const onGap = (gap: { readonly from: number; readonly to: number }) =>
       log.error(
         { event: 'audit_gap', ...gap },
@@ -80,10 +80,10 @@ export class AuditService {
         'the audit trail cannot be written to its files: Redis alone has its newest records',
       );
     const sink = new AuditFiles({ trail, folder, maxFileBytes, onGap, onFault, failures });
-    return new AuditService([sealer, sink], onError);
+    return new AuditService([chainer, sink], onError);
   }
 
-  /** Keeps what is left, for others would have to wait until the leases run out, and gives these back. */
+  /** Finishes the waiting records and releases the leases, so that other processes need not wait for their end. */
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -93,13 +93,13 @@ export class AuditService {
       isLate = true;
       resolve();
     }, CLOSE_LIMIT_MS);
-    await Promise.race([this.#leave(() => isLate), late]);
+    await Promise.race([this.#release(() => isLate), late]);
     clearTimeout(limit);
   }
 
-  async #leave(isLate: () => boolean): Promise<void> {
-    await this.#turn;
-    while ((await this.#keep()) && !isLate());
-    for (const keeper of this.#keepers) await keeper.leave().catch(this.#onError);
+  async #release(isLate: () => boolean): Promise<void> {
+    await this.#running;
+    while ((await this.#runTasks()) && !isLate());
+    for (const task of this.#tasks) await task.release().catch(this.#onError);
   }
 }

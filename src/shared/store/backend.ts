@@ -36,7 +36,7 @@ import { Limits } from './limits/concurrency-limits.ts';
 import { ResourceLocks } from './limits/resource-locks.ts';
 import { ownKey } from './own-key.ts';
 import { Shards } from './queues/shards.ts';
-import { closeConnection, isClustered, type Redis, reach } from './redis/connection.ts';
+import { closeConnection, connectVerified, isClustered, type Redis } from './redis/connection.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './redis/embedded-redis.ts';
 import { checkRights, startError } from './redis/start-check.ts';
 import { Redrives } from './redrives/redrives.ts';
@@ -48,15 +48,15 @@ import { SkillRecords } from './sessions/skills.ts';
 import { SubAgentRecords } from './sessions/sub-agents.ts';
 import { refusedEvent } from './signing/refused-records.ts';
 
-/** A producer's user waits for it; a worker may be started together with its Redis. */
+/** Short for a producer, whose user waits; long for a worker, which may start together with its Redis. */
 const READY_TIMEOUT_MS = { 'fail-fast': 3_000, patient: 15_000 } as const;
-/** A batch or plan whose driver died goes on after at most this time. */
+/** A batch or plan whose driver died continues after this time at most. */
 const LONGEST_GROUP_LEASE_MS = 10_000;
 export interface Backend {
   readonly url: string;
   readonly prefix: string;
   readonly redis: Redis;
-  /** Redis is a cluster: a step touches the keys of one hash tag, and what is published counts only who listens at that node. */
+  /** Redis is a cluster: a script touches the keys of one hash tag, and PUBLISH counts only subscribers of its node. */
   readonly clustered: boolean;
   readonly ledger: Ledger;
   readonly dispatch: JobDispatch;
@@ -79,12 +79,12 @@ export interface Backend {
   readonly records: AuditWriter;
   readonly trail: AuditTrail;
   readonly catalogue: Catalogue;
-  /** Tools that are declared while the system runs. */
+  /** Tools that are declared at run time. */
   readonly specs: DeclaredToolRecords;
   readonly skills: SkillRecords;
   readonly schedules: ScheduleRecords;
   readonly clientCalls: ClientCalls;
-  /** Ends of calls that are posted to a URL. */
+  /** Callbacks of ended calls. */
   readonly callbacks: CallbackRecords;
   readonly switches: SwitchRecords;
   /** Redis' clock, for every time that another process will compare. */
@@ -116,7 +116,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   const { settings, tiers } = options;
   let embedded: EmbeddedRedis | undefined;
   if (settings.redisUrl === undefined) embedded = await startEmbedded(options);
-  const { url, redis } = await reach(
+  const { url, redis } = await connectVerified(
     {
       url: settings.redisUrl ?? embedded?.url ?? '',
       name: `${settings.prefix}:${options.name}`,
@@ -129,11 +129,11 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   });
   const following = new ClockFollower(redis);
   try {
-    // The embedded server is ours to configure.
-    if (embedded !== undefined && asksForAlways(settings)) await redis.config('SET', 'appendfsync', 'always');
+    // Only the embedded server is configured by Pawl.
+    if (embedded !== undefined && needsFsyncAlways(settings)) await redis.config('SET', 'appendfsync', 'always');
     const [server] = await Promise.all([inspectServer(redis), following.read()]);
     await checkRights(redis, settings.prefix, options.mode === 'patient');
-    report(server, options);
+    logServer(server, options);
     const writer = openAuditWriter(options, redis, following.clock);
     const audit = auditOf(options, writer);
     const signatures = new Signatures(
@@ -141,7 +141,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       (refused) => void audit(refusedEvent(refused)),
       workerSignersOf(settings),
     );
-    const shards = await knownShards(redis, settings);
+    const shards = await loadShards(redis, settings);
     const stores = openStores({ url, redis, settings, tiers, signatures, writer, shards });
     stores.ledger.access.segments.onLost((lost) =>
       options.log('warn', LOST_SEGMENT, { event: 'segment_lost', ...lost }),
@@ -246,7 +246,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
 }
 
 /** The shards of each tier. The configured count sets a tier that no operator has set. */
-async function knownShards(redis: Redis, { prefix, shards: configured }: Settings): Promise<Shards> {
+async function loadShards(redis: Redis, { prefix, shards: configured }: Settings): Promise<Shards> {
   const shards = new Shards(redis, prefix);
   await shards.reload();
   for (const tier of TIERS) {
@@ -256,7 +256,7 @@ async function knownShards(redis: Redis, { prefix, shards: configured }: Setting
   return shards;
 }
 
-function asksForAlways({ durability, tools }: Settings): boolean {
+function needsFsyncAlways({ durability, tools }: Settings): boolean {
   return [durability, ...Object.values(tools).map((policy) => policy.durability)].includes('always');
 }
 
@@ -280,9 +280,9 @@ function auditOf({ log, audit }: BackendOptions, writer: AuditWriter): RecordAud
     const sentence = AUDIT_SENTENCES[type];
     if (sentence !== undefined)
       log(type === 'refused' ? 'warn' : 'info', sentence, { event: `audit_${type}`, ...fields });
-    const told = audit?.(event);
+    const recorded = audit?.(event);
     const written = writer.record(event);
-    return told === undefined ? written : Promise.all([told, written]).then(() => {});
+    return recorded === undefined ? written : Promise.all([recorded, written]).then(() => {});
   };
 }
 
@@ -303,7 +303,7 @@ const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {
   refused: 'a record that this fleet did not sign was refused',
 };
 
-/** The configured keys; in embedded mode a key of the data folder's own. */
+/** The signer with the configured keys, or with the data folder's own key in embedded mode. */
 function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer | undefined {
   if (settings.signingKeys.length > 0) return new Signer(settings.signingKeys);
   if (embedded) return new Signer([ownKey(settings.dataDir)]);
@@ -315,7 +315,7 @@ function workerSignersOf({ workerKeys }: Settings): Readonly<Record<string, Sign
   return Object.fromEntries(Object.entries(workerKeys).map(([tier, keys = []]) => [tier, new Signer(keys)]));
 }
 
-function report(server: ServerFacts, { log, settings }: BackendOptions): void {
+function logServer(server: ServerFacts, { log, settings }: BackendOptions): void {
   const fields = { redisVersion: server.version, persistence: server.persistence, durability: settings.durability };
   if (evicts(server))
     log(

@@ -1,22 +1,22 @@
-/** The facts about a Redis server on which Pawl's promises depend. */
+/** Reads the facts about a Redis server on which Pawl's promises depend. */
 import { isAtLeast, type Persistence, type ServerFacts, weakerOf } from '../config/durability.ts';
 import { PawlError } from '../errors/failure.ts';
 import { type Redis, serversOf } from './redis/connection.ts';
 
 const OLDEST_VERSION = [6, 2] as const;
 
-/** Reads version, eviction and persistence, of a cluster what is worst among its masters. Throws `CONFIGURATION` for a server that is too old. */
+/** Reads version, eviction and persistence; for a cluster, the weakest values of its masters. Throws `CONFIGURATION` for an old server. */
 export async function inspectServer(redis: Redis): Promise<ServerFacts> {
-  const all = await Promise.all(serversOf(redis).map(inspectOne));
-  return all.reduce(weakerOf);
+  const facts = await Promise.all(serversOf(redis).map(inspectNode));
+  return facts.reduce(weakerOf);
 }
 
-async function inspectOne(redis: Redis): Promise<ServerFacts> {
+async function inspectNode(redis: Redis): Promise<ServerFacts> {
   const configured = async (name: string): Promise<string | undefined> => {
     try {
       return ((await redis.config('GET', name)) as string[])[1];
     } catch {
-      // Managed servers keep CONFIG to themselves; INFO tells less.
+      // Managed servers refuse CONFIG. INFO has less.
       return undefined;
     }
   };
@@ -25,8 +25,8 @@ async function inspectOne(redis: Redis): Promise<ServerFacts> {
     ...['server', 'memory', 'persistence'].map((section) => redis.info(section)),
   ]);
   const info = sections.join('\n');
-  const told = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
-  const version = told('valkey_version') ?? told('redis_version') ?? 'unknown';
+  const infoField = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
+  const version = infoField('valkey_version') ?? infoField('redis_version') ?? 'unknown';
   if (!isAtLeast(version, OLDEST_VERSION))
     throw new PawlError(
       'CONFIGURATION',
@@ -34,8 +34,8 @@ async function inspectOne(redis: Redis): Promise<ServerFacts> {
     );
   return {
     version,
-    evictionPolicy: told('maxmemory_policy') ?? (await configured('maxmemory-policy')),
-    persistence: told('aof_enabled') === '0' ? 'none' : ((appendfsync ?? 'unknown') as Persistence),
-    ...(told('aof_last_write_status') === 'err' ? { writeFailed: true } : {}),
+    evictionPolicy: infoField('maxmemory_policy') ?? (await configured('maxmemory-policy')),
+    persistence: infoField('aof_enabled') === '0' ? 'none' : ((appendfsync ?? 'unknown') as Persistence),
+    ...(infoField('aof_last_write_status') === 'err' ? { writeFailed: true } : {}),
   };
 }

@@ -1,35 +1,35 @@
-/** The signing key of a data folder, made on first use. */
+/** The signing key of a data folder, created on first use. */
 import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PawlError } from '../errors/failure.ts';
 import type { SigningKey } from '../signing/signature.ts';
 
-const SHORTEST_KEY = 16;
+const MIN_KEY_LENGTH = 16;
 
 /**
- * Reads the key, and makes it on first use. It is written to another file and linked into place: no process reads half a key, and one of
- * several starting processes wins.
+ * Reads the key, and creates it on first use. It is written to another file and linked into place, so that no process reads a partial key,
+ * and one of several starting processes wins.
  */
 export function ownKey(dataDir: string): SigningKey {
   const file = join(dataDir, 'signing-key');
   if (!existsSync(file)) {
-    const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
-    writeFileSync(aside, randomBytes(32).toString('base64url'), { mode: 0o600, flush: true });
+    const temporary = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
+    writeFileSync(temporary, randomBytes(32).toString('base64url'), { mode: 0o600, flush: true });
     try {
-      linkSync(aside, file);
+      linkSync(temporary, file);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     } finally {
-      unlinkSync(aside);
+      unlinkSync(temporary);
     }
   }
   const key = readKey(file);
   // A power failure or a full disk can leave an empty file, and an empty key protects nothing.
-  if (key.length < SHORTEST_KEY)
+  if (key.length < MIN_KEY_LENGTH)
     throw new PawlError(
       'CONFIGURATION',
-      `${file} holds no key. Remove it, and a new one is made; what was signed with the old one is refused then.`,
+      `${file} contains no key. Remove it to create a new key; records that were signed with the old one are refused then.`,
     );
   return { kid: 'embedded', key };
 }

@@ -1,4 +1,4 @@
-/** The stores that running calls need, with two implementations: Redis for a fleet, memory for runs without one. */
+/** The store interfaces of running calls, with two implementations: Redis for a fleet, memory for local runs. */
 import type { ToolCallEnvelope } from '../calls/envelope.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import type { CallRecord, StoredRequest } from './calls/call-record.ts';
@@ -25,11 +25,11 @@ export interface CallLedger
     >,
     Partial<Pick<Ledger, 'ended' | 'reachCode'>> {
   /** Reads a call; with an inbox, its owner is notified when the call settles. */
-  read(callId: string, inboxId?: string): Promise<KnownCall | undefined>;
+  read(callId: string, inboxId?: string): Promise<CallView | undefined>;
 }
 
 /** The part of a call's record that waiting for it and cancelling it need. */
-export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcome' | 'createdAtMs' | 'readAtMs'> {
+export interface CallView extends Pick<CallRecord, 'callId' | 'state' | 'outcome' | 'createdAtMs' | 'readAtMs'> {
   readonly request: {
     readonly envelope: Pick<ToolCallEnvelope, 'requestId' | 'toolNamespace' | 'toolName'> &
       Partial<Pick<ToolCallEnvelope, 'control'>>;

@@ -27,7 +27,7 @@ describe('refusals that come again and again', () => {
       record: (event) => {
         if (event.type === 'call') told.push([event.sessionKey, event.code, event.times]);
       },
-      writer: { asked: () => '', add: () => {} },
+      writer: { formatSubmitted: () => '', add: () => {} },
       publishedTool: () => undefined,
       schedule: time.schedule,
     });

@@ -4,11 +4,11 @@ import { ChainCheck } from '../../../src/shared/audit/audit-chain.ts';
 import type { AuditEvent } from '../../../src/shared/audit/audit-event.ts';
 import { Signer } from '../../../src/shared/signing/signature.ts';
 import { Signatures } from '../../../src/shared/signing/signatures.ts';
-import { AuditFiles, linesOf, trailFiles } from '../../../src/shared/store/audit/audit-files.ts';
+import { AuditFiles, readLines, trailFiles } from '../../../src/shared/store/audit/audit-files.ts';
 import { AuditChainer, AuditTrail } from '../../../src/shared/store/audit/audit-trail.ts';
 import { AuditWriter } from '../../../src/shared/store/audit/audit-writer.ts';
 import { ChainSignatures } from '../../../src/shared/store/audit/chain-signatures.ts';
-import { openConnection, type Redis, whenReady } from '../../../src/shared/store/redis/connection.ts';
+import { awaitReady, openConnection, type Redis } from '../../../src/shared/store/redis/connection.ts';
 import { AuditKeys } from '../../../src/shared/store/redis/keys.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';
 import { createWorld } from '../../helpers/world.ts';
@@ -24,7 +24,7 @@ export function override(number: number): AuditEvent {
 export async function openTrail() {
   const { redisUrl, prefix } = await createWorld();
   const redis: Redis = openConnection({ url: redisUrl, name: `${prefix}:audit`, mode: 'fail-fast' });
-  await whenReady(redis, 3_000);
+  await awaitReady(redis, 3_000);
   onTestFinished(async () => void (await redis.quit()));
   const lost: number[] = [];
   const writer = () => {
@@ -38,7 +38,7 @@ export async function openTrail() {
     };
     return new AuditWriter(parts);
   };
-  const sealer = (keptRecords = 1_000) => new AuditChainer({ redis, prefix, sealing, keptRecords });
+  const sealer = (keptRecords = 1_000) => new AuditChainer({ redis, prefix, link: sealing, keptRecords });
   const trail = new AuditTrail(redis, prefix);
   const sink = (folder: string, maxFileBytes = 1_000_000) => {
     const gaps: object[] = [];
@@ -59,7 +59,7 @@ export async function faultsOf(folder: string, trail: AuditTrail) {
   const head = await trail.head();
   const files = (await trailFiles(folder)).find((each) => each.trail === head?.trail)?.files ?? [];
   const check = new ChainCheck(sealing, { seq: 0, seal: head?.trail });
-  for await (const line of linesOf(files)) check.addLine(line);
+  for await (const line of readLines(files)) check.addLine(line);
   return { files: files.length, ...check.end(head) };
 }
 

@@ -97,7 +97,7 @@ export class StandingApprovals extends FleetRecords {
 
   /** False when another approval of the same thing has taken its place. */
   #remove(sessionKey: string, { field, text }: Stored): Promise<boolean> {
-    return replaceField(this.redis, this.keys.standingApprovals(sessionKey), { field, seen: text });
+    return replaceField(this.redis, this.keys.standingApprovals(sessionKey), { field, expected: text });
   }
 
   async #stored(sessionKey: string): Promise<Stored[]> {

@@ -1,7 +1,6 @@
 /**
  * The trail in files: one line of JSON for each chained record, and one series of files for each trail, `audit-TRAIL-NUMBER.jsonl` with the
- * number of the file's first record. Files are only appended to. A folder is a whole copy: a writer continues behind the last record of the
- * folder.
+ * number of the file's first record. Files are only appended to. A writer continues behind the last record in the folder.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
@@ -44,26 +43,26 @@ export async function trailFiles(folder: string): Promise<readonly TrailFiles[]>
     files.push(join(folder, name));
     byTrail.set(trail, files);
   }
-  const dated = await Promise.all(
+  const byTime = await Promise.all(
     [...byTrail].map(async ([trail, files]) => ({ trail, files, atMs: (await stat(files.at(-1) ?? '')).mtimeMs })),
   );
-  return dated.sort((a, b) => a.atMs - b.atMs).map(({ trail, files }) => ({ trail, files }));
+  return byTime.sort((a, b) => a.atMs - b.atMs).map(({ trail, files }) => ({ trail, files }));
 }
 
 /**
  * The lines of files, in order. A partial line at the very end is left out: it is being written, or a crash left it, and the next writer
  * truncates it (`wholeLines`).
  */
-export async function* linesOf(files: readonly string[]): AsyncGenerator<string> {
+export async function* readLines(files: readonly string[]): AsyncGenerator<string> {
   for (const file of files) {
     // Not `readline`: to it, U+2028 and U+2029 end a line, and JSON has them as they are.
-    let begun = '';
+    let partial = '';
     for await (const chunk of createReadStream(file, 'utf8')) {
-      const lines = `${begun}${chunk}`.split('\n');
-      begun = lines.pop() ?? '';
+      const lines = `${partial}${chunk}`.split('\n');
+      partial = lines.pop() ?? '';
       for (const line of lines) if (line !== '') yield line;
     }
-    if (begun !== '' && file !== files.at(-1)) yield begun;
+    if (partial !== '' && file !== files.at(-1)) yield partial;
   }
 }
 
@@ -78,7 +77,7 @@ export interface AuditFilesDeps {
   readonly folder: string;
   readonly maxFileBytes: number;
   readonly onGap: (gap: { readonly from: number; readonly to: number }) => void;
-  /** Called once when the files cannot be written, and again after they could be in between. */
+  /** Called for the first failure to write, and for the first one after a success. */
   readonly onFault: (error: unknown) => void;
   /** Counts every try that failed. */
   readonly failures?: Counter | undefined;
@@ -95,7 +94,7 @@ interface OpenFile {
   bytes: number;
 }
 
-/** Writes the trail to a folder, while no other process does. */
+/** Writes the trail to a folder, while it holds the folder's lease. */
 export class AuditFiles {
   readonly #deps: AuditFilesDeps;
   readonly #name: string;
@@ -133,14 +132,15 @@ export class AuditFiles {
   async #copy(head: TrailHead): Promise<'more' | 'idle'> {
     const { trail, maxFileBytes, onGap } = this.#deps;
     const file = await this.#current(head);
-    const found = file.seq > head.seq ? [] : await this.#sealedFrom(file, head);
-    const isOther = found[0]?.seq === file.seq && file.seal !== undefined && found[0].seal !== file.seal;
-    if (file.seq > head.seq || isOther) {
-      // Redis came back with less than it had: its next records get numbers that stand here already.
-      await trail.beginAnew(head, await this.#notWritten(head.trail));
+    const storedRecords = file.seq > head.seq ? [] : await this.#storedFrom(file, head);
+    const isReplaced =
+      storedRecords[0]?.seq === file.seq && file.seal !== undefined && storedRecords[0].seal !== file.seal;
+    if (file.seq > head.seq || isReplaced) {
+      // Redis has lost records: new ones would get numbers that are already in the files.
+      await trail.restart(head, await this.#unwrittenTexts(head.trail));
       return 'more';
     }
-    const records = found.filter(({ seq }) => seq > file.seq);
+    const records = storedRecords.filter(({ seq }) => seq > file.seq);
     const first = records[0];
     if (first === undefined) return 'idle';
     if (first.seq > file.seq + 1) onGap({ from: file.seq + 1, to: first.seq - 1 });
@@ -155,36 +155,36 @@ export class AuditFiles {
     return file.seq < head.seq ? 'more' : 'idle';
   }
 
-  /** The last record of a file as Redis has it, as far as it does, and some that follow. */
-  async #sealedFrom({ seq, seal }: OpenFile, head: TrailHead): Promise<readonly ChainedRecord[]> {
+  /** The last record of the file and some that follow, as Redis has them. */
+  async #storedFrom({ seq, seal }: OpenFile, head: TrailHead): Promise<readonly ChainedRecord[]> {
     const isKnown = seq === head.seq && (seal === undefined || seal === head.seal);
-    return isKnown ? [] : await this.#deps.trail.sealed(head.trail, seq);
+    return isKnown ? [] : await this.#deps.trail.recordsFrom(head.trail, seq);
   }
 
-  /** The records of a trail that Redis has chained since its files begin, and that no file holds. */
-  async #notWritten(trail: string): Promise<readonly string[]> {
+  /** The chained records in Redis, from the first number of the files on, that are in no file. */
+  async #unwrittenTexts(trail: string): Promise<readonly string[]> {
     const files = (await trailFiles(this.#deps.folder)).find((each) => each.trail === trail)?.files ?? [];
     const texts = new Map<string, string>();
-    for (let from = firstOf(files[0] ?? ''); ; ) {
-      const records = await this.#deps.trail.sealed(trail, from);
+    for (let from = firstNumber(files[0] ?? ''); ; ) {
+      const records = await this.#deps.trail.recordsFrom(trail, from);
       for (const { seal, text } of records) texts.set(seal, text);
       const last = records.at(-1);
       if (last === undefined) break;
       from = last.seq + 1;
     }
-    for await (const line of linesOf(files)) texts.delete(parseChainedRecord(line)?.seal ?? '');
+    for await (const line of readLines(files)) texts.delete(parseChainedRecord(line)?.seal ?? '');
     return [...texts.values()];
   }
 
-  /** The file to append to. Another process may have written meanwhile, if this one stood still for long. */
+  /** The file to append to. If this process was stopped for long, another one may have written meanwhile. */
   async #current(head: TrailHead): Promise<OpenFile> {
-    const known = this.#file;
-    if (known !== undefined) {
-      const bytes = await stat(known.path).then(
+    const currentFile = this.#file;
+    if (currentFile !== undefined) {
+      const bytes = await stat(currentFile.path).then(
         ({ size }) => size,
         () => -1,
       );
-      if (known.trail === head.trail && bytes === known.bytes) return known;
+      if (currentFile.trail === head.trail && bytes === currentFile.bytes) return currentFile;
       await this.#close();
     }
     const opened = await this.#open(head.trail);
@@ -195,15 +195,15 @@ export class AuditFiles {
   async #open(trail: string): Promise<OpenFile> {
     const { folder, maxFileBytes } = this.#deps;
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const present = (await trailFiles(folder)).find((each) => each.trail === trail)?.files.at(-1);
+    const newestFile = (await trailFiles(folder)).find((each) => each.trail === trail)?.files.at(-1);
     let seq = 0;
-    if (present !== undefined) {
-      const handle = await open(present, 'a+', 0o600);
-      const { last, bytes } = await wholeLines(handle);
-      // The last line has been edited: the position that Redis stores counts.
-      const told = (await this.#deps.trail.positions()).get(this.#name);
-      seq = last ?? (told?.trail === trail ? told.seq : firstOf(present) - 1);
-      if (bytes < maxFileBytes) return { trail, path: present, handle, seq, seal: undefined, bytes };
+    if (newestFile !== undefined) {
+      const handle = await open(newestFile, 'a+', 0o600);
+      const { last, bytes } = await dropPartialLine(handle);
+      // If the last line was edited, the position in Redis counts.
+      const position = (await this.#deps.trail.positions()).get(this.#name);
+      seq = last ?? (position?.trail === trail ? position.seq : firstNumber(newestFile) - 1);
+      if (bytes < maxFileBytes) return { trail, path: newestFile, handle, seq, seal: undefined, bytes };
       await handle.close();
     }
     const path = join(folder, `audit-${trail}-${String(seq + 1).padStart(16, '0')}.jsonl`);
@@ -216,19 +216,21 @@ export class AuditFiles {
     this.#file = undefined;
   }
 
-  async leave(): Promise<void> {
+  async release(): Promise<void> {
     await this.#close();
-    await this.#deps.trail.leaveSink(this.#name, this.#holder);
+    await this.#deps.trail.releaseSink(this.#name, this.#holder);
   }
 }
 
 /** The number of a file's first record. */
-function firstOf(path: string): number {
+function firstNumber(path: string): number {
   return Number(FILE.exec(basename(path))?.[2] ?? 1);
 }
 
-/** The number of the last whole line; a half one, which a crash left, is cut off: its record is still in Redis. */
-async function wholeLines(handle: FileHandle): Promise<{ readonly last: number | undefined; readonly bytes: number }> {
+/** Cuts off a partial last line, which a crash left: its record is still in Redis. Returns the number of the last record. */
+async function dropPartialLine(
+  handle: FileHandle,
+): Promise<{ readonly last: number | undefined; readonly bytes: number }> {
   const { size } = await handle.stat();
   const length = Math.min(size, LAST_LINE_BYTES);
   const { buffer } = await handle.read(Buffer.alloc(length), 0, length, size - length);

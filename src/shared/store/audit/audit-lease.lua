@@ -1,7 +1,7 @@
 -- Takes or renews the lease of the process that chains the trail.
 --
 -- KEYS  1 lease  2 head
--- ARGV  1 who asks  2 lease, ms  3 ID of a trail, when there is none yet
+-- ARGV  1 holder  2 lease, ms  3 ID of a new trail, if there is none
 -- Returns {trail, seq, signature}; nothing when another process has the lease
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return {} end

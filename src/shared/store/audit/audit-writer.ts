@@ -1,8 +1,8 @@
 /**
  * The audit trail's writer in one process: it appends records to those that wait to be chained.
  *
- * The script that claims or ends a call also writes the call's records, so that they cost no command of their own (`Claim.record`,
- * `carry`). A record that finds no such script soon is sent by itself, together with all that came in the meantime.
+ * The script that claims or ends a call also writes the call's records, so that they cost no command of their own (`Claim.auditRecord`,
+ * `takeBatch`). If no such script runs soon, the waiting records are sent in a command of their own.
  */
 import { randomBytes } from 'node:crypto';
 import { type AuditEvent, isHumanAction, mustBeWritten, type SubmittedCall } from '../../audit/audit-event.ts';
@@ -12,17 +12,17 @@ import { PawlError } from '../../errors/failure.ts';
 import type { Clock } from '../../util/time.ts';
 import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
-import { shortNames } from './stored-records.ts';
+import { shortenNames } from './stored-records.ts';
 
 const MAX_BATCH = 256;
 /** The number of records that a process keeps while Redis cannot take them. Beyond it, the oldest batch is dropped and reported as lost. */
 const MAX_WAITING = 20_000;
-/** How long a record waits for a script that takes it along. */
-const GATHER_MS = 5;
-const AGAIN_MS = 250;
-/** About this many batches wait when no worker and no API process runs that could chain them. */
+/** How long a record waits for a script that writes it. */
+const BATCH_DELAY_MS = 5;
+const RETRY_MS = 250;
+/** The limit of waiting batches in Redis, reached when no worker and no API process chains them. */
 export const MAX_UNSEALED = 100_000;
-/** How long a closing process waits for its last records to be taken. */
+/** How long a closing process waits for the write of its last records. */
 const CLOSE_LIMIT_MS = 2_000;
 
 export interface AuditWriterDeps {
@@ -36,11 +36,11 @@ export interface AuditWriterDeps {
   readonly onLost: (records: number) => void;
 }
 
-/** Records that a script takes along. */
-export interface Carried {
+/** Records that are written by another script. */
+export interface RecordBatch {
   /** One on each line. */
   readonly texts: string;
-  /** To be said once; what was not written is sent again. */
+  /** Must be called once. Records that were not written are sent again. */
   settled(written: boolean): void;
 }
 
@@ -55,8 +55,8 @@ export class AuditWriter {
   /** Batches that are being sent, by the writer itself or with a script. */
   readonly #inProgress = new Set<Promise<void>>();
   #lost = 0;
-  /** Redis could not take the last ones. */
-  #away = false;
+  /** The last write failed. */
+  #isUnavailable = false;
   #closed = false;
   #timer: NodeJS.Timeout | undefined;
 
@@ -71,21 +71,21 @@ export class AuditWriter {
    * `AUDIT_UNAVAILABLE`, and for a person's decision.
    */
   record(event: AuditEvent): void | Promise<void> {
-    if (this.#isLeftOut(event)) return undefined;
-    const text = shortNames(this.#texts.format(event, this.#deps.clock.now(), this.#nextId()));
+    if (this.#isOmitted(event)) return undefined;
+    const text = shortenNames(this.#texts.format(event, this.#deps.clock.now(), this.#nextId()));
     if (mustBeWritten(event)) return this.#writeNow(text);
     this.add(text);
     return isHumanAction(event) ? this.written() : undefined;
   }
 
-  #isLeftOut(event: AuditEvent | SubmittedCall): boolean {
+  #isOmitted(event: AuditEvent | SubmittedCall): boolean {
     return this.#deps.reads === 'off' && 'tier' in event && event.tier === 'read-only';
   }
 
-  /** The record of a submitted call, as far as it is known. Undefined when no record is written of it. */
-  asked(call: SubmittedCall): string | undefined {
-    if (this.#isLeftOut(call)) return undefined;
-    return shortNames(this.#texts.startCall(call, this.#deps.clock.now(), this.#nextId()));
+  /** Formats the record of a submitted call. Undefined when it is not to be recorded. */
+  formatSubmitted(call: SubmittedCall): string | undefined {
+    if (this.#isOmitted(call)) return undefined;
+    return shortenNames(this.#texts.startCall(call, this.#deps.clock.now(), this.#nextId()));
   }
 
   add(text: string): void {
@@ -94,7 +94,7 @@ export class AuditWriter {
       this.#lost += this.#waiting.splice(0, MAX_BATCH).length;
     }
     if (this.#closed) this.send();
-    else this.#sendIn(GATHER_MS);
+    else this.#sendIn(BATCH_DELAY_MS);
   }
 
   #nextId(): string {
@@ -115,10 +115,10 @@ export class AuditWriter {
     await this.#deps.redis.xadd(this.#pending, 'MAXLEN', '~', MAX_UNSEALED, '*', 'records', texts.join('\n'));
   }
 
-  /** Hands what waits to a script that is sent now. */
-  carry(): Carried | undefined {
-    if (this.#waiting.length === 0 || this.#away) return undefined;
-    const batch = this.#take();
+  /** Takes the waiting records for a script that is sent now. */
+  takeBatch(): RecordBatch | undefined {
+    if (this.#waiting.length === 0 || this.#isUnavailable) return undefined;
+    const batch = this.#takeWaiting();
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#inProgress.add(promise);
     return {
@@ -131,10 +131,10 @@ export class AuditWriter {
     };
   }
 
-  /** Sends what waits by itself, before whatever is sent next on this connection. */
+  /** Sends the waiting records, before the next command on this connection. */
   send(): void {
-    if (this.#sending || this.#away || this.#waiting.length === 0) return;
-    const batch = this.#take();
+    if (this.#sending || this.#isUnavailable || this.#waiting.length === 0) return;
+    const batch = this.#takeWaiting();
     this.#sending = true;
     const sent: Promise<void> = this.#append(batch)
       .then(
@@ -150,7 +150,7 @@ export class AuditWriter {
     this.#inProgress.add(sent);
   }
 
-  #take(): string[] {
+  #takeWaiting(): string[] {
     const batch = this.#waiting.splice(0, MAX_BATCH);
     if (this.#waiting.length === 0) this.#stopTimer();
     return batch;
@@ -158,18 +158,18 @@ export class AuditWriter {
 
   #settled(batch: readonly string[], written: boolean): void {
     if (written) {
-      this.#tellLost();
+      this.#reportLost();
       return;
     }
-    const room = Math.max(0, MAX_WAITING - this.#waiting.length);
-    this.#lost += Math.max(0, batch.length - room);
-    this.#waiting.unshift(...batch.slice(batch.length - room));
-    this.#away = true;
+    const capacity = Math.max(0, MAX_WAITING - this.#waiting.length);
+    this.#lost += Math.max(0, batch.length - capacity);
+    this.#waiting.unshift(...batch.slice(batch.length - capacity));
+    this.#isUnavailable = true;
     this.#stopTimer();
-    if (!this.#closed) this.#sendIn(AGAIN_MS);
+    if (!this.#closed) this.#sendIn(RETRY_MS);
   }
 
-  #tellLost(): void {
+  #reportLost(): void {
     if (this.#lost === 0) return;
     const records = this.#lost;
     this.#lost = 0;
@@ -189,25 +189,25 @@ export class AuditWriter {
 
   #sendNow(): void {
     this.#stopTimer();
-    this.#away = false;
+    this.#isUnavailable = false;
     this.send();
   }
 
-  /** Resolves when all that was recorded until now is in Redis, or could not be written there for now. */
+  /** Resolves when all records until now are in Redis, or a write has failed. */
   async written(): Promise<void> {
     do {
       this.#sendNow();
       await Promise.all(this.#inProgress);
-    } while (this.#waiting.length > 0 && !this.#away);
+    } while (this.#waiting.length > 0 && !this.#isUnavailable);
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     let limit: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
+    const timeout = new Promise<void>((resolve) => {
       limit = setTimeout(resolve, CLOSE_LIMIT_MS);
     });
-    await Promise.race([this.written(), late]);
+    await Promise.race([this.written(), timeout]);
     clearTimeout(limit);
   }
 }

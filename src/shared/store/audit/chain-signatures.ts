@@ -1,9 +1,9 @@
-/** The links of the audit chain: signatures of the fleet's key, or plain digests without one. A digest shows edits, not who made them. */
+/** The links of the audit chain: signatures of the fleet's key, or plain digests without a key. A digest reveals accidental edits only. */
 import type { AuditChainLink } from '../../audit/audit-chain.ts';
 import { digest } from '../../schema/canonical-json.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 
-/** The name that a plain digest has in place of a key's. */
+/** The prefix of a plain digest, in place of a key's ID. */
 const PLAIN = 'sha256';
 
 export class ChainSignatures implements AuditChainLink {

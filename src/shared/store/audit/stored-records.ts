@@ -1,13 +1,13 @@
 /**
- * How audit records are stored. Waiting records have one character in the place of each name that most of them have; chained records are
- * compressed, a block at a time. A record that is read is byte for byte the one that was made.
+ * The stored format of audit records. In waiting records, one character replaces each common field name; chained records are compressed in
+ * blocks. Both are lossless, byte for byte.
  */
 import { promisify } from 'node:util';
 // A named import would fail on a Node that lacks one of the functions, before the required version can be printed.
 import zlib from 'node:zlib';
 import type { ChainedRecord } from '../../audit/audit-chain.ts';
 
-/** In this order for good: a stored name is its place in the list. */
+/** The order must never change: a stored name is its index in the list. */
 const NAMES = [
   ...[
     'type',
@@ -35,24 +35,24 @@ const NAMES = [
   ],
   ...['startedAtNs', 'finishedAtNs', 'latencyMs', 'tenantId', 'agentId', 'submittedBy', 'reason', 'by'],
 ];
-/** JSON holds no control character, and the line break stands between records. */
+/** JSON contains no raw control characters. The line break separates records. */
 const CODES = Array.from({ length: 31 }, (_, index) => String.fromCharCode(index + 1)).filter((code) => code !== '\n');
 const CODE_OF = new Map(NAMES.map((name, index) => [`,"${name}":`, CODES[index] ?? '']));
 const NAME_OF = new Map([...CODE_OF].map(([name, code]) => [code, name]));
 const ALL_NAMES = new RegExp([...CODE_OF.keys()].join('|'), 'g');
 const ALL_CODES = new RegExp(`[${[...NAME_OF.keys()].join('')}]`, 'g');
 
-export function shortNames(text: string): string {
+export function shortenNames(text: string): string {
   return text.replace(ALL_NAMES, (name) => CODE_OF.get(name) ?? name);
 }
 
-export function wholeNames(text: string): string {
+export function expandNames(text: string): string {
   return text.replace(ALL_CODES, (code) => NAME_OF.get(code) ?? code);
 }
 
-/** Compressing is kept when it leaves at most this much. */
-const WORTHWHILE = 0.8;
-/** Many times what a block has: a forged one takes no more memory. */
+/** A block is stored compressed if it shrinks to this share or less. */
+const MAX_COMPRESSED_SHARE = 0.8;
+/** Many times the size of a real block: limits the memory for a forged one. */
 const MAX_BLOCK_BYTES = 64 * 1_048_576;
 
 const compress = promisify(zlib.zstdCompress);
@@ -61,15 +61,15 @@ const compress = promisify(zlib.zstdCompress);
 export async function blockFields(records: readonly ChainedRecord[]): Promise<readonly [string, string | Buffer]> {
   const lines = records.map(({ seal, text }) => `${seal} ${text}`).join('\n');
   const compressed = await compress(Buffer.from(lines));
-  return compressed.length <= lines.length * WORTHWHILE ? ['zstd', compressed] : ['records', lines];
+  return compressed.length <= lines.length * MAX_COMPRESSED_SHARE ? ['zstd', compressed] : ['records', lines];
 }
 
-/** A block of the trail, as it was read: its ID, and the number of its first record, the kind of its records, and these. */
+/** A block as it is read: its ID, and its fields: the number of the first record, the kind of encoding, the records. */
 export type StoredBlock = readonly [id: Buffer, fields: readonly Buffer[]];
 
-/** The records of a block. Any writer to Redis can add a block: one that cannot be read has one record, without a signature. */
+/** The records of a block. Anyone who can write to Redis can add a block: an unreadable one yields one record without a signature. */
 export function recordsOfBlock([, [, first, kind, stored = Buffer.alloc(0)]]: StoredBlock): ChainedRecord[] {
-  return linesOf(String(kind), stored)
+  return decompressLines(String(kind), stored)
     .split('\n')
     .map((line, index) => {
       const end = line.indexOf(' ');
@@ -77,7 +77,7 @@ export function recordsOfBlock([, [, first, kind, stored = Buffer.alloc(0)]]: St
     });
 }
 
-function linesOf(kind: string, stored: Buffer): string {
+function decompressLines(kind: string, stored: Buffer): string {
   if (kind !== 'zstd') return stored.toString();
   try {
     return zlib.zstdDecompressSync(stored, { maxOutputLength: MAX_BLOCK_BYTES }).toString();

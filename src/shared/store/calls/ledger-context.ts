@@ -92,7 +92,7 @@ export class LedgerAccess {
   ): Promise<{ readonly answers: unknown[]; readonly recordsWritten: boolean }> {
     if (this.clustered) this.auditWriter?.send();
     else if (callCount === 1) this.redis.ping().catch(() => {});
-    const batch = this.clustered ? undefined : this.auditWriter?.carry();
+    const batch = this.clustered ? undefined : this.auditWriter?.takeBatch();
     const pending = this.clustered ? (keys[0] as string) : this.#pendingRecords;
     let recordsWritten = false;
     try {

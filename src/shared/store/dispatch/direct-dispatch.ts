@@ -112,7 +112,7 @@ export class DispatchReader {
   async #leave(): Promise<void> {
     const { name } = this.state;
     await this.#access.redis.zrem(`${this.#base}pushable`, name);
-    await this.#subscription.leave();
+    await this.#subscription.unsubscribe();
     await this.#access.redis.hdel(`${this.#base}pushed`, name);
   }
 

@@ -181,7 +181,7 @@ export class JobDispatch {
     const { answers: results } = await access.runWithRecords(finishScript, fetchKeys(access, keys), args, batch.length);
     const [endings, waiting, ...answers] = results as [[string, number | string, string][], string, ...unknown[]];
     const nextJobs = parseFetchedJobs(access, request, answers);
-    this.#batches.of(keys).most = waiting === 'more' ? MAX_ENDINGS_IN_BACKLOG : MAX_ENDINGS;
+    this.#batches.forPartition(keys).maxItems = waiting === 'more' ? MAX_ENDINGS_IN_BACKLOG : MAX_ENDINGS;
     return endings.map(([code, refused, free]) => {
       if (code === 'error') return backendError(new Error(String(refused))) as Error;
       const next = free === '1' ? nextJobs.shift() : undefined;

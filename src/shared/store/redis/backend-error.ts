@@ -24,7 +24,7 @@ export function unavailable(cause: Error): PawlError {
   return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${explained(cause.message)}`, { cause });
 }
 
-/** Messages of ioredis and of Redis that name an option, a command or a step of the client, which are not the reader's. */
+/** Messages of ioredis and of Redis that name an option, a command or a step of the client, which a reader does not know. */
 const EXPLANATIONS: readonly (readonly [message: RegExp, why: string])[] = [
   [/^.*max retries per request.*$/s, 'the connection was lost.'],
   [/^All sentinels are unreachable.*Last error: (.*)$/s, 'no Sentinel in REDIS_URL names the server: $1'],

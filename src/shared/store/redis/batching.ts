@@ -1,63 +1,63 @@
 /**
- * Batches of steps that many calls take at the same time: the round trip, and much of a script, cost the same for one call as for many.
+ * Batches of script runs: the round trip, and much of a script's work, cost the same for one call as for many.
  *
- * The requests of one turn of the event loop share a batch, and gather while another batch is under way; a single call is sent at once. A
- * full batch does not wait, and neither does one behind a batch that takes long: a Redis that does not answer must not add up waiting
- * times.
+ * The items of one turn of the event loop share a batch, and further ones gather while a batch is in progress; a single item is sent at
+ * once. A full batch does not wait. Neither does one behind a batch that takes too long: with a Redis that does not answer, waiting times
+ * must not add up.
  */
 import type { PartitionKeys } from './keys.ts';
 
-/** A step takes a few milliseconds. */
-const LONG_MS = 1_000;
+/** Usually a batch takes a few milliseconds. */
+const MAX_WAIT_MS = 1_000;
 
-interface Waiting<Item, Answer> {
+interface WaitingItem<Item, Answer> {
   readonly item: Item;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
 }
 
 export class Batches<Item, Answer> {
-  /** So many go together at most. */
-  most: number;
+  /** The maximum of items in a batch. */
+  maxItems: number;
   readonly #run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>;
-  #waiting: Waiting<Item, Answer>[] = [];
+  #waiting: WaitingItem<Item, Answer>[] = [];
   #inProgress = 0;
   #sentAtMs = 0;
-  #looking = false;
+  #isScheduled = false;
   #timer: NodeJS.Timeout | undefined;
 
-  /** `run` answers for each of at most so many items, in order; when it fails, it fails for all. */
-  constructor(most: number, run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>) {
-    this.most = most;
+  /** `run` returns an answer for each of up to `maxItems` items, in order. If it fails, all of them fail. */
+  constructor(maxItems: number, run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>) {
+    this.maxItems = maxItems;
     this.#run = run;
   }
 
   add(item: Item): Promise<Answer> {
     return new Promise<Answer>((resolve, reject) => {
       this.#waiting.push({ item, resolve, reject });
-      this.#lookAfterTurn();
+      this.#scheduleSend();
     });
   }
 
-  #lookAfterTurn(): void {
-    if (this.#looking) return;
-    this.#looking = true;
+  #scheduleSend(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
     process.nextTick(() => {
-      this.#looking = false;
-      while (this.#waiting.length > 0 && (this.#inProgress === 0 || this.#waiting.length >= this.most))
-        void this.#send(this.#waiting.splice(0, this.most));
-      if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => this.#lookAtLongWait(), LONG_MS).unref();
+      this.#isScheduled = false;
+      while (this.#waiting.length > 0 && (this.#inProgress === 0 || this.#waiting.length >= this.maxItems))
+        void this.#send(this.#waiting.splice(0, this.maxItems));
+      if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => this.#sendOverdue(), MAX_WAIT_MS).unref();
     });
   }
 
-  #lookAtLongWait(): void {
+  #sendOverdue(): void {
     this.#timer = undefined;
-    if (this.#waiting.length > 0 && performance.now() - this.#sentAtMs >= LONG_MS)
-      void this.#send(this.#waiting.splice(0, this.most));
-    this.#lookAfterTurn();
+    if (this.#waiting.length > 0 && performance.now() - this.#sentAtMs >= MAX_WAIT_MS)
+      void this.#send(this.#waiting.splice(0, this.maxItems));
+    this.#scheduleSend();
   }
 
-  async #send(batch: readonly Waiting<Item, Answer>[]): Promise<void> {
+  async #send(batch: readonly WaitingItem<Item, Answer>[]): Promise<void> {
     this.#inProgress += 1;
     this.#sentAtMs = performance.now();
     try {
@@ -71,35 +71,35 @@ export class Batches<Item, Answer> {
       for (const { reject } of batch) reject(error);
     } finally {
       this.#inProgress -= 1;
-      // Behind all that the answers set off.
-      if (this.#waiting.length > 0) this.#lookAfterTurn();
+      // After the callers of this batch had their turn, so that their next items join the next batch.
+      if (this.#waiting.length > 0) this.#scheduleSend();
     }
   }
 }
 
-/** Batches of each place for itself: a step touches one. */
+/** Separate batches for each partition, because a script touches one partition. */
 export class PartitionBatches<Item, Answer> {
-  readonly #most: number;
+  readonly #maxItems: number;
   readonly #run: (keys: PartitionKeys, items: readonly Item[]) => Promise<readonly (Answer | Error)[]>;
   readonly #batches = new Map<PartitionKeys, Batches<Item, Answer>>();
 
-  /** `run`: as of `Batches`. */
+  /** `run`: see `Batches`. */
   constructor(
-    most: number,
+    maxItems: number,
     run: (keys: PartitionKeys, items: readonly Item[]) => Promise<readonly (Answer | Error)[]>,
   ) {
-    this.#most = most;
+    this.#maxItems = maxItems;
     this.#run = run;
   }
 
   add(keys: PartitionKeys, item: Item): Promise<Answer> {
-    return this.of(keys).add(item);
+    return this.forPartition(keys).add(item);
   }
 
-  of(keys: PartitionKeys): Batches<Item, Answer> {
+  forPartition(keys: PartitionKeys): Batches<Item, Answer> {
     let batches = this.#batches.get(keys);
     if (batches === undefined) {
-      batches = new Batches(this.#most, (items) => this.#run(keys, items));
+      batches = new Batches(this.#maxItems, (items) => this.#run(keys, items));
       this.#batches.set(keys, batches);
     }
     return batches;

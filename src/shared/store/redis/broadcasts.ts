@@ -1,6 +1,6 @@
 /**
- * Broadcasts to all processes: circuits that change, calls to cancel, sessions that close, tools that come and go, switches. Pub/sub keeps
- * nothing, so a listener reads the records again after a gap.
+ * Broadcasts to all processes: changes of circuits, sessions, tools and switches, calls to cancel. Pub/sub stores nothing, so a listener
+ * reads the records again after a gap.
  */
 import type { CircuitBroadcast } from './circuit-messages.ts';
 import type { Redis } from './connection.ts';
@@ -14,11 +14,11 @@ export type Broadcast =
   | { readonly type: 'taint'; readonly sessionKey: string }
   /** A sub-agent of the session received a message, or replied. */
   | { readonly type: 'agent'; readonly sessionKey: string; readonly agentId: string }
-  /** A session below this one sent arguments that stayed invalid; `from` names the process that says so. */
+  /** A session below this one sent arguments that stayed invalid; `from` is the process that reports it. */
   | { readonly type: 'invalid-params'; readonly sessionKey: string; readonly from: string; readonly event: object }
   /** A question to people has ended. */
   | { readonly type: 'question'; readonly id: string }
-  /** A batch or a plan was changed from outside of its driver, or is over. */
+  /** A batch or a plan was changed by another process than its driver, or is over. */
   | { readonly type: 'group'; readonly id: string }
   /** A call that has a callback has ended. */
   | { readonly type: 'callback' }
@@ -31,10 +31,10 @@ export type Broadcast =
   | { readonly type: 'specs' }
   /** A call of the tool waits for a client, or a client's call is cancelled. */
   | { readonly type: 'offered'; readonly tool: string }
-  /** A client said something about a call, or left it. */
+  /** A client reported progress or a result of a call, or released it. */
   | { readonly type: 'handover'; readonly callId: string };
 
-/** The channel of a fleet's broadcasts. A channel is shared by all databases of a Redis, so its name holds the database. */
+/** The channel of a fleet's broadcasts. All databases of a Redis share channels, so its name contains the database. */
 export function broadcastChannel(redis: Redis, prefix: string): string {
   const { db = 0 } = redis.options;
   return db === 0 ? `${prefix}:news` : `${prefix}:news:${db}`;
@@ -47,7 +47,7 @@ export interface BroadcastListenerOptions {
   readonly prefix: string;
   readonly name: string;
   onBroadcast(broadcast: Broadcast): void;
-  /** Subscribed, for the first time or again: read what the channel cannot repeat. */
+  /** Called after each subscription: broadcasts may have been missed, so read the records again. */
   onSubscribed(): void;
   onError(error: Error): void;
 }

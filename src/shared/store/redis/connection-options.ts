@@ -1,4 +1,4 @@
-/** The options of a connection: how ioredis behaves for Pawl. */
+/** The ioredis options of Pawl's connections. */
 import type { RedisOptions } from 'ioredis';
 import { addressOf, clusterAddressOf, isCluster, type NodeAddress } from './address.ts';
 import { DirectConnector } from './ioredis/direct-connector.ts';
@@ -33,11 +33,11 @@ const FAIL_FAST_SILENCE_MS = 5_000;
 
 const PATIENT_SILENCE_MS = 15_000;
 
-/** How ioredis should behave for us; also what BullMQ's worker connections are made from (FACTS: `null`, capped delay). */
+/** The options for a single server, also of the connections that BullMQ's workers use. */
 export function redisOptions(options: ConnectionOptions): RedisOptions & { replyMapping: 'legacy' } {
   const address = isCluster(options.url) ? clusterNodeOf(options.url) : addressOf(options.url);
   const isDirect = address.tls === undefined && address.sentinels === undefined;
-  const common: RedisOptions & { replyMapping: 'legacy' } = {
+  const sharedOptions: RedisOptions & { replyMapping: 'legacy' } = {
     ...address,
     ...(isDirect ? { Connector: DirectConnector } : {}),
     replyMapping: 'legacy',
@@ -51,8 +51,8 @@ export function redisOptions(options: ConnectionOptions): RedisOptions & { reply
     socketTimeout: options.socketTimeoutMs ?? (options.mode === 'patient' ? PATIENT_SILENCE_MS : FAIL_FAST_SILENCE_MS),
   };
   return options.mode === 'patient'
-    ? { ...common, maxRetriesPerRequest: null }
-    : { ...common, maxRetriesPerRequest: 1, commandTimeout: COMMAND_TIMEOUT_MS };
+    ? { ...sharedOptions, maxRetriesPerRequest: null }
+    : { ...sharedOptions, maxRetriesPerRequest: 1, commandTimeout: COMMAND_TIMEOUT_MS };
 }
 
 function clusterNodeOf(url: string): RedisOptions {
@@ -60,17 +60,17 @@ function clusterNodeOf(url: string): RedisOptions {
   return { ...common, ...nodes[0] };
 }
 
-/** After a failover the address may lead elsewhere by now. Before version 7, a script's own words stand before Redis'. */
+/** After a failover, reconnecting may lead to the new master. Before Redis 7, READONLY is not at the start of a script's error. */
 function isReadOnly(error: Error): boolean {
   return error.message.includes('READONLY');
 }
 
-/** How long a command is tried again while a node fails over: a producer's caller waits, a worker has the time. */
-const TRY_AGAIN_MS = 200;
+/** The delay between the tries of a command while a node fails over. */
+const RETRY_DELAY_MS = 200;
 
-const TRIES = { 'fail-fast': 10, patient: Number.MAX_SAFE_INTEGER } as const;
+const MAX_REDIRECTIONS = { 'fail-fast': 10, patient: Number.MAX_SAFE_INTEGER } as const;
 
-/** A node's options without what the cluster's client decides. */
+/** A node's options without those that the cluster client sets. */
 type ClusterNodeOptions = Omit<RedisOptions & { replyMapping: 'legacy' }, 'host' | 'port' | 'retryStrategy'>;
 
 export function clusterOptions(options: ConnectionOptions) {
@@ -78,12 +78,12 @@ export function clusterOptions(options: ConnectionOptions) {
   const node: ClusterNodeOptions = rest;
   return {
     redisOptions: node,
-    // Looked up, names would become addresses, which no certificate is checked against.
+    // Names must stay names: certificates are checked against them, not against the addresses of a look-up.
     ...(node.tls === undefined ? {} : { dnsLookup: keepName }),
     clusterRetryStrategy: (attempt: number) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),
-    maxRedirections: TRIES[options.mode],
-    retryDelayOnFailover: TRY_AGAIN_MS,
-    retryDelayOnClusterDown: TRY_AGAIN_MS,
+    maxRedirections: MAX_REDIRECTIONS[options.mode],
+    retryDelayOnFailover: RETRY_DELAY_MS,
+    retryDelayOnClusterDown: RETRY_DELAY_MS,
   };
 }
 
@@ -92,8 +92,8 @@ function keepName(name: string, done: (error: null, name: string) => void): void
 }
 
 /**
- * Options of a connection to a single server, in a cluster to the node that `node` names (`host:port`) whenever it connects; to one of
- * those that the address names when it says nothing. A queue's keys are all in one slot: BullMQ's connections are such, too.
+ * Options of a connection to one server. In a cluster, it connects to the node that `node` returns (`host:port`), or to one of the address'
+ * nodes when that is undefined. BullMQ's connections use them, too, because a queue's keys are all in one slot.
  */
 export function nodeOptions(
   options: ConnectionOptions,
@@ -103,22 +103,22 @@ export function nodeOptions(
   const { nodes } = clusterAddressOf(options.url);
   let moved: string | undefined;
   const targetOf = (attempt: number): Partial<NodeAddress> => {
-    const named = moved ?? node();
+    const target = moved ?? node();
     moved = undefined;
-    return named ? hostAndPort(named) : (nodes[attempt % nodes.length] ?? {});
+    return target ? hostAndPort(target) : (nodes[attempt % nodes.length] ?? {});
   };
   const plain = redisOptions(options);
   return {
     ...plain,
     ...targetOf(0),
-    // ioredis connects with what stands in its options then.
+    // ioredis reads these options again whenever it connects.
     retryStrategy(this: RedisOptions, attempt) {
       Object.assign(this, targetOf(attempt));
       return Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS);
     },
     reconnectOnError: (error) => {
       moved = /^MOVED \d+ (\S+)/.exec(error.message)?.[1];
-      // And send the command again.
+      // 2 means: reconnect and send the command again.
       return moved === undefined ? isReadOnly(error) : 2;
     },
   };

@@ -1,11 +1,11 @@
-/** Connections to Redis: opening, waiting, closing, and what is behind them. */
+/** Opens, checks and closes connections to Redis. */
 import type { Duplex } from 'node:stream';
 import { Cluster, Command, Redis } from 'ioredis';
 import { PawlError } from '../../errors/failure.ts';
 import { clusterAddressOf, clusterUrl, isCluster } from './address.ts';
-import { type CommandQueues, CommandWatch } from './ioredis/command-timeout.ts';
-import { GatheredWrites } from './ioredis/pipelined-writes.ts';
-import { whyUnusable } from './redis-probe.ts';
+import { type CommandQueues, CommandTimeouts } from './ioredis/command-timeout.ts';
+import { PipelinedWrites } from './ioredis/pipelined-writes.ts';
+import { unusableReason } from './redis-probe.ts';
 import './ioredis/ioredis-promises.ts';
 import { backendError, CLOSED, unavailable } from './backend-error.ts';
 import { type ConnectionOptions, clusterOptions, nodeOptions, redisOptions } from './connection-options.ts';
@@ -14,32 +14,31 @@ export type { Redis } from 'ioredis';
 
 const TYPED = Symbol('typed');
 
-/** Makes a command reject with typed errors. False for a command that was typed before: it passes again whenever it is sent again. */
-function typed(command: Command & { [TYPED]?: true }): boolean {
+/** Makes a command reject with typed errors. False for a command that already does, because it is sent again. */
+function typeErrors(command: Command & { [TYPED]?: true }): boolean {
   if (command[TYPED]) return false;
   command[TYPED] = true;
-  command.reject = rejectingTyped(command.reject);
+  command.reject = typedReject(command.reject);
   return true;
 }
 
-/** A function of its own, so that it can be collected early (`ioredis/README.md`). */
-function rejectingTyped(reject: Command['reject']): Command['reject'] {
+/** A separate function, so that the garbage collector frees its closure early (`ioredis/README.md`). */
+function typedReject(reject: Command['reject']): Command['reject'] {
   return (error) => reject(backendError(error) as Error);
 }
 
 /**
- * A client that pipelines commands, keeps their time limits, and rejects every command, not only scripts, with one typed error while Redis
- * is unavailable.
+ * A client that pipelines commands, enforces their time limits, and rejects every command with a typed error while Redis is unavailable.
  */
 class TypedRedis extends Redis {
-  readonly #writes: GatheredWrites;
-  readonly #watch: CommandWatch;
+  readonly #writes: PipelinedWrites;
+  readonly #watch: CommandTimeouts;
 
   constructor({ commandTimeout, socketTimeout, ...options }: ReturnType<typeof redisOptions>) {
     super(options);
-    this.#writes = new GatheredWrites(() => this.#unanswered);
+    this.#writes = new PipelinedWrites(() => this.#unanswered);
     const queues = this as unknown as CommandQueues;
-    this.#watch = new CommandWatch(queues, { commandMs: commandTimeout, silenceMs: socketTimeout });
+    this.#watch = new CommandTimeouts(queues, { commandMs: commandTimeout, silenceMs: socketTimeout });
     this.on('connect', () => {
       const { stream } = this as unknown as { readonly stream: Duplex };
       this.#writes.attach(stream);
@@ -52,10 +51,10 @@ class TypedRedis extends Redis {
   }
 
   override sendCommand(command: Command, stream?: Parameters<Redis['sendCommand']>[1]): unknown {
-    if (typed(command)) this.#watch.sent(command);
-    const before = this.#unanswered;
+    if (typeErrors(command)) this.#watch.start(command);
+    const unansweredBefore = this.#unanswered;
     const answer = super.sendCommand(command, stream);
-    this.#writes.count(this.#unanswered - before);
+    this.#writes.addCommands(this.#unanswered - unansweredBefore);
     return answer;
   }
 }
@@ -63,7 +62,7 @@ class TypedRedis extends Redis {
 /** The same for a cluster, whose client sends each command to the node that has its key. */
 class TypedCluster extends Cluster {
   override sendCommand(command: Command, stream?: Parameters<Cluster['sendCommand']>[1], node?: unknown): unknown {
-    if (typed(command)) {
+    if (typeErrors(command)) {
       // `CommandWatch` limits the commands of a single server; here they may wait for a node first.
       const timeoutMs = this.options.redisOptions?.commandTimeout;
       if (timeoutMs !== undefined) command.setTimeout(timeoutMs);
@@ -77,8 +76,8 @@ function openCluster(options: ConnectionOptions): Cluster {
 }
 
 /**
- * Opens a connection. Errors while it is down are passed to `onError`, and it reconnects. A cluster's client takes the same commands, as
- * long as all keys of a command are in one slot.
+ * Opens a connection that reconnects by itself, and passes errors to `onError`. A cluster client accepts the same commands, if all keys of
+ * a command are in one slot.
  */
 export function openConnection(options: ConnectionOptions, onError: (error: Error) => void = () => {}): Redis {
   const client = isCluster(options.url)
@@ -98,32 +97,32 @@ export function openNodeConnection(
   return client;
 }
 
-/** Ends a connection at once; commands that wait for an answer, or for the connection to come back, fail. */
+/** Closes a connection at once. Commands without an answer fail. */
 export function closeConnection(client: Redis): void {
   // Each further `disconnect` would add a listener to the old socket.
   if (client.status === 'end') return;
   const waiting = client.status === 'reconnecting';
   client.disconnect();
-  // ioredis drops these commands when it is disconnected between two tries: their callers would wait for ever.
+  // ioredis drops these commands when it is disconnected between two tries, and their callers would wait for ever.
   if (waiting) (client as unknown as { flushQueue(error: Error): void }).flushQueue(new Error(CLOSED));
 }
 
 /**
- * Opens a connection and waits until it is usable. An address of one node of a cluster stands for the cluster; the returned URL says so.
+ * Opens a connection and waits until it is usable. For a single node of a cluster, it connects to the cluster and returns its URL.
  * Throws `BACKEND_UNAVAILABLE` after `timeoutMs`, and `CONFIGURATION` for a database that the server does not have.
  */
-export async function reach(
+export async function connectVerified(
   options: ConnectionOptions,
   timeoutMs: number,
 ): Promise<{ readonly url: string; readonly redis: Redis }> {
   const redis = openConnection(options);
   const { url } = options;
   try {
-    await whenReady(redis, timeoutMs).catch(async (error: unknown) => {
-      throw explained(error, await whyUnusable(url));
+    await awaitReady(redis, timeoutMs).catch(async (error: unknown) => {
+      throw explainedError(error, await unusableReason(url));
     });
-    if (/^redis_mode:sentinel/m.test(await redis.info('server'))) throw aSentinel();
-    // Since version 7, Redis gives a user no channels by itself: a script would stop where it tells of what it has done.
+    if (/^redis_mode:sentinel/m.test(await redis.info('server'))) throw sentinelError();
+    // Since version 7, a Redis user has no channels by default: a script would fail at its PUBLISH, after its writes.
     const [, cluster] = await Promise.all([redis.publish(options.name, ''), redis.info('cluster')]);
     if (isCluster(url)) return { url, redis };
     if (!/^cluster_enabled:1/m.test(cluster)) {
@@ -135,22 +134,22 @@ export async function reach(
     throw error;
   }
   closeConnection(redis);
-  return reach({ ...options, url: clusterUrl(options.url) }, timeoutMs);
+  return connectVerified({ ...options, url: clusterUrl(options.url) }, timeoutMs);
 }
 
-function explained(error: unknown, why: string | undefined): unknown {
-  if (why === undefined || !(error instanceof PawlError)) return error;
-  return new PawlError(error.code, `Redis cannot be used: ${why}.`, { cause: error });
+function explainedError(error: unknown, reason: string | undefined): unknown {
+  if (reason === undefined || !(error instanceof PawlError)) return error;
+  return new PawlError(error.code, `Redis cannot be used: ${reason}.`, { cause: error });
 }
 
-function aSentinel(): PawlError {
+function sentinelError(): PawlError {
   return new PawlError(
     'CONFIGURATION',
-    'REDIS_URL leads to a Redis Sentinel, which keeps no records: name the server that it watches, as in redis+sentinel://host:26379/mymaster.',
+    'REDIS_URL leads to a Redis Sentinel, which stores no data: name the server that it watches, as in redis+sentinel://host:26379/mymaster.',
   );
 }
 
-/** ioredis goes on in database 0 when the server refuses the one that the address names. */
+/** ioredis silently uses database 0 when the server refuses the database of the address. */
 async function checkDatabase(redis: Redis): Promise<void> {
   const { db = 0 } = redis.options;
   if (db === 0) return;
@@ -163,37 +162,37 @@ async function checkDatabase(redis: Redis): Promise<void> {
   }
 }
 
-function clusterBehind(redis: Redis): Cluster | undefined {
+function clusterOf(redis: Redis): Cluster | undefined {
   const client: unknown = redis;
   return client instanceof Cluster ? client : undefined;
 }
 
 /** Whether a connection leads to a cluster. */
 export function isClustered(redis: Redis): boolean {
-  return clusterBehind(redis) !== undefined;
+  return clusterOf(redis) !== undefined;
 }
 
 /** The servers behind a connection: itself, or a cluster's masters. */
 export function serversOf(redis: Redis): readonly Redis[] {
-  return clusterBehind(redis)?.nodes('master') ?? [redis];
+  return clusterOf(redis)?.nodes('master') ?? [redis];
 }
 
 /** The slot of a key, and the node that has it; undefined where there is no cluster. */
 export function slotOf(redis: Redis, key: string): { readonly slot: number; readonly node: string } | undefined {
-  const cluster = clusterBehind(redis);
+  const cluster = clusterOf(redis);
   if (cluster === undefined) return undefined;
   const slot = new Command('get', [key]).getSlot();
   return { slot, node: cluster.slots[slot]?.[0] ?? '' };
 }
 
-/** In how many pieces a wait is measured. */
+/** The number of timer ticks in a wait. */
 const READY_TICKS = 10;
 
 /**
- * Resolves when the connection is usable; rejects with `BACKEND_UNAVAILABLE` after `timeoutMs` in which this process could have heard
- * so: a tick that comes late, because the machine or this process was busy, counts as one.
+ * Resolves when the connection is usable; rejects with `BACKEND_UNAVAILABLE` after `timeoutMs`. The time is counted in ticks, so that the
+ * time in which a busy process could not read the answer does not count.
  */
-export async function whenReady(client: Redis, timeoutMs: number): Promise<void> {
+export async function awaitReady(client: Redis, timeoutMs: number): Promise<void> {
   if (client.status === 'ready') return;
   let lastError: Error | undefined;
   let timer: NodeJS.Timeout | undefined;

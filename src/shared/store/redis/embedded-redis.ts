@@ -21,12 +21,12 @@ import {
   idOf,
   openDataFolder,
   readEndpoint,
-  writePrivately,
+  writePrivateFile,
 } from './embedded/data-folder.ts';
 import { configure, makeRunDir } from './embedded/server-config.ts';
-import { askState, awaitVersion, POLL_MS, START_TIMEOUT_MS } from './embedded/server-state.ts';
+import { awaitVersion, POLL_MS, readState, START_TIMEOUT_MS } from './embedded/server-state.ts';
 import { takeLock } from './embedded/start-lock.ts';
-import { endPrevious, isWelcome, openForWriting, startSupervisor } from './embedded/supervisor.ts';
+import { endPrevious, isAccepted, openForWriting, startSupervisor } from './embedded/supervisor.ts';
 import { findRedisBinary, HELPER_FOLDER, type RedisBinary } from './redis-binary.ts';
 
 export interface EmbeddedRedis {
@@ -49,7 +49,7 @@ export async function startEmbeddedRedis(options: EmbeddedRedisOptions): Promise
   const folder = await openDataFolder(options.dataDir);
   const attached = await attach(folder, options);
   if (attached !== undefined) return attached;
-  // Before the lock: a download may take longer than anyone should hold it.
+  // Done before taking the lock: a download may take longer than the lock should be held.
   const binary = await findRedisBinary(options);
   const deadlineMs = Date.now() + START_TIMEOUT_MS;
   while (Date.now() < deadlineMs) {
@@ -62,8 +62,8 @@ export async function startEmbeddedRedis(options: EmbeddedRedisOptions): Promise
       }
     }
     await sleep(POLL_MS * 4);
-    const meanwhile = await attach(folder, options);
-    if (meanwhile !== undefined) return meanwhile;
+    const attachedLater = await attach(folder, options);
+    if (attachedLater !== undefined) return attachedLater;
   }
   throw await failure(
     folder,
@@ -71,18 +71,18 @@ export async function startEmbeddedRedis(options: EmbeddedRedisOptions): Promise
   );
 }
 
-/** Answers undefined where no server stands, or the one that stands is ending. */
+/** Undefined when no server runs, or the running one is ending. */
 async function attach(folder: DataFolder, options: EmbeddedRedisOptions): Promise<EmbeddedRedis | undefined> {
   const endpoint = await readEndpoint(folder);
   if (endpoint === undefined) return undefined;
   if (process.platform === 'win32') {
-    const state = await askState(endpoint.url);
+    const state = await readState(endpoint.url);
     if (state.kind !== 'ready') return undefined;
     return { url: endpoint.url, serverVersion: state.version, dataDir: folder.dataDir, stop: async () => {} };
   }
   const reference = openForWriting(endpoint.runDir);
   if (reference === undefined) return undefined;
-  const serverVersion = (await isWelcome(endpoint.runDir, reference))
+  const serverVersion = (await isAccepted(endpoint.runDir, reference))
     ? await awaitVersion(folder, endpoint, options, Date.now() + START_TIMEOUT_MS).catch((error: unknown) => {
         closeSync(reference);
         throw error;
@@ -107,8 +107,8 @@ async function start(
   const endpoint: Endpoint = { url, runDir, home: folder.home, homeId: await idOf(folder.home) };
   const { reference, supervisor } = await startSupervisor(folder, endpoint, command);
   try {
-    // Written before the server answers: a process that waits for it attaches, and sees by itself that it is loading.
-    await writePrivately(folder.endpointFile, `${JSON.stringify(endpoint)}\n`);
+    // Written before the server answers: another process can attach, and waits while the server loads its data.
+    await writePrivateFile(folder.endpointFile, `${JSON.stringify(endpoint)}\n`);
     const serverVersion = await awaitVersion(folder, endpoint, options, deadlineMs);
     supervisor.unref();
     return embeddedRedis(folder, endpoint, serverVersion, reference);
@@ -124,14 +124,14 @@ function embeddedRedis(
   serverVersion: string,
   reference: number,
 ): EmbeddedRedis {
-  let held: number | undefined = reference;
+  let openReference: number | undefined = reference;
   return {
     url: endpoint.url,
     serverVersion,
     dataDir: folder.dataDir,
     stop: async () => {
-      if (held !== undefined) closeSync(held);
-      held = undefined;
+      if (openReference !== undefined) closeSync(openReference);
+      openReference = undefined;
     },
   };
 }
@@ -149,7 +149,7 @@ async function startOwned(
   process.once('exit', end);
   const endpoint: Endpoint = { url, runDir: folder.home };
   const serverVersion = await awaitVersion(folder, endpoint, options, deadlineMs);
-  await writePrivately(folder.endpointFile, `${JSON.stringify(endpoint)}\n`);
+  await writePrivateFile(folder.endpointFile, `${JSON.stringify(endpoint)}\n`);
   server.unref();
   const stop = async () => {
     process.off('exit', end);

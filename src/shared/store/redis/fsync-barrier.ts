@@ -1,6 +1,6 @@
 /**
- * Waits until what Redis has acknowledged is on its disk (`WAITAOF`). One round at a time serves all who ask: who comes while one
- * is under way waits for the next. On a connection of its own, which such a command holds up.
+ * Waits until acknowledged writes are on Redis' disk (`WAITAOF`). One round at a time serves all callers; a caller that comes during a
+ * round waits for the next one. It has its own connection, because the command blocks a connection.
  */
 
 import { partitionFor } from '../../calls/call-id.ts';
@@ -11,9 +11,9 @@ import { FleetKeys, PartitionKeys } from './keys.ts';
 
 /** With `appendfsync everysec` the disk is reached within two seconds. */
 const WAIT_MS = 5_000;
-const KEPT_MS = 60_000;
+const KEY_TTL_MS = 60_000;
 
-/** The waits for one server's disk. */
+/** The rounds of one server. */
 interface Rounds {
   current?: Promise<void>;
   next?: Promise<void>;
@@ -38,22 +38,22 @@ export class DiskBarrier {
   }
 
   /**
-   * Resolves when all that was acknowledged before of the calls beside this one is on disk. Throws `BACKEND_UNAVAILABLE` when Redis
-   * cannot say so.
+   * Resolves when all writes that were acknowledged before, in the call's partition, are on disk. Throws `BACKEND_UNAVAILABLE` when Redis
+   * cannot confirm that.
    */
-  passed(callId: string): Promise<void> {
-    // In a cluster, the server that has the call.
+  wait(callId: string): Promise<void> {
+    // In a cluster, the key must be on the server of the call.
     const key = isClustered(this.#client)
       ? `${new PartitionKeys(this.#prefix, partitionFor(callId)).base}:disk`
       : new FleetKeys(this.#prefix).disk;
     const rounds = this.#rounds.get(key) ?? {};
     this.#rounds.set(key, rounds);
-    return this.#passed(key, rounds);
+    return this.#nextRound(key, rounds);
   }
 
-  #passed(key: string, rounds: Rounds): Promise<void> {
+  #nextRound(key: string, rounds: Rounds): Promise<void> {
     if (rounds.current === undefined) {
-      rounds.current = this.#round(key).finally(() => {
+      rounds.current = this.#runRound(key).finally(() => {
         delete rounds.current;
       });
       return rounds.current;
@@ -62,15 +62,15 @@ export class DiskBarrier {
       .catch(() => {})
       .then(() => {
         delete rounds.next;
-        return this.#passed(key, rounds);
+        return this.#nextRound(key, rounds);
       });
     return rounds.next;
   }
 
-  async #round(key: string): Promise<void> {
-    // WAITAOF speaks of the writes of its own connection: this one comes after all that was acknowledged. A pipeline that loses
+  async #runRound(key: string): Promise<void> {
+    // WAITAOF waits for the writes of its own connection, so it needs one, which comes after all acknowledged writes. A pipeline that loses
     // its connection half way is not sent again: on a new connection, without a write, WAITAOF would not wait.
-    const answers = await this.#client.pipeline().set(key, '1', 'PX', KEPT_MS).call('WAITAOF', 1, 0, WAIT_MS).exec();
+    const answers = await this.#client.pipeline().set(key, '1', 'PX', KEY_TTL_MS).call('WAITAOF', 1, 0, WAIT_MS).exec();
     for (const [error] of answers ?? []) if (error !== null) throw backendError(error);
     const [onDisk = 0] = (answers?.[1]?.[1] ?? []) as number[];
     if (onDisk < 1)

@@ -1,6 +1,6 @@
 /**
- * The name of every Redis key. All keys of one place (a tier, or one shard of it) share a hash tag, so that a script may
- * touch them together and places spread over a cluster.
+ * The name of every Redis key. All keys of a partition (a tier, or one shard of it) share a hash tag, so that a script may touch them
+ * together and partitions spread over a cluster.
  */
 import type { Tier } from '../../tools/tool.ts';
 
@@ -9,7 +9,7 @@ export interface Partition {
   readonly shard: number;
 }
 
-/** The partition that holds what the shards of a tier share: their circuits and retry budgets. */
+/** The partition with the circuits and retry budgets that all shards of a tier share. */
 export function homePartition(tier: Tier): Partition {
   return { tier, shard: 0 };
 }
@@ -21,7 +21,7 @@ export const PARTITION_NAMES = {
   INFLIGHT: ':inflight',
   CALLS: ':calls',
   IN_DOUBT: ':in-doubt',
-  /** Calls that an outside system completes, by when they expire. They are not in flight: nothing of the fleet works on them. */
+  /** Calls that an outside system completes, by their expiry. They are not in flight. */
   PENDING: ':pending',
   CIRCUITS: ':circuits',
   WINDOWS: ':window:',
@@ -29,26 +29,26 @@ export const PARTITION_NAMES = {
   SIZES: ':sizes:',
   /** Slots in which calls with a derived key merge. */
   MERGES: ':merge:',
-  /** How often a session made the same call. */
+  /** Counts of how often a session made the same call. */
   LOOPS: ':loop:',
   SESSIONS: ':session:',
   APPROVALS: ':approval',
   LOST_WORKERS: ':lost-workers',
-  /** Numbers of the segments of moved calls, by when their last record ends. Absent: no call was moved. */
+  /** Numbers of the segments of moved calls, by the expiry of their last record. Absent when no call was moved. */
   SEGMENTS: ':segments',
   SEGMENT: ':segment:',
-  /** Moved calls, in a hash for all whose IDs end alike. */
+  /** Moved calls, in hashes by the end of their IDs. */
   MOVED: ':moved:',
 } as const;
 
-/** The names of a partition's dead letters behind its base: the index by time, that of one tenant, and what is known of each. */
+/** The names of a partition's dead letters behind its base: the index by time, that of one tenant, and the facts of each. */
 export const DEAD_LETTER_NAMES = {
   DEAD_LETTERS: ':dead-letters',
   DEAD_LETTERS_OF: ':dead-letters-of:',
   DEAD_LETTER_FACTS: ':dead-letter-facts',
 } as const;
 
-/** The base of a class's keys, which their names need before they are built. */
+/** The base class sets `base` before the field initializers of its subclasses use it. */
 class Keys {
   readonly base: string;
 
@@ -65,11 +65,11 @@ export class PartitionKeys extends Keys {
   readonly inboxes = `${this.base}${PARTITION_NAMES.INBOXES}`;
   readonly inflight = `${this.base}${PARTITION_NAMES.INFLIGHT}`;
   readonly calls = `${this.base}${PARTITION_NAMES.CALLS}`;
-  /** Calls whose outcome is unknown, by when they are forgotten. */
+  /** Calls in doubt, by the expiry of their records. */
   readonly inDoubt = `${this.base}${PARTITION_NAMES.IN_DOUBT}`;
   readonly pending = `${this.base}${PARTITION_NAMES.PENDING}`;
   readonly circuits = `${this.base}${PARTITION_NAMES.CIRCUITS}`;
-  /** How many calls of each tool there are, in parts of the retention. */
+  /** Counts of calls by tool, for each part of the retention. */
   readonly sizes = `${this.base}${PARTITION_NAMES.SIZES}`;
   /** The base of the indices of each session's calls, by time. */
   readonly sessions = `${this.base}${PARTITION_NAMES.SESSIONS}`;
@@ -99,7 +99,7 @@ export class PartitionKeys extends Keys {
     return `${this.calls}:delayed:${sessionKey}`;
   }
 
-  /** Workers that were lost while they ran calls, by when that was seen. `:stopped:ID` names one that was stopped. */
+  /** Workers that were lost while they ran calls, by the time of detection. `:stopped:ID` marks one that was stopped. */
   get lostWorkers(): string {
     return `${this.base}${PARTITION_NAMES.LOST_WORKERS}`;
   }
@@ -109,24 +109,24 @@ export class PartitionKeys extends Keys {
   }
 
   /**
-   * The segments of moved calls. Behind it: `:last` the newest number, `:mover` a lease, `:walked` a mark of the last whole walk, `:calls` a
-   * count, `:lost` those that were found lost.
+   * The segments of moved calls. Further keys: `:last` the newest number, `:mover` a lease, `:walked` a mark of the last full scan, `:calls`
+   * a count, `:lost` the segments that were found lost.
    */
   get segments(): string {
     return `${this.base}${PARTITION_NAMES.SEGMENTS}`;
   }
 
-  /** A segment in Redis, or the mark of one that another store has. */
+  /** A segment in Redis, or the mark of one in another store. */
   segment(number: string): string {
     return `${this.base}${PARTITION_NAMES.SEGMENT}${number}`;
   }
 
-  /** Prefix of what is kept of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of those to decide. */
+  /** Prefix of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of pending ones. */
   get approvals(): string {
     return `${this.base}${PARTITION_NAMES.APPROVALS}`;
   }
 
-  /** Calls of mutating tools that failed, by when they did; of one tenant when given. */
+  /** Failed calls of mutating tools, by their end; with a tenant, only its calls. */
   deadLetters(tenantId?: string): string {
     return tenantId === undefined
       ? `${this.base}${DEAD_LETTER_NAMES.DEAD_LETTERS}`
@@ -179,17 +179,17 @@ export class FleetKeys extends Keys {
   /** The registry's records, by tool. */
   readonly specs = `${this.#fleet}:specs`;
   readonly skills = `${this.#fleet}:skills`;
-  /** When each record of the registry changed last, as a number of `declaredToolSequence`. */
+  /** The last change of each record of the registry, as a number of `declaredToolSequence`. */
   readonly declaredToolChanges = `${this.#fleet}:spec-changes`;
   readonly declaredToolSequence = `${this.#fleet}:spec-sequence`;
-  /** All sessions, by when they were opened. */
+  /** All sessions, by their opening. */
   readonly sessions = `${this.#fleet}:sessions`;
   readonly switches = `${this.#fleet}:switches`;
   /** Kind of the channel of sessions that name none. */
   readonly defaultChannel = `${this.#fleet}:default-channel`;
-  /** How many shards each tier has, and how many it ever had. */
+  /** The number of shards of each tier, and the most that it ever had. */
   readonly shards = `${this.#fleet}:shards`;
-  /** Counts of what shadow mode would have done. */
+  /** Counts of what would have happened without shadow mode. */
   readonly shadows = `${this.#fleet}:shadows`;
   /** Questions that wait for a person, by expiry. */
   readonly questions = `${this.#fleet}:questions`;
@@ -197,11 +197,11 @@ export class FleetKeys extends Keys {
   readonly disk = `${this.#fleet}:disk`;
   /** Written to test whether Redis accepts writes. */
   readonly trial = `${this.#fleet}:trial`;
-  /** Prefix of what is kept of turns at resources, which calls of all tiers may share. */
+  /** Prefix of resource locks, which calls of all tiers share. */
   readonly locks = `${this.base}:{turns}:`;
-  /** Prefix of what is kept of clients that run tools, and of their calls. */
+  /** Prefix of clients that run tools, and of their calls. */
   readonly clients = `${this.base}:{clients}:`;
-  /** Records of schedules and their progress, by ID, and when each is due. */
+  /** Records of schedules and their progress, by ID, and their due times. */
   readonly schedules = `${this.#schedules}:records`;
   readonly scheduleProgress = `${this.#schedules}:progress`;
   readonly schedulesDue = `${this.#schedules}:due`;
@@ -209,10 +209,10 @@ export class FleetKeys extends Keys {
   readonly metrics = `${this.#fleet}:metrics`;
   readonly metricsOf = (processId: string) => `${this.metrics}:${processId}`;
   readonly session = (sessionKey: string) => `${this.#fleet}:session:${sessionKey}`;
-  /** Sessions of one tenant, by when they were opened. */
+  /** Sessions of one tenant, by their opening. */
   readonly sessionsOf = (tenantId: string) => `${this.sessions}:${tenantId}`;
   readonly sessionChildren = (sessionKey: string) => `${this.#fleet}:session-children:${sessionKey}`;
-  /** The channel on which a producer hears of its calls. `shared.lua` derives it from an inbox's key. */
+  /** The channel of a producer's events. `shared.lua` derives it from an inbox's key. */
   readonly inbox = (id: string) => `${this.base}:inbox:${id}`;
   /** Messages of tools to the people of a session. */
   readonly messages = (sessionKey: string) => `${this.#fleet}:messages:${sessionKey}`;
@@ -221,7 +221,7 @@ export class FleetKeys extends Keys {
   readonly standingApprovals = (sessionKey: string) => `${this.#fleet}:grants:${sessionKey}`;
   readonly question = (id: string) => `${this.#fleet}:question:${id}`;
   readonly turn = (callId: string) => `${this.locks}call:${callId}`;
-  /** The newest name of a model's call whose ID came again. */
+  /** The newest name of a model's call whose ID was repeated. */
   readonly repeatedCall = (call: string) => `${this.#fleet}:repeated-call:${call}`;
   /** A sub-agent, and the messages that it receives. */
   readonly agent = (agentId: string) => `${this.#fleet}:agent:${agentId}`;
@@ -269,7 +269,7 @@ export class AuditKeys extends Keys {
 
 /** The keys of batches and plans. They share one hash tag: a step writes a group's record and the index of open ones together. */
 export class GroupKeys extends Keys {
-  /** Groups that are not over, by the end of their driver's lease. */
+  /** Open groups, by the end of their driver's lease. */
   readonly open = `${this.base}:open`;
   readonly group = (id: string) => `${this.base}:group:${id}`;
 
@@ -277,7 +277,7 @@ export class GroupKeys extends Keys {
     super(`${prefix}:{groups}`);
   }
 
-  /** All groups of a kind, or those of one tenant, by when they were made. */
+  /** All groups of a kind, or those of one tenant, by their creation. */
   all(kind: string, tenantId?: string): string {
     return tenantId === undefined ? `${this.base}:${kind}` : `${this.base}:${kind}:tenant:${tenantId}`;
   }

@@ -1,5 +1,5 @@
 /**
- * Finds a real Redis server on this machine, or brings one, without root and without leaving its own cache folder.
+ * Finds a Redis server on this machine, or fetches one into its own cache folder, without root.
  *
  * In this order: `redis-server` or `valkey-server` on the PATH (6.2 or later); the private cache; the package of Debian
  * and Ubuntu, unpacked into the private cache; Docker; else an error that names the command to install one.
@@ -13,8 +13,8 @@ import { promisify } from 'node:util';
 const execute = promisify(execFile);
 
 /**
- * Helper programs start here, where no call can write: an empty or relative entry of PATH or LD_LIBRARY_PATH would mean the
- * folder that they start in.
+ * The folder in which helper programs start. No call can write there: an empty or relative entry of PATH or LD_LIBRARY_PATH would mean the
+ * current folder.
  */
 export const HELPER_FOLDER = '/';
 
@@ -74,8 +74,8 @@ export async function findRedisBinary(options: RedisBinaryOptions = {}): Promise
   if (process.platform === 'linux') {
     try {
       await fetchDebianPackage(home, log);
-      const fetched = await probe(cached, 'Debian package', tried);
-      if (fetched !== undefined) return fetched;
+      const downloaded = await probe(cached, 'Debian package', tried);
+      if (downloaded !== undefined) return downloaded;
     } catch (error) {
       tried.push(`Debian package: ${firstLine(error)}`);
     }
@@ -102,9 +102,9 @@ async function probe(command: string, origin: string, tried: string[]): Promise<
 }
 
 /**
- * Unpacks the distribution's own package, checked by apt against the distribution's keys. Everything apt writes goes
- * to a private folder; only the list of what is installed is read from the system, so that it fetches just what is
- * missing. `redis-check-rdb` of *redis-tools* is the server when it is started under the server's name.
+ * Unpacks the distribution's own package, checked by apt against the distribution's keys. apt writes only to a private folder, and reads the
+ * system's list of installed packages, so that it fetches just the missing ones. `redis-check-rdb` of *redis-tools* is the same binary as
+ * the server, which it becomes under the server's name.
  */
 async function fetchDebianPackage(home: string, log: (line: string) => void): Promise<void> {
   await access('/var/lib/dpkg/status');
@@ -141,8 +141,8 @@ async function fetchDebianPackage(home: string, log: (line: string) => void): Pr
 }
 
 /**
- * Starts the unpacked server with the unpacked libraries, wherever the folder stands. Nothing of an inherited search path is kept: an
- * empty entry in it, also one that a colon at its end makes, would load libraries from the current folder.
+ * Starts the unpacked server with the unpacked libraries, wherever the folder is. The inherited search path is dropped: an empty entry in
+ * it, as from a colon at its end, would load libraries from the current folder.
  */
 const LAUNCHER = `#!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
@@ -155,15 +155,15 @@ if [ -n "$libraries" ]; then export LD_LIBRARY_PATH="$libraries"; fi
 exec "$here/root/usr/bin/pawl-redis-server" "$@"
 `;
 
-/** A server that an earlier version fetched has the earlier launcher. False: no server is there. */
+/** Replaces the launcher that an earlier version wrote. False when there is no server. */
 async function renewLauncher(path: string): Promise<boolean> {
-  const present = await readFile(path, 'utf8').catch(() => undefined);
-  if (present !== undefined && present !== LAUNCHER) {
-    const aside = `${path}.${process.pid}`;
-    await writeFile(aside, LAUNCHER, { mode: 0o755 });
-    await rename(aside, path);
+  const current = await readFile(path, 'utf8').catch(() => undefined);
+  if (current !== undefined && current !== LAUNCHER) {
+    const temporary = `${path}.${process.pid}`;
+    await writeFile(temporary, LAUNCHER, { mode: 0o755 });
+    await rename(temporary, path);
   }
-  return present !== undefined;
+  return current !== undefined;
 }
 
 /** Two processes may fetch at once: the second finds the first's folder in place and keeps that one, if it works. */
@@ -185,8 +185,8 @@ async function findDockerImage(tried: string[]): Promise<string | undefined> {
     return undefined;
   }
   for (const image of DOCKER_IMAGES) {
-    const here = await runHelper('docker', ['image', 'inspect', image]).catch(() => undefined);
-    if (here !== undefined) return image;
+    const local = await runHelper('docker', ['image', 'inspect', image]).catch(() => undefined);
+    if (local !== undefined) return image;
   }
   for (const image of DOCKER_IMAGES) {
     const pulled = await runHelper('docker', ['pull', '--quiet', image], { timeout: DOWNLOAD_TIMEOUT_MS }).catch(

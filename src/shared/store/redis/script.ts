@@ -1,4 +1,4 @@
-/** Lua scripts: files that run in one step on any connection. */
+/** Lua scripts in files, which run atomically on any connection. */
 import { createHash } from 'node:crypto';
 import { basename } from 'node:path';
 import type { Redis } from 'ioredis';
@@ -23,14 +23,14 @@ export function namedLuaFunction(name: string, lua: string): string {
   return `local function ${name.replaceAll('-', '_')}(KEYS, ARGV)\n${lua}\nend\n`;
 }
 
-/** Constants that scripts know by name, so that they are not sent with each run. */
+/** Lua constants, which become part of a script's text instead of arguments of each run. */
 export function luaConstants(values: Readonly<Record<string, string | number>>): string {
   return Object.entries(values)
     .map(([name, value]) => `local ${name} = ${JSON.stringify(String(value))}\n`)
     .join('');
 }
 
-/** A Lua file that runs on any connection. It can call the given functions; deferred writes are made when it returns. */
+/** A Lua script. It can call `functions` and those of `shared.lua`; its deferred writes are made when it returns. */
 export class Script {
   readonly name: string;
   readonly #lua: string;
@@ -48,17 +48,17 @@ export class Script {
   }
 
   /**
-   * Runs the script. Errors of an unavailable Redis become `BACKEND_UNAVAILABLE` on any connection. The first run sends the whole text: if
-   * the server had to ask for it, the script would run after the connection's next commands.
+   * Runs the script. Errors of an unavailable Redis become `BACKEND_UNAVAILABLE`. The first run on a connection sends the whole text: after a
+   * NOSCRIPT answer, the script would run after the connection's next commands.
    */
   async run(client: Redis, keys: readonly string[], args: readonly ScriptArgument[]): Promise<unknown[]> {
-    const given = scriptsGivenTo(client);
+    const known = scriptsSentTo(client);
     try {
-      if (given.has(this)) return (await client.evalsha(this.#sha1, keys.length, ...keys, ...args)) as unknown[];
+      if (known.has(this)) return (await client.evalsha(this.#sha1, keys.length, ...keys, ...args)) as unknown[];
     } catch (error) {
       if (!isUnknownScript(error)) throw backendError(error);
     }
-    given.add(this);
+    known.add(this);
     try {
       return (await client.eval(this.#lua, keys.length, ...keys, ...args)) as unknown[];
     } catch (error) {
@@ -67,19 +67,19 @@ export class Script {
   }
 }
 
-const given = new WeakMap<Redis, Set<Script>>();
+const sentScripts = new WeakMap<Redis, Set<Script>>();
 
 /** The scripts that this connection's server knows; after a reconnect it may be another server. */
-function scriptsGivenTo(client: Redis): Set<Script> {
-  const scripts = given.get(client);
+function scriptsSentTo(client: Redis): Set<Script> {
+  const scripts = sentScripts.get(client);
   if (scripts !== undefined) return scripts;
-  const none = new Set<Script>();
-  given.set(client, none);
-  client.on('close', () => none.clear());
-  return none;
+  const scriptsOfConnection = new Set<Script>();
+  sentScripts.set(client, scriptsOfConnection);
+  client.on('close', () => scriptsOfConnection.clear());
+  return scriptsOfConnection;
 }
 
-/** A server that has just begun, or another node: it knows the script from then on. */
+/** The server was restarted, or is another node. */
 function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT');
 }

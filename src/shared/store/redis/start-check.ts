@@ -1,4 +1,4 @@
-/** Tries, at the start of a process, the rights that it needs in Redis: later it would wait in vain, or fail in the middle of a call. */
+/** Checks the rights of the Redis user at the start of a process: later it would wait in vain, or fail in the middle of a call. */
 import { PawlError } from '../../errors/failure.ts';
 import { backendError } from './backend-error.ts';
 import { broadcastChannel } from './broadcasts.ts';
@@ -7,7 +7,7 @@ import { FleetKeys } from './keys.ts';
 import { Script } from './script.ts';
 
 const tryScript = new Script(new URL('./try-commands.lua', import.meta.url));
-/** The shortest wait that Redis has, for a server that would wait all the same. */
+/** The shortest wait of Redis, in case a server blocks in a transaction. */
 const BLOCK_SECONDS = 0.001;
 
 /**
@@ -42,7 +42,7 @@ export async function checkRights(redis: Redis, prefix: string, blocks: boolean)
       rules.push(rule);
     }
   }
-  if (rules.length > 0) throw lackingRights(rules, String(await redis.call('ACL', 'WHOAMI').catch(() => 'NAME')));
+  if (rules.length > 0) throw missingRightsError(rules, String(await redis.call('ACL', 'WHOAMI').catch(() => 'NAME')));
 }
 
 /** A command that blocks does not wait in a transaction; by itself it would hold up the start for a tenth of a second. */
@@ -56,32 +56,32 @@ async function inTransaction(transaction: ReturnType<Redis['multi']>): Promise<v
   }
 }
 
-function lackingRights(rules: readonly string[], user: string, reply?: Error): PawlError {
-  const said = reply?.message ?? 'NOPERM';
+function missingRightsError(rules: readonly string[], user: string, reply?: Error): PawlError {
+  const message = reply?.message ?? 'NOPERM';
   return new PawlError(
     'BACKEND_UNAVAILABLE',
-    `The Redis user lacks rights that Pawl needs (${said}). Add them: ACL SETUSER ${user} ${[...new Set(rules)].join(' ')}`,
+    `The Redis user lacks rights that Pawl needs (${message}). Add them: ACL SETUSER ${user} ${[...new Set(rules)].join(' ')}`,
     { cause: reply },
   );
 }
 
-/** Undefined for what is no matter of rights. */
+/** The ACL rule that the user lacks; undefined for any other error. */
 function missingRule(error: unknown, command: string, prefix: string): string | undefined {
-  const said = error instanceof Error ? error.message : '';
-  if (!/NOPERM|permissions|user executing the script can't/i.test(said)) return undefined;
-  if (/channel/i.test(said)) return `&${prefix}:*`;
-  if (/\bkeys?\b/i.test(said)) return `~${prefix}:*`;
-  return `+${/run the '([\w|]+)' command/.exec(said)?.[1] ?? command}`;
+  const message = error instanceof Error ? error.message : '';
+  if (!/NOPERM|permissions|user executing the script can't/i.test(message)) return undefined;
+  if (/channel/i.test(message)) return `&${prefix}:*`;
+  if (/\bkeys?\b/i.test(message)) return `~${prefix}:*`;
+  return `+${/run the '([\w|]+)' command/.exec(message)?.[1] ?? command}`;
 }
 
-/** An answer that Pawl does not know, as a typed error. A server that is no Redis for it, or is not one alone, says so this way. */
-export function startError(error: unknown, prefix: string, asked?: string): unknown {
+/** Turns an unexpected answer into a typed error, such as that of a proxy or of a server that lacks commands. */
+export function startError(error: unknown, prefix: string, commandName?: string): unknown {
   const typed = backendError(error);
   const reply = replyBehind(typed);
   if (reply === undefined) return typed;
-  const name = asked ?? reply.command?.name ?? 'a command';
+  const name = commandName ?? reply.command?.name ?? 'a command';
   const rule = missingRule(reply, name, prefix);
-  if (rule !== undefined) return lackingRights([rule], 'NAME', reply);
+  if (rule !== undefined) return missingRightsError([rule], 'NAME', reply);
   if (typed instanceof PawlError) return typed;
   return new PawlError(
     'BACKEND_UNAVAILABLE',

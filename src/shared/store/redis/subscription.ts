@@ -1,24 +1,24 @@
-/** A connection that subscribes to some channels. Pub/sub keeps nothing: after a gap, the subscriber reads the records instead. */
+/** A connection that subscribes to channels. Pub/sub stores nothing: after a gap, the subscriber reads the records instead. */
 import { closeConnection, openNodeConnection, type Redis } from './connection.ts';
 
 export interface SubscriptionOptions {
   readonly url: string;
   /** Shown by CLIENT LIST. */
   readonly name: string;
-  /** Asked whenever it subscribes. */
+  /** Called whenever it subscribes. */
   channels(): readonly string[];
-  /** In a cluster: the node that publishes (`host:port`), where a script counts who listens. Default: any. */
+  /** In a cluster: the node on which scripts publish (`host:port`), and count subscribers. Default: any. */
   node?(): string | undefined;
   onMessage(text: string, channel: string): void;
-  /** Subscribed, for the first time or again after the connection was away. */
+  /** Called after each subscription, also after a reconnect. */
   onSubscribed(): void;
   onError(error: Error): void;
 }
 
 /** A subscription sends no commands by itself; a PING now and then shows that the server is still there. */
-const ASK_MS = 5_000;
-/** After Redis has refused it, as it does while the user may not use the channel. */
-const SUBSCRIBE_AGAIN_MS = 1_000;
+const PING_MS = 5_000;
+/** The delay before subscribing again, after Redis refused it, as for a user without rights to the channel. */
+const RESUBSCRIBE_MS = 1_000;
 
 export class Subscription {
   readonly #client: Redis;
@@ -29,33 +29,33 @@ export class Subscription {
     this.#timer = setInterval(() => {
       if (client.status !== 'ready') return;
       const { host, port } = client.options;
-      // Another one publishes by now.
+      // The slot has moved: another node publishes now.
       if ((node() ?? `${host}:${port}`) !== `${host}:${port}`) client.disconnect(true);
       else client.ping().catch(() => {});
-    }, ASK_MS);
+    }, PING_MS);
     this.#timer.unref();
   }
 
   static open({ url, name, channels, node = () => undefined, ...options }: SubscriptionOptions): Subscription {
-    const about = { url, name, mode: 'patient', socketTimeoutMs: ASK_MS } as const;
-    const client = openNodeConnection(about, node, options.onError);
+    const connectionOptions = { url, name, mode: 'patient', socketTimeoutMs: PING_MS } as const;
+    const client = openNodeConnection(connectionOptions, node, options.onError);
     client.on('message', (channel, text) => {
-      // An error here would end the parsing of the data that came with it.
+      // An exception here would stop ioredis from parsing the rest of the data.
       try {
         options.onMessage(text, channel);
       } catch (error) {
         options.onError(error as Error);
       }
     });
-    let again: NodeJS.Timeout | undefined;
+    let retryTimer: NodeJS.Timeout | undefined;
     const subscribe = () => {
-      clearTimeout(again);
+      clearTimeout(retryTimer);
       if (client.status !== 'ready') return;
       client.subscribe(...channels()).then(
         () => options.onSubscribed(),
         (error: Error) => {
           options.onError(error);
-          again = setTimeout(subscribe, SUBSCRIBE_AGAIN_MS).unref();
+          retryTimer = setTimeout(subscribe, RESUBSCRIBE_MS).unref();
         },
       );
     };
@@ -63,8 +63,8 @@ export class Subscription {
     return new Subscription(client, node);
   }
 
-  /** Nothing is heard any more; what was published until then has been. */
-  async leave(): Promise<void> {
+  /** Resolves when all messages that were published before have arrived; none arrives after that. */
+  async unsubscribe(): Promise<void> {
     await this.#client.unsubscribe();
   }
 

@@ -1,7 +1,7 @@
--- Tries the commands that the other scripts use, on a key of its own, and says which of them this user or server refuses.
+-- Tries the commands of the other scripts on a key of its own.
 --
 -- KEYS  1 a key for trials
--- Returns the names of those that were refused, in lower case
+-- Returns the names of the commands that this user or server refuses, in lower case
 local key = KEYS[1]
 local tried = {
   {'DEL', key}, {'UNLINK', key}, {'EXISTS', key}, {'SET', key, '1'}, {'GET', key},

@@ -17,7 +17,7 @@ export async function reSignFields(
   for (const [field, stored] of Object.entries(await redis.hgetall(hash))) {
     const value = signed(field, stored);
     // A record that another process has written in the meantime is signed already.
-    if (value !== undefined && value !== stored) await replaceField(redis, hash, { field, seen: stored, value });
+    if (value !== undefined && value !== stored) await replaceField(redis, hash, { field, expected: stored, value });
   }
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { ChainCheck, parseChainedRecord } from '../../../../src/shared/audit/audit-chain.ts';
 import type { AuditEvent } from '../../../../src/shared/audit/audit-event.ts';
-import { linesOf, sinkName, trailFiles } from '../../../../src/shared/store/audit/audit-files.ts';
+import { readLines, sinkName, trailFiles } from '../../../../src/shared/store/audit/audit-files.ts';
 import { temporaryFolder } from '../../../helpers/context.ts';
 import { faultsOf, openTrail, override, sealing, toTheEnd } from '../trails.ts';
 
@@ -20,7 +20,7 @@ test('I4: what processes write at the same time becomes one chain, in Redis and 
   expect(await trail.head()).toMatchObject({ seq: 900 });
   const { files, gaps } = sink(folder, 20_000);
   await toTheEnd(files);
-  await files.leave();
+  await files.release();
   const found = await faultsOf(folder, trail);
   expect(found).toMatchObject({ records: 900, first: 1, last: 900, faults: [] });
   expect(found.files).toBe(1);
@@ -32,7 +32,7 @@ test('I4: what processes write at the same time becomes one chain, in Redis and 
   await toTheEnd(one);
   await toTheEnd(files);
   expect(await faultsOf(folder, trail)).toMatchObject({ files: 2, records: 901, faults: [] });
-  await files.leave();
+  await files.release();
 });
 
 test('a crash in the middle of a line, and another process in the same folder, leave a whole trail', async () => {
@@ -48,21 +48,21 @@ test('a crash in the middle of a line, and another process in the same folder, l
   await add([0, 1, 2]);
   const first = sink(folder).files;
   await toTheEnd(first);
-  await first.leave();
+  await first.release();
   const [name = ''] = readdirSync(folder);
   appendFileSync(join(folder, name), '{"seq":4,"record":{"id"');
   await add([3, 4]);
   const second = sink(folder).files;
   await toTheEnd(second);
   // Stands still while its lease passes to another one.
-  await second.leave();
+  await second.release();
   await add([5]);
   const third = sink(folder).files;
   await toTheEnd(third);
-  await third.leave();
+  await third.release();
   await add([6]);
   await toTheEnd(second);
-  await second.leave();
+  await second.release();
   expect(await faultsOf(folder, trail)).toMatchObject({ records: 7, faults: [] });
 });
 
@@ -75,7 +75,7 @@ test('I4: line separators in what callers say leave the trail readable, and who 
     await toTheEnd(one);
     const { files } = sink(folder);
     await toTheEnd(files);
-    await files.leave();
+    await files.release();
   };
   await said(1);
   expect(await faultsOf(folder, trail)).toMatchObject({ records: 1, faults: [] });
@@ -98,8 +98,8 @@ test('while one has a folder, another one does not write there', async () => {
   await toTheEnd(other);
   expect(await faultsOf(folder, trail)).toMatchObject({ records: 1, faults: [] });
   expect((await trail.positions()).get(sinkName(folder))).toMatchObject({ seq: 1 });
-  await one.leave();
-  await other.leave();
+  await one.release();
+  await other.release();
 });
 
 test('Redis keeps the newest records and those that are in no file yet; a gap in the files is reported', async () => {
@@ -120,16 +120,16 @@ test('Redis keeps the newest records and those that are in no file yet; a gap in
   await toTheEnd(files);
   await add(300);
   const head = await trail.head();
-  const oldest = async () => (await trail.sealed(head?.trail ?? '', 0))[0]?.seq;
+  const oldest = async () => (await trail.recordsFrom(head?.trail ?? '', 0))[0]?.seq;
   expect(await oldest()).toBeLessThanOrEqual(51);
   await toTheEnd(files);
   expect(await faultsOf(folder, trail)).toMatchObject({ records: 350, faults: [] });
-  await files.leave();
+  await files.release();
   // Nobody copies for long: Redis does not grow without end.
   for (let times = 0; times < 10; times += 1) await add(200);
   expect(await oldest()).toBeGreaterThan(351);
   await toTheEnd(files);
-  await files.leave();
+  await files.release();
   expect(gaps).toMatchObject([{ from: 351 }]);
   expect((await faultsOf(folder, trail)).faults).toMatchObject([{ kind: 'missing', from: 351 }]);
 });
@@ -141,7 +141,7 @@ test('files that cannot be written are reported once until they can be again, ea
   const own = writer();
   onTestFinished(() => own.close());
   const { files, faults, failures } = sink(folder);
-  onTestFinished(() => files.leave());
+  onTestFinished(() => files.release());
   const one = sealer();
   for (const number of [1, 2]) {
     await own.record(override(number));
@@ -188,7 +188,7 @@ test('a Redis that came back with less than the files have begins another trail:
   expect((await trail.head())?.trail).not.toBe(before?.trail);
   await add(2);
   await toTheEnd(files);
-  await files.leave();
+  await files.release();
   expect((await trailFiles(folder)).length).toBe(2);
   expect(await faultsOf(folder, trail)).toMatchObject({ records: 1, faults: [] });
 });
@@ -210,11 +210,11 @@ test('I4: records that a Redis without its last second chains before the files a
     await toTheEnd(files);
     await toTheEnd(keeper);
     await toTheEnd(files);
-    await files.leave();
+    await files.release();
     const written: unknown[] = [];
     for (const { trail: id, files: paths } of await trailFiles(folder)) {
       const check = new ChainCheck(sealing, { seq: 0, seal: id });
-      for await (const line of linesOf(paths)) {
+      for await (const line of readLines(paths)) {
         check.addLine(line);
         written.push(JSON.parse(line).record.action);
       }
@@ -242,6 +242,6 @@ test('an edited file does not verify, and the one who writes it goes on behind i
   await from.written();
   await toTheEnd(keeper);
   await toTheEnd(files);
-  await files.leave();
+  await files.release();
   expect((await faultsOf(folder, trail)).faults).toEqual([{ kind: 'edited', seq: 2 }]);
 });

@@ -36,14 +36,14 @@ test('a process that chains in small blocks continues only its own chain, and re
   await redis.del(keys.writer);
   expect(await other.step()).toBe('more');
   expect(await one.step()).toBe('idle');
-  await other.leave();
+  await other.release();
   // And when somebody has begun another trail meanwhile.
   expect(await one.step()).toBe('more');
-  await trail.beginAnew((await trail.head()) ?? first, []);
+  await trail.restart((await trail.head()) ?? first, []);
   expect(await one.step()).toBe('idle');
   await toTheEnd(one);
   const head = await trail.head();
-  const sealed = [...(await trail.sealed(first.trail, 1)), ...(await trail.sealed(head?.trail ?? '', 1))];
+  const sealed = [...(await trail.recordsFrom(first.trail, 1)), ...(await trail.recordsFrom(head?.trail ?? '', 1))];
   const actions = sealed.map(({ text }) => (JSON.parse(text) as { action: string }).action);
   expect(actions).toEqual(Array.from({ length: 2_400 }, (_, number) => `number ${number}`));
   // V8 has no room in its heap for texts of more than 128 KiB.
@@ -70,15 +70,15 @@ test('the newest are listed first, with those that are not chained yet, each onc
   await toTheEnd(sealer());
   void from.record(override(5));
   await from.written();
-  const all = await trail.newest(() => true, { limit: 10, maxLooked: 1_000 });
+  const all = await trail.newest(() => true, { limit: 10, maxRead: 1_000 });
   expect(all.map(({ record, seq }) => [record['action'], seq])).toEqual([
     ['number 5', undefined],
     ...[4, 3, 2, 1, 0].map((number) => [`number ${number}`, number + 1]),
   ]);
-  const wanted = await trail.newest(({ sessionKey }) => sessionKey === 's0', { limit: 2, maxLooked: 1_000 });
+  const wanted = await trail.newest(({ sessionKey }) => sessionKey === 's0', { limit: 2, maxRead: 1_000 });
   expect(wanted.map(({ record }) => record['action'])).toEqual(['number 4', 'number 2']);
   const { atMs } = all[0]?.record ?? { atMs: 0 };
-  expect(await trail.newest(() => true, { limit: 10, maxLooked: 1_000, sinceMs: atMs + 1 })).toEqual([]);
+  expect(await trail.newest(() => true, { limit: 10, maxRead: 1_000, sinceMs: atMs + 1 })).toEqual([]);
 });
 
 test('records whose trail begins while they are listed are listed all the same', async () => {
@@ -97,7 +97,7 @@ test('records whose trail begins while they are listed are listed all the same',
         return answer;
       },
   });
-  const listed = await new AuditTrail(between, prefix).newest(() => true, { limit: 10, maxLooked: 1_000 });
+  const listed = await new AuditTrail(between, prefix).newest(() => true, { limit: 10, maxRead: 1_000 });
   expect(listed.map(({ record }) => record['action'])).toEqual(['number 0']);
 });
 
@@ -123,7 +123,7 @@ test('an event that must be written is refused while Redis is away; others wait,
   await from.close();
   // Too many are dropped a batch at a time.
   expect(lost).toEqual([256]);
-  const all = await trail.newest(() => true, { limit: 30_000, maxLooked: 1_000 });
+  const all = await trail.newest(() => true, { limit: 30_000, maxRead: 1_000 });
   expect(all.length).toBe(20_100 - 256 + 1);
 });
 
@@ -134,7 +134,7 @@ test('lines that no process of Pawl wrote are shown as they are, before and afte
   await own.record(override(1));
   const strange = ['no record', '', 'null', '{"type":"override"}', '{"id":"x","type":"override","atMs":1e300}'];
   await redis.xadd(keys.pending, '*', 'records', strange.join('\n'));
-  const look = { limit: 10, maxLooked: 1_000 };
+  const look = { limit: 10, maxRead: 1_000 };
   const shown = async (sinceMs: number) => {
     const entries = await trail.newest(() => true, { ...look, sinceMs });
     return entries.map(({ record }) => (record.type === 'unreadable' ? record['text'] : record.type)).sort();

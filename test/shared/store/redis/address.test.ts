@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
 import { addressOf, clusterAddressOf } from '../../../../src/shared/store/redis/address.ts';
-import { reach } from '../../../../src/shared/store/redis/connection.ts';
+import { connectVerified } from '../../../../src/shared/store/redis/connection.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { createUser } from '../../../helpers/redis-user.ts';
 import { createWorld } from '../../../helpers/world.ts';
@@ -155,7 +155,7 @@ test('a user, a password and a database reach the server through a Unix socket',
   skip(!redisUrl.startsWith('unix:'), 'needs a Unix socket');
   await createUser(redisUrl, prefix, ['~*', '&*', '+@all']);
   const url = `${redisUrl.replace('unix://', `unix://${prefix}:password@`)}?db=3`;
-  const { redis } = await reach({ url, name: prefix, mode: 'fail-fast' }, 10_000);
+  const { redis } = await connectVerified({ url, name: prefix, mode: 'fail-fast' }, 10_000);
   expect(await redis.client('INFO')).toMatch(new RegExp(` db=3 .*user=${prefix} `));
   redis.disconnect();
 });

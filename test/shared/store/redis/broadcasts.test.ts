@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { isCluster } from '../../../../src/shared/store/redis/address.ts';
 import { type Broadcast, BroadcastListener, publishBroadcast } from '../../../../src/shared/store/redis/broadcasts.ts';
-import { openConnection, type Redis, whenReady } from '../../../../src/shared/store/redis/connection.ts';
+import { awaitReady, openConnection, type Redis } from '../../../../src/shared/store/redis/connection.ts';
 import { startWire } from '../../../helpers/proxy.ts';
 import { eventually, signal, within } from '../../../helpers/signal.ts';
 import { openBooks } from '../calls.ts';
@@ -47,7 +47,7 @@ describe('news that all processes hear', () => {
     const url = `${(await startWire(world.redisUrl)).url}/1`;
     const elsewhere = openConnection({ url, name: `${world.prefix}:test`, mode: 'fail-fast' });
     onTestFinished(() => elsewhere.disconnect());
-    await whenReady(elsewhere, 10_000);
+    await awaitReady(elsewhere, 10_000);
     const [own, other] = [
       await listen(world.prefix, world.redisUrl, redis),
       await listen(world.prefix, url, elsewhere),

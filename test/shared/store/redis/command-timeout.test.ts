@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { Command } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { type CommandLimits, CommandWatch } from '../../../../src/shared/store/redis/ioredis/command-timeout.ts';
+import { type CommandLimits, CommandTimeouts } from '../../../../src/shared/store/redis/ioredis/command-timeout.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -18,7 +18,7 @@ class Queue {
 
 function watched(limits: CommandLimits) {
   const queues = { commandQueue: new Queue(), prevCommandQueue: null as Queue | null, offlineQueue: new Queue() };
-  const watch = new CommandWatch(queues, limits);
+  const watch = new CommandTimeouts(queues, limits);
   const connect = () => {
     const stream = new PassThrough().resume();
     const cut = vi.fn();
@@ -31,7 +31,7 @@ function watched(limits: CommandLimits) {
     const failed = vi.fn();
     command.promise.catch(failed);
     queue.items.push({ command });
-    watch.sent(command);
+    watch.start(command);
     return failed;
   };
   return { queues, connect, send };

@@ -5,7 +5,12 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
 import { isCluster, nodesOf } from '../../../../src/shared/store/redis/address.ts';
 import { backendError } from '../../../../src/shared/store/redis/backend-error.ts';
-import { closeConnection, openConnection, reach, whenReady } from '../../../../src/shared/store/redis/connection.ts';
+import {
+  awaitReady,
+  closeConnection,
+  connectVerified,
+  openConnection,
+} from '../../../../src/shared/store/redis/connection.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { luaConstants, Script } from '../../../../src/shared/store/redis/script.ts';
 import { startWire } from '../../../helpers/proxy.ts';
@@ -77,7 +82,7 @@ test('a database that the server does not have is refused, and the one that it h
   skip(isCluster(redisUrl), 'a cluster has one database');
   const wire = await startWire(redisUrl);
   const reached = (database: number) =>
-    reach({ url: `${wire.url}/${database}`, name: prefix, mode: 'fail-fast' }, 10_000);
+    connectVerified({ url: `${wire.url}/${database}`, name: prefix, mode: 'fail-fast' }, 10_000);
   await expect(reached(99)).rejects.toMatchObject({
     code: 'CONFIGURATION',
     message: 'This Redis does not let Pawl use database 99, which REDIS_URL names: ERR DB index is out of range',
@@ -90,12 +95,12 @@ test('a database that the server does not have is refused, and the one that it h
 test('a user that may use no channels, as Redis makes one by itself, is refused before anything is begun', async () => {
   const { redisUrl, prefix } = await createWorld();
   const user = await createUser(redisUrl, prefix, ['~*', '+@all', 'resetchannels']);
-  await expect(reach({ url: user.url, name: prefix, mode: 'fail-fast' }, 10_000)).rejects.toMatchObject({
+  await expect(connectVerified({ url: user.url, name: prefix, mode: 'fail-fast' }, 10_000)).rejects.toMatchObject({
     code: 'BACKEND_UNAVAILABLE',
     message: expect.stringMatching(/NOPERM .*channel/),
   });
   await user.give(`&${prefix}*`);
-  const { redis } = await reach({ url: user.url, name: prefix, mode: 'fail-fast' }, 10_000);
+  const { redis } = await connectVerified({ url: user.url, name: prefix, mode: 'fail-fast' }, 10_000);
   closeConnection(redis);
 });
 
@@ -112,7 +117,7 @@ test('a script runs before what its connection says next, also on a server that 
   const { redisUrl, prefix } = await createWorld();
   const redis = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
   onTestFinished(() => redis.disconnect());
-  await whenReady(redis, 10_000);
+  await awaitReady(redis, 10_000);
   const key = `${prefix}:text`;
   const unknown = new Script(new URL('../../../../src/shared/store/blobs/store-chunk.lua', import.meta.url), [
     luaConstants({ MADE_FOR: prefix }),
@@ -150,7 +155,7 @@ describe('Redis out of reach is one typed error', () => {
   test('the error of a connection that this process closed says so, and blames no Redis', async () => {
     const { redisUrl, prefix } = await createWorld();
     const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
-    await whenReady(client, 10_000);
+    await awaitReady(client, 10_000);
     closeConnection(client);
     await expect(client.ping()).rejects.toMatchObject({
       code: 'BACKEND_UNAVAILABLE',
@@ -166,7 +171,7 @@ describe('Redis out of reach is one typed error', () => {
   test('no caller waits for it longer than its limit', async () => {
     const client = openConnection({ url: 'redis://127.0.0.1:1', name: 'n', mode: 'fail-fast' });
     try {
-      await expect(whenReady(client, 100)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+      await expect(awaitReady(client, 100)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
     } finally {
       client.disconnect();
     }
@@ -177,7 +182,7 @@ describe('Redis out of reach is one typed error', () => {
     skip(isCluster(redisUrl), 'a cluster’s nodes are asked one by one');
     const wire = await startWire(redisUrl);
     const url = wire.url.replace('//', '//nobody:wrong@');
-    await expect(reach({ url, name: prefix, mode: 'fail-fast' }, 1_000)).rejects.toMatchObject({
+    await expect(connectVerified({ url, name: prefix, mode: 'fail-fast' }, 1_000)).rejects.toMatchObject({
       code: 'BACKEND_UNAVAILABLE',
       message: expect.stringMatching(/^Redis cannot be used: WRONGPASS/),
     });
@@ -187,7 +192,7 @@ describe('Redis out of reach is one typed error', () => {
     const { redisUrl, prefix } = await createWorld();
     const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast', socketTimeoutMs: 500 });
     onTestFinished(() => client.disconnect());
-    const ready = whenReady(client, 500);
+    const ready = awaitReady(client, 500);
     busy(1_000);
     await ready;
     const cut = vi.fn();
@@ -215,7 +220,7 @@ test.each([
 test('a connection that has ended can be closed again and again, and nothing is kept of that', async () => {
   const { redisUrl: url, prefix } = await createWorld();
   const client = openConnection({ url, name: `${prefix}:test`, mode: 'patient' });
-  await whenReady(client, 10_000);
+  await awaitReady(client, 10_000);
   const ended = once(client, 'end');
   closeConnection(client);
   await ended;

@@ -1,7 +1,7 @@
 import { Duplex } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { GatheredWrites } from '../../../../src/shared/store/redis/ioredis/pipelined-writes.ts';
+import { PipelinedWrites } from '../../../../src/shared/store/redis/ioredis/pipelined-writes.ts';
 import { openBooks } from '../calls.ts';
 
 /** A connection on which nothing is answered until it is told to. */
@@ -16,12 +16,12 @@ function openLine() {
       done();
     },
   });
-  const writes = new GatheredWrites(() => unanswered);
+  const writes = new PipelinedWrites(() => unanswered);
   writes.attach(stream);
   const send = (command: string, commands = 1) => {
     stream.write(command);
     unanswered += commands;
-    writes.count(commands);
+    writes.addCommands(commands);
   };
   const answer = async (commands: number) => {
     unanswered -= commands;

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { openBackend } from '../../../../src/shared/store/backend.ts';
-import { reach } from '../../../../src/shared/store/redis/connection.ts';
+import { connectVerified } from '../../../../src/shared/store/redis/connection.ts';
 import { findRedisBinary } from '../../../../src/shared/store/redis/redis-binary.ts';
 import { freePort, type Server, startServer } from '../../../chaos/server.ts';
 import { makeCertificates } from '../../../helpers/certificates.ts';
@@ -144,7 +144,7 @@ describe('what stands behind an address', () => {
     await expectSentence(`redis://127.0.0.1:${sentinel}`, 2, /Sentinel/);
     const url = `redis+sentinel://127.0.0.1:${sentinel}/watched`;
     await startOn(url);
-    const { redis } = await reach({ url, name: 'test', mode: 'fail-fast' }, 10_000);
+    const { redis } = await connectVerified({ url, name: 'test', mode: 'fail-fast' }, 10_000);
     await redis.set('through', 'the sentinel');
     redis.disconnect();
     expect(await watched.admin.get('through')).toBe('the sentinel');

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { openConnection, whenReady } from '../../../../src/shared/store/redis/connection.ts';
+import { awaitReady, openConnection } from '../../../../src/shared/store/redis/connection.ts';
 import { Subscription } from '../../../../src/shared/store/redis/subscription.ts';
 import { createUser } from '../../../helpers/redis-user.ts';
 import { eventually, within } from '../../../helpers/signal.ts';
@@ -9,7 +9,7 @@ test('a message that cannot be read is reported, and costs none that comes with 
   const { redisUrl: url, prefix } = await createWorld();
   const redis = openConnection({ url, name: `${prefix}:test`, mode: 'fail-fast' });
   onTestFinished(() => redis.disconnect());
-  await whenReady(redis, 3_000);
+  await awaitReady(redis, 3_000);
   const subscribed = Promise.withResolvers<void>();
   const heard = Promise.withResolvers<unknown>();
   const errors: Error[] = [];

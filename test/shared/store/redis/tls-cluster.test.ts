@@ -2,7 +2,12 @@ import { Queue, Worker } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { openBackend } from '../../../../src/shared/store/backend.ts';
-import { closeConnection, isClustered, reach, slotOf } from '../../../../src/shared/store/redis/connection.ts';
+import {
+  closeConnection,
+  connectVerified,
+  isClustered,
+  slotOf,
+} from '../../../../src/shared/store/redis/connection.ts';
 import { nodeOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { Subscription } from '../../../../src/shared/store/redis/subscription.ts';
 import { freePort } from '../../../chaos/server.ts';
@@ -35,7 +40,10 @@ test.each(['name', 'address'] as const)(
     if (why !== undefined) throw new Error(why);
     const { port, ports } = await startTlsCluster(announced);
     // The one node that was named says that it belongs to a cluster.
-    const { url, redis } = await reach({ url: `rediss://localhost:${port}`, name: 'test', mode: 'fail-fast' }, 10_000);
+    const { url, redis } = await connectVerified(
+      { url: `rediss://localhost:${port}`, name: 'test', mode: 'fail-fast' },
+      10_000,
+    );
     onTestFinished(() => closeConnection(redis));
     expect(isClustered(redis)).toBe(true);
     for (let number = 0; number < 20; number += 1) await redis.set(`key ${number}`, String(number));
@@ -79,7 +87,7 @@ test.each(['name', 'address'] as const)(
 
     // By an address that is not in the certificate, and without a name that is.
     const strange = `rediss+cluster://${ports.map((each) => `127.0.0.1:${each}`).join(',')}`;
-    await expect(reach({ url: strange, name: 'stranger', mode: 'fail-fast' }, 2_000)).rejects.toMatchObject({
+    await expect(connectVerified({ url: strange, name: 'stranger', mode: 'fail-fast' }, 2_000)).rejects.toMatchObject({
       code: 'BACKEND_UNAVAILABLE',
       message: expect.stringContaining('Name a node in REDIS_URL as its certificate does'),
     });

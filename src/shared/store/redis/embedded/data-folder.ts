@@ -1,4 +1,4 @@
-/** The files of one data folder: where its server runs, and what this user alone may read and write. */
+/** The files of one data folder, which only this user may read and write. */
 import { createHash } from 'node:crypto';
 import { lstat, mkdir, open, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -9,7 +9,7 @@ export class EmbeddedRedisError extends Error {
   readonly code = 'REDIS_UNAVAILABLE';
 }
 
-/** A server that cannot be reached from here uses the data folder. A second one would mix its own history into the first one's. */
+/** A server that cannot be reached from here uses the data folder. A second server would corrupt its data. */
 export class DataFolderInUseError extends EmbeddedRedisError {
   override readonly name = 'DataFolderInUseError';
 }
@@ -33,7 +33,7 @@ export interface DataFolder {
   readonly home: string;
   readonly endpointFile: string;
   readonly lockFile: string;
-  /** The file that the supervisor renews. It says where the supervisor runs. */
+  /** The file that the supervisor renews. It contains the folder of the supervisor's files. */
   readonly aliveFile: string;
   readonly serverLog: string;
   readonly supervisorLog: string;
@@ -59,10 +59,10 @@ export function folderDigest(folder: DataFolder): string {
   return createHash('sha256').update(`${owner}\n${folder.dataDir}`).digest('hex').slice(0, 16);
 }
 
-/** Others can write to the temp folder too: a folder that is not ours alone is left alone. */
-export async function isOurs(runDir: string): Promise<boolean> {
-  const found = await lstat(runDir).catch(() => undefined);
-  return found?.isDirectory() === true && found.uid === process.getuid?.() && (found.mode & 0o077) === 0;
+/** Whether only this user can enter the folder: other users can create folders in the temp folder, too. */
+export async function isOwnFolder(runDir: string): Promise<boolean> {
+  const stats = await lstat(runDir).catch(() => undefined);
+  return stats?.isDirectory() === true && stats.uid === process.getuid?.() && (stats.mode & 0o077) === 0;
 }
 
 export async function readEndpoint(folder: DataFolder): Promise<Endpoint | undefined> {
@@ -83,18 +83,18 @@ export async function idOf(path: string): Promise<string> {
   return `${dev}:${ino}`;
 }
 
-/** Complete or absent for every reader, and readable by this user only. */
-export async function writePrivately(path: string, text: string): Promise<void> {
-  const aside = `${path}.${process.pid}`;
-  await writeFile(aside, text, { mode: 0o600 });
-  await rename(aside, path);
+/** Writes a file that only this user can read. Readers see the whole file or none. */
+export async function writePrivateFile(path: string, text: string): Promise<void> {
+  const temporary = `${path}.${process.pid}`;
+  await writeFile(temporary, text, { mode: 0o600 });
+  await rename(temporary, path);
 }
 
 export async function failure(folder: DataFolder, reason: string): Promise<EmbeddedRedisError> {
   const logs = await Promise.all([tail(folder.supervisorLog), tail(folder.serverLog)]);
-  const last = logs.filter((text) => text !== '').join('\n');
+  const logTail = logs.filter((text) => text !== '').join('\n');
   return new EmbeddedRedisError(
-    last === '' ? `The embedded Redis: ${reason}.` : `The embedded Redis: ${reason}.\n${last}`,
+    logTail === '' ? `The embedded Redis: ${reason}.` : `The embedded Redis: ${reason}.\n${logTail}`,
   );
 }
 

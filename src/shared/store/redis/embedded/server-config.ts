@@ -10,7 +10,7 @@ import {
   EmbeddedRedisError,
   type EmbeddedRedisOptions,
   folderDigest,
-  writePrivately,
+  writePrivateFile,
 } from './data-folder.ts';
 
 /** The kernel's limit for a socket's path is 104 bytes on macOS and 108 on Linux. */
@@ -18,10 +18,10 @@ const LONGEST_SOCKET_PATH = 100;
 
 const CONTROL = /[\x00-\x1f\x7f]/g;
 
-/** A hash stays in one piece while none of its values is longer. */
+/** Redis stores a hash compactly while none of its values is longer. */
 const COMPACT_VALUE_BYTES = 2_048;
 
-/** Writes the server's configuration; answers where it will listen and what starts it. */
+/** Writes the server's configuration; returns its URL and the command that starts it. */
 export async function configure(
   folder: DataFolder,
   binary: RedisBinary,
@@ -46,10 +46,10 @@ export async function configure(
     'appendfsync everysec',
     'save ""',
     'maxmemory-policy noeviction',
-    // Records of calls in one piece each: a third less memory. By the name that Redis 6.2 has for it as well.
+    // Compact records of calls take a third less memory. All versions from 6.2 on know this name of the setting.
     `hash-max-ziplist-value ${COMPACT_VALUE_BYTES}`,
   ];
-  await writePrivately(file, `${lines.join('\n')}\n`);
+  await writePrivateFile(file, `${lines.join('\n')}\n`);
   const url = overNetwork ? `redis://:${password}@127.0.0.1:${port}` : socketIn(runDir);
   if (binary.kind === 'executable') return { url, command: [binary.command, file] };
   return { url, command: await dockerCommand(folder, binary.image, runDir, port) };
@@ -80,12 +80,12 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** In the temp folder, because a socket's path must be short. Each server has its own: what an earlier one removes late is its own. */
+/** A folder in the temp folder, because a socket's path must be short. Each server has its own, so that an earlier one removes only its own. */
 export async function makeRunDir(folder: DataFolder): Promise<string> {
   const name = `pawl-${folderDigest(folder)}-`;
   const temporary = resolve(tmpdir());
-  const longest = Buffer.byteLength(socketPathIn(join(temporary, `${name}XXXXXX`)));
-  return mkdtemp(join(longest <= LONGEST_SOCKET_PATH ? temporary : '/tmp', name));
+  const maxBytes = Buffer.byteLength(socketPathIn(join(temporary, `${name}XXXXXX`)));
+  return mkdtemp(join(maxBytes <= LONGEST_SOCKET_PATH ? temporary : '/tmp', name));
 }
 
 function socketPathIn(runDir: string): string {
@@ -97,7 +97,7 @@ export function socketIn(runDir: string): string {
   return `unix://${encodeURI(socketPathIn(runDir)).replace(/[?#]/g, encodeURIComponent)}`;
 }
 
-/** A value of the configuration file: in quotes it may hold blanks, and control characters by their numbers. */
+/** Quotes a value of the configuration file, so that it may contain spaces and control characters. */
 function quoted(value: string): string {
   const escaped = value.replaceAll(/[\\"]/g, '\\$&').replaceAll(CONTROL, (character) => {
     return `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`;

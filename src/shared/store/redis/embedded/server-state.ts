@@ -1,4 +1,4 @@
-/** The state of a server, asked for with inline commands on a connection of its own. */
+/** Reads the state of a server with inline commands on a connection of its own. */
 import { existsSync } from 'node:fs';
 import { connect as openConnection } from 'node:net';
 import { join } from 'node:path';
@@ -11,10 +11,10 @@ const ANSWER_TIMEOUT_MS = 1_000;
 
 export const POLL_MS = 5;
 
-/** Each look at a server that reads its data takes a little of its time. */
+/** Slower while the server loads its data, because each poll takes some of its time. */
 const LOADING_POLL_MS = 50;
 
-/** Waits until the server answers: until the deadline while it is silent, and as long as it takes while it reads its data. */
+/** Waits until the server answers: up to the deadline while it is silent, and without limit while it loads its data. */
 export async function awaitVersion(
   folder: DataFolder,
   endpoint: Endpoint,
@@ -22,14 +22,14 @@ export async function awaitVersion(
   deadlineMs: number,
 ): Promise<string> {
   let silentUntilMs = deadlineMs;
-  let isTold = false;
+  let isLogged = false;
   for (;;) {
-    const state = await askState(endpoint.url);
+    const state = await readState(endpoint.url);
     if (state.kind === 'ready') return state.version;
     if (state.kind === 'loading') {
       silentUntilMs = Math.max(silentUntilMs, Date.now() + START_TIMEOUT_MS);
-      if (!isTold) log?.(`the embedded Redis reads its data from ${folder.home}`);
-      isTold = true;
+      if (!isLogged) log?.(`the embedded Redis reads its data from ${folder.home}`);
+      isLogged = true;
     } else if (existsSync(join(endpoint.runDir, 'failed')))
       throw await failure(folder, 'the server ends as soon as it starts');
     if (Date.now() > silentUntilMs)
@@ -40,34 +40,34 @@ export async function awaitVersion(
 
 type ServerState =
   | { readonly kind: 'ready'; readonly version: string }
-  /** It reads its data, which takes as long as there is much of it. */
+  /** It loads its data, which may take long. */
   | { readonly kind: 'loading' }
   | { readonly kind: 'silent' };
 
-export async function askState(url: string): Promise<ServerState> {
-  const answer = (await ask(url, 'PING', 'INFO server')) ?? '';
+export async function readState(url: string): Promise<ServerState> {
+  const answer = (await sendInline(url, 'PING', 'INFO server')) ?? '';
   if (answer.includes('-LOADING')) return { kind: 'loading' };
   const version = /redis_version:(?<version>[\w.]+)/.exec(answer)?.groups?.['version'];
   return version !== undefined && answer.includes('+PONG') ? { kind: 'ready', version } : { kind: 'silent' };
 }
 
 /**
- * Sends inline commands over a connection of their own and answers all that came back; undefined where nothing listens
- * or nothing came. A client library would reconnect and queue, which is just what must not happen here.
+ * Sends inline commands over a new connection, and returns the server's answers; undefined when there is none. A client library would
+ * reconnect and queue commands, which must not happen here.
  */
-export function ask(url: string, ...commands: readonly string[]): Promise<string | undefined> {
+export function sendInline(url: string, ...commands: readonly string[]): Promise<string | undefined> {
   const target = new URL(url);
   const address =
     target.protocol === 'unix:'
       ? { path: decodeURIComponent(target.pathname) }
       : { host: target.hostname, port: Number(target.port) };
-  const all = target.password === '' ? commands : [`AUTH ${target.password}`, ...commands];
+  const lines = target.password === '' ? commands : [`AUTH ${target.password}`, ...commands];
   return new Promise((done) => {
     const connection = openConnection(address);
     let text = '';
     connection.setEncoding('utf8');
     connection.setTimeout(ANSWER_TIMEOUT_MS, () => connection.destroy());
-    connection.on('connect', () => connection.write([...all, 'QUIT', ''].join('\r\n')));
+    connection.on('connect', () => connection.write([...lines, 'QUIT', ''].join('\r\n')));
     connection.on('data', (chunk: string) => {
       text += chunk;
     });

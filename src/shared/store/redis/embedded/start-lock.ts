@@ -6,25 +6,25 @@ import type { DataFolder } from './data-folder.ts';
 
 const LOCK_RENEWAL_MS = 2_000;
 
-/** A process that has not renewed its lock for so long is stopped or gone. */
+/** A process that has not renewed its lock for this long was stopped or has ended. */
 const LOCK_STALE_MS = 20_000;
 
 interface StartLock {
   release(): Promise<void>;
 }
 
-/** One starter at a time per data folder. Undefined: a live process has it. */
+/** Takes the lock of a data folder; undefined when a live process holds it. */
 export async function takeLock(folder: DataFolder): Promise<StartLock | undefined> {
-  const mine = `${folder.lockFile}.${process.pid}.${randomBytes(4).toString('hex')}`;
-  await writeFile(mine, JSON.stringify({ pid: process.pid, space: processSpace() }), { mode: 0o600 });
+  const ownFile = `${folder.lockFile}.${process.pid}.${randomBytes(4).toString('hex')}`;
+  await writeFile(ownFile, JSON.stringify({ pid: process.pid, space: processSpace() }), { mode: 0o600 });
   try {
     // A link appears with its contents or not at all.
-    await link(mine, folder.lockFile);
+    await link(ownFile, folder.lockFile);
   } catch {
-    await removeStaleLock(folder, mine);
+    await removeStaleLock(folder, ownFile);
     return undefined;
   } finally {
-    await unlink(mine);
+    await unlink(ownFile);
   }
   const renewal = setInterval(() => {
     const now = new Date();
@@ -40,9 +40,9 @@ export async function takeLock(folder: DataFolder): Promise<StartLock | undefine
 }
 
 /** Moves a stale lock aside before removing it. What was moved is checked again, and put back if it is another lock. */
-async function removeStaleLock(folder: DataFolder, aside: string): Promise<void> {
+async function removeStaleLock(folder: DataFolder, ownFile: string): Promise<void> {
   if (!(await isStale(folder.lockFile))) return;
-  const moved = `${aside}.stale`;
+  const moved = `${ownFile}.stale`;
   try {
     await rename(folder.lockFile, moved);
     if (!(await isStale(moved))) await link(moved, folder.lockFile);
@@ -65,7 +65,7 @@ async function isStale(lockFile: string): Promise<boolean> {
   }
 }
 
-/** The PID namespace: process IDs can be compared within it alone. Empty where it is not known. */
+/** The PID namespace, in which process IDs are unique. Empty when it is not known. */
 function processSpace(): string {
   try {
     return readlinkSync('/proc/self/ns/pid');
@@ -74,7 +74,7 @@ function processSpace(): string {
   }
 }
 
-/** A zombie, ended but not yet reaped, does not count as alive; a signal 0 alone would not tell. */
+/** Whether a process runs. Signal 0 also succeeds for a zombie, which has ended. */
 function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);

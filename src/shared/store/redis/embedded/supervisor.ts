@@ -13,24 +13,24 @@ import {
   type EmbeddedRedisOptions,
   type Endpoint,
   failure,
-  isOurs,
+  isOwnFolder,
   readEndpoint,
 } from './data-folder.ts';
 import { socketIn } from './server-config.ts';
-import { ask, POLL_MS } from './server-state.ts';
+import { POLL_MS, sendInline } from './server-state.ts';
 
 const KEEPER = fileURLToPath(new URL('../redis-keeper.sh', import.meta.url));
 
-const WELCOME_TIMEOUT_MS = 2_000;
+const ACCEPT_TIMEOUT_MS = 2_000;
 
-/** The supervisor renews its file every two seconds: after this time it, or the machine, is gone. */
+/** The supervisor renews its file every two seconds: after this time without renewal, it has ended. */
 const SILENT_MS = 10_000;
 
 /**
- * Asks the supervisor to keep the server for this process. It answers a token only before it has seen the end of the FIFO, so an answer
- * means that the server stays.
+ * Registers this process at the supervisor. The supervisor answers a token only before it has read the end of the FIFO, so an answer means
+ * that the server stays.
  */
-export async function isWelcome(runDir: string, reference: number): Promise<boolean> {
+export async function isAccepted(runDir: string, reference: number): Promise<boolean> {
   const token = randomBytes(8).toString('hex');
   const answer = join(runDir, `welcome-${token}`);
   try {
@@ -38,7 +38,7 @@ export async function isWelcome(runDir: string, reference: number): Promise<bool
   } catch {
     return false;
   }
-  const deadlineMs = Date.now() + WELCOME_TIMEOUT_MS;
+  const deadlineMs = Date.now() + ACCEPT_TIMEOUT_MS;
   while (Date.now() < deadlineMs) {
     if (existsSync(answer)) {
       await rm(answer, { force: true });
@@ -51,8 +51,8 @@ export async function isWelcome(runDir: string, reference: number): Promise<bool
 }
 
 /**
- * The FIFO is opened three times. Once for both directions, so that neither of the others waits for its counterpart;
- * once for reading, for the keeper, which inherits it already open and so cannot miss our end; once for writing: ours.
+ * The FIFO is opened three times: for both directions, so that the other two opens do not wait for each other; for reading, by the
+ * supervisor, which inherits it and so cannot miss the end of this process; for writing, by this process.
  */
 export async function startSupervisor(
   folder: DataFolder,
@@ -81,7 +81,7 @@ export async function startSupervisor(
   }
 }
 
-/** Undefined: no keeper reads there. The descriptor closes on exec, so no child of ours counts as a user. */
+/** Undefined when no supervisor reads the FIFO. The descriptor closes on exec, so a child of this process does not count as a user. */
 export function openForWriting(runDir: string): number | undefined {
   try {
     return openSync(join(runDir, 'users'), constants.O_WRONLY | constants.O_NONBLOCK);
@@ -91,10 +91,9 @@ export function openForWriting(runDir: string): number | undefined {
 }
 
 /**
- * Sees the previous server of this data folder to its end: two servers must never write the same files. Usually its
- * keeper is just finishing.
+ * Ends the previous server of this data folder: two servers must never write the same files. Usually its supervisor is already ending it.
  *
- * @throws DataFolderInUseError when there is one that cannot be reached from here
+ * @throws DataFolderInUseError when it cannot be reached from here
  */
 export async function endPrevious(
   folder: DataFolder,
@@ -102,14 +101,14 @@ export async function endPrevious(
   deadlineMs: number,
 ): Promise<void> {
   const runDir = (await readEndpoint(folder))?.runDir;
-  const isSeen = runDir !== undefined && (await isOurs(runDir));
-  if (isSeen && existsSync(join(runDir, 'users'))) await shutDown(folder, runDir, deadlineMs);
-  else await awaitSilence(folder, options, isSeen ? runDir : undefined);
-  if (isSeen) await rm(runDir, { recursive: true, force: true });
+  const isReachable = runDir !== undefined && (await isOwnFolder(runDir));
+  if (isReachable && existsSync(join(runDir, 'users'))) await shutDown(folder, runDir, deadlineMs);
+  else await checkUnused(folder, options, isReachable ? runDir : undefined);
+  if (isReachable) await rm(runDir, { recursive: true, force: true });
   await rm(folder.endpointFile, { force: true });
 }
 
-/** Waits for the end of a keeper that finishes. A server whose keeper was killed is asked to shut down. */
+/** Waits for the end of a supervisor. If it was killed, sends SHUTDOWN to its server. */
 async function shutDown(folder: DataFolder, runDir: string, deadlineMs: number): Promise<void> {
   for (;;) {
     const reading = openForWriting(runDir);
@@ -120,47 +119,48 @@ async function shutDown(folder: DataFolder, runDir: string, deadlineMs: number):
   }
   const socket = socketIn(runDir);
   if (existsSync(runDir)) await writeFile(join(runDir, 'closing'), '').catch(() => {});
-  if ((await ask(socket, 'PING')) === undefined) return;
-  while ((await ask(socket, 'SHUTDOWN')) !== undefined || (await ask(socket, 'PING')) !== undefined) {
+  if ((await sendInline(socket, 'PING')) === undefined) return;
+  while ((await sendInline(socket, 'SHUTDOWN')) !== undefined || (await sendInline(socket, 'PING')) !== undefined) {
     if (Date.now() > deadlineMs) throw await failure(folder, `the previous server at ${socket} does not shut down`);
     await sleep(POLL_MS * 4);
   }
-  // Its socket closes a moment before it has ended, and what is left of the keeper must read `closing` first.
-  const patienceMs = Date.now() + WELCOME_TIMEOUT_MS;
-  while (!existsSync(join(runDir, 'ended')) && Date.now() < patienceMs) await sleep(POLL_MS);
+  // The socket closes shortly before the server has ended, and the rest of its supervisor must read `closing` first.
+  const giveUpAtMs = Date.now() + ACCEPT_TIMEOUT_MS;
+  while (!existsSync(join(runDir, 'ended')) && Date.now() < giveUpAtMs) await sleep(POLL_MS);
 }
 
 /**
- * Waits for signs of a server whose FIFO cannot be seen: a living one renews its file in the data folder. Times of the file are compared
- * with each other, because clocks may be wrong.
+ * Throws if a server whose FIFO cannot be reached is alive: it renews its file in the data folder. The file's times are compared with each
+ * other, because clocks may differ.
  */
-async function awaitSilence(
+async function checkUnused(
   folder: DataFolder,
   options: EmbeddedRedisOptions,
   runDir: string | undefined,
 ): Promise<void> {
-  if (runDir !== undefined && (await ask(socketIn(runDir), 'PING')) !== undefined) throw await inUse(folder);
-  const last = await lastSign(folder);
-  if (last === undefined || Math.abs(Date.now() - last) > SILENT_MS) return;
+  if (runDir !== undefined && (await sendInline(socketIn(runDir), 'PING')) !== undefined)
+    throw await inUseError(folder);
+  const lastRenewal = await readRenewal(folder);
+  if (lastRenewal === undefined || Math.abs(Date.now() - lastRenewal) > SILENT_MS) return;
   const silentAtMs = Date.now() + SILENT_MS;
   options.log?.(`waiting to see whether another embedded Redis lives in ${folder.home}`);
   while (Date.now() < silentAtMs) {
-    const sign = await lastSign(folder);
-    if (sign === undefined) return;
-    if (sign !== last) throw await inUse(folder);
+    const renewal = await readRenewal(folder);
+    if (renewal === undefined) return;
+    if (renewal !== lastRenewal) throw await inUseError(folder);
     await sleep(POLL_MS * 4);
   }
 }
 
 /** When the supervisor last renewed its file. Undefined: it removed the file, or never wrote one. */
-async function lastSign(folder: DataFolder): Promise<number | undefined> {
+async function readRenewal(folder: DataFolder): Promise<number | undefined> {
   return (await stat(folder.aliveFile).catch(() => undefined))?.mtimeMs;
 }
 
-async function inUse(folder: DataFolder): Promise<DataFolderInUseError> {
-  const where = (await readFile(folder.aliveFile, 'utf8').catch(() => '')).trim();
+async function inUseError(folder: DataFolder): Promise<DataFolderInUseError> {
+  const location = (await readFile(folder.aliveFile, 'utf8').catch(() => '')).trim();
   return new DataFolderInUseError(
-    `The embedded Redis: another one lives on ${folder.home} and cannot be reached from here${where === '' ? '' : ` (its files are in ${where})`}. ` +
+    `The embedded Redis: another one lives on ${folder.home} and cannot be reached from here${location === '' ? '' : ` (its files are in ${location})`}. ` +
       'A container, or a service with a /tmp of its own, may have started it, or its files were removed. A second one would damage the data: ' +
       'run this where the first one runs, end what uses that, name another data folder (PAWL_DATA_DIR), or share one Redis (REDIS_URL).',
   );

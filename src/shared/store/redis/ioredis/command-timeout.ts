@@ -1,15 +1,15 @@
 /**
- * The time limits of a connection. A command that has waited for too long fails. A connection on which an answer is due and no data comes is
+ * The time limits of a connection. A command that waits for too long fails. A connection that receives no data while an answer is due is
  * destroyed, so that the client reconnects. One timer replaces the two that ioredis starts for every command.
  */
 import type { Duplex } from 'node:stream';
 import type { Command } from 'ioredis';
 
-/** The limits are kept to within this time. */
+/** The precision of the limits. */
 const CHECK_MS = 250;
 
 const SENT = Symbol('sent');
-type Sent = Command & { [SENT]?: number };
+type TimedCommand = Command & { [SENT]?: number };
 
 /** ioredis' own queues, the oldest command first. */
 export interface CommandQueues {
@@ -33,7 +33,7 @@ export interface CommandLimits {
   readonly silenceMs?: number | undefined;
 }
 
-export class CommandWatch {
+export class CommandTimeouts {
   readonly #queues: CommandQueues;
   readonly #limits: CommandLimits;
   #stream: Duplex | undefined;
@@ -55,7 +55,7 @@ export class CommandWatch {
   }
 
   /** Starts the time limits of a command. */
-  sent(command: Sent): void {
+  start(command: TimedCommand): void {
     command[SENT] = performance.now();
     this.#timer ??= this.#schedule();
   }
@@ -97,6 +97,6 @@ export class CommandWatch {
   }
 }
 
-function sentAt(command: Sent): number {
+function sentAt(command: TimedCommand): number {
   return command[SENT] ?? Number.POSITIVE_INFINITY;
 }

@@ -1,11 +1,11 @@
 /**
- * Sockets whose data goes directly to ioredis' parser. Node's streams allocate 64 KiB outside of V8's heap for every read, which makes V8
- * collect more often, and deliver the data one turn of the event loop later.
+ * Sockets that pass their data directly to ioredis' parser. Node's streams allocate 64 KiB outside of V8's heap for every read, so that V8
+ * collects garbage more often, and deliver the data one turn of the event loop later.
  */
 import { createConnection, type NetConnectOpts, type Socket } from 'node:net';
 import { AbstractConnector, type RedisOptions } from 'ioredis';
 
-/** The kernel returns no more at a time. */
+/** The most that one read returns. */
 const READ_BYTES = 64 * 1_024;
 
 /** Connects ioredis to a server without TLS. */
@@ -13,9 +13,9 @@ export class DirectConnector extends AbstractConnector {
   readonly #options: RedisOptions;
 
   constructor(options: unknown) {
-    const own = options as RedisOptions & { readonly disconnectTimeout: number };
-    super(own.disconnectTimeout);
-    this.#options = own;
+    const redisOptions = options as RedisOptions & { readonly disconnectTimeout: number };
+    super(redisOptions.disconnectTimeout);
+    this.#options = redisOptions;
   }
 
   async connect(): Promise<Socket> {

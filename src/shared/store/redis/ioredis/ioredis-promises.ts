@@ -1,7 +1,7 @@
 /**
- * Lets the garbage collector free commands of ioredis early. V8 puts a function that is written where it is assigned to a property
- * (`this.reject = (error) => …`) into its old space, as long as that code is not optimized. ioredis writes one for each command, so the
- * command's arguments and its answer would outlive all but full collections.
+ * Lets the garbage collector free commands of ioredis early. V8 allocates a closure that is created where it is assigned to a property
+ * (`this.reject = (error) => …`) in its old space, as long as that code is not optimized. ioredis creates one for each command, so the
+ * command's arguments and answer would live until a full collection.
  */
 import { Command } from 'ioredis';
 

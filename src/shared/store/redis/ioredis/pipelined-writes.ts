@@ -1,23 +1,23 @@
 /**
- * Commands that are written to Redis together: a write costs this process, and a read the server, as much as the command itself.
+ * Writes commands to Redis together: a write costs this process, and a read costs the server, as much as the command itself.
  *
  * The commands of one turn of the event loop share one write. They wait while more commands than these are unanswered. So a single command
- * is written at once, and under load one half of the commands gathers while the server works on the other half. Waiting costs nothing: the
- * server answers in order.
+ * is written at once, and under load one half of the commands gathers while the server works on the other half. The wait adds no latency,
+ * because the server answers in order.
  */
 import type { Duplex } from 'node:stream';
 
 /** A text of this length does not wait: the server reads no more at a time. */
 const LONG_TEXT = 16 * 1_024;
 
-export class GatheredWrites {
+export class PipelinedWrites {
   readonly #unanswered: () => number;
   #write: (text: string) => unknown = () => {};
   #text = '';
   #commands = 0;
   #scheduled = false;
 
-  /** `unanswered` counts the commands without an answer, those that gather here included. */
+  /** `unanswered` counts the commands without an answer, including those that wait here. */
   constructor(unanswered: () => number) {
     this.#unanswered = unanswered;
   }
@@ -44,8 +44,8 @@ export class GatheredWrites {
     });
   }
 
-  /** Adds commands that were written, or are about to be, in this turn. */
-  count(commands: number): void {
+  /** Counts commands of this turn. */
+  addCommands(commands: number): void {
     this.#commands += commands;
   }
 
@@ -57,8 +57,8 @@ export class GatheredWrites {
 
   #flushIfDue(): void {
     this.#scheduled = false;
-    const sent = this.#unanswered() - this.#commands;
-    if (this.#commands >= sent || this.#text.length >= LONG_TEXT) this.#flush();
+    const inFlight = this.#unanswered() - this.#commands;
+    if (this.#commands >= inFlight || this.#text.length >= LONG_TEXT) this.#flush();
   }
 
   #flush(): void {
