@@ -156,7 +156,10 @@ test('a signing key in the data folder that is empty, as a crash leaves one, or 
   const key = join(dataDir, 'signing-key');
   writeFileSync(key, '');
   const calls = () => partition.run(['calls'], { env: { REDIS_URL: undefined, PAWL_DATA_DIR: dataDir } });
-  expect(await calls()).toMatchObject({ code: 2, stderr: expect.stringContaining(`${key} contains no key. Remove it`) });
+  expect(await calls()).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining(`${key} contains no key. Remove it`),
+  });
   rmSync(key);
   mkdirSync(key);
   expect(await calls()).toMatchObject({ code: 2, stderr: expect.stringContaining(`${key} cannot be read: EISDIR`) });
