@@ -15,7 +15,7 @@ const NAMES = `(?:${STEMS.join('|')})${SUFFIX}`;
 const NAME = `[\\w-]{0,60}${NAMES}`;
 export const SECRET_NAME = new RegExp(`${NAMES}$`, 'i');
 /** These names stand for other things too. What they name is secret only if it looks like it. */
-const WEAK_NAME = '(?:[\\w-]{0,40}[-_.])?(?:pass|pwd|auth|otp|psk)';
+const WEAK_NAME = '(?:[\\w-]{0,40}[-_.])?(?:pass|pwd|pw|auth|otp|psk)';
 export const WEAK_SECRET_NAME = new RegExp(`^${WEAK_NAME}$`, 'i');
 /** A path, such as that of the variable `PWD`, is no secret. */
 export const WEAK_SECRET = /^(?![/~.]|[A-Za-z]:[\\/])(?=\D{0,256}\d)\S{6,}$/;
@@ -59,7 +59,7 @@ const spacedOrEqual = (flags: string) => `(?:${flags})(?:=|${NEXT_ARGUMENT})`;
 
 /** Most texts name none of these programs. */
 export const PROGRAM_SIGN =
-  /(?<![\w-])(?:curl|https?|mysql\w*|mariadb|sshpass|docker|podman|buildah|skopeo|helm|az|oc|mongo\w*|redis-cli|valkey-cli|sqlcmd|bcp|zip|unzip|7za?|ldap\w+|smbclient|vault|mc|aws|net|sqlplus|echo|printf|gh|openssl)(?![\w-])/;
+  /(?<![\w-])(?:curl|https?|mysql\w*|mariadb|sshpass|docker|podman|buildah|skopeo|helm|az|oc|mongo\w*|redis-cli|valkey-cli|sqlcmd|bcp|zip|unzip|7za?|ldap\w+|smbclient|vault|mc|aws|net|sqlplus|echo|printf|gh|openssl|ssh-keygen|twine|cqlsh|user(?:mod|add)|htpasswd|setx|npm|kinit|sudo|ENV)(?![\w-])/;
 export const PROGRAM_PATTERNS: readonly SecretPattern[] = [
   [
     /(?<head>(?<![\w-])curl(?=\s)[^\n]{0,300}?\s(?:-[a-zA-Z]{0,6}[uU]|--user|--proxy-user)[= ]?(?<quote>\\{0,31}["'])[\w.@-]{1,100}:)(?!\[redacted\]|\/\/)[^"'\n\\]{1,256}\k<quote>/g,
@@ -77,7 +77,7 @@ export const PROGRAM_PATTERNS: readonly SecretPattern[] = [
   commandRule('sshpass', `-p(?:${NEXT_ARGUMENT})?`),
   commandRule(
     'docker|podman|buildah|skopeo|helm|az|oc',
-    `(?:login${ARGUMENTS}${NEXT_ARGUMENT}|login${NEXT_ARGUMENT})-p${NEXT_ARGUMENT}`,
+    `(?:login${ARGUMENTS}${NEXT_ARGUMENT}|login${NEXT_ARGUMENT})-p(?:${NEXT_ARGUMENT})?`,
   ),
   commandRule('mongo(?:sh|dump|restore|import|export|stat|top)?', spaced('-p')),
   commandRule('(?:redis|valkey)-cli', spaced('-a|--pass')),
@@ -86,6 +86,22 @@ export const PROGRAM_PATTERNS: readonly SecretPattern[] = [
   commandRule('ldap\\w+', spaced('-w')),
   commandRule('smbclient', `${spaced('-U')}["']?[^\\s%"',]{0,100}%`),
   commandRule('vault', spaced('login')),
+  commandRule('ssh-keygen', spaced('-N')),
+  commandRule('twine|cqlsh|user(?:mod|add)', spaced('-p')),
+  commandRule('htpasswd', `-\\w{0,4}b\\w{0,4}(?:${NEXT_ARGUMENT}${ARGUMENT}){2}${NEXT_ARGUMENT}`),
+  commandRule('setx|ENV', `[A-Z_]{0,40}(?:PASSWORD|TOKEN|SECRET|KEY)${NEXT_ARGUMENT}`),
+  commandRule('npm', `set${NEXT_ARGUMENT}\\S{0,200}(?:_authToken|_auth|_password)${NEXT_ARGUMENT}`),
+  commandRule('aws', `SecureString${ARGUMENTS}${NEXT_ARGUMENT}--value${NEXT_ARGUMENT}`),
+  commandRule('aws', spacedOrEqual('--secret-string')),
+  commandRule('gh|kinit|sudo|docker', '<<<\\s{0,4}'),
+  // A key in place of the user, without a password.
+  [
+    new RegExp(
+      `((?<![\\w-])curl(?=[\\s"'\\\\])${ARGUMENTS}${NEXT_ARGUMENT}(?:-u|--user)(?:=|${NEXT_ARGUMENT}))[\\w-]{16,256}(?=:(?:[\\s"'\\\\]|$))`,
+      'g',
+    ),
+    `$1${REDACTED}`,
+  ],
   commandRule('mc', `alias${NEXT_ARGUMENT}set(?:${NEXT_ARGUMENT}${ARGUMENT}){3}${NEXT_ARGUMENT}`),
   commandRule('aws', `set${NEXT_ARGUMENT}[\\w.-]{0,60}(?:secret|token)[\\w.-]{0,60}${NEXT_ARGUMENT}`),
   commandRule('net', `user${NEXT_ARGUMENT}[\\w.@\\\\-]{1,100}${NEXT_ARGUMENT}(?=[^/\\s])`),
@@ -95,7 +111,7 @@ export const PROGRAM_PATTERNS: readonly SecretPattern[] = [
   ),
   commandRule('openssl', '["\']?-pass(?:in|out)?["\',\\s]{1,4}pass:'),
   [
-    /(?<head>(?<![\w-])(?:echo|printf)\s{1,4}(?:-n\s{1,4})?)(?!\[redacted\])(?:(?<quote>\\{0,3}["'])[^"'\n\\]{1,256}\k<quote>|[^\s"'\\|]{1,256})(?=\s{0,4}\|\s{0,4}(?:[^\n|]{0,120}--password-stdin|sudo\s+-S|passwd|chpasswd|openssl\s))/g,
+    /(?<head>(?<![\w-])(?:echo|printf)\s{1,4}(?:-n\s{1,4}|\\{0,3}["']%s(?:\\{1,4}n)?\\{0,3}["']\s{1,4})?)(?!\[redacted\])(?:(?<quote>\\{0,3}["'])[^"'\n\\]{1,256}\k<quote>|[^\s"'\\|]{1,256})(?=\s{0,4}\|\s{0,4}(?:[^\n|]{0,120}--password-stdin|sudo\s+-S|kinit|passwd|chpasswd|openssl\s))/g,
     KEEP_HEAD,
   ],
   [/(sqlplus\s{1,4}(?:-\w\s{1,4}){0,4}[\w$#]{1,60}\/)[^\s"'\\@[]{1,256}(?=@)/gi, `$1${REDACTED}`],
@@ -139,6 +155,16 @@ export const PATTERNS: readonly SecretPattern[] = [
   ],
   // A token in place of the user.
   [/(https?:\/\/)[^\s:/@"'\\?#[]{16,256}@/gi, `$1${REDACTED}@`, '://'],
+  [/(\b(?:nats|amqps?|mqtts?|wss?|rediss?):\/\/)(?=\w{0,256}\d)\w{24,256}@/gi, `$1${REDACTED}@`, '://'],
+  [/(bearer(?:%20|\+|,\s?))[\w.~-]{16,}/gi, `$1${REDACTED}`],
+  [
+    /(\b(?:token|secret|password|passphrase|api[ _-]?key)\s{1,4}\\{0,31}["'`]?)(?=[A-Za-z_-]{0,256}\d)(?=[\d_-]{0,256}[A-Za-z])[\w-]{20,}/gi,
+    `$1${REDACTED}`,
+  ],
+  [
+    /(\b(?:token|password|passphrase|api[ _-]?key)\s{1,4}(\\{0,31}["'`]))(?=[^\s"'`\\]{0,256}\d)[^\s"'`\\[]{8,256}(?=\2)/gi,
+    `$1${REDACTED}`,
+  ],
   [/(jdbc:oracle:\w{1,10}:[^\s/@"']{1,100}\/)(?!\[redacted\])[^\s@"']{1,256}(?=@)/gi, `$1${REDACTED}`, 'jdbc:'],
   [
     /((?<![\w.-])(?:[\w.-]{0,40}(?:sig|signature|hmac|jwt|credential|security-token|token_hint|verifier|assertion|SAMLResponse))=)(?!\[redacted\])[^\s&#"'\\<>;]{8,}/gi,
@@ -150,6 +176,13 @@ export const PATTERNS: readonly SecretPattern[] = [
   [/(\b(?:Signature|response|mac|oauth_signature)=\\{0,3}"?)[\w+/=%-]{16,}/g, `$1${REDACTED}`],
   // Pairs of a name and a value in lists, objects, XML and commands.
   [new RegExp(`("${NAME}"\\s{0,4},\\s{0,4}")${LOOKS_LIKE_A_VALUE}${JSON_TEXT}"`, 'gi'), `$1${REDACTED}"`],
+  [
+    new RegExp(
+      `(\\\\{1,31}"${NAME}\\\\{1,31}"\\s{0,4},\\s{0,4}\\\\{1,31}")(?=[^"\\\\]{0,256}[^"\\\\a-z_ ])(?!\\[redacted\\])[^"\\\\]{6,1024}`,
+      'gi',
+    ),
+    `$1${REDACTED}`,
+  ],
   [
     new RegExp(
       `("(?:name|key|header|field|k)${TO_A_VALUE}${NAME}"\\s{0,4},\\s{0,4}"(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}"`,
@@ -270,7 +303,7 @@ export const PATTERNS: readonly SecretPattern[] = [
   // name=value and name: value. Other JSON values at that place are no secret.
   [
     new RegExp(
-      `(?<head>${NAMES}(?:\\\\*["'])?(?:\\s{0,4}:\\s{0,4}[A-Za-z]{1,20})?\\s{0,4}(?:=>|:=|[:=：＝])\\s{0,4}(?:[bfru]{1,2}(?=["']))?)(?!Bearer |Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))${secretValue(4)}`,
+      `(?<head>${NAMES}(?:\\\\*["']\\]?)?(?:\\s{0,4}:\\s{0,4}[A-Za-z]{1,20})?\\s{0,4}(?:=>|:=|[:=：＝])\\s{0,4}(?:[bfru]{1,2}(?=["']))?)(?!Bearer |Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))${secretValue(4)}`,
       'gi',
     ),
     KEEP_HEAD,
@@ -283,4 +316,4 @@ export const PATTERNS: readonly SecretPattern[] = [
 
 /** Every pattern above needs one of these. Most texts have none, and one search for all of them costs a tenth. */
 export const SIGN =
-  /:\/\/|----|LS0t|bearer|basic|pass|pwd|secret|secure|token|[?&]key=|key(?<=(?:api|access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|signing)[-_ ]?key)|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identified|jdbc:|private-lines|:\d{4,5}:/i;
+  /:\/\/|----|LS0t|bearer|basic|pass|pwd|pw|secret|secure|token|[?&]key=|key(?<=(?:api|access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|signing)[-_ ]?key)|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identified|jdbc:|private-lines|:\d{4,5}:/i;
