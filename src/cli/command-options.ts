@@ -14,14 +14,14 @@ export type Runs = <Module>(
   load: () => Promise<Module>,
   name: keyof Module,
   ...first: unknown[]
-) => (...given: unknown[]) => Promise<void>;
+) => (...args: unknown[]) => Promise<void>;
 
 export function runsIn(context: CliContext, end: End): Runs {
   return (load, name, ...first) =>
-    async (...given) => {
-      const work = (await load())[name] as (context: CliContext, ...given: unknown[]) => Promise<number>;
+    async (...args) => {
+      const work = (await load())[name] as (context: CliContext, ...args: unknown[]) => Promise<number>;
       // The last argument that a command gives is itself.
-      end(await work(context, ...first, ...given.slice(0, -1)));
+      end(await work(context, ...first, ...args.slice(0, -1)));
     };
 }
 

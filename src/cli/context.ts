@@ -65,13 +65,13 @@ const SLOW_START_MS = 1_500;
  * durability of that Redis concern its operator: `pawl up`, `worker`, `serve` and `doctor` print them.
  */
 function plainLogger(context: CliContext): { readonly log: Logger; started(): void } {
-  const held: string[] = [];
-  let refusalTold = false;
+  const buffered: string[] = [];
+  let refusalReported = false;
   let slow = false;
   let started = false;
   const timer = setTimeout(() => {
     slow = true;
-    for (const line of held) say(context, line);
+    for (const line of buffered) say(context, line);
   }, SLOW_START_MS);
   timer.unref();
   return {
@@ -80,15 +80,15 @@ function plainLogger(context: CliContext): { readonly log: Logger; started(): vo
       info: (fields, message) => {
         if (!('event' in fields) || fields.event !== EMBEDDED_REDIS_STEP) return;
         if (slow) say(context, message);
-        else held.push(message);
+        else buffered.push(message);
       },
       warn: (fields, message) => {
         if (!started) return;
         const isRefused = 'event' in fields && fields.event === 'audit_refused';
         if (!isRefused) return say(context, message);
         // A list may hold many such records; the hint is printed once.
-        if (!refusalTold) say(context, `${message}: 'pawl doctor' compares signing keys`);
-        refusalTold = true;
+        if (!refusalReported) say(context, `${message}: 'pawl doctor' compares signing keys`);
+        refusalReported = true;
       },
       error: (_fields, message) => say(context, message),
     },

@@ -91,9 +91,9 @@ function supervisor(): CliContext['supervisor'] {
 }
 
 /** Resolves when the readers have taken all output, however slow they are. */
-export async function outputTaken({ out, err }: CliContext): Promise<void> {
-  const taken = (stream: NodeJS.WriteStream) => new Promise<void>((resolve) => stream.write('', () => resolve()));
-  await Promise.all([taken(out), taken(err)]);
+export async function outputFlushed({ out, err }: CliContext): Promise<void> {
+  const flushed = (stream: NodeJS.WriteStream) => new Promise<void>((resolve) => stream.write('', () => resolve()));
+  await Promise.all([flushed(out), flushed(err)]);
 }
 
 /** `pawl calls ls | head -1` closes our output early, which is no error; a full disk is one. */

@@ -23,7 +23,7 @@ const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'TOOL', text: ({ record }) => record.request.tool.name },
   { title: 'ASKED BY', text: (listing) => askedBy(approvalView(listing)) },
   { title: 'SESSION', text: ({ record }) => record.request.session.key },
-  { title: 'WHAT', text: (listing) => whatOf(approvalView(listing)) },
+  { title: 'WHAT', text: (listing) => summaryText(approvalView(listing)) },
 ];
 
 export async function listApprovals(
@@ -161,7 +161,7 @@ export function describe(listing: ApprovalListing): string {
 const MAX_LISTED = 400;
 
 /** The effect of a call in one line: the tool's summary, with the parameters if the tool gives no preview of its own. */
-function whatOf({ preview, shown }: Pick<ReturnType<typeof approvalView>, 'preview' | 'shown'>): string {
+function summaryText({ preview, shown }: Pick<ReturnType<typeof approvalView>, 'preview' | 'shown'>): string {
   const { summary, details = '' } = preview;
   const isPlain = details.slice(0, MAX_LISTED) === shown.slice(0, MAX_LISTED);
   return isPlain ? `${summary} ${truncateText(shown.replace(/\n\s*/g, ' '), MAX_LISTED)}` : summary;

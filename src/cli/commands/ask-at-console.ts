@@ -27,10 +27,10 @@ export async function askAtConsole(
   { signal, interrupt }: ConsoleQuestion,
 ): Promise<void> {
   const shown = await pawl.approvals.show(approvalId);
-  const howTo = `pawl approvals show ${approvalId}; then approve or deny it`;
+  const instructions = `pawl approvals show ${approvalId}; then approve or deny it`;
   if (!context.input.isTTY) {
     const { request } = shown.record;
-    say(context, `waits for a person, at most ${duration(request.expiresAtMs - request.createdAtMs)}: ${howTo}`);
+    say(context, `waits for a person, at most ${duration(request.expiresAtMs - request.createdAtMs)}: ${instructions}`);
     return;
   }
   const { createInterface } = await import('node:readline/promises');
@@ -46,7 +46,7 @@ export async function askAtConsole(
   const look = setInterval(() => void cancelWhenDecided(context, pawl, approvalId, question), LOOK_EVERY_MS);
   try {
     const answer = await question.ask();
-    if (answer === 'closed') say(context, `not decided: ${howTo}`);
+    if (answer === 'closed') say(context, `not decided: ${instructions}`);
     else if (answer !== 'cancelled') await decideBy(answer.text, pawl, shown);
   } catch (error) {
     if (!(error instanceof PawlError)) throw error;
@@ -97,10 +97,10 @@ async function cancelWhenDecided(
   question: TerminalQuestion,
 ): Promise<void> {
   // While Redis is out of reach, the state of the approval is not known.
-  const found = await pawl.approvals.show(approvalId).catch(() => undefined);
-  if (found === undefined || found.record.state === 'pending' || !question.isOpen) return;
+  const approval = await pawl.approvals.show(approvalId).catch(() => undefined);
+  if (approval === undefined || approval.record.state === 'pending' || !question.isOpen) return;
   question.cancel();
-  const { state, decidedBy } = approvalView(found);
+  const { state, decidedBy } = approvalView(approval);
   say(context, `decided elsewhere: ${state}${decidedBy === undefined ? '' : ` by ${decidedBy}`}`);
 }
 

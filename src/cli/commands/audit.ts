@@ -18,8 +18,8 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
   { title: 'WHAT', text: ({ record }) => record.type },
   { title: 'TOOL', text: ({ record }) => textOf(record['tool']) },
   { title: 'SESSION', text: ({ record }) => textOf(record['sessionKey']) },
-  { title: 'WHO', text: ({ record }) => whoOf(record) },
-  { title: 'HOW', text: howOf },
+  { title: 'WHO', text: ({ record }) => actorText(record) },
+  { title: 'HOW', text: outcomeText },
 ];
 
 export interface ListAuditOptions {
@@ -36,10 +36,10 @@ export async function listAudit(context: CliContext, options: ListAuditOptions):
   const { session, tool, call, type, limit } = options;
   const sinceMs = options.since === undefined ? undefined : readSince(options.since);
   return withPawl(context, async (pawl) => {
-    const found = await pawl.audit({ sessionKey: session, tool, callId: call, type, sinceMs, limit });
-    if (options.json === true) print(context, prettyJson({ records: found.map(auditView) }));
-    else if (found.length === 0) say(context, 'no such records');
-    else print(context, table([...found].reverse(), COLUMNS));
+    const records = await pawl.audit({ sessionKey: session, tool, callId: call, type, sinceMs, limit });
+    if (options.json === true) print(context, prettyJson({ records: records.map(auditView) }));
+    else if (records.length === 0) say(context, 'no such records');
+    else print(context, table([...records].reverse(), COLUMNS));
   });
 }
 
@@ -90,8 +90,8 @@ async function verifyAll(pawl: Pawl, { folder, named, from }: Looked): Promise<r
   // Otherwise a misspelt folder would count as intact, because Redis alone would be checked.
   if (named && inFiles.length === 0) throw usageError(`--folder ${folder} holds no files of an audit trail.`);
   const head = await pawl.backend.trail.head();
-  const known = head === undefined || inFiles.some(({ trail }) => trail === head.trail);
-  const all: readonly TrailFiles[] = known ? inFiles : [...inFiles, { trail: head.trail, files: [] }];
+  const isKnown = head === undefined || inFiles.some(({ trail }) => trail === head.trail);
+  const all: readonly TrailFiles[] = isKnown ? inFiles : [...inFiles, { trail: head.trail, files: [] }];
   const checked: CheckedTrail[] = [];
   for (const each of all) checked.push(await verifyTrail(pawl, folder, each, from));
   return checked;
@@ -143,10 +143,12 @@ function readSince(text: string): number {
 }
 
 /** The actor of a record, and the session's actor as well if the call names another one. */
-function whoOf({ by, actorId, sessionActorId, worker }: AuditEntry['record']): string {
-  const who = textOf(by ?? actorId ?? worker);
-  const known = textOf(sessionActorId);
-  return by !== undefined || known === '' || known === who ? who : `${known}, in the name of ${who}`;
+function actorText({ by, actorId, sessionActorId, worker }: AuditEntry['record']): string {
+  const actor = textOf(by ?? actorId ?? worker);
+  const sessionActor = textOf(sessionActorId);
+  return by !== undefined || sessionActor === '' || sessionActor === actor
+    ? actor
+    : `${sessionActor}, in the name of ${actor}`;
 }
 
 function textOf(value: unknown): string {
@@ -159,7 +161,7 @@ function overriddenBy({ type, circuits, callId, reason }: AuditEntry['record']):
   return [...(Array.isArray(circuits) ? circuits : []), callId, ...(typeof reason === 'string' ? [`(${reason})`] : [])];
 }
 
-function howOf({ record }: AuditEntry): string {
+function outcomeText({ record }: AuditEntry): string {
   const words = [
     record['answer'],
     record['status'],

@@ -32,9 +32,9 @@ export async function submitLater(
   context: CliContext,
   pawl: Pawl,
   session: Session,
-  asked: LaterCall,
+  request: LaterCall,
 ): Promise<ToolResultEnvelope | undefined> {
-  const { tool, params, options, json } = asked;
+  const { tool, params, options, json } = request;
   session.events.once('approval-requested', ({ approvalId }) =>
     say(context, `a person has to approve it: see 'pawl approvals show ${approvalId}'`),
   );

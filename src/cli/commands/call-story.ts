@@ -36,17 +36,17 @@ function field(name: string, value: string): string {
 
 function standing({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelRequested }: CallRecord): string {
   if (state !== 'inflight') return `${state}, ${duration(updatedAtMs - createdAtMs)} after it was submitted`;
-  const asked = cancelRequested ? ', asked to cancel' : '';
-  return `${phase ?? state} since ${duration(Math.max(0, readAtMs - updatedAtMs))}${asked}`;
+  const cancelText = cancelRequested ? ', asked to cancel' : '';
+  return `${phase ?? state} since ${duration(Math.max(0, readAtMs - updatedAtMs))}${cancelText}`;
 }
 
 /** One line for each event of the call, with its time since the submission. */
 function history(record: CallRecord): string[] {
   const { callId, createdAtMs, attempts, lostAttempts, approvalId } = record;
-  const at = (ms: number) => `  +${duration(Math.max(0, ms - createdAtMs))}`.padEnd(12);
+  const offsetText = (ms: number) => `  +${duration(Math.max(0, ms - createdAtMs))}`.padEnd(12);
   const lines = [
     `  ${moment(createdAtMs)}`,
-    `${at(createdAtMs)}submitted${approvalId === undefined ? ' and queued' : ''}`,
+    `${offsetText(createdAtMs)}submitted${approvalId === undefined ? ' and queued' : ''}`,
   ];
   if (approvalId !== undefined) {
     const waits = record.state === 'inflight' && record.phase === 'awaiting-approval';
@@ -57,23 +57,23 @@ function history(record: CallRecord): string[] {
   const redrives = [...(record.redrives ?? [])];
   const redriven = (before: number) => {
     for (; redrives[0] !== undefined && redrives[0].attempts <= before; redrives.shift())
-      lines.push(`${at(redrives[0].atMs)}redriven by ${redrives[0].by}, after ${redrives[0].code}`);
+      lines.push(`${offsetText(redrives[0].atMs)}redriven by ${redrives[0].by}, after ${redrives[0].code}`);
   };
   for (const attempt of attempts) {
     redriven(attempt.attempt - 1);
     lines.push(
-      `${at(attempt.startedAtMs)}attempt ${attempt.attempt} began (fence ${attempt.fence}, ${attempt.worker})`,
+      `${offsetText(attempt.startedAtMs)}attempt ${attempt.attempt} began (fence ${attempt.fence}, ${attempt.worker})`,
     );
-    lines.push(`${at(attempt.finishedAtMs)}attempt ${attempt.attempt} ${attemptEnding(attempt, record)}`);
+    lines.push(`${offsetText(attempt.finishedAtMs)}attempt ${attempt.attempt} ${attemptEnding(attempt, record)}`);
     if (attempt.delayMs !== undefined)
-      lines.push(`${at(attempt.finishedAtMs)}waited ${duration(attempt.delayMs)} for the next attempt`);
+      lines.push(`${offsetText(attempt.finishedAtMs)}waited ${duration(attempt.delayMs)} for the next attempt`);
   }
   redriven(attempts.length);
   if (lostAttempts > 0)
     lines.push(`${''.padEnd(12)}${lostAttempts} of the starts left no record: the worker died or was cut off`);
   if (record.state === 'inflight' && record.phase === 'running')
     lines.push(
-      `${at(record.startedAtMs ?? record.updatedAtMs)}attempt ${attempts.length + 1} runs (fence ${record.fence}, ${record.worker ?? 'a worker'})`,
+      `${offsetText(record.startedAtMs ?? record.updatedAtMs)}attempt ${attempts.length + 1} runs (fence ${record.fence}, ${record.worker ?? 'a worker'})`,
     );
   if (record.state === 'inflight' && record.phase === 'pending' && record.pendingUntilMs !== undefined)
     lines.push(`${''.padEnd(12)}waits for an outside system, until ${moment(record.pendingUntilMs)} at most`);
@@ -95,12 +95,13 @@ function attemptEnding(attempt: AttemptRecord, { request, outcome }: CallRecord)
 function ending(record: CallRecord): string[] {
   const { outcome, state, expiresAtMs, freeAtMs, readAtMs, callId } = record;
   if (outcome === undefined || state === 'inflight') return [];
-  const kept = expiresAtMs === undefined ? '' : `, kept for ${duration(Math.max(0, expiresAtMs - readAtMs))} more`;
+  const retentionText =
+    expiresAtMs === undefined ? '' : `, kept for ${duration(Math.max(0, expiresAtMs - readAtMs))} more`;
   const free =
     freeAtMs === undefined
       ? ''
       : `, its key ${freeAtMs > readAtMs ? `free again in ${duration(freeAtMs - readAtMs)}` : 'free again'}`;
-  return ['', `  ended: ${outcome.status}${settled(outcome)}${kept}${free}`, ...outcomeLines(outcome, callId)];
+  return ['', `  ended: ${outcome.status}${settled(outcome)}${retentionText}${free}`, ...outcomeLines(outcome, callId)];
 }
 
 function settled({ settlement }: Outcome): string {
@@ -111,7 +112,7 @@ function outcomeLines({ error, output }: Outcome, callId: string): string[] {
   if (error !== undefined) {
     const lines = [`  ${error.code}: ${shownLine(error.message)}`];
     for (const issue of error.issues ?? []) lines.push(`    ${shownLine(`${issue.path}: ${issue.message}`)}`);
-    return [...lines, ...howToResolve(error, callId).map((line) => `  ${line}`)];
+    return [...lines, ...resolutionSteps(error, callId).map((line) => `  ${line}`)];
   }
   const display = output?.metadata?.['display'];
   const text =
@@ -124,7 +125,7 @@ function outcomeLines({ error, output }: Outcome, callId: string): string[] {
 }
 
 /** Instructions for an error that leaves the effect of its call unknown. */
-export function howToResolve(error: ResultError, callId: string): readonly string[] {
+export function resolutionSteps(error: ResultError, callId: string): readonly string[] {
   if (!isUnresolved({ error })) return [];
   return [`find out whether it happened, then: pawl calls resolve ${callId} --as succeeded|failed|retry`];
 }

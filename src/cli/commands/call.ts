@@ -20,7 +20,7 @@ import { readParams } from '../params.ts';
 import { duration, moment, plural, prettyJson } from '../print.ts';
 import { askAtConsole } from './ask-at-console.ts';
 import { type LaterOptions, startOptions, submitLater } from './call-later.ts';
-import { howToResolve } from './call-story.ts';
+import { resolutionSteps } from './call-story.ts';
 
 export interface CallCommandOptions extends LaterOptions {
   readonly params: string;
@@ -256,7 +256,7 @@ function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean):
   if (code === 'SIGNATURE_INVALID') say(context, `'pawl doctor' says which processes hold other signing keys`);
   if (code === 'LOOP_DETECTED') say(context, 'or name a call that is meant with --key');
   if (result.attempts > 1) say(context, `after ${plural(result.attempts, 'attempt')}`);
-  if (callId !== undefined) for (const line of howToResolve(result.error, callId)) say(context, line);
+  if (callId !== undefined) for (const line of resolutionSteps(result.error, callId)) say(context, line);
 }
 
 function readable(

@@ -10,7 +10,7 @@ import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration, prettyJson, table } from '../print.ts';
 import { SETTLEMENT_SENTENCES } from './call.ts';
-import { howToResolve, storyOf } from './call-story.ts';
+import { resolutionSteps, storyOf } from './call-story.ts';
 import { type BulkOptions, resolveAll } from './dead-letters.ts';
 
 export interface ListCallsOptions extends CallFilter {
@@ -71,7 +71,7 @@ export async function runCancel(context: CliContext, callId: string, options: { 
     else {
       print(context, `${callId} ${SETTLEMENT_SENTENCES[settlement]}`);
       if (settlement !== 'too-late' && result?.status === 'error')
-        for (const line of howToResolve(result.error, callId)) say(context, line);
+        for (const line of resolutionSteps(result.error, callId)) say(context, line);
     }
     if (settlement === 'too-late') return EXIT_CODES.failed.code;
     return settlement === 'unsettled' ? EXIT_CODES.outcomeUnknown.code : EXIT_CODES.success.code;

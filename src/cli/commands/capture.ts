@@ -49,14 +49,14 @@ export async function captureSession(context: CliContext, key: string, options: 
 async function callsOf(pawl: Pawl, sessionKey: string, limit: number): Promise<readonly CapturedCall[]> {
   const listed = await pawl.calls.list({ sessionKey, limit });
   // The parameters must be those that ran, because an approver may have edited them. Without them a call cannot be captured.
-  const read = await Promise.all(listed.map(({ callId }) => pawl.calls.readAsItRan(callId).catch(unlessNotKept)));
+  const read = await Promise.all(listed.map(({ callId }) => pawl.calls.readAsItRan(callId).catch(ignoreExpired)));
   return read
     .filter((record) => record !== undefined)
     .sort((one, other) => one.createdAtMs - other.createdAtMs)
     .map(captured);
 }
 
-function unlessNotKept(error: unknown): undefined {
+function ignoreExpired(error: unknown): undefined {
   if (!(error instanceof PawlError) || error.code !== 'CALL_NOT_COMPENSABLE') throw error;
 }
 

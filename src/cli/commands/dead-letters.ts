@@ -150,14 +150,14 @@ async function resolvedInTurns(
   }
 }
 
-function report(context: CliContext, answer: BulkAnswer, what: string, { dryRun, json }: BulkOptions): void {
+function report(context: CliContext, answer: BulkAnswer, verb: string, { dryRun, json }: BulkOptions): void {
   if (json === true) {
     print(context, prettyJson(answer));
     return;
   }
   const { matched, started, skipped } = answer;
   const done = dryRun === true ? matched - skipped.length : started;
-  print(context, `${done} of ${plural(matched, 'call')} ${what}, ${skipped.length} skipped`);
+  print(context, `${done} of ${plural(matched, 'call')} ${verb}, ${skipped.length} skipped`);
   for (const { callId, code } of skipped.slice(0, LISTED_SKIPPED)) print(context, `  ${callId}  ${code}`);
   if (skipped.length > LISTED_SKIPPED)
     print(context, `  and ${skipped.length - LISTED_SKIPPED} more: --json lists them`);

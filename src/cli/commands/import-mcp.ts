@@ -59,30 +59,38 @@ export interface ImportOutcome {
 /** Reads a server's tools and declares them. If declared tools differ, `accept` is required. */
 export async function importServer(request: McpImportRequest): Promise<ImportOutcome> {
   const { registry, connections, server, policy } = request;
-  const known = (await registry.list()).filter(
+  const existing = (await registry.list()).filter(
     (record): record is DeclaredToolOf<'mcp'> =>
       isDeclaredTool(record) && record.kind === 'mcp' && 'tool' in record.routing && record.routing.server === server,
   );
-  const connection = request.connection ?? connectionOf(known);
+  const connection = request.connection ?? connectionOf(existing);
   if (connection === undefined)
     throw usageError(`No MCP server ${server} was imported yet: say how it is reached, by -- COMMAND… or --url URL.`);
   const reached = connections.to(server, connection);
   const definitions = await reached.definitions(AbortSignal.timeout(LOOK_TIMEOUT_MS));
   const resources = await reached.hasResources();
   const version = await reached.version();
-  const plan = await planImport({ server, version, connection, definitions, policy, known, whyInvalid });
+  const plan = await planImport({
+    server,
+    version,
+    connection,
+    definitions,
+    policy,
+    known: existing,
+    whyInvalid: invalidReason,
+  });
   const drifted = plan.drifted && !request.accept;
   const refused = [...plan.refused];
   if (!drifted) {
     refused.push(...(await declare(registry, plan)));
     await declareResources(registry, server, resources ? connection : undefined);
   }
-  const left = new Set(refused.map(({ tool }) => tool));
+  const refusedTools = new Set(refused.map(({ tool }) => tool));
   return {
     server,
     state: drifted ? 'drifted' : 'declared',
     tools: plan.tools
-      .filter(({ tool }) => !left.has(tool))
+      .filter(({ tool }) => !refusedTools.has(tool))
       .map(({ tool, spec, change, differs }) => ({
         tool,
         tier: spec.tier ?? 'system',
@@ -96,13 +104,13 @@ export async function importServer(request: McpImportRequest): Promise<ImportOut
   };
 }
 
-function connectionOf(known: readonly DeclaredToolOf<'mcp'>[]): McpConnectionOptions | undefined {
-  const routing = known[0]?.routing;
+function connectionOf(declared: readonly DeclaredToolOf<'mcp'>[]): McpConnectionOptions | undefined {
+  const routing = declared[0]?.routing;
   return routing !== undefined && 'connection' in routing ? routing.connection : undefined;
 }
 
 /** The reason for which a tool cannot be declared, such as an unusable schema. The import leaves it out and reports it. */
-async function whyInvalid(tool: string, spec: DeclaredTool): Promise<string | undefined> {
+async function invalidReason(tool: string, spec: DeclaredTool): Promise<string | undefined> {
   try {
     await declaredToolRecord(spec, { ...parseToolName(tool), revision: 1, updatedAtMs: 0, updatedBy: 'import-mcp' });
     return undefined;
@@ -137,8 +145,8 @@ async function declareResources(
   const before = await registry.read('list_mcp_resources');
   const known =
     isDeclaredTool(before) && before.kind === 'mcp' && 'servers' in before.routing ? before.routing.servers : {};
-  const { [server]: _, ...others } = known;
-  const servers = connection === undefined ? others : { ...others, [server]: connection };
+  const { [server]: _, ...rest } = known;
+  const servers = connection === undefined ? rest : { ...rest, [server]: connection };
   if (JSON.stringify(servers) === JSON.stringify(known)) return;
   for (const [tool, spec] of Object.entries(resourceTools(servers))) {
     if (Object.keys(servers).length > 0) await registry.put(tool, spec, { by: 'import-mcp', imported: true });
@@ -225,7 +233,7 @@ function connectionFrom(
     );
   if (url !== undefined && command.length > 0) throw usageError('Give --url or a command, not both.');
   if (url === undefined && command.length === 0) return undefined;
-  const given =
+  const entries =
     url === undefined
       ? {
           transport: 'stdio',
@@ -235,7 +243,7 @@ function connectionFrom(
           ...defined({ folder }),
         }
       : { transport: 'http', url, headers: Object.fromEntries(header.map(headerFrom)) };
-  const parsed = mcpConnectionSchema.safeParse(given);
+  const parsed = mcpConnectionSchema.safeParse(entries);
   if (!parsed.success)
     throw usageError(
       `The server cannot be reached like this: ${parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ')}.`,
@@ -245,16 +253,16 @@ function connectionFrom(
 
 /** `NAME=VALUE`, or `NAME` alone for the worker's own variable of that name. */
 function variable(text: string): [string, McpValue] {
-  const at = text.indexOf('=');
-  return at === -1 ? [text, { env: text }] : [text.slice(0, at), text.slice(at + 1)];
+  const separator = text.indexOf('=');
+  return separator === -1 ? [text, { env: text }] : [text.slice(0, separator), text.slice(separator + 1)];
 }
 
 /** `Name: value`, or `Name: env:VARIABLE` for the value of the worker's variable. */
 function headerFrom(text: string): [string, McpValue] {
-  const at = text.indexOf(':');
-  if (at < 1) throw usageError(`A header is written as "Name: value"; got ${JSON.stringify(text)}.`);
-  const value = text.slice(at + 1).trim();
-  return [text.slice(0, at).trim(), value.startsWith('env:') ? { env: value.slice('env:'.length) } : value];
+  const separator = text.indexOf(':');
+  if (separator < 1) throw usageError(`A header is written as "Name: value"; got ${JSON.stringify(text)}.`);
+  const value = text.slice(separator + 1).trim();
+  return [text.slice(0, separator).trim(), value.startsWith('env:') ? { env: value.slice('env:'.length) } : value];
 }
 
 function tierFrom(text: string | undefined): Tier | undefined {

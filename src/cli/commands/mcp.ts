@@ -42,10 +42,10 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
     metricsPort: settings.metricsPort === undefined ? undefined : 0,
   });
   workers.onStopping = (workerIds) => markStopped(pawl.backend, workerIds);
-  const asked = Promise.withResolvers<void>();
+  const stopRequested = Promise.withResolvers<void>();
   const ignore = context.onInterrupt((times) => {
     if (times > 1) context.endNow(EXIT_CODES.failed.code);
-    asked.resolve();
+    stopRequested.resolve();
   });
   try {
     if (options.workers > 0) await workers.start();
@@ -55,11 +55,11 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
         input: context.input,
         output: context.out,
         patienceMs: settings.drainMs,
-        onEnd: asked.resolve,
+        onEnd: stopRequested.resolve,
       }),
       onerror: (error) => log.debug({ event: 'mcp', error: error.message }, 'an MCP request failed'),
     });
-    await asked.promise;
+    await stopRequested.promise;
     await server.close();
     return EXIT_CODES.success.code;
   } finally {

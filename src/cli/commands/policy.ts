@@ -44,14 +44,14 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
 
 async function verdictOn(
   pawl: Pawl,
-  asked: string,
+  toolName: string,
   params: Readonly<Record<string, unknown>> | undefined,
-  { session: sessionKey, namespace: given, taint = [] }: ExplainOptions,
+  { session: sessionKey, namespace: namespaceOption, taint = [] }: ExplainOptions,
 ): Promise<{ readonly result: PolicyResult; readonly channel: string }> {
-  const { namespace, name } = namedTool(asked, given);
+  const { namespace, name } = namedTool(toolName, namespaceOption);
   const { tools } = await pawl.catalogue();
   const tool = tools.find((each) => each.name === name && each.namespace === namespace);
-  if (tool === undefined) throw usageError(`There is no tool ${JSON.stringify(asked)}; 'pawl tools' lists them.`);
+  if (tool === undefined) throw usageError(`There is no tool ${JSON.stringify(toolName)}; 'pawl tools' lists them.`);
   const record = sessionKey === undefined ? undefined : (await pawl.session(sessionKey)).record;
   const declared = await pawl.registry.read(qualifiedName(tool));
   const route = record === undefined ? undefined : await pawl.approvals.routeOf(record);

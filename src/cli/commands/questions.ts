@@ -43,13 +43,13 @@ export function dismissQuestion(context: CliContext, id: string, options: JsonOp
   return reply(context, id, { dismiss: true }, options);
 }
 
-async function reply(context: CliContext, id: string, given: Reply, { json }: JsonOption): Promise<number> {
+async function reply(context: CliContext, id: string, answer: Reply, { json }: JsonOption): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const by = operatorName();
-    await pawl.questions.reply(id, given, by);
-    if (json === true) print(context, prettyJson({ id, ...given, by }));
-    else print(context, 'answer' in given ? 'answered' : 'dismissed');
+    await pawl.questions.reply(id, answer, by);
+    if (json === true) print(context, prettyJson({ id, ...answer, by }));
+    else print(context, 'answer' in answer ? 'answered' : 'dismissed');
   });
 }
 

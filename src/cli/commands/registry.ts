@@ -42,11 +42,12 @@ function declarationsIn(content: unknown): readonly unknown[] {
 function declarationOf(entry: unknown, where: string, name: string | undefined): { named: string; spec: DeclaredTool } {
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
     throw usageError(`${where} must be an object, a tool's declaration; got ${JSON.stringify(entry) ?? 'nothing'}.`);
-  const { name: own, namespace, ...spec } = entry as Readonly<Record<string, unknown>>;
-  for (const [field, value] of Object.entries({ name: own, namespace }))
+  const { name: entryName, namespace, ...spec } = entry as Readonly<Record<string, unknown>>;
+  for (const [field, value] of Object.entries({ name: entryName, namespace }))
     if (value !== undefined && typeof value !== 'string')
       throw usageError(`${where}: ${field} must be text; got ${JSON.stringify(value)}.`);
-  const named = name ?? (namespace === undefined ? own : own === undefined ? undefined : `${namespace}.${own}`);
+  const named =
+    name ?? (namespace === undefined ? entryName : entryName === undefined ? undefined : `${namespace}.${entryName}`);
   if (named === undefined) throw usageError(`${where} has no name; add "name", or give --name.`);
   return { named: named as string, spec: spec as DeclaredTool };
 }
@@ -99,7 +100,8 @@ export async function importOpenApiFile(
     ...(operation === undefined ? {} : { operations: operation }),
     secrets: Object.fromEntries(secret.map(secretOf)),
   });
-  for (const { operation: left, reason } of imported.skipped) say(context, `left out: ${left}: ${reason}`);
+  for (const { operation: operationName, reason } of imported.skipped)
+    say(context, `left out: ${operationName}: ${reason}`);
   const changed = imported.tools
     .filter(({ changes }) => changes.length > 0)
     .map(({ name, changes }) => ({ tool: name, changes }));

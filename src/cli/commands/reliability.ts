@@ -78,8 +78,8 @@ async function show(context: CliContext, pawl: Pawl, asJson: boolean): Promise<n
   }
   print(context, table(state.tools, COLUMNS));
   const { all, tools } = state.words;
-  const said = Object.entries({ ...(all === undefined ? {} : { 'all tools': all }), ...tools });
-  for (const [about, { enabled, atMs, reason }] of said)
+  const switches = Object.entries({ ...(all === undefined ? {} : { 'all tools': all }), ...tools });
+  for (const [about, { enabled, atMs, reason }] of switches)
     say(
       context,
       `${about}: ${enabled ? 'enabled' : 'disabled'} by an operator at ${moment(atMs)}${reason === undefined ? '' : ` (${reason})`}`,

@@ -58,11 +58,11 @@ export interface PutScheduleOptions {
 
 export async function putSchedule(context: CliContext, id: string, options: PutScheduleOptions): Promise<number> {
   const { params, json, every, ...fields } = options;
-  const given = await readParams(context, params);
+  const parsedParams = await readParams(context, params);
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const interval = every !== undefined && /^\d+$/.test(every) ? Number(every) : every;
-    const schedule = defined<PutSchedule>({ ...fields, id, params: given, every: interval });
+    const schedule = defined<PutSchedule>({ ...fields, id, params: parsedParams, every: interval });
     const view = await pawl.schedules.put(schedule, byMe());
     if (json !== true) say(context, `${id} ${view.revision === 1 ? 'is new' : `was replaced (${view.revision})`}`);
     show(context, view, { json: json === true });

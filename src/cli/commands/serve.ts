@@ -20,11 +20,11 @@ export async function runServe(context: CliContext, options: ServeCommandOptions
     ...(port === undefined ? {} : { httpPort: port }),
     ...(host === undefined ? {} : { httpHost: host }),
   });
-  const asked = Promise.withResolvers<void>();
+  const stopRequested = Promise.withResolvers<void>();
   const ignore = context.onInterrupt(
     (times) => {
       if (times > 1) context.endNow(EXIT_CODES.failed.code);
-      asked.resolve();
+      stopRequested.resolve();
     },
     { hangUp: true },
   );
@@ -32,13 +32,13 @@ export async function runServe(context: CliContext, options: ServeCommandOptions
     const files = await loadToolFiles(options.tools ?? [], context.cwd);
     const api = await openApiProcess(settings, { hooks: files.hooks, toolsets: await toolsetsOf(files) });
     try {
-      await Promise.race([api.ready(), asked.promise]);
+      await Promise.race([api.ready(), stopRequested.promise]);
       const { addresses } = api;
       print(
         context,
         options.json === true ? jsonLine({ event: 'ready', pid: process.pid, ...addresses }) : api.describe(),
       );
-      await asked.promise;
+      await stopRequested.promise;
     } finally {
       await api.close();
     }

@@ -49,9 +49,9 @@ export async function listTools(context: CliContext, options: { session?: string
 export async function showTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
     const tools = await switchedTools(pawl);
-    const found = tools.filter((tool) => tool.name === name || qualifiedName(tool) === name);
-    if (found.length === 0) throw unknownTool(name, tools);
-    const [newest] = found.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
+    const matches = tools.filter((tool) => tool.name === name || qualifiedName(tool) === name);
+    if (matches.length === 0) throw unknownTool(name, tools);
+    const [newest] = matches.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
     if (newest === undefined) throw unknownTool(name, tools);
     print(context, options.json === true ? prettyJson(switchedToolView(newest)) : description(newest));
   });

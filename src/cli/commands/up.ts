@@ -23,8 +23,9 @@ export interface UpOptions {
 export async function runUp(context: CliContext, options: UpOptions): Promise<number> {
   const settings = await loadSettings(options.port === undefined ? {} : { httpPort: options.port });
   const workers = workerProcesses(context, options, settings);
-  const asked = Promise.withResolvers<'asked'>();
-  const onInterrupt = (times: number) => (times === 1 ? asked.resolve('asked') : endSoon(context, workers, times));
+  const stopRequested = Promise.withResolvers<'asked'>();
+  const onInterrupt = (times: number) =>
+    times === 1 ? stopRequested.resolve('asked') : endSoon(context, workers, times);
   const ignore = context.onInterrupt(onInterrupt, { hangUp: true });
   try {
     // The process is ready when calls are accepted, which is after the workers have published their tools.
@@ -42,13 +43,13 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
         starting = false;
         return api.ready();
       });
-      const first = await Promise.race([started, asked.promise]);
+      const first = await Promise.race([started, stopRequested.promise]);
       // A start that is still in progress fails when the workers end.
       if (first === 'asked') started.catch(() => {});
       else {
         printAddresses(context, options, workers, api);
         const watcher = options.watch === true ? watchTools(context, options.tools ?? [], workers) : undefined;
-        await asked.promise.finally(() => watcher?.close());
+        await stopRequested.promise.finally(() => watcher?.close());
       }
       say(context, `draining: ${plural(workers.ready.length, 'worker')}; once more ends at once`);
       api.drain();

@@ -110,12 +110,12 @@ export class Changes {
     const reported = this.#reported ?? new Map<string, CallRecord>();
     const newest = this.#reported === undefined ? await this.#newest(this.#limit) : await this.#sinceLast(reported);
     const listed = new Set(newest.map(({ callId }) => callId));
-    const left = [...reported.values()].filter(({ callId, state }) => state === 'inflight' && !listed.has(callId));
-    const [looked, waiting] = [left.slice(0, FOLLOWED_AT_ONCE), left.slice(FOLLOWED_AT_ONCE)];
+    const unlisted = [...reported.values()].filter(({ callId, state }) => state === 'inflight' && !listed.has(callId));
+    const [looked, waiting] = [unlisted.slice(0, FOLLOWED_AT_ONCE), unlisted.slice(FOLLOWED_AT_ONCE)];
     const read = await Promise.all(looked.map(({ callId }) => this.#read(callId)));
-    const seen = [...read.filter((call) => call !== undefined), ...newest.toReversed()];
-    this.#reported = new Map([...waiting, ...seen].map((call) => [call.callId, call]));
-    return seen.filter((call) => {
+    const shown = [...read.filter((call) => call !== undefined), ...newest.toReversed()];
+    this.#reported = new Map([...waiting, ...shown].map((call) => [call.callId, call]));
+    return shown.filter((call) => {
       const before = reported.get(call.callId);
       return before === undefined || before.version !== call.version || before.phase !== call.phase;
     });
@@ -125,8 +125,8 @@ export class Changes {
   async #sinceLast(reported: ReadonlyMap<string, CallRecord>): Promise<readonly CallRecord[]> {
     for (let limit = this.#limit; ; limit = Math.min(4 * limit, MAX_NEW)) {
       const calls = await this.#newest(limit);
-      const isWhole = calls.length < limit || calls.some(({ callId }) => reported.has(callId));
-      if (isWhole || limit >= MAX_NEW) return calls;
+      const isComplete = calls.length < limit || calls.some(({ callId }) => reported.has(callId));
+      if (isComplete || limit >= MAX_NEW) return calls;
     }
   }
 }

@@ -158,8 +158,8 @@ async function limitFindings(
 ): Promise<readonly Finding[]> {
   const check = 'limits';
   const limited = Object.keys(settings.tools).filter((name) => settings.tools[name]?.limits !== undefined);
-  const known = new Set(tools.flatMap((tool) => [tool.name, qualifiedName(tool)]));
-  const unknown = limited.filter((name) => !known.has(name));
+  const toolNames = new Set(tools.flatMap((tool) => [tool.name, qualifiedName(tool)]));
+  const unknown = limited.filter((name) => !toolNames.has(name));
   const published = new Map(tools.map((tool) => [qualifiedName(tool), tool]));
   const named = [
     ...[...published].flatMap(([title, tool]) =>
@@ -174,10 +174,11 @@ async function limitFindings(
   const stand = await Promise.all(
     named.map(async ({ title, limit }) => {
       const { running, waiting, waitingToStart } = await limits.standing(limit);
-      const most = limit.concurrency === undefined ? '' : `${running} of ${limit.concurrency} run, ${waiting} wait`;
+      const limitText =
+        limit.concurrency === undefined ? '' : `${running} of ${limit.concurrency} run, ${waiting} wait`;
       const rate = limit.perSecond === undefined ? '' : `${limit.perSecond} starts a second`;
       const queue = waitingToStart === 0 ? '' : `${waitingToStart} wait to start`;
-      return `${title}: ${[most, rate, queue].filter((part) => part !== '').join(', ')}`;
+      return `${title}: ${[limitText, rate, queue].filter((part) => part !== '').join(', ')}`;
     }),
   );
   return [
@@ -198,18 +199,18 @@ export function signatureFinding(
   const check = 'signatures';
   if (signingKeys.length === 0 && redisUrl === undefined)
     return { check, state: 'ok', message: 'calls are signed with a key of the data folder' };
-  const own = keyFingerprints(signingKeys);
+  const ownKeys = keyFingerprints(signingKeys);
   // Workers of an earlier version do not publish their keys.
-  const untrusting = workers.filter(({ signing }) => signing !== undefined && !sharesKeys(own, signing));
+  const untrusting = workers.filter(({ signing }) => signing !== undefined && !sharesKeys(ownKeys, signing));
   if (untrusting.length > 0)
     return {
       check,
       state: 'fail',
-      message: `other signing keys than here (${named(own)}): ${untrusting.map((worker) => `${worker.host} pid ${worker.pid} (${named(worker.signing ?? [])})`).join(', ')}; what one side signs, the other refuses as SIGNATURE_INVALID`,
+      message: `other signing keys than here (${named(ownKeys)}): ${untrusting.map((worker) => `${worker.host} pid ${worker.pid} (${named(worker.signing ?? [])})`).join(', ')}; what one side signs, the other refuses as SIGNATURE_INVALID`,
       fix: 'give all processes the same PAWL_SIGNING_KEYS, and start those again that had others',
     };
   if (signingKeys.length > 0)
-    return { check, state: 'ok', message: `calls are signed with PAWL_SIGNING_KEYS (${named(own)})` };
+    return { check, state: 'ok', message: `calls are signed with PAWL_SIGNING_KEYS (${named(ownKeys)})` };
   return {
     check,
     state: 'warn',
@@ -233,14 +234,14 @@ export function clockFinding(
     ...workers.map(({ host, pid, clockAheadMs = 0 }) => ({ name: `${host} pid ${pid}`, aheadMs: clockAheadMs })),
   ].filter(({ aheadMs }) => Math.abs(aheadMs) > CLOCK_TOLERANCE_MS);
   if (wrong.length === 0) return { check, state: 'ok', message: 'this machine and the workers agree with Redis' };
-  const says = wrong.map(({ name, aheadMs }) => {
+  const clockTexts = wrong.map(({ name, aheadMs }) => {
     const seconds = (Math.abs(aheadMs) / 1_000).toFixed(1);
     return `${name} is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} Redis`;
   });
   return {
     check,
     state: 'warn',
-    message: `${says.join(', ')}: times in logs and traces are wrong by that much (calls go by Redis' clock)`,
+    message: `${clockTexts.join(', ')}: times in logs and traces are wrong by that much (calls go by Redis' clock)`,
     fix: 'mend the time service (NTP) of that machine, or of the one that Redis runs on',
   };
 }

@@ -13,8 +13,8 @@ export async function requireTrustedKeys(context: CliContext, pawl: Pawl): Promi
   const { workers, untrusting } = await countUntrusting(pawl);
   if (untrusting === 0) return;
   const all = untrusting === workers;
-  const who = all ? 'the workers of this fleet' : `${untrusting} of ${plural(workers, 'worker')}`;
-  const message = `The signing keys here are not those of ${who}, who would refuse what this command says. Set PAWL_SIGNING_KEYS as they have it; 'pawl doctor' tells the keys apart.`;
+  const subject = all ? 'the workers of this fleet' : `${untrusting} of ${plural(workers, 'worker')}`;
+  const message = `The signing keys here are not those of ${subject}, who would refuse what this command says. Set PAWL_SIGNING_KEYS as they have it; 'pawl doctor' tells the keys apart.`;
   if (all) throw usageError(message);
   say(context, message);
 }

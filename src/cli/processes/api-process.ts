@@ -140,9 +140,9 @@ function openPawlBoard({ backend }: Pawl, settings: Settings, log: Logger): Boar
 }
 
 /** The Redis address of the board. For a cluster, one node's address stands for the whole cluster. */
-function boardUrl(own: string | undefined, { url, clustered }: Pawl['backend']): string {
-  if (own === undefined) return url;
-  return clustered ? clusterUrl(own) : own;
+function boardUrl(boardPrefix: string | undefined, { url, clustered }: Pawl['backend']): string {
+  if (boardPrefix === undefined) return url;
+  return clustered ? clusterUrl(boardPrefix) : boardPrefix;
 }
 
 async function openProducer(

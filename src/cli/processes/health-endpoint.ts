@@ -42,8 +42,8 @@ export async function openProcessEndpoint(
   const ofNode = new Registry();
   collectDefaultMetrics({ register: ofNode });
   const { promise: listening, resolve, reject } = Promise.withResolvers<void>();
-  const own = watchdog === undefined ? ([metricsPort, metricsHost] as const) : ([0, '127.0.0.1'] as const);
-  const server = app.listen(...own, (error) => (error === undefined ? resolve() : reject(error)));
+  const binding = watchdog === undefined ? ([metricsPort, metricsHost] as const) : ([0, '127.0.0.1'] as const);
+  const server = app.listen(...binding, (error) => (error === undefined ? resolve() : reject(error)));
   let port: number;
   try {
     await listening;

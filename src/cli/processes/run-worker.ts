@@ -151,13 +151,13 @@ function readyLine({ pid, tiers, tools }: WorkerReady): string {
 function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
   let worker: ToolWorker | undefined;
-  let asked: string | undefined;
+  let drainReason: string | undefined;
   let late: NodeJS.Timeout | undefined;
   let interrupted = false;
 
   const drain = (because: string) => {
-    if (asked !== undefined) return;
-    asked = because;
+    if (drainReason !== undefined) return;
+    drainReason = because;
     if (worker !== undefined) begin(worker, because);
   };
   const begin = (started: ToolWorker, because: string) => {
@@ -175,13 +175,13 @@ function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
     clearTimeout(late);
     late = setTimeout(() => context.endNow(EXIT_CODES.failed.code), HURRY_MS);
   };
-  const again = () => {
-    if (worker !== undefined && asked !== undefined && !interrupted) hurry(worker);
+  const hurryOrExit = () => {
+    if (worker !== undefined && drainReason !== undefined && !interrupted) hurry(worker);
     else context.endNow(EXIT_CODES.failed.code);
   };
-  const ignore = context.onInterrupt((times, signal) => (times === 1 ? drain(signal) : again()), { hangUp: true });
+  const ignore = context.onInterrupt((times, signal) => (times === 1 ? drain(signal) : hurryOrExit()), { hangUp: true });
   context.supervisor?.onOrder((order) => {
-    if (order === 'hurry') again();
+    if (order === 'hurry') hurryOrExit();
     else drain(order === 'gone' ? 'the process that started this worker is gone' : 'its supervisor ends');
   });
   return {
@@ -189,7 +189,7 @@ function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
     drain,
     started(starting: ToolWorker) {
       worker = starting;
-      if (asked !== undefined) begin(starting, asked);
+      if (drainReason !== undefined) begin(starting, drainReason);
     },
     stop() {
       clearTimeout(late);

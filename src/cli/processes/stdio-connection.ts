@@ -27,10 +27,10 @@ export class StdioConnection extends StdioServerTransport {
   }
 
   override async start(): Promise<void> {
-    const told = this.onmessage;
+    const listener = this.onmessage;
     this.onmessage = (message) => {
-      this.#noteAsked(message);
-      told?.(message);
+      this.#trackRequest(message);
+      listener?.(message);
     };
     await super.start();
   }
@@ -53,7 +53,7 @@ export class StdioConnection extends StdioServerTransport {
     this.#closeOnceAnswered();
   };
 
-  #noteAsked(message: Message): void {
+  #trackRequest(message: Message): void {
     if (!('method' in message)) return;
     // A subscription is answered when it ends.
     if ('id' in message && message.method !== 'subscriptions/listen') this.#unanswered.add(message.id);

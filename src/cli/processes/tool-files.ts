@@ -45,9 +45,9 @@ export async function loadToolFiles(files: readonly string[], cwd: string): Prom
     if (!existsSync(path)) throw usageError(`There is no tools file ${file}${path === file ? '' : ` (${path})`}.`);
     if (!statSync(path).isFile()) throw usageError(`The tools file ${file} is not a file.`);
     const exported = await importFile(path, file, cwd, loaded);
-    const found = Object.values(exported).flatMap((value) => [...toolsIn(value), ...hooksIn(value)]);
-    if (found.length === 0) throw usageError(noTool(file, exported));
-    for (const each of found) exports.add(each);
+    const definitions = Object.values(exported).flatMap((value) => [...toolsIn(value), ...hooksIn(value)]);
+    if (definitions.length === 0) throw usageError(noTool(file, exported));
+    for (const each of definitions) exports.add(each);
   }
   const all = [...exports];
   return {
@@ -61,13 +61,13 @@ export async function loadToolFiles(files: readonly string[], cwd: string): Prom
 
 /** The tools of the files, those of their toolsets included. Throws `CONFIGURATION`. */
 export async function toolsOf({ tools, toolsets }: ToolFiles): Promise<readonly AnyTool[]> {
-  const found = await resolveToolsets(toolsets, { published: [] });
-  const stranger = found.find((tool) => !isTool(tool));
+  const resolved = await resolveToolsets(toolsets, { published: [] });
+  const stranger = resolved.find((tool) => !isTool(tool));
   if (stranger !== undefined)
     throw usageError(
       `A toolset must find what defineTool({ … }) returns; it found ${startOf(JSON.stringify(stranger), 100)}.`,
     );
-  return [...tools, ...found];
+  return [...tools, ...resolved];
 }
 
 /**
@@ -78,12 +78,12 @@ export async function toolsetsOf({
   toolsets: sets,
 }: ToolFiles): Promise<readonly Toolset<PublishedTool>[] | undefined> {
   if (sets.length === 0) return undefined;
-  const own = new Set((await resolveToolsets(sets, { published: [] })).map(qualifiedName));
+  const ownNames = new Set((await resolveToolsets(sets, { published: [] })).map(qualifiedName));
   const find = sets as unknown as readonly Toolset<PublishedTool>[];
   const shown = toolset<PublishedTool>('of the tools files', async (request) => {
-    const found = new Set((await resolveToolsets(find, request)).map(qualifiedName));
+    const foundNames = new Set((await resolveToolsets(find, request)).map(qualifiedName));
     return request.published.filter(
-      (published) => !own.has(qualifiedName(published)) || found.has(qualifiedName(published)),
+      (published) => !ownNames.has(qualifiedName(published)) || foundNames.has(qualifiedName(published)),
     );
   });
   return [shown];
@@ -109,8 +109,8 @@ function noTool(file: string, exported: Readonly<Record<string, unknown>>): stri
     typeof value === 'object' && value !== null && !isPromise(value) && Object.keys(value).length === 0;
   const names = Object.keys(exported).filter((name) => name !== 'module.exports' && !isEmpty(exported[name]));
   const listed = names.slice(0, MAX_NAMES).map((name) => `${name} (${kindOf(exported[name])})`);
-  const what = names.length === 0 ? 'it exports nothing' : `it exports ${listed.join(', ')}`;
-  return `There is no tool in ${file}: ${what}. Export what defineTool({ … }) returns, a list of those, a toolset, or hooks.`;
+  const exportsText = names.length === 0 ? 'it exports nothing' : `it exports ${listed.join(', ')}`;
+  return `There is no tool in ${file}: ${exportsText}. Export what defineTool({ … }) returns, a list of those, a toolset, or hooks.`;
 }
 
 function kindOf(value: unknown): string {
@@ -185,11 +185,11 @@ function lendOwnLibraries(): Installed {
           : nextResolve(specifier, { ...context, parentURL: OWN_PLACE });
       if (specifier === 'pawl' || specifier.startsWith('pawl/')) return own();
       try {
-        const found = nextResolve(specifier, context);
+        const resolved = nextResolve(specifier, context);
         const asked = askedFor(specifier, context.parentURL);
-        if (asked !== undefined && !found.url.startsWith('node:') && pathToFileURL(asked).href !== found.url)
+        if (asked !== undefined && !resolved.url.startsWith('node:') && pathToFileURL(asked).href !== resolved.url)
           guessed.add(asked);
-        return found;
+        return resolved;
       } catch (error) {
         if (!isBare(specifier) || !NOT_FOUND.includes((error as NodeJS.ErrnoException).code)) throw error;
         try {

@@ -70,13 +70,13 @@ function isLiveness({ method, url }: IncomingMessage): boolean {
 
 function skipWorker(incoming: IncomingMessage, response: ServerResponse, port: number): void {
   const { method, url: path, headers } = incoming;
-  const asked = request({ host: '127.0.0.1', port, method, path, headers, timeout: ANSWER_LIMIT_MS }, (answer) => {
+  const outgoing = request({ host: '127.0.0.1', port, method, path, headers, timeout: ANSWER_LIMIT_MS }, (answer) => {
     response.writeHead(answer.statusCode ?? 502, answer.headers);
     answer.pipe(response);
   });
-  asked.on('timeout', () => asked.destroy(new Error('the event loop does not turn')));
-  asked.on('error', ({ message }) => (response.headersSent ? response.destroy() : refuse(response, message)));
-  incoming.pipe(asked);
+  outgoing.on('timeout', () => outgoing.destroy(new Error('the event loop does not turn')));
+  outgoing.on('error', ({ message }) => (response.headersSent ? response.destroy() : refuse(response, message)));
+  incoming.pipe(outgoing);
 }
 
 function refuse(response: ServerResponse, reason: string): void {

@@ -86,8 +86,8 @@ export class WorkerProcesses {
    */
   async start(): Promise<void> {
     await this.#first();
-    const others = Array.from({ length: this.#options.count - 1 }, () => this.#first());
-    await Promise.all(others);
+    const further = Array.from({ length: this.#options.count - 1 }, () => this.#first());
+    await Promise.all(further);
   }
 
   get ready(): readonly WorkerReady[] {
@@ -142,9 +142,9 @@ export class WorkerProcesses {
 
   /** The lowest free number, so that a replacement has the port of the worker that it replaces. */
   #freeNumber(): number {
-    const taken = new Set([...this.#seats].map(({ number }) => number));
+    const usedNumbers = new Set([...this.#seats].map(({ number }) => number));
     let number = 0;
-    while (taken.has(number)) number += 1;
+    while (usedNumbers.has(number)) number += 1;
     return number;
   }
 
@@ -177,7 +177,7 @@ export class WorkerProcesses {
     if (this.#ending) return;
     this.#open(
       () => this.#sayReplaced(),
-      (again, failedWith, by) => this.#replace(again, failedWith, by),
+      (seat, failedWith, by) => this.#replace(seat, failedWith, by),
     );
   }
 
@@ -190,8 +190,8 @@ export class WorkerProcesses {
     if (performance.now() - seat.startedAtMs > HEALTHY_AFTER_MS) this.#failures = 0;
     const delayMs = Math.min(FIRST_DELAY_MS * 2 ** this.#failures, LONGEST_DELAY_MS);
     this.#failures += 1;
-    const how = signal === null ? `with code ${code}` : `by ${signal}`;
-    say(this.#context, `worker ${seat.child.pid} ended ${how}; another one starts in ${duration(delayMs)}`);
+    const ending = signal === null ? `with code ${code}` : `by ${signal}`;
+    say(this.#context, `worker ${seat.child.pid} ended ${ending}; another one starts in ${duration(delayMs)}`);
     const timer = setTimeout(() => {
       this.#restarts.delete(timer);
       open();
@@ -210,13 +210,13 @@ export class WorkerProcesses {
     this.#restartNow();
     this.onStopping(this.ready.map(({ worker }) => worker));
     this.#send('drain');
-    if (!(await this.#gone(this.#options.drainMs + DRAIN_MARGIN_MS))) this.kill();
+    if (!(await this.#allExited(this.#options.drainMs + DRAIN_MARGIN_MS))) this.kill();
   }
 
   /** Interrupts the running calls, and kills the workers that do not end then. */
   async hurry(): Promise<void> {
     this.#send('hurry');
-    if (!(await this.#gone(HURRY_MS))) this.kill();
+    if (!(await this.#allExited(HURRY_MS))) this.kill();
   }
 
   kill(): void {
@@ -230,15 +230,15 @@ export class WorkerProcesses {
     for (const { child } of this.#seats) if (child.connected) child.send(order, () => {});
   }
 
-  async #gone(limitMs: number): Promise<boolean> {
+  async #allExited(limitMs: number): Promise<boolean> {
     let timer: NodeJS.Timeout | undefined;
     const limit = new Promise<false>((resolve) => {
       timer = setTimeout(() => resolve(false), limitMs);
     });
     const all = Promise.all([...this.#seats].map(({ child }) => ended(child))).then(() => true as const);
-    const gone = await Promise.race([all, limit]);
+    const exited = await Promise.race([all, limit]);
     clearTimeout(timer);
-    return gone;
+    return exited;
   }
 }
 
@@ -263,6 +263,6 @@ function isReady(message: unknown): message is WorkerReady {
 function couldNotStart(code: number | null, signal: NodeJS.Signals | null): PawlError {
   if (code === EXIT_CODES.redisOutOfReach.code)
     return new PawlError('BACKEND_UNAVAILABLE', 'The workers cannot reach Redis; nothing was started.');
-  const how = signal === null ? `code ${code}` : signal;
-  return new PawlError('CONFIGURATION', `The workers cannot be started (${how}): see above. Nothing was started.`);
+  const ending = signal === null ? `code ${code}` : signal;
+  return new PawlError('CONFIGURATION', `The workers cannot be started (${ending}): see above. Nothing was started.`);
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { howToResolve, storyOf } from '../../../src/cli/commands/call-story.ts';
+import { resolutionSteps, storyOf } from '../../../src/cli/commands/call-story.ts';
 import { doubtful, resultError } from '../../../src/shared/calls/outcome.ts';
 import { failureOf } from '../../../src/shared/errors/failure.ts';
 import { EFFECTS } from '../../../src/shared/retries/effects.ts';
@@ -54,12 +54,12 @@ test.each([
   expect(
     storyOf({ ...call, outcome: { status: 'error', toolName: 'pay', durationMs: 0, attempts: 1, error } }),
   ).toContain(RESOLVE);
-  expect(howToResolve(error, 'w0.1')).toHaveLength(1);
+  expect(resolutionSteps(error, 'w0.1')).toHaveLength(1);
 });
 
 test('a call of which it is known what happened is not', () => {
   expect(storyOf(endedWith('TIMEOUT'))).not.toContain('resolve');
-  expect(howToResolve(timedOut, 'w0.1')).toEqual([]);
+  expect(resolutionSteps(timedOut, 'w0.1')).toEqual([]);
 });
 
 test.each(EFFECTS)('the story of a call with effects %s says of an attempt in doubt what may follow', (effects) => {
