@@ -23,7 +23,7 @@ import { toolCommands } from './cli/command-groups/tools.ts';
 import { type End, runsIn } from './cli/command-options.ts';
 import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
-import { contextOf, endWhenNobodyReads, outputTaken } from './cli/process-context.ts';
+import { contextOf, endWhenNobodyReads, outputFlushed } from './cli/process-context.ts';
 import { PawlError, ToolError } from './shared/errors/failure.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import { escapeInvisible } from './shared/util/text/visible-text.ts';
@@ -39,7 +39,7 @@ export async function main(argv: string[]): Promise<number> {
   endWhenNobodyReads(context);
   const code = await runCommand(context, argv);
   setTimeout(async () => {
-    await outputTaken(context);
+    await outputFlushed(context);
     process.exit(code);
   }, LINGER_MS).unref();
   return code;

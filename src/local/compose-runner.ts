@@ -168,11 +168,11 @@ interface Core {
   readonly terminals: TerminalHost;
 }
 
-function coreOf(parts: RunnerDeps, own: Pick<Core, 'tools' | 'ledger' | 'breakers' | 'sessions'>): Core {
+function coreOf(parts: RunnerDeps, ownParts: Pick<Core, 'tools' | 'ledger' | 'breakers' | 'sessions'>): Core {
   const { settings, schedule, log, environment, approve } = parts;
   return {
     parts,
-    ...own,
+    ...ownParts,
     switches: new SwitchCache(settings.reliability),
     hooks: new Hooks(parts.hooks ?? [], {
       schedule,

@@ -58,7 +58,7 @@ export class LocalGroups {
     const shared = { records, runner: this.#runner, now, audit: () => {}, glance: async () => undefined };
     this.batches = new BatchService({ ...shared, calls });
     const askReason = askReasonOf(
-      (...asked) => submitter.permit(...asked),
+      (...args) => submitter.permit(...args),
       async () => true,
       clock,
     );
@@ -67,7 +67,7 @@ export class LocalGroups {
       catalogue,
       approvals: { reachesPerson: async () => false, create: noApproval, open: noApproval },
       // Each call that needs an approval requests its own.
-      askReason: async (...asked) => void (await askReason(...asked)),
+      askReason: async (...args) => void (await askReason(...args)),
       // Each call is charged when it is made.
       budgetIssues: async () => [],
     });

@@ -50,7 +50,7 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
         yield outputOf(yield* tools.run(callOf(input), sourceOf(options)));
       };
       const atOnce: Execute = async (input, options) => outputOf(await tools.answer(callOf(input), sourceOf(options)));
-      const made = dynamicTool({
+      const sdkTool = dynamicTool({
         description: String(exported['description']),
         inputSchema: jsonSchema(
           plainParameters(exported['inputSchema'] as JsonSchema) as Parameters<typeof jsonSchema>[0],
@@ -64,7 +64,7 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
           return { type: result.isError ? 'error-text' : 'text', value: result.text };
         },
       });
-      return [name, made];
+      return [name, sdkTool];
     }),
   );
 }

@@ -49,7 +49,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
       if (toolCallId === undefined) return content;
       return new ToolMessage({ content, tool_call_id: toolCallId, name, status: isError ? 'error' : 'success' });
     };
-    const made = new DynamicStructuredTool({
+    const structuredTool = new DynamicStructuredTool({
       name,
       description: String(exported['description']),
       schema: plainParameters(exported['inputSchema'] as JsonSchema) as never,
@@ -63,22 +63,25 @@ export async function langchainTools(session: Session, options: AdapterOptions =
       },
     });
     // LangChain throws for wrong parameters; the model is to read what is wrong with them, as from everywhere else.
-    const invoke = made.invoke.bind(made) as (input: unknown, config?: CallConfig) => Promise<unknown>;
+    const invoke = structuredTool.invoke.bind(structuredTool) as (
+      input: unknown,
+      config?: CallConfig,
+    ) => Promise<unknown>;
     const invokeOrExplain = async (input: unknown, config?: CallConfig): Promise<unknown> => {
       try {
         return await invoke(input, config);
       } catch (error) {
         if (!(error instanceof ToolInputParsingException)) throw error;
         const call = input as { readonly id?: string; readonly args?: Record<string, unknown> };
-        const given = call.args ?? (input as Record<string, unknown>);
+        const args = call.args ?? (input as Record<string, unknown>);
         // Pawl may accept parameters that LangChain refuses, such as null for an optional one. The call then runs, once.
         return answered(
-          await tools.answer({ kind: 'function', name, arguments: given }, sourceOf(call, config)),
+          await tools.answer({ kind: 'function', name, arguments: args }, sourceOf(call, config)),
           call.id,
         );
       }
     };
-    return Object.assign(made, { invoke: invokeOrExplain as typeof made.invoke });
+    return Object.assign(structuredTool, { invoke: invokeOrExplain as typeof structuredTool.invoke });
   });
 }
 

@@ -39,7 +39,7 @@ export class ModelCalls {
   readonly #session: Session;
   readonly #held = new WeakMap<object, Promise<string>>();
   /** Calls that ended here; the oldest are dropped. */
-  readonly #seen = new Set<string>();
+  readonly #seenKeys = new Set<string>();
   #responses = 0;
 
   constructor(session: Session) {
@@ -62,11 +62,11 @@ export class ModelCalls {
   ): AsyncGenerator<Notice, ToolResultEnvelope> {
     if (given.isNamed) return yield* run(given.toolCallId);
     const key = this.#keyOf(given);
-    const known = this.#known(key, given);
+    const existing = this.#existing(key, given);
     try {
-      const toolCallId = await (known ?? this.#keep(key, given, this.#first(key, given)));
+      const toolCallId = await (existing ?? this.#keep(key, given, this.#first(key, given)));
       const result = yield* run(toolCallId);
-      if (known !== undefined || toolCallId !== given.toolCallId || !isReplay(result)) return result;
+      if (existing !== undefined || toolCallId !== given.toolCallId || !isReplay(result)) return result;
       const other = await this.#keep(key, given, this.#second(key, given));
       return other === toolCallId ? result : yield* run(other);
     } finally {
@@ -74,7 +74,7 @@ export class ModelCalls {
     }
   }
 
-  #known(key: string, { held, response }: GivenCall): Promise<string> | undefined {
+  #existing(key: string, { held, response }: GivenCall): Promise<string> | undefined {
     return (held && this.#held.get(held)) ?? response?.names.get(key);
   }
 
@@ -90,7 +90,7 @@ export class ModelCalls {
   }
 
   async #first(key: string, given: GivenCall): Promise<string> {
-    return this.#seen.has(key) ? this.#another(key, given) : given.toolCallId;
+    return this.#seenKeys.has(key) ? this.#another(key, given) : given.toolCallId;
   }
 
   /** The name of a call whose ID belongs to a call that ended before. */
@@ -111,9 +111,10 @@ export class ModelCalls {
   }
 
   #see(key: string): void {
-    this.#seen.delete(key);
-    this.#seen.add(key);
-    if (this.#seen.size > MAX_SEEN) for (const oldest of this.#seen.keys()) return void this.#seen.delete(oldest);
+    this.#seenKeys.delete(key);
+    this.#seenKeys.add(key);
+    if (this.#seenKeys.size > MAX_SEEN)
+      for (const oldest of this.#seenKeys.keys()) return void this.#seenKeys.delete(oldest);
   }
 }
 

@@ -211,8 +211,8 @@ export class ModelTools {
     const isNew = wrong > (this.#wrong.get(shown) ?? 0);
     if (isNew) this.#wrong.set(shown, wrong);
     if (wrong > MAX_REASKS) {
-      const asked = { requestId: uuidv7(), toolName: shown };
-      if (isNew) await this.#giveUp(shown, message, result ?? refusal({ code, message, issues }, asked));
+      const ids = { requestId: uuidv7(), toolName: shown };
+      if (isNew) await this.#giveUp(shown, message, result ?? refusal({ code, message, issues }, ids));
       return `${text}\nDo not call ${shown} again: its parameters were wrong ${wrong} times in a row.`;
     }
     // The fleet may run a newer version than the exported one, so the schema is read again.

@@ -103,14 +103,14 @@ function inputOf(part: ModelContent): ToolOutputContent {
 function callOf({
   type,
   name = '',
-  arguments: given = '',
+  arguments: rawArguments = '',
   input = '',
   action = {},
 }: ResponseItem): ProviderCall | undefined {
   switch (type) {
     case 'function_call':
       // Gateways hand on an object instead of its text, and null for nothing.
-      return { kind: 'function', name, arguments: argumentsOf(given) };
+      return { kind: 'function', name, arguments: argumentsOf(rawArguments) };
     case 'custom_tool_call':
       return { kind: 'custom', name, input: String(input) };
     case 'local_shell_call':
@@ -120,9 +120,9 @@ function callOf({
   }
 }
 
-function argumentsOf(given: unknown): string | Readonly<Record<string, unknown>> {
-  if (given === null) return '';
-  return typeof given === 'object' ? (given as Readonly<Record<string, unknown>>) : String(given);
+function argumentsOf(rawArguments: unknown): string | Readonly<Record<string, unknown>> {
+  if (rawArguments === null) return '';
+  return typeof rawArguments === 'object' ? (rawArguments as Readonly<Record<string, unknown>>) : String(rawArguments);
 }
 
 /** A tool as a request of Chat Completions takes it. */

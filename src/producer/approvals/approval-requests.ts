@@ -108,12 +108,12 @@ export class ApprovalRequests {
       createdAtMs: readAtMs,
       expiresAtMs: readAtMs + settings.policy.approvalLimitMs,
     };
-    const again =
+    const renewed =
       reason === 'redrive'
         ? redriveRequest(previous, life)
         : retryRequest(previous, { ...life, attempts: attempts.length });
-    if (hooks.hasHooks) await hooks.requested(again, request.envelope.requestId);
-    return again;
+    if (hooks.hasHooks) await hooks.requested(renewed, request.envelope.requestId);
+    return renewed;
   }
 
   /** Hooks do not run for a call that exists already: it creates no new request. */

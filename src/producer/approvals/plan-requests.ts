@@ -43,8 +43,8 @@ export function tierOfApproval(plan: Pick<PlanDefinition, 'order' | 'nodes'>): T
   return TIERS[Math.max(...tiers)] ?? 'elevated';
 }
 
-export function planRequestFor(asked: PlanToRequest): ApprovalRequest {
-  const { planId, plan, session, callId, envelope, submittedBy, route, createdAtMs, limitMs, outside } = asked;
+export function planRequestFor(planToRequest: PlanToRequest): ApprovalRequest {
+  const { planId, plan, session, callId, envelope, submittedBy, route, createdAtMs, limitMs, outside } = planToRequest;
   const params = shownPlan(planId, plan);
   const paramsDigest = digest(canonicalJson(params));
   const gated = gatedNodes(plan);

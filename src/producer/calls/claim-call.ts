@@ -147,9 +147,9 @@ export class CallClaimer {
     answer: Claimed,
     { waiting, options }: { readonly waiting: ResultWait; readonly options: SubmitOptions },
   ): Promise<AwaitedCall> {
-    const { callId, resubmitted: again, duplicateOf } = answer;
+    const { callId, resubmitted, duplicateOf } = answer;
     this.#reportRepetitions(call, answer);
-    const requested = again ? undefined : approval;
+    const requested = resubmitted ? undefined : approval;
     // The request is recorded in the audit trail before the program receives it, in case the process dies in between.
     if (requested !== undefined) await this.#deps.approvals?.requested(requested);
     options.onAccepted?.(callId);

@@ -85,10 +85,10 @@ export class RedriveRunner {
   async #runToEnd(redriveId: string): Promise<void> {
     while (!this.#closed) {
       try {
-        const taken = await this.#deps.redrives.take(redriveId);
-        if (taken === undefined) return;
-        if ('heldMs' in taken) await this.#sleep(Math.min(taken.heldMs, RETRY_DELAY_MS));
-        else if (await this.#runBatches(taken)) return;
+        const lease = await this.#deps.redrives.take(redriveId);
+        if (lease === undefined) return;
+        if ('heldMs' in lease) await this.#sleep(Math.min(lease.heldMs, RETRY_DELAY_MS));
+        else if (await this.#runBatches(lease)) return;
       } catch (error) {
         this.#deps.onError(error as Error);
         await this.#sleep(RETRY_DELAY_MS);
@@ -97,11 +97,11 @@ export class RedriveRunner {
   }
 
   /** Runs the remaining batches. Returns whether the redrive has ended. Throws when Redis is unavailable: the batch is repeated. */
-  async #runBatches(taken: HeldRedrive): Promise<boolean> {
+  async #runBatches(firstLease: HeldRedrive): Promise<boolean> {
     const { redrives, clock } = this.#deps;
-    const { redriveId } = taken;
+    const { redriveId } = firstLease;
     const order = await redrives.read(redriveId);
-    for (let lease = taken; !this.#closed; lease = { ...lease, position: lease.position + 1 }) {
+    for (let lease = firstLease; !this.#closed; lease = { ...lease, position: lease.position + 1 }) {
       const startedAtMs = clock.monotonic();
       const calls = order === undefined ? undefined : await redrives.batch(lease);
       if (order === undefined || calls === undefined) {

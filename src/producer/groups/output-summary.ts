@@ -15,7 +15,7 @@ export function outputSummary({ output }: Pick<Outcome, 'output'>): string | und
   const { content, metadata } = output;
   const display = metadata?.['display'];
   const text = display ?? content;
-  const whole = typeof text === 'string' ? text : (JSON.stringify(truncateJson(text, READ_LENGTH)) ?? '');
-  const clean = redact(startOf(whole, READ_LENGTH));
+  const fullText = typeof text === 'string' ? text : (JSON.stringify(truncateJson(text, READ_LENGTH)) ?? '');
+  const clean = redact(startOf(fullText, READ_LENGTH));
   return clean.length <= SUMMARY_LENGTH ? clean : `${startOf(clean, SUMMARY_LENGTH)}…`;
 }

@@ -224,14 +224,14 @@ function listen(server: Server, host: string, port: number): Promise<void> {
 }
 
 function cannotListen(error: NodeJS.ErrnoException, host: string, port: number): PawlError {
-  const at = `${host} port ${port}`;
-  const why =
+  const address = `${host} port ${port}`;
+  const reason =
     error.code === 'EADDRINUSE'
-      ? `${at} is taken by another process; choose another port (PAWL_HTTP_PORT)`
+      ? `${address} is taken by another process; choose another port (PAWL_HTTP_PORT)`
       : error.code === 'EACCES'
-        ? `this user may not listen on ${at}; choose a port above 1023`
-        : `it cannot listen on ${at} (${error.code ?? error.message})`;
-  return new PawlError('CONFIGURATION', `The HTTP server did not start: ${why}.`, { cause: error });
+        ? `this user may not listen on ${address}; choose a port above 1023`
+        : `it cannot listen on ${address} (${error.code ?? error.message})`;
+  return new PawlError('CONFIGURATION', `The HTTP server did not start: ${reason}.`, { cause: error });
 }
 
 function urlOf(server: Server, host: string): string {

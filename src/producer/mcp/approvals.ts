@@ -17,7 +17,7 @@ const BY = 'local operator';
 export function onApprovalRequested(pawl: Pawl, callId: string, then: () => void): () => void {
   return pawl.follow(callId, {
     onEvents(events) {
-      const has = (wanted: CallEvent['type']) => events.some(({ type }) => type === wanted);
+      const has = (eventType: CallEvent['type']) => events.some(({ type }) => type === eventType);
       // A call that was decided on has been queued or settled since.
       if (has('approval-requested') && !has('queued') && !has('settled')) then();
     },

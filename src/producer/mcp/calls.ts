@@ -116,7 +116,7 @@ async function firstReply(pawl: Pawl, client: McpClient, open: OpenCall, request
   const { taskSupport = 'optional' } = tool.annotations;
   // A request that joined another one's call does not cancel it.
   const joined = submission.merged === true;
-  const stopListening = joined ? () => {} : cancelWhenGone(pawl, callId, request);
+  const stopListening = joined ? () => {} : cancelOnDisconnect(pawl, callId, request);
   const canBeTask = client.takesTasks && taskSupport !== 'forbidden';
   const task = Promise.withResolvers<Result>();
   let isTask = false;
@@ -183,19 +183,19 @@ async function stateOf(pawl: Pawl, client: McpClient, { name }: CallToolParams, 
   const callId = ctx.mcpReq.requestState<unknown>();
   if (callId === undefined) return undefined;
   const record = typeof callId === 'string' ? await pawl.read(callId) : undefined;
-  const asked = record?.outcome?.output?.content;
+  const content = record?.outcome?.output?.content;
   const envelope = record?.request.envelope;
   const same = envelope?.target.sessionKey === client.sessionKey && name.endsWith(envelope.toolName);
-  if (!same || !isInputRequired(asked))
+  if (!same || !isInputRequired(content))
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'Invalid or expired requestState', {
       reason: 'invalid_request_state',
     });
-  return asked.requestState;
+  return content.requestState;
 }
 
 /** The reply to a call that a person has decided on. */
 async function resultOf(pawl: Pawl, tool: McpTool, callId: string, request: CallRequest): Promise<Result> {
-  const stopListening = cancelWhenGone(pawl, callId, request);
+  const stopListening = cancelOnDisconnect(pawl, callId, request);
   const leftOutside = Promise.withResolvers<Result>();
   const stopFollowing = onLeftOutside(pawl, callId, (expiresAtMs) => {
     stopListening();
@@ -249,7 +249,7 @@ function report(event: ProgressEvent, tool: McpTool, { mcpReq }: ServerContext):
 }
 
 /** Cancels the call when the client cancels its request or closes the stream, unless this server is what ends. */
-function cancelWhenGone(pawl: Pawl, callId: string, { ctx, isClosing }: CallRequest): () => void {
+function cancelOnDisconnect(pawl: Pawl, callId: string, { ctx, isClosing }: CallRequest): () => void {
   const { signal } = ctx.mcpReq;
   const cancel = () => {
     if (!isClosing()) pawl.cancel(callId).catch(() => {});

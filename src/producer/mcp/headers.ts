@@ -27,25 +27,27 @@ function mismatchIn(schema: unknown, value: unknown, headers: Headers): string |
   const properties = isObject(schema) && isObject(schema['properties']) ? schema['properties'] : {};
   if (!isObject(value)) return undefined;
   for (const [name, described] of Object.entries(properties)) {
-    const given = value[name];
-    if (!isObject(described) || given === undefined || given === null) continue;
+    const parameter = value[name];
+    if (!isObject(described) || parameter === undefined || parameter === null) continue;
     const wrong =
       typeof described['x-mcp-header'] === 'string'
-        ? mismatch(`Mcp-Param-${described['x-mcp-header']}`, given, headers)
-        : mismatchIn(described, given, headers);
+        ? mismatch(`Mcp-Param-${described['x-mcp-header']}`, parameter, headers)
+        : mismatchIn(described, parameter, headers);
     if (wrong !== undefined) return wrong;
   }
   return undefined;
 }
 
-function mismatch(header: string, given: unknown, headers: Headers): string | undefined {
-  if (typeof given === 'object') return undefined;
+function mismatch(header: string, parameter: unknown, headers: Headers): string | undefined {
+  if (typeof parameter === 'object') return undefined;
   const sent = headers.get(header);
   if (sent === null) return `${header} is missing, and the body has a value for it`;
   const decoded = decode(sent);
   if (decoded === undefined) return `${header} is not valid Base64 of UTF-8`;
   const same =
-    typeof given === 'number' ? decoded.trim() !== '' && Number(decoded) === given : decoded === String(given);
+    typeof parameter === 'number'
+      ? decoded.trim() !== '' && Number(decoded) === parameter
+      : decoded === String(parameter);
   return same ? undefined : `${header} and the body have different values`;
 }
 

@@ -73,9 +73,9 @@ export function mcpEndpoint(options: McpServerDeps & { readonly log: Logger }): 
 }
 
 async function handle(deps: EndpointDeps, request: HttpRequest, response: HttpResponse): Promise<void> {
-  const gone = new AbortController();
-  response.once('close', () => gone.abort());
-  const web = webRequest(request, gone.signal);
+  const disconnected = new AbortController();
+  response.once('close', () => disconnected.abort());
+  const web = webRequest(request, disconnected.signal);
   if (request.method !== 'POST') return dispatch(deps, web, undefined, response);
   const body = readBody(request, web);
   if (body.kind === 'refused') return sendRpcError(response, body);
@@ -144,8 +144,8 @@ function classify(web: Request, body: unknown): ReturnType<typeof classifyInboun
 /** Whether the SDK would silently drop a member of the arguments. */
 function losesArguments(message: unknown): boolean {
   const { params } = (message ?? {}) as { readonly params?: { readonly arguments?: unknown } | null };
-  const given = params?.arguments;
-  return typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__');
+  const callArguments = params?.arguments;
+  return typeof callArguments === 'object' && callArguments !== null && Object.hasOwn(callArguments, '__proto__');
 }
 
 function idOf(message: unknown): string | number | null {

@@ -26,7 +26,7 @@ export class LegacySessions {
       sessionIdGenerator: () => uuidv7(),
       onsessioninitialized: (id) => {
         this.#sessions.set(id, { callerId: caller.id, server, transport });
-        const surplus = this.#sessions.size > MAX_SESSIONS ? oldestOfMost(this.#sessions) : undefined;
+        const surplus = this.#sessions.size > MAX_SESSIONS ? oldestOfBusiestCaller(this.#sessions) : undefined;
         if (surplus !== undefined) void this.#end(surplus);
       },
       onsessionclosed: (id) => void this.#sessions.delete(id),
@@ -60,8 +60,10 @@ export class LegacySessions {
 }
 
 /** The least recently used session of the caller with the most sessions: a caller's flood ends its own sessions only. */
-export function oldestOfMost(sessions: ReadonlyMap<string, Pick<LegacySession, 'callerId'>>): string | undefined {
+export function oldestOfBusiestCaller(
+  sessions: ReadonlyMap<string, Pick<LegacySession, 'callerId'>>,
+): string | undefined {
   const byCaller = Map.groupBy(sessions, ([, { callerId }]) => callerId);
-  const [most] = [...byCaller.values()].sort((one, other) => other.length - one.length);
-  return most?.[0]?.[0];
+  const [busiest] = [...byCaller.values()].sort((one, other) => other.length - one.length);
+  return busiest?.[0]?.[0];
 }

@@ -114,10 +114,10 @@ function callbackIn({ [CALLBACK_META]: url }: Readonly<Record<string, unknown>>)
 }
 
 /** Throws -32602 for a key that is not a text. */
-function keyOf(given: unknown, header: string | undefined): string | undefined {
-  if (given !== undefined && typeof given !== 'string')
+function keyOf(argument: unknown, header: string | undefined): string | undefined {
+  if (argument !== undefined && typeof argument !== 'string')
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, `_meta["${KEY_META}"] must be a text.`);
-  const key = given ?? (header === undefined ? undefined : keyOfHeader(header));
+  const key = argument ?? (header === undefined ? undefined : keyOfHeader(header));
   return key === '' ? undefined : key;
 }
 
@@ -128,18 +128,18 @@ function keyOf(given: unknown, header: string | undefined): string | undefined {
 export function takeKeyArgument(
   { idempotencyKey }: Pick<McpClient, 'idempotencyKey'>,
   { inputSchema }: Pick<McpTool, 'inputSchema'>,
-  { [KEY_ARGUMENT]: argument, ...others }: Readonly<Record<string, unknown>>,
+  { [KEY_ARGUMENT]: argument, ...rest }: Readonly<Record<string, unknown>>,
 ): { readonly given: Readonly<Record<string, unknown>>; readonly idempotencyKey: string | undefined } {
   const properties = inputSchema['properties'] as Readonly<Record<string, unknown>> | undefined;
-  if (argument === undefined) return { given: others, idempotencyKey };
+  if (argument === undefined) return { given: rest, idempotencyKey };
   if (properties !== undefined && Object.hasOwn(properties, KEY_ARGUMENT))
-    return { given: { ...others, [KEY_ARGUMENT]: argument }, idempotencyKey };
+    return { given: { ...rest, [KEY_ARGUMENT]: argument }, idempotencyKey };
   if (typeof argument !== 'string' || argument === '' || (idempotencyKey ?? argument) !== argument)
     throw new ProtocolError(
       ProtocolErrorCode.InvalidParams,
       `The argument ${KEY_ARGUMENT} must be a text, and the same as the key in _meta or the header, where there is one.`,
     );
-  return { given: others, idempotencyKey: argument };
+  return { given: rest, idempotencyKey: argument };
 }
 
 /** The session of a client's calls. Its channel to people is the operator's page. */

@@ -69,11 +69,11 @@ async function resultFor(
       ...(declaresOutput() ? { structuredContent: content.structuredContent ?? { ...content } } : {}),
       _meta: { ...content._meta, ..._meta },
     };
-  const isWhole = metadata?.['whole'] === undefined || callId === undefined || !declaresOutput();
+  const isComplete = metadata?.['whole'] === undefined || callId === undefined || !declaresOutput();
   // The record holds the output as the tool returned it, so hooks must see the rest of it, too.
-  const whole = isWhole ? envelope : await pawl.calls.withHooks(wholeOf(envelope, await pawl.output(callId)));
-  if (whole.status !== 'success') return resultFor(pawl, whole, tool);
-  const structured = whole.output.content;
+  const complete = isComplete ? envelope : await pawl.calls.withHooks(wholeOf(envelope, await pawl.output(callId)));
+  if (complete.status !== 'success') return resultFor(pawl, complete, tool);
+  const structured = complete.output.content;
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };
   return {
     content: [text, ...blocksOf(metadata?.['content'])],

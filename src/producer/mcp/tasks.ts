@@ -84,11 +84,13 @@ export async function updateTask(
   const task = await taskOf(pawl, client.caller, taskId);
   const output = (await newestCall(pawl, task)).outcome?.output?.content;
   if (isInputRequired(output) && !task.cancelled) {
-    const asked = output.inputRequests ?? {};
-    const answers = Object.fromEntries(Object.entries(inputResponses).filter(([name]) => Object.hasOwn(asked, name)));
+    const inputRequests = output.inputRequests ?? {};
+    const answers = Object.fromEntries(
+      Object.entries(inputResponses).filter(([name]) => Object.hasOwn(inputRequests, name)),
+    );
     await pawl.backend.tasks.answer(task, answers);
     const answered = await taskOf(pawl, client.caller, taskId);
-    const isComplete = Object.keys(asked).every((name) => Object.hasOwn(answered.answers, name));
+    const isComplete = Object.keys(inputRequests).every((name) => Object.hasOwn(answered.answers, name));
     if (isComplete && answered.callIds.length === task.callIds.length)
       await goOn(pawl, client, answered, output.requestState);
   }

@@ -237,10 +237,10 @@ export class Session {
   /** The envelope that undoes a call. Throws as `compensate` rejects. */
   async compensation(callId: string, options: CallOptions = {}): Promise<ToolCallEnvelope> {
     const call = await this.#host.callOf?.(callId);
-    const asked = call?.request.envelope;
-    if (call === undefined || asked?.target.sessionKey !== this.key)
+    const original = call?.request.envelope;
+    if (call === undefined || original?.target.sessionKey !== this.key)
       throw new PawlError('UNKNOWN_CALL', `This session has no call ${JSON.stringify(startOf(callId, 100))}.`);
-    return compensation(call, this.envelope(asked.toolName, {}, { ...options, namespace: asked.toolNamespace }));
+    return compensation(call, this.envelope(original.toolName, {}, { ...options, namespace: original.toolNamespace }));
   }
 
   /** The envelope of a call of this session. Throws `CONTRACT_INVALID` for parameters that are not JSON-serializable. */

@@ -103,9 +103,9 @@ export class CallbackSender {
     for (const partition of partitions()) {
       const capacity = MAX_SENDING - this.#sends.size;
       if (capacity <= 0 || this.#closed) break;
-      const taken = await callbacks.take(partition, uuidv7(), LEASE_MS, capacity);
-      for (const callback of taken.callbacks) this.#start(callback);
-      if (taken.nextInMs !== undefined) nextInMs = Math.min(nextInMs, Math.max(WAKE_WITHIN_MS, taken.nextInMs));
+      const leased = await callbacks.take(partition, uuidv7(), LEASE_MS, capacity);
+      for (const callback of leased.callbacks) this.#start(callback);
+      if (leased.nextInMs !== undefined) nextInMs = Math.min(nextInMs, Math.max(WAKE_WITHIN_MS, leased.nextInMs));
     }
     return nextInMs;
   }

@@ -123,11 +123,11 @@ class Exchange {
       if (url !== undefined) this.#addSecrets(url, request.secretQuery);
     }
     const truncated = url !== undefined || items.length > pagination.maxItems;
-    const kept = items.slice(0, pagination.maxItems);
+    const returned = items.slice(0, pagination.maxItems);
     const { result } = this.#connector;
     return {
-      output: { items: result === undefined ? kept : evaluateExpression(result, kept), truncated },
-      display: `${kept.length} entries of ${pages} pages${truncated ? ', and there are more' : ''}`,
+      output: { items: result === undefined ? returned : evaluateExpression(result, returned), truncated },
+      display: `${returned.length} entries of ${pages} pages${truncated ? ', and there are more' : ''}`,
     };
   }
 
@@ -302,8 +302,8 @@ class Exchange {
 
   /** Creates an error that is classified by its status and `Retry-After`, as any tool's error is. */
   #failure(method: string, url: URL, { status, headers }: Response, content: unknown): Error {
-    const said = typeof content === 'string' ? content : (JSON.stringify(content) ?? '');
-    const quoted = said === '' ? '' : `: ${startOf(said, QUOTED_LENGTH)}`;
+    const body = typeof content === 'string' ? content : (JSON.stringify(content) ?? '');
+    const quoted = body === '' ? '' : `: ${startOf(body, QUOTED_LENGTH)}`;
     const location = headers.get('location');
     const moved = status < 400 && location !== null ? `, a redirect to ${this.#redactText(location)}` : '';
     return Object.assign(new Error(`${method} ${url.host}${url.pathname} answers ${status}${moved}${quoted}`), {

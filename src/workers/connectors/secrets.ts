@@ -24,7 +24,7 @@ const MAX_BYTES = 64 * 1_024;
 export class ConnectorSecrets {
   readonly #allowed: Settings['connectors']['secrets'];
   readonly #environment: Readonly<Record<string, string | undefined>>;
-  readonly #known = new Map<string, { readonly atMs: number; readonly value: Promise<string> }>();
+  readonly #cached = new Map<string, { readonly atMs: number; readonly value: Promise<string> }>();
 
   constructor(allowed: Settings['connectors']['secrets'], environment: Readonly<Record<string, string | undefined>>) {
     this.#allowed = allowed;
@@ -45,11 +45,11 @@ export class ConnectorSecrets {
   #lookUp(source: SecretSource): Promise<string> {
     const key = JSON.stringify(source);
     const nowMs = performance.now();
-    const known = this.#known.get(key);
-    if (known !== undefined && nowMs - known.atMs < KEPT_MS) return known.value;
+    const cached = this.#cached.get(key);
+    if (cached !== undefined && nowMs - cached.atMs < KEPT_MS) return cached.value;
     const value = this.#read(source);
-    this.#known.set(key, { atMs: nowMs, value });
-    value.catch(() => this.#known.delete(key));
+    this.#cached.set(key, { atMs: nowMs, value });
+    value.catch(() => this.#cached.delete(key));
     return value;
   }
 
@@ -60,8 +60,8 @@ export class ConnectorSecrets {
   }
 
   #variable(name: string): string {
-    const own = SECRET_VARIABLES.some((secret) => name === secret || name === `${secret}_FILE`);
-    if (own || !this.#allowed.environment.some((pattern) => matches(pattern, name)))
+    const isSecretVariable = SECRET_VARIABLES.some((secret) => name === secret || name === `${secret}_FILE`);
+    if (isSecretVariable || !this.#allowed.environment.some((pattern) => matches(pattern, name)))
       throw refused(`the variable ${name}`, 'connectors.secrets.environment');
     const value = this.#environment[name];
     if (value === undefined || value === '') throw empty(`the variable ${name} is not set`);
@@ -98,13 +98,13 @@ export class ConnectorSecrets {
   }
 }
 
-function refused(what: string, setting: string): PawlError {
+function refused(subject: string, setting: string): PawlError {
   return new PawlError(
     'PERMISSION_DENIED',
-    `This worker's configuration does not give connectors ${what}; to allow it, name it in ${setting}.`,
+    `This worker's configuration does not give connectors ${subject}; to allow it, name it in ${setting}.`,
   );
 }
 
-function empty(why: string): PawlError {
-  return new PawlError('CONFIGURATION', `A secret of the connector is missing in this worker: ${why}.`);
+function empty(reason: string): PawlError {
+  return new PawlError('CONFIGURATION', `A secret of the connector is missing in this worker: ${reason}.`);
 }

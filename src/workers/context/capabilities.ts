@@ -25,7 +25,7 @@ import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects
 import type { Isolation } from '../sandbox/isolation.ts';
 import { CallChanges } from '../workspace/diff-tracker.ts';
 import { openWorkspace } from '../workspace/workspace.ts';
-import { whyForbidden } from '../workspace/workspace-roots.ts';
+import { forbiddenReason } from '../workspace/workspace-roots.ts';
 import { openNetwork } from './network.ts';
 import { openProcesses } from './processes.ts';
 
@@ -107,7 +107,9 @@ type Demand = (capability: Capability) => void;
 function workspaceRefusal({ workspaceRoot, refusalReason }: CapabilityOptions['session']): () => string | undefined {
   let cached: { readonly reason: string | undefined } | undefined;
   return () => {
-    cached ??= { reason: refusalReason?.() ?? (workspaceRoot === undefined ? undefined : whyForbidden(workspaceRoot)) };
+    cached ??= {
+      reason: refusalReason?.() ?? (workspaceRoot === undefined ? undefined : forbiddenReason(workspaceRoot)),
+    };
     return cached.reason;
   };
 }

@@ -25,7 +25,7 @@ import { startTree } from '../sandbox/process-tree.ts';
 import { findBoundary } from '../workspace/boundary.ts';
 import { realRootOf } from '../workspace/safe-path.ts';
 import { resolveFolder } from '../workspace/workspace.ts';
-import { whyForbidden } from '../workspace/workspace-roots.ts';
+import { forbiddenReason } from '../workspace/workspace-roots.ts';
 
 export const DEFAULT_MAX_OUTPUT_BYTES = 256 * 1024;
 
@@ -87,7 +87,7 @@ export async function prepareProgram(
   refuseImpossible(request);
   const environment = programEnvironment(env, request.env);
   const realRoot = await (ownRoot === true ? realRootOf(root) : resolveFolder(root, '.'));
-  const forbidden = whyForbidden(realRoot);
+  const forbidden = forbiddenReason(realRoot);
   if (forbidden !== undefined) throw new PawlError('PERMISSION_DENIED', forbidden);
   const folder = request.cwd === undefined ? realRoot : await resolveFolder(root, request.cwd);
   const program = await findProgram(request.argv[0], folder, environment.PATH);

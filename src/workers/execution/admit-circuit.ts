@@ -84,11 +84,11 @@ export class CircuitAdmitter {
     const { settler, onEvent } = this.#deps;
     const { fence, request, earlierAttempts } = answer;
     const { envelope } = request;
-    const seen = parseCircuit(answer.circuitRaw);
-    const breakerState = seen.state;
+    const circuit = parseCircuit(answer.circuitRaw);
+    const breakerState = circuit.state;
     // The lost attempt may have had its effect, and the tool would have been probed before another one.
     const inDoubt = tool.effects === 'probe' && leftInDoubt(earlierAttempts);
-    const message = openText(envelope.toolName, seen, answer.circuit);
+    const message = openText(envelope.toolName, circuit, answer.circuit);
     const failure = inDoubt ? failureOf('OUTCOME_UNKNOWN') : failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
     const status = inDoubt ? 'error' : 'circuit_open';
     const outcome: Outcome = {

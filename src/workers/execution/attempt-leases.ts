@@ -23,11 +23,11 @@ export class AttemptLeases {
     const { ledger, locks, limits, leaseMs } = this.#deps;
     const { callId, fence } = attempt;
     if (fence === 0) return;
-    const { renewed: held, cancelRequested } = await ledger.renewLease(callId, fence, leaseMs);
+    const { renewed, cancelRequested } = await ledger.renewLease(callId, fence, leaseMs);
     const keepsLock = !attempt.holdsLock || (await locks.renew(callId, fence));
     if (!keepsLock) attempt.abort(new PawlError('LEASE_LOST', 'Another call holds the lock of the resource.'));
-    else if (!held) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));
+    else if (!renewed) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));
     else if (cancelRequested) attempt.abort(new PawlError('CANCELLED'));
-    if (held) await limits.renew(attempt);
+    if (renewed) await limits.renew(attempt);
   }
 }

@@ -277,8 +277,8 @@ export class JobFetcher {
   }
 }
 
-function hasJob<Found extends FetchedJob>(taken: Found): taken is Found & JobAnswer {
-  return Array.isArray(taken.job) && typeof taken.job[1] === 'string';
+function hasJob<Found extends FetchedJob>(fetched: Found): fetched is Found & JobAnswer {
+  return Array.isArray(fetched.job) && typeof fetched.job[1] === 'string';
 }
 
 /** BullMQ's reply without a job, which says when the next one is due. */

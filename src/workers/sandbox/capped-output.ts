@@ -15,10 +15,10 @@ export function collectOutput(stream: Readable, maxBytes: number): () => Collect
   let keptBytes = 0;
   let droppedBytes = 0;
   stream.on('data', (chunk: Buffer) => {
-    const kept = chunk.subarray(0, maxBytes - keptBytes);
-    if (kept.length > 0) chunks.push(kept);
-    keptBytes += kept.length;
-    droppedBytes += chunk.length - kept.length;
+    const retained = chunk.subarray(0, maxBytes - keptBytes);
+    if (retained.length > 0) chunks.push(retained);
+    keptBytes += retained.length;
+    droppedBytes += chunk.length - retained.length;
   });
   // The stream is destroyed when a process outlives its program. The output until then still counts.
   stream.on('error', () => undefined);

@@ -14,11 +14,11 @@ export type ProgramEnvironment = Readonly<Record<string, string>> & { readonly P
 
 /** The part of a worker's environment that its programs see: allow-listed names and `LC_*`. */
 export function allowedEnvironment(source: Readonly<Record<string, string | undefined>>): ProgramEnvironment {
-  const kept: Record<string, string> = {};
+  const allowed: Record<string, string> = {};
   for (const [name, value] of Object.entries(source)) {
-    if (value !== undefined && (ALLOWED.has(name) || /^LC_[A-Z]+$/.test(name))) kept[name] = value;
+    if (value !== undefined && (ALLOWED.has(name) || /^LC_[A-Z]+$/.test(name))) allowed[name] = value;
   }
-  return { PATH: DEFAULT_PATH, ...kept, TERM: 'dumb' };
+  return { PATH: DEFAULT_PATH, ...allowed, TERM: 'dumb' };
 }
 
 /**

@@ -262,9 +262,9 @@ const tried = new Map<Isolation, Promise<Sandbox | undefined>>();
 
 /** Returns the first candidate of a mode that works here. Each process tries it once. */
 function working(isolation: Isolation, trial: Trial): Promise<Sandbox | undefined> {
-  const known = tried.get(isolation);
-  if (known !== undefined) return known;
-  const found = (async () => {
+  const cached = tried.get(isolation);
+  if (cached !== undefined) return cached;
+  const trialRun = (async () => {
     const root = await realpath(tmpdir());
     for (const sandbox of await CANDIDATES[isolation]()) {
       if (await trial(sandbox, { root, folder: root, argv: [SHELL, '-c', 'exit 0'], marker: `trial-${isolation}` }))
@@ -272,10 +272,10 @@ function working(isolation: Isolation, trial: Trial): Promise<Sandbox | undefine
     }
     return undefined;
   })();
-  tried.set(isolation, found);
+  tried.set(isolation, trialRun);
   // A trial that could not run proves nothing about the mode, so the next use tries again.
-  found.catch(() => tried.delete(isolation));
-  return found;
+  trialRun.catch(() => tried.delete(isolation));
+  return trialRun;
 }
 
 /**
@@ -283,13 +283,13 @@ function working(isolation: Isolation, trial: Trial): Promise<Sandbox | undefine
  * (`unconfined`), or the requested one. Throws `CONFIGURATION` where the requested one does not work; `group` works on
  * every POSIX system.
  */
-export async function chooseSandbox(wanted: 'auto' | 'unconfined' | Isolation, trial: Trial): Promise<Sandbox> {
+export async function chooseSandbox(mode: 'auto' | 'unconfined' | Isolation, trial: Trial): Promise<Sandbox> {
   const isolation =
-    wanted === 'auto'
+    mode === 'auto'
       ? ISOLATION_MODES
-      : wanted === 'unconfined'
+      : mode === 'unconfined'
         ? ISOLATION_MODES.filter((each) => each !== 'bubblewrap')
-        : [wanted];
+        : [mode];
   for (const each of isolation) {
     const sandbox = await working(each, trial);
     if (sandbox !== undefined) return sandbox;
@@ -299,6 +299,6 @@ export async function chooseSandbox(wanted: 'auto' | 'unconfined' | Isolation, t
 
 /** Lists the modes that work here, the strongest first, for `pawl doctor`. */
 export async function availableIsolation(trial: Trial): Promise<readonly Isolation[]> {
-  const found = await Promise.all(ISOLATION_MODES.map((isolation) => working(isolation, trial)));
-  return ISOLATION_MODES.filter((_, index) => found[index] !== undefined);
+  const results = await Promise.all(ISOLATION_MODES.map((isolation) => working(isolation, trial)));
+  return ISOLATION_MODES.filter((_, index) => results[index] !== undefined);
 }

@@ -43,22 +43,22 @@ export async function makePlaceholders(
   absent: readonly string[],
   renamedLater: readonly string[],
 ): Promise<Placeholders> {
-  const made = await Promise.all(absent.map(make));
-  const held = made.filter((each) => each !== undefined);
+  const created = await Promise.all(absent.map(make));
+  const placeholders = created.filter((each) => each !== undefined);
   return {
-    paths: held.map(({ path }) => path),
+    paths: placeholders.map(({ path }) => path),
     remove: async () => {
-      await Promise.all([...held.map(release), ...renamedLater.map(moveAside)]);
+      await Promise.all([...placeholders.map(release), ...renamedLater.map(moveAway)]);
     },
   };
 }
 
-interface Held {
+interface Placeholder {
   readonly path: string;
   readonly mark: string;
 }
 
-async function make(path: string): Promise<Held | undefined> {
+async function make(path: string): Promise<Placeholder | undefined> {
   const host = encodeURIComponent(hostname());
   const mark = join(path, `.pawl-${host} ${process.pid} ${randomBytes(6).toString('hex')}`);
   for (let tries = 0; tries < MAX_TRIES; tries += 1) {
@@ -83,14 +83,14 @@ async function sweep(path: string, host: string): Promise<void> {
   }
 }
 
-async function release({ path, mark }: Held): Promise<void> {
+async function release({ path, mark }: Placeholder): Promise<void> {
   await unlink(mark).catch(ignore('ENOENT'));
   await rmdir(path).catch(ignore('ENOENT', 'ENOTEMPTY', 'EEXIST', 'EBUSY', 'ENOTDIR'));
 }
 
-async function moveAside(path: string): Promise<void> {
-  const stands = await lstat(path).catch(() => undefined);
-  if (stands !== undefined)
+async function moveAway(path: string): Promise<void> {
+  const stats = await lstat(path).catch(() => undefined);
+  if (stats !== undefined)
     await rename(path, `${path}.aside-${randomBytes(4).toString('hex')}`).catch(ignore('ENOENT'));
 }
 

@@ -26,9 +26,9 @@ export interface ProcessGroup {
  * Returns a maker of groups of at most `limit` processes, or undefined where none can be made. Call it before the
  * first run.
  */
-export function processGroups(limit: number, own = readOwn()): (() => ProcessGroup | undefined) | undefined {
+export function processGroups(limit: number, ownGroup = readOwn()): (() => ProcessGroup | undefined) | undefined {
   for (const { line, mount } of ROOTS) {
-    const path = line.exec(own)?.groups?.['path'];
+    const path = line.exec(ownGroup)?.groups?.['path'];
     if (path === undefined) continue;
     for (const parent of new Set([join(mount, path), dirname(join(mount, path))])) {
       if (!parent.startsWith(mount)) continue;

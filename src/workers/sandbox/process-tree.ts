@@ -129,9 +129,9 @@ async function endOf(
   let timeLimit: NodeJS.Timeout | undefined;
   let patience: NodeJS.Timeout | undefined;
   let isArmed = false;
-  let known: RunEnd | undefined;
+  let knownEnd: RunEnd | undefined;
 
-  const waitAtMost = (graceMs: number): void => {
+  const limitWait = (graceMs: number): void => {
     clearTimeout(patience);
     patience = setTimeout(() => {
       killGroup(child);
@@ -139,30 +139,30 @@ async function endOf(
     }, graceMs);
   };
   const cut = (why: 'time limit' | 'abort'): void => {
-    if (known !== undefined) return;
-    known = { kind: 'cut', why };
+    if (knownEnd !== undefined) return;
+    knownEnd = { kind: 'cut', why };
     killTree(child, line, launch);
-    waitAtMost(KILL_GRACE_MS);
+    limitWait(KILL_GRACE_MS);
   };
   const onAbort = (): void => cut('abort');
   signal.addEventListener('abort', onAbort, { once: true });
   listen(line, (message) => {
-    if (known !== undefined) return;
+    if (knownEnd !== undefined) return;
     if (message === 'armed') {
       isArmed = true;
       onArmed();
       line.write('go\n');
       if (timeoutMs !== undefined) timeLimit = setTimeout(cut, Math.min(timeoutMs, MAX_TIMER_MS), 'time limit');
     } else if (message.startsWith('exit ')) {
-      known = { kind: 'exited', status: Number(message.slice('exit '.length)) };
-      waitAtMost(KILL_GRACE_MS);
+      knownEnd = { kind: 'exited', status: Number(message.slice('exit '.length)) };
+      limitWait(KILL_GRACE_MS);
     }
   });
   child.once('error', (error) => {
-    known ??= { kind: 'not started', error };
+    knownEnd ??= { kind: 'not started', error };
     closed.resolve();
   });
-  child.once('exit', () => waitAtMost(OUTPUT_GRACE_MS));
+  child.once('exit', () => limitWait(OUTPUT_GRACE_MS));
   child.once('close', () => closed.resolve());
 
   await closed.promise;
@@ -171,7 +171,7 @@ async function endOf(
   clearTimeout(patience);
   for (const stream of child.stdio) stream?.destroy();
   return (
-    known ?? (isArmed ? { kind: 'lost', code: child.exitCode, signal: child.signalCode } : { kind: 'not started' })
+    knownEnd ?? (isArmed ? { kind: 'lost', code: child.exitCode, signal: child.signalCode } : { kind: 'not started' })
   );
 }
 
@@ -288,8 +288,8 @@ function couldNotStart(
       `The command line of ${name} is too long for the operating system; pass the data through stdin or a file.`,
     );
   }
-  const why = error?.message ?? (diagnosis.trim() || 'it ended before the program was started');
-  return new ToolError(`${name} could not be started in isolation mode ${sandbox.isolation}: ${why}`, {
+  const reason = error?.message ?? (diagnosis.trim() || 'it ended before the program was started');
+  return new ToolError(`${name} could not be started in isolation mode ${sandbox.isolation}: ${reason}`, {
     code: 'PROCESS_NOT_STARTED',
     retriable: true,
     nothingHappened: true,

@@ -47,22 +47,22 @@ export function openPseudoTerminal(): PseudoTerminal {
  * and tries the rest later. The descriptor belongs to the output, and is never used after that has been destroyed.
  */
 function inputThrough(output: ReadStream, master: number): Writable {
-  let again: NodeJS.Timeout | undefined;
+  let retryTimer: NodeJS.Timeout | undefined;
   const published = (chunk: Buffer, done: () => void): void => {
-    let taken: number;
+    let written: number;
     try {
-      taken = output.destroyed ? chunk.length : writeSync(master, chunk);
+      written = output.destroyed ? chunk.length : writeSync(master, chunk);
     } catch (error) {
       // An ended program reads no input, so the rest is dropped.
-      taken = (error as NodeJS.ErrnoException).code === 'EAGAIN' ? 0 : chunk.length;
+      written = (error as NodeJS.ErrnoException).code === 'EAGAIN' ? 0 : chunk.length;
     }
-    if (taken === chunk.length) done();
-    else again = setTimeout(published, OFFER_AGAIN_MS, chunk.subarray(taken), done);
+    if (written === chunk.length) done();
+    else retryTimer = setTimeout(published, OFFER_AGAIN_MS, chunk.subarray(written), done);
   };
   return new Writable({
     write: (chunk: Buffer, _encoding, done) => published(chunk, done),
     destroy(error, done) {
-      clearTimeout(again);
+      clearTimeout(retryTimer);
       output.destroy();
       done(error);
     },

@@ -97,12 +97,12 @@ export const edit = defineBaseTool({
     const edits = editsOf(params);
     const { text, hash } = await readText(path, ctx);
     if (hash === params.expected_hash) return { state: 'not-done' };
-    const found = edits.map((edit) => {
+    const resolved = edits.map((edit) => {
       const to = edit.new_string;
-      return { old: stands(text, edit.old_string), fresh: to !== '' && stands(text, to), deletes: to === '' };
+      return { old: isFound(text, edit.old_string), fresh: to !== '' && isFound(text, to), deletes: to === '' };
     });
-    if (found.every(({ old, fresh }) => old && !fresh)) return { state: 'not-done' };
-    if (found.every(({ old, fresh, deletes }) => !old && (fresh || deletes))) {
+    if (resolved.every(({ old, fresh }) => old && !fresh)) return { state: 'not-done' };
+    if (resolved.every(({ old, fresh, deletes }) => !old && (fresh || deletes))) {
       return {
         state: 'done',
         result: {
@@ -116,10 +116,10 @@ export const edit = defineBaseTool({
   },
   async preview(params, ctx) {
     const edits = editsOf(params);
-    const what = edits.length > 1 ? `, ${edits.length} places` : edits[0]?.replace_all ? ', every occurrence' : '';
+    const scope = edits.length > 1 ? `, ${edits.length} places` : edits[0]?.replace_all ? ', every occurrence' : '';
     const { text } = await readText(params.path, ctx);
     return {
-      summary: `Edit ${params.path}${what}`,
+      summary: `Edit ${params.path}${scope}`,
       details: ctx.diff(params.path, text, replaced(params.path, text, edits).content),
     };
   },
@@ -160,8 +160,8 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
     const which = edits.length === 1 ? '' : `Edit ${index + 1} of ${edits.length}: `;
     if (places.length === 0) {
       const head = `${which}old_string was found 0 times in ${JSON.stringify(path)}; nothing was changed.`;
-      const wanted = formsIn(content, edit.old_string).at(-1) ?? '';
-      throw new PawlError('PRECONDITION_FAILED', `${head} ${explainNoMatch(content, wanted)}`);
+      const expected = formsIn(content, edit.old_string).at(-1) ?? '';
+      throw new PawlError('PRECONDITION_FAILED', `${head} ${explainNoMatch(content, expected)}`);
     }
     const positions = places.map(({ at }) => at);
     if (positions.length > 1 && !edit.replace_all)
@@ -181,15 +181,15 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
     content = pieces.join('') + content.slice(end);
   });
   // The byte order mark stays, once, unless it is all that an edit names.
-  const isKept = text.startsWith(BYTE_ORDER_MARK) && edits.every((edit) => edit.old_string !== BYTE_ORDER_MARK);
-  return { content: isKept ? BYTE_ORDER_MARK + content.replace(/^\ufeff+/, '') : content, lines };
+  const keepsMark = text.startsWith(BYTE_ORDER_MARK) && edits.every((edit) => edit.old_string !== BYTE_ORDER_MARK);
+  return { content: keepsMark ? BYTE_ORDER_MARK + content.replace(/^\ufeff+/, '') : content, lines };
 }
 
-function tooMuch(why: string): PawlError {
-  return new PawlError('INVALID_PARAMS', `${why}; nothing was changed.`);
+function tooMuch(reason: string): PawlError {
+  return new PawlError('INVALID_PARAMS', `${reason}; nothing was changed.`);
 }
 
-function stands(content: string, text: string): boolean {
+function isFound(content: string, text: string): boolean {
   return [text, inCrLf(text)].some((form) => placesOf(content, form, 1).length > 0);
 }
 
@@ -221,8 +221,8 @@ function placesIn(
  * mix both kinds.
  */
 function formsIn(content: string, text: string): readonly string[] {
-  const isAsGiven = text.includes('\r') || !text.includes('\n') || !content.includes('\r\n');
-  return isAsGiven ? [text] : [text, inCrLf(text)];
+  const keepsLineEnds = text.includes('\r') || !text.includes('\n') || !content.includes('\r\n');
+  return keepsLineEnds ? [text] : [text, inCrLf(text)];
 }
 
 function inCrLf(text: string): string {

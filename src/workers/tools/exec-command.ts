@@ -75,7 +75,7 @@ export function terminalResult(
   { output, droppedBytes, state }: TerminalReport,
 ): ToolResult<z.output<typeof terminalOutput>> {
   const running = state.kind === 'running';
-  const how = running
+  const ending = running
     ? `still runs as ${state.terminalId}`
     : state.timedOut
       ? 'killed at its time limit'
@@ -90,7 +90,7 @@ export function terminalResult(
       timed_out: !running && state.timedOut,
       truncated_bytes: droppedBytes,
     },
-    display: `${what}: ${how}`,
+    display: `${what}: ${ending}`,
     success: running || state.exitCode === 0,
   };
 }

@@ -24,13 +24,13 @@ export const getMemory = defineBaseTool({
     tainted: z.boolean(),
   }),
   async run({ id }, ctx) {
-    const found = await ctx.memory.get(id);
-    if (found === undefined)
+    const record = await ctx.memory.get(id);
+    if (record === undefined)
       throw new PawlError(
         'NOT_FOUND',
         `Memory has no entry ${JSON.stringify(id)}: it was forgotten, has expired, or never was. memory_search finds entries.`,
       );
-    const { text, metadata, createdAtMs, provenance, tainted = false } = found;
+    const { text, metadata, createdAtMs, provenance, tainted = false } = record;
     return {
       output: {
         id,

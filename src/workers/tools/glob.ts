@@ -33,10 +33,10 @@ export const glob = defineBaseTool({
     truncated: z.boolean(),
   }),
   async run({ pattern, path, include_ignored: includeIgnored, limit }, ctx) {
-    const found = await ctx.workspace.search({ path, glob: pattern, includeIgnored, limit: MAX_FOUND });
-    const sorted = [...found.files].sort((a, b) => b.modifiedAtMs - a.modifiedAtMs || (a.path < b.path ? -1 : 1));
+    const matches = await ctx.workspace.search({ path, glob: pattern, includeIgnored, limit: MAX_FOUND });
+    const sorted = [...matches.files].sort((a, b) => b.modifiedAtMs - a.modifiedAtMs || (a.path < b.path ? -1 : 1));
     const files = sorted.slice(0, limit).map((file) => file.path);
-    const truncated = found.truncated || sorted.length > limit;
+    const truncated = matches.truncated || sorted.length > limit;
     return {
       output: { files, truncated },
       display: `Found ${counted(files.length, 'file')} for ${pattern}${truncated ? ', and more' : ''}`,

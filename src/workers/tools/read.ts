@@ -56,11 +56,11 @@ export const read = defineBaseTool({
     const image = imageTypeOf(bytes);
     const utf16 = utf16Of(bytes);
     if (image !== undefined || (utf16 === undefined && isBinary(bytes))) {
-      const what = image === undefined ? 'a binary file' : `an image (${image})`;
+      const kind = image === undefined ? 'a binary file' : `an image (${image})`;
       const hint = image === undefined ? '' : ' Look at it with view_image.';
       throw new PawlError(
         'INVALID_PARAMS',
-        `${JSON.stringify(path)} is ${what} of ${bytes.length} bytes; only text can be read.${hint}`,
+        `${JSON.stringify(path)} is ${kind} of ${bytes.length} bytes; only text can be read.${hint}`,
       );
     }
     const lines = linesOf(new TextDecoder(utf16 ?? 'utf-8', { ignoreBOM: true }).decode(bytes));
@@ -71,10 +71,10 @@ export const read = defineBaseTool({
       );
     }
     const first = (offset ?? 1) - 1;
-    const wanted = lines.slice(first, first + (limit ?? DEFAULT_LINES));
-    const { kept, cutBytes } = withinBytes(wanted);
+    const selected = lines.slice(first, first + (limit ?? DEFAULT_LINES));
+    const { kept, cutBytes } = withinBytes(selected);
     const endLine = lines.length === 0 ? 0 : first + kept.length;
-    const truncated = cutBytes > 0 || kept.length < wanted.length || (limit === undefined && endLine < lines.length);
+    const truncated = cutBytes > 0 || kept.length < selected.length || (limit === undefined && endLine < lines.length);
     const mark = truncated
       ? `\n[truncated: lines ${first + 1} to ${endLine} of ${lines.length}${cutBytes > 0 ? `, ${cutBytes} bytes of these lines left out` : ''}; go on with offset ${endLine + 1}]\n`
       : '';

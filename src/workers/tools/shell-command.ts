@@ -38,7 +38,7 @@ export const shellCommand = defineBaseTool({
       maxOutputBytes: MAX_OUTPUT_BYTES,
       ...(workdir === undefined ? {} : { cwd: workdir }),
     });
-    const how = describeExit({ timedOut, signal: null, exitCode }, timeoutMs);
+    const ending = describeExit({ timedOut, signal: null, exitCode }, timeoutMs);
     return {
       output: {
         exitCode,
@@ -47,7 +47,7 @@ export const shellCommand = defineBaseTool({
         durationMs,
         truncatedBytes: truncated.stdoutBytes,
       },
-      display: `Ran ${oneLine(command)}: ${how}, ${durationMs} ms`,
+      display: `Ran ${oneLine(command)}: ${ending}, ${durationMs} ms`,
       success: exitCode === 0,
     };
   },

@@ -94,7 +94,7 @@ export const webFetch = defineBaseTool({
         ...(page.publishedAt === undefined ? {} : { publishedAt: page.publishedAt }),
         content:
           content +
-          (isEmptyPage ? whyEmpty(source, response.url) : mark) +
+          (isEmptyPage ? emptyReason(source, response.url) : mark) +
           (page.isWholePage === true && !isEmptyPage ? PLAIN_TEXT_NOTE : '') +
           (truncated && !isCut ? `\n[truncated: the body is longer than ${MAX_BYTES} bytes]` : ''),
         totalLength: page.content.length,
@@ -156,7 +156,7 @@ async function readUpTo(response: Response, maxBytes: number): Promise<{ bytes: 
 }
 
 /** Explains why a page has no text: a browser would show content from elsewhere. */
-function whyEmpty(html: string, url: string): string {
+function emptyReason(html: string, url: string): string {
   const [tag = ''] =
     /<meta\b[^>]{0,200}http-equiv=["']?refresh[^>]{0,2000}>/i.exec(html.slice(0, MAX_HEAD_LENGTH)) ?? [];
   const [, target = ''] = /url=\s*["']?([^"'>\s]+)/i.exec(tag) ?? [];

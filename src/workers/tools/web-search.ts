@@ -71,8 +71,8 @@ export const webSearch = defineBaseTool({
     const { url, init } = request({ base, apiKey, query, count, freshness, domains });
     const response = await ctx.fetch(url, { ...init, signal: ctx.signal });
     if (!response.ok) {
-      const said = startOf(await response.text().catch(() => ''), 200);
-      throw Object.assign(new Error(`${provider} answered ${response.status}: ${said}`), {
+      const body = startOf(await response.text().catch(() => ''), 200);
+      throw Object.assign(new Error(`${provider} answered ${response.status}: ${body}`), {
         status: response.status,
         headers: response.headers,
       });
@@ -80,13 +80,13 @@ export const webSearch = defineBaseTool({
     const answer: unknown = await response.json().catch((error: Error) => {
       throw new PawlError('RESULT_INVALID', `${provider} did not answer with JSON: ${error.message}`);
     });
-    const found = results(answer)
+    const hits = results(answer)
       .filter(({ url: address }) => URL.canParse(address))
       .slice(0, count)
       .map((result) => ({ ...result, source: new URL(result.url).hostname }));
     return {
-      output: { provider, results: found },
-      display: `Found ${counted(found.length, 'result')} for ${JSON.stringify(query)}`,
+      output: { provider, results: hits },
+      display: `Found ${counted(hits.length, 'result')} for ${JSON.stringify(query)}`,
       tainted: true,
     };
   },

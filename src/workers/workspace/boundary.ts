@@ -42,14 +42,16 @@ const RENAMED_LATER = new Set([
 /** Finds the boundary of the workspace with this real root. */
 export async function findBoundary(root: string): Promise<Boundary> {
   const hiddenFiles = protectedFiles();
-  const hidden = [...new Set([...protectedFolders(), ...realPaths(hiddenFiles.filter(stands)), ...credentials()])];
-  const own = [...hiddenFiles, ...protectedCode()].filter((path) => liesIn(root, path) && path !== root);
+  const hidden = [...new Set([...protectedFolders(), ...realPaths(hiddenFiles.filter(exists)), ...credentials()])];
+  const ownPaths = [...hiddenFiles, ...protectedCode()].filter((path) => liesIn(root, path) && path !== root);
   const owners = await findOwnerFiles(root, ownerFilePaths());
-  const present = [...own.filter(stands), ...owners.present, ...(await linksTo(protectedCode(), root))].map(followed);
+  const present = [...ownPaths.filter(exists), ...owners.present, ...(await linksTo(protectedCode(), root))].map(
+    followed,
+  );
   const readOnly = outermost(present.filter((path) => liesIn(root, path) && !hidden.includes(path)));
-  const missing = outermost([...own.flatMap((path) => firstMissing(root, path) ?? []), ...owners.absent]);
+  const missing = outermost([...ownPaths.flatMap((path) => firstMissing(root, path) ?? []), ...owners.absent]);
   const free = missing.filter((path) => ![...readOnly, ...hidden].some((other) => liesIn(other, path)));
-  const isRenamed = (path: string) => RENAMED_LATER.has(basename(path)) && !own.some((each) => liesIn(path, each));
+  const isRenamed = (path: string) => RENAMED_LATER.has(basename(path)) && !ownPaths.some((each) => liesIn(path, each));
   const [absent, renamedLater] = [free.filter((path) => !isRenamed(path)), free.filter(isRenamed)];
   return { hidden, readOnly, absent, renamedLater, replaceable: replaceableLinks(root) };
 }
@@ -61,7 +63,7 @@ function replaceableLinks(root: string): readonly string[] {
   return links.filter((link) => !mounted.some((folder) => liesIn(folder, link)));
 }
 
-function stands(path: string): boolean {
+function exists(path: string): boolean {
   const stats = statsOf(path);
   return stats !== undefined && !(stats.isDirectory() && isPlaceholder(path));
 }
@@ -82,10 +84,10 @@ function outermost(paths: readonly string[]): readonly string[] {
 }
 
 function firstMissing(root: string, path: string): string | undefined {
-  let at = root;
+  let folder = root;
   for (const name of relative(root, path).split(sep)) {
-    at = join(at, name);
-    if (!stands(at)) return existsSync(dirname(at)) ? at : undefined;
+    folder = join(folder, name);
+    if (!exists(folder)) return existsSync(dirname(folder)) ? folder : undefined;
   }
   return undefined;
 }
@@ -104,24 +106,24 @@ async function linksTo(files: readonly string[], root: string): Promise<readonly
     return stats?.isFile() === true && stats.nlink > 1 ? [identityOf(stats)] : [];
   });
   if (linked.length === 0) return [];
-  const wanted = linked.toSorted().join(' ');
-  const known = foundLinks.get(root);
-  if (known?.wanted === wanted) return known.paths;
+  const linkKey = linked.toSorted().join(' ');
+  const cached = foundLinks.get(root);
+  if (cached?.wanted === linkKey) return cached.paths;
   const paths = await filesWith(new Set(linked), root);
-  foundLinks.set(root, { wanted, paths });
+  foundLinks.set(root, { wanted: linkKey, paths });
   return paths;
 }
 
 async function filesWith(identities: ReadonlySet<string>, folder: string): Promise<readonly string[]> {
   const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
-  const found: string[] = [];
+  const links: string[] = [];
   for (const entry of entries) {
     const path = join(folder, entry.name);
-    if (entry.isDirectory()) found.push(...(await filesWith(identities, path)));
+    if (entry.isDirectory()) links.push(...(await filesWith(identities, path)));
     else if (entry.isFile()) {
       const stats = await lstat(path).catch(() => undefined);
-      if (stats !== undefined && identities.has(identityOf(stats))) found.push(path);
+      if (stats !== undefined && identities.has(identityOf(stats))) links.push(path);
     }
   }
-  return found;
+  return links;
 }

@@ -22,8 +22,8 @@ export function codeNames(entries: readonly string[]): readonly string[] {
   const read = new Set<string>();
   const pending = [...entries];
   for (let file = pending.pop(); file !== undefined && read.size < MAX_FILES; file = pending.pop()) {
-    const asked = resolve(file);
-    const { found: path = asked, before } = resolveAsNode(asked);
+    const resolved = resolve(file);
+    const { found: path = resolved, before } = resolveAsNode(resolved);
     for (const name of before) names.add(name);
     if (read.has(path)) continue;
     read.add(path);

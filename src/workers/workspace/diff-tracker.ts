@@ -12,18 +12,18 @@ const MAX_DIFF_MS = 500;
 /** The library is loaded with the first diff, because few calls ask for one. */
 const require = createRequire(import.meta.url);
 
-interface Kept {
+interface TrackedFile {
   before: Uint8Array | undefined;
   after: Uint8Array | undefined;
 }
 
 export class CallChanges implements DiffTracker {
-  readonly #byPath = new Map<string, Kept>();
+  readonly #byPath = new Map<string, TrackedFile>();
 
   note({ path, before, after }: FileChange): void {
-    const known = this.#byPath.get(path);
-    if (known === undefined) this.#byPath.set(path, { before, after });
-    else known.after = after;
+    const tracked = this.#byPath.get(path);
+    if (tracked === undefined) this.#byPath.set(path, { before, after });
+    else tracked.after = after;
   }
 
   changes(): readonly FileChange[] {

@@ -55,8 +55,8 @@ function fits(path: string, glob: string): boolean {
  * there, and for one that would take too long.
  */
 export function normalizeGlob(glob: string): string {
-  const refuse = (why: string) => {
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} matches no file: ${why}.`);
+  const refuse = (reason: string) => {
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} matches no file: ${reason}.`);
   };
   // This comes before the alternatives are counted, because Node would read "{1..9\9}" without the backslash, too.
   const read = glob
@@ -75,8 +75,8 @@ export function normalizeGlob(glob: string): string {
  * "{1..99999999}" or with ten stars would block the worker. Throws `INVALID_PARAMS`.
  */
 function refuseCostlyGlob(glob: string): void {
-  const refuse = (why: string) => {
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too complex a glob: ${why}.`);
+  const refuse = (reason: string) => {
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too complex a glob: ${reason}.`);
   };
   if (/[+*!]\(/.test(glob)) refuse('+(…), *(…) and !(…) are not supported; use {a,b}');
   const alternatives = alternativesOf(glob, () =>

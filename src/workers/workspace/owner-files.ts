@@ -29,9 +29,9 @@ export function isOwnerFile(path: string, root: string, patterns: readonly strin
     if (BARE_PARTS.some((part) => liesInBareRepository(path, part))) return true;
   }
   return patterns.some((pattern) => {
-    const wanted = pattern.toLowerCase().split('/');
-    const start = NOT_SEARCHED.has(wanted[0] ?? '') ? 0 : depth;
-    return names.some((_, from) => from >= start && begins(names.slice(from), wanted));
+    const parts = pattern.toLowerCase().split('/');
+    const start = NOT_SEARCHED.has(parts[0] ?? '') ? 0 : depth;
+    return names.some((_, from) => from >= start && begins(names.slice(from), parts));
   });
 }
 
@@ -68,12 +68,12 @@ interface FoundOwnerFiles {
  */
 export async function findOwnerFiles(root: string, patterns: readonly string[]): Promise<FoundOwnerFiles> {
   const search = new OwnerFileSearch();
-  const wanted = patterns.map((pattern) => pattern.split('/'));
+  const patternParts = patterns.map((pattern) => pattern.split('/'));
   const isGit = patterns.some((pattern) => pattern.startsWith('.git/'));
   const searchFolder = async (folder: string): Promise<readonly string[]> => {
     const entries = await search.list(folder);
     const present = new Set(entries.map(({ name }) => name.toLowerCase()));
-    for (const pattern of wanted)
+    for (const pattern of patternParts)
       if (folder === root || present.has((pattern[0] ?? '').toLowerCase())) await search.follow(folder, pattern, true);
     if (isGit) await search.followBare(folder, folder === root);
     search.forget(folder);
@@ -82,11 +82,11 @@ export async function findOwnerFiles(root: string, patterns: readonly string[]):
       .map(({ name }) => join(folder, name));
   };
   let level: readonly string[] = [root];
-  for (let left = MAX_FOLDERS; level.length > 0 && left > 0; left -= level.length) {
-    level = level.slice(0, left);
+  for (let foldersLeft = MAX_FOLDERS; level.length > 0 && foldersLeft > 0; foldersLeft -= level.length) {
+    level = level.slice(0, foldersLeft);
     const next: string[] = [];
     for (let at = 0; at < level.length; at += AT_A_TIME)
-      for (const found of await Promise.all(level.slice(at, at + AT_A_TIME).map(searchFolder))) next.push(...found);
+      for (const matches of await Promise.all(level.slice(at, at + AT_A_TIME).map(searchFolder))) next.push(...matches);
     level = next;
   }
   return { present: [...search.present], absent: [...search.absent] };
@@ -99,8 +99,8 @@ class OwnerFileSearch {
 
   /** Lists a folder once for all patterns. */
   list(folder: string): Promise<readonly Dirent[]> {
-    const known = this.#listed.get(folder);
-    if (known !== undefined) return known;
+    const cached = this.#listed.get(folder);
+    if (cached !== undefined) return cached;
     const listing = readdir(folder, { withFileTypes: true }).catch(() => []);
     this.#listed.set(folder, listing);
     return listing;
@@ -115,9 +115,9 @@ class OwnerFileSearch {
     if (first === '**') return this.#followAnywhere(folder, rest);
     const entries = await this.list(folder);
     const anyName = first === '*';
-    const found = entries.filter(({ name }) => anyName || name.toLowerCase() === first.toLowerCase());
-    if (found.length === 0 && !anyName && mayBeMissing) this.absent.add(join(folder, first));
-    for (const entry of found) {
+    const matching = entries.filter(({ name }) => anyName || name.toLowerCase() === first.toLowerCase());
+    if (matching.length === 0 && !anyName && mayBeMissing) this.absent.add(join(folder, first));
+    for (const entry of matching) {
       const path = join(folder, entry.name);
       if (entry.isDirectory() && !anyName && isPlaceholder(path)) this.absent.add(path);
       else if (entry.isDirectory()) await this.follow(path, rest, mayBeMissing && !anyName);

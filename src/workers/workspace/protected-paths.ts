@@ -117,8 +117,8 @@ function isLinkToCode(stats: Stats | undefined): boolean {
   if (stats === undefined || !stats.isFile()) return false;
   if (stats.nlink === 1 && process.platform === 'linux') return false;
   return [...code].some((each) => {
-    const own = statsOf(each);
-    return own !== undefined && own.ino === stats.ino && own.dev === stats.dev;
+    const ownStats = statsOf(each);
+    return ownStats !== undefined && ownStats.ino === stats.ino && ownStats.dev === stats.dev;
   });
 }
 
@@ -156,17 +156,17 @@ function homesOfUser(): readonly string[] {
 
 /** The home folders on this machine that can be found. */
 function homeFolders(): readonly string[] {
-  const others = ['/home', '/Users'].flatMap((above) => {
+  const userHomes = ['/home', '/Users'].flatMap((above) => {
     try {
       return readdirSync(above).map((name) => join(above, name));
     } catch {
       return [];
     }
   });
-  return [...new Set([homedir(), ...homesOfUser(), '/root', ...others])];
+  return [...new Set([homedir(), ...homesOfUser(), '/root', ...userHomes])];
 }
 
-let known: { readonly atMs: number; readonly paths: readonly string[] } | undefined;
+let cached: { readonly atMs: number; readonly paths: readonly string[] } | undefined;
 const KNOWN_MS = 5_000;
 
 /**
@@ -175,7 +175,7 @@ const KNOWN_MS = 5_000;
  */
 export function credentials(): readonly string[] {
   const nowMs = performance.now();
-  if (known !== undefined && nowMs - known.atMs < KNOWN_MS) return known.paths;
+  if (cached !== undefined && nowMs - cached.atMs < KNOWN_MS) return cached.paths;
   const hostKeys = (() => {
     try {
       return readdirSync('/etc/ssh').flatMap((name) =>
@@ -190,8 +190,8 @@ export function credentials(): readonly string[] {
     ...OF_THE_MACHINE,
     ...hostKeys,
   ];
-  known = { atMs: nowMs, paths: [...new Set(realPathsOrNone(paths))] };
-  return known.paths;
+  cached = { atMs: nowMs, paths: [...new Set(realPathsOrNone(paths))] };
+  return cached.paths;
 }
 
 /** This worker may not read another user's home folder; then none of its programs can either. */

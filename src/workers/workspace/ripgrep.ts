@@ -46,8 +46,8 @@ const ASCII = /^[\x20-\x7e]+$/;
 
 export const ripgrep: CandidateFinder = async (folder, search, signal) => {
   const program = await findTrusted('rg');
-  const wanted = program === undefined ? undefined : ripgrepArguments(search);
-  return program === undefined || wanted === undefined ? undefined : names(program, wanted, folder, signal);
+  const rgArguments = program === undefined ? undefined : ripgrepArguments(search);
+  return program === undefined || rgArguments === undefined ? undefined : names(program, rgArguments, folder, signal);
 };
 
 /** Undefined for a pattern that could mean something else to ripgrep. */
@@ -58,8 +58,8 @@ export function ripgrepArguments(search: WorkspaceSearch): readonly string[] | u
   if (search.pattern === undefined) return [...QUIET, ...hidden, '--files', '.'];
   const patterns = patternsFor(search.pattern, search);
   if (patterns === undefined) return undefined;
-  const how = [...BYTES, search.ignoreCase ? '--ignore-case' : '--case-sensitive', '--files-with-matches'];
-  return [...QUIET, ...hidden, ...how, ...patterns.map((pattern) => `--regexp=${pattern}`), '.'];
+  const options = [...BYTES, search.ignoreCase ? '--ignore-case' : '--case-sensitive', '--files-with-matches'];
+  return [...QUIET, ...hidden, ...options, ...patterns.map((pattern) => `--regexp=${pattern}`), '.'];
 }
 
 /** The pattern, and further patterns that find files in which a match could differ. */
@@ -78,13 +78,13 @@ function patternsFor(pattern: string, { literal, ignoreCase }: WorkspaceSearch):
 
 async function names(
   program: string,
-  wanted: readonly string[],
+  rgArguments: readonly string[],
   folder: string,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<readonly string[] | undefined>();
   signal.throwIfAborted();
-  const child = spawn(program, wanted, { cwd: folder, env: {}, stdio: ['ignore', 'pipe', 'ignore'] });
+  const child = spawn(program, rgArguments, { cwd: folder, env: {}, stdio: ['ignore', 'pipe', 'ignore'] });
   const chunks: Buffer[] = [];
   let bytes = 0;
   const stop = () => child.kill('SIGKILL');

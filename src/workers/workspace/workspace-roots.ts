@@ -24,17 +24,18 @@ let homes: readonly string[] | undefined;
  * Explains why no session may have this root. A forbidden name is refused before anything opens it; links are checked
  * after that.
  */
-export function whyForbidden(root: string): string | undefined {
+export function forbiddenReason(root: string): string | undefined {
   homes ??= ownHomes();
-  const why = forbiddenRoot(root, homes);
-  if (why === undefined) return undefined;
-  return `No session can have this folder as its workspace: ${why}. Start Pawl in another folder, or set PAWL_WORKSPACE_ROOT to one.`;
+  const reason = forbiddenRoot(root, homes);
+  if (reason === undefined) return undefined;
+  return `No session can have this folder as its workspace: ${reason}. Start Pawl in another folder, or set PAWL_WORKSPACE_ROOT to one.`;
 }
 
 /** Throws `PERMISSION_DENIED` for a root that no workspace may have. `realRoot` is its real path. */
 export function checkRoot(root: string, realRoot: string): void {
-  const forbidden = whyForbidden(realRoot);
-  if (forbidden !== undefined && whyForbidden(root) === undefined) throw new PawlError('PERMISSION_DENIED', forbidden);
+  const forbidden = forbiddenReason(realRoot);
+  if (forbidden !== undefined && forbiddenReason(root) === undefined)
+    throw new PawlError('PERMISSION_DENIED', forbidden);
   if (isProtectedCode(realRoot))
     throw new PawlError('PERMISSION_DENIED', "The session's workspace lies in a folder of code that Pawl runs.");
   const around = [...grounds].filter((ground) => liesIn(ground, root));
@@ -60,21 +61,21 @@ export function checkRoot(root: string, realRoot: string): void {
  */
 export function openTenantRoot(
   { tenantId, workspaceRoot }: { readonly tenantId?: string | undefined; readonly workspaceRoot: string },
-  places: TenantFolders,
+  folders: TenantFolders,
 ): string | undefined {
-  const all = tenantsFolder(places);
+  const all = tenantsFolder(folders);
   // Only a tenant's own sessions may see its folder.
   protectFolder(all);
   if (tenantId === undefined) {
     if (!realNames(all).some((folder) => liesIn(folder, realName(workspaceRoot)))) return undefined;
     return "The session is of no tenant, and its workspace lies in a tenant's folder.";
   }
-  const own = tenantRoot(places, tenantId);
-  if (!liesIn(own, workspaceRoot))
-    return `The session's workspace is not in its tenant's folder (${own}): leave out workspaceRoot, and give producers and workers the same PAWL_WORKSPACE_ROOT.`;
-  putWorkspacesIn(own);
+  const ownRoot = tenantRoot(folders, tenantId);
+  if (!liesIn(ownRoot, workspaceRoot))
+    return `The session's workspace is not in its tenant's folder (${ownRoot}): leave out workspaceRoot, and give producers and workers the same PAWL_WORKSPACE_ROOT.`;
+  putWorkspacesIn(ownRoot);
   try {
-    mkdirSync(own, { recursive: true, mode: 0o700 });
+    mkdirSync(ownRoot, { recursive: true, mode: 0o700 });
   } catch {
     // A read-only worker uses the folder that another worker made, and otherwise reports that there is none.
   }

@@ -187,9 +187,9 @@ class SearchTask {
   }
 
   async file(folder: Folder, name: string, path: string, stats: { size: number; mtimeMs: number }): Promise<void> {
-    const found = { path, bytes: stats.size, modifiedAtMs: Math.round(stats.mtimeMs) };
+    const match = { path, bytes: stats.size, modifiedAtMs: Math.round(stats.mtimeMs) };
     if (this.#test === undefined) {
-      this.#add(() => this.#files.push(found));
+      this.#add(() => this.#files.push(match));
       return;
     }
     if (stats.size > MAX_FILE_BYTES) return;
@@ -198,7 +198,7 @@ class SearchTask {
     const bytes = await handle.readFile().finally(() => handle.close());
     if (bytes.subarray(0, 8_192).includes(0)) return;
     // A byte order mark is no part of the first line, as in ripgrep.
-    await this.#grep(this.#test, found, bytes.toString('utf8').replace(/^\ufeff/, ''));
+    await this.#grep(this.#test, match, bytes.toString('utf8').replace(/^\ufeff/, ''));
   }
 
   async #grep(
@@ -275,10 +275,10 @@ function asksForLineEnd(pattern: string, literal: boolean | undefined): boolean 
 function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
   const { ignoreCase, literal } = search;
   if (asksForLineEnd(pattern, literal)) {
-    const why =
+    const reason =
       'each line is matched by itself, so none holds a line end; search for one of its lines, with context for those around it';
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} matches no line: ${why}.`, {
-      issues: [{ path: 'pattern', message: why }],
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} matches no line: ${reason}.`, {
+      issues: [{ path: 'pattern', message: reason }],
     });
   }
   if (!ignoreCase && (literal || re2().quote(pattern) === pattern))
@@ -286,9 +286,9 @@ function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
   const compiled = compile(pattern, search);
   const steps = compiled.programSize();
   if (steps > MAX_INSTRUCTIONS) {
-    const why = `it compiles to ${steps} instructions, and at most ${MAX_INSTRUCTIONS} are allowed; use smaller counts in {…}`;
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} is too complex a pattern: ${why}.`, {
-      issues: [{ path: 'pattern', message: why }],
+    const reason = `it compiles to ${steps} instructions, and at most ${MAX_INSTRUCTIONS} are allowed; use smaller counts in {…}`;
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} is too complex a pattern: ${reason}.`, {
+      issues: [{ path: 'pattern', message: reason }],
     });
   }
   if (steps <= SMALL_PROGRAM)
@@ -330,12 +330,12 @@ function compile(pattern: string, { ignoreCase, literal }: WorkspaceSearch): RE2
     const RE2JS = re2();
     return RE2JS.compile(literal ? RE2JS.quote(pattern) : pattern, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const message = error instanceof Error ? error.message : String(error);
     throw new PawlError(
       'INVALID_PARAMS',
-      `${JSON.stringify(pattern)} is not a pattern of RE2 (no look-around, no back-references): ${why}.`,
+      `${JSON.stringify(pattern)} is not a pattern of RE2 (no look-around, no back-references): ${message}.`,
       {
-        issues: [{ path: 'pattern', message: why }],
+        issues: [{ path: 'pattern', message }],
         cause: error,
       },
     );

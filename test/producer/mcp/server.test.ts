@@ -6,7 +6,7 @@ import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/s
 import express from 'express';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { oldestOfMost } from '../../../src/producer/mcp/legacy-sessions.ts';
+import { oldestOfBusiestCaller } from '../../../src/producer/mcp/legacy-sessions.ts';
 import { createMcpServer } from '../../../src/producer/mcp/server.ts';
 import { sendOnceThere } from '../../../src/producer/mcp/web-response.ts';
 import type { Hook } from '../../../src/shared/calls/define-hook.ts';
@@ -687,10 +687,10 @@ describe('/mcp', () => {
     const sessions = new Map(
       ['quiet', 'loud', 'loud', 'other', 'loud'].map((callerId, at) => [`s${at}`, { callerId }]),
     );
-    expect(oldestOfMost(sessions)).toBe('s1');
+    expect(oldestOfBusiestCaller(sessions)).toBe('s1');
     sessions.delete('s1');
-    expect(oldestOfMost(sessions)).toBe('s2');
-    expect(oldestOfMost(new Map())).toBeUndefined();
+    expect(oldestOfBusiestCaller(sessions)).toBe('s2');
+    expect(oldestOfBusiestCaller(new Map())).toBeUndefined();
   });
 
   test('a token decides what there is: tools by session, tasks by tenant, nothing for approvers', async () => {

@@ -27,7 +27,7 @@ export function auditRoutes(pawl: Pawl): readonly Route[] {
       responses: { 200: ['Records', 'AuditRecords'] },
       async handle({ query, caller }) {
         const { session, tool, call, type, since, limit } = query;
-        const found = await pawl.audit({
+        const records = await pawl.audit({
           sessionKey: session,
           tool,
           callId: call,
@@ -36,7 +36,7 @@ export function auditRoutes(pawl: Pawl): readonly Route[] {
           limit,
           seesTenant: (tenantId) => seesTenant(caller, tenantId),
         });
-        return { status: 200, body: { records: found.map(auditView) } };
+        return { status: 200, body: { records: records.map(auditView) } };
       },
     }),
   ];

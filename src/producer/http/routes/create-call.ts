@@ -213,13 +213,13 @@ async function submit(
   const parsed = toolCallEnvelopeSchema.safeParse(body);
   if (!parsed.success) return pawl.submit(body);
   const { target, payload } = parsed.data;
-  const given = (body as ToolCallEnvelope).payload.params;
+  const params = (body as ToolCallEnvelope).payload.params;
   if (target.tenantId !== undefined) checkTenant(caller, target.tenantId, 'The tenantId');
   await sessionOrNew(pawl, caller, target);
   return pawl.submit(
     {
       ...parsed.data,
-      payload: { ...payload, params: withEveryName(payload.params, given) },
+      payload: { ...payload, params: withEveryName(payload.params, params) },
       target: { ...target, tenantId: caller.tenantId },
     },
     options,
@@ -256,8 +256,8 @@ export async function batchEntry(
   caller: Caller,
   sent: Readonly<Record<string, unknown>>,
 ): Promise<BatchSubmission> {
-  const { start: named, ...left } = takeStart(sent, {});
-  const { callback, body } = takeCallback(left.body);
+  const { start: named, ...rest } = takeStart(sent, {});
+  const { callback, body } = takeCallback(rest.body);
   const start = startFor(pawl, named, body);
   const envelope = await shortEnvelope(pawl, caller, body, start);
   return { envelope, ...callback, ...(start === undefined ? {} : { startAtMs: start.atMs }) };

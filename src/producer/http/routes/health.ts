@@ -26,7 +26,7 @@ export function mountHealth(app: Express, { redis, prefix, isDraining, isStartin
   app
     .route('/readyz')
     .get(async (_request, response) => {
-      const reason = isDraining() ? 'draining' : isStarting() ? 'starting' : await whyRedisIsOut(redis, prefix);
+      const reason = isDraining() ? 'draining' : isStarting() ? 'starting' : await redisOutageReason(redis, prefix);
       if (reason === undefined) response.json({ status: 'ready' });
       else response.status(503).set('Retry-After', '1').json({ status: 'not ready', reason });
     })
@@ -36,7 +36,7 @@ export function mountHealth(app: Express, { redis, prefix, isDraining, isStartin
 const OUT_OF_REACH = 'redis out of reach';
 
 /** The reason for which Redis takes no calls. A reachable Redis may still refuse writes. */
-async function whyRedisIsOut(redis: HealthOptions['redis'], prefix: string): Promise<string | undefined> {
+async function redisOutageReason(redis: HealthOptions['redis'], prefix: string): Promise<string | undefined> {
   if (redis.status !== 'ready') return OUT_OF_REACH;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<string>((resolve) => {

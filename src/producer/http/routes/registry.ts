@@ -71,12 +71,12 @@ function declareTool(pawl: Pawl): Route {
     bodySchema: z.toJSONSchema(declaredToolSchema, { io: 'input' }),
     responses: { 200: ['Replaced', 'RegistryRecord'], 201: ['Declared', 'RegistryRecord'] },
     async handle({ path, headers, body, caller }) {
-      const { name, namespace, ...given } = body;
+      const { name, namespace, ...fields } = body;
       checkName(path['name'] ?? '', name, namespace);
       await requireTrustedKeysFor(pawl);
       const put = await registry.put(
         path['name'] ?? '',
-        withoutRevision(given) as DeclaredTool,
+        withoutRevision(fields) as DeclaredTool,
         optionsOf(headers, caller),
       );
       return answer(put.created ? 201 : 200, put.record, { changes: put.changes });
@@ -170,24 +170,30 @@ function optionsOf({ 'if-match': match, 'if-none-match': noneMatch }: Conditions
   return { by: caller.id, ifRevision: Number(revision) };
 }
 
-function badCondition(header: string, expected: string, came: string): PawlError {
-  const message = `must be ${expected}; got ${startOf(came, 100)}`;
+function badCondition(header: string, expected: string, actual: string): PawlError {
+  const message = `must be ${expected}; got ${startOf(actual, 100)}`;
   return new PawlError('CONTRACT_INVALID', `The header ${header} ${message}.`, { issues: [{ path: header, message }] });
 }
 
 /** A body that `GET` answered may be written back. Its revision is ignored: `If-Match` names the expected one. */
-function withoutRevision(given: Readonly<Record<string, unknown>>): object {
-  const { revision: _revision, updatedAtMs: _at, updatedBy: _by, definition: _definition, ...spec } = given;
+function withoutRevision(declaration: Readonly<Record<string, unknown>>): object {
+  const {
+    revision: _revision,
+    updatedAtMs: _updatedAtMs,
+    updatedBy: _by,
+    definition: _definition,
+    ...spec
+  } = declaration;
   return spec;
 }
 
 /** The body may repeat the name of the address, as a body that `GET` answered does. Throws `CONTRACT_INVALID`. */
-function checkName(asked: string, name: unknown, namespace: unknown): void {
-  const dot = asked.lastIndexOf('.');
+function checkName(requestedName: string, name: unknown, namespace: unknown): void {
+  const dot = requestedName.lastIndexOf('.');
   const differs =
-    (name !== undefined && name !== asked && name !== asked.slice(dot + 1)) ||
-    (namespace !== undefined && namespace !== (dot === -1 ? 'tools' : asked.slice(0, dot)));
+    (name !== undefined && name !== requestedName && name !== requestedName.slice(dot + 1)) ||
+    (namespace !== undefined && namespace !== (dot === -1 ? 'tools' : requestedName.slice(0, dot)));
   if (!differs) return;
-  const message = `must be what the address says, ${asked}; got ${JSON.stringify([namespace, name])}`;
+  const message = `must be what the address says, ${requestedName}; got ${JSON.stringify([namespace, name])}`;
   throw new PawlError('CONTRACT_INVALID', `The name ${message}.`, { issues: [{ path: 'name', message }] });
 }

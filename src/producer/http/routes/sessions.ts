@@ -147,12 +147,12 @@ export async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord)
  */
 function workspaceRootFor(
   caller: Caller,
-  { workspaceRoot: asked }: { readonly workspaceRoot?: string | undefined },
+  { workspaceRoot: requestedRoot }: { readonly workspaceRoot?: string | undefined },
   pawl: Pawl,
   tenantId: string | undefined,
 ): string | undefined {
-  if (asked === undefined) return undefined;
-  const root = requireAllowedRoot(asked, tenantId, pawl.settings);
+  if (requestedRoot === undefined) return undefined;
+  const root = requireAllowedRoot(requestedRoot, tenantId, pawl.settings);
   if (caller.role !== 'agent' || tenantId !== undefined) return root;
   const allowed = pawl.sessions.workspaceRoot(undefined);
   const isNamed = pawl.settings.workspaceRoot !== undefined;

@@ -93,8 +93,8 @@ function reportToolClientProgress({ pawl: { toolClients } }: ToolClientRouteDeps
         ...(total === undefined ? {} : { total }),
         ...(message === undefined ? {} : { message }),
       };
-      const wanted = await toolClients.progress(path['clientId'] ?? '', path['callId'] ?? '', fence, report);
-      return { status: 200, body: { wanted } };
+      const isWanted = await toolClients.progress(path['clientId'] ?? '', path['callId'] ?? '', fence, report);
+      return { status: 200, body: { wanted: isWanted } };
     },
   });
 }

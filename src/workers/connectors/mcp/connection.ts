@@ -208,9 +208,9 @@ export class McpConnection {
     const transport = this.#transport((broken) => (broken instanceof PawlError ? broken : this.#lost(open)));
     const definitions = new DefinitionCache(this.server, (signal) => this.definitions(signal));
     open = { client, transport, fault: undefined, calls: 0, isRetired: false, definitions, abandoned: 0 };
-    const made = open;
-    client.onclose = () => this.#closed(made);
-    client.onerror = (error) => this.#onSdkError(made, error);
+    const opened = open;
+    client.onclose = () => this.#closed(opened);
+    client.onerror = (error) => this.#onSdkError(opened, error);
     try {
       await client.connect(transport, { timeout: connectTimeoutMs });
     } catch (error) {
@@ -316,7 +316,7 @@ function hasEnded(error: unknown): boolean {
   return (error as { ended?: unknown }).ended === true;
 }
 
-function messageWith(error: unknown, said: string): string {
+function messageWith(error: unknown, stderr: string): string {
   const message = error instanceof Error ? error.message : String(error);
-  return said === '' ? message : `${message}; it said: ${endOf(said, 500)}`;
+  return stderr === '' ? message : `${message}; it said: ${endOf(stderr, 500)}`;
 }

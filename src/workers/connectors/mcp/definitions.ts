@@ -17,7 +17,7 @@ type DefinitionsByName = ReadonlyMap<string, McpDefinition | 'several'>;
 export class DefinitionCache {
   readonly #server: string;
   readonly #read: (signal: AbortSignal) => Promise<readonly McpDefinition[]>;
-  #known: { readonly byName: Promise<DefinitionsByName>; readonly atMs: number } | undefined;
+  #cached: { readonly byName: Promise<DefinitionsByName>; readonly atMs: number } | undefined;
 
   constructor(server: string, read: (signal: AbortSignal) => Promise<readonly McpDefinition[]>) {
     this.#server = server;
@@ -26,7 +26,7 @@ export class DefinitionCache {
 
   /** The server has announced a change. */
   clear(): void {
-    this.#known = undefined;
+    this.#cached = undefined;
   }
 
   /** Returns the definition of `tool`. Throws `DEFINITION_CHANGED` where it is not the accepted one. */
@@ -42,30 +42,30 @@ export class DefinitionCache {
   }
 
   async #current(signal: AbortSignal): Promise<DefinitionsByName> {
-    if (this.#known === undefined || performance.now() - this.#known.atMs > DEFINITIONS_FRESH_MS)
+    if (this.#cached === undefined || performance.now() - this.#cached.atMs > DEFINITIONS_FRESH_MS)
       // This does not use the call's own signal, because other calls wait for the same list.
-      this.#known = { byName: this.#readByName(new AbortController().signal), atMs: performance.now() };
-    const current = this.#known;
+      this.#cached = { byName: this.#readByName(new AbortController().signal), atMs: performance.now() };
+    const current = this.#cached;
     try {
       return await unlessAborted(current.byName, signal);
     } catch (error) {
-      if (this.#known === current) this.#known = undefined;
+      if (this.#cached === current) this.#cached = undefined;
       // The call was not sent, so its tool has not run, whatever the error is.
       throw signal.aborted ? error : asToolError(error, true);
     }
   }
 
   async #readByName(signal: AbortSignal): Promise<DefinitionsByName> {
-    const found = new Map<string, McpDefinition | 'several'>();
+    const byName = new Map<string, McpDefinition | 'several'>();
     for (const definition of await this.#read(signal))
       if (definition.unusable === undefined)
-        found.set(definition.name, found.has(definition.name) ? 'several' : definition);
-    return found;
+        byName.set(definition.name, byName.has(definition.name) ? 'several' : definition);
+    return byName;
   }
 
-  #changed(what: string): ToolError {
+  #changed(change: string): ToolError {
     return new ToolError(
-      `The MCP server ${this.#server} ${what}. Nothing was run. To look at the change and accept it: pawl tools import-mcp ${this.#server} --accept`,
+      `The MCP server ${this.#server} ${change}. Nothing was run. To look at the change and accept it: pawl tools import-mcp ${this.#server} --accept`,
       { code: 'DEFINITION_CHANGED', nothingHappened: true },
     );
   }
@@ -88,8 +88,8 @@ export async function readDefinitions(
 /** Parses leniently: fields of a wrong type are left out of a definition. */
 function definitionOf(entry: unknown, index: number): McpDefinition {
   if (!isObject(entry) || typeof entry['name'] !== 'string') {
-    const what = entry === null ? 'null' : isObject(entry) ? 'without a name' : 'no definition';
-    return { name: `entry ${index + 1}`, inputSchema: {}, unusable: `it is ${what}` };
+    const actual = entry === null ? 'null' : isObject(entry) ? 'without a name' : 'no definition';
+    return { name: `entry ${index + 1}`, inputSchema: {}, unusable: `it is ${actual}` };
   }
   const { name, title, description, inputSchema, outputSchema, annotations, execution } = entry;
   const { taskSupport } = isObject(execution) ? execution : {};

@@ -95,13 +95,13 @@ const COMPLETE = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
 
 /** Rewrites answers, by the request that they belong to, into the form that the SDK accepts. */
 export class AnswerReader {
-  readonly #asked = new Map<RequestId, string>();
+  readonly #requests = new Map<RequestId, string>();
 
   /** Records a request, so that its answer is read accordingly. */
   sent(message: JSONRPCMessage): void {
-    if (isJSONRPCRequest(message)) this.#asked.set(message.id, message.method);
+    if (isJSONRPCRequest(message)) this.#requests.set(message.id, message.method);
     else if (isJSONRPCNotification(message) && message.method === 'notifications/cancelled')
-      this.#asked.delete(message.params?.['requestId'] as RequestId);
+      this.#requests.delete(message.params?.['requestId'] as RequestId);
   }
 
   /** Modifies the message in place, because the SDK already holds it. */
@@ -111,8 +111,8 @@ export class AnswerReader {
       return;
     }
     if (message.id === undefined) return;
-    const method = this.#asked.get(message.id);
-    this.#asked.delete(message.id);
+    const method = this.#requests.get(message.id);
+    this.#requests.delete(message.id);
     if ('result' in message) Object.assign(message, { result: readableResult(method, message.result) });
   }
 }
@@ -162,7 +162,7 @@ function withoutNulls(value: unknown, depth = 0): unknown {
 }
 
 function withoutMember(value: Json, name: string): Json {
-  return Object.fromEntries(Object.entries(value).filter(([own]) => own !== name));
+  return Object.fromEntries(Object.entries(value).filter(([member]) => member !== name));
 }
 
 export function isObject(value: unknown): value is Json {

@@ -25,11 +25,11 @@ export async function resourceTool(
   if (server === undefined && cursor !== undefined)
     throw new PawlError('INVALID_PARAMS', '`cursor` needs the `server` that gave it.');
   const servers = server === undefined ? reach.servers : [server];
-  const asked = await Promise.allSettled(servers.map((each) => listed(kind, each, cursor, reach)));
+  const answers = await Promise.allSettled(servers.map((each) => listed(kind, each, cursor, reach)));
   reach.signal.throwIfAborted();
-  const pages = asked.flatMap((page) => (page.status === 'fulfilled' ? [page.value] : []));
+  const pages = answers.flatMap((page) => (page.status === 'fulfilled' ? [page.value] : []));
   // One server's failure must not hide the resources of the others.
-  const failed = asked.flatMap((page, index) =>
+  const failed = answers.flatMap((page, index) =>
     page.status === 'rejected' ? [{ server: servers[index] ?? '', reason: page.reason as unknown }] : [],
   );
   const [first] = failed;
@@ -41,12 +41,14 @@ export async function resourceTool(
       [kind === 'list' ? 'resources' : 'resourceTemplates']: pages.flatMap(({ entries }) => entries),
       ...(nextCursor === undefined ? {} : { nextCursor }),
       ...(leftOut.length === 0 ? {} : { leftOut }),
-      ...(failed.length === 0 ? {} : { failed: failed.map(({ server, reason }) => ({ server, error: said(reason) })) }),
+      ...(failed.length === 0
+        ? {}
+        : { failed: failed.map(({ server, reason }) => ({ server, error: reasonText(reason) })) }),
     },
   };
 }
 
-function said(reason: unknown): string {
+function reasonText(reason: unknown): string {
   return reason instanceof Error ? reason.message : String(reason);
 }
 

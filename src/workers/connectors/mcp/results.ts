@@ -64,11 +64,11 @@ function wordsOfResource({ uri, text, blob, mimeType = '' }: Extract<ContentBloc
 const TEXT = /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|yaml)\b)/i;
 
 /** Whether a text repeats the structured content. Servers write it as text, too, for clients that read text alone. */
-function saysSame(said: string, structured: unknown): boolean {
+function saysSame(text: string, structured: unknown): boolean {
   try {
-    return canonicalJson(JSON.parse(said)) === canonicalJson(structured);
+    return canonicalJson(JSON.parse(text)) === canonicalJson(structured);
   } catch {
-    return said === structured;
+    return text === structured;
   }
 }
 
@@ -132,8 +132,8 @@ function membersOf(block: unknown): string {
 
 const MAX_MEMBERS_LENGTH = 2_000;
 
-function leftOut(what: string): Extract<Block, { type: 'text' }> {
-  return { type: 'text', text: `[left out: ${what}]` };
+function leftOut(content: string): Extract<Block, { type: 'text' }> {
+  return { type: 'text', text: `[left out: ${content}]` };
 }
 
 type Contents = { readonly uri: string; readonly mimeType?: string } & (

@@ -15,12 +15,12 @@ export function resolveValues(
   return Object.fromEntries(
     Object.entries(values).map(([name, value]) => [
       name,
-      typeof value === 'string' ? value : given(name, value.env, environment),
+      typeof value === 'string' ? value : requiredVariable(name, value.env, environment),
     ]),
   );
 }
 
-function given(name: string, variable: string, environment: Environment): string {
+function requiredVariable(name: string, variable: string, environment: Environment): string {
   if (OWN.test(variable))
     throw new PawlError(
       'CONFIGURATION',

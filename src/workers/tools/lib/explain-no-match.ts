@@ -12,22 +12,22 @@ const LINE_NUMBER = /^ *\d+(?:\t|→|: |\| ?)/;
 
 /** Explains in a sentence or two why `content` does not hold `text`. */
 export function explainNoMatch(content: string, text: string): string {
-  const wanted = text.split('\n');
-  if (wanted.every((line) => line === '' || LINE_NUMBER.test(line))) {
-    const plain = wanted.map((line) => line.replace(LINE_NUMBER, '')).join('\n');
+  const expected = text.split('\n');
+  if (expected.every((line) => line === '' || LINE_NUMBER.test(line))) {
+    const plain = expected.map((line) => line.replace(LINE_NUMBER, '')).join('\n');
     if (plain !== '' && placesOf(content, plain, 1).length > 0)
       return 'It stands there without the numbers at the beginning of its lines, which are no part of the file: leave them out.';
   }
   const lines = content.split('\n');
   const bareLines = lines.map(bare);
-  const bareWanted = wanted.map(bare);
-  const start = bareWanted.findIndex((line) => line !== '');
-  const first = bareWanted[start];
+  const bareExpected = expected.map(bare);
+  const start = bareExpected.findIndex((line) => line !== '');
+  const first = bareExpected[start];
   if (first === undefined) return 'It is nothing but white space: take text around it into old_string.';
-  const place = likeliestPlace(bareLines, bareWanted.slice(start, start + MAX_COMPARED_LINES));
-  return place === undefined
+  const matchLine = likeliestLine(bareLines, bareExpected.slice(start, start + MAX_COMPARED_LINES));
+  return matchLine === undefined
     ? nearestLine(lines, bareLines, first)
-    : firstDifference({ lines, bareLines, wanted, bareWanted, start, place });
+    : firstDifference({ lines, bareLines, wanted: expected, bareWanted: bareExpected, start, place: matchLine });
 }
 
 function bare(line: string): string {
@@ -38,21 +38,21 @@ function bare(line: string): string {
  * Returns the likeliest place: among the lines that equal the first wanted one, ignoring white space, the one that
  * most of the other wanted lines follow.
  */
-function likeliestPlace(bareLines: readonly string[], wanted: readonly string[]): number | undefined {
-  const first = wanted[0] ?? '';
+function likeliestLine(bareLines: readonly string[], expected: readonly string[]): number | undefined {
+  const first = expected[0] ?? '';
   let likeliest: { place: number; alike: number } | undefined;
   let place = bareLines.indexOf(first);
   for (let looked = 0; place !== -1 && looked < MAX_PLACES; looked += 1) {
-    const alike = alikeAtStart(bareLines.slice(place, place + wanted.length), wanted);
+    const alike = alikeAtStart(bareLines.slice(place, place + expected.length), expected);
     if (likeliest === undefined || alike > likeliest.alike) likeliest = { place, alike };
     place = bareLines.indexOf(first, place + 1);
   }
   return likeliest?.place;
 }
 
-function alikeAtStart(lines: readonly string[], wanted: readonly string[]): number {
-  const differs = wanted.findIndex((line, index) => line !== lines[index]);
-  return differs === -1 ? wanted.length : differs;
+function alikeAtStart(lines: readonly string[], expected: readonly string[]): number {
+  const differs = expected.findIndex((line, index) => line !== lines[index]);
+  return differs === -1 ? expected.length : differs;
 }
 
 interface Comparison {
@@ -70,8 +70,8 @@ function firstDifference({ lines, bareLines, wanted, bareWanted, start, place }:
   const there = (index: number) => place + index - start;
   if (alike < wanted.length) {
     const at = there(alike);
-    const stands = at < lines.length ? `line ${at + 1} is ${shown(lines[at])}` : 'the file ends there';
-    return `It begins as line ${place + 1} does, but ${stands}, where old_string has ${shown(wanted[alike])}. Read the file again and copy the text exactly.`;
+    const actual = at < lines.length ? `line ${at + 1} is ${shown(lines[at])}` : 'the file ends there';
+    return `It begins as line ${place + 1} does, but ${actual}, where old_string has ${shown(wanted[alike])}. Read the file again and copy the text exactly.`;
   }
   const head = `It stands at line ${place + 1} when white space is left aside`;
   const differs = wanted.findIndex((line, index) => index >= start && line !== lines[there(index)]);
@@ -80,8 +80,8 @@ function firstDifference({ lines, bareLines, wanted, bareWanted, start, place }:
   const at = there(differs) + 1;
   if (differs > start && withoutReturn(line) === withoutReturn(other))
     return `${head}: some lines there end in CR LF and some in LF. Edit those above line ${at} apart from the others.`;
-  const how = `line ${at} is ${JSON.stringify(clipped(line))}, where old_string has ${JSON.stringify(clipped(other))}`;
-  return `${head}: ${how}. Copy the text exactly from the file.`;
+  const difference = `line ${at} is ${JSON.stringify(clipped(line))}, where old_string has ${JSON.stringify(clipped(other))}`;
+  return `${head}: ${difference}. Copy the text exactly from the file.`;
 }
 
 function nearestLine(lines: readonly string[], bareLines: readonly string[], first: string): string {
@@ -100,8 +100,8 @@ function nearestLine(lines: readonly string[], bareLines: readonly string[], fir
 /** Counts each pair of adjacent letters. */
 function pairsOf(text: string): ReadonlyMap<string, number> {
   const pairs = new Map<string, number>();
-  for (let at = 0; at < text.length - 1; at += 1) {
-    const pair = text.slice(at, at + 2);
+  for (let index = 0; index < text.length - 1; index += 1) {
+    const pair = text.slice(index, index + 2);
     pairs.set(pair, (pairs.get(pair) ?? 0) + 1);
   }
   return pairs;
