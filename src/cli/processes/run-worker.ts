@@ -179,7 +179,9 @@ function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
     if (worker !== undefined && drainReason !== undefined && !interrupted) hurry(worker);
     else context.endNow(EXIT_CODES.failed.code);
   };
-  const ignore = context.onInterrupt((times, signal) => (times === 1 ? drain(signal) : hurryOrExit()), { hangUp: true });
+  const ignore = context.onInterrupt((times, signal) => (times === 1 ? drain(signal) : hurryOrExit()), {
+    hangUp: true,
+  });
   context.supervisor?.onOrder((order) => {
     if (order === 'hurry') hurryOrExit();
     else drain(order === 'gone' ? 'the process that started this worker is gone' : 'its supervisor ends');
