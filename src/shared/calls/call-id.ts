@@ -96,10 +96,10 @@ export type RequestNaming = Pick<ToolCallEnvelope, 'toolCallId' | 'requestId' | 
  * The name of a request without a key. A model's ID of a call counts within one turn of one session, because many model servers number
  * the calls of each answer from the start.
  */
-export function requestNameOf(asked: RequestNaming): string {
-  const { toolCallId, requestId, target } = asked;
+export function requestNameOf(request: RequestNaming): string {
+  const { toolCallId, requestId, target } = request;
   if (toolCallId === undefined) return requestId;
-  return canonicalJson([target.sessionKey, target.actorId, turnOf(asked) ?? null, toolCallId]);
+  return canonicalJson([target.sessionKey, target.actorId, turnOf(request) ?? null, toolCallId]);
 }
 
 /**

@@ -62,23 +62,23 @@ export class Hooks {
 
   /** Merges all answers. A supplied key never replaces the caller's. */
   async beforeCall(event: Unsigned<BeforeCallEvent>): Promise<BeforeCallAnswer & { readonly keyFrom?: string }> {
-    let made: BeforeCallAnswer & { readonly keyFrom?: string } = {};
+    let combined: BeforeCallAnswer & { readonly keyFrom?: string } = {};
     const seen = () => ({
       ...event,
-      params: made.params ?? event.params,
-      ...(made.idempotencyKey === undefined ? {} : { idempotencyKey: made.idempotencyKey }),
+      params: combined.params ?? event.params,
+      ...(combined.idempotencyKey === undefined ? {} : { idempotencyKey: combined.idempotencyKey }),
     });
     await this.#each('beforeCall', seen, (answer, hook) => {
       const supplies = answer.idempotencyKey !== undefined && seen().idempotencyKey === undefined;
-      made = {
-        ...made,
+      combined = {
+        ...combined,
         ...(answer.params === undefined ? {} : { params: answer.params }),
         ...(supplies ? { idempotencyKey: answer.idempotencyKey, keyFrom: hook.name } : {}),
-        hints: { ...made.hints, ...answer.hints },
-        carry: { ...made.carry, ...answer.carry },
+        hints: { ...combined.hints, ...answer.hints },
+        carry: { ...combined.carry, ...answer.carry },
       };
     });
-    return made;
+    return combined;
   }
 
   /** The parameters for the tool. */

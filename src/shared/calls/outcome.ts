@@ -146,12 +146,12 @@ export interface AnsweredRequest {
 }
 
 /** The envelope for one of the callers. */
-export function envelopeOf(outcome: Outcome, asked: AnsweredRequest): ToolResultEnvelope {
+export function envelopeOf(outcome: Outcome, request: AnsweredRequest): ToolResultEnvelope {
   const { settlement, shownBytes, contentBytes, status, output, error, toolName, ...rest } = outcome;
-  const { requestId, callId, cache } = asked;
+  const { requestId, callId, cache } = request;
   // Every call passes here, and an object literal with the spread at its end is built fastest.
   const more = {
-    toolName: toolName || asked.toolName,
+    toolName: toolName || request.toolName,
     ...(cache === undefined ? {} : { cache: { keyFingerprint: callId, ...cache } }),
     ...rest,
   };
@@ -177,7 +177,7 @@ function shownOutput({ output, shownBytes, contentBytes }: Outcome, callId: stri
 /** The envelope of a call that was refused before it existed. It takes no `Error`, because a frequent refusal needs no stack. */
 export function refusal(
   error: Pick<PawlError, 'code' | 'message' | 'issues' | 'details'>,
-  asked: { readonly requestId: string; readonly toolName: string; readonly callId?: string },
+  request: { readonly requestId: string; readonly toolName: string; readonly callId?: string },
   status: FailureStatus = 'error',
   breakerState?: CircuitState,
 ): ToolResultEnvelope {
@@ -189,11 +189,11 @@ export function refusal(
     breakerState,
   );
   return {
-    requestId: asked.requestId,
-    ...(asked.callId === undefined ? {} : { callId: asked.callId }),
+    requestId: request.requestId,
+    ...(request.callId === undefined ? {} : { callId: request.callId }),
     status,
     fromCache: false,
-    toolName: asked.toolName,
+    toolName: request.toolName,
     durationMs: 0,
     attempts: 0,
     error: refused,

@@ -98,12 +98,12 @@ function fillHeaders(connector: Connector, params: Params, headers: Map<string, 
 }
 
 /** Checks whether a connector may request this address. Throws `PERMISSION_DENIED`. */
-export function requireAllowed({ url: own, method, allow }: Connector, url: URL): void {
-  const hosts = allow.hosts ?? [new URL(own.replaceAll(PLACEHOLDER, 'x')).host];
+export function requireAllowed({ url: connectorUrl, method, allow }: Connector, url: URL): void {
+  const hosts = allow.hosts ?? [new URL(connectorUrl.replaceAll(PLACEHOLDER, 'x')).host];
   const refuse = (what: string) => {
     throw new PawlError('PERMISSION_DENIED', `The connector may not ask ${url.origin}${url.pathname}: ${what}.`);
   };
-  if (url.protocol !== 'https:' && url.protocol !== new URL(own.replaceAll(PLACEHOLDER, 'x')).protocol)
+  if (url.protocol !== 'https:' && url.protocol !== new URL(connectorUrl.replaceAll(PLACEHOLDER, 'x')).protocol)
     refuse(`${url.protocol}// is not what it was declared with`);
   if (!hosts.some((pattern) => hostMatches(pattern, url))) refuse('its host is not on the list');
   if (allow.methods !== undefined && !(allow.methods as readonly string[]).includes(method))

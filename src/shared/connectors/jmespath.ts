@@ -26,10 +26,10 @@ export function evaluateExpression(expression: string, value: unknown): unknown 
   try {
     return jmespath().search((value ?? null) as Parameters<Jmespath['search']>[0], expression);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const reason = error instanceof Error ? error.message : String(error);
     throw new PawlError(
       'RESULT_INVALID',
-      `The expression ${JSON.stringify(expression)} does not fit what the service answered: ${why}`,
+      `The expression ${JSON.stringify(expression)} does not fit what the service answered: ${reason}`,
       {
         cause: error,
       },

@@ -133,7 +133,7 @@ export async function planImport(request: McpImport): Promise<ImportPlan> {
   const seen = known.map((record) => ({ record, routing: mcpRoutingSchema.parse(record.routing) as McpToolRouting }));
   const refused: { tool: string; why: string }[] = [];
   const wanted = definitions.filter((definition) => {
-    const why = whyUnusable(definition, definitions);
+    const why = unusableReason(definition, definitions);
     if (why !== undefined) refused.push({ tool: definition.name, why });
     return why === undefined && (policy.only === undefined || policy.only.includes(definition.name));
   });
@@ -161,7 +161,7 @@ export async function planImport(request: McpImport): Promise<ImportPlan> {
   return { tools, gone, refused: distinct(refused), drifted: known.length > 0 && changed };
 }
 
-function whyUnusable(definition: McpDefinition, all: readonly McpDefinition[]): string | undefined {
+function unusableReason(definition: McpDefinition, all: readonly McpDefinition[]): string | undefined {
   if (definition.unusable !== undefined) return definition.unusable;
   if (definition.name === '' || definition.name.length > 1_024)
     return 'its name is empty or longer than 1024 characters';

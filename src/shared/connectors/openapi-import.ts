@@ -44,7 +44,7 @@ export async function importOpenApi(given: unknown, options: OpenApiImport = {})
   const document = objectOf(given);
   const version = document?.['openapi'];
   if (document === undefined || typeof version !== 'string' || !/^3\.[012]\./.test(version))
-    throw invalidDocument(`is no OpenAPI document of version 3.0, 3.1 or 3.2 (${versionSaid(document)})`);
+    throw invalidDocument(`is no OpenAPI document of version 3.0, 3.1 or 3.2 (${foundVersion(document)})`);
   checkSchemes(document, Object.keys(options.secrets ?? {}));
   const info = objectOf(document['info']) ?? {};
   const namespace = options.namespace ?? namespaceOf(info['title']);
@@ -110,7 +110,7 @@ function checkNamed(what: string, named: readonly string[] = [], known: Readonly
   );
 }
 
-function versionSaid(document: Json | undefined): string {
+function foundVersion(document: Json | undefined): string {
   if (document?.['openapi'] === undefined && document?.['swagger'] !== undefined)
     return `swagger: ${JSON.stringify(document['swagger'])}; convert it first, as with \`npx swagger2openapi\``;
   return `openapi: ${JSON.stringify(document?.['openapi']) ?? 'missing'}`;
@@ -138,10 +138,10 @@ function isSelected(
   method: string,
   tags: readonly string[],
   called: readonly string[],
-  { tags: wanted, operations, readOnly }: OpenApiImport,
+  { tags: wantedTags, operations, readOnly }: OpenApiImport,
 ): boolean {
   if (readOnly === true && !READING.includes(method)) return false;
-  if (wanted !== undefined && !wanted.some((tag) => tags.includes(tag))) return false;
+  if (wantedTags !== undefined && !wantedTags.some((tag) => tags.includes(tag))) return false;
   return operations === undefined || called.some((name) => operations.includes(name));
 }
 

@@ -52,9 +52,9 @@ export function operationTool(of: Operation): DeclaredTool {
   const properties: Record<string, JsonSchema> = {};
   const required: string[] = [];
   const routing: Routing = { method: method.toUpperCase() as Routing['method'], url: '' };
-  const taken = new Set<string>();
+  const usedNames = new Set<string>();
   const add: AddParameter = (wished, schema, isRequired) => {
-    const key = parameterName(wished, taken);
+    const key = parameterName(wished, usedNames);
     properties[key] = schema;
     if (isRequired) required.push(key);
     return key;
@@ -245,8 +245,8 @@ function addBody({ document, operation }: Operation, routing: Routing, add: AddP
 
 /** Chooses among the ways to authenticate that a header or the query can express: the first one with a named secret, else the first. */
 function addSecurity({ document, operation, options }: Operation, routing: Routing): void {
-  const asked = operation['security'] ?? document['security'];
-  const ways = (Array.isArray(asked) ? asked : []).map((way) => Object.keys(objectOf(way) ?? {}));
+  const requirements = operation['security'] ?? document['security'];
+  const ways = (Array.isArray(requirements) ? requirements : []).map((way) => Object.keys(objectOf(way) ?? {}));
   const isNamed = (way: readonly string[]) => way.some((name) => options.secrets?.[name] !== undefined);
   const named = ways.filter(isNamed);
   const others = ways.some((way) => way.length === 0) ? [] : ways.filter((way) => !isNamed(way));
@@ -312,10 +312,10 @@ export function schemesOf(document: Json): Json {
   return objectOf(objectOf(document['components'])?.['securitySchemes']) ?? {};
 }
 
-function parameterName(wished: string, taken: Set<string>): string {
+function parameterName(wished: string, usedNames: Set<string>): string {
   const base = wished.replaceAll(/[^A-Za-z0-9_-]+/g, '_').replaceAll(/^_+|_+$/g, '') || 'parameter';
   let name = base;
-  for (let number = 2; taken.has(name); number += 1) name = `${base}_${number}`;
-  taken.add(name);
+  for (let number = 2; usedNames.has(name); number += 1) name = `${base}_${number}`;
+  usedNames.add(name);
   return name;
 }

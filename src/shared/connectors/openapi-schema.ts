@@ -113,13 +113,13 @@ function withOwnTags(document: Json, { discriminator }: Json, part: unknown, mad
 function tagsOf(document: Json, reference: string, propertyName: string, mapping: Json): readonly unknown[] {
   const [, name = reference] = /([^/]+)$/.exec(reference) ?? [];
   const mapped = Object.entries(mapping).flatMap(([tag, to]) => (to === reference || to === name ? [tag] : []));
-  const own = tagsSaid(document, { $ref: reference }, propertyName, new Set());
+  const own = allowedValues(document, { $ref: reference }, propertyName, new Set());
   if (own.length > 0) return [...new Set([...mapped, ...own])];
   return mapping[decoded(name)] === undefined ? [...new Set([...mapped, decoded(name)])] : mapped;
 }
 
 /** The values that a schema, or a part of it, allows for a property. */
-function tagsSaid(document: Json, schema: unknown, propertyName: string, seen: Set<unknown>): readonly unknown[] {
+function allowedValues(document: Json, schema: unknown, propertyName: string, seen: Set<unknown>): readonly unknown[] {
   const given = resolved(document, schema);
   if (seen.has(given)) return [];
   seen.add(given);
@@ -127,7 +127,7 @@ function tagsSaid(document: Json, schema: unknown, propertyName: string, seen: S
   if (property?.['const'] !== undefined) return [property['const']];
   if (Array.isArray(property?.['enum'])) return property['enum'];
   const parts = ['allOf', 'oneOf', 'anyOf'].flatMap((keyword) => given?.[keyword] ?? []) as readonly unknown[];
-  return parts.flatMap((part) => tagsSaid(document, part, propertyName, seen));
+  return parts.flatMap((part) => allowedValues(document, part, propertyName, seen));
 }
 
 function convertedMap(document: Json, parts: unknown, depth: number): Json {

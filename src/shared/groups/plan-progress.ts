@@ -55,7 +55,7 @@ export class PlanProgress implements GroupProgress {
   readonly #states = new Map<string, NodeState>();
   readonly #unknown = new Set<string>();
   /** Keys that were given out and have not begun. */
-  readonly #given = new Set<string>();
+  readonly #started = new Set<string>();
   readonly #needs: ReadonlyMap<string, ReadonlySet<string>>;
   /** Nodes whose failure another node's `when` asks for. */
   readonly #handled: ReadonlySet<string>;
@@ -65,7 +65,7 @@ export class PlanProgress implements GroupProgress {
   /** Nodes that run and have calls to give out, with the place of the next one. */
   readonly #giving = new Map<string, number>();
   /** How many calls of a node that runs have not ended. */
-  readonly #left = new Map<string, number>();
+  readonly #remaining = new Map<string, number>();
   /** Nodes with a call that has failed. */
   readonly #failed = new Set<string>();
   readonly #values: NodeValues;
@@ -98,7 +98,7 @@ export class PlanProgress implements GroupProgress {
     const ends = keys.map((key) => this.#members.all.get(key)?.end);
     if (ends.some((end) => end !== undefined && end.status !== 'success')) this.#failed.add(name);
     if (state !== 'running') return;
-    this.#left.set(name, ends.filter((end) => end === undefined).length);
+    this.#remaining.set(name, ends.filter((end) => end === undefined).length);
     this.#giving.set(name, 0);
   }
 
@@ -119,7 +119,7 @@ export class PlanProgress implements GroupProgress {
   }
 
   get isOver(): boolean {
-    if (this.running.size > 0 || this.#given.size > 0) return false;
+    if (this.running.size > 0 || this.#started.size > 0) return false;
     if (this.#cancelled || this.#phase?.phase === 'stopping') return true;
     if (this.#phase?.phase === 'undoing') return this.#undone;
     return this.#ready.openCount === 0;
@@ -140,7 +140,7 @@ export class PlanProgress implements GroupProgress {
   }
 
   get #hasCapacity(): boolean {
-    return this.running.size + this.#given.size < this.#definition.concurrency;
+    return this.running.size + this.#started.size < this.#definition.concurrency;
   }
 
   get #awaitsApproval(): boolean {
@@ -160,7 +160,7 @@ export class PlanProgress implements GroupProgress {
     if (missing !== undefined) return this.#skip(name, `${missing} has not succeeded`);
     if (node.forEach !== undefined && !(await this.#expand(name, node.forEach))) return;
     this.#states.set(name, 'running');
-    this.#left.set(name, node.forEach === undefined ? 1 : (this.#notes.get(name)?.items ?? 0));
+    this.#remaining.set(name, node.forEach === undefined ? 1 : (this.#notes.get(name)?.items ?? 0));
     this.#giving.set(name, 0);
     this.#settleNode(name);
   }
@@ -219,10 +219,10 @@ export class PlanProgress implements GroupProgress {
       this.#giving.set(name, index);
       if (!this.#hasCapacity) return;
       const key = keyOf(name, count === undefined ? undefined : index);
-      if (this.#members.all.has(key) || this.#given.has(key)) continue;
+      if (this.#members.all.has(key) || this.#started.has(key)) continue;
       const params = await this.#paramsOf(name, count === undefined ? undefined : index);
       if (params === undefined) return;
-      this.#given.add(key);
+      this.#started.add(key);
       calls.push(this.#deps.call(key, node, params));
     }
     this.#giving.delete(name);
@@ -236,12 +236,12 @@ export class PlanProgress implements GroupProgress {
   }
 
   began(key: string, callId: string): void {
-    this.#given.delete(key);
+    this.#started.delete(key);
     this.#members.began(key, callId);
   }
 
   ended(key: string, end: Omit<MemberEnd, 'order'>, callId: string | undefined, result?: ToolResultEnvelope): void {
-    this.#given.delete(key);
+    this.#started.delete(key);
     this.#members.ended(key, end, callId);
     if (key.endsWith(UNDO)) return;
     if (key === APPROVAL_KEY) {
@@ -253,7 +253,7 @@ export class PlanProgress implements GroupProgress {
     const output = result?.output;
     if (output !== undefined && output.metadata?.['whole'] === undefined && this.#needed.has(name))
       this.#values.keep(key, output.content);
-    this.#left.set(name, (this.#left.get(name) ?? 1) - 1);
+    this.#remaining.set(name, (this.#remaining.get(name) ?? 1) - 1);
     if (end.status !== 'success') this.#failed.add(name);
     if (end.mayHaveHappened === true) this.#unknown.add(name);
     this.#settleNode(name);
@@ -272,7 +272,7 @@ export class PlanProgress implements GroupProgress {
   /** A `forEach` that stops the plan does so with its first failure. */
   #settleNode(name: string): void {
     const hasFailed = this.#failed.has(name);
-    if (this.#left.get(name) === 0 && this.#states.get(name) === 'running')
+    if (this.#remaining.get(name) === 0 && this.#states.get(name) === 'running')
       this.#endNode(name, hasFailed ? 'error' : 'success');
     if (hasFailed) this.#onFailure(name);
   }
@@ -290,7 +290,7 @@ export class PlanProgress implements GroupProgress {
 
   /** One at a time, the call that succeeded last first. */
   async #nextUndo(): Promise<readonly NextCall[]> {
-    if (this.running.size > 0 || this.#given.size > 0) return [];
+    if (this.running.size > 0 || this.#started.size > 0) return [];
     const open = [...this.#members.all]
       .filter(([key, { end }]) => !key.endsWith(UNDO) && key !== APPROVAL_KEY && end?.status === 'success')
       .filter(([key]) => !this.#members.all.has(undoKey(key)))
@@ -299,7 +299,7 @@ export class PlanProgress implements GroupProgress {
     for (const [key, { callId = '' }] of open) {
       try {
         const call = await this.#deps.compensation(undoKey(key), this.#node(nodeOf(key)), callId);
-        this.#given.add(call.key);
+        this.#started.add(call.key);
         return [call];
       } catch (error) {
         if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;

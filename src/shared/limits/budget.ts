@@ -121,18 +121,18 @@ export function accountsOf(spending: Spending): readonly Account[] {
   if (budgets.length === 0 && toolLimits.length === 0 && tenantId === undefined) return [];
   const accounts: Account[] = [];
   const turn = turnOf(envelope) ?? envelope.target.correlationId;
-  for (const [pattern, { windowMs, ...most }] of Object.entries(settings.tenants))
+  for (const [pattern, { windowMs, ...limits }] of Object.entries(settings.tenants))
     if (tenantId !== undefined && spending.matches(pattern, tenantId))
       accounts.push({
         name: accountName('tenant', pattern, tenantId),
         title: `tenant ${tenantId}`,
-        limits: most,
+        limits,
         keptMs: windowMs,
         window: true,
       });
   for (const { sessionKey, budget } of budgets) {
-    const { perTurn, perCall: _each, ...most } = budget;
-    if (Object.keys(most).length > 0) accounts.push(sessionAccount(sessionKey, most));
+    const { perTurn, perCall: _each, ...limits } = budget;
+    if (Object.keys(limits).length > 0) accounts.push(sessionAccount(sessionKey, limits));
     if (perTurn !== undefined && turn !== undefined)
       accounts.push({
         name: accountName('turn', sessionKey, turn),
@@ -146,9 +146,9 @@ export function accountsOf(spending: Spending): readonly Account[] {
   return accounts;
 }
 
-export function sessionAccount(sessionKey: string, most: BudgetLimits): Account {
+export function sessionAccount(sessionKey: string, limits: BudgetLimits): Account {
   const name = accountName('session', sessionKey);
-  return { name, title: `session ${sessionKey}`, limits: most, keptMs: SESSION_KEPT_MS, window: false };
+  return { name, title: `session ${sessionKey}`, limits, keptMs: SESSION_KEPT_MS, window: false };
 }
 
 function toolAccounts({ tool, sessionKey }: Spending, limit: ToolLimits, turn: string | undefined): Account[] {

@@ -29,7 +29,7 @@ export function needsResourceLock(tool: AnyTool): boolean {
 export function requiredLock(
   tool: AnyTool,
   params: unknown,
-  asked: { readonly tenantId?: string | undefined; readonly sessionKey: string },
+  session: { readonly tenantId?: string | undefined; readonly sessionKey: string },
 ): ResourceLock | undefined {
   const name: unknown = tool.resource?.(params);
   if (name !== undefined && (typeof name !== 'string' || name === ''))
@@ -41,9 +41,9 @@ export function requiredLock(
       },
     );
   if (name === undefined && tool.parallel) return undefined;
-  const what = name === undefined ? ['session', asked.sessionKey, qualifiedName(tool)] : ['resource', name];
+  const what = name === undefined ? ['session', session.sessionKey, qualifiedName(tool)] : ['resource', name];
   return {
-    resource: digest(canonicalJson([asked.tenantId ?? null, ...what])),
+    resource: digest(canonicalJson([session.tenantId ?? null, ...what])),
     mode: !tool.parallel || isMutating(tool, params) ? 'exclusive' : 'shared',
   };
 }

@@ -66,10 +66,10 @@ export function startedCommands(params: Readonly<Record<string, unknown>> | unde
   readonly commands: readonly SimpleCommand[];
   readonly sure: boolean;
 } {
-  const given = commandsIn(params);
+  const commands = commandsIn(params);
   const shell = params?.['shell'];
   const isText = typeof shell !== 'string' || SHELLS.has(programOf(shell));
-  const read = given.map((command) => {
+  const read = commands.map((command) => {
     const words = wordsOf(command);
     if (words !== undefined) return { commands: [{ words, open: false }], plain: true };
     if (typeof command !== 'string' || !isText) return { commands: [ANY_COMMAND], plain: false };

@@ -140,7 +140,7 @@ function queued(progress: ScheduleProgress, atMs: number): ScheduleProgress {
 /** Applies the rule for missed occurrences to those that are too late. */
 function settleLate(record: ScheduleRecord, progress: ScheduleProgress, nowMs: number): ScheduleProgress {
   const lateMs = nowMs - ON_TIME_MS - 1;
-  const left = callsLeft(record, progress);
+  const left = remainingCalls(record, progress);
   if (lateMs <= progress.cursorMs || left === 0) return progress;
   const { waiting = [] } = progress;
   const { newest, before, more } = occurrencesOf(record).between(progress.cursorMs, lateMs, MAX_WAITING + 1);
@@ -153,7 +153,7 @@ function settleLate(record: ScheduleRecord, progress: ScheduleProgress, nowMs: n
   const missed = newest.filter((atMs) => !queue.includes(atMs));
   const lastMissed = missed.at(-1);
   // A schedule that has made all of its calls would not have occurred again.
-  if (lastMissed === undefined || callsLeft(record, moved) === 0) return moved;
+  if (lastMissed === undefined || remainingCalls(record, moved) === 0) return moved;
   const times = missed.length + before;
   return withEvent(moved, { atMs: lastMissed, result: 'missed', times, ...(more ? { more } : {}) });
 }
@@ -172,13 +172,13 @@ function keptOfMissed(
 }
 
 /** How many further calls the schedule may make. */
-function callsLeft({ limit }: ScheduleRecord, { counts, waiting = [], starting }: ScheduleProgress): number {
+function remainingCalls({ limit }: ScheduleRecord, { counts, waiting = [], starting }: ScheduleProgress): number {
   const taken = counts.started + waiting.length + (starting === undefined ? 0 : 1);
   return limit === undefined ? Number.POSITIVE_INFINITY : Math.max(0, limit - taken);
 }
 
 function* dueTimes(record: ScheduleRecord, progress: ScheduleProgress, nowMs: number): Generator<number> {
-  let left = callsLeft(record, progress);
+  let left = remainingCalls(record, progress);
   const times = occurrencesOf(record);
   for (let at = times.after(progress.cursorMs); at !== undefined && at <= nowMs && left > 0; at = times.after(at)) {
     yield at;
@@ -187,7 +187,7 @@ function* dueTimes(record: ScheduleRecord, progress: ScheduleProgress, nowMs: nu
 }
 
 function nextTime(record: ScheduleRecord, progress: ScheduleProgress): number | undefined {
-  return callsLeft(record, progress) === 0 ? undefined : occurrencesOf(record).after(progress.cursorMs);
+  return remainingCalls(record, progress) === 0 ? undefined : occurrencesOf(record).after(progress.cursorMs);
 }
 
 /** The next times of a schedule. It has none while it is paused, and after its end. */
@@ -199,7 +199,7 @@ export function upcomingTimes(
 ): readonly number[] {
   if (record.paused !== undefined) return [];
   const times = occurrencesOf(record);
-  const left = Math.min(most, callsLeft(record, progress));
+  const left = Math.min(most, remainingCalls(record, progress));
   const found: number[] = [];
   let at = left === 0 ? undefined : times.after(Math.max(progress.cursorMs, nowMs));
   for (; at !== undefined && found.length < left; at = times.after(at)) found.push(at);

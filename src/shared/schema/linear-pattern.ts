@@ -26,9 +26,9 @@ export function linearPattern(pattern: string): { test(text: string): boolean; t
         `The pattern ${JSON.stringify(startOf(pattern, 200))} names the Unicode property ${JSON.stringify(startOf(unknown, 100))}, which RE2 does not have; use a general category or a script, such as \\p{L} or \\p{Greek}.`,
         { cause: error },
       );
-    const why = error instanceof Error ? error.message : String(error);
+    const reason = error instanceof Error ? error.message : String(error);
     throw new SyntaxError(
-      `The pattern ${JSON.stringify(startOf(pattern, 200))} cannot be matched in linear time (${why}); write it without look-around and back-references.`,
+      `The pattern ${JSON.stringify(startOf(pattern, 200))} cannot be matched in linear time (${reason}); write it without look-around and back-references.`,
       { cause: error },
     );
   }

@@ -1,6 +1,6 @@
 /**
- * The records of approvals. Each lies beside its call's record, so that a decision and what follows from it for the call are one
- * script: approved and queued, or denied and ended, whatever dies in between.
+ * The records of approvals. Each is in the partition of its call, so that one script writes the decision and its effect on the call:
+ * approved and queued, or denied and ended.
  */
 import {
   type ApprovalEnd,
@@ -37,7 +37,7 @@ export interface Preview {
   readonly details?: string;
 }
 
-/** An approval as it is read: only what a key of this fleet signed. */
+/** An approval as it is read: only the parts that a key of this fleet signed. */
 export interface ApprovalRecord {
   readonly state: ApprovalState;
   readonly request: ApprovalRequest;
@@ -45,13 +45,13 @@ export interface ApprovalRecord {
   readonly preview?: Preview;
   readonly decision?: Decision;
   readonly decidedAtMs?: number;
-  /** The route's channel has notified people. */
+  /** People were notified on the session's channel. */
   readonly announced: boolean;
 }
 
-/** An approval as lists have it: of what is large its beginning. */
+/** An approval as lists show it: large parts are truncated. */
 export interface BriefApproval extends ApprovalRecord {
-  /** Something of it is cut. */
+  /** A part of it is truncated. */
   readonly shortened: boolean;
   readonly paramsBytes: number;
 }
@@ -71,10 +71,10 @@ const decideScript = new Script(new URL('./decide.lua', import.meta.url), [
   ENQUEUE_DELAYED_LUA,
   ...DEAD_LETTER_LUA,
 ]);
-const LISTED_AT_ONCE = 200;
+const IDS_PER_PAGE = 200;
 /** An approval may hold megabytes. */
-const READ_AT_ONCE = 8;
-/** Lists are read again and again, and their entries do not change. */
+const CONCURRENT_READS = 8;
+/** Brief approvals are cached, because lists are read often and their entries do not change. */
 const MAX_BRIEFS = 1_000;
 /** The time limit of a tool is rarely longer. */
 const LONG_RUN_MS = 60 * 60_000;
@@ -82,7 +82,7 @@ const LONG_RUN_MS = 60 * 60_000;
 export interface ApprovalSearch {
   readonly pending: boolean;
   readonly limit: number;
-  /** So many are looked at; default all. */
+  /** The maximum of approvals that are read; default all. */
   readonly among?: number;
   readonly isWanted?: (record: ApprovalRecord) => boolean;
 }
@@ -94,7 +94,7 @@ export class Approvals {
   readonly #ledger: Ledger;
   readonly #signatures: Signatures;
   readonly #settings: Pick<Settings, 'ttl' | 'tools'>;
-  /** By ID and signatures: under these, nothing of an approval changes but how it stands. The newest one last. */
+  /** By ID and signatures: with the same signatures, only the state of an approval can change. The newest one last. */
   readonly #briefs = new Map<string, BriefApproval>();
 
   constructor(redis: Redis, ledger: Ledger, signatures: Signatures, settings: Pick<Settings, 'ttl' | 'tools'>) {
@@ -104,20 +104,20 @@ export class Approvals {
     this.#settings = settings;
   }
 
-  #placed(id: string): PartitionKeys | undefined {
+  #keysOf(id: string): PartitionKeys | undefined {
     const partition = partitionOf(callOf(id));
     return partition === undefined ? undefined : this.#ledger.keys(partition);
   }
 
   /** Undefined when there is none, or none that is authentic. */
   async read(id: string): Promise<ApprovalRecord | undefined> {
-    const keys = this.#placed(id);
+    const keys = this.#keysOf(id);
     return keys === undefined ? undefined : this.#recordOf(id, await this.#redis.hgetall(`${keys.approvals}:${id}`));
   }
 
-  /** As lists have it; what is large of it is read once. Undefined as for `read`. */
+  /** Reads an approval as lists show it; large parts are read once. Undefined as for `read`. */
   async readBrief(id: string): Promise<BriefApproval | undefined> {
-    const keys = this.#placed(id);
+    const keys = this.#keysOf(id);
     if (keys === undefined) return undefined;
     const [state, announced, decidedAtMs, ...signatures] = await this.#redis.hmget(
       `${keys.approvals}:${id}`,
@@ -125,21 +125,21 @@ export class Approvals {
     );
     if (typeof state !== 'string') return undefined;
     const name = JSON.stringify([id, ...signatures]);
-    const known = this.#briefs.get(name);
-    if (known === undefined) {
+    const cached = this.#briefs.get(name);
+    if (cached === undefined) {
       const record = await this.read(id);
-      if (record !== undefined) this.#keep(name, briefOf(record));
+      if (record !== undefined) this.#cache(name, briefOf(record));
       return this.#briefs.get(name);
     }
     return {
-      ...known,
+      ...cached,
       state: state as ApprovalState,
       announced: announced === '1',
       ...(typeof decidedAtMs === 'string' ? { decidedAtMs: Number(decidedAtMs) } : {}),
     };
   }
 
-  #keep(name: string, brief: BriefApproval): void {
+  #cache(name: string, brief: BriefApproval): void {
     this.#briefs.set(name, brief);
     const oldest = this.#briefs.keys().next().value;
     if (this.#briefs.size > MAX_BRIEFS && oldest !== undefined) this.#briefs.delete(oldest);
@@ -151,7 +151,7 @@ export class Approvals {
     if (request?.id !== id || !verifyApproval(this.#signatures, request, fields['request'], fields['signature'] ?? ''))
       return undefined;
     const { preview, decision } = fields;
-    const shown =
+    const isPreviewValid =
       preview !== undefined && this.#signatures.verify('preview', id, preview, fields['previewSignature'] ?? '');
     const verified =
       decision !== undefined && this.#signatures.verify('decision', id, decision, fields['decisionSignature'] ?? '')
@@ -160,7 +160,7 @@ export class Approvals {
     return {
       state: fields['state'] as ApprovalState,
       request,
-      ...(shown ? { preview: parsed(preview) as Preview } : {}),
+      ...(isPreviewValid ? { preview: parsed(preview) as Preview } : {}),
       ...(verified === undefined ? {} : { decision: verified }),
       ...(fields['decidedAtMs'] === undefined ? {} : { decidedAtMs: Number(fields['decidedAtMs']) }),
       announced: fields['announced'] === '1',
@@ -193,8 +193,7 @@ export class Approvals {
   }
 
   /**
-   * Lists the approvals of one partition, the newest first; `pending` ones by the time that is left. Reads a few at a time until there are
-   * enough.
+   * Lists the approvals of one partition, the newest first; `pending` ones by their expiry.
    */
   async list<Approval extends ApprovalRecord>(
     partition: Partition,
@@ -202,26 +201,26 @@ export class Approvals {
     read: ReadApproval<Approval>,
   ): Promise<Approval[]> {
     const { approvals } = this.#ledger.keys(partition);
-    const wanted: Approval[] = [];
-    for (let first = 0; wanted.length < limit && first < among; first += LISTED_AT_ONCE) {
-      const last = Math.min(first + LISTED_AT_ONCE, among) - 1;
+    const matching: Approval[] = [];
+    for (let first = 0; matching.length < limit && first < among; first += IDS_PER_PAGE) {
+      const last = Math.min(first + IDS_PER_PAGE, among) - 1;
       const ids = pending
         ? await this.#redis.zrange(`${approvals}s:pending`, String(first), String(last))
         : await this.#redis.zrevrange(`${approvals}s`, first, last);
-      for (let next = 0; next < ids.length && wanted.length < limit; next += READ_AT_ONCE) {
-        const records = await Promise.all(ids.slice(next, next + READ_AT_ONCE).map(read));
-        wanted.push(
+      for (let next = 0; next < ids.length && matching.length < limit; next += CONCURRENT_READS) {
+        const records = await Promise.all(ids.slice(next, next + CONCURRENT_READS).map(read));
+        matching.push(
           ...records.filter((record): record is Awaited<Approval> => record !== undefined && isWanted(record)),
         );
       }
-      if (ids.length < LISTED_AT_ONCE) break;
+      if (ids.length < IDS_PER_PAGE) break;
     }
-    return wanted.slice(0, limit);
+    return matching.slice(0, limit);
   }
 
-  /** Writes down what the tool says about the call. */
+  /** Stores the tool's description of the call. */
   async addPreview(id: string, preview: Preview): Promise<void> {
-    const keys = this.#placed(id);
+    const keys = this.#keysOf(id);
     if (keys === undefined) return;
     const text = JSON.stringify(preview);
     await this.#redis.hset(`${keys.approvals}:${id}`, {
@@ -231,7 +230,7 @@ export class Approvals {
   }
 
   async markAnnounced(id: string): Promise<void> {
-    const keys = this.#placed(id);
+    const keys = this.#keysOf(id);
     if (keys !== undefined) await this.#redis.hset(`${keys.approvals}:${id}`, 'announced', '1');
   }
 
@@ -240,16 +239,16 @@ export class Approvals {
     return this.#decide(record, decision.decision === 'approve' ? 'approved' : 'denied', decision, outcome);
   }
 
-  /** Ends an approval whose time is over, and its call. */
+  /** Ends an approval that has expired, and its call. */
   expire(record: ApprovalRecord, expired: Outcome): Promise<DecideAnswer> {
     return this.#decide(record, 'expired', undefined, expired);
   }
 
   /**
-   * As long as the call, which may be undone with the parameters that were approved: from when it has ended, for which it may wait for its
-   * start, then as long as its decision holds, and then run.
+   * The time to live of a decided approval: as long as the call's record, because a compensation needs the approved parameters. The call may
+   * wait for its start, then for as long as the decision is valid, and then run.
    */
-  #keptMs({ tool, plan, startAtMs = 0 }: ApprovalRequest, to: ApprovalEnd, nowMs: number): number {
+  #ttlOf({ tool, plan, startAtMs = 0 }: ApprovalRequest, to: ApprovalEnd, nowMs: number): number {
     const { doneMs } = ttlsOf(this.#settings, tool);
     if (to !== 'approved') return doneMs;
     const validMs = plan === undefined ? DECISION_VALID_MS : PLAN_VALID_MS;
@@ -269,19 +268,19 @@ export class Approvals {
     outcome: Outcome,
   ): Promise<DecideAnswer> {
     const { id, callId, generation, tool, plan } = request;
-    const keys = this.#placed(id);
+    const keys = this.#keysOf(id);
     if (keys === undefined) return { kind: 'gone' };
     const nowMs = await this.#ledger.now();
-    // Greater than the one it waited under: whatever carried the call until here is of another life.
+    // Greater than the generation of the waiting job, which then belongs to an earlier generation.
     const next = String(Math.max(nowMs, Number(generation) + 1));
     // No worker runs the call of a plan: its approval is its success.
-    const isRun = to === 'approved' && plan === undefined;
-    const signed = isRun ? await resignRequest(this.#ledger.access, callId, next) : undefined;
+    const runsNow = to === 'approved' && plan === undefined;
+    const signed = runsNow ? await resignRequest(this.#ledger.access, callId, next) : undefined;
     if (typeof signed === 'string') return { kind: signed };
     const job: CallJob = { callId, generation: next, session: request.session.key };
     const waiting = jobIdOf(callId, generation);
     const text = decision === undefined ? '' : JSON.stringify(decision);
-    const outcomeJson = isRun ? '' : JSON.stringify(outcome);
+    const outcomeJson = runsNow ? '' : JSON.stringify(outcome);
     const ended = to === 'approved' ? 'done' : 'failed';
     const life = this.#lifeOf(request, outcome);
     const answer = await decideScript.run(
@@ -302,7 +301,7 @@ export class Approvals {
         text,
         text === '' ? '' : this.#signatures.sign('decision', id, text),
         callId,
-        this.#keptMs(request, to, nowMs),
+        this.#ttlOf(request, to, nowMs),
         outcomeJson,
         outcomeJson === '' ? '' : this.#signatures.sign('outcome', [callId, ended], outcomeJson),
         life.ttlMs,
@@ -316,16 +315,16 @@ export class Approvals {
         ...enqueueArguments(keys, tool.name, job),
       ],
     );
-    return decideAnswerOf(answer);
+    return parseDecideAnswer(answer);
   }
 }
 
-function decideAnswerOf([code, , more]: readonly unknown[]): DecideAnswer {
+function parseDecideAnswer([code, , detail]: readonly unknown[]): DecideAnswer {
   switch (code) {
     case 'already':
-      return { kind: 'already', state: more as ApprovalState };
+      return { kind: 'already', state: detail as ApprovalState };
     case 'early':
-      return { kind: 'early', remainingMs: Number(more) };
+      return { kind: 'early', remainingMs: Number(detail) };
     default:
       return { kind: code as 'decided' | 'late' | 'gone' };
   }

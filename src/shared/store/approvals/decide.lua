@@ -1,5 +1,5 @@
--- Decides on an approval, once: approved puts its call into the queue, at its start for a delayed one; every other decision ends the
--- call. The call of a plan, which no worker runs, ends in each case.
+-- Decides an approval, once. An approved call is enqueued, or delayed until its start; any other decision ends the call. The call of a plan,
+-- which no worker runs, always ends.
 --
 -- KEYS  1 approval  2 index of pending approvals  3 the call's record  4 in-flight index  5 the job that waits  6 delayed jobs
 --       7 index of calls in doubt  8 base of the partition's keys
@@ -7,9 +7,9 @@
 --       6 time to live of the approval, ms  7 outcome (JSON), '' for a call that runs now  8 its signature  9 its time to live, ms
 --       10 key prefix of inboxes  11 new generation  12 signature of the request under it  13 ID of the job that waits
 --       14 token: a script that runs twice, because its first answer was lost, answers the same
---       15 after which time the call's key is free again, ms, '' for not sooner
---       16 how long a failed call is a dead letter, ms, '' for one that is none
---       17 key prefix of the queue  18.. the job, as enqueue takes it
+--       15 time until the call's key may run again, ms, '' for that of the record
+--       16 how long a failed call is a dead letter, ms, '' for never
+--       17 key prefix of the queue  18.. the job, the arguments of enqueue
 -- Returns {code, now, …}:
 --   decided
 --   already    state: it was decided before, or the call ended
@@ -38,7 +38,7 @@ if to == 'cancelled' then return {'already', now, to} end
 redis.call('HSET', KEYS[1], 'decidedBy', ARGV[14])
 if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], 'decision', ARGV[3], 'decisionSignature', ARGV[4]) end
 
--- The job that carried the call until here has nothing to do any more; one that a worker holds finds that by itself.
+-- Removes the job that waited for the decision. If a worker holds it, the worker finds it stale.
 if redis.call('ZREM', KEYS[6], ARGV[13]) == 1 then redis.call('DEL', KEYS[5]) end
 if ARGV[7] == '' then
   local startAt = call[6] and tonumber(call[6]) > now and tonumber(call[6]) or nil
@@ -60,7 +60,7 @@ else
   if call[5] then redis.call('PEXPIREAT', call[5], expiresAt) end
   redis.call('ZREM', KEYS[4], ARGV[5])
   if isUnresolved(ended, ARGV[7]) then redis.call('ZADD', KEYS[7], expiresAt, ARGV[5]) end
-  -- A call that a person denied has failed as it should.
+  -- A denied call is no dead letter: it failed as intended.
   if to == 'expired' and ARGV[16] ~= '' then add_dead_letter({KEYS[8]}, {ARGV[5], text(now), ARGV[16]}) end
   if call[7] then add_callback({string.sub(KEYS[3], 1, -1 - #RECORDS - #ARGV[5])}, {ARGV[5], ended, ARGV[7], ARGV[8], false}) end
   notify(call[4], ARGV[10], settledEvent(ARGV[5], ended, ARGV[8], ARGV[7], now))

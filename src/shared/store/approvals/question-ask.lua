@@ -1,4 +1,4 @@
--- Asks people a question. One that is there already is not asked twice: a call that runs again gets the answer to its first asking.
+-- Stores a question to people. A question that exists is not stored again: a call that runs again gets the answer to the first one.
 --
 -- KEYS  1 question  2 index of pending questions, by expiry
 -- ARGV  1 question ID  2 signature and question (JSON)  3 time to answer, ms  4 how long an end is kept, ms

@@ -1,4 +1,4 @@
--- Ends a question, once: a person answered or dismissed it, its time is over, or who asked needs no answer any more.
+-- Ends a question, once: a person answered or dismissed it, it has expired, or its call no longer needs an answer.
 --
 -- KEYS  1 question  2 index of pending questions
 -- ARGV  1 question ID  2 state: answered, dismissed, expired or withdrawn  3 answer (JSON), '' for none  4 its signature

@@ -18,8 +18,8 @@ const askScript = new Script(new URL('./question-ask.lua', import.meta.url));
 const endScript = new Script(new URL('./question-end.lua', import.meta.url));
 
 /** How long an ended question is kept: longer than a call that runs again needs to find its answer. */
-const KEPT_MS = 3_600_000;
-/** How many are looked at together. */
+const ENDED_TTL_MS = 3_600_000;
+/** Questions that are read together. */
 const PAGE = 200;
 
 /** The question as people see it. */
@@ -45,27 +45,27 @@ export interface QuestionRecord extends QuestionRequest {
 
 export type Given = Exclude<Answer, { readonly state: 'expired' }>;
 
-/** `waits`: for so long at most. */
+/** `waits`: for `leftMs` at most. */
 export type Standing = Answer | { readonly state: 'waits'; readonly leftMs: number };
 
 export class Questions extends FleetRecords {
-  #partitions(id: string): string[] {
+  #questionKeys(id: string): string[] {
     return [this.keys.question(id), this.keys.questions];
   }
 
   async ask(id: string, request: QuestionRequest, timeoutMs: number): Promise<Standing> {
     const signed = signedText(this.signatures, 'question', id, request);
-    const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.redis, this.#partitions(id), [
+    const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.redis, this.#questionKeys(id), [
       id,
       signed,
       timeoutMs,
-      KEPT_MS,
+      ENDED_TTL_MS,
     ]);
     if (state === 'pending') return { state: 'waits', leftMs: Math.max(0, Number(expiresAtMs) - Number(nowMs)) };
     return this.#verified(id, String(answer), String(signature));
   }
 
-  /** Ends a question whose time is over, and answers how it stands; `now`: it was this that ended it. */
+  /** Ends a question that has expired, and returns its state; `now`: this call has ended it. */
   async expire(id: string): Promise<Standing | { readonly state: 'expired'; readonly now: true }> {
     const [code, , detail, answer, signature] = await this.#end(id, 'expired');
     if (code === 'early') return { state: 'waits', leftMs: Number(detail) };
@@ -73,21 +73,21 @@ export class Questions extends FleetRecords {
     return code === 'already' ? this.#verified(id, String(answer), String(signature)) : { state: 'expired' };
   }
 
-  /** Ends a question whose call does not wait any more. */
+  /** Ends a question whose call no longer waits. */
   async withdraw(id: string): Promise<void> {
     await this.#end(id, 'withdrawn');
   }
 
   /** Records a person's answer, once. `already`: another answer was faster, or the question ended otherwise. */
-  async give(id: string, given: Given): Promise<'ended' | 'already' | 'late' | 'gone'> {
-    const [code] = await this.#end(id, given.state, JSON.stringify(given));
+  async give(id: string, reply: Given): Promise<'ended' | 'already' | 'late' | 'gone'> {
+    const [code] = await this.#end(id, reply.state, JSON.stringify(reply));
     return code as 'ended' | 'already' | 'late' | 'gone';
   }
 
   #end(id: string, state: string, answer = ''): Promise<unknown[]> {
     const signature = answer === '' ? '' : this.signatures.sign('answer', id, answer);
     const broadcast = JSON.stringify({ type: 'question', id });
-    return endScript.run(this.redis, this.#partitions(id), [
+    return endScript.run(this.redis, this.#questionKeys(id), [
       id,
       state,
       answer,
@@ -113,17 +113,17 @@ export class Questions extends FleetRecords {
     return { id, ...request, createdAtMs: Number(createdAtMs), expiresAtMs: Number(expiresAtMs) };
   }
 
-  /** Those that wait and that `isSeen` lets pass, the most urgent first. */
-  async pending(limit: number, isSeen: (record: QuestionRecord) => boolean = () => true): Promise<QuestionRecord[]> {
+  /** The waiting questions that `isVisible` accepts, the most urgent first. */
+  async pending(limit: number, isVisible: (record: QuestionRecord) => boolean = () => true): Promise<QuestionRecord[]> {
     const [seconds] = await this.redis.time();
     const fromMs = Number(seconds) * 1_000;
-    const found: QuestionRecord[] = [];
-    for (let offset = 0; found.length < limit; offset += PAGE) {
+    const questions: QuestionRecord[] = [];
+    for (let offset = 0; questions.length < limit; offset += PAGE) {
       const ids = await this.redis.zrangebyscore(this.keys.questions, fromMs, '+inf', 'LIMIT', offset, PAGE);
       const records = await Promise.all(ids.map((id) => this.read(id)));
-      found.push(...records.filter((record) => record !== undefined).filter(isSeen));
+      questions.push(...records.filter((record) => record !== undefined).filter(isVisible));
       if (ids.length < PAGE) break;
     }
-    return found.slice(0, limit);
+    return questions.slice(0, limit);
   }
 }

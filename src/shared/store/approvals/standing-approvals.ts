@@ -69,33 +69,33 @@ export class StandingApprovals extends FleetRecords {
     const signed = signedText(this.signatures, 'grant', session.key, grant);
     const key = this.keys.standingApprovals(session.key);
     const field = digest(canonicalJson([namespace, name, amendment]));
-    // The hash ends with the newest of its grants: the others would stay, and be read with it.
+    // The hash expires with its newest grant, so expired ones must be removed here.
     for (const stored of await this.#stored(session.key))
-      if (!holdsAt(stored, nowMs)) await this.#remove(session.key, stored);
+      if (!isValidAt(stored, nowMs)) await this.#remove(session.key, stored);
     await this.redis.multi().hset(key, field, signed).pexpire(key, GRANT_VALID_MS).exec();
   }
 
-  /** One that covers a call; undefined when none does. */
+  /** Finds a standing approval that covers a call. */
   async find(search: StandingApprovalSearch): Promise<StandingApproval | undefined> {
-    // A compensating call is like none that was approved.
+    // A standing approval never covers a compensating call.
     if (compensated(search.envelope) !== undefined) return undefined;
     return (await this.list(search.sessionKey, search.nowMs)).find((grant) => covers(grant, search));
   }
 
-  /** Those that hold, the newest first. */
+  /** Lists the valid ones, the newest first. */
   async list(sessionKey: string, nowMs: number): Promise<StandingApproval[]> {
-    const held = (await this.#stored(sessionKey)).filter((stored) => holdsAt(stored, nowMs));
-    return held.map(({ grant }) => grant).sort((one, next) => next.grantedAtMs - one.grantedAtMs);
+    const valid = (await this.#stored(sessionKey)).filter((stored) => isValidAt(stored, nowMs));
+    return valid.map(({ grant }) => grant).sort((one, next) => next.grantedAtMs - one.grantedAtMs);
   }
 
-  /** Answers what was taken back; undefined when none that holds is of this approval. */
+  /** Revokes the standing approval of an approval and returns it; undefined when there is no valid one. */
   async remove(sessionKey: string, approvalId: string, nowMs: number): Promise<StandingApproval | undefined> {
-    const found = (await this.#stored(sessionKey)).find(({ grant }) => grant.approvalId === approvalId);
-    if (found === undefined || !holdsAt(found, nowMs)) return undefined;
-    return (await this.#remove(sessionKey, found)) ? found.grant : undefined;
+    const stored = (await this.#stored(sessionKey)).find(({ grant }) => grant.approvalId === approvalId);
+    if (stored === undefined || !isValidAt(stored, nowMs)) return undefined;
+    return (await this.#remove(sessionKey, stored)) ? stored.grant : undefined;
   }
 
-  /** False when another approval of the same thing has taken its place. */
+  /** False when another approval has replaced it. */
   #remove(sessionKey: string, { field, text }: Stored): Promise<boolean> {
     return replaceField(this.redis, this.keys.standingApprovals(sessionKey), { field, expected: text });
   }
@@ -109,20 +109,20 @@ export class StandingApprovals extends FleetRecords {
   }
 }
 
-function holdsAt({ grant }: Stored, nowMs: number): boolean {
+function isValidAt({ grant }: Stored, nowMs: number): boolean {
   return grant.validUntilMs > nowMs;
 }
 
 function covers(
   { tool, amendment, taint = [] }: StandingApproval,
-  { tool: asked, envelope, askedForTaint = [], unconfined = false }: StandingApprovalSearch,
+  { tool: calledTool, envelope, askedForTaint = [], unconfined = false }: StandingApprovalSearch,
 ): boolean {
   const { params } = envelope.payload;
   const same =
-    tool.namespace === asked.namespace &&
-    tool.name === asked.name &&
-    tool.version === asked.version &&
-    tool.definition === asked.definition;
+    tool.namespace === calledTool.namespace &&
+    tool.name === calledTool.name &&
+    tool.version === calledTool.version &&
+    tool.definition === calledTool.definition;
   if (!same || askedForTaint.some((source) => !taint.includes(source))) return false;
   if (amendment.kind === 'same-parameters') return amendment.paramsDigest === digest(canonicalJson(params));
   // A standing approval of commands covers runs inside the sandbox alone.

@@ -1,7 +1,7 @@
 /**
- * The port to where the parts of large values are kept. A store knows no lifetimes: a value lives as long as its key in Redis does, which
- * the scripts of a call keep, shorten and remove with the call. In Redis that key is the value itself; any other store has a mark there,
- * and a sweep removes its values whose marks are gone.
+ * The interface of a store for the parts of large values. A store knows no lifetimes: a value lives as long as its key in Redis, which the
+ * scripts of a call extend, shorten and remove with the call. In Redis that key is the value itself. For any other store the key is a mark,
+ * and a sweep removes values without a mark.
  */
 export interface BlobStore {
   /** The name of the kind, which references to values carry. */
@@ -12,6 +12,6 @@ export interface BlobStore {
   get(name: string, part: number): Promise<Buffer | null>;
   /** Removes all parts of a value. */
   remove(name: string): Promise<void>;
-  /** The names of the values that were written before a time. None of a store whose values end by themselves. */
+  /** The names of the values that were written before a time. Empty for a store whose values expire by themselves. */
   names(beforeMs: number): AsyncIterable<string>;
 }

@@ -7,51 +7,51 @@ import { RedisBlobs } from './redis-blobs.ts';
 
 export class BlobStores {
   readonly #inRedis: RedisBlobs;
-  #written: BlobStore;
+  #writeStore: BlobStore;
 
   constructor(redis: Redis) {
     this.#inRedis = new RedisBlobs(redis);
-    this.#written = this.#inRedis;
+    this.#writeStore = this.#inRedis;
   }
 
   /** The store to write to. */
   get written(): BlobStore {
-    return this.#written;
+    return this.#writeStore;
   }
 
   /** The kind that references name; undefined for Redis. */
   get kind(): string | undefined {
-    return this.#written === this.#inRedis ? undefined : this.#written.kind;
+    return this.#writeStore === this.#inRedis ? undefined : this.#writeStore.kind;
   }
 
-  /** Writes to another store from now on. What Redis has is still read. */
+  /** Writes to another store from now on. Values in Redis can still be read. */
   keepIn(store: BlobStore): void {
-    this.#written = store;
+    this.#writeStore = store;
   }
 
   /** The store of a kind. Throws `BACKEND_UNAVAILABLE` when this process has another one. */
   of(kind: string | undefined): BlobStore {
     if (kind === undefined) return this.#inRedis;
-    if (kind === this.#written.kind) return this.#written;
+    if (kind === this.#writeStore.kind) return this.#writeStore;
     throw new PawlError(
       'BACKEND_UNAVAILABLE',
-      `The value is in a store of the kind ${JSON.stringify(kind)}, and this process has ${JSON.stringify(this.#written.kind)}: set PAWL_BLOB_STORE as where it was written.`,
+      `The value is in a store of the kind ${JSON.stringify(kind)}, and this process uses ${JSON.stringify(this.#writeStore.kind)}: set PAWL_BLOB_STORE as for the process that wrote it.`,
     );
   }
 
-  /** Marks a value in Redis, unless Redis is what has it. Nothing removes a value that has a mark. */
+  /** Marks a value in Redis, unless it is stored in Redis. A marked value is not swept. */
   async mark(name: string): Promise<void> {
-    if (this.#written !== this.#inRedis) await this.#inRedis.mark(name, this.#written.kind);
+    if (this.#writeStore !== this.#inRedis) await this.#inRedis.mark(name, this.#writeStore.kind);
   }
 
   /** Removes a value that nothing refers to, and its mark. */
   async remove(name: string): Promise<void> {
     await this.#inRedis.remove(name);
-    if (this.#written !== this.#inRedis) await this.#written.remove(name);
+    if (this.#writeStore !== this.#inRedis) await this.#writeStore.remove(name);
   }
 
-  /** The sweep of values that nothing refers to any more; undefined where they end by themselves. */
+  /** The sweep of unreferenced values; undefined when they expire by themselves. */
   sweepOf(prefix: string): BlobSweep | undefined {
-    return this.#written === this.#inRedis ? undefined : new BlobSweep(this.#written, this.#inRedis, prefix);
+    return this.#writeStore === this.#inRedis ? undefined : new BlobSweep(this.#writeStore, this.#inRedis, prefix);
   }
 }

@@ -1,4 +1,4 @@
-/** Removes values whose marks in Redis are gone: they expired, their calls were flushed, or a process died before anything referred to them. */
+/** Removes values without a mark in Redis: they expired, their calls were flushed, or a process died before a record referred to them. */
 import type { BlobStore } from './blob-store.ts';
 import { type RedisBlobs, UNREFERRED_MS } from './redis-blobs.ts';
 
@@ -8,7 +8,7 @@ export class BlobSweep {
   readonly #store: BlobStore;
   readonly #marks: Pick<RedisBlobs, 'exist'>;
   readonly #prefix: string;
-  /** Values without a mark, by when that was seen first: a Redis that is empty for a moment must not cost them. */
+  /** Values without a mark, with the time of its detection: a Redis that is empty for a moment must not delete them. */
   #unmarked = new Map<string, number>();
 
   constructor(store: BlobStore, marks: Pick<RedisBlobs, 'exist'>, prefix: string) {
@@ -21,7 +21,7 @@ export class BlobSweep {
   async run(nowMs: number): Promise<number> {
     const unmarked = new Map<string, number>();
     let removed = 0;
-    const look = async (names: readonly string[]) => {
+    const sweepBatch = async (names: readonly string[]) => {
       const marked = await this.#marks.exist(names);
       for (const [index, name] of names.entries()) {
         if (marked[index]) continue;
@@ -35,14 +35,14 @@ export class BlobSweep {
     };
     let batch: string[] = [];
     for await (const name of this.#store.names(nowMs - UNREFERRED_MS)) {
-      // Other fleets may keep theirs in the same folder.
+      // Other fleets may use the same folder.
       if (!name.startsWith(`${this.#prefix}:{`)) continue;
       batch.push(name);
       if (batch.length < BATCH) continue;
-      await look(batch);
+      await sweepBatch(batch);
       batch = [];
     }
-    await look(batch);
+    await sweepBatch(batch);
     this.#unmarked = unmarked;
     return removed;
   }

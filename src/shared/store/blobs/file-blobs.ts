@@ -1,6 +1,6 @@
 /**
- * Large values in files, one for each part. A part is written under another name, brought to disk and renamed, so that a crash leaves the
- * whole part or none. All processes of a fleet need the same folder: one machine, or a shared file system.
+ * Large values in files, one for each part. A part is written to a temporary file, synced and renamed, so that a crash leaves the whole part
+ * or none. All processes of a fleet need the same folder: on one machine, or on a shared file system.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { accessSync, constants, mkdirSync } from 'node:fs';
@@ -10,8 +10,8 @@ import { PawlError } from '../../errors/failure.ts';
 import type { BlobStore } from './blob-store.ts';
 
 const UNFINISHED = '.unfinished';
-/** Parts are written a few at a time, in any order: so many absent ones in a row are the end. */
-const ABSENT_AT_END = 8;
+/** Parts are written concurrently, in any order: this many absent parts in a row mark the end. */
+const MAX_ABSENT_PARTS = 8;
 
 export class FileBlobs implements BlobStore {
   readonly kind = 'file';
@@ -61,7 +61,7 @@ export class FileBlobs implements BlobStore {
   }
 
   async remove(name: string): Promise<void> {
-    for (let part = 0, absent = 0; absent < ABSENT_AT_END; part += 1) {
+    for (let part = 0, absent = 0; absent < MAX_ABSENT_PARTS; part += 1) {
       try {
         await rm(this.#fileOf(name, part));
         absent = 0;
@@ -74,20 +74,20 @@ export class FileBlobs implements BlobStore {
 
   async *names(beforeMs: number): AsyncGenerator<string, void, undefined> {
     for (const folder of await namesIn(this.#folder)) {
-      const found = new Set<string>();
+      const names = new Set<string>();
       for (const file of await namesIn(join(this.#folder, folder))) {
         const path = join(this.#folder, folder, file);
         const writtenAtMs = await writtenAt(path);
         if (writtenAtMs === undefined || writtenAtMs >= beforeMs) continue;
         // A process died while it wrote this.
         if (file.endsWith(UNFINISHED)) await rm(path, { force: true });
-        else found.add(nameOf(file));
+        else names.add(nameOf(file));
       }
-      yield* found;
+      yield* names;
     }
   }
 
-  /** Many files of one folder would make each step in it slow. */
+  /** Values are spread over subfolders, because operations in a folder with many files are slow. */
   #folderOf(name: string): string {
     return join(this.#folder, createHash('sha256').update(name).digest('hex').slice(0, 2));
   }

@@ -1,12 +1,12 @@
-/** Large values in Redis: a hash for each, with a field for every part. They expire soon, unless what refers to them lets them live. */
+/** Large values in Redis: a hash with a field for every part. They expire soon, unless a record that refers to them extends their life. */
 import type { Redis } from '../redis/connection.ts';
 import { Script } from '../redis/script.ts';
 import type { BlobStore } from './blob-store.ts';
 
-/** Longer than it takes to write what refers to a value, again and again while Redis is away. */
+/** The time to live of a value without a reference: longer than the retries of writing its record may take. */
 export const UNREFERRED_MS = 600_000;
 
-const keepPartScript = new Script(new URL('./store-chunk.lua', import.meta.url));
+const storePartScript = new Script(new URL('./store-chunk.lua', import.meta.url));
 
 export class RedisBlobs implements BlobStore {
   readonly kind = 'redis';
@@ -17,12 +17,12 @@ export class RedisBlobs implements BlobStore {
   }
 
   async put(name: string, part: number, bytes: Buffer): Promise<void> {
-    await keepPartScript.run(this.#redis, [name], [part, bytes, UNREFERRED_MS]);
+    await storePartScript.run(this.#redis, [name], [part, bytes, UNREFERRED_MS]);
   }
 
   /** Marks a value that another store keeps. */
   async mark(name: string, kind: string): Promise<void> {
-    await keepPartScript.run(this.#redis, [name], ['in', kind, UNREFERRED_MS]);
+    await storePartScript.run(this.#redis, [name], ['in', kind, UNREFERRED_MS]);
   }
 
   /** Whether each of these values, or its mark, is there. */

@@ -1,10 +1,10 @@
--- Writes down that the end of a call is to be posted, in the step that ends the call.
+-- Stores the callback of a call, in the script that ends the call.
 --
 -- KEYS  1 base of the partition's keys
 -- ARGV  1 call ID  2 state of the call  3 outcome (JSON), '' for one that is too large for a callback  4 its signature
---       5 key of an outcome that is kept apart in one piece, or false
+--       5 key of an outcome outside its record, or false
 local base, callId, now = KEYS[1], ARGV[1], nowMs()
--- Nothing that is written in a request may stop the end of its call. What most requests lack is their tenth part (`requestText`).
+-- A malformed request must not stop the end of its call. Its tenth element holds rare fields (`requestText`).
 local ok, callback, target = pcall(function()
   local callback = cjson.decode(redis.call('HGET', base .. RECORDS .. callId, 'request'))[10].request.callback
   local target = cjson.decode(string.sub(callback, string.find(callback, '\n', 1, true) + 1, -1))
@@ -22,6 +22,6 @@ redis.call('ZADD', base .. ':callbacks', text(now), id)
 for _, index in ipairs({base .. ':callbacks', base .. ':callbacks:failing'}) do
   redis.call('ZREMRANGEBYSCORE', index, '-inf', text(now - CALLBACK_KEPT_MS))
 end
--- A host that fails is left alone until its pause is over.
+-- A host that fails gets no callback until its pause is over.
 if redis.call('HEXISTS', base .. ':callbacks:pauses', host) == 0 then redis.call('ZADD', hosts, text(now), host) end
 redis.call('PUBLISH', target.news, '{"type":"callback"}')

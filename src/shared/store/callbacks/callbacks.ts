@@ -1,6 +1,6 @@
 /**
- * The callbacks of calls that have ended. The script that ends a call writes its callback in the same step, beside the call's record, so
- * that no end is lost. A sender leases those that are due.
+ * The callbacks of ended calls. The script that ends a call also stores its callback, in the same partition, so that none is lost. A sender
+ * leases callbacks that are due.
  */
 
 import type { CallbackAddress, CallbackTarget } from '../../callbacks/callback.ts';
@@ -16,11 +16,11 @@ import { type FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts'
 import { luaConstants, luaFunction, Script } from '../redis/script.ts';
 
 /** Callbacks are listed, and can be replayed, for this long after their call's end. */
-const KEPT_MS = 3 * 24 * 3_600_000;
-/** Callbacks that one host gets at a time. */
+const CALLBACK_TTL_MS = 3 * 24 * 3_600_000;
+/** Callbacks that are sent to one host at the same time. */
 const SLOTS_OF_HOST = 8;
 
-const CONSTANTS = luaConstants({ CALLBACK_KEPT_MS: KEPT_MS, SLOTS_OF_HOST });
+const CONSTANTS = luaConstants({ CALLBACK_KEPT_MS: CALLBACK_TTL_MS, SLOTS_OF_HOST });
 const HOST_LUA = [CONSTANTS, luaFunction(new URL('./schedule-host.lua', import.meta.url))];
 
 /** For scripts that end calls. They also need the names of a partition's keys. */
@@ -38,7 +38,7 @@ export interface SentCallback {
 export interface CallbackRecord {
   readonly id: string;
   readonly callId: string;
-  /** Undefined when no key of this fleet signed it. */
+  /** Undefined when its signature is wrong. */
   readonly target: CallbackTarget | undefined;
   readonly state: CallbackState;
   readonly callState: string;
@@ -46,7 +46,7 @@ export interface CallbackRecord {
   readonly outcome: string;
   readonly signature: string;
   readonly settledAtMs: number;
-  /** The start of the day in which it is sent again. */
+  /** The start of the day during which it is retried. */
   readonly sinceMs: number;
   readonly attempts: number;
   readonly dueAtMs?: number;
@@ -63,7 +63,7 @@ export interface CallbackEnd {
   readonly state: Exclude<CallbackState, 'pending'>;
   readonly delayMs?: number;
   readonly last: SentCallback;
-  /** Whether the host took it; undefined where the host is not to blame. */
+  /** Whether the host accepted it; undefined when a failure is not the host's. */
   readonly answered?: boolean;
 }
 
@@ -73,7 +73,7 @@ export interface TakenCallbacks {
   readonly nextInMs?: number;
 }
 
-/** As a request holds it: its signature, a line break and the target. */
+/** The callback as it is stored in a request: its signature, a line break and the target. */
 export function signedCallback(
   { redis, fleet, signatures }: { readonly redis: Redis; readonly fleet: FleetKeys; readonly signatures: Signatures },
   callId: string,
@@ -90,16 +90,16 @@ const CHUNK = 100;
 
 export class CallbackRecords extends FleetRecords {
   /** Leases callbacks of a partition that are due. */
-  async take(partition: Partition, token: string, leaseMs: number, most: number): Promise<TakenCallbacks> {
-    const answer = await takeScript.run(this.redis, [this.#base(partition)], [token, leaseMs, most]);
-    const [nextInMs, ...taken] = answer as [number, ...string[][]];
+  async take(partition: Partition, token: string, leaseMs: number, maxCallbacks: number): Promise<TakenCallbacks> {
+    const answer = await takeScript.run(this.redis, [this.#base(partition)], [token, leaseMs, maxCallbacks]);
+    const [nextInMs, ...leased] = answer as [number, ...string[][]];
     return {
-      callbacks: taken.map(([id = '', ...fields]) => ({ ...this.#record(id, pairsOf(fields)), token })),
+      callbacks: leased.map(([id = '', ...fields]) => ({ ...this.#record(id, pairsOf(fields)), token })),
       ...(nextInMs < 0 ? {} : { nextInMs }),
     };
   }
 
-  /** False when another sender holds it by now. */
+  /** False when another sender has leased it meanwhile. */
   async finish({ id, token }: LeasedCallback, { state, delayMs = 0, last, answered }: CallbackEnd): Promise<boolean> {
     const blame = answered === undefined ? '' : answered ? '0' : '1';
     const args = [id, token, state, delayMs, JSON.stringify(last), blame];
@@ -137,17 +137,17 @@ export class CallbackRecords extends FleetRecords {
     }
   }
 
-  /** The callbacks that were sent in vain, those that are not sent again included. */
+  /** Counts the callbacks that failed, including those that are not retried. */
   async countFailing(partitions: readonly Partition[]): Promise<number> {
     const counts = await Promise.all(partitions.map((one) => this.redis.zcard(`${this.#base(one)}:callbacks:failing`)));
     return counts.reduce((sum, count) => sum + count, 0);
   }
 
-  /** A secret of the fleet that has neither keys nor a secret of its settings. The first process that asks makes it. */
-  async ownSecret(made: string): Promise<string> {
+  /** The secret of a fleet without signing keys and configured secrets. The first caller's secret is stored. */
+  async ownSecret(newSecret: string): Promise<string> {
     const key = `${this.keys.prefix}:{fleet}:callback-secret`;
-    await this.redis.set(key, made, 'NX');
-    return (await this.redis.get(key)) ?? made;
+    await this.redis.set(key, newSecret, 'NX');
+    return (await this.redis.get(key)) ?? newSecret;
   }
 
   #base(partition: Partition): string {
@@ -156,10 +156,10 @@ export class CallbackRecords extends FleetRecords {
 
   /** Throws `NOT_FOUND` for a text that is no callback's ID. */
   #baseOf(id: string): string {
-    const [, place, rest] = ID.exec(id) ?? [];
-    if (place === undefined) throw unknownCallback(id);
+    const [, partitionName, rest] = ID.exec(id) ?? [];
+    if (partitionName === undefined) throw unknownCallback(id);
     try {
-      return this.#base(partitionFor(`${place}.${rest}`));
+      return this.#base(partitionFor(`${partitionName}.${rest}`));
     } catch {
       throw unknownCallback(id);
     }
@@ -191,7 +191,7 @@ export class CallbackRecords extends FleetRecords {
 
 function pairsOf(fields: readonly string[]): Readonly<Record<string, string>> {
   const pairs: Record<string, string> = {};
-  for (let at = 0; at < fields.length; at += 2) pairs[fields[at] ?? ''] = fields[at + 1] ?? '';
+  for (let index = 0; index < fields.length; index += 2) pairs[fields[index] ?? ''] = fields[index + 1] ?? '';
   return pairs;
 }
 

@@ -1,4 +1,4 @@
--- Writes down how the sending of a callback went.
+-- Stores the result of sending a callback.
 --
 -- KEYS  1 base of the partition's keys
 -- ARGV  1 ID  2 token of its lease  3 state: delivered, failing (it is sent again) or failed (it is not)  4 delay, ms

@@ -1,4 +1,4 @@
--- Sends a callback again, at once and for another day. One that is on its way is left alone.
+-- Schedules a callback again, at once and with retries for another day. One that is being sent is not sent twice.
 --
 -- KEYS  1 base of the partition's keys
 -- ARGV  1 ID  2 broadcast channel

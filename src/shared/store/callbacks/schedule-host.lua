@@ -1,4 +1,4 @@
--- Says when a host can get its next callback: when one is due, its pause is over and one of its slots is free.
+-- Sets the time of a host's next callback: when one is due, the host's pause is over and one of its slots is free.
 --
 -- KEYS  1 base of the partition's keys
 -- ARGV  1 host

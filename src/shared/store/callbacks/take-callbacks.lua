@@ -1,4 +1,4 @@
--- Leases callbacks that are due to one sender. No host gets more than its slots at a time; a host that fails has one.
+-- Leases due callbacks to one sender. A host gets at most as many as it has slots; a failing host has one.
 --
 -- KEYS  1 base of the partition's keys
 -- ARGV  1 token of the leases  2 lease, ms  3 how many at most

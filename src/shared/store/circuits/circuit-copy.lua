@@ -1,4 +1,4 @@
--- Keeps a copy of a circuit beside the calls of a shard, whose scripts cannot read the circuit itself. An older one is not kept.
+-- Copies a circuit into a shard, whose scripts cannot read the original. An older copy does not replace a newer one.
 --
 -- KEYS  1 circuits of the shard
 -- ARGV  1 circuit's name  2 epoch  3 the circuit as stored

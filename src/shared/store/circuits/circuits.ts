@@ -1,8 +1,8 @@
 /**
- * The fleet's circuits in Redis (`circuit-breaker.ts` decides). One circuit holds for all shards of a tier: it is stored in the first one.
+ * The fleet's circuits in Redis (`circuit-breaker.ts` has the rules). A circuit applies to all shards of a tier, and is stored in the first.
  *
- * In a cluster, a script cannot read it beside a call of another shard. There, each other shard has a copy, which is updated right after a
- * change. An attempt that starts in between is let in once more; counting its end shows that the copy is old.
+ * In a cluster, a script of another shard cannot read it. There, each other shard has a copy, which is updated right after a change. An
+ * attempt that starts in between still sees the old copy; counting its end detects that and refreshes the copy.
  */
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
 import type { Shards } from '../queues/shards.ts';
@@ -17,8 +17,8 @@ const changeScript = new Script(new URL('./circuit-change.lua', import.meta.url)
 const successScript = new Script(new URL('./circuit-success.lua', import.meta.url));
 const copyScript = new Script(new URL('./circuit-copy.lua', import.meta.url));
 /** The limit of one partition. */
-const CHANGES_KEPT = 500;
-const CHANGES_KEPT_MS = 7 * 24 * 3_600_000;
+const MAX_CHANGES = 500;
+const CHANGES_TTL_MS = 7 * 24 * 3_600_000;
 
 export interface CircuitChange {
   readonly key: string;
@@ -29,14 +29,14 @@ export interface CircuitChange {
   readonly reason?: string;
 }
 
-/** The place of a circuit: its key, in one partition of a tier. */
+/** The location of a circuit: its partition and key. */
 export interface CircuitAt {
   readonly partition: Partition;
   readonly key: string;
 }
 
 export interface CountedFailure {
-  /** The epoch of the circuit that the attempt began under. */
+  /** The epoch of the circuit when the attempt started. */
   readonly epoch: number;
   /** How many attempts the window has. */
   readonly size: number;
@@ -50,7 +50,7 @@ export class Breakers {
   readonly #prefix: string;
   readonly #broadcast: string;
   readonly #shards: Pick<Shards, 'partitions'> | undefined;
-  /** Successes that are not counted yet, by window: those that come while others are on their way go together. */
+  /** Successes that are not counted yet, by window: those that come during a write are written together. */
   readonly #successes = new Map<string, { count: number }>();
 
   constructor(redis: Redis, prefix: string, shards?: Pick<Shards, 'partitions'>) {
@@ -68,13 +68,13 @@ export class Breakers {
     return parseCircuit((await this.#redis.hget(this.#keys(partition).circuits, key)) ?? '');
   }
 
-  /** All circuits of a place that ever left CLOSED. */
+  /** All circuits of a partition that ever left CLOSED. */
   async list(partition: Partition): Promise<ReadonlyMap<string, Circuit>> {
     const stored = await this.#redis.hgetall(this.#keys(partition).circuits);
     return new Map(Object.entries(stored).map(([key, raw]) => [key, parseCircuit(raw)]));
   }
 
-  /** Counts a failure, and returns what the rule decides on. */
+  /** Counts a failure, and returns the input of the rule that opens the circuit. */
   async addFailure(
     { partition, key }: CircuitAt,
     { epoch, size, windowMs, successesBefore = 0 }: CountedFailure,
@@ -126,8 +126,8 @@ export class Breakers {
         this.#broadcast,
         JSON.stringify(broadcast),
         JSON.stringify(change),
-        CHANGES_KEPT,
-        CHANGES_KEPT_MS,
+        MAX_CHANGES,
+        CHANGES_TTL_MS,
       ],
     );
     await this.#copy(partition, key, raw as string);
@@ -135,8 +135,7 @@ export class Breakers {
   }
 
   /**
-   * Counts a success apart from its call's end: in a cluster, where the call is in another shard. The write is deferred and notifies no
-   * process.
+   * Counts a success in a script of its own: in a cluster, when the call is in another shard. The write is deferred and notifies no process.
    */
   async addSuccessApart(partition: Partition, { circuit, epoch, windowSize, windowMs }: CircuitSample): Promise<void> {
     const keys = this.#keys(partition);
@@ -161,23 +160,25 @@ export class Breakers {
     }
   }
 
-  /** Brings all circuits of a tier to its other shards: there may be new ones. */
+  /** Copies all circuits of a tier to its other shards, after shards were added. */
   async spread(partition: Partition): Promise<void> {
     if (!isClustered(this.#redis)) return;
     const stored = await this.#redis.hgetall(this.#keys(partition).circuits);
     await Promise.all(Object.entries(stored).map(([key, raw]) => this.#copy(partition, key, raw)));
   }
 
-  /** An attempt was let in by an epoch that is not the circuit's any more: its shard's copy is old. */
+  /** Updates the copies if the attempt started under an older epoch: then the copy of its shard is old. */
   async #refresh(partition: Partition, key: string, epoch: number, raw: string): Promise<void> {
     if (parseCircuit(raw).epoch !== epoch) await this.#copy(partition, key, raw);
   }
 
   async #copy({ tier }: Partition, key: string, raw: string): Promise<void> {
     if (raw === '' || !isClustered(this.#redis)) return;
-    const others = (this.#shards?.partitions([tier]) ?? []).filter(({ shard }) => shard > 0);
+    const otherShards = (this.#shards?.partitions([tier]) ?? []).filter(({ shard }) => shard > 0);
     const args = [key, parseCircuit(raw).epoch, raw];
-    await Promise.all(others.map((partition) => copyScript.run(this.#redis, [this.#keys(partition).circuits], args)));
+    await Promise.all(
+      otherShards.map((partition) => copyScript.run(this.#redis, [this.#keys(partition).circuits], args)),
+    );
   }
 }
 

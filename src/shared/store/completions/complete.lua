@@ -1,18 +1,18 @@
--- An outside system completes a call, reports its progress or asks for more time. A call is completed once: while it is pending, or while
+-- An outside system completes a call, reports its progress or extends its time. A call is completed once: while it is pending, or while
 -- the attempt that issued the token still runs.
 --
 -- KEYS  1, 2 bases of keys: of the partition, and of what a tier's partitions share  3 key prefix of the queue  4 entry of the token
 --       5 kept progress of the call
 -- ARGV  1 settle, progress or extend
 --       2 token of this try: a script that runs twice, because its first answer was lost, answers the same
---       3 call ID  4 how long the entry is kept from now on at least, ms
+--       3 call ID  4 minimal time to live of the entry, ms
 --       settle: 5 the job's end: completed or failed  6 its return value or reason  7 the attempt's end, as members of its JSON
---         8.. as settle takes them, without attempts
+--         8.. the arguments of settle, without attempts
 --       progress: 5 event (JSON)
 --       extend: 5 by how much, ms  6 the longest time from now, ms; the session's index is kept for the entry's time after it
 -- Returns {code, now, …}:
---   settled · told · extended, when the call expires, '' while its attempt runs
---   unknown · used · expired: its time is over · over: the call does not wait for this token · toolong
+--   settled · told (progress was reported) · extended, expiry of the call, '' while its attempt runs
+--   unknown · used · expired · over: the call does not wait for this token · toolong
 local callId, record, now = ARGV[3], KEYS[1] .. RECORDS .. ARGV[3], nowMs()
 local entry = redis.call('HMGET', KEYS[4], 'call', 'fence', 'usedBy', 'signature')
 if entry[1] ~= callId then return {'unknown', now} end
@@ -66,7 +66,7 @@ redis.call('HSET', KEYS[4], 'usedBy', ARGV[2])
 local session = redis.call('HGET', KEYS[4], 'session')
 if session then redis.call('SREM', KEYS[1] .. PENDING .. ':' .. session, callId) end
 keepEntry(ARGV[4])
--- A job that a worker holds ends there.
+-- If a worker holds the job, the worker ends it.
 if redis.call('ZREM', queue .. 'delayed', jobId) == 1 then
   redis.call('DEL', queue .. jobId, queue .. jobId .. ':logs')
   emit(queue, 'event', ARGV[5], 'jobId', jobId,

@@ -34,9 +34,9 @@ const completeScript = new Script(new URL('./complete.lua', import.meta.url), EN
 const expireScript = new Script(new URL('./expire.lua', import.meta.url), END_LUA);
 const resumeScript = new Script(new URL('./resume.lua', import.meta.url), SETTLE_LUA);
 
-/** How long a token is known after its call has ended or expired, at least. */
+/** The minimal time to live of a token after its call has ended or expired. */
 const KEPT_MS = 24 * 3_600_000;
-/** A completion may overtake the write of its token, where the outside system is fast: an unknown token is looked up again after this. */
+/** A fast outside system may complete a call before its token is stored: an unknown token is read again after this time. */
 const ISSUED_WITHIN_MS = 250;
 
 export interface IssuedToken {
@@ -52,7 +52,7 @@ export interface Pend extends IssuedToken {
   readonly attempts: readonly AttemptRecord[];
   readonly expiresInMs: number;
   readonly onExpiry: ExpiryRule;
-  /** The call's success for its circuit: the tool did its part. */
+  /** The success to count in the circuit: the tool itself has succeeded. */
   readonly sample?: CircuitSample | undefined;
   readonly sessionKey: string;
 }
@@ -67,7 +67,7 @@ export interface CompletionEntry {
   readonly terms: CompletionTerms;
 }
 
-/** Refusals of a completion: the token is used, the call has expired, does not wait for it, or would wait too long. */
+/** Why a completion is refused: `over`: the call no longer waits for it; `toolong`: an extension is too long. */
 export type CompletionRefusal = 'unknown' | 'used' | 'expired' | 'over' | 'toolong';
 
 export interface CompletionEnd {
@@ -84,7 +84,7 @@ export class Completions {
     this.#access = access;
   }
 
-  /** Makes a token known. `fenced`: the attempt no longer holds the call. */
+  /** Stores a token. `fenced`: the attempt no longer holds the call. */
   async issue(issued: IssuedToken): Promise<'issued' | 'ended' | 'fenced'> {
     const keys = this.#access.callKeys(issued.callId);
     const { entryKeys, args } = this.#entry(issued, issued.attemptMs);
@@ -127,7 +127,7 @@ export class Completions {
     };
   }
 
-  /** The call of a token. Throws `COMPLETION_USED`, and `UNKNOWN_COMPLETION`, also for an entry that no key of this fleet signed. */
+  /** Finds the call of a token. Throws `COMPLETION_USED` and `UNKNOWN_COMPLETION`, the latter also for a wrong signature. */
   async find(token: string): Promise<CompletionEntry> {
     const { partition, name } = readCompletionToken(token);
     const { redis, signatures } = this.#access;
@@ -147,7 +147,7 @@ export class Completions {
     return { name, callId, terms: JSON.parse(terms) as CompletionTerms };
   }
 
-  /** Ends a call with what the outside system says, once. */
+  /** Ends a call with the outcome from the outside system, once. */
   async complete(
     entry: CompletionEntry,
     { settle, job, attempt }: CompletionEnd,
@@ -161,7 +161,7 @@ export class Completions {
     return code as 'settled' | CompletionRefusal;
   }
 
-  /** Reports progress to those who wait for the call. */
+  /** Reports progress to the producers that wait. */
   async report(entry: CompletionEntry, event: object): Promise<'told' | CompletionRefusal> {
     const [code] = await this.#run('progress', entry, [JSON.stringify(event)]);
     return code as 'told' | CompletionRefusal;
@@ -184,7 +184,7 @@ export class Completions {
     return completeScript.run(access.redis, touched, [mode, uuidv7(), callId, KEPT_MS, ...args]);
   }
 
-  /** Ends a pending call whose time is over. `early`: it was given more time meanwhile. */
+  /** Ends a pending call that has expired. `early`: it was extended meanwhile. */
   async expire(settle: Settle): Promise<WriteAnswer | 'early'> {
     const access = this.#access;
     const ready = await prepareSettle(access, settle);
@@ -194,7 +194,7 @@ export class Completions {
     return code as WriteAnswer | 'early';
   }
 
-  /** Lets a pending call whose time is over have its next attempt. */
+  /** Lets an expired pending call have its next attempt. */
   async resume(
     callId: string,
     fence: number,

@@ -1,5 +1,5 @@
--- Ends an attempt whose call waits for an outside system from now on. No worker, attempt or slot holds it: its job is delayed until the
--- call expires. Running again, because the first answer was lost, changes nothing.
+-- Ends an attempt whose call now waits for an outside system. No worker, attempt or slot holds the call: its job is delayed until the call
+-- expires. Running again, because the first answer was lost, changes nothing.
 --
 -- KEYS  1, 2 bases of keys: of the partition, and of what a tier's partitions share  3 key prefix of the queue
 --       4 entry of the token  5 its terms  6 kept progress of the call
@@ -19,7 +19,7 @@ if fields[3] == '1' then return {'cancelled', now} end
 
 -- The outside system may have asked for more time before the attempt ended.
 local untilMs = text(now + ARGV[8] + (redis.call('HGET', KEYS[4], 'extendMs') or 0))
--- Among the reports of progress it has a number of its own, so that followers see it behind those before and before those after it.
+-- The pending has its own number among the progress reports, so that followers see them in order.
 local number = redis.call('HINCRBY', record, 'told', 1)
 if number == 1 then redis.call('DEL', KEYS[6]) end
 redis.call('HSET', record, 'phase', 'pending', 'attempts', ARGV[7], 'pendingUntilMs', untilMs, 'pendingNumber', text(number), 'onExpiry', ARGV[9],
@@ -39,7 +39,7 @@ if ARGV[10] ~= '' then
   addSample(KEYS[2] .. CIRCUITS, KEYS[2] .. WINDOWS .. name, name, text(sample.epoch), '1', sample.windowSize, sample.windowMs, now)
 end
 
--- What BullMQ's moveToDelayed does. A job that another worker holds by now is delayed when that one asks for the attempt.
+-- What BullMQ's moveToDelayed does. If another worker already holds the job, that worker delays it.
 local queue, jobId = KEYS[3], callId .. '.' .. fields[4]
 if redis.call('LREM', queue .. 'active', -1, jobId) == 1 then
   redis.call('DEL', queue .. jobId .. ':lock')
@@ -47,7 +47,7 @@ if redis.call('LREM', queue .. 'active', -1, jobId) == 1 then
   redis.call('HSET', queue .. jobId, 'delay', text(untilMs - now))
   redis.call('ZADD', queue .. 'delayed', text(untilMs * 0x1000), jobId)
   emit(queue, 'event', 'delayed', 'jobId', jobId, 'delay', untilMs)
-  -- A worker learns when to look again, unless another job is due sooner.
+  -- The marker tells a worker when to fetch again, unless another job is due sooner.
   if redis.call('ZRANGE', queue .. 'delayed', 0, 0)[1] == jobId then redis.call('ZADD', queue .. 'marker', untilMs, '1') end
 end
 return {'pending', now, untilMs}

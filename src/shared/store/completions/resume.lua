@@ -1,4 +1,4 @@
--- Lets a pending call whose time is over have its next attempt.
+-- Lets an expired pending call have its next attempt.
 --
 -- KEYS  1 base of keys of the partition  2 bucket of the tool's retries
 -- ARGV  1 call ID  2 fence  3 attempts  4 floor of the bucket  5 how long the bucket is kept, ms

@@ -1,7 +1,7 @@
 -- Stores an operator's switch of the reliability layer, and broadcasts it.
 --
 -- KEYS  1 switches
--- ARGV  1 tool, or '*' for all, which forgets the words about single tools  2 '1' enabled, '0' disabled  3 reason, '' for none
+-- ARGV  1 tool, or '*' for all, which removes the switches of single tools  2 '1' enabled, '0' disabled  3 reason, '' for none
 --       4 broadcast channel
 -- Returns {now}
 local now = nowMs()

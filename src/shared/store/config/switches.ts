@@ -1,5 +1,5 @@
 /**
- * Remembers the fleet's switches (`switches.ts` decides), and counts what shadow mode would have done.
+ * Stores the fleet's switches, and counts what would have happened without shadow mode.
  */
 import type { ReliabilitySwitch, ReliabilitySwitches, ShadowKind } from '../../config/switches.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
@@ -7,7 +7,7 @@ import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 
 const switchScript = new Script(new URL('./switch.lua', import.meta.url));
-/** The field of the word about all tools. No tool is named so. */
+/** The field of the switch for all tools. No tool has this name. */
 const ALL = '*';
 
 export interface ShadowCount {
@@ -23,10 +23,10 @@ export class SwitchRecords extends FleetRecords {
       this.redis.hgetall(this.keys.switches),
       this.redis.time(),
     ]);
-    const { [ALL]: all, ...tools } = stored;
+    const { [ALL]: forAllTools, ...tools } = stored;
     return {
       words: {
-        ...(all === undefined ? {} : { all: JSON.parse(all) as ReliabilitySwitch }),
+        ...(forAllTools === undefined ? {} : { all: JSON.parse(forAllTools) as ReliabilitySwitch }),
         tools: Object.fromEntries(
           Object.entries(tools).map(([tool, word]) => [tool, JSON.parse(word) as ReliabilitySwitch]),
         ),
@@ -35,7 +35,7 @@ export class SwitchRecords extends FleetRecords {
     };
   }
 
-  /** Says a word about one tool (`namespace.name`) or, without one, about all, which forgets what was said of single tools. */
+  /** Sets the switch of one tool (`namespace.name`), or that of all tools, which removes the switches of single tools. */
   async say(enabled: boolean, { tool, reason }: { readonly tool?: string; readonly reason?: string }): Promise<void> {
     await switchScript.run(
       this.redis,

@@ -116,20 +116,20 @@ export class ClientCalls extends FleetRecords {
   ): Promise<Renewed> {
     for (;;) {
       const args = [clientId, this.keys.clients, poll?.id ?? '', poll?.first === true ? '1' : '', KEPT_MS, ...running];
-      const keys = [this.#client(clientId), this.#taken(clientId)];
+      const keys = [this.#client(clientId), this.#takenKey(clientId)];
       const [kind, leaseMs, cancelled, callId, fence, signed] = await nextScript.run(this.redis, keys, args);
       if (kind !== 'renewed') return { kind: kind as 'gone' | 'superseded' };
-      const told = { kind, leaseMs: Number(leaseMs), cancelled: words(String(cancelled)) } as const;
-      if (callId === undefined) return told;
+      const status = { kind, leaseMs: Number(leaseMs), cancelled: words(String(cancelled)) } as const;
+      if (callId === undefined) return status;
       const call = verifiedMessage<ClientCall>(this.signatures, `call ${callId} ${fence}`, String(signed));
-      if (call !== undefined) return { ...told, call };
+      if (call !== undefined) return { ...status, call };
       // No key of this fleet signed the request.
-      await this.redis.srem(this.#taken(clientId), String(callId));
+      await this.redis.srem(this.#takenKey(clientId), String(callId));
     }
   }
 
   async tell(clientId: string, callId: string, fence: number, progress: object): Promise<'told' | 'again' | 'late'> {
-    return this.#say(clientId, callId, [fence, 'progress', JSON.stringify(progress), '']);
+    return this.#send(clientId, callId, [fence, 'progress', JSON.stringify(progress), '']);
   }
 
   async answer(
@@ -139,27 +139,27 @@ export class ClientCalls extends FleetRecords {
     answer: ClientAnswer,
   ): Promise<'told' | 'again' | 'late'> {
     const signed = signedMessage(this.signatures, `answer ${callId} ${fence}`, answer);
-    return this.#say(clientId, callId, [fence, 'answer', signed, answer.kind === 'result' ? '1' : '0']);
+    return this.#send(clientId, callId, [fence, 'answer', signed, answer.kind === 'result' ? '1' : '0']);
   }
 
-  async #say(clientId: string, callId: string, said: readonly [fence: number, ...rest: string[]]) {
-    const args = [clientId, callId, ...said, KEPT_MS, this.#broadcast];
-    const [code] = await answerScript.run(this.redis, [this.#call(callId), this.#taken(clientId)], args);
+  async #send(clientId: string, callId: string, message: readonly [fence: number, ...rest: string[]]) {
+    const args = [clientId, callId, ...message, KEPT_MS, this.#broadcast];
+    const [code] = await answerScript.run(this.redis, [this.#call(callId), this.#takenKey(clientId)], args);
     return code as 'told' | 'again' | 'late';
   }
 
   /** False when its lease was over already. */
   async leave(clientId: string): Promise<boolean> {
-    const keys = [this.#client(clientId), this.#taken(clientId)];
-    const [left] = await leaveScript.run(this.redis, keys, [clientId, this.keys.clients, this.#broadcast]);
-    return left === 1;
+    const keys = [this.#client(clientId), this.#takenKey(clientId)];
+    const [wasRemoved] = await leaveScript.run(this.redis, keys, [clientId, this.keys.clients, this.#broadcast]);
+    return wasRemoved === 1;
   }
 
   #client(clientId: string): string {
     return `${this.keys.clients}client:${clientId}`;
   }
 
-  #taken(clientId: string): string {
+  #takenKey(clientId: string): string {
     return `${this.keys.clients}taken:${clientId}`;
   }
 

@@ -79,9 +79,9 @@ export class DeclaredToolRecords extends FleetRecords {
     );
     const records = new Map<string, RegistryRecord | undefined>();
     for (let from = 0; from < tools.length; from += READ_AT_A_TIME) {
-      const part = tools.slice(from, from + READ_AT_A_TIME);
-      const stored = await this.redis.hmget(this.keys.specs, ...part);
-      part.forEach((tool, index) => {
+      const batch = tools.slice(from, from + READ_AT_A_TIME);
+      const stored = await this.redis.hmget(this.keys.specs, ...batch);
+      batch.forEach((tool, index) => {
         const text = stored[index];
         records.set(tool, typeof text === 'string' ? this.#opened(tool, text) : undefined);
       });

@@ -19,7 +19,7 @@ export const DEAD_LETTER_LUA = [
 const discardScript = new Script(new URL('./discard-dead-letters.lua', import.meta.url), DEAD_LETTER_LUA);
 
 const PAGE = 1_000;
-const DISCARDED_AT_ONCE = 200;
+const DISCARD_BATCH = 200;
 
 /** A search. A tool is given by its name, with or without its namespace; times are inclusive. */
 export interface DeadLetterFilter {
@@ -103,18 +103,22 @@ export class DeadLetterIndex {
     if (callIds.length === 0) return [];
     const keys = this.#keysOf(partition);
     const scores = await this.#redis.zmscore(keys.deadLetters(), ...callIds);
-    const entries = callIds.map((callId, at) => ({ callId, failedAtMs: Number(scores[at] ?? Number.NaN) }));
-    const found = new Map((await this.#factsOf(keys, entries)).map((facts) => [facts.callId, facts]));
-    return entries.map(({ callId, failedAtMs }) => (Number.isNaN(failedAtMs) ? undefined : found.get(callId)));
+    const entries = callIds.map((callId, index) => ({ callId, failedAtMs: Number(scores[index] ?? Number.NaN) }));
+    const factsById = new Map((await this.#factsOf(keys, entries)).map((facts) => [facts.callId, facts]));
+    return entries.map(({ callId, failedAtMs }) => (Number.isNaN(failedAtMs) ? undefined : factsById.get(callId)));
   }
 
   /** Takes calls of one partition out of the indices. */
   async discard(partition: Partition, callIds: readonly string[]): Promise<DiscardCode[]> {
     const { base } = this.#keysOf(partition);
     const codes: DiscardCode[] = [];
-    for (let at = 0; at < callIds.length; at += DISCARDED_AT_ONCE)
+    for (let index = 0; index < callIds.length; index += DISCARD_BATCH)
       codes.push(
-        ...((await discardScript.run(this.#redis, [base], callIds.slice(at, at + DISCARDED_AT_ONCE))) as DiscardCode[]),
+        ...((await discardScript.run(
+          this.#redis,
+          [base],
+          callIds.slice(index, index + DISCARD_BATCH),
+        )) as DiscardCode[]),
       );
     return codes;
   }
@@ -128,17 +132,17 @@ export class DeadLetterIndex {
     entries: readonly { readonly callId: string; readonly failedAtMs: number }[],
   ): Promise<DeadLetterFacts[]> {
     const texts = await this.#redis.hmget(keys.deadLetterFacts, ...entries.map(({ callId }) => callId));
-    return entries.flatMap((entry, at) => {
-      const text = texts[at];
+    return entries.flatMap((entry, index) => {
+      const text = texts[index];
       return typeof text === 'string' ? [factsOf(entry, text)] : [];
     });
   }
 }
 
 function pairsOf(flat: readonly string[]): { readonly callId: string; readonly failedAtMs: number }[] {
-  return Array.from({ length: flat.length / 2 }, (_, at) => ({
-    callId: flat[at * 2] ?? '',
-    failedAtMs: Number(flat[at * 2 + 1]),
+  return Array.from({ length: flat.length / 2 }, (_, index) => ({
+    callId: flat[index * 2] ?? '',
+    failedAtMs: Number(flat[index * 2 + 1]),
   }));
 }
 

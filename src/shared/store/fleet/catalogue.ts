@@ -155,7 +155,7 @@ export class Catalogue {
   readonly #signatures: Signatures;
   readonly #tiers: readonly Tier[];
   /** The published tools of the last read, by field and text: most of them do not change. */
-  #known = new Map<string, PublishedTool | undefined>();
+  #verifiedTools = new Map<string, PublishedTool | undefined>();
 
   constructor(redis: Redis, prefix: string, { signatures = new Signatures(), tiers = TIERS }: CatalogueOptions = {}) {
     this.#redis = redis;
@@ -224,9 +224,9 @@ export class Catalogue {
     const known = new Map<string, PublishedTool | undefined>();
     for (const [field, text] of lines) {
       const line = `${field}\n${text}`;
-      known.set(line, this.#known.has(line) ? this.#known.get(line) : this.#opened(field, text));
+      known.set(line, this.#verifiedTools.has(line) ? this.#verifiedTools.get(line) : this.#opened(field, text));
     }
-    this.#known = known;
+    this.#verifiedTools = known;
     return this.#withoutTakenNames(newestOfEach([...known.values()].filter((published) => published !== undefined)));
   }
 
@@ -267,9 +267,9 @@ export class Catalogue {
     return { ...content, definition: definitionOf(content), seenAtMs };
   }
 
-  #refused(field: string, why: string, ...content: readonly string[]): undefined {
-    const reason = `the published tool ${field} ${why}`;
-    this.#signatures.refuseOnce({ kind: 'tool', id: [field], reason }, field, why, ...content);
+  #refused(field: string, fault: string, ...content: readonly string[]): undefined {
+    const reason = `the published tool ${field} ${fault}`;
+    this.#signatures.refuseOnce({ kind: 'tool', id: [field], reason }, field, fault, ...content);
   }
 
   #signaturesOf(tier: Tier): Signatures {

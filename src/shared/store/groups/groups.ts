@@ -80,8 +80,8 @@ export class GroupRecords {
   }
 
   /** Groups that no process drives now, the oldest first. */
-  due(nowMs: number, most: number): Promise<string[]> {
-    return this.#redis.zrangebyscore(this.#keys.open, 0, nowMs, 'LIMIT', 0, most);
+  due(nowMs: number, maxGroups: number): Promise<string[]> {
+    return this.#redis.zrangebyscore(this.#keys.open, 0, nowMs, 'LIMIT', 0, maxGroups);
   }
 
   /** How many groups are not over. */
@@ -96,7 +96,7 @@ export class GroupRecords {
     const flat = fields as string[];
     const record = this.#record(
       id,
-      Object.fromEntries(flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? '']] : []))),
+      Object.fromEntries(flat.flatMap((name, index) => (index % 2 === 0 ? [[name, flat[index + 1] ?? '']] : []))),
     );
     return record === undefined ? undefined : { ...record, fence: Number(fence) };
   }

@@ -16,7 +16,7 @@ const stopScript = new Script(new URL('./redrive-stop.lua', import.meta.url));
 const KEPT_MS = 7 * 24 * 3_600_000;
 /** Calls that are written before their redrive has begun. */
 const UNBEGUN_MS = 600_000;
-const PUSHED_AT_ONCE = 100;
+const PUSH_BATCH = 100;
 
 export interface RedrivenCall {
   readonly callId: string;
@@ -84,8 +84,8 @@ export class Redrives {
   async begin(redriveId: string, order: RedriveOrder, batches: readonly (readonly RedrivenCall[])[]): Promise<void> {
     const calls = this.#calls(redriveId);
     const texts = batches.map((batch, position) => this.#signed('redrive-calls', [redriveId, `${position}`], batch));
-    for (let at = 0; at < texts.length; at += PUSHED_AT_ONCE)
-      await this.#redis.rpush(calls, ...texts.slice(at, at + PUSHED_AT_ONCE));
+    for (let start = 0; start < texts.length; start += PUSH_BATCH)
+      await this.#redis.rpush(calls, ...texts.slice(start, start + PUSH_BATCH));
     await this.#redis.pexpire(calls, UNBEGUN_MS);
     const text = JSON.stringify(order);
     const [code] = await beginScript.run(

@@ -70,18 +70,18 @@ export class ScheduleRecords extends FleetRecords {
   }
 
   /** Takes those that are due, at most so many: no other process takes them while the lease lasts. */
-  async take(most: number): Promise<TakenSchedules> {
+  async take(maxSchedules: number): Promise<TakenSchedules> {
     const { schedules, scheduleProgress, schedulesDue } = this.keys;
     const keys = [schedulesDue, schedules, scheduleProgress];
-    const [nowMs, next, ...texts] = await takeScript.run(this.redis, keys, [SCHEDULE_LEASE_MS, most]);
-    const taken: StoredSchedule[] = [];
-    for (let at = 0; at < texts.length; at += 3) {
-      const [id, record, progress] = texts.slice(at, at + 3).map(String);
+    const [nowMs, next, ...texts] = await takeScript.run(this.redis, keys, [SCHEDULE_LEASE_MS, maxSchedules]);
+    const due: StoredSchedule[] = [];
+    for (let index = 0; index < texts.length; index += 3) {
+      const [id, record, progress] = texts.slice(index, index + 3).map(String);
       const found = this.#opened(id ?? '', record ?? null, progress ?? null);
-      if (found !== undefined) taken.push(found);
+      if (found !== undefined) due.push(found);
     }
     const nextInMs = next === null ? Number.POSITIVE_INFINITY : Number(next) - Number(nowMs);
-    return { nowMs: Number(nowMs), schedules: taken, nextInMs };
+    return { nowMs: Number(nowMs), schedules: due, nextInMs };
   }
 
   /** False when another process has written since the progress was `seen`, which is empty for a new schedule. */

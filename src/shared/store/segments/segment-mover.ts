@@ -82,8 +82,8 @@ export class SegmentMover {
   }
 
   async #lease(keys: PartitionKeys, holder: string, leaseMs: number): Promise<boolean> {
-    const [held] = await leaseScript.run(this.#options.redis, [`${keys.segments}:mover`], [holder, leaseMs]);
-    return held === 1;
+    const [isLeased] = await leaseScript.run(this.#options.redis, [`${keys.segments}:mover`], [holder, leaseMs]);
+    return isLeased === 1;
   }
 
   async #moveAll(
@@ -91,10 +91,10 @@ export class SegmentMover {
     { afterMs, holder }: { readonly afterMs: number; readonly holder: string },
   ): Promise<Omit<SegmentRun, 'removed'>> {
     const { redis } = this.#options;
-    const isWhole = (await redis.set(`${keys.segments}:walked`, '1', 'PX', WHOLE_WALK_MS, 'NX')) === 'OK';
+    const isFullScan = (await redis.set(`${keys.segments}:walked`, '1', 'PX', WHOLE_WALK_MS, 'NX')) === 'OK';
     let calls = 0;
     let written = 0;
-    for await (const batch of this.#batches(keys, afterMs, isWhole)) {
+    for await (const batch of this.#batches(keys, afterMs, isFullScan)) {
       const moved = await this.#move(keys, batch);
       calls += moved;
       if (moved > 0) written += 1;
@@ -104,11 +104,11 @@ export class SegmentMover {
   }
 
   /** The movable calls of a partition from the youngest on, as many as a segment takes at a time. */
-  async *#batches(keys: PartitionKeys, afterMs: number, isWhole: boolean): AsyncGenerator<readonly Movable[]> {
+  async *#batches(keys: PartitionKeys, afterMs: number, isFullScan: boolean): AsyncGenerator<readonly Movable[]> {
     let batch = new Map<string, Movable>();
     let bytes = 0;
     let inARow = 0;
-    for (let position: number | '' = ''; isWhole || inARow < NONE_IN_A_ROW; ) {
+    for (let position: number | '' = ''; isFullScan || inARow < NONE_IN_A_ROW; ) {
       const [next, looked, found] = await this.#find(keys, afterMs, position);
       position = next;
       inARow = found.length === 0 ? inARow + looked : 0;
@@ -131,8 +131,8 @@ export class SegmentMover {
     const answer = await findScript.run(redis, [keys.calls, keys.base], [position, STEP, afterMs, leastLeftMs]);
     const [next, looked, ...flat] = answer as [number, number, ...unknown[]];
     const found: Movable[] = [];
-    for (let at = 0; at < flat.length; at += 3) {
-      const [callId, expiresAt, fields] = flat.slice(at, at + 3) as [string, string, string[]];
+    for (let index = 0; index < flat.length; index += 3) {
+      const [callId, expiresAt, fields] = flat.slice(index, index + 3) as [string, string, string[]];
       const ended = fields[fields.findIndex((name, index) => index % 2 === 0 && name === 'ended') + 1] ?? '';
       found.push({ callId, expiresAtMs: Number(expiresAt), fields, ended });
     }

@@ -68,9 +68,9 @@ export class Segments {
   async restore(callId: string): Promise<'restored' | 'gone'> {
     const keys = this.#keysOf(callId);
     for (let round = 1; round <= MOST_ROUNDS; round += 1) {
-      const [now, number, kind, known] = await locateScript.run(this.#redis, [keys.base], [callId]);
+      const [now, number, kind, storedDigest] = await locateScript.run(this.#redis, [keys.base], [callId]);
       if (typeof number !== 'string') return 'gone';
-      const located = { number, kind: textOf(kind), digest: textOf(known) };
+      const located = { number, kind: textOf(kind), digest: textOf(storedDigest) };
       const record = recordIn(await this.#lines(keys, located), callId);
       if (record === undefined) throw await this.#lost(keys, located, `the record of ${callId} is not in it`);
       if (record.expiresAtMs <= Number(now)) {
@@ -102,9 +102,9 @@ export class Segments {
   }
 
   /** The newest segments that cannot be read from here, and those that were found lost elsewhere, by name with the reason. */
-  async unreadable(keys: PartitionKeys, most: number): Promise<readonly LostSegment[]> {
-    const newest = await this.#redis.zrevrange(keys.segments, 0, most - 1);
-    const lost = (await this.#redis.smembers(`${keys.segments}:lost`)).slice(0, most);
+  async unreadable(keys: PartitionKeys, limit: number): Promise<readonly LostSegment[]> {
+    const newest = await this.#redis.zrevrange(keys.segments, 0, limit - 1);
+    const lost = (await this.#redis.smembers(`${keys.segments}:lost`)).slice(0, limit);
     const found: LostSegment[] = [];
     for (const number of new Set([...newest, ...lost]))
       await this.readWhole(keys, number).catch((error: unknown) => {

@@ -4,7 +4,7 @@ import { type Clock, systemClock } from '../../util/time.ts';
 /** A broadcast may have been lost on its way here: a session that is used is read again after this time. */
 const FRESH_MS = 60_000;
 
-interface Known {
+interface CacheEntry {
   readonly record: SessionRecord;
   /** By the monotonic clock. */
   readAtMs: number;
@@ -14,7 +14,7 @@ interface Known {
 export class SessionCache {
   readonly #limit: number;
   readonly #clock: Pick<Clock, 'monotonic'>;
-  readonly #known = new Map<string, Known>();
+  readonly #entries = new Map<string, CacheEntry>();
   /** The cached sessions that may have changed. */
   readonly #doubted = new Set<string>();
   #broadcast = 0;
@@ -29,24 +29,24 @@ export class SessionCache {
    * while ago, one caller gets undefined; the others use the cached one until that caller has read it.
    */
   get(sessionKey: string): SessionRecord | undefined {
-    const known = this.#known.get(sessionKey);
-    if (known === undefined || this.#doubted.has(sessionKey)) return undefined;
+    const entry = this.#entries.get(sessionKey);
+    if (entry === undefined || this.#doubted.has(sessionKey)) return undefined;
     const nowMs = this.#clock.monotonic();
-    if (nowMs - known.readAtMs < FRESH_MS) return known.record;
-    known.readAtMs = nowMs;
+    if (nowMs - entry.readAtMs < FRESH_MS) return entry.record;
+    entry.readAtMs = nowMs;
     return undefined;
   }
 
   /** The session, if no caller of `get` would have to read it now. Reading it stays the task of the next caller of `get`. */
   peek(sessionKey: string): SessionRecord | undefined {
-    const known = this.#known.get(sessionKey);
-    if (known === undefined || this.#doubted.has(sessionKey)) return undefined;
-    return this.#clock.monotonic() - known.readAtMs < FRESH_MS ? known.record : undefined;
+    const entry = this.#entries.get(sessionKey);
+    if (entry === undefined || this.#doubted.has(sessionKey)) return undefined;
+    return this.#clock.monotonic() - entry.readAtMs < FRESH_MS ? entry.record : undefined;
   }
 
   /** As it was known last, forgotten or not: what Redis has lost is still that session. */
   last(sessionKey: string): SessionRecord | undefined {
-    return this.#known.get(sessionKey)?.record;
+    return this.#entries.get(sessionKey)?.record;
   }
 
   /** Keeps what is read or written. What was asked for before some news came, and arrives after them, may be older than they are. */
@@ -69,24 +69,24 @@ export class SessionCache {
 
   /** The same for one that is used, and no newer for it. */
   use(sessionKey: string): void {
-    const known = this.#known.get(sessionKey);
-    if (known !== undefined && !this.#doubted.has(sessionKey)) this.#put(known);
+    const entry = this.#entries.get(sessionKey);
+    if (entry !== undefined && !this.#doubted.has(sessionKey)) this.#put(entry);
   }
 
-  #put(known: Known): void {
-    this.#drop(known.record.sessionKey);
-    this.#known.set(known.record.sessionKey, known);
-    const oldest = this.#known.keys().next().value;
-    if (this.#known.size > this.#limit && oldest !== undefined) this.#drop(oldest);
+  #put(entry: CacheEntry): void {
+    this.#drop(entry.record.sessionKey);
+    this.#entries.set(entry.record.sessionKey, entry);
+    const oldest = this.#entries.keys().next().value;
+    if (this.#entries.size > this.#limit && oldest !== undefined) this.#drop(oldest);
   }
 
   #drop(sessionKey: string): void {
-    this.#known.delete(sessionKey);
+    this.#entries.delete(sessionKey);
     this.#doubted.delete(sessionKey);
   }
 
   #doubt(sessionKey: string): void {
-    if (this.#known.has(sessionKey)) this.#doubted.add(sessionKey);
+    if (this.#entries.has(sessionKey)) this.#doubted.add(sessionKey);
   }
 
   forget(sessionKey: string): void {
@@ -96,6 +96,6 @@ export class SessionCache {
 
   clear(): void {
     this.#broadcast += 1;
-    for (const sessionKey of this.#known.keys()) this.#doubted.add(sessionKey);
+    for (const sessionKey of this.#entries.keys()) this.#doubted.add(sessionKey);
   }
 }

@@ -86,17 +86,17 @@ export class Sessions extends FleetRecords {
    * earlier calls. Throws `SIGNATURE_INVALID` when the key holds a record that no key of this fleet signed: reading it would find nothing,
    * and the caller would try for ever.
    */
-  async create(asked: SessionRecord, named?: 'fresh'): Promise<SessionRecord | undefined> {
-    const shards = (await this.#shards?.assign(asked.sessionKey, named === 'fresh')) ?? {};
-    const record = Object.keys(shards).length === 0 ? asked : { ...asked, shards };
-    await this.#hangBelow(record);
+  async create(request: SessionRecord, named?: 'fresh'): Promise<SessionRecord | undefined> {
+    const shards = (await this.#shards?.assign(request.sessionKey, named === 'fresh')) ?? {};
+    const record = Object.keys(shards).length === 0 ? request : { ...request, shards };
+    await this.#addToParent(record);
     const key = this.keys.session(record.sessionKey);
     const text = this.#signed(record);
     const created = await this.redis.set(key, text, 'PX', KEPT_MS, 'NX');
     // The stored record may be this very one: the first answer was lost, and the command was sent again.
-    const there = created === null ? await this.redis.get(key) : text;
-    if (there !== text) {
-      const isForged = there !== null && this.#opened(record.sessionKey, there) === undefined;
+    const current = created === null ? await this.redis.get(key) : text;
+    if (current !== text) {
+      const isForged = current !== null && this.#opened(record.sessionKey, current) === undefined;
       if (isForged) throw sessionForged(record.sessionKey);
       return undefined;
     }
@@ -105,7 +105,7 @@ export class Sessions extends FleetRecords {
   }
 
   /** Adds the session to its parent before it exists: closing the parent then closes this one, too. */
-  async #hangBelow({ sessionKey, parent }: SessionRecord): Promise<void> {
+  async #addToParent({ sessionKey, parent }: SessionRecord): Promise<void> {
     if (parent === undefined) return;
     const children = this.keys.sessionChildren(parent);
     await Promise.all([this.redis.sadd(children, sessionKey), this.redis.pexpire(children, LISTED_MS)]);
@@ -136,7 +136,7 @@ export class Sessions extends FleetRecords {
     if (stored === null || record === undefined) return undefined;
     // Redis may be out of memory: the next read tries again.
     if (leftMs < KEPT_MS / 2) await this.#keepOn(record, stored).catch(() => {});
-    return this.#placed(record);
+    return this.#withKnownShards(record);
   }
 
   /** For as long again, signed with the newest key, and with it those above: their channel and their end are its own, too. */
@@ -158,16 +158,16 @@ export class Sessions extends FleetRecords {
     const [seconds] = await this.redis.time();
     const delayMs = untilMs - Number(seconds) * 1_000;
     const lists = [this.keys.sessions, ...(tenantId === undefined ? [] : [this.keys.sessionsOf(tenantId)])];
-    const kept = [sessionKey, ...ancestors].map((key) => [this.keys.session(key), KEPT_MS] as const);
+    const records = [sessionKey, ...ancestors].map((key) => [this.keys.session(key), KEPT_MS] as const);
     const listed = [...ancestors, ...(parent === undefined ? [] : [parent])].map((key) =>
       this.keys.sessionChildren(key),
     );
-    const all = [...kept, ...[...lists, ...listed].map((key) => [key, LISTED_MS] as const)];
-    await Promise.all(all.map(([key, ms]) => keepScript.run(this.redis, [key], [delayMs + ms])));
+    const lifetimes = [...records, ...[...lists, ...listed].map((key) => [key, LISTED_MS] as const)];
+    await Promise.all(lifetimes.map(([key, ms]) => keepScript.run(this.redis, [key], [delayMs + ms])));
   }
 
   /** Remembers the shards of the session's calls in this process. */
-  async #placed(record: SessionRecord): Promise<SessionRecord> {
+  async #withKnownShards(record: SessionRecord): Promise<SessionRecord> {
     if (record.shards !== undefined) await this.#shards?.ensureKnown(record.shards);
     return record;
   }
@@ -184,7 +184,7 @@ export class Sessions extends FleetRecords {
   /** Closes a session, so that no further call is accepted; undefined when there is none. Its record lives as long as an open one's. */
   async close(sessionKey: string): Promise<SessionRecord | undefined> {
     const closed = await this.#change(sessionKey, 'session', KEPT_MS, (record) => ({ ...record, state: 'closed' }));
-    return closed && this.#placed(closed);
+    return closed && this.#withKnownShards(closed);
   }
 
   /** Says what a session is doing; a closed one stays closed. Undefined when there is none. */
@@ -192,7 +192,7 @@ export class Sessions extends FleetRecords {
     const changed = await this.#change(sessionKey, 'session', undefined, (record) =>
       record.state === 'closed' || record.state === state ? record : { ...record, state },
     );
-    return changed && this.#placed(changed);
+    return changed && this.#withKnownShards(changed);
   }
 
   /** Writes down that a session has seen text from these tools, once each; undefined when there is no such session. */
@@ -219,13 +219,13 @@ export class Sessions extends FleetRecords {
   /** False when another record stands there by now. */
   async #replace(
     record: SessionRecord,
-    seen: string,
+    expected: string,
     ttlMs: number | undefined,
     broadcast?: Broadcast,
   ): Promise<boolean> {
-    const told = broadcast === undefined ? '' : JSON.stringify(broadcast);
+    const message = broadcast === undefined ? '' : JSON.stringify(broadcast);
     const channel = broadcastChannel(this.redis, this.keys.prefix);
-    const args = [seen, this.#signed(record), ttlMs ?? '', channel, told];
+    const args = [expected, this.#signed(record), ttlMs ?? '', channel, message];
     const [replaced] = await replaceScript.run(this.redis, [this.keys.session(record.sessionKey)], args);
     return replaced === 1;
   }
@@ -239,11 +239,11 @@ export class Sessions extends FleetRecords {
       const keys = await this.redis.zrevrange(index, offset, offset + page - 1);
       if (keys.length === 0) break;
       const stored = await this.redis.mget(keys.map((key) => this.keys.session(key)));
-      const expired = keys.filter((_key, at) => stored[at] === null);
+      const expired = keys.filter((_key, index) => stored[index] === null);
       if (expired.length > 0) await this.redis.zrem(index, ...expired);
       offset += keys.length - expired.length;
-      for (const [at, key] of keys.entries()) {
-        const text = stored[at];
+      for (const [index, key] of keys.entries()) {
+        const text = stored[index];
         const record = typeof text === 'string' ? this.#opened(key, text) : undefined;
         if (record !== undefined) found.push(record);
       }

@@ -29,13 +29,13 @@ export class FleetMetrics extends FleetRecords {
     acknowledged: ReadonlyMap<string, number>,
   ): Promise<void> {
     const keys = [this.keys.metrics, this.keys.metricsOf(processId)];
-    const said = series.flatMap(([name, value]) => [
+    const fields = series.flatMap(([name, value]) => [
       name,
       withoutTool(name, OTHER),
       value,
       acknowledged.get(name) ?? 0,
     ]);
-    await publishScript.run(this.redis, keys, [this.#maxSeries, REMEMBERED_MS, ...said]);
+    await publishScript.run(this.redis, keys, [this.#maxSeries, REMEMBERED_MS, ...fields]);
   }
 
   async read(): Promise<Map<string, number>> {
