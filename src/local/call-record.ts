@@ -31,7 +31,7 @@ export function recordFor(claim: Claim, nowMs: number, retentionMs: number): Ded
 }
 
 /** Whether `bestEffort` runs a call again: after a transient failure. */
-export function mayRunAgain(record: DedupeRecord, { mode, paramsDigest }: Claim): boolean {
+export function mayRepeatCall(record: DedupeRecord, { mode, paramsDigest }: Claim): boolean {
   const mayPass = record.state === 'failed' && record.error?.shouldRetriable === true;
   return mode === 'bestEffort' && mayPass && record.request.paramsDigest === paramsDigest;
 }

@@ -25,7 +25,7 @@ import { homePartition } from '../shared/store/redis/keys.ts';
 import { parsedParts } from '../shared/util/json/large-json.ts';
 import type { Schedule } from '../shared/util/time.ts';
 import { LocalBudgets } from './budgets.ts';
-import { executionOf, lostAttempt, mayRunAgain, recordFor, withLease } from './call-record.ts';
+import { executionOf, lostAttempt, mayRepeatCall, recordFor, withLease } from './call-record.ts';
 import type { LocalCircuits } from './circuits.ts';
 import { LocalCompletions } from './completions.ts';
 import { KeyedQueue } from './keyed-queue.ts';
@@ -113,13 +113,13 @@ export class LocalLedger implements CallLedger {
     const { store } = this.#deps;
     const nowMs = await store.now();
     const leader = await this.#own.leaderOf(claim);
-    if (leader !== undefined && !mayRunAgain(leader, claim)) return this.#existing(leader, claim, nowMs);
+    if (leader !== undefined && !mayRepeatCall(leader, claim)) return this.#existing(leader, claim, nowMs);
     this.#own.unmerge(claim.callId);
     let repetitions: number | undefined;
     const newRecord = recordFor(claim, nowMs, this.#deps.retentionMs);
     for (;;) {
       const present = await store.get(claim.callId);
-      if (present === undefined || mayRunAgain(present, claim)) {
+      if (present === undefined || mayRepeatCall(present, claim)) {
         const spent = this.#budgets.refusal(claim, nowMs);
         if (spent !== undefined) return spent;
         repetitions ??= this.#loops.count(claim.loop, nowMs);
@@ -129,7 +129,7 @@ export class LocalLedger implements CallLedger {
       const answer = await store.setIfNotExists(newRecord);
       if (answer.created) return this.#begin(claim, { ...newRecord, version: 1 }, repetitions);
       const { existing } = answer;
-      if (!mayRunAgain(existing, claim)) return this.#existing(existing, claim, nowMs);
+      if (!mayRepeatCall(existing, claim)) return this.#existing(existing, claim, nowMs);
       const replaced = await store.compareAndSet(claim.callId, existing.version, newRecord);
       if (replaced.swapped) return this.#begin(claim, { ...newRecord, version: replaced.version }, repetitions);
     }
