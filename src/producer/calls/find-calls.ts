@@ -1,7 +1,7 @@
 /** Searches calls by their properties: scans the index of each partition from the newest call on, page by page. */
 import { PHASES, type SoughtState } from '../../shared/calls/call-state.ts';
 import { isUnresolved } from '../../shared/calls/outcome.ts';
-import type { CallIndex, CallSelection } from '../../shared/store/calls/call-index.ts';
+import type { CallIndex, CallListOptions } from '../../shared/store/calls/call-index.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
@@ -30,7 +30,7 @@ export async function findCalls(
   search: CallSearch,
 ): Promise<{ readonly records: readonly CallRecord[]; readonly complete: boolean }> {
   const { limit, sessionKey, state } = search;
-  const searchPartition = async ([partition, only]: readonly [Partition, CallSelection['only']]) => {
+  const searchPartition = async ([partition, only]: readonly [Partition, CallListOptions['only']]) => {
     // A call that is submitted between two pages moves the end of the first page onto the second.
     const matches = new Map<string, CallRecord>();
     // A page is as large as the answer, unless a filter will drop most of it, or reading it would block the event loop.
@@ -61,7 +61,7 @@ export async function findCalls(
 }
 
 /** The smallest indices that have all calls of a state. */
-function indicesOf(state: CallSearch['state']): readonly CallSelection['only'][] {
+function indicesOf(state: CallSearch['state']): readonly CallListOptions['only'][] {
   if (state === 'inflight') return ['inflight', 'pending'];
   if (state === 'running' || state === 'delayed' || state === 'awaiting-approval' || state === 'pending')
     return [state];

@@ -30,7 +30,7 @@ export interface FlushCounts {
 }
 
 /** The filter and page of a list of calls. */
-export interface CallSelection {
+export interface CallListOptions {
   readonly limit: number;
   readonly offset?: number;
   readonly sessionKey?: string;
@@ -63,7 +63,7 @@ export class CallIndex {
   }
 
   /** Lists IDs of a partition's calls, the newest first. Among calls in flight, delayed ones come last. */
-  async list(partition: Partition, options: CallSelection): Promise<string[]> {
+  async list(partition: Partition, options: CallListOptions): Promise<string[]> {
     const keys = this.#access.keys(partition);
     const { redis } = this.#access;
     const { limit, offset = 0, sessionKey, only = 'calls' } = options;
@@ -84,7 +84,7 @@ export class CallIndex {
   }
 
   /** Lists delayed calls last, the next to start first. The score of a delayed call is its start. */
-  async #listInflight({ inflight }: PartitionKeys, { limit, offset = 0, only }: CallSelection): Promise<string[]> {
+  async #listInflight({ inflight }: PartitionKeys, { limit, offset = 0, only }: CallListOptions): Promise<string[]> {
     const { redis } = this.#access;
     const nowMs = await this.#access.now();
     const isDelayed = only === 'delayed';

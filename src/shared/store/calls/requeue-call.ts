@@ -115,7 +115,7 @@ export function approvalAgainArguments(
   return [text, signApproval(access.signatures, approval, text), approval.id, approval.expiresAtMs, access.retentionMs];
 }
 
-export interface Resolution {
+export interface ResolvedOutcome {
   readonly state: 'done' | 'failed';
   readonly outcome: Outcome;
   readonly ttlMs: number;
@@ -125,7 +125,7 @@ export interface Resolution {
 export async function writeResolution(
   access: LedgerAccess,
   callId: string,
-  { state, outcome, ttlMs, freeAfterMs }: Resolution,
+  { state, outcome, ttlMs, freeAfterMs }: ResolvedOutcome,
 ): Promise<'resolved' | 'refused' | 'gone'> {
   const text = JSON.stringify(outcome);
   const keys = access.callKeys(callId);
