@@ -44,7 +44,9 @@ async function planned(session: Session, concurrency: number, nodeAt: (at: numbe
 }
 
 function succeeded(nodes: Awaited<ReturnType<Session['plan']>>['nodes']): number {
-  return nodes.flatMap(({ calls }) => calls).filter(({ member }) => member?.end?.status === 'success').length;
+  return Object.values(nodes)
+    .flatMap(({ calls }) => calls)
+    .filter(({ status }) => status === 'success').length;
 }
 
 export async function runTogether(session: Session, load: Load): Promise<LoadReport> {

@@ -75,10 +75,10 @@ test('a plan runs without a fleet, and is undone in reverse', async () => {
     },
     concurrency: 1,
   };
-  const { state, because, head } = await clock.until(session.plan(plan));
+  const { state, because, planId } = await clock.until(session.plan(plan));
   expect([state, because]).toEqual(['undone', 'last']);
   expect(log).toEqual(['book Paris', 'book Oslo', 'book Bern', 'undo Bern', 'undo Oslo', 'undo Paris']);
-  expect((await clock.until(session.plan(plan))).head.id).toBe(head.id);
+  expect((await clock.until(session.plan(plan))).planId).toBe(planId);
   await expect(session.plan({ nodes: { a: { tool: 'cities', after: ['b'] } } })).rejects.toMatchObject({
     code: 'PLAN_INVALID',
   });

@@ -1,6 +1,6 @@
 /** `pawl plans`: lists, shows, runs and cancels plans. */
 import type { Plan, PlanNodeView } from '../../producer/groups/plan-state.ts';
-import { planOrder, planSummary, planView } from '../../producer/http/core/group-views.ts';
+import { planOrder, planSummary, planView } from '../../producer/groups/plan-view.ts';
 import { needsOf } from '../../shared/groups/check-plan.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';

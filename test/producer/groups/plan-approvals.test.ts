@@ -104,7 +104,7 @@ test('a plan that is denied ends, and says who denied it', async () => {
     },
   });
   expect(plan.because).toBeUndefined();
-  expect(plan.nodes.map(({ state }) => state)).toEqual(['cancelled', 'cancelled', 'cancelled']);
+  expect(Object.values(plan.nodes).map(({ state }) => state)).toEqual(['cancelled', 'cancelled', 'cancelled']);
   expect(log).toEqual([]);
 });
 
@@ -228,7 +228,7 @@ test('a node that is in doubt is asked about by itself before it runs again', as
   await pawl.approvals.decide(first.record.request.id, { decision: 'approve', digest: first.digest, by: 'grace' });
   const plan = await running;
   expect(plan.state).toBe('failed');
-  const callId = plan.nodes[0]?.calls[0]?.member?.callId ?? '';
+  const callId = plan.nodes['only']?.calls[0]?.callId ?? '';
   await pawl.resolve(callId, { as: 'retry' }, 'grace');
   const second = await onlyPending();
   expect(second.record.request).toMatchObject({ callId, params: { n: 1 }, tool: { name: 'vague' } });

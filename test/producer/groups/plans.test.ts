@@ -49,8 +49,8 @@ function journeyTools() {
   return { tools: [cities, book, wait], book, log, gate };
 }
 
-const stateOf = (plan: { nodes: readonly { name: string; state: string }[] }) =>
-  Object.fromEntries(plan.nodes.map(({ name, state }) => [name, state]));
+const stateOf = (plan: { nodes: Readonly<Record<string, { state: string }>> }) =>
+  Object.fromEntries(Object.entries(plan.nodes).map(([name, { state }]) => [name, state]));
 
 test('a plan runs its nodes in order, and references bring values from one to the other', async () => {
   const { tools, book, log } = journeyTools();
@@ -71,9 +71,8 @@ test('a plan runs its nodes in order, and references bring values from one to th
   expect(stateOf(plan)).toEqual({ cities: 'success', home: 'success', each: 'success', all: 'success' });
   expect(log.slice(0, 3).toSorted()).toEqual(['book Bern', 'book Oslo', 'book Paris']);
   expect(log[3]).toBe('book Rome {"first":"Paris-1","raw":{"$from":"x"}}');
-  const each = plan.nodes.find(({ name }) => name === 'each');
-  const record = await pawl.read(each?.calls[1]?.member?.callId ?? '');
-  expect(record?.request.envelope.payload.idempotencyKey).toBe(`${plan.head.id}:each:1`);
+  const record = await pawl.read(plan.nodes['each']?.calls[1]?.callId ?? '');
+  expect(record?.request.envelope.payload.idempotencyKey).toBe(`${plan.planId}:each:1`);
 });
 
 test('a node that fails stops the plan, and what needs it does not run', async () => {
@@ -236,10 +235,10 @@ test('the same key in a session is the same plan, however many processes ask, an
     nodes: { book: { tool: 'book', params: { city } }, last: { tool: 'cities', after: ['book'] } },
   });
   const plans = await Promise.all([session, other, session, other].map((one) => one.plan(bookAll('Paris'))));
-  expect(new Set(plans.map(({ head }) => head.id)).size).toBe(1);
+  expect(new Set(plans.map(({ planId }) => planId)).size).toBe(1);
   expect(plans.map(({ state }) => state)).toEqual(Array(4).fill('done'));
   const again = session.plan({ ...bookAll('Paris'), concurrency: 1 });
-  expect(await again.accepted).toEqual({ planId: plans[0]?.head.id, order: ['book', 'last'] });
+  expect(await again.accepted).toEqual({ planId: plans[0]?.planId, order: ['book', 'last'] });
   expect((await again).state).toBe('done');
   await expect(session.plan(bookAll('Oslo'))).rejects.toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' });
   const { planId } = await session.plan({ ...bookAll('Oslo'), idempotencyKey: 'other' }).accepted;
@@ -266,7 +265,7 @@ test('a plan is shown with the beginning of each output, without secrets', async
   });
   const { session, pawl } = await startFleet({ tools: [say] });
   const items = Array.from({ length: 8 }, (_, at) => at);
-  const { head } = await session.plan({
+  const { planId } = await session.plan({
     nodes: {
       list: { tool: 'say', params: { at: 2 } },
       secret: { tool: 'say', params: { at: 0 } },
@@ -274,18 +273,18 @@ test('a plan is shown with the beginning of each output, without secrets', async
       none: { tool: 'say', params: { at: 3 }, when: { node: 'list', is: 'error' } },
     },
   });
-  const { nodes } = await pawl.plans.show(head.id);
+  const { nodes } = await pawl.plans.show(planId);
   const summaries = Object.fromEntries(nodes.map(({ name, calls }) => [name, calls.map(({ summary }) => summary)]));
   expect(summaries).toMatchObject({ list: ['2'], none: [] });
   expect(summaries['secret']?.[0]).not.toContain('ghp_');
   expect(summaries['long']?.[0]).toMatch(/^\{"long":"é{191}…$/);
   outputs[2] = items;
-  const { head: other } = await session.plan({
+  const other = await session.plan({
     nodes: {
       list: { tool: 'say', params: { at: 2 } },
       each: { tool: 'say', forEach: { $from: 'list' }, params: { at: { $from: 'index' } } },
     },
   });
-  const each = (await pawl.plans.show(other.id)).nodes.find(({ name }) => name === 'each');
+  const each = (await pawl.plans.show(other.planId)).nodes.find(({ name }) => name === 'each');
   expect(each?.calls.filter(({ summary }) => summary !== undefined)).toHaveLength(5);
 });

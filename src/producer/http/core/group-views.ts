@@ -1,15 +1,9 @@
-/** Serializers of batches and plans, for the API and the commands. */
-import { needsOf } from '../../../shared/groups/check-plan.ts';
-import type { Member, MemberEnd } from '../../../shared/groups/group.ts';
-import type { PlanDefinition } from '../../../shared/groups/plan.ts';
+/** Serializers of batches, for the API and the commands. */
+import type { MemberEnd } from '../../../shared/groups/group.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
-import { truncateText } from '../../../shared/util/text/truncate-json.ts';
 import type { Batch, BatchCall } from '../../groups/batches.ts';
-import type { Plan } from '../../groups/plan-state.ts';
+import { memberEndView } from '../../groups/plan-view.ts';
 import { phaseOf } from './views.ts';
-
-/** Characters of a message in the list of a plan's calls. */
-const MESSAGE_LENGTH = 500;
 
 /** The state of a group's call: from its own record, or from the group's note of its end. */
 export function memberView(
@@ -26,9 +20,7 @@ export function memberView(
       ...(isOver && outcome.error !== undefined ? { errorCode: outcome.error.code } : {}),
     };
   }
-  if (end === undefined) return { state: 'waiting', phase: 'waiting' };
-  const state = end.status === 'success' ? 'done' : end.code === 'CANCELLED' ? 'cancelled' : 'failed';
-  return { state, phase: state, status: end.status, ...(end.code === undefined ? {} : { errorCode: end.code }) };
+  return memberEndView(end);
 }
 
 export function batchView({ head, definition, state, calls, endedAtMs }: Batch) {
@@ -62,69 +54,5 @@ function batchCallView({ entry, member, record }: BatchCall, isOver: boolean) {
     ...standing,
     ...(record?.attempts === undefined ? {} : { attempts: record.attempts.length }),
     ...(message === undefined ? {} : { message }),
-  };
-}
-
-/** The response to a plan's check: the nodes in their order, and those that need an approval. */
-export function planOrder({ order, nodes }: PlanDefinition) {
-  const needsApproval = order.filter((name) => nodes[name]?.asks !== undefined);
-  return { order, ...(needsApproval.length === 0 ? {} : { needsApproval }) };
-}
-
-export function planSummary({ head, definition, state, because, approval, endedAtMs, nodes }: Plan) {
-  const counts: Record<string, number> = { total: nodes.length };
-  for (const node of nodes) counts[node.state] = (counts[node.state] ?? 0) + 1;
-  const open = (counts['waiting'] ?? 0) + (counts['running'] ?? 0);
-  return {
-    planId: head.id,
-    session: definition.target.sessionKey,
-    state,
-    progress: { ended: nodes.length - open, total: nodes.length },
-    counts,
-    ...(because === undefined ? {} : { because }),
-    ...(approval === undefined ? {} : { approval }),
-    createdAtMs: head.createdAtMs,
-    ...(endedAtMs === undefined ? {} : { endedAtMs }),
-  };
-}
-
-export function planView(plan: Plan) {
-  const nodes = plan.nodes.map(planNodeView);
-  return { ...planSummary(plan), nodes: Object.fromEntries(nodes.map(({ name, ...node }) => [name, node])) };
-}
-
-function planNodeView({ name, node, state, note, calls }: Plan['nodes'][number]) {
-  return {
-    name,
-    tool: node.name,
-    namespace: node.namespace,
-    state,
-    needs: [...needsOf(node)],
-    ...(node.asks === undefined ? {} : { needsApproval: true as const }),
-    ...(note?.items === undefined ? {} : { progress: progressOf(calls, note.items) }),
-    ...(note?.skipped === undefined ? {} : { skipped: note.skipped }),
-    ...(note?.error === undefined ? {} : { error: note.error }),
-    calls: calls.map(({ member, undo, summary }) => ({
-      ...planCallView(member),
-      ...(summary === undefined ? {} : { summary }),
-      ...(undo === undefined ? {} : { undo: planCallView(undo) }),
-    })),
-  };
-}
-
-/** How many calls of a `forEach` have ended. */
-function progressOf(calls: Plan['nodes'][number]['calls'], total: number) {
-  return { ended: calls.filter(({ member }) => member?.end !== undefined).length, total };
-}
-
-function planCallView(member: Member | undefined) {
-  const { callId, end } = member ?? {};
-  return {
-    ...(callId === undefined ? {} : { callId }),
-    ...(member !== undefined && end === undefined
-      ? { state: 'inflight', phase: 'inflight' }
-      : memberView(undefined, end)),
-    ...(end?.message === undefined ? {} : { message: truncateText(end.message, MESSAGE_LENGTH) }),
-    ...(end?.mayHaveHappened === true ? { unresolved: true as const } : {}),
   };
 }
