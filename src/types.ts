@@ -18,6 +18,7 @@ export type {
   DeadLetterSelection,
   DeadLetterService,
 } from './producer/dead-letters/dead-letter-service.ts';
+export type { PlanView } from './producer/groups/plan-view.ts';
 export type { BatchCallOf } from './producer/groups/session-batch.ts';
 export type { BulkResolution } from './producer/operations/bulk-resolution.ts';
 export type { CallSelection, CallService } from './producer/operations/call-service.ts';
