@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { eventually } from '../helpers/signal.ts';
 import { startFleet } from './fixtures/fleet.ts';
 import { WAYS_TO_THROW } from './fixtures/tools.ts';
 
@@ -19,5 +20,5 @@ test('whatever a tool throws, and wherever, becomes a failed call; the worker li
   }
   expect(await session.call('who_runs', {})).toMatchObject({ status: 'success', output: { content: workers[0]?.pid } });
   // The stack is for those who run the worker.
-  expect(workers[0]?.stderr()).toMatch(/thrown by the next tick[\s\S]*tools\.ts/);
+  await eventually(() => /thrown by the next tick[\s\S]*tools\.ts/.test(workers[0]?.stderr() ?? ''));
 });

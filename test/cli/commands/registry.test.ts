@@ -199,7 +199,7 @@ test('what cannot be imported is a usage error, or says why, and changes nothing
     place.run(['tools', 'import-openapi', 'broken.yaml']),
     place.run(['tools', 'import-mcp', 'relative', '--', process.execPath, 'server.mjs']),
   ]);
-  expect(results.map(({ code }) => code)).toEqual([2, 2, 1, 1, 2, 2, 1]);
+  expect(results.map(({ code }) => code)).toEqual([2, 2, 2, 1, 2, 2, 1]);
   for (const { stdout, stderr } of results) {
     expect(stdout).toBe('');
     expect(stderr).toMatch(/^\S.*\n/);

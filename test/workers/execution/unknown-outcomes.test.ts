@@ -188,7 +188,8 @@ describe('a call that may have had its effect is in doubt everywhere', () => {
   /** What ends a call whose attempt has begun, by what a person would call it. Each answers the call's ID. */
   const endings: Readonly<Record<string, (fleet: Fleet, tool: ReturnType<typeof gated>) => Promise<string>>> = {
     async 'ran out of time'({ session }, { tool }) {
-      return (await session.call(tool, {}, { timeoutMs: 20 })).callId ?? '';
+      // Long enough for the attempt to begin on a busy machine.
+      return (await session.call(tool, {}, { timeoutMs: 300 })).callId ?? '';
     },
     async 'was cancelled while it ran'({ session }, { tool, arrived }) {
       const { callId, result } = pending(await session.submit(tool, {}));
