@@ -158,13 +158,7 @@ test('every command is traced', () => {
 });
 
 test.skipIf(!canShow)(
-  'no call changes what up, worker, serve, mcp and a call open, execute or load in a workspace',
-  { timeout: 300_000 },
-  () => expectUnchanged([['mcp'], ['call', 'greet']]),
-);
-
-test.skipIf(!canShow)(
-  'no call changes what a command of any group opens, executes or loads in a workspace',
+  'no call changes what up, worker, serve, mcp, a call and each command open, execute or load in a workspace',
   { tags: 'slow', timeout: 300_000 },
   () => expectUnchanged(COMMANDS),
 );
