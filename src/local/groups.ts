@@ -55,7 +55,7 @@ export class LocalGroups {
       for (const { callId = '' } of decodedMembers(fields).values()) this.#envelopes.delete(callId);
     };
     this.#runner = new GroupRunner({ records, rules, calls, keptMs, onEnded, now, onError });
-    const shared = { records, runner: this.#runner, now, audit: () => {}, glance: async () => undefined };
+    const shared = { records, runner: this.#runner, now, audit: () => {}, readBrief: async () => undefined };
     this.batches = new BatchService({ ...shared, calls });
     const askReason = askReasonOf(
       (...args) => submitter.permit(...args),

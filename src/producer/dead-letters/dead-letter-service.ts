@@ -138,11 +138,7 @@ export class DeadLetterService {
     const counts = { matched: calls.length, perSecond };
     await this.#record('redrive', selection, { redriveId, counts });
     const order = { by: by ?? this.#deps.operator, tenantId, reason, filter, perSecond, matched: calls.length };
-    const size = batchSize(perSecond);
-    const batches = Array.from({ length: Math.ceil(calls.length / size) }, (_, index) =>
-      calls.slice(index * size, (index + 1) * size),
-    );
-    await redrives.begin(redriveId, order, batches);
+    await redrives.begin(redriveId, order, batchesOf(calls, batchSize(perSecond)));
     await withinMs(this.#deps.runner.run(redriveId), waitMs);
     const { matched, started, skipped, state } = await this.progress(redriveId);
     return { matched, started, skipped, redriveId, state };

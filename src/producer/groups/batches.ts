@@ -33,7 +33,7 @@ import { asLost } from '../../shared/store/segments/segments.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { aboutGroup } from './audit-groups.ts';
-import { cancelGroup, groupOf, groupWithKey } from './group-access.ts';
+import { cancelGroup, createdElsewhere, groupOf, groupWithKey } from './group-access.ts';
 import type { GroupCalls } from './group-driver.ts';
 import type { GroupRules, GroupRunner } from './group-runner.ts';
 
@@ -85,7 +85,7 @@ export interface BatchServiceDeps {
   readonly runner: GroupRunner;
   readonly calls: GroupCalls;
   readonly audit: RecordAudit;
-  glance(callId: string): Promise<CallRecord | undefined>;
+  readBrief(callId: string): Promise<CallRecord | undefined>;
   now(): Promise<number>;
 }
 
@@ -130,8 +130,7 @@ export class BatchService {
     };
     const { records, runner, audit } = this.#deps;
     if (!(await runner.create(head, definition, results === undefined ? {} : { results })))
-      // Another process has used the key at this moment.
-      return acceptedBatch((await groupWithKey(records, identity)) ?? (await groupOf(records, 'batch', batchId)));
+      return acceptedBatch(await createdElsewhere(records, head, identity));
     void audit({ ...aboutGroup(head), action: 'begun', by: submittedBy, size: entries.length });
     return acceptedBatch({ head, definition });
   }
@@ -160,7 +159,7 @@ export class BatchService {
       definition.entries.map(async (entry, index): Promise<BatchCall> => {
         const member = members.get(String(index));
         const callId = member?.callId;
-        const call = callId === undefined ? undefined : await this.#deps.glance(callId);
+        const call = callId === undefined ? undefined : await this.#deps.readBrief(callId);
         return { entry, ...(member === undefined ? {} : { member }), ...(call === undefined ? {} : { record: call }) };
       }),
     );

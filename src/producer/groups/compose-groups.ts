@@ -68,12 +68,12 @@ export function composeGroups(
     void audit({ ...aboutGroup(record.head), action: 'ended', ...end });
   };
   const runner = new GroupRunner({ records, rules, calls, keptMs, onEnded, now, onError });
-  const glance = (callId: string) => ledger.readBrief(callId);
+  const readBrief = (callId: string) => ledger.readBrief(callId);
   const plans = new PlanService({
     records,
     runner,
     catalogue,
-    glance,
+    readBrief,
     now,
     audit,
     approvals,
@@ -84,7 +84,7 @@ export function composeGroups(
     ),
     budgetIssues: budgetChecker((account) => spent(ledger.access, account)),
   });
-  return { groups: runner, batches: new BatchService({ records, runner, calls, audit, glance, now }), plans };
+  return { groups: runner, batches: new BatchService({ records, runner, calls, audit, readBrief, now }), plans };
 }
 
 function planEnd({ state, because, definition }: Plan) {

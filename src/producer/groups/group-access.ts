@@ -1,7 +1,7 @@
 /** Finds a batch or a plan by its ID, and cancels it. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { GroupKind } from '../../shared/groups/group.ts';
+import type { GroupHead, GroupKind } from '../../shared/groups/group.ts';
 import { checkSameGroup, type GroupIdentity } from '../../shared/groups/group-key.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -24,6 +24,15 @@ export async function groupWithKey(
   const record = await records.read(identity.id);
   if (record !== undefined) checkSameGroup(record.head, identity);
   return record;
+}
+
+/** The record of a group that another process has created under the same ID at this moment. Throws as `groupWithKey` and `groupOf` do. */
+export async function createdElsewhere(
+  records: Pick<GroupRecords, 'read'>,
+  { id, kind }: GroupHead,
+  identity: GroupIdentity | undefined,
+): Promise<GroupRecord> {
+  return (await groupWithKey(records, identity)) ?? groupOf(records, kind, id);
 }
 
 export function noGroup(kind: GroupKind, id: string): PawlError {

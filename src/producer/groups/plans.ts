@@ -28,7 +28,7 @@ import { uuidv7 } from '../../shared/util/time.ts';
 import { callTargetOf } from '../calls/call-envelope.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { aboutGroup } from './audit-groups.ts';
-import { cancelGroup, groupOf, groupWithKey } from './group-access.ts';
+import { cancelGroup, createdElsewhere, groupOf, groupWithKey } from './group-access.ts';
 import type { GroupRunner } from './group-runner.ts';
 import { outputSummary } from './output-summary.ts';
 import { APPROVAL_FIELD, approvalOf, type PlanApprovals, storedApproval } from './plan-approvals.ts';
@@ -74,7 +74,7 @@ export interface PlanServiceDeps {
     nodes: readonly { readonly tool: ResolvedTool; readonly params: object }[],
   ): Promise<readonly Issue[]>;
   readonly audit: RecordAudit;
-  glance(callId: string): Promise<Pick<CallRecord, 'outcome'> | undefined>;
+  readBrief(callId: string): Promise<Pick<CallRecord, 'outcome'> | undefined>;
   now(): Promise<number>;
 }
 
@@ -173,11 +173,8 @@ export class PlanService {
       ...defined({ tenantId: session.tenantId, submittedBy, digest: identity?.digest }),
       createdAtMs: await this.#deps.now(),
     };
-    return (
-      (await this.#begin(head, plan, submitted)) ??
-      // Another process has used the key at this moment.
-      acceptedPlan((await groupWithKey(this.#deps.records, identity)) ?? (await this.#recordOf(head.id)))
-    );
+    const begun = await this.#begin(head, plan, submitted);
+    return begun ?? acceptedPlan(await createdElsewhere(this.#deps.records, head, identity));
   }
 
   /** Undefined when the plan's ID exists already. */
@@ -244,7 +241,7 @@ export class PlanService {
   async #withSummary(call: PlanCall): Promise<PlanCall> {
     const { callId, end } = call.member ?? {};
     if (callId === undefined || end?.status !== 'success') return call;
-    const { outcome } = (await this.#deps.glance(callId)) ?? {};
+    const { outcome } = (await this.#deps.readBrief(callId)) ?? {};
     return { ...call, ...defined({ summary: outcome && outputSummary(outcome) }) };
   }
 

@@ -19,11 +19,11 @@ export function renamedUnknown(message: string, name: string): string {
 }
 
 /** Throws `CONTRACT_INVALID` for an argument that is no object, or has a member that is not known. */
-export function checkMembers(path: string, given: unknown, known: readonly string[]): void {
-  const isObject = typeof given === 'object' && given !== null && !Array.isArray(given);
-  const unknown = isObject ? Object.keys(given).filter((name) => !known.includes(name)) : [];
+export function checkMembers(path: string, value: unknown, known: readonly string[]): void {
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+  const unknown = isObject ? Object.keys(value).filter((name) => !known.includes(name)) : [];
   if (isObject && unknown.length === 0) return;
-  const message = isObject ? describeUnknown(unknown, known) : `must be an object; got ${quoteValue(given)}`;
+  const message = isObject ? describeUnknown(unknown, known) : `must be an object; got ${quoteValue(value)}`;
   throw new PawlError('CONTRACT_INVALID', `The arguments are not usable: ${path}: ${message}`, {
     issues: [{ path, message }],
   });

@@ -206,7 +206,7 @@ export async function underWay(
 }
 
 /**
- * A call that this caller may see; `glance` leaves out its large fields. Throws `UNKNOWN_CALL`, also for another tenant's call, so that
+ * A call that this caller may see; `readBrief` leaves out its large fields. Throws `UNKNOWN_CALL`, also for another tenant's call, so that
  * an ID reveals nothing.
  */
 export async function callFor(
