@@ -5,14 +5,16 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 import { expect, onTestFinished, test } from 'vitest';
-import { buildPackage } from './helpers/built-package.ts';
+import { builtPackage } from './helpers/built-package.ts';
 import { startScript } from './helpers/process.ts';
 
 const PACK = fileURLToPath(new URL('../scripts/pack.mjs', import.meta.url));
 
+const packageFolder = builtPackage();
+
 /** A program's folder, in which Pawl is installed as it is published. */
 function programFolder(): string {
-  const built = buildPackage();
+  const built = packageFolder();
   writeFileSync(join(built, 'package.json'), execFileSync(process.execPath, [PACK, 'manifest']));
   const folder = mkdtempSync(join(tmpdir(), 'pawl-bundled-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

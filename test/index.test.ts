@@ -158,7 +158,6 @@ function install(project: string): void {
 }
 
 test('a strict project compiles programs of the guides, and declarations of all that programs hand around', {
-  tags: 'slow',
   timeout: 180_000,
 }, () => {
   const project = mkdtempSync(join(tmpdir(), 'pawl-types-'));

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
-import { buildPackage } from './helpers/built-package.ts';
+import { builtPackage } from './helpers/built-package.ts';
 import { startProgram } from './helpers/process.ts';
 
 const { exports } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
@@ -13,6 +13,8 @@ const { exports } = JSON.parse(readFileSync(new URL('../package.json', import.me
 const entries = Object.values(exports)
   .flatMap((target) => /^\.\/src\/(.+)\.ts$/.exec(target)?.[1] ?? [])
   .filter((entry) => entry !== 'types');
+
+const packageFolder = builtPackage();
 
 /** The first Node on the path that is too old for Pawl. */
 const oldNode = (process.env['PATH'] ?? '')
@@ -30,7 +32,7 @@ async function importedWith(node: string, folder: string, entry: string, options
 }
 
 test('each entry says which Node is needed, on one that is too old', async () => {
-  const folder = buildPackage();
+  const folder = packageFolder();
   expect(entries).toContain('index');
   const pretend = 'data:text/javascript,Object.defineProperty(process.versions, "node", { value: "22.21.0" })';
   for (const entry of entries) {
@@ -44,7 +46,7 @@ test('each entry says which Node is needed, on one that is too old', async () =>
 });
 
 test.skipIf(oldNode === undefined)('each entry says so on an old Node itself, whatever that lacks', async () => {
-  const folder = buildPackage();
+  const folder = packageFolder();
   for (const entry of [...entries, 'cli'])
     expect(await importedWith(oldNode ?? '', folder, entry), entry).toMatch(
       /^\["CONFIGURATION","Pawl needs Node 22\.22 or later/,

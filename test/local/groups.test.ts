@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { fakeClock } from '../../src/local/fake-clock.ts';
 import { createLocalRunner } from '../../src/local/run-tool.ts';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
+import { bookTool } from '../helpers/book-tool.ts';
 import { contentOf } from '../helpers/fleet.ts';
 
 function journey() {
@@ -16,22 +17,7 @@ function journey() {
     output: z.object({ list: z.array(z.string()) }),
     run: () => ({ output: { list: ['Paris', 'Oslo', 'Bern'] } }),
   });
-  const book = defineTool({
-    name: 'book',
-    version: '1.0.0',
-    description: 'Books.',
-    tier: 'system',
-    effects: 'idempotent',
-    input: z.object({ city: z.string() }),
-    run: ({ city }) => {
-      if (city === 'Nowhere') throw Object.assign(new Error('no such city'), { status: 422 });
-      log.push(`book ${city}`);
-      return { output: { reservation: `${city}-1` } };
-    },
-    compensate: async ({ city }) => {
-      log.push(`undo ${city}`);
-    },
-  });
+  const book = bookTool(log);
   return { tools: [cities, book], book, log };
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
 import { processesWith } from '../../../examples/demo/processes.ts';
-import { buildPackage } from '../../helpers/built-package.ts';
+import { builtPackage } from '../../helpers/built-package.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startPawl, startScript, type TestProcess } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -34,9 +34,10 @@ function startDemo({ flags = [], replaced }: { flags?: readonly string[]; replac
       ? startPawl(['demo', ...flags], options)
       : startScript(CHANGED_DEMO, [JSON.stringify(replaced)], options);
   const expectNothingLeft = async () => {
+    // The embedded Redis removes its folder when the last process that uses it has ended.
+    await eventually(async () => (await processesWith(root)).length === 0, { what: 'an end of all processes' });
     expect(readdirSync(temp)).toEqual([]);
     expect(readdirSync(current)).toEqual([]);
-    await eventually(async () => (await processesWith(root)).length === 0, { what: 'an end of all processes' });
   };
   return { demo, expectNothingLeft };
 }
@@ -101,8 +102,10 @@ test('a call that ends otherwise than it should is shown with what was expected 
   await expectNothingLeft();
 });
 
+const packageFolder = builtPackage();
+
 test('an installed package has the demo', { tags: 'slow' }, async () => {
-  const launcher = pathToFileURL(join(buildPackage(), 'bin/pawl.mjs'));
+  const launcher = pathToFileURL(join(packageFolder(), 'bin/pawl.mjs'));
   const demo = startScript(launcher, ['demo', '--json'], { cwd: temporaryFolder() });
   await demo.line('"type":"call"');
   demo.signal('SIGINT');

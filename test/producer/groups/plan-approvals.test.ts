@@ -1,8 +1,11 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { approvalView } from '../../../src/producer/http/core/views.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import { bookTool } from '../../helpers/book-tool.ts';
 import { type FleetOptions, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
 
@@ -20,22 +23,7 @@ function approvedTools() {
       return { output: { list: ['Paris', 'Oslo'], home: 'Bern' } };
     },
   });
-  const book = defineTool({
-    name: 'book',
-    version: '1.0.0',
-    description: 'Books.',
-    tier: 'elevated',
-    effects: 'idempotent',
-    input: z.object({ city: z.string(), seat: z.number().optional() }),
-    run: ({ city }) => {
-      if (city === 'Nowhere') throw Object.assign(new Error('no such city'), { status: 422 });
-      log.push(`book ${city}`);
-      return { output: { reservation: `${city}-1` } };
-    },
-    compensate: async ({ city }) => {
-      log.push(`undo ${city}`);
-    },
-  });
+  const book = bookTool(log, 'elevated');
   return { tools: [cities, book], log };
 }
 
@@ -187,12 +175,15 @@ test('another process goes on with a plan that waits for its approval', async ()
 });
 
 test('a call that its plan did not show is refused by the worker', async () => {
-  const { session, pawl, log, onlyPending } = await approvedFleet();
+  const { session, pawl, log, onlyPending, settings } = await approvedFleet();
   const running = session.plan({ nodes: { only: { tool: 'book', params: { city: 'A' } } } });
   const { planId, approvalId = '' } = await running.accepted;
   const { record, digest } = await onlyPending();
   await pawl.approvals.decide(record.request.id, { decision: 'approve', digest, by: 'grace' });
   await running;
+  // The worker notes the end of an approval's use after the outcome.
+  const uses = join(settings.dataDir, 'used-approvals');
+  await eventually(() => readdirSync(uses).some((name) => readFileSync(join(uses, name), 'utf8').includes('"ended"')));
   const forged = async (key: string, city: string) => {
     const envelope = session.envelope('book', { city }, { idempotencyKey: `${planId}:${key}` });
     const { result } = await pawl.submit(envelope, { planned: { approvalId, key } });

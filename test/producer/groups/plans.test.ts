@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import { bookTool } from '../../helpers/book-tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
 
@@ -16,23 +17,7 @@ function journeyTools() {
     output: z.object({ list: z.array(z.object({ name: z.string() })), home: z.string() }),
     run: () => ({ output: { list: [{ name: 'Paris' }, { name: 'Oslo' }], home: 'Bern' } }),
   });
-  const book = defineTool({
-    name: 'book',
-    version: '1.0.0',
-    description: 'Books.',
-    tier: 'system',
-    effects: 'idempotent',
-    input: z.object({ city: z.string(), note: z.unknown().optional() }),
-    output: z.object({ reservation: z.string() }),
-    run: ({ city, note }) => {
-      if (city === 'Nowhere') throw Object.assign(new Error('no such city'), { status: 422 });
-      log.push(`book ${city}${note === undefined ? '' : ` ${JSON.stringify(note)}`}`);
-      return { output: { reservation: `${city}-1` } };
-    },
-    compensate: async ({ city }) => {
-      log.push(`undo ${city}`);
-    },
-  });
+  const book = bookTool(log);
   const wait = defineTool({
     name: 'wait',
     version: '1.0.0',
