@@ -29,7 +29,7 @@ const letters = defineTool({
   },
 });
 /** A dead worker's calls are found after this long; 30 s by default. */
-const recovery = { lockDurationMs: 1_000, stalledIntervalMs: 300 };
+const recovery = { lockDurationMs: 3_000, stalledIntervalMs: 1_000 };
 
 async function demonstrate(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'pawl-example-'));
