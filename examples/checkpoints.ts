@@ -32,7 +32,7 @@ const copyPages = defineTool({
   },
 });
 /** A dead worker's calls are found after this long; 30 s by default. */
-const recovery = { lockDurationMs: 1_000, stalledIntervalMs: 300 };
+const recovery = { lockDurationMs: 3_000, stalledIntervalMs: 1_000 };
 
 async function startProcess(): Promise<ChildProcess> {
   const worker = spawn(process.execPath, [fileURLToPath(import.meta.url), 'worker'], {

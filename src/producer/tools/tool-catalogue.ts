@@ -58,10 +58,16 @@ export class ToolCatalogue {
 
   /** Reads the catalogue again in the background. */
   refresh(): void {
-    this.#read().catch(this.#onError);
+    this.#joinRead().catch(this.#onError);
   }
 
-  #read(): Promise<void> {
+  /** A read that is in progress may have begun before the change that the caller wants to see, so another one follows it. */
+  async #read(): Promise<void> {
+    await this.#reading?.catch(() => {});
+    await this.#joinRead();
+  }
+
+  #joinRead(): Promise<void> {
     this.#reading ??= this.#readNow().finally(() => {
       this.#reading = undefined;
     });

@@ -4,13 +4,19 @@ import { Signatures } from '../../../src/shared/signing/signatures.ts';
 import { DeclaredToolRecords } from '../../../src/shared/store/connectors/declared-tools.ts';
 import { Catalogue, publishedTool, publishedToolId } from '../../../src/shared/store/fleet/catalogue.ts';
 import type { AnyTool } from '../../../src/shared/tools/tool.ts';
-import { eventually } from '../../helpers/signal.ts';
+import { eventually, signal } from '../../helpers/signal.ts';
 import { echo } from '../../helpers/tools.ts';
 import { openBooks } from '../../shared/store/calls.ts';
 
-async function open() {
+async function open(afterRead: () => Promise<void> = async () => {}) {
   const { redis, world, ledger } = await openBooks();
   const catalogue = new Catalogue(redis, world.prefix);
+  const read = catalogue.read.bind(catalogue);
+  catalogue.read = async () => {
+    const content = await read();
+    await afterRead();
+    return content;
+  };
   const offers = new ToolCatalogue(catalogue, new DeclaredToolRecords(redis, world.prefix, new Signatures()), () => {});
   onTestFinished(() => offers.close());
   const publishAgo = async (ms: number, ...tools: AnyTool[]) => {
@@ -51,6 +57,22 @@ describe('tools as producers know them', () => {
     await expect(offers.find('tools', 'echo')).rejects.toThrow('No worker has published a tool yet: is one running?');
     await publish(echo);
     expect((await eventually(() => offers.find('tools', 'echo'))).name).toBe('echo');
+  });
+
+  test('a list shows what was published before it was asked for, also while an older read is in progress', async () => {
+    const answered = signal();
+    const released = signal();
+    const { offers, publish } = await open(async () => {
+      answered.fire();
+      await released.promise;
+    });
+    const older = offers.all();
+    await answered.promise;
+    await publish(echo);
+    const newer = offers.all();
+    released.fire();
+    expect((await older).tools).toEqual([]);
+    expect((await newer).tools).toMatchObject([{ name: 'echo' }]);
   });
 
   test('an unknown name is answered with the nearest ones, or with those there are', async () => {
