@@ -1,6 +1,4 @@
-/**
- * Composition root of the commands: runs the one that is asked for, and ends the process with its exit code.
- */
+/** Composition root of the commands: runs the one that is asked for, and ends the process with its exit code. */
 import './node-version.ts';
 import { Command, CommanderError } from 'commander';
 import { approvalCommands, policyCommands, questionCommands } from './cli/command-groups/approvals.ts';

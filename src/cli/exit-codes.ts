@@ -1,5 +1,4 @@
 /** The exit codes and their meanings. Commands, their help and their tests read this table. */
-
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import type { PawlError } from '../shared/errors/failure.ts';
 import type { FailureCode } from '../shared/errors/failure-codes.ts';

@@ -1,6 +1,4 @@
-/**
- * The context of commands, made of this process.
- */
+/** The context of commands, made of this process. */
 import { realpathSync, writeSync } from 'node:fs';
 import { delimiter, isAbsolute, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';

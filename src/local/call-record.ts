@@ -1,6 +1,4 @@
-/**
- * Converts between a call's record in the dedupe store and the ledger of this process.
- */
+/** Converts between a call's record in the dedupe store and the ledger of this process. */
 import type { AttemptRecord } from '../shared/calls/call-state.ts';
 import { DEDUPE_DEFAULTS, type DedupeAttempt, type DedupeRecord } from '../shared/calls/dedupe-store.ts';
 import type { Outcome } from '../shared/calls/outcome.ts';

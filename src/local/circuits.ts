@@ -2,7 +2,6 @@
  * Circuits of one process, with the fleet's rules (`circuit-breaker.ts`). An outcome counts only in the epoch in which its attempt
  * began. A change applies only to the epoch that it was decided on. A new epoch starts with an empty window.
  */
-
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../shared/circuits/circuit-breaker.ts';
 import type { CircuitAt, CountedFailure } from '../shared/store/circuits/circuits.ts';
 import type { CircuitRecords } from '../shared/store/ports.ts';

@@ -1,5 +1,4 @@
 /** Composes a local runner: the producer's submitter and the worker's executor, over one ledger of this process. */
-
 import { type Cancellation, cancelCall } from '../producer/calls/cancel.ts';
 import { composeSubmitter } from '../producer/calls/compose-submitter.ts';
 import { Results } from '../producer/calls/result-waiters.ts';

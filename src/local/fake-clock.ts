@@ -1,6 +1,4 @@
-/**
- * A clock that a test advances, for tests of backoff, time limits, cooldowns and TTLs.
- */
+/** A clock that a test advances, for tests of backoff, time limits, cooldowns and TTLs. */
 import type { Clock, Schedule } from '../shared/util/time.ts';
 
 export interface FakeClock extends Clock {

@@ -1,6 +1,4 @@
-/**
- * Follows calls that run in other processes: until a call has ended, or until its lease ends and it is recovered here.
- */
+/** Follows calls that run in other processes: until a call has ended, or until its lease ends and it is recovered here. */
 import type { AttemptRecord } from '../shared/calls/call-state.ts';
 import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
 import { type Outcome, resultError } from '../shared/calls/outcome.ts';

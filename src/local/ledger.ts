@@ -5,7 +5,6 @@
  * in memory only. A record in flight without them belongs to another process. Its call is followed until it ends, or until its lease
  * ends and it is recovered here by its tool's effects.
  */
-
 import type { CompletableCall } from '../producer/completions/completion-service.ts';
 import { partitionFor } from '../shared/calls/call-id.ts';
 import { leftInDoubt, type RecordLife } from '../shared/calls/call-state.ts';

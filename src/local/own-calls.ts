@@ -1,5 +1,4 @@
 /** The calls that this process runs: their state in memory, and all writes to their records. */
-
 import type { AttemptRecord, Phase } from '../shared/calls/call-state.ts';
 import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/calls/dedupe-store.ts';
 import { type Outcome, resultError } from '../shared/calls/outcome.ts';

@@ -1,5 +1,4 @@
 /** Resource locks within one process: like those of a fleet (`store/limits/resource-locks.ts`), but without leases. */
-
 import type { ResourceLock } from '../shared/limits/resource-lock.ts';
 import type { ResourceLockResult } from '../shared/store/limits/resource-locks.ts';
 import type { ResourceLockRecords } from '../shared/store/ports.ts';

@@ -1,6 +1,4 @@
-/**
- * Composition root of local runs, for development and tests.
- */
+/** Composition root of local runs, for development and tests. */
 import { z } from 'zod';
 import type { DispatchEvent } from '../producer/calls/submission.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';

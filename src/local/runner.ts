@@ -3,7 +3,6 @@
  * executor. This module replaces what is between the two in a fleet: the queue is a loop, the records are a dedupe store, and the
  * sessions are a map.
  */
-
 import type { CallOptions } from '../producer/calls/call-envelope.ts';
 import type { Cancellation } from '../producer/calls/cancel.ts';
 import type { Results } from '../producer/calls/result-waiters.ts';

@@ -1,5 +1,4 @@
 /** The sessions of local runs, in memory. */
-
 import type { ToolCallEnvelope } from '../shared/calls/envelope.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import {

@@ -1,5 +1,4 @@
 /** Composes a producer: one function for each concept, which takes the parts of the functions before it. */
-
 import { ApprovalHooks } from '../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit/audit-event.ts';
 import type { Hook } from '../shared/calls/define-hook.ts';

@@ -1,6 +1,4 @@
-/**
- * Publishes this worker's tools and heartbeat to the fleet, and tracks the other workers.
- */
+/** Publishes this worker's tools and heartbeat to the fleet, and tracks the other workers. */
 import { hostname } from 'node:os';
 import type { Backend } from '../shared/store/backend.ts';
 import {
@@ -22,7 +20,6 @@ export interface WorkerHeartbeatDeps {
   readonly log: Logger;
   readonly published: readonly PublishedTool[];
   readonly startedAtMs: number;
-  /** The number of running attempts. */
   running(): number;
   /** Kinds of declared tools that this worker can run. */
   kinds(): NonNullable<WorkerRecord['kinds']>;
@@ -47,7 +44,6 @@ export class WorkerHeartbeat {
     return this.#workersOf.get(tier) ?? 1;
   }
 
-  /** IDs of other living workers that publish the tool too. */
   othersWith(publishedTool: string): readonly string[] {
     return this.#peers.filter(({ tools }) => tools.includes(publishedTool)).map(({ id }) => id);
   }

@@ -36,7 +36,6 @@ export interface WorkerOptions {
   readonly onDrainAsked?: () => void;
 }
 
-/** The tools of the tiers that the worker serves. */
 export function servedTools({ tools, tiers }: Pick<WorkerOptions, 'tools' | 'tiers'>): AnyTool[] {
   return tools.filter((tool) => tiers.includes(tool.tier));
 }

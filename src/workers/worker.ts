@@ -106,7 +106,6 @@ export class ToolWorker implements AsyncDisposable {
     await queues.refresh();
   }
 
-  /** The number of running attempts. */
   get running(): number {
     return this.#parts.running.size;
   }

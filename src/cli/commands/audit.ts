@@ -1,5 +1,4 @@
 /** `pawl audit`: lists the audit trail, and verifies that its records are unchanged. */
-
 import { sinceSchema } from '../../producer/calls/audit.ts';
 import type { Pawl } from '../../producer/client.ts';
 import { auditView } from '../../producer/http/core/views.ts';
@@ -155,7 +154,6 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
 
-/** The circuits or the call that an override changed, and its reason. */
 function overriddenBy({ type, circuits, callId, reason }: AuditEntry['record']): readonly unknown[] {
   if (type !== 'override') return [];
   return [...(Array.isArray(circuits) ? circuits : []), callId, ...(typeof reason === 'string' ? [`(${reason})`] : [])];

@@ -1,5 +1,4 @@
 /** `pawl sessions`: opens, lists, shows and closes sessions. */
-
 import { callSummary } from '../../producer/http/core/views.ts';
 import { spentBy } from '../../producer/http/routes/sessions.ts';
 import type { Budget } from '../../shared/limits/budget.ts';

@@ -1,5 +1,4 @@
 /** `pawl tools`: the tools of the fleet's workers. */
-
 import { switchedToolView } from '../../producer/http/core/views.ts';
 import { type SwitchedTool, switchedTools } from '../../producer/tools/switched-tools.ts';
 import { PawlError } from '../../shared/errors/failure.ts';

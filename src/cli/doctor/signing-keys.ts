@@ -1,5 +1,4 @@
 /** Checks that the fleet trusts the keys with which a command signs. */
-
 import type { Pawl } from '../../producer/client.ts';
 import { countUntrusting } from '../../producer/operations/signing-check.ts';
 import { type CliContext, say, usageError } from '../context.ts';

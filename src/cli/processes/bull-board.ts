@@ -1,7 +1,4 @@
-/**
- * Bull Board, read-only. It shows the queues and cannot change a job, so nothing clicked here can run,
- * repeat or approve a call.
- */
+/** Bull Board, read-only. It shows the queues and cannot change a job, so nothing clicked here can run, repeat or approve a call. */
 import type { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { type ConnectionOptions, Queue } from 'bullmq';
 import type { Express, RequestHandler } from 'express';

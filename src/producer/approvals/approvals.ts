@@ -1,6 +1,4 @@
-/**
- * The producer's side of approvals: it requests, lists and decides them. `workers/approvals/approval-gate.ts` is the worker's side.
- */
+/** The producer's side of approvals: it requests, lists and decides them. `workers/approvals/approval-gate.ts` is the worker's side. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type ApprovalRequest,
@@ -66,7 +64,6 @@ export interface ApprovalServiceDeps {
   readonly approvals: ApprovalRecords;
   readonly standingApprovals: Pick<StandingApprovals, 'find' | 'add' | 'list' | 'remove'>;
   readonly catalogue: Pick<ToolCatalogue, 'peek' | 'find'> & Partial<Pick<ToolCatalogue, 'toolPolicyFor'>>;
-  /** The partitions with approvals of these tiers, or of all. */
   partitions(tiers?: readonly Tier[]): readonly Partition[];
   readonly audit: RecordAudit;
   readonly hooks: ApprovalHooks;

@@ -2,7 +2,6 @@ import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 
-/** The session, the actor and the submitter of a call or plan. */
 export function originOf(session: SessionRecord, { target }: ToolCallEnvelope, submittedBy: string | undefined) {
   const { sessionKey: key, kind, workspaceRoot, actorId, tenantId, agentId } = session;
   return {

@@ -1,6 +1,4 @@
-/**
- * The step that decides whether a session may make a call: it finds the session and the tool, asks policy, and checks the parameters.
- */
+/** The step that decides whether a session may make a call: it finds the session and the tool, asks policy, and checks the parameters. */
 import { checkCompensationKey } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';

@@ -1,5 +1,4 @@
 /** A call's share of budgets, and its priority. */
-
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { accountsOf, checkCall, costUnitsOf } from '../../shared/limits/budget.ts';

@@ -1,6 +1,4 @@
-/**
- * Builds the claim of a call, with the approval request if a person has to decide.
- */
+/** Builds the claim of a call, with the approval request if a person has to decide. */
 import { callbackAddress } from '../../shared/callbacks/callback.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';

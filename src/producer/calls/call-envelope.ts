@@ -1,7 +1,4 @@
-/**
- * Builds and checks the envelope of a session's call. Parts that many calls share are built and checked once.
- */
-
+/** Builds and checks the envelope of a session's call. Parts that many calls share are built and checked once. */
 import { callbackUrlSchema } from '../../shared/callbacks/callback.ts';
 import {
   CONTRACT_VERSION,
@@ -174,7 +171,6 @@ const MAX_NAMESPACES = 20;
 
 /** Caches the tools whose plain envelopes were checked. A plain envelope has no option except a key. */
 export class FormCache {
-  /** Names of tools by namespace. */
   readonly #checkedNames = new Map<string, Set<string>>();
 
   /** Throws `CONTRACT_INVALID`. For a cached tool, only the key of a plain envelope is checked. */

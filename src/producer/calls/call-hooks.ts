@@ -1,5 +1,4 @@
 /** The hooks of a producer around a call: before its submission and after its result. */
-
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
 import {

@@ -1,5 +1,4 @@
 /** Cancels a call in any state, and waits for its settlement. */
-
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { isHarmless, lifeOfUnstarted, type Settlement } from '../../shared/calls/call-state.ts';
 import { compensated } from '../../shared/calls/compensation.ts';
@@ -25,7 +24,6 @@ export interface CancelDeps {
   readonly ledger: CallLedger;
   readonly results: Results;
   readonly inboxId: string;
-  /** They have the TTL of a cancelled call's record. */
   readonly settings: Pick<Settings, 'ttl' | 'tools'>;
   readonly schedule?: Schedule;
   /** Called when a call without a running attempt has ended. */

@@ -22,7 +22,6 @@ export interface AuthorizedCall {
   readonly channel: string | undefined;
 }
 
-/** An authorized call that its circuit lets pass. */
 export interface PassedCall extends AuthorizedCall {
   readonly circuit: CallCircuit;
   /** Absent for a call that starts at once. */
@@ -40,7 +39,6 @@ export interface IdentifiedCall extends Pick<PassedCall, 'envelope' | 'tool' | '
   readonly loop?: { readonly loopId: string; readonly guard: LoopGuard };
   /** In shadow mode: the deduplication slot that the call would have used. */
   readonly shadow?: Claim['shadow'];
-  /** The session's actor, if the call names another one. */
   readonly sessionActorId: string | undefined;
   /** Policy's decision to ask a person, and the session; undefined when no person has to decide. */
   readonly approvalNeed: Pick<PassedCall, 'policyResult' | 'session'> | undefined;

@@ -43,7 +43,6 @@ export interface AwaitedCall {
   readonly kind: 'awaited';
   readonly callId: string;
   readonly waiting: ResultWait;
-  /** The age of another caller's call that this one joined. */
   readonly joinedAgeMs?: number;
 }
 

@@ -1,6 +1,4 @@
-/**
- * Enforces a call's time limit for its caller: the caller gets an answer in time, in any case.
- */
+/** Enforces a call's time limit for its caller: the caller gets an answer in time, in any case. */
 import { lifeOfFailure } from '../../shared/calls/call-state.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { doubtful, envelopeOf, type Outcome, resultError } from '../../shared/calls/outcome.ts';

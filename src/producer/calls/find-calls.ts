@@ -60,7 +60,6 @@ export async function findCalls(
   return { records, complete: results.every(({ complete }) => complete) };
 }
 
-/** The smallest indices that have all calls of a state. */
 function indicesOf(state: CallSearch['state']): readonly CallListOptions['only'][] {
   if (state === 'inflight') return ['inflight', 'pending'];
   if (state === 'running' || state === 'delayed' || state === 'awaiting-approval' || state === 'pending')

@@ -1,6 +1,4 @@
-/**
- * Complete outputs of successful calls, whose envelopes may show only a part. Both functions throw `UNKNOWN_CALL` without an output.
- */
+/** Complete outputs of successful calls, whose envelopes may show only a part. Both functions throw `UNKNOWN_CALL` without an output. */
 import { Readable } from 'node:stream';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';

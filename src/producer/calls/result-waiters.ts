@@ -2,7 +2,6 @@
  * The callers that wait for results. An event delivers a result early. Waiters also read the record after a gap in the events and
  * periodically, so no result depends on an event.
  */
-
 import { type Outcome, outcomeOf } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';

@@ -35,7 +35,6 @@ export interface SubmitOptions extends StartOptions {
   readonly submittedBy?: string;
   /** The end of the call is posted there, instead of to the URL of its session. */
   readonly callbackUrl?: string;
-  /** The call of a plan: the approval of the plan covers it. */
   readonly planned?: PlannedCall;
   /** The same call, identified before: it is not checked again. */
   readonly identified?: IdentifiedSubmission;
@@ -45,7 +44,6 @@ export interface SubmitOptions extends StartOptions {
   readonly onAccepted?: (callId: string) => void;
 }
 
-/** An identified call, with the envelope that was submitted. */
 export interface IdentifiedSubmission extends IdentifiedCall {
   readonly submitted: ToolCallEnvelope;
   readonly authorized: AuthorizedCall;

@@ -87,7 +87,6 @@ export class CallSubmitter {
     return this.#steps.authorizer.permit(resolveAlias(envelope, this.#context.catalogue), session, isDraft);
   }
 
-  /** Submits an unchecked value from outside. */
   async submitUnchecked(value: unknown, options: SubmitOptions = {}): Promise<Submission> {
     let envelope: ToolCallEnvelope;
     try {

@@ -1,6 +1,4 @@
-/**
- * A producer's copy of the fleet's circuits. Changes are broadcast, so an open circuit refuses a call without a round trip to Redis.
- */
+/** A producer's copy of the fleet's circuits. Changes are broadcast, so an open circuit refuses a call without a round trip to Redis. */
 import { type Circuit, FORCED_OPEN_RETRY_MS } from '../../shared/circuits/circuit-breaker.ts';
 import { isOfTarget } from '../../shared/circuits/circuit-key.ts';
 import type { CircuitBroadcast } from '../../shared/store/redis/circuit-messages.ts';

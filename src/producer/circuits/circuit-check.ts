@@ -1,6 +1,4 @@
-/**
- * Checks a call's circuit, in this producer's copy of the fleet's circuits, without a round trip to Redis.
- */
+/** Checks a call's circuit, in this producer's copy of the fleet's circuits, without a round trip to Redis. */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import {
   FORCED_BY_CONFIGURATION,

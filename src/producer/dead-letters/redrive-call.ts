@@ -27,7 +27,6 @@ export interface CallRedriverDeps {
   readonly approvals: Pick<ApprovalService, 'requestAgain' | 'requestFor' | 'requested'>;
 }
 
-/** The redrive that a call is a part of. */
 export type RedriveOf = Pick<RedriveOrder, 'by' | 'tenantId'> & { readonly redriveId: string };
 
 /** The reason why a call is skipped: a failure code; for a call in doubt, the code of its outcome. */

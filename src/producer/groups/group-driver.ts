@@ -64,7 +64,6 @@ export class GroupDriver {
   /** The claims of running calls, by key; each resolves with the call's ID. */
   readonly #claimed = new Map<string, Promise<string>>();
   readonly #cancelled = new Set<string>();
-  /** The fields of the group's record. */
   readonly #fields: Record<string, object>;
   #steps: number;
   #cancelledBy: string | undefined;
@@ -172,7 +171,6 @@ export class GroupDriver {
     return answer;
   }
 
-  /** The final record of the group. */
   #recordAt(endedAtMs: number): GroupRecord {
     const { head, definition } = this.#group;
     const by = this.#cancelledBy;

@@ -9,7 +9,6 @@ import type { GroupRecord, TakenGroup } from '../../shared/store/groups/groups.t
 import type { GroupStore } from '../../shared/store/ports.ts';
 import { type GroupCall, type GroupCalls, GroupDriver } from './group-driver.ts';
 
-/** The rules of one kind of group. */
 export interface GroupRules {
   progressOf(group: TakenGroup): GroupProgress;
   /** A started call, for the case that it has to be submitted again. */

@@ -47,7 +47,6 @@ export class PlanApprovals {
     this.#deps = deps;
   }
 
-  /** Whether the session has a route to a person. */
   async reachesPerson(session: SessionRecord): Promise<boolean> {
     return (await this.#deps.approvals.routeOf(session)) !== undefined;
   }
@@ -110,7 +109,6 @@ function planDigest(planId: string): string {
   return digest(canonicalJson({ planId }));
 }
 
-/** The approval request in a plan's record. */
 export type StoredApproval = Omit<ApprovalRequest, 'params'>;
 
 export function storedApproval({ params: _, ...request }: ApprovalRequest): StoredApproval {

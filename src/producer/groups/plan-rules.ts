@@ -68,7 +68,6 @@ function planDeps({ clock, callOf, output }: PlanRulesDeps, group: TakenGroup): 
 
 type PlannedOf = (key: string, node: AcceptedNode, envelope: ToolCallEnvelope) => Pick<NextCall, 'planned'>;
 
-/** The calls that the approval of their plan covers. */
 function approvedCalls(group: TakenGroup): PlannedOf {
   const approval = approvalOf(group);
   return (key, { asks, params }, envelope) => {

@@ -15,7 +15,6 @@ import type { AcceptedNode, PlanDefinition, PlanState } from '../../shared/group
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import { approvalOf } from './plan-approvals.ts';
 
-/** The approval of a plan. */
 export interface PlanApproval {
   readonly approvalId: string;
   /** The call that waits for the decision. */

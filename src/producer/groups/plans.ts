@@ -1,5 +1,4 @@
 /** `pawl.plans`: graphs of calls that use each other's results. They are checked before anything runs, and survive any process. */
-
 import type { z } from 'zod';
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';

@@ -62,9 +62,7 @@ export interface HttpServer {
   close(): Promise<void>;
 }
 
-/**
- * Starts to listen. Throws `CONFIGURATION` for an address that cannot or, without tokens, must not be used.
- */
+/** Starts to listen. Throws `CONFIGURATION` for an address that cannot or, without tokens, must not be used. */
 export async function startHttpServer(options: HttpServerOptions): Promise<HttpServer> {
   const { pawl, settings, log } = options;
   const host = options.host ?? settings.httpHost;

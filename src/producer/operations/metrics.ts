@@ -1,5 +1,4 @@
 /** The counts of one producer: its callers' results, its refusals, and the delays of result events. */
-
 import type { CompletionResult } from '../../shared/calls/completion.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -41,7 +40,6 @@ export class ProducerMetrics {
     this.#set.count(METRICS.groups, { kind, state });
   }
 
-  /** Counts occurrences of schedules by their result. */
   occurrences(result: keyof OccurrenceCounts, times: number): void {
     this.#set.count(METRICS.occurrences, { result }, times);
   }
@@ -120,7 +118,6 @@ export class ProducerMetrics {
     this.#set.count(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, toolName) });
   }
 
-  /** Records the lag of an event from the inbox. */
   inboxEvent(lagMs: number): void {
     this.#inboxLag.observe(Math.max(0, lagMs));
   }

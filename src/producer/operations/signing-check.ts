@@ -1,5 +1,4 @@
 /** Whether the fleet's workers trust the signatures of this process. */
-
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { keyFingerprints } from '../../shared/signing/signature.ts';

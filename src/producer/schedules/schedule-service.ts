@@ -312,7 +312,6 @@ function tooManySchedules(): PawlError {
   return new PawlError('OVERLOADED', `There are ${MAX_SCHEDULES} schedules already: remove some first.`);
 }
 
-/** The error with the path of the schedule's field. */
 function withPath(error: unknown, path: string): unknown {
   if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE' || error.issues !== undefined) return error;
   const { code, message, details } = error;
@@ -323,7 +322,6 @@ function withPath(error: unknown, path: string): unknown {
   });
 }
 
-/** The error with paths that begin at the schedule. */
 function belowPath({ code, message, issues = [] }: PawlError, root: string): PawlError {
   const rooted = issues.map((issue) => ({ ...issue, path: issue.path === '' ? root : `${root}.${issue.path}` }));
   return new PawlError(code, message, { issues: rooted });

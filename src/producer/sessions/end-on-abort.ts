@@ -1,5 +1,4 @@
 /** Ends a caller's wait when its signal is aborted. */
-
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
 import type { PendingSubmission, Submission } from '../calls/submission.ts';

@@ -1,5 +1,4 @@
 /** Subscribes a session to events of other processes while the program has listeners for them. */
-
 import type { EventEmitter } from 'node:events';
 
 interface Subscriptions<Session> {

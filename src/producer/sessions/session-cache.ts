@@ -1,6 +1,4 @@
-/**
- * The producer's session cache: a bounded number of records, which broadcasts keep up to date.
- */
+/** The producer's session cache: a bounded number of records, which broadcasts keep up to date. */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import {
   OPEN_STATE,
@@ -100,9 +98,7 @@ export class ProducerSessions extends SessionCache {
     return this.keep(sessionKey, () => this.#deps.sessions.read(sessionKey));
   }
 
-  /**
-   * Records that a session has seen data from outside. Policy applies it to the next call here at once, before the broadcast arrives.
-   */
+  /** Records that a session has seen data from outside. Policy applies it to the next call here at once, before the broadcast arrives. */
   async taint(sessionKey: string, source: string): Promise<void> {
     const { sessions, clock } = this.#deps;
     if (this.get(sessionKey)?.taint?.some((mark) => mark.source === source) === true) return;

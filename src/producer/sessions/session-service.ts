@@ -23,7 +23,6 @@ import type { ProducerSessions } from './session-cache.ts';
 import { changeState } from './session-states.ts';
 import { checkRequired, type Skills } from './skills.ts';
 
-/** The parts of a session's host that other services provide. */
 export type SessionHostDeps = Omit<SessionHost, 'openSession' | 'closeSession' | 'setSessionState' | 'cancel'>;
 
 export interface SessionServiceDeps {
@@ -39,7 +38,6 @@ export interface SessionServiceDeps {
 }
 
 export class SessionService {
-  /** The producer's services for session objects. */
   readonly host: SessionHost;
   readonly #deps: SessionServiceDeps;
 

@@ -2,7 +2,6 @@
  * Delivers the tasks and messages of sub-agents to the program with their parent's session: to one listening process, once. A message
  * stays in the agent's mailbox until a session listens.
  */
-
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { SubAgentRecords } from '../../shared/store/sessions/sub-agents.ts';
 import { type AgentOrder, type AgentReply, hasAnswered } from '../../shared/tools/sub-agent.ts';

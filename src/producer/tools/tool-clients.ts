@@ -116,9 +116,7 @@ export class ToolClients {
     return (await this.#deps.clientCalls.tell(clientId, callId, fence, progress)) === 'told';
   }
 
-  /**
-   * Accepts the answer of a call, once; repeating it changes nothing. Throws `LEASE_LOST` when the client no longer holds the call.
-   */
+  /** Accepts the answer of a call, once; repeating it changes nothing. Throws `LEASE_LOST` when the client no longer holds the call. */
   async answer(clientId: string, callId: string, posted: PostedAnswer): Promise<void> {
     const result = await this.#deps.clientCalls.answer(clientId, callId, posted.fence, clientAnswer(posted));
     if (result !== 'late') return;

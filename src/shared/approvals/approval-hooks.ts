@@ -1,5 +1,4 @@
 /** Runs `onApproval` hooks: once for each transition of an approval, in the process that makes it. */
-
 import type { ApprovalEvent } from '../calls/hook-events.ts';
 import type { Hooks } from '../calls/hooks.ts';
 import type { ApprovalRequest, ApprovalState, Decision } from './approval.ts';

@@ -1,5 +1,4 @@
 /** Shortens an approval for a list: large values are truncated. A single approval is returned in full. */
-
 import { truncateJson, truncateText } from '../util/text/truncate-json.ts';
 import type { ApprovalRequest, Decision } from './approval.ts';
 

@@ -10,7 +10,6 @@
  * `pending` becomes one of the other four, once, in `store/approvals/decide.lua` and nowhere else. All other fields of an approval never
  * change.
  */
-
 import { isHarmless } from '../calls/call-state.ts';
 import { type Outcome, resultError } from '../calls/outcome.ts';
 import { failureOf, PawlError } from '../errors/failure.ts';

@@ -91,7 +91,6 @@ const FAILURES: Readonly<Record<NonNullable<PlanNode['onFailure']>, string>> = {
 
 /** A call that is about to run under the approval of its plan. */
 export interface PlannedRun extends Omit<PendingRun, 'paramsDigest'> {
-  /** The key of the call in the plan. */
   readonly key: string;
   readonly params: Readonly<Record<string, unknown>>;
   /** The call's idempotency key; for a call that undoes another one, that of the undone call. */
@@ -104,7 +103,6 @@ export interface PlannedRun extends Omit<PendingRun, 'paramsDigest'> {
   escalates(params: Readonly<Record<string, unknown>>): boolean;
 }
 
-/** Whether the plan of a request is the one that its digest names. */
 export function isPlanAsShown({ params, paramsDigest }: Pick<ApprovalRequest, 'params' | 'paramsDigest'>): boolean {
   return digest(canonicalJson(params)) === paramsDigest;
 }

@@ -2,7 +2,6 @@
  * Turns an event (`audit-event.ts`) into a record: one line of JSON of bounded size. Secrets are left out: values under names of secrets,
  * values that this process knows to be secret, and text that looks like a token.
  */
-
 import { redact, secretsOfCall } from '../errors/redaction.ts';
 import { REDACTED } from '../errors/secret-patterns.ts';
 import { digest } from '../schema/canonical-json.ts';

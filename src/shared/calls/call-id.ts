@@ -89,7 +89,6 @@ export function identify(
   return { callId: name('request', request, params), mergeId: name('params', params), ...loop };
 }
 
-/** The part of an envelope that names its request. */
 export type RequestNaming = Pick<ToolCallEnvelope, 'toolCallId' | 'requestId' | 'target' | 'control'>;
 
 /**

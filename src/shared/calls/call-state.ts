@@ -33,7 +33,6 @@ export type Phase = (typeof PHASES)[number];
 export const SOUGHT_STATES = [...CALL_STATES, ...PHASES, 'unresolved'] as const;
 export type SoughtState = (typeof SOUGHT_STATES)[number];
 
-/** The status of a call: its end state, or the phase of a call in flight. */
 export type CallStatus = Phase | Exclude<CallState, 'inflight'>;
 
 /** The legal transitions and the reason that each one carries. Everything else is refused. */

@@ -2,7 +2,6 @@
  * Compensation undoes a call by another call of the same tool with the same parameters, which runs `compensate` in place of `run`. It
  * goes through the queue like any other call, and runs once, because its key is made from the call that it undoes.
  */
-
 import { PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import type { ToolResult } from '../tools/tool-result.ts';

@@ -8,7 +8,6 @@
  *   decide what became of that run before it takes the record over with `compareAndSet`.
  * - Every write raises `version` by one.
  */
-
 import { PawlError } from '../errors/failure.ts';
 import type { CallState } from './call-state.ts';
 import { contractInvalid, MAX_KEY_BYTES } from './envelope.ts';
@@ -150,7 +149,6 @@ function checkText(path: string, text: string): void {
   if (!text.isWellFormed()) throw contractInvalid([{ path, message: 'must be well-formed Unicode' }]);
 }
 
-/** Whether a record exists at a time of its store's clock. */
 export function exists(record: Pick<DedupeRecord, 'expiresAtMs'>, nowMs: number): boolean {
   return nowMs <= record.expiresAtMs;
 }

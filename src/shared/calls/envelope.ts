@@ -1,6 +1,4 @@
-/**
- * The contract: `ToolCallEnvelope` 1.1 goes in, `ToolResultEnvelope` comes out.
- */
+/** The contract: `ToolCallEnvelope` 1.1 goes in, `ToolResultEnvelope` comes out. */
 import { z } from 'zod';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';

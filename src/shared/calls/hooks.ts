@@ -8,7 +8,6 @@
  * results that MCP clients read of tasks, or of calls that they approved. `beforeAttempt` and `afterAttempt` run once for each attempt.
  * A hook sees the changes of those before it.
  */
-
 import { PawlError } from '../errors/failure.ts';
 import type { Schedule } from '../util/time.ts';
 import {
@@ -129,7 +128,6 @@ export class Hooks {
     await this.#each('onApproval', () => event, takeNothing);
   }
 
-  /** The envelope for this caller. */
   async afterCall(event: Unsigned<AfterCallEvent>): Promise<ToolResultEnvelope> {
     let { result } = event;
     await this.#each(

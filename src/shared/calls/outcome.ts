@@ -1,7 +1,4 @@
-/**
- * The outcome of a call, as the ledger keeps it: written once, replayed byte for byte. A caller's envelope adds that caller's request.
- */
-
+/** The outcome of a call, as the ledger keeps it: written once, replayed byte for byte. A caller's envelope adds that caller's request. */
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import { type Failure, failureOf, type PawlError } from '../errors/failure.ts';
 import type { FailureStatus } from '../errors/result-status.ts';
@@ -131,7 +128,6 @@ export function outcomeText(outcome: Outcome, maxBytes: number): string | undefi
   return text.length * 3 <= maxBytes || Buffer.byteLength(text) <= maxBytes ? text : undefined;
 }
 
-/** The record's end state for an outcome. */
 export function stateOf(outcome: Outcome): Exclude<CallState, 'inflight'> {
   if (outcome.status === 'success') return 'done';
   return outcome.settlement === undefined ? 'failed' : 'cancelled';

@@ -9,7 +9,6 @@
  * Every change of state raises `epoch`. A writer compares the epoch that it read with the stored one, and an outcome counts only in
  * the epoch in which its attempt started, so that late answers change nothing.
  */
-
 import type { CircuitPolicy } from './circuit-policy.ts';
 
 export type CircuitState = 'CLOSED' | 'OPEN' | 'HALF_OPEN' | 'FORCED_OPEN';
@@ -178,7 +177,6 @@ function opened(
   return { state: 'OPEN', epoch: epoch + 1, openedAtMs: nowMs, cooldownMs, failures, reason };
 }
 
-/** The number of outcomes that a window must hold for its policy. */
 export function windowSize(policy: CircuitPolicy): number {
   return Math.max(policy.rateSamples, policy.consecutiveFailures);
 }

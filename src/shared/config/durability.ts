@@ -2,7 +2,6 @@
  * The durability of the writes that a Redis server acknowledges, and what tools need of it that are of the elevated tier or have effects
  * `once`.
  */
-
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { type AnyTool, qualifiedName } from '../tools/tool.ts';
 import type { Settings } from './config.ts';

@@ -2,7 +2,6 @@
  * Builds the one request that a connector's parameters make. A pure function; secrets are filled in where the request is sent. Parameters
  * are data: none of them can change the host, leave the path or end a header.
  */
-
 import { PawlError } from '../errors/failure.ts';
 import { matches } from '../util/wildcard.ts';
 import { type Connector, type ConnectorArgument, hostMatches } from './connector.ts';

@@ -87,7 +87,6 @@ export const connectorSchema = z
     body: z.enum(['json', 'form', 'text', 'none']).default('json'),
     /** The one parameter whose value is the whole body. */
     bodyFrom: name.optional(),
-    /** The style of lists and objects in a form that is one parameter. */
     formStyle: parameterStyleSchema.default('repeat'),
     /** JMESPath over the answer's JSON, which selects what the model gets. */
     result: expression.optional(),

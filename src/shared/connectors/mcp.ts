@@ -2,7 +2,6 @@
  * MCP servers as tools: the names and the tier of a server's tools, and the definitions that were accepted. A server is a foreign program,
  * so its own statements inform and never lower a tier.
  */
-
 import type { Effects } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';

@@ -90,7 +90,6 @@ export async function importOpenApi(given: unknown, options: OpenApiImport = {})
   return { namespace, tools, skipped };
 }
 
-/** The names of an operation: its ID, and its method with its path. */
 function namesOf({ operationId }: Json, method: string, path: string): readonly [string, ...string[]] {
   const place = `${method.toUpperCase()} ${path}`;
   return typeof operationId === 'string' ? [operationId, place] : [place];

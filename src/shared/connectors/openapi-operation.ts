@@ -1,5 +1,4 @@
 /** One operation of an OpenAPI document as a connector: its parameters, body, credentials and address. */
-
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { SecretSource } from './connector.ts';

@@ -118,7 +118,6 @@ function tagsOf(document: Json, reference: string, propertyName: string, mapping
   return mapping[decoded(name)] === undefined ? [...new Set([...mapped, decoded(name)])] : mapped;
 }
 
-/** The values that a schema, or a part of it, allows for a property. */
 function allowedValues(document: Json, schema: unknown, propertyName: string, seen: Set<unknown>): readonly unknown[] {
   const given = resolved(document, schema);
   if (seen.has(given)) return [];

@@ -1,5 +1,4 @@
 /** Classification: any thrown value becomes a failure of the catalogue. */
-
 import { systemClock } from '../util/time.ts';
 import { clip, type Failure, failureOf, PawlError, ToolError } from './failure.ts';
 import { FAILURES, type FailureCode } from './failure-codes.ts';

@@ -1,5 +1,4 @@
 /** Failures as values and as errors: what Pawl raises, what tools throw, and what later decisions look at. */
-
 import { startOf, wellFormed } from '../util/text/text-cut.ts';
 import { FAILURES, type FailureCode } from './failure-codes.ts';
 import type { FailureClass } from './failure-kind.ts';

@@ -2,7 +2,6 @@
  * Redaction: secrets are removed from text that is kept or shown, by known value and by what tokens look like. Logs, error messages
  * and Bull Board use it. Parameters in the ledger and results are left alone, because tools and models need them as they are.
  */
-
 import {
   PATTERNS,
   PROGRAM_PATTERNS,

@@ -7,7 +7,6 @@ import { conditionsOf, type PlanNode, type PlanNodes, RESERVED_NAMES } from './p
 import { type FoundReference, parseReference, referencesIn, resolveReferences } from './references.ts';
 import { alternativesAt, mayFit, typesOf } from './schema-paths.ts';
 
-/** A tool, as the check needs it. */
 export interface PlanTool {
   readonly name: string;
   readonly inputSchema: JsonSchema;

@@ -41,7 +41,6 @@ export interface MemberEnd {
 
 /** A call of a plan that runs under the plan's approval. */
 export interface PlannedCall {
-  /** The plan's approval. */
   readonly approvalId: string;
   /** The key of the call in the plan. */
   readonly key: string;
@@ -89,7 +88,6 @@ export function memberField(key: string): string {
   return `call:${key}`;
 }
 
-/** The members of a record, by key. */
 export function decodedMembers(fields: Readonly<Record<string, object>>): Map<string, Member> {
   const members = new Map<string, Member>();
   for (const [field, value] of Object.entries(fields))
@@ -97,7 +95,6 @@ export function decodedMembers(fields: Readonly<Record<string, object>>): Map<st
   return members;
 }
 
-/** The end of a member, from the result of its call. */
 export function endOfResult(result: ToolResultEnvelope): Omit<MemberEnd, 'order'> {
   const { status, error } = result;
   if (error === undefined) return { status };

@@ -37,7 +37,6 @@ export function undoKey(key: string): string {
   return `${key}${UNDO}`;
 }
 
-/** The node that a key belongs to. */
 export function nodeOf(key: string): string {
   return key.split(/[:/]/, 1)[0] ?? key;
 }

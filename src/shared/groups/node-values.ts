@@ -25,7 +25,6 @@ export class NodeValues {
     this.#deps = deps;
   }
 
-  /** Keeps the output of a call. */
   keep(key: string, output: unknown): void {
     this.#outputs.set(key, output);
   }

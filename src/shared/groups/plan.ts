@@ -62,7 +62,6 @@ export type PlanNodes = Readonly<Record<string, PlanNode>>;
 export type Condition = z.output<typeof conditionSchema>;
 export type Reference = z.output<typeof referenceSchema>;
 
-/** A node as it was accepted. */
 export interface AcceptedNode extends PlanNode {
   readonly namespace: string;
   readonly name: string;

@@ -42,7 +42,6 @@ export class RunningMembers {
     this.change(memberField(key), member);
   }
 
-  /** Changes another value of the record. */
   change(field: string, value: object): void {
     this.#changes.set(field, value);
   }

@@ -2,7 +2,6 @@
  * Resource locks. Calls that change the same resource run one at a time, in the order of their requests. Calls that only read it run side
  * by side until one that changes it is waiting. `store/limits` records holders and waiters.
  */
-
 import { ToolError } from '../errors/failure.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import { type AnyTool, isMutating, qualifiedName } from '../tools/tool.ts';

@@ -1,5 +1,4 @@
 /** Exports tools in Anthropic's form, and chooses those that get a strict place. */
-
 import { qualifiedName } from '../tools/tool.ts';
 import type { ExportableTool, ExportOptions, NamedTool, ToolForm } from './export-types.ts';
 import { renamedParameters, underPlainNames, withPlainNames } from './parameter-names.ts';

@@ -52,7 +52,6 @@ export interface ToolExport {
   /** The tools as the API accepts them, ordered by name. */
   readonly tools: readonly ExportedTool[];
   readonly reports: readonly ToolReport[];
-  /** Maps exported names to tools. */
   readonly names: Readonly<Record<string, ToolReference>>;
   /** The setting of the whole request that makes its tools strict. */
   readonly request?: string;

@@ -2,7 +2,6 @@
  * Converts a schema to the subset that a provider understands. Only restrictions are removed, so the exported schema accepts at least what
  * the tool does. Each removed keyword is reported, and written into the description.
  */
-
 import { canonicalJson } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { startOf } from '../util/text/text-cut.ts';
@@ -93,7 +92,6 @@ function convert(schema: unknown, path: string, rules: SubsetRules, removedKeywo
   return made;
 }
 
-/** Removes a keyword, reports it and describes it in words. */
 function remove({ made, path, words, removedKeywords }: Conversion, keyword: string): void {
   removedKeywords.push({ path, keyword });
   words.push(keywordText(keyword, made[keyword]));

@@ -1,5 +1,4 @@
 /** Repairs mistakes of models that have only one meaning, without asking the model again. */
-
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { withoutNulls } from '../schema/without-nulls.ts';
 import { readExactJson } from '../util/json/exact-json.ts';

@@ -16,7 +16,6 @@ export const ANNOTATIONS = [
   'writeOnly',
 ];
 
-/** The size of a schema, in the measures of the providers' limits. */
 export function measureSchema(schema: unknown): {
   readonly properties: number;
   readonly levels: number;

@@ -3,7 +3,6 @@
  * back from the exported names. The same tools give the same bytes, so prompt caches hold. The worker always validates with the canonical
  * schema.
  */
-
 import { PawlError } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { withoutReference } from '../schema/schema-references.ts';

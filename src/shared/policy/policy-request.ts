@@ -34,7 +34,6 @@ export interface PolicyRequest {
     readonly states?: readonly string[] | undefined;
   };
   readonly policy?: PolicySettings;
-  /** The registry's current record of the tool. */
   readonly registry?: ToolPolicyRecord | undefined;
   /** The kind of the channel that the session's requests reach. */
   readonly channel?: string | undefined;

@@ -81,7 +81,6 @@ export function newProgress(record: ScheduleRecord, nowMs: number): ScheduleProg
   };
 }
 
-/** The next step of a schedule. */
 export type ScheduleStep =
   | { readonly kind: 'none'; readonly progress: ScheduleProgress }
   | {

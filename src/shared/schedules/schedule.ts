@@ -199,7 +199,6 @@ type Written = Pick<
   | 'paused'
 >;
 
-/** The record of a checked schedule. */
 export function scheduleRecord(
   { id, params, session, every, cron, timezone, from, until, limit, overlap, missed }: CheckedSchedule,
   written: { readonly [Name in keyof Written]: Written[Name] | undefined },
@@ -226,7 +225,6 @@ export function hasSameCall(one: ScheduleRecord, other: ScheduleRecord): boolean
   return call(one) === call(other);
 }
 
-/** Whether two schedules have the same times. */
 export function hasSameTiming(one: ScheduleRecord, other: ScheduleRecord): boolean {
   const times = ({ every, cron, timezone, fromMs, untilMs, limit }: ScheduleRecord) =>
     JSON.stringify([every, cron, timezone, fromMs, untilMs, limit]);

@@ -32,7 +32,6 @@ interface Link {
 
 /** A schema that others refer to, or the root. */
 interface Definition {
-  /** The number of schemas that check the place itself. */
   readonly checks: number;
   /** The size of the definition, with all that it holds. No place that it checks by itself costs more. */
   readonly weight: number;
@@ -41,7 +40,6 @@ interface Definition {
   readonly below: readonly (readonly Link[])[];
 }
 
-/** The cost of checking by a schema. */
 export interface CheckCost {
   /** The greatest depth of a value that is not too costly to check; undefined where every depth is affordable. */
   readonly deepest: number | undefined;

@@ -1,6 +1,4 @@
-/**
- * JSON Schema 2020-12: made from zod and checked by Ajv, with errors that help the next attempt to succeed.
- */
+/** JSON Schema 2020-12: made from zod and checked by Ajv, with errors that help the next attempt to succeed. */
 import { createRequire } from 'node:module';
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';

@@ -148,7 +148,6 @@ export function withTaint(record: SessionRecord, sources: readonly string[], atM
   return room.length === 0 ? record : { ...record, taint: [...taint, ...room.map((source) => ({ source, atMs }))] };
 }
 
-/** The session with the taints of another record of it. */
 export function withTaintsOf(record: SessionRecord, other: SessionRecord | undefined): SessionRecord {
   const { taint = [] } = other ?? {};
   return taint.reduce((marked, { source, atMs }) => withTaint(marked, [source], atMs), record);

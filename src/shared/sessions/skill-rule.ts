@@ -2,7 +2,6 @@
  * The rule that skills set for a session's tools: a skill can take tools away, and never add one. The rule is fixed and signed when the
  * session is opened, and the sessions below inherit it.
  */
-
 import { matches } from '../util/wildcard.ts';
 import type { SkillRecord } from './skill.ts';
 

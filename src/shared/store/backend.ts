@@ -84,7 +84,6 @@ export interface Backend {
   readonly skills: SkillRecords;
   readonly schedules: ScheduleRecords;
   readonly clientCalls: ClientCalls;
-  /** Callbacks of ended calls. */
   readonly callbacks: CallbackRecords;
   readonly switches: SwitchRecords;
   /** Redis' clock, for every time that another process will compare. */

@@ -219,7 +219,6 @@ function shadowLine(
   };
 }
 
-/** Writes a line to the log, if there is one. */
 export function writeLogLine(log: Logger, line: LogLine | undefined): void {
   if (line !== undefined) log[line.level](line.fields, line.message);
 }

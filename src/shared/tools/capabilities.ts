@@ -2,7 +2,6 @@
  * The handles through which a tool reaches the world. Tools declare which they need (`needs`); an absent one is `PERMISSION_DENIED`
  * before the tool runs. Workers implement the handles.
  */
-
 import type { Agents } from './sub-agent.ts';
 
 /** The capabilities that a tool may need. The session's kind, the tier and the worker decide which ones a call gets. */

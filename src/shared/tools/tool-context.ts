@@ -1,5 +1,4 @@
 /** The context of a running tool. */
-
 import type { JsonSchema } from '../schema/json-schema.ts';
 import type { ToolCapabilities } from './capabilities.ts';
 import type { PendingOptions, PendingResult } from './pending.ts';

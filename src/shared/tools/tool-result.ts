@@ -1,5 +1,4 @@
 /** The result of a tool: `output` for the model, `display` for people, and the artifacts that it left. */
-
 import { findUnserializable } from '../util/json/json-support.ts';
 import { wellFormed } from '../util/text/text-cut.ts';
 import { isPending } from './pending.ts';

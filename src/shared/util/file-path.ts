@@ -5,7 +5,6 @@ export function liesIn(folder: string, path: string): boolean {
   return staysInside(relative(folder, path));
 }
 
-/** Whether a relative path stays inside the folder that it starts from. */
 export function staysInside(fromFolder: string): boolean {
   return fromFolder !== '..' && !fromFolder.startsWith(`..${sep}`);
 }

@@ -1,6 +1,4 @@
-/**
- * Time and chance arrive as values, so that rules can be tested with a virtual clock and loaded dice.
- */
+/** Time and chance arrive as values, so that rules can be tested with a virtual clock and loaded dice. */
 export interface Clock {
   /** Wall-clock time, milliseconds since the epoch. Two processes never compare theirs: Redis' clock is for that. */
   now(): number;

@@ -2,7 +2,6 @@
  * The channels of a worker. They deliver the messages of a session's tools to people, through the nearest session with a channel, when
  * the channel's policy lets this session send. They announce approvals in the same way.
  */
-
 import type { ApprovalRoute } from '../../shared/approvals/approval.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { Settings } from '../../shared/config/config.ts';

@@ -1,6 +1,4 @@
-/**
- * Caches the decisions on plans. All calls of a plan run under one decision, and a plan may be large, so it is read and checked once.
- */
+/** Caches the decisions on plans. All calls of a plan run under one decision, and a plan may be large, so it is read and checked once. */
 import type { ApprovalRequest, Decision, PendingRun } from '../../shared/approvals/approval.ts';
 import { isPlanAsShown, plannedMismatch } from '../../shared/approvals/plan-approval.ts';
 import { type CompensatedCall, compensated } from '../../shared/calls/compensation.ts';

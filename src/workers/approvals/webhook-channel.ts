@@ -1,5 +1,4 @@
 /** The webhook channel: posts messages, and approvals in the format of Slack's messages, to a chat service. */
-
 import { digestOf } from '../../shared/approvals/approval.ts';
 import { approvalButtons } from '../../shared/approvals/webhook-button.ts';
 import type { Signatures } from '../../shared/signing/signatures.ts';

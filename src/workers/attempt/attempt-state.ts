@@ -1,6 +1,4 @@
-/**
- * One attempt of a call: the data that its steps share, and values derived from it.
- */
+/** One attempt of a call: the data that its steps share, and values derived from it. */
 import { type AttemptRecord, isInDoubt } from '../../shared/calls/call-state.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Outcome, retriedBy } from '../../shared/calls/outcome.ts';
@@ -87,7 +85,6 @@ function compiledOnce(schema: JsonSchema): Validator {
 export interface Attempt {
   readonly callId: string;
   readonly generation: string;
-  /** The call as its caller submitted it. */
   readonly envelope: ToolCallEnvelope;
   /** The failure to read large parameters, which are stored outside of the record. */
   readonly unreadable?: Failure;

@@ -2,7 +2,6 @@
  * The fleet's circuit of an attempt: the attempt is its probe, or its result is added to the window. `circuit-breaker.ts` decides,
  * `circuits.ts` stores.
  */
-
 import {
   admit,
   afterProbe,

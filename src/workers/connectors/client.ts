@@ -88,10 +88,7 @@ export class ClientToolCalls {
     }
   }
 
-  /**
-   * Withdraws the call; an answer that has already come stays valid. Throws the signal's reason, or that no client
-   * took the call.
-   */
+  /** Withdraws the call; an answer that has already come stays valid. Throws the signal's reason, or that no client took the call. */
   async #withdrawn(call: ClientCall, signal: AbortSignal): Promise<Seen> {
     const reason = signal.reason as Error;
     if (reason instanceof PawlError && LEFT_TO_ANOTHER_WORKER.includes(reason.code)) throw reason;

@@ -2,7 +2,6 @@
  * The registry's tools, as this worker runs them. The executors are compiled in, one for each kind. A tool is created
  * from its record at its first call.
  */
-
 import {
   type DeclaredToolKind,
   type DeclaredToolOf,
@@ -84,10 +83,7 @@ export class DeclaredTools {
     return isDeclaredTool(record) ? record.tier : undefined;
   }
 
-  /**
-   * The declaration that a call was validated with. It may be newer than the ones this worker knows, or older than the
-   * newest.
-   */
+  /** The declaration that a call was validated with. It may be newer than the ones this worker knows, or older than the newest. */
   async toolOf({ envelope, tool }: StoredRequest): Promise<RegisteredTool | undefined> {
     const known = this.#made.get(tool.definition);
     if (known !== undefined) return known;

@@ -13,10 +13,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { matches } from '../../shared/util/wildcard.ts';
 
 const run = promisify(execFile);
-/**
- * The output of a program and the content of a file are cached this long. A changed secret takes effect without a
- * restart.
- */
+/** The output of a program and the content of a file are cached this long. A changed secret takes effect without a restart. */
 const KEPT_MS = 60_000;
 const PROGRAM_TIMEOUT_MS = 10_000;
 const MAX_BYTES = 64 * 1_024;
@@ -31,10 +28,7 @@ export class ConnectorSecrets {
     this.#environment = environment;
   }
 
-  /**
-   * Throws `PERMISSION_DENIED` for a source that this worker's configuration does not allow, and `CONFIGURATION` for
-   * an empty one.
-   */
+  /** Throws `PERMISSION_DENIED` for a source that this worker's configuration does not allow, and `CONFIGURATION` for an empty one. */
   async resolve(secrets: Readonly<Record<string, SecretSource>>): Promise<ReadonlyMap<string, string>> {
     const resolved = await Promise.all(
       Object.entries(secrets).map(async ([name, source]) => [name, await this.#lookUp(source)] as const),

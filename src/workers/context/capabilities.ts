@@ -2,7 +2,6 @@
  * The handles that a running tool gets, and no others. Assembling them has no effect yet: files, programs and
  * connections are opened when the tool uses a handle.
  */
-
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
 import { GIVE_A_CHANNEL, SESSION_CAPABILITIES } from '../../shared/sessions/session.ts';

@@ -94,10 +94,7 @@ function sender(options: NetworkOptions): (request: Request) => Promise<Response
   };
 }
 
-/**
- * A server may execute a request before it redirects it, so a failure after the redirect does not prove that nothing
- * happened.
- */
+/** A server may execute a request before it redirects it, so a failure after the redirect does not prove that nothing happened. */
 function afterRedirect(error: unknown, { method, url }: Request): unknown {
   if (onlyReads(method)) return error;
   const { nothingHappened, message } = classify(error);

@@ -124,10 +124,7 @@ export async function lacksSandbox(policy: SandboxPolicy): Promise<boolean> {
   );
 }
 
-/**
- * Throws `PERMISSION_DENIED` where policy demands a sandbox and none works here. Only `off` allows running without
- * one.
- */
+/** Throws `PERMISSION_DENIED` where policy demands a sandbox and none works here. Only `off` allows running without one. */
 export async function sandboxFor(mode: SandboxPolicy | 'auto' | Isolation): Promise<Sandbox> {
   switch (mode) {
     case 'required':

@@ -1,6 +1,4 @@
-/**
- * Decides which IP addresses are public. It compares numbers, so all notations of an address have the same result.
- */
+/** Decides which IP addresses are public. It compares numbers, so all notations of an address have the same result. */
 import { BlockList, isIP } from 'node:net';
 
 const IPV4: readonly (readonly [network: string, prefix: number, reason: string])[] = [

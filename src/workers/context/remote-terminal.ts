@@ -39,10 +39,7 @@ export class TerminalLink {
   readonly #options: TerminalLinkOptions;
   readonly #mail: WorkerMailbox;
   readonly #waiting = new Map<string, (message: Message) => void>();
-  /**
-   * Recent request ids, so that a request cannot be replayed. The value is the time at which the request would be
-   * refused as late.
-   */
+  /** Recent request ids, so that a request cannot be replayed. The value is the time at which the request would be refused as late. */
   readonly #recentIds = new Map<string, number>();
   readonly #owned = new Map<string, string>();
   #serve: Serve = async ({ terminalId }) => {
@@ -104,10 +101,7 @@ export class TerminalLink {
 
   // The caller's side
 
-  /**
-   * Types into a terminal of another worker. Throws `NOT_FOUND`. When the owner is silent, the error says what is
-   * known of the effect.
-   */
+  /** Types into a terminal of another worker. Throws `NOT_FOUND`. When the owner is silent, the error says what is known of the effect. */
   async write({ signal, ...request }: WriteRequest & { readonly signal: AbortSignal }): Promise<TerminalReport> {
     const { backend, workerId } = this.#options;
     const owner = await backend.terminals.find(request.terminalId);

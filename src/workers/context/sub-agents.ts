@@ -1,5 +1,4 @@
 /** The worker's side of the sub-agent tools: records and child sessions. The model runs where the session is held. */
-
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import { digest } from '../../shared/schema/canonical-json.ts';
 import { newSession, parseOpenSession, type SessionRecord, sessionTaken } from '../../shared/sessions/session.ts';

@@ -43,10 +43,7 @@ export interface TerminalCaller {
   readonly escalated?: boolean;
 }
 
-/**
- * The only input for a program outside of the sandbox: the characters that end it. A shell there would take any
- * command.
- */
+/** The only input for a program outside of the sandbox: the characters that end it. A shell there would take any command. */
 const CONTROL = /^[\u0003\u0004]*$/;
 
 interface HeldTerminal {

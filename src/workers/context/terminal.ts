@@ -1,5 +1,4 @@
 /** One program that outlives its call, with the output that no report has returned yet. */
-
 import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { PawlError } from '../../shared/errors/failure.ts';

@@ -1,5 +1,4 @@
 /** The context (`ctx`) of a running tool, built from the session's kind, the tool's tier and its needs. */
-
 import { turnOf } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { clip } from '../../shared/errors/failure.ts';

@@ -1,7 +1,4 @@
-/**
- * Turns a tool's log call into a log line. Not every tool is type-checked, and a wrong argument must not fail its
- * call.
- */
+/** Turns a tool's log call into a log line. Not every tool is type-checked, and a wrong argument must not fail its call. */
 import { stackOf } from '../../shared/errors/classify-error.ts';
 
 /** Accepts an error in place of the text or the fields, and the fields before the text, as pino does. */

@@ -1,5 +1,4 @@
 /** The hooks of a worker around one attempt. Each kind runs once, around the one place that runs the tool. */
-
 import { isInDoubt } from '../../shared/calls/call-state.ts';
 import { turnOf } from '../../shared/calls/envelope.ts';
 import type { AfterAttemptEvent, AttemptEvent } from '../../shared/calls/hook-events.ts';
@@ -11,7 +10,6 @@ import { type AttemptOptions, checkedResult } from './run-tool.ts';
 
 export class AttemptHooks {
   readonly #hooks: Hooks;
-  /** The values that an attempt's hooks share with its tool. */
   readonly #values = new WeakMap<Attempt, Map<string, unknown>>();
   /** The parameters that hooks rewrote. A tool that is probed first and then run gets the same. */
   readonly #rewritten = new WeakMap<Attempt, { readonly params?: Readonly<Record<string, unknown>> }>();

@@ -1,6 +1,4 @@
-/**
- * The parts that an executor is composed of, in groups. A step never takes all of them: `compose-steps.ts` gives each one its own.
- */
+/** The parts that an executor is composed of, in groups. A step never takes all of them: `compose-steps.ts` gives each one its own. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -34,7 +32,6 @@ export interface WorkerTools {
   readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
 }
 
-/** Lookups of sessions and other calls that a call needs. */
 export interface CallLookups {
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** The tools that a session may call. */

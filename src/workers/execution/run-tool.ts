@@ -1,6 +1,4 @@
-/**
- * The only place that calls a tool's code. It turns each ending into a value: a result, an exception of any kind, an abort.
- */
+/** The only place that calls a tool's code. It turns each ending into a value: a result, an exception of any kind, an abort. */
 import { classify, isToolError, stackOf } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';

@@ -1,6 +1,4 @@
-/**
- * The consensus that a tool may need: several workers run the call, and enough of them must agree on its result.
- */
+/** The consensus that a tool may need: several workers run the call, and enough of them must agree on its result. */
 import { mayVote, type Tally, tally, type Vote, votesOf } from '../../shared/calls/consensus.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf } from '../../shared/errors/failure.ts';

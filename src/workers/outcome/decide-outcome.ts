@@ -1,6 +1,4 @@
-/**
- * Decides what follows the result of an attempt: end the call, try again later, release the job, or leave it to other workers.
- */
+/** Decides what follows the result of an attempt: end the call, try again later, release the job, or leave it to other workers. */
 import { leftInDoubt, settlementOfAborted } from '../../shared/calls/call-state.ts';
 import { type Failure, failureOf, type PawlError } from '../../shared/errors/failure.ts';
 import { mayRunAgain } from '../../shared/retries/retry.ts';

@@ -37,7 +37,6 @@ export class FailedAttempts {
     this.#deps = deps;
   }
 
-  /** Counts the failure of an attempt, then retries the call or ends it. */
   async resolve(attempt: Attempt, failure: Failure): Promise<JobOutcome> {
     const { callId, envelope, number, modes } = attempt;
     attempt.trace?.failed(failure);

@@ -1,6 +1,4 @@
-/**
- * The queue of one partition: fetches its jobs, executes them, and reports the end of each job to BullMQ.
- */
+/** The queue of one partition: fetches its jobs, executes them, and reports the end of each job to BullMQ. */
 import {
   Worker as BullWorker,
   type WorkerOptions as BullWorkerOptions,

@@ -1,5 +1,4 @@
 /** Enqueues calls in flight again that have no job: an operator removed it, or Redis lost it. */
-
 import type { BlobSweep } from '../../shared/store/blobs/blob-sweep.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';

@@ -2,7 +2,6 @@
  * The queues that a worker serves: those of all shards of its tiers. `refresh()` follows changes of the layout. A new shard is served
  * at once. A removed shard gets no new sessions, and is served while it has records of calls: its sessions still submit calls.
  */
-
 import type { Shards } from '../../shared/store/queues/shards.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
@@ -14,7 +13,6 @@ export interface ServedQueuesDeps {
   readonly tiers: readonly Tier[];
   /** Attempts at a time, for each tier. */
   readonly concurrency: number;
-  /** The number of calls that a partition has records of. */
   recordCount(partition: Partition): Promise<number>;
   open(partition: Partition, slots: ConcurrencyLimiter): ServedQueue;
 }

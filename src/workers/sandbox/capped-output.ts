@@ -1,7 +1,4 @@
-/**
- * One output of a program. The first `maxBytes` are kept; the rest is read and dropped, so that the program never
- * blocks.
- */
+/** One output of a program. The first `maxBytes` are kept; the rest is read and dropped, so that the program never blocks. */
 import type { Readable } from 'node:stream';
 
 export interface CollectedOutput {

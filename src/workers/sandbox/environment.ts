@@ -1,7 +1,4 @@
-/**
- * The environment of a program: an allow-list, because a worker's own environment holds the Redis URL, keys and
- * tokens.
- */
+/** The environment of a program: an allow-list, because a worker's own environment holds the Redis URL, keys and tokens. */
 import { PawlError } from '../../shared/errors/failure.ts';
 
 const ALLOWED = new Set(['PATH', 'HOME', 'USER', 'LOGNAME', 'SHELL', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR']);

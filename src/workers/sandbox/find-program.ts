@@ -4,10 +4,7 @@ import { access, stat } from 'node:fs/promises';
 import { isAbsolute, join, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 
-/**
- * The folders of the sandbox's own programs. They are fixed, because a PATH could lead into a workspace, where the
- * model writes.
- */
+/** The folders of the sandbox's own programs. They are fixed, because a PATH could lead into a workspace, where the model writes. */
 const TRUSTED_FOLDERS = ['/usr/local/bin', '/usr/bin', '/bin', '/usr/sbin', '/sbin', '/run/current-system/sw/bin'];
 
 /** Shell builtins that models take for programs. */

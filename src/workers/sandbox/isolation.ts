@@ -19,7 +19,6 @@
  *
  * The two namespace modes die with the worker through PR_SET_PDEATHSIG; the other two because the supervisor reads end of file.
  */
-
 import { realpath } from 'node:fs/promises';
 import { release, tmpdir } from 'node:os';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -155,10 +154,7 @@ export function countsProcesses(userId = process.getuid?.(), kernel = release())
   return userId !== undefined && userId !== 0 && (major > 5 || (major === 5 && minor >= 14));
 }
 
-/**
- * Limits the private memory of each process and forbids core files. The limits are hard: without capabilities they
- * cannot be raised.
- */
+/** Limits the private memory of each process and forbids core files. The limits are hard: without capabilities they cannot be raised. */
 function hardLimits(): readonly string[] {
   const processes = countsProcesses() ? [`--nproc=${MAX_PROCESSES}`] : [];
   return [`--data=${4 * 1024 ** 3}`, '--core=0', ...processes];
@@ -189,10 +185,7 @@ const CANDIDATES: { readonly [Mode in Isolation]: () => Promise<readonly Sandbox
   ],
 };
 
-/**
- * Starts the program in a session of its own, so that `kill 0` in a script reaches the script's processes and not the
- * supervisor.
- */
+/** Starts the program in a session of its own, so that `kill 0` in a script reaches the script's processes and not the supervisor. */
 async function findSession(): Promise<(terminal?: boolean) => readonly string[]> {
   const setsid = await findTrusted('setsid');
   return (terminal = false) => (setsid === undefined ? [] : terminal ? [setsid, '-c'] : [setsid]);

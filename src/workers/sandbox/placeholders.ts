@@ -11,10 +11,7 @@ import { join } from 'node:path';
 
 const MAX_TRIES = 20;
 const MARK = /^\.pawl-(?<host>[^ ]+) (?<processId>\d+) [0-9a-f]+$/;
-/**
- * Whether a folder is a placeholder, by its first entry. An empty folder counts as one, because it may just be being
- * made.
- */
+/** Whether a folder is a placeholder, by its first entry. An empty folder counts as one, because it may just be being made. */
 export function isPlaceholder(path: string): boolean {
   try {
     const folder = opendirSync(path);

@@ -22,10 +22,7 @@ export interface ProcessGroup {
   remove(): Promise<void>;
 }
 
-/**
- * Returns a maker of groups of at most `limit` processes, or undefined where none can be made. Call it before the
- * first run.
- */
+/** Returns a maker of groups of at most `limit` processes, or undefined where none can be made. Call it before the first run. */
 export function processGroups(limit: number, ownGroup = readOwn()): (() => ProcessGroup | undefined) | undefined {
   for (const { line, mount } of ROOTS) {
     const path = line.exec(ownGroup)?.groups?.['path'];

@@ -239,10 +239,7 @@ function childrenOf(processId: number | undefined): readonly number[] {
   }
 }
 
-/**
- * A killed group ends a moment after its shell. The wait is bounded: where nothing reaps orphans, a zombie keeps its
- * group alive.
- */
+/** A killed group ends a moment after its shell. The wait is bounded: where nothing reaps orphans, a zombie keeps its group alive. */
 async function groupEnd(processId: number | undefined): Promise<void> {
   const deadlineMs = performance.now() + OUTPUT_GRACE_MS;
   while (processId !== undefined && performance.now() < deadlineMs) {

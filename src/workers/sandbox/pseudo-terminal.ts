@@ -1,7 +1,4 @@
-/**
- * A pair of terminal ends: one for the program, one for this worker. It needs prebuilt native code, an optional
- * dependency.
- */
+/** A pair of terminal ends: one for the program, one for this worker. It needs prebuilt native code, an optional dependency. */
 import { closeSync, writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Writable } from 'node:stream';

@@ -133,10 +133,7 @@ function modeOf({ isExecutable }: { readonly isExecutable?: boolean }): { readon
   return isExecutable === undefined ? {} : { isExecutable };
 }
 
-/**
- * Expects nothing of a file that cannot be read but may be removed: a very large one, or a link to a folder or out of
- * the workspace.
- */
+/** Expects nothing of a file that cannot be read but may be removed: a very large one, or a link to a folder or out of the workspace. */
 async function expectedOf(path: string, ctx: ToolContext): Promise<{ readonly expected?: string }> {
   try {
     return { expected: hashOf(await ctx.workspace.read(path)) };

@@ -216,10 +216,7 @@ function placesIn(
   return places.sort((one, other) => one.at - other.at);
 }
 
-/**
- * The forms in which a text may occur in a file. Models write line feeds and mean the line ends of the file, which may
- * mix both kinds.
- */
+/** The forms in which a text may occur in a file. Models write line feeds and mean the line ends of the file, which may mix both kinds. */
 function formsIn(content: string, text: string): readonly string[] {
   const keepsLineEnds = text.includes('\r') || !text.includes('\n') || !content.includes('\r\n');
   return keepsLineEnds ? [text] : [text, inCrLf(text)];

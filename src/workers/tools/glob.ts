@@ -4,10 +4,7 @@ import { atMost, folder } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
-/**
- * The files are found in order of name and then sorted by time of change, so the search collects far more of them than
- * a call asks for.
- */
+/** The files are found in order of name and then sorted by time of change, so the search collects far more of them than a call asks for. */
 const MAX_FOUND = 100_000;
 
 export const glob = defineBaseTool({

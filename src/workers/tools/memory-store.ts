@@ -4,10 +4,7 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const DAY_MS = 24 * 3_600_000;
 
-/**
- * Tool `memory_store`. The record's ID is derived from the call and the text, so that a second attempt stores nothing
- * twice.
- */
+/** Tool `memory_store`. The record's ID is derived from the call and the text, so that a second attempt stores nothing twice. */
 export const memoryStore = defineBaseTool({
   name: 'memory_store',
   version: '1.0.0',

@@ -105,10 +105,7 @@ function linesOf(text: string): string[] {
   return lines.at(-1) === '' ? lines.slice(0, -1) : lines;
 }
 
-/**
- * Returns as many whole lines as fit. A first line that is too long by itself is cut, so that every call makes
- * progress.
- */
+/** Returns as many whole lines as fit. A first line that is too long by itself is cut, so that every call makes progress. */
 function withinBytes(lines: readonly string[]): { kept: string[]; cutBytes: number } {
   const kept: string[] = [];
   let bytes = 0;

@@ -182,10 +182,7 @@ async function readBytes(folder: Folder, name: string): Promise<Uint8Array> {
   }
 }
 
-/**
- * The new file keeps the old one's owner, where the system allows it, and gets the requested permissions whatever the
- * umask.
- */
+/** The new file keeps the old one's owner, where the system allows it, and gets the requested permissions whatever the umask. */
 async function takeOver(handle: FileHandle, old: Stats, mode: number): Promise<void> {
   const own = await handle.stat();
   if (own.uid !== old.uid || own.gid !== old.gid) await handle.chown(old.uid, old.gid).catch(() => undefined);

@@ -39,7 +39,6 @@ const RENAMED_LATER = new Set([
   ...OWNER_FILES.flatMap(({ paths }) => paths).filter((path) => !/^\.|\//.test(path)),
 ]);
 
-/** Finds the boundary of the workspace with this real root. */
 export async function findBoundary(root: string): Promise<Boundary> {
   const hiddenFiles = protectedFiles();
   const hidden = [...new Set([...protectedFolders(), ...realPaths(hiddenFiles.filter(exists)), ...credentials()])];
@@ -93,10 +92,7 @@ function firstMissing(root: string, path: string): string | undefined {
 }
 
 const identityOf = ({ dev, ino }: Stats): string => `${dev}:${ino}`;
-/**
- * The linked files found below each root. They are cached, because programs in the sandbox cannot make further links
- * to them.
- */
+/** The linked files found below each root. They are cached, because programs in the sandbox cannot make further links to them. */
 const foundLinks = new Map<string, { readonly wanted: string; readonly paths: readonly string[] }>();
 
 /** Finds other names of the same files below `root`: hard links, as package managers make them. */

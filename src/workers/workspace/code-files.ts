@@ -13,10 +13,7 @@ const IN_FOLDERS = ['package.json', ...EXTENSIONS.map((extension) => `index${ext
 const MAX_FILES = 5_000;
 const MAX_BYTES = 4 * 1_024 * 1_024;
 
-/**
- * Returns absolute paths of files and names, existing or not. An entry may be an import's specifier, without an
- * extension.
- */
+/** Returns absolute paths of files and names, existing or not. An entry may be an import's specifier, without an extension. */
 export function codeNames(entries: readonly string[]): readonly string[] {
   const names = new Set<string>();
   const read = new Set<string>();

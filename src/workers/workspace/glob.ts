@@ -25,10 +25,7 @@ function fitsAsRead(path: string, glob: string): boolean {
   return fits(plainPath, plainGlob) || (HIDDEN.test(plainPath) && fits(shownNames(plainPath), shownNames(plainGlob)));
 }
 
-/**
- * Node takes a backslash for a slash. Both sides get a stand-in for each escaped character, which means nothing to a
- * glob.
- */
+/** Node takes a backslash for a slash. Both sides get a stand-in for each escaped character, which means nothing to a glob. */
 function withoutEscapes(path: string, glob: string): readonly [path: string, glob: string] {
   if (!glob.includes('\\')) return [path, glob];
   const escaped = new Set<string>();

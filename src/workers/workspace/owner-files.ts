@@ -35,10 +35,7 @@ export function isOwnerFile(path: string, root: string, patterns: readonly strin
   });
 }
 
-/**
- * Git takes any folder with these names for a repository, and runs what its `config` says. A folder with a `.git` is
- * none of them.
- */
+/** Git takes any folder with these names for a repository, and runs what its `config` says. A folder with a `.git` is none of them. */
 const BARE_HEAD = 'HEAD';
 const BARE_FOLDERS = ['objects', 'refs'];
 const BARE_PARTS = ['config', 'hooks'];

@@ -169,10 +169,7 @@ function homeFolders(): readonly string[] {
 let cached: { readonly atMs: number; readonly paths: readonly string[] } | undefined;
 const KNOWN_MS = 5_000;
 
-/**
- * Real paths of files and folders with people's credentials. They are looked up again now and then, because they come
- * and go.
- */
+/** Real paths of files and folders with people's credentials. They are looked up again now and then, because they come and go. */
 export function credentials(): readonly string[] {
   const nowMs = performance.now();
   if (cached !== undefined && nowMs - cached.atMs < KNOWN_MS) return cached.paths;

@@ -244,10 +244,7 @@ export function changedIf(...codes: readonly string[]): (error: unknown) => neve
   };
 }
 
-/**
- * Test runners with a realm per file (Jest) have another `Error` than Node's own modules throw, so this checks no
- * class.
- */
+/** Test runners with a realm per file (Jest) have another `Error` than Node's own modules throw, so this checks no class. */
 export function codeOf(error: unknown): string | undefined {
   return types.isNativeError(error) ? (error as NodeJS.ErrnoException).code : undefined;
 }

@@ -20,10 +20,7 @@ export function putWorkspacesIn(path: string): void {
 
 let homes: readonly string[] | undefined;
 
-/**
- * Explains why no session may have this root. A forbidden name is refused before anything opens it; links are checked
- * after that.
- */
+/** Explains why no session may have this root. A forbidden name is refused before anything opens it; links are checked after that. */
 export function forbiddenReason(root: string): string | undefined {
   homes ??= ownHomes();
   const reason = forbiddenRoot(root, homes);

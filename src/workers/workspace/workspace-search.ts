@@ -41,10 +41,7 @@ const STEPS_BETWEEN_LOOKS = 200_000;
 /** The most steps of one line, within which RE2 cannot be interrupted. */
 const MAX_STEPS_OF_LINE = 2_000_000;
 const MAX_INSTRUCTIONS = 5_000;
-/**
- * A program of at most this many instructions has so few states that RE2's table holds all of them; a character then
- * takes one step.
- */
+/** A program of at most this many instructions has so few states that RE2's table holds all of them; a character then takes one step. */
 const SMALL_PROGRAM = 12;
 /** Lines of at least this length are timed. */
 const TIMED_LINE_LENGTH = 64;

@@ -1,7 +1,4 @@
-/**
- * HTTP refusals: one table of statuses, one schema of bodies. The stack, paths and message of a defect never leave the server.
- */
-
+/** HTTP refusals: one table of statuses, one schema of bodies. The stack, paths and message of a defect never leave the server. */
 import { type Issue, PawlError } from '../../../shared/errors/failure.ts';
 import { FAILURES, type FailureCode } from '../../../shared/errors/failure-codes.ts';
 import { FAILURE_RESPONSES } from '../../../shared/errors/failure-responses.ts';

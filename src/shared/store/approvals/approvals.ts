@@ -192,9 +192,7 @@ export class Approvals {
     return { ...call, request: { ...call.request, envelope: withParams(call.request.envelope, params) } };
   }
 
-  /**
-   * Lists the approvals of one partition, the newest first; `pending` ones by their expiry.
-   */
+  /** Lists the approvals of one partition, the newest first; `pending` ones by their expiry. */
   async list<Approval extends ApprovalRecord>(
     partition: Partition,
     { pending, limit, among = Number.POSITIVE_INFINITY, isWanted = () => true }: ApprovalSearch,

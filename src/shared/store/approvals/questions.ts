@@ -6,7 +6,6 @@
  *   answered   a person answered, once     dismissed  a person will not answer
  *   expired    its time is over            withdrawn  the asking call ended first; asking again opens it again
  */
-
 import type { Answer, Question } from '../../tools/capabilities.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';

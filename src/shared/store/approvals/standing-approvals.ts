@@ -75,7 +75,6 @@ export class StandingApprovals extends FleetRecords {
     await this.redis.multi().hset(key, field, signed).pexpire(key, GRANT_VALID_MS).exec();
   }
 
-  /** Finds a standing approval that covers a call. */
   async find(search: StandingApprovalSearch): Promise<StandingApproval | undefined> {
     // A standing approval never covers a compensating call.
     if (compensated(search.envelope) !== undefined) return undefined;

@@ -66,7 +66,6 @@ export async function* readLines(files: readonly string[]): AsyncGenerator<strin
   }
 }
 
-/** Names a folder of a machine among the sinks. */
 export function sinkName(folder: string): string {
   const path = createHash('sha256').update(resolve(folder)).digest('base64url').slice(0, 12);
   return `${hostname()}:${path}`;

@@ -26,7 +26,6 @@ const MAX_BLOCK_BYTES = 64 * 1_024;
 /** An entry holds one to some hundred records, so the first read is small and each further one doubles. Removing an entry needs its ID. */
 const FIRST_ENTRIES_READ = 4;
 const MAX_ENTRIES = 256;
-/** Blocks of the trail in one read. */
 const BLOCKS_PER_READ = 32;
 /** Records in one entry, when they wait to be chained again. */
 const RESTART_BATCH = 256;
@@ -37,7 +36,6 @@ const MAX_UNREADABLE_CHARS = 1_000;
 /** While a sink is behind, Redis keeps this many times as many records. */
 const BEHIND_FACTOR = 4;
 
-/** A record as it is read from the trail. */
 export interface AuditRecord {
   readonly id: string;
   readonly atMs: number;
@@ -79,9 +77,7 @@ export class AuditTrail {
     return blocks.flatMap(recordsOfBlock).filter(({ seq }) => seq >= from);
   }
 
-  /**
-   * Lists records, the newest first and those that are not chained yet included, if `matches` returns true; reads at most `maxRead`.
-   */
+  /** Lists records, the newest first and those that are not chained yet included, if `matches` returns true; reads at most `maxRead`. */
   async newest(
     matches: (record: AuditRecord) => boolean,
     { limit, sinceMs = 0, maxRead }: { readonly limit: number; readonly sinceMs?: number; readonly maxRead: number },

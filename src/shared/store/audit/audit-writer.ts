@@ -36,7 +36,6 @@ export interface AuditWriterDeps {
   readonly onLost: (records: number) => void;
 }
 
-/** Records that are written by another script. */
 export interface RecordBatch {
   /** One on each line. */
   readonly texts: string;

@@ -14,7 +14,6 @@ export class BlobStores {
     this.#writeStore = this.#inRedis;
   }
 
-  /** The store to write to. */
   get written(): BlobStore {
     return this.#writeStore;
   }

@@ -2,7 +2,6 @@
  * The callbacks of ended calls. The script that ends a call also stores its callback, in the same partition, so that none is lost. A sender
  * leases callbacks that are due.
  */
-
 import type { CallbackAddress, CallbackTarget } from '../../callbacks/callback.ts';
 import type { CallbackState } from '../../callbacks/callback-state.ts';
 import { partitionFor } from '../../calls/call-id.ts';
@@ -89,7 +88,6 @@ const ID = /^msg_([a-z]+\d+)_(.+)_(\d+)$/;
 const CHUNK = 100;
 
 export class CallbackRecords extends FleetRecords {
-  /** Leases callbacks of a partition that are due. */
   async take(partition: Partition, token: string, leaseMs: number, maxCallbacks: number): Promise<TakenCallbacks> {
     const answer = await takeScript.run(this.redis, [this.#base(partition)], [token, leaseMs, maxCallbacks]);
     const [nextInMs, ...leased] = answer as [number, ...string[][]];

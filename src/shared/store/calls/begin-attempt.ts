@@ -1,6 +1,4 @@
-/**
- * Beginning an attempt: the next fence, or why there is none.
- */
+/** Beginning an attempt: the next fence, or why there is none. */
 import type { AttemptRecord, CallState } from '../../calls/call-state.ts';
 import type { ExpiryRule } from '../../tools/pending.ts';
 import type { CallJob } from '../queues/jobs.ts';

@@ -1,6 +1,4 @@
-/**
- * The indices of calls: finding, counting, pruning and forgetting them.
- */
+/** The indices of calls: finding, counting, pruning and forgetting them. */
 import { callOf } from '../../approvals/approval.ts';
 import type { Settings } from '../../config/config.ts';
 import { PawlError } from '../../errors/failure.ts';

@@ -1,5 +1,4 @@
 /** The context that all steps of the ledger share: the connection, the keys of every partition, signatures and the retention. */
-
 import { partitionFor } from '../../calls/call-id.ts';
 import { type Outcome, outcomeOf } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';

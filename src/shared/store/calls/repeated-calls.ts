@@ -2,7 +2,6 @@
  * New names for calls of a model that reused an earlier call's ID in a later answer. After a crash, a process that runs the same answer
  * again finds the answer's own call by this name.
  */
-
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 

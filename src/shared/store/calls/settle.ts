@@ -1,7 +1,4 @@
-/**
- * Settling a call: its outcome, written once, by the newest fence only.
- */
-
+/** Settling a call: its outcome, written once, by the newest fence only. */
 import type { AttemptRecord, CallState, RecordLife } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';

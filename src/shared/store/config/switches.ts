@@ -1,6 +1,4 @@
-/**
- * Stores the fleet's switches, and counts what would have happened without shadow mode.
- */
+/** Stores the fleet's switches, and counts what would have happened without shadow mode. */
 import type { ReliabilitySwitch, ReliabilitySwitches, ShadowKind } from '../../config/switches.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';

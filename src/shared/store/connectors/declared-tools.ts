@@ -2,7 +2,6 @@
  * The registry's records in Redis: one for each tool, with a history of revisions. A counter numbers all changes, so that a process with a
  * copy reads only what changed since.
  */
-
 import {
   type DeclaredToolRecord,
   isDeclaredTool,

@@ -3,7 +3,6 @@
  * slots whenever it fetches or ends jobs, and Redis counts them down. A worker that does not listen gets nothing. Jobs that a cut
  * connection loses are recovered like those of a lost worker.
  */
-
 import type { LedgerAccess } from '../calls/ledger-context.ts';
 import { callOfJob, KEPT_JOB_OPTIONS, REMOVED_JOB_OPTIONS } from '../queues/jobs.ts';
 import { slotOf } from '../redis/connection.ts';

@@ -1,5 +1,4 @@
 /** Fetches jobs and starts their attempts in one script; settles calls, ends their jobs and fetches the next ones in another. */
-
 import { type BeginResult, beginResult } from '../calls/begin-attempt.ts';
 import { ADD_RECORDS_LUA, type LedgerAccess, PARTITION_LUA } from '../calls/ledger-context.ts';
 import {
@@ -110,7 +109,6 @@ export function needExcept(workers: readonly string[]): string {
   return `except ${workers.toSorted().join(' ')} `;
 }
 
-/** A job that a worker leaves to other workers. */
 export interface SkippedWorker {
   readonly jobId: string;
   readonly lockToken: string;

@@ -1,5 +1,4 @@
 /** The catalogue of the fleet: tools as their workers publish them, and the living workers. Producers know tools from here alone. */
-
 import type { CircuitOverrides } from '../../circuits/circuit-policy.ts';
 import { canonicalJson, digest } from '../../schema/canonical-json.ts';
 import type { JsonSchema } from '../../schema/json-schema.ts';

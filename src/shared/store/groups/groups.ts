@@ -29,7 +29,6 @@ export interface GroupRecord {
   readonly definition: unknown;
   /** All other values, as the newest step has them. */
   readonly fields: Readonly<Record<string, object>>;
-  /** The number of its steps. */
   readonly steps: number;
   /** The actor that cancelled it. */
   readonly cancelledBy?: string;
@@ -42,7 +41,6 @@ export interface TakenGroup extends GroupRecord {
 
 /** `end`: the group is over, and how long its record is kept from now on. `release`: another process may drive it at once. */
 export interface Advance {
-  /** A step: what it changed, and its number. */
   readonly step?: { readonly number: number; readonly changes: GroupFields };
   readonly end?: { readonly keptMs: number };
   readonly release?: boolean;

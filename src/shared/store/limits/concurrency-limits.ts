@@ -2,7 +2,6 @@
  * Limits of the whole fleet: how many calls run at a time, and how many start in a second. A call that has to wait frees its worker; the
  * end of a call promotes the next one.
  */
-
 import { promote } from '../queues/promote.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { luaFunction, Script } from '../redis/script.ts';

@@ -2,7 +2,6 @@
  * The inbox of one producer: a channel for the events of its calls, and in each partition a list of the events that were sent while it did
  * not listen. After a cut connection, the owner reads the records instead (`onGap`).
  */
-
 import { isClustered, type Redis, slotOf } from '../redis/connection.ts';
 import { FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts';
 import { Subscription } from '../redis/subscription.ts';

@@ -1,5 +1,4 @@
 /** The states of partitions and tiers as counts, each partition read in one step. */
-
 import type { Redis } from '../redis/connection.ts';
 import { type Partition, PartitionKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';

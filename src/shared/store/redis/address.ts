@@ -27,7 +27,6 @@ export function clusterUrl(url: string): string {
   return url.replace(/^(rediss?):/, '$1+cluster:');
 }
 
-/** The addresses of a cluster's nodes. */
 export function nodesOf(url: string): readonly [string, ...string[]] {
   const [first = '', ...others] = url
     .replace(/^(rediss?)\+(?:cluster|sentinel):/, '$1:')
@@ -59,7 +58,6 @@ export function clusterAddressOf(url: string): {
   };
 }
 
-/** The nodes of an address with several ones, and their common options. */
 function nodesWithOptions(url: string, read: (node: string) => RedisOptions) {
   const urls = nodesOf(url);
   if (new Set(urls.map((node) => /^\w*/.exec(node)?.[0])).size > 1)
@@ -119,7 +117,6 @@ function sentinelAddressOf(url: string): RedisOptions {
 const LOCAL = '127.0.0.1';
 
 type ParameterParser = (value: string) => RedisOptions;
-/** The query's parameters, which can replace parts of the address. */
 const QUERY_PARTS: Readonly<Record<string, ParameterParser>> = {
   db: (value) => ({ db: databaseOf(value) }),
   username: (value) => ({ username: value }),

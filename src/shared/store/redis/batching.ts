@@ -17,7 +17,6 @@ interface WaitingItem<Item, Answer> {
 }
 
 export class Batches<Item, Answer> {
-  /** The maximum of items in a batch. */
   maxItems: number;
   readonly #run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>;
   #waiting: WaitingItem<Item, Answer>[] = [];

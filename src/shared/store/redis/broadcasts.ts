@@ -20,7 +20,6 @@ export type Broadcast =
   | { readonly type: 'question'; readonly id: string }
   /** A batch or a plan was changed by another process than its driver, or is over. */
   | { readonly type: 'group'; readonly id: string }
-  /** A call that has a callback has ended. */
   | { readonly type: 'callback' }
   /** A worker should finish what it runs, and end. */
   | { readonly type: 'drain'; readonly workerId: string }

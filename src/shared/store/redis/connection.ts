@@ -167,7 +167,6 @@ function clusterOf(redis: Redis): Cluster | undefined {
   return client instanceof Cluster ? client : undefined;
 }
 
-/** Whether a connection leads to a cluster. */
 export function isClustered(redis: Redis): boolean {
   return clusterOf(redis) !== undefined;
 }

@@ -2,7 +2,6 @@
  * Waits until acknowledged writes are on Redis' disk (`WAITAOF`). One round at a time serves all callers; a caller that comes during a
  * round waits for the next one. It has its own connection, because the command blocks a connection.
  */
-
 import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
 import { backendError } from './backend-error.ts';

@@ -89,12 +89,10 @@ export class PartitionKeys extends Keys {
     return `${this.inboxes}${id}`;
   }
 
-  /** Calls of one session, by time. */
   sessionCalls(sessionKey: string): string {
     return `${this.sessions}${sessionKey}`;
   }
 
-  /** Delayed calls of a session, by their starts. */
   delayedSessionCalls(sessionKey: string): string {
     return `${this.calls}:delayed:${sessionKey}`;
   }
@@ -209,7 +207,6 @@ export class FleetKeys extends Keys {
   readonly metrics = `${this.#fleet}:metrics`;
   readonly metricsOf = (processId: string) => `${this.metrics}:${processId}`;
   readonly session = (sessionKey: string) => `${this.#fleet}:session:${sessionKey}`;
-  /** Sessions of one tenant, by their opening. */
   readonly sessionsOf = (tenantId: string) => `${this.sessions}:${tenantId}`;
   readonly sessionChildren = (sessionKey: string) => `${this.#fleet}:session-children:${sessionKey}`;
   /** The channel of a producer's events. `shared.lua` derives it from an inbox's key. */
@@ -228,7 +225,6 @@ export class FleetKeys extends Keys {
   readonly agentMail = (agentId: string) => `${this.agent(agentId)}:mail`;
   /** Jobs of calls that wait for an agent's answer. */
   readonly agentAwaited = (agentId: string) => `${this.agent(agentId)}:awaited`;
-  /** The sub-agents of a session. */
   readonly agentsOf = (sessionKey: string) => `${this.#fleet}:agents:${sessionKey}`;
   readonly mail = (workerId: string) => `${this.#fleet}:mail:${workerId}`;
   /** The worker that has a terminal. */

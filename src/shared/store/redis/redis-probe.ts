@@ -58,9 +58,7 @@ interface ProbeAnswer {
   readonly fault?: string;
 }
 
-/**
- * Connects and returns what the server sends by itself, or as the answer to a PING. No name or password is sent.
- */
+/** Connects and returns what the server sends by itself, or as the answer to a PING. No name or password is sent. */
 function listen({ path, host, port, family, tls }: RedisOptions, secure: boolean): Promise<ProbeAnswer> {
   if (path && secure) return Promise.resolve({});
   const target = path ? { path } : { host, port: port ?? 6379, ...(family === undefined ? {} : { family }) };

@@ -80,7 +80,6 @@ export class Redrives {
     return this.#leaseMs;
   }
 
-  /** Writes a redrive with its calls, in batches that are redriven together. */
   async begin(redriveId: string, order: RedriveOrder, batches: readonly (readonly RedrivenCall[])[]): Promise<void> {
     const calls = this.#calls(redriveId);
     const texts = batches.map((batch, position) => this.#signed('redrive-calls', [redriveId, `${position}`], batch));

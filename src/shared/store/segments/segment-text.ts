@@ -50,7 +50,6 @@ export function recordIn(lines: Buffer, callId: string): SegmentRecord | undefin
   return undefined;
 }
 
-/** The IDs of all calls of a segment. */
 export function callIdsIn(lines: Buffer): string[] {
   const texts = lines.toString('utf8').split('\n').slice(0, -1);
   return texts.map((line) => parsedLine(line).callId);

@@ -84,7 +84,6 @@ export class Segments {
     throw new PawlError('BACKEND_UNAVAILABLE', `The record of ${callId} is being moved. Try again.`);
   }
 
-  /** Forgets that calls were moved: their keys are free. */
   async forget(keys: PartitionKeys, number: string, callIds: readonly string[]): Promise<void> {
     await forgetScript.run(this.#redis, [keys.base], [number, ...callIds]);
   }

@@ -1,5 +1,4 @@
 /** The records of skills, by name. Sessions hold a copy of what they need, so changes are not broadcast. */
-
 import type { SkillRecord } from '../../sessions/skill.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { reSignFields } from '../signing/re-sign.ts';

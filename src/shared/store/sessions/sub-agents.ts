@@ -1,5 +1,4 @@
 /** The records of sub-agents, each with a mailbox. Messages are signed, and every change is broadcast. */
-
 import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../../tools/sub-agent.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { type CallJob, jobIdOf } from '../queues/jobs.ts';

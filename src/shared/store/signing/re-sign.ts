@@ -2,7 +2,6 @@
  * Signing stored records again while keys are rotated: records that are kept for good get a signature of the newest key while the older key
  * still verifies them. Otherwise they would be lost with that key, and a tool that was switched off would be on again.
  */
-
 import type { Signatures } from '../../signing/signatures.ts';
 import type { Logger } from '../../telemetry/log.ts';
 import { replaceField } from '../redis/compare-and-set.ts';

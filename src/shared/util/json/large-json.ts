@@ -2,7 +2,6 @@
  * JSON that is too large for one step. It is made, stored and read in parts of one size, and the event loop runs between them, so
  * that neither a process nor Redis handles all of it at once.
  */
-
 import { uuidv7, yieldToEventLoop } from '../time.ts';
 import { isLong, JsonReader, jsonPieces } from './json-stream.ts';
 

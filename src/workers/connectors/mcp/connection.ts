@@ -6,7 +6,6 @@
  *     idle ── call ──► opening ──► open ── server ends, breaks the protocol ──► resting ── time passes ──► idle
  *                         └────────────── cannot be opened ──────────────────────▲
  */
-
 import { Client, type ClientOptions, type RequestOptions, type Transport } from '@modelcontextprotocol/client';
 import type { Settings } from '../../../shared/config/config.ts';
 import type { Environment } from '../../../shared/config/variables.ts';
@@ -64,10 +63,7 @@ export class McpConnection {
   readonly #retired = new Set<Open>();
   #failures = 0;
   #resting: { readonly untilMs: number; readonly because: Error } | undefined;
-  /**
-   * The server has shown to be of the older protocol era, so a connection over standard streams does not probe it
-   * again.
-   */
+  /** The server has shown to be of the older protocol era, so a connection over standard streams does not probe it again. */
   #legacy = false;
   #inUse = 0;
   #idle: NodeJS.Timeout | undefined;

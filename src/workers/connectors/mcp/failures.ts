@@ -88,10 +88,7 @@ export function requestFailure(error: unknown, { fault, transport }: Broken, ser
   }
 }
 
-/**
- * The SDK quotes invalid content as JSON, with every kind that it could have been. The place of the fault is more
- * useful.
- */
+/** The SDK quotes invalid content as JSON, with every kind that it could have been. The place of the fault is more useful. */
 function withoutJson(message: string): string {
   const [, what = '', json = ''] = /^([^[]*)(\[.*\])$/s.exec(message) ?? [];
   try {
@@ -102,10 +99,7 @@ function withoutJson(message: string): string {
   }
 }
 
-/**
- * The message of a restarted server that does not know the session: the official SDK's wording, and those modelled on
- * it.
- */
+/** The message of a restarted server that does not know the session: the official SDK's wording, and those modelled on it. */
 const NOT_INITIALIZED = /\b(?:not|before|un)[ -]?(?:been |yet )?initiali[sz](?:ed|ation)\b/i;
 /** The same message, where it could also come from a tool. */
 const SESSION_NOT_INITIALIZED = /\b(?:server|session|client)(?: is| was| has)? not (?:been |yet )?initiali[sz]ed\b/i;

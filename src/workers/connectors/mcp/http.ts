@@ -2,7 +2,6 @@
  * The transport to an MCP server over streamable HTTP. It uses the guarded network: private addresses only where
  * policy allows the host.
  */
-
 import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   isJSONRPCNotification,

@@ -3,7 +3,6 @@
  * that policy demands, with an environment of its own. Its whole process tree ends when the connection ends or the
  * worker dies.
  */
-
 import { existsSync, statSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, isAbsolute, join } from 'node:path';

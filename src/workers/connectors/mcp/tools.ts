@@ -1,5 +1,4 @@
 /** Runs declared tools of the kind `mcp`: their calls use this worker's connection to their server. */
-
 import type { DeclaredToolOf } from '../../../shared/connectors/declared-tool.ts';
 import type {
   McpConnectionOptions,

@@ -1,5 +1,4 @@
 /** Resolves values of a declared server's environment and headers that refer to the worker's environment. */
-
 import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpValue } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';

@@ -1,5 +1,4 @@
 /** Explains why a text is not found in a file, in words that help the next attempt. */
-
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { placesOf } from '../../../shared/util/text/text-search.ts';
 

@@ -1,5 +1,4 @@
 /** Phrases for people, and truncation marks for models. */
-
 import type { ProcessResult } from '../../../shared/tools/tool.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 

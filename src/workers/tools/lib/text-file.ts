@@ -14,10 +14,7 @@ export function hashOf(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
 
-/**
- * Throws for a file that is not UTF-8: writing back a text that was decoded with replacement characters would destroy
- * the file.
- */
+/** Throws for a file that is not UTF-8: writing back a text that was decoded with replacement characters would destroy the file. */
 export async function readText(path: string, ctx: { readonly workspace: Pick<Workspace, 'read'> }): Promise<TextFile> {
   const bytes = await ctx.workspace.read(path);
   try {

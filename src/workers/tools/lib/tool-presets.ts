@@ -1,7 +1,4 @@
-/**
- * The common options of each kind of tool, to be spread into a definition: tier, effects, hints and needed
- * capabilities.
- */
+/** The common options of each kind of tool, to be spread into a definition: tier, effects, hints and needed capabilities. */
 
 export const readsFiles = {
   tier: 'read-only',

@@ -12,10 +12,7 @@ export interface ReadablePage {
   readonly isWholePage?: boolean;
 }
 
-/**
- * A page of more elements, or of deeper ones, is not searched for its main content, which could block the worker for
- * minutes.
- */
+/** A page of more elements, or of deeper ones, is not searched for its main content, which could block the worker for minutes. */
 const MAX_ELEMENTS = 20_000;
 const MAX_DEPTH = 200;
 /** How much of a page is searched for its title when it is read as plain text. */
@@ -147,10 +144,7 @@ function makeLinksAbsolute(page: Page, address: string): void {
   }
 }
 
-/**
- * A Markdown table has one line per row. Cells of several lines, and tables that only lay out a page, are left as they
- * are.
- */
+/** A Markdown table has one line per row. Cells of several lines, and tables that only lay out a page, are left as they are. */
 const NO_CELL = 'table, pre, ul, ol, dl, blockquote, h1, h2, h3, h4, h5, h6';
 
 function withTables(turndown: TurndownService): TurndownService {

@@ -2,7 +2,6 @@
  * Checkpoints: an attempt stores a value for the next attempt of its call, in one field of the call's record. The start of an attempt reads
  * it with the other fields, and the end of the call removes it.
  */
-
 import { Script } from '../../redis/script.ts';
 import type { LedgerAccess } from '../ledger-context.ts';
 

@@ -26,7 +26,6 @@ export interface Endpoint {
   readonly homeId?: string;
 }
 
-/** The files of one data folder. */
 export interface DataFolder {
   readonly dataDir: string;
   /** The server's files, and ours beside them. */

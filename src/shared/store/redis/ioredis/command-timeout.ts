@@ -54,7 +54,6 @@ export class CommandTimeouts {
     });
   }
 
-  /** Starts the time limits of a command. */
   start(command: TimedCommand): void {
     command[SENT] = performance.now();
     this.#timer ??= this.#schedule();
