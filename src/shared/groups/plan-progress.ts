@@ -129,13 +129,16 @@ export class PlanProgress implements GroupProgress {
     if (this.#cancelled || this.#awaitsApproval) return [];
     if (this.#phase !== undefined) return this.#phase.phase === 'undoing' ? this.#nextUndo() : [];
     const calls: NextCall[] = [];
-    // A node that is skipped may be the last need of others.
-    for (let ready = this.#ready.take(); ready.length > 0; ready = this.#ready.take())
-      for (const name of ready) if (this.#phase === undefined) await this.#begin(name);
-    for (const name of this.#giving.keys()) {
-      if (this.#phase !== undefined || !this.#hasCapacity) return calls;
-      await this.#giveOut(name, calls);
-    }
+    do {
+      // A node that is skipped may be the last need of others.
+      for (let ready = this.#ready.take(); ready.length > 0; ready = this.#ready.take())
+        for (const name of ready) if (this.#phase === undefined) await this.#begin(name);
+      for (const name of this.#giving.keys()) {
+        if (this.#phase !== undefined || !this.#hasCapacity) return calls;
+        await this.#giveOut(name, calls);
+      }
+      // So may one whose reference has no value: no call of it ends later.
+    } while (this.#ready.hasReady && this.#phase === undefined);
     return calls;
   }
 

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { idempotencyKeySchema, jsonObjectSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
 import { type AnyTool, type Effects, isTool, qualifiedName, type Tier } from '../tools/tool.ts';
+import { MAX_WAIT_MS } from '../util/time.ts';
 import { MAX_MEMBERS } from './group.ts';
 
 /** `error` is every end but a success; `unknown` is one that may have had its effect; `ended` is each of them. */
@@ -28,7 +29,7 @@ export const planNodeSchema = z.strictObject({
   /** Runs only if each of these nodes has ended so; in place of having succeeded. */
   when: z.union([conditionSchema, z.array(conditionSchema).min(1).max(100)]).optional(),
   onFailure: z.enum(['stop', 'continue', 'undo']).optional(),
-  timeoutMs: z.number().int().positive().optional(),
+  timeoutMs: z.number().int().positive().max(MAX_WAIT_MS).optional(),
 });
 
 export const planSchema = z.strictObject({

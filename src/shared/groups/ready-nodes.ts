@@ -40,6 +40,10 @@ export class ReadyNodes {
     }
   }
 
+  get hasReady(): boolean {
+    return this.#ready.length > 0;
+  }
+
   /** The nodes that may begin; each is given out once. */
   take(): readonly string[] {
     return this.#ready.splice(0);

@@ -97,6 +97,33 @@ test('a plan continues past a failure that a node asks for, and skips what needs
   expect(log.toSorted()).toEqual(['book Linz', 'book Rome']);
 });
 
+test.each([
+  ['a parameter', { tool: 'book', params: { city: { $from: 'open.city' } } }],
+  ['a list', { tool: 'book', params: { city: 'Rome' }, forEach: { $from: 'open.cities' } }],
+])('a node without %s ends at once, and those that wait for it go on', async (_title, node) => {
+  const { tools, log } = journeyTools();
+  const open = defineTool({
+    name: 'open',
+    version: '1.0.0',
+    description: 'An output of any form.',
+    tier: 'read-only',
+    input: z.object({}),
+    run: () => ({ output: {} }),
+  });
+  const { session } = await startFleet({ tools: [...tools, open] });
+  const plan = await session.plan({
+    nodes: {
+      open: { tool: open },
+      first: { ...node, onFailure: 'continue' },
+      needs: { tool: 'book', params: { city: 'Graz' }, after: ['first'] },
+      mend: { tool: 'book', params: { city: 'Linz' }, when: { node: 'first', is: 'error' } },
+    },
+  });
+  expect(plan).toMatchObject({ state: 'done', nodes: { first: { error: { code: 'INVALID_PARAMS' } } } });
+  expect(stateOf(plan)).toEqual({ open: 'success', first: 'error', needs: 'skipped', mend: 'success' });
+  expect(log).toEqual(['book Linz']);
+});
+
 test('a plan that is undone compensates what succeeded, the last one first', async () => {
   const { tools, log } = journeyTools();
   const { session } = await startFleet({ tools });
