@@ -177,12 +177,14 @@ export class CallbackSender {
   }
 }
 
-/** A redirect counts as a failure, because the caller has not named its target. */
+/**
+ * A redirect counts as a failure, because the caller has not named its target. A host that answers is up, whatever it answers: other
+ * receivers may live on it.
+ */
 function resultOf({ ok, status, headers }: Response): SendResult {
   const last = { status };
   if (ok) return { state: 'delivered', last, answered: true };
   if (status === GONE) return { state: 'failed', last, answered: true };
   const { retryAfterMs } = classify(Object.assign(new Error(`HTTP ${status}`), { status, headers }));
-  const isBusy = status >= 500 || status === 429;
-  return { state: 'failing', last, answered: !isBusy, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
+  return { state: 'failing', last, answered: true, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
 }

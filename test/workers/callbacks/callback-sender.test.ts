@@ -213,6 +213,24 @@ describe('a receiver that fails', () => {
     expect(other.received).toEqual([]);
   });
 
+  test('and answers delays no other on its host', async () => {
+    const { session, pawl } = await fleet();
+    const host = await openReceiver(
+      (response, _number, path) => void response.writeHead(path === '/bad' ? 503 : 200).end(),
+    );
+    const badUrl = new URL('/bad', host.url).href;
+    for (let number = 0; number < 8; number += 1)
+      await session.call(answer, {}, { idempotencyKey: `bad-${number}`, callbackUrl: badUrl });
+    const failing = async () => (await pawl.callbacks.list({ state: 'failing' })).callbacks.length === 8;
+    await eventually(failing);
+    await session.call(answer, {}, { idempotencyKey: 'good', callbackUrl: host.url });
+    await eventually(async () => (await pawl.callbacks.list({ state: 'delivered' })).callbacks.length === 1);
+    expect(await failing()).toBe(true);
+    const [good] = (await pawl.callbacks.list({ state: 'delivered' })).callbacks;
+    // After one failure, a host that is down would rest for a second.
+    expect((good?.lastAtMs ?? 0) - (good?.settledAtMs ?? 0)).toBeLessThan(1_000);
+  });
+
   test('and one that never answers delay no other', async () => {
     const { session, pawl } = await fleet();
     const [silent, down, good] = [await openReceiver(() => {}), await openReceiver(), await openReceiver()];

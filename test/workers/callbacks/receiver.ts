@@ -16,7 +16,7 @@ export interface Receiver {
 
 /** `answer` gets the number of the request, from 1. Default: each one is taken. */
 export async function openReceiver(
-  answer: (response: ServerResponse, number: number) => void = (response) => void response.end(),
+  answer: (response: ServerResponse, number: number, path: string) => void = (response) => void response.end(),
   port = 0,
 ): Promise<Receiver> {
   const received: Received[] = [];
@@ -27,7 +27,7 @@ export async function openReceiver(
     });
     request.on('end', () => {
       received.push({ headers: request.headers as Received['headers'], body });
-      answer(response, received.length);
+      answer(response, received.length, request.url ?? '');
     });
   });
   const close = () => {
