@@ -10,7 +10,7 @@ import type { AuditEntry, AuditRecord, AuditTrail } from '../../shared/store/aud
 import type { AuditWriter } from '../../shared/store/audit/audit-writer.ts';
 import type { ClaimAnswer } from '../../shared/store/calls/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
+import { backgroundSchedule, isoMoment, type Schedule } from '../../shared/util/time.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { DispatchEvent } from './submission.ts';
 
@@ -174,7 +174,7 @@ function submittedCall(envelope: ToolCallEnvelope, tool: ResolvedTool | undefine
 
 /** Milliseconds since the epoch, or an ISO 8601 time. */
 export const sinceSchema = z.string().transform((text, context) => {
-  const atMs = /^\d{1,16}$/.test(text) ? Number(text) : Date.parse(text);
+  const atMs = /^\d{1,16}$/.test(text) ? Number(text) : isoMoment(text);
   if (!Number.isNaN(atMs)) return atMs;
   context.addIssue({
     code: 'custom',

@@ -1,7 +1,7 @@
 /** When a call starts: at once, after a delay, or at a time that its caller names. */
 import type { PawlError } from '../errors/failure.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { MAX_DELAY_MS } from '../util/time.ts';
+import { isoMoment, MAX_DELAY_MS } from '../util/time.ts';
 import { contractInvalid } from './envelope.ts';
 
 /** A call starts at once unless one of these is given; both at once are refused. */
@@ -23,8 +23,6 @@ export interface StartTime {
 
 /** The clock here may be this far behind Redis' clock, of which it knows whole milliseconds. A call is never early. */
 const CLOCK_ERROR_MS = 2;
-/** A name is checked, so that a date that does not exist is not taken for the day after. */
-const ISO_TIME = /^(\d{4}-\d{2}-\d{2})T\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})$/i;
 
 /**
  * The start of a call; undefined for one that starts at once. Throws `CONTRACT_INVALID` with the path of the fault. A time in the past
@@ -66,20 +64,14 @@ function afterDelay(startAfterMs: unknown, nowMs: number): StartTime | undefined
 
 function timeOf(startAt: unknown): number {
   if (startAt instanceof Date && !Number.isNaN(startAt.getTime())) return startAt.getTime();
-  const [text, day = ''] = typeof startAt === 'string' ? (ISO_TIME.exec(startAt) ?? []) : [];
-  const atMs = text === undefined ? Number.NaN : Date.parse(text.replace(',', '.').toUpperCase());
-  if (Number.isNaN(atMs) || !isDay(day))
+  // A day alone is no time to start.
+  const atMs = typeof startAt === 'string' && /t/i.test(startAt) ? isoMoment(startAt) : Number.NaN;
+  if (Number.isNaN(atMs))
     throw invalid(
       'startAt',
       `must be an ISO 8601 time with Z or an offset, such as 2027-01-31T08:00:00Z; got ${shownValue(startAt)}`,
     );
   return atMs;
-}
-
-/** V8 takes 30 February for 2 March. */
-function isDay(day: string): boolean {
-  const date = new Date(`${day}T00:00:00Z`);
-  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(day);
 }
 
 function shownValue(value: unknown): string {

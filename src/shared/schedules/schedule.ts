@@ -6,6 +6,7 @@ import { canonicalJson } from '../schema/canonical-json.ts';
 import { nearest, quoteValue } from '../schema/schema-issues.ts';
 import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
 import { defined } from '../util/json/omit-undefined.ts';
+import { isoMoment } from '../util/time.ts';
 import { intervalMs, MAX_INTERVAL_MS, MIN_INTERVAL_MS, occurrencesOf, type Timing } from './occurrences.ts';
 import { MISSED_RULES, type MissedRule, OVERLAPS, type Overlap } from './schedule-rules.ts';
 import { isTimeZone } from './zone-time.ts';
@@ -65,13 +66,8 @@ const LATEST_MS = Date.UTC(9_999, 0);
 const momentSchema = z
   .unknown()
   .transform((given, context): number => {
-    // Without an offset, a text would mean another moment on each machine.
-    const isMoment =
-      typeof given === 'number' ||
-      given instanceof Date ||
-      /^\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-]\d\d:?\d\d))?$/.test(String(given));
-    const atMs = isMoment ? new Date(given as string | number | Date).getTime() : Number.NaN;
-    if (Number.isInteger(atMs) && atMs >= 0 && atMs <= LATEST_MS) return atMs;
+    const atMs = typeof given === 'string' ? isoMoment(given) : given instanceof Date ? given.getTime() : given;
+    if (typeof atMs === 'number' && Number.isInteger(atMs) && atMs >= 0 && atMs <= LATEST_MS) return atMs;
     context.addIssue({
       code: 'custom',
       message: `must be a moment such as "2026-11-26T09:00:00Z", or milliseconds since the epoch; got ${quoteValue(given)}`,

@@ -6,6 +6,25 @@ export interface Clock {
   monotonic(): number;
 }
 
+const ISO_DATE = /^\d{4}-\d{2}-\d{2}$/;
+const ISO_TIME = /^(\d{4}-\d{2}-\d{2})T\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})$/i;
+
+/**
+ * The moment of an ISO 8601 time with `Z` or an offset; NaN for another text. Without an offset, a text would mean another moment on each
+ * machine. Of a day alone, it is the beginning in UTC.
+ */
+export function isoMoment(text: string): number {
+  if (ISO_DATE.test(text)) return isDay(text) ? Date.parse(text) : Number.NaN;
+  const [time, day = ''] = ISO_TIME.exec(text) ?? [];
+  return time === undefined || !isDay(day) ? Number.NaN : Date.parse(time.replace(',', '.').toUpperCase());
+}
+
+/** V8 takes 30 February for 2 March. */
+function isDay(day: string): boolean {
+  const date = new Date(`${day}T00:00:00Z`);
+  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(day);
+}
+
 /** A number in [0, 1). */
 export type Random = () => number;
 

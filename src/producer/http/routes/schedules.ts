@@ -1,6 +1,6 @@
 /** `/v1/schedules`: calls that are made again and again. */
 import { z } from 'zod';
-import { jsonObjectSchema } from '../../../shared/calls/envelope.ts';
+import { contractInvalid, jsonObjectSchema } from '../../../shared/calls/envelope.ts';
 import { scheduleSchema } from '../../../shared/schedules/schedule.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../../client.ts';
@@ -34,7 +34,11 @@ function putSchedule(pawl: Pawl): Route {
     responses: { 200: ['The schedule was replaced', 'Schedule'], 201: ['The schedule is new', 'Schedule'] },
     async handle({ path, body, caller }) {
       const id = path['id'] ?? '';
-      const { session } = body;
+      const { session, id: named = id } = body;
+      if (named !== id)
+        throw contractInvalid([
+          { path: 'id', message: `must be that of the path, ${JSON.stringify(id)}, or left out` },
+        ]);
       // Another tenant's session is refused before anything else of the schedule is looked at.
       if (typeof session === 'string' && caller.tenantId !== undefined) await sessionFor(pawl, caller, session);
       const schedule = await pawl.schedules.put({ ...body, id } as unknown as PutSchedule, optionsFor(caller));

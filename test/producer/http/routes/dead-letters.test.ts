@@ -133,6 +133,8 @@ test.each([
   [{ action: 'redrive', ids: ['a'], filter: {} }, 'filter'],
   [{ action: 'redrive', ids: [] }, 'ids'],
   [{ action: 'redrive', filter: { since: 'yesterday' } }, 'filter.since'],
+  [{ action: 'redrive', filter: { since: '2026-02-30' } }, 'filter.since'],
+  [{ action: 'redrive', filter: { since: '-5' } }, 'filter.since'],
   [{ action: 'redrive', filter: { tol: 'pay' } }, 'filter'],
   [{ action: 'redrive', filter: {}, perSecond: 0 }, 'perSecond'],
   [{ action: 'discard', filter: {}, perSecond: 5 }, 'perSecond'],
