@@ -6,6 +6,7 @@
 import { createRequire } from 'node:module';
 import type { RE2JS } from 're2js';
 import { startOf } from '../util/text/text-cut.ts';
+import { withEcmaClasses } from './ecma-pattern.ts';
 import { shortUnicodeNames, unicodePropertiesOf } from './unicode-properties.ts';
 
 /** RE2 is loaded with the first pattern, because most schemas have none. */
@@ -26,6 +27,12 @@ export function linearPattern(pattern: string): { test(text: string): boolean; t
         `The pattern ${JSON.stringify(startOf(pattern, 200))} names the Unicode property ${JSON.stringify(startOf(unknown, 100))}, which RE2 does not have; use a general category or a script, such as \\p{L} or \\p{Greek}.`,
         { cause: error },
       );
+    const count = refusedCount(error);
+    if (count !== undefined)
+      throw new SyntaxError(
+        `The pattern ${JSON.stringify(startOf(pattern, 200))} has the repeat count ${count}, but RE2 repeats a part 1000 times at most; bound the text with \`maxLength\` instead.`,
+        { cause: error },
+      );
     const reason = error instanceof Error ? error.message : String(error);
     throw new SyntaxError(
       `The pattern ${JSON.stringify(startOf(pattern, 200))} cannot be matched in linear time (${reason}); write it without look-around and back-references.`,
@@ -37,12 +44,17 @@ export function linearPattern(pattern: string): { test(text: string): boolean; t
 
 function compiledByRe2(pattern: string): RE2JS {
   const { RE2JS } = require('re2js') as typeof import('re2js');
-  return RE2JS.compile(RE2JS.translateRegExp(endOfText(shortUnicodeNames(pattern))));
+  return RE2JS.compile(RE2JS.translateRegExp(withEcmaClasses(endOfText(shortUnicodeNames(pattern)))));
 }
 
 /** Python and others write `\Z` for the end of the text, which means nothing in ECMAScript. */
 function endOfText(pattern: string): string {
   return pattern.replaceAll(/(?<before>(?<!\\)(?:\\\\)*)\\Z/g, '$<before>$');
+}
+
+/** The repeat count that RE2 does not take, such as `{1,2000}`. */
+function refusedCount(error: unknown): string | undefined {
+  return error instanceof Error ? /invalid repeat count: `(\{[\d,]+\})`/.exec(error.message)?.[1] : undefined;
 }
 
 function isProperty(name: string): boolean {
@@ -60,8 +72,10 @@ export function patternFault(pattern: string): string | undefined {
     linearPattern(pattern);
     return undefined;
   } catch (error) {
-    return error instanceof Error && error.message.includes('Unicode property')
-      ? 'it names a Unicode property that RE2 does not have'
+    if (error instanceof Error && error.message.includes('Unicode property'))
+      return 'it names a Unicode property that RE2 does not have';
+    return error instanceof Error && refusedCount(error.cause) !== undefined
+      ? 'it repeats a part more than 1000 times'
       : 'it cannot be matched in linear time';
   }
 }

@@ -7,3 +7,16 @@ export const SCHEMA_SINGLES: readonly string[] = [
   ...['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'contains', 'propertyNames'],
   ...['unevaluatedProperties', 'unevaluatedItems'],
 ];
+
+/** A copy of a schema, with another one in place of each schema directly below it; undefined for what has no keywords. */
+export function mapSchemas(schema: unknown, change: (below: unknown) => unknown): Record<string, unknown> | undefined {
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return undefined;
+  const made: Record<string, unknown> = { ...schema };
+  for (const keyword of SCHEMA_MAPS)
+    if (typeof made[keyword] === 'object' && made[keyword] !== null)
+      made[keyword] = Object.fromEntries(Object.entries(made[keyword]).map(([name, part]) => [name, change(part)]));
+  for (const keyword of SCHEMA_LISTS)
+    if (Array.isArray(made[keyword])) made[keyword] = made[keyword].map((part) => change(part));
+  for (const keyword of SCHEMA_SINGLES) if (made[keyword] !== undefined) made[keyword] = change(made[keyword]);
+  return made;
+}

@@ -7,6 +7,7 @@ import { canonicalJson } from './canonical-json.ts';
 import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { isLinear, linearPattern } from './linear-pattern.ts';
+import { addEqualityKeywords, withBareEvaluated, withProtoMember } from './own-members.ts';
 import { type CheckCost, checkCost } from './schema-cost.ts';
 import { issuesOf } from './schema-issues.ts';
 import { textCostOf } from './schema-weight.ts';
@@ -124,11 +125,12 @@ function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
     inlineRefs: 20,
     // 19.99 is a multiple of 0.01, although their quotient is not whole in binary.
     multipleOfPrecision: 6,
-    code: { regExp: LINEAR },
+    code: { regExp: LINEAR, process: withBareEvaluated },
     // Ajv would warn of unknown formats (Rust's `uint32`), which restrict nothing.
     logger: false,
   });
   addFormats(ajv);
+  addEqualityKeywords(ajv);
   // Ajv's own keyword compares each item with each other, in quadratic time.
   ajv.removeKeyword('uniqueItems');
   ajv.addKeyword({
@@ -171,7 +173,9 @@ export function compiledSchema(schema: JsonSchema): CompiledSchema {
   const texts = textCostOf(schema);
   let validate: ValidateFunction;
   try {
-    validate = compiledWithTags(schema) ?? compiled(schema, !knownValid.has(schema), false);
+    const isChecked = !knownValid.has(schema);
+    const named = withProtoMember(schema);
+    validate = compiledWithTags(named, isChecked) ?? compiled(named, isChecked, false);
   } catch (error) {
     throw new PawlError(
       'CONFIGURATION',
@@ -196,11 +200,11 @@ function whyTooMuch(value: unknown, { deepest }: CheckCost): readonly Issue[] | 
 }
 
 /** Undefined where no tag helps. Compiling without tags shows the schema's faults, and allows references into its unions. */
-function compiledWithTags(schema: JsonSchema): ValidateFunction | undefined {
+function compiledWithTags(schema: JsonSchema, isChecked: boolean): ValidateFunction | undefined {
   const tagged = withTags(schema);
   if (tagged === undefined) return undefined;
   try {
-    return compiled(tagged, !knownValid.has(schema), true);
+    return compiled(tagged, isChecked, true);
   } catch {
     return undefined;
   }

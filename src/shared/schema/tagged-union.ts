@@ -4,7 +4,7 @@
  */
 import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
-import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
+import { mapSchemas } from './schema-keywords.ts';
 
 const MAX_DEPTH = 64;
 
@@ -22,15 +22,11 @@ export function withTags(schema: JsonSchema): JsonSchema | undefined {
 }
 
 function tagged(schema: unknown, walk: { readonly root: JsonSchema; found: boolean }, depth: number): unknown {
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema) || depth > MAX_DEPTH) return schema;
+  if (depth > MAX_DEPTH) return schema;
+  const copy = mapSchemas(schema, (part) => tagged(part, walk, depth + 1));
+  if (copy === undefined) return schema;
   // OpenAPI uses the same keyword, with members that Ajv refuses.
-  const { discriminator: _, ...made } = schema as Record<string, unknown>;
-  const below = (part: unknown) => tagged(part, walk, depth + 1);
-  for (const keyword of SCHEMA_MAPS)
-    if (typeof made[keyword] === 'object' && made[keyword] !== null)
-      made[keyword] = Object.fromEntries(Object.entries(made[keyword]).map(([name, part]) => [name, below(part)]));
-  for (const keyword of SCHEMA_LISTS) if (Array.isArray(made[keyword])) made[keyword] = made[keyword].map(below);
-  for (const keyword of SCHEMA_SINGLES) if (made[keyword] !== undefined) made[keyword] = below(made[keyword]);
+  const { discriminator: _, ...made } = copy;
   const { anyOf, oneOf, ...rest } = made;
   const branches = anyOf === undefined ? oneOf : oneOf === undefined ? anyOf : undefined;
   const tag = tagOf(branches, walk.root);

@@ -1,0 +1,86 @@
+/**
+ * Patterns of ECMAScript, in the words of RE2. Both have the same syntax for most of it, but some classes have other members: `\s` of
+ * RE2 lacks the no-break space, and its dot takes every line end but LF.
+ */
+
+/** The ranges of each class that RE2 has otherwise, by code points, in order. */
+const SPACES = [
+  [0x09, 0x0d],
+  [0x20, 0x20],
+  [0xa0, 0xa0],
+  [0x16_80, 0x16_80],
+  [0x20_00, 0x20_0a],
+  [0x20_28, 0x20_29],
+  [0x20_2f, 0x20_2f],
+  [0x20_5f, 0x20_5f],
+  [0x30_00, 0x30_00],
+  [0xfe_ff, 0xfe_ff],
+] as const;
+const ASCII = [[0, 0x7f]] as const;
+const LINE_ENDS = [
+  [0x0a, 0x0a],
+  [0x0d, 0x0d],
+  [0x20_28, 0x20_29],
+] as const;
+const LAST_CODE_POINT = 0x10_ff_ff;
+
+type Ranges = readonly (readonly [first: number, last: number])[];
+
+/** The members of each class, as they stand between brackets. */
+const MEMBERS: Readonly<Record<string, string>> = {
+  '\\s': written(SPACES),
+  '\\S': written(complementOf(SPACES)),
+  '\\p{ASCII}': written(ASCII),
+  '\\P{ASCII}': written(complementOf(ASCII)),
+};
+const ANY_BUT_LINE_ENDS = `[${written(complementOf(LINE_ENDS))}]`;
+
+/** A pair of escapes for one character, an escape, the name of a group, or a character that has a meaning. */
+const TOKEN =
+  /\\u(?<high>[dD][89abAB][\dA-Fa-f]{2})\\u(?<low>[dD][c-fC-F][\dA-Fa-f]{2})|\\[pP]\{[^{}]*\}|\\[\s\S]|\(\?<(?![=!])[^>]*>|\[\^?\]?|[\].]/g;
+const NAMED_REFERENCE = /(?<!\\)(?:\\\\)*\\k</;
+/** A group in which the dot takes line ends too. */
+const DOT_TAKES_ALL = /\(\?[a-z]*s[a-z]*(?:-[a-z]+)?[:)]/;
+
+/**
+ * The pattern with ECMAScript's classes written out, and its groups without names, which are not used. What is no pattern of ECMAScript
+ * stays as it is. Throws a `SyntaxError` for a named back-reference.
+ */
+export function withEcmaClasses(pattern: string): string {
+  const dot = DOT_TAKES_ALL.test(pattern) ? '.' : ANY_BUT_LINE_ENDS;
+  let isInClass = false;
+  let hasNames = false;
+  const written = pattern.replace(TOKEN, (token, high: string | undefined, low: string | undefined) => {
+    if (high !== undefined && low !== undefined) return `\\x{${codePointOf(high, low).toString(16)}}`;
+    if (isInClass) {
+      isInClass = !token.endsWith(']') || token.startsWith('\\');
+      return token === '\\b' ? '\\x08' : (MEMBERS[token] ?? token);
+    }
+    if (token === '.') return dot;
+    hasNames ||= token.startsWith('(');
+    // A class without members ends where it begins. RE2's translation knows it.
+    isInClass = token.startsWith('[') && !token.endsWith(']');
+    const members = MEMBERS[token];
+    return token.startsWith('(') ? '(' : members === undefined ? token : `[${members}]`;
+  });
+  if (hasNames && NAMED_REFERENCE.test(pattern)) throw new SyntaxError('it refers to a group by its name');
+  return written;
+}
+
+function codePointOf(high: string, low: string): number {
+  return String.fromCharCode(Number.parseInt(high, 16), Number.parseInt(low, 16)).codePointAt(0) ?? 0;
+}
+
+function complementOf(ranges: Ranges): Ranges {
+  const starts = [0, ...ranges.map(([, last]) => last + 1)];
+  const ends = [...ranges.map(([first]) => first - 1), LAST_CODE_POINT];
+  return starts.flatMap((first, index) => {
+    const last = ends[index] ?? LAST_CODE_POINT;
+    return first <= last ? [[first, last] as const] : [];
+  });
+}
+
+function written(ranges: Ranges): string {
+  const point = (code: number) => `\\x{${code.toString(16)}}`;
+  return ranges.map(([first, last]) => (first === last ? point(first) : `${point(first)}-${point(last)}`)).join('');
+}

@@ -1,0 +1,98 @@
+/**
+ * Own members in Ajv. Values and schemas come from JSON, where `__proto__`, `constructor` and `toString` are names like any other.
+ * Ajv leaves out schemas under `__proto__`, looks evaluated properties up in an object that inherits some, and calls a `toString` or
+ * `valueOf` that it finds in a value.
+ */
+import { createRequire } from 'node:module';
+import type { Ajv2020 } from 'ajv/dist/2020.js';
+import type { JsonSchema } from './json-schema.ts';
+import { mapSchemas } from './schema-keywords.ts';
+
+const NAME = '__proto__';
+
+/** The schema with what it says of `__proto__` also as a pattern, which Ajv checks. The same schema where it does not name it. */
+export function withProtoMember(schema: JsonSchema): JsonSchema {
+  return JSON.stringify(schema).includes(NAME) ? (asPattern(schema) as JsonSchema) : schema;
+}
+
+function asPattern(schema: unknown): unknown {
+  const made = mapSchemas(schema, asPattern);
+  if (made === undefined) return schema;
+  const properties = own(made['properties']);
+  const patterns = own(made['patternProperties']);
+  const moved = [
+    ...(properties === undefined ? [] : [[`^${NAME}$`, properties]]),
+    ...(patterns === undefined ? [] : [[`(?:${NAME})`, patterns]]),
+  ];
+  if (moved.length === 0) return made;
+  return { ...made, patternProperties: { ...(made['patternProperties'] as object), ...Object.fromEntries(moved) } };
+}
+
+/** The schema under `__proto__`. */
+function own(map: unknown): unknown {
+  return typeof map === 'object' && map !== null && Object.hasOwn(map, NAME)
+    ? (map as Readonly<Record<string, unknown>>)[NAME]
+    : undefined;
+}
+
+/** Lets the properties that a check has evaluated inherit nothing. Texts in the code, such as names, stay as they are. */
+export function withBareEvaluated(code: string): string {
+  return code.replaceAll(
+    /"(?:[^"\\]|\\.)*"|\b(?<assign>props\d+ = (?:props\d+ \|\| )?)\{\};/g,
+    (whole, assign: string | undefined) => (assign === undefined ? whole : `${assign}Object.create(null);`),
+  );
+}
+
+const require = createRequire(import.meta.url);
+
+/** Replaces the keywords of Ajv that compare values. */
+export function addEqualityKeywords(ajv: Ajv2020): void {
+  const { _ } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js');
+  ajv.removeKeyword('const');
+  ajv.addKeyword({
+    keyword: 'const',
+    error: {
+      message: 'must be equal to constant',
+      params: ({ schemaCode }) => _`{allowedValue: ${schemaCode}}`,
+    },
+    code: (context) => {
+      const isSame = context.gen.scopeValue('func', { ref: isOneOf([context.schema]) });
+      context.pass(_`${isSame}(${context.data})`);
+    },
+  });
+  ajv.removeKeyword('enum');
+  ajv.addKeyword({
+    keyword: 'enum',
+    schemaType: 'array',
+    error: {
+      message: 'must be equal to one of the allowed values',
+      params: ({ schemaCode }) => _`{allowedValues: ${schemaCode}}`,
+    },
+    code: (context) => {
+      const values = context.schema as readonly unknown[];
+      if (values.length === 0) throw new Error('enum must have non-empty array');
+      const isAllowed = context.gen.scopeValue('func', { ref: isOneOf(values) });
+      context.pass(_`${isAllowed}(${context.data})`);
+    },
+  });
+}
+
+function isOneOf(values: readonly unknown[]): (value: unknown) => boolean {
+  const plain = new Set(values.filter((each) => !isContainer(each)));
+  const containers = values.filter(isContainer);
+  return (value) => (isContainer(value) ? containers.some((each) => isEqual(value, each)) : plain.has(value));
+}
+
+function isContainer(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}
+
+/** Compares JSON values. It goes as deep as the shallower of them. */
+function isEqual(one: unknown, other: unknown): boolean {
+  if (!isContainer(one) || !isContainer(other)) return one === other;
+  if (Array.isArray(one) !== Array.isArray(other)) return false;
+  const names = Object.keys(one);
+  if (names.length !== Object.keys(other).length) return false;
+  const [left, right] = [one as Readonly<Record<string, unknown>>, other as Readonly<Record<string, unknown>>];
+  return names.every((name) => Object.hasOwn(right, name) && isEqual(left[name], right[name]));
+}
