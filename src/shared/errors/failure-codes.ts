@@ -106,7 +106,7 @@ export const FAILURES = {
     'circuit',
     ['retriable', 'nothingHappened'],
     'The tool is failing and is being given time to recover.',
-    'See the circuit and what it protects.',
+    'See the circuit and what it protects. An earlier call with the same key keeps its outcome.',
   ),
   CONFIGURATION: refused(
     'request',

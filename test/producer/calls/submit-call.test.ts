@@ -468,6 +468,34 @@ describe('R22: an open circuit', () => {
   });
 });
 
+test('a call in doubt stays in doubt while its circuit is open, and never runs again', async () => {
+  const { tool, contexts } = scripted(
+    'pay',
+    () => {
+      throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+    },
+    { effects: 'once' },
+  );
+  const fleet = await startFleet({ tools: [tool] });
+  const pay = () => fleet.session.call(tool, {}, { idempotencyKey: 'invoice-7' });
+  const first = await pay();
+  expect(first.error).toMatchObject({ mayHaveHappened: true });
+  await fleet.pawl.circuits.set('force_open', { tool: 'pay' });
+  const refused = await eventually(async () => {
+    const result = await pay();
+    return result.status === 'circuit_open' ? result : undefined;
+  });
+  expect(refused).not.toHaveProperty('callId');
+  expect(await fleet.pawl.calls.list({ state: 'unresolved' })).toMatchObject([{ callId: first.callId }]);
+  await fleet.pawl.circuits.set('reset', { tool: 'pay' });
+  const again = await eventually(async () => {
+    const result = await pay();
+    return result.status === 'circuit_open' ? undefined : result;
+  });
+  expect(again).toMatchObject({ callId: first.callId, error: { code: first.error?.code, mayHaveHappened: true } });
+  expect(contexts).toHaveLength(1);
+});
+
 test('R7: results are envelopes of the published form', async () => {
   const { tool } = scripted('down', () => {
     throw httpError(404);
