@@ -89,17 +89,20 @@ const OWN_CODE =
 
 /** Protects the files that this process, and the next one that is started in this folder, executes and loads. */
 export async function protectOwnCode(cwd: string): Promise<void> {
-  const [{ codeNames, lookedUpFor }, { protectCode }] = await Promise.all([
+  const [{ codeNames, lookedUpFor }, { protectCode, realPaths }] = await Promise.all([
     import('./workers/workspace/code-files.ts'),
     import('./workers/workspace/protected-paths.ts'),
   ]);
   const configs = CONFIG_MODULES.map((name) => join(cwd, name)).filter((file) => existsSync(file));
   const isInstalled = OWN_FOLDER.includes('/node_modules/');
+  const ownCode = isInstalled
+    ? [OWN_FOLDER]
+    : OWN_CODE.map((name) => join(OWN_FOLDER, name)).filter((path) => existsSync(path));
   const names = [
-    ...(isInstalled ? [OWN_FOLDER] : OWN_CODE.map((name) => join(OWN_FOLDER, name)).filter((path) => existsSync(path))),
+    ...ownCode,
     ...lookedUpFor(join(OWN_FOLDER, 'package.json')),
     ...lookedUpFor(join(cwd, 'package.json')).filter((path) => basename(path) === 'node_modules'),
-    ...codeNames([...programFiles(), ...configs]).filter((path) => !configs.includes(path)),
+    ...codeNames([...programFiles(), ...configs], realPaths(ownCode)).filter((path) => !configs.includes(path)),
     process.execPath,
     realpathSync(process.execPath),
   ];

@@ -5,6 +5,7 @@
 import { existsSync, lstatSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { liesIn } from '../../shared/util/file-path.ts';
 
 /** Literal specifiers of files: `from './x'`, `import './x'`, `import('./x')`, `require('./x')`, `new URL('./x', …)`. */
 const SPECIFIER = /\b(?:from|import|require|URL)\s*\(?\s*(['"`])((?:\.{1,2}\/|\/|file:)[^'"`\n]+)\1/g;
@@ -13,8 +14,11 @@ const IN_FOLDERS = ['package.json', ...EXTENSIONS.map((extension) => `index${ext
 const MAX_FILES = 5_000;
 const MAX_BYTES = 4 * 1_024 * 1_024;
 
-/** Returns absolute paths of files and names, existing or not. An entry may be an import's specifier, without an extension. */
-export function codeNames(entries: readonly string[]): readonly string[] {
+/**
+ * Returns absolute paths of files and names, existing or not. An entry may be an import's specifier, without an extension.
+ * The imports of files in `completeFolders`, which are protected as a whole and import nothing from elsewhere, are not followed.
+ */
+export function codeNames(entries: readonly string[], completeFolders: readonly string[] = []): readonly string[] {
   const names = new Set<string>();
   const read = new Set<string>();
   const pending = [...entries];
@@ -28,6 +32,7 @@ export function codeNames(entries: readonly string[]): readonly string[] {
     for (const link of linksOnTheWay(path)) names.add(link);
     const real = existsSync(path) ? realpathSync(path) : path;
     names.add(real);
+    if (completeFolders.some((folder) => liesIn(folder, real))) continue;
     for (const name of lookedUpFor(real)) names.add(name);
     for (const specifier of specifiersIn(real)) {
       const target = specifier.startsWith('file:') ? pathOf(specifier) : resolve(dirname(real), specifier);
