@@ -117,7 +117,7 @@ export function scopeOf(settings: ToolSettings, tool: Named & { readonly effects
   return toolPolicy(settings, tool).scope === 'global' && tool.effects === 'none' ? 'global' : 'session';
 }
 
-function hasNoKeys(record: object): boolean {
+export function hasNoKeys(record: object): boolean {
   for (const _name in record) return false;
   return true;
 }

@@ -8,7 +8,14 @@ import { sessionAgent } from '../../shared/sessions/session-agent.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { traceField } from '../../shared/telemetry/log-events.ts';
-import type { AgentTool, CapabilityOwner, Channels, MemoryStore, ToolContext } from '../../shared/tools/tool.ts';
+import type {
+  AgentTool,
+  CapabilityOwner,
+  Channel,
+  Channels,
+  MemoryStore,
+  ToolContext,
+} from '../../shared/tools/tool.ts';
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
 import { type Attempt, allParams, deadlineOf } from '../attempt/attempt-state.ts';
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
@@ -43,15 +50,33 @@ export interface PreparedContext {
 }
 
 /** Throws `PERMISSION_DENIED` before the tool runs, when a capability that it needs is absent. */
-export async function contextFor(
+export function contextFor(
   attempt: Attempt,
   session: SessionRecord,
   deps: ToolContextDeps,
-): Promise<PreparedContext> {
+): PreparedContext | Promise<PreparedContext> {
+  const owner = ownerOf(attempt, session);
+  const channel = deps.channels?.open(owner, attempt.running.signal);
+  if (!(channel instanceof Promise)) return prepareContext(attempt, session, deps, { owner, channel });
+  return channel.then((opened) => prepareContext(attempt, session, deps, { owner, channel: opened }));
+}
+
+/** The session's side of a context. */
+interface Caller {
+  readonly owner: CapabilityOwner;
+  readonly channel: Channel | undefined;
+}
+
+function prepareContext(
+  attempt: Attempt,
+  session: SessionRecord,
+  deps: ToolContextDeps,
+  caller: Caller,
+): PreparedContext {
   const { envelope, started, running } = attempt;
   const { tool } = attempt.registered;
-  const owner = ownerOf(attempt, session);
-  const { demand, has: _, fetch, ...handles } = await grantedCapabilities(attempt, session, owner, deps);
+  const { owner } = caller;
+  const { demand, has: _, fetch, ...handles } = grantedCapabilities(attempt, session, deps, caller);
   for (const need of tool.needs) demand(need);
   const traceparent = attempt.trace?.traceparent ?? envelope.trace.traceparent;
   const deadlineAtMs = deadlineOf(attempt);
@@ -91,17 +116,16 @@ function ownerOf({ envelope, callId }: Attempt, session: SessionRecord): Capabil
   };
 }
 
-async function grantedCapabilities(
+function grantedCapabilities(
   { callId, generation, running, registered: { tool } }: Attempt,
   session: SessionRecord,
-  owner: CapabilityOwner,
   deps: ToolContextDeps,
-): Promise<GrantedCapabilities> {
+  { owner, channel }: Caller,
+): GrantedCapabilities {
   const { settings, escalated = false } = deps;
   const { signal } = running;
   const { sessionKey, workspaceRoot: root } = session;
   const memory = deps.memory?.open(owner);
-  const channel = await deps.channels?.open(owner, signal);
   const terminals = deps.terminals?.open({ callId, sessionKey, root, signal, escalated });
   const agents = deps.agents?.open({ callId, generation, session });
   return capabilitiesFor({
@@ -131,11 +155,12 @@ function toolLog(
 ): ToolContext['log'] {
   const { callId, envelope, running } = attempt;
   const fields = { callId, toolName: envelope.toolName, sessionKey, ...traceField(traceparent) };
-  let cached = { of: running.params, secrets: secretsIn(allParams(attempt)) };
+  let cached: { readonly of: unknown; readonly secrets: readonly string[] } | undefined;
   const redacted = (message: string, more?: object): [fields: object, message: string] => {
     const line = toolLogLine(message, more);
-    // A hook may have replaced the parameters meanwhile.
-    if (cached.of !== running.params) cached = { of: running.params, secrets: secretsIn(allParams(attempt)) };
+    // Few tools log. A hook may have replaced the parameters meanwhile.
+    if (cached === undefined || cached.of !== running.params)
+      cached = { of: running.params, secrets: secretsIn(allParams(attempt)) };
     const { secrets } = cached;
     return [{ ...fields, ...redactFields(line.fields, secrets) }, redact(line.text, secrets)];
   };

@@ -44,12 +44,16 @@ export class LimitAcquirer {
   }
 
   /** Acquires all limits of the call, one after the other. Undefined when it may start now. */
-  async acquire(attempt: Attempt): Promise<LimitWait | undefined> {
+  acquire(attempt: Attempt): Promise<LimitWait | undefined> | undefined {
+    const required = this.#limitsOf(attempt);
+    return required.length === 0 ? undefined : this.#acquire(attempt, required);
+  }
+
+  async #acquire(attempt: Attempt, required: readonly FleetLimit[]): Promise<LimitWait | undefined> {
     const { limits, leaseMs } = this.#deps;
     const starter = starterOf(attempt);
     const held: HeldSlot[] = [];
     this.#held.set(attempt.running, held);
-    const required = this.#limitsOf(attempt);
     for (const limit of required) {
       const answer = await limits.take(limit, starter, leaseMs);
       if (answer.kind === 'granted') {
@@ -91,9 +95,13 @@ export class LimitAcquirer {
   }
 
   /** Releases the slots, so that waiting calls can start. */
-  async release(attempt: Attempt): Promise<void> {
+  release(attempt: Attempt): Promise<void> | undefined {
+    const held = this.#held.get(attempt.running);
+    return held === undefined ? undefined : this.#release(attempt, held);
+  }
+
+  async #release(attempt: Attempt, held: readonly HeldSlot[]): Promise<void> {
     const { limits, onError } = this.#deps;
-    const held = this.#held.get(attempt.running) ?? [];
     this.#held.delete(attempt.running);
     const releaseSlot = async (slot: HeldSlot) => {
       // A slot whose renewal is under way is released with the expiry that the renewal gives it.

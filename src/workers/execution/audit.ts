@@ -40,7 +40,7 @@ export class AttemptAudit {
    * written the outcome still is: the effect cannot be taken back, and the trail has the record of the approval. `final` is the result
    * after the hooks, which may hide parts of it.
    */
-  async ended(attempt: Attempt, result: AttemptResult, final: AttemptResult, latencyMs: number): Promise<void> {
+  ended(attempt: Attempt, result: AttemptResult, final: AttemptResult, latencyMs: number): Promise<void> | undefined {
     const { number, started, workerId, tool } = attempt;
     const event: AttemptEvent = {
       ...commonFields(attempt),
@@ -54,7 +54,7 @@ export class AttemptAudit {
     };
     const elevated = tool.tier === 'elevated';
     const written = this.#write(event, elevated && !attempt.running.leaseLost ? TRIES : 1);
-    if (elevated) await written;
+    return elevated ? written : undefined;
   }
 
   /** Records the end of a call for which the tool's code did not run this time. */

@@ -1,10 +1,5 @@
 /** Runs a tool's `compensate` instead of its `run`. */
-import {
-  type CompensatedCall,
-  checkCompensation,
-  compensated,
-  recordedResult,
-} from '../../shared/calls/compensation.ts';
+import { type CompensatedCall, checkCompensation, recordedResult } from '../../shared/calls/compensation.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { AnyTool } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
@@ -13,13 +8,12 @@ import type { Attempt, RegisteredTool } from '../attempt/attempt-state.ts';
 /** Reads the record of a call, for another one that undoes it. */
 export type CallOf = (callId: string) => Promise<CompensatedCall | undefined>;
 
-/** The tool of a call; for a compensation, one that runs `compensate`. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL`. */
-export async function toolToRun(
+/** A tool that runs `compensate` to undo the call. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL`. */
+export async function compensatingTool(
   { envelope, registered }: Attempt,
+  callId: string,
   callOf: CallOf | undefined,
 ): Promise<Pick<RegisteredTool, 'tool' | 'validateOutput'>> {
-  const callId = compensated(envelope);
-  if (callId === undefined) return registered;
   const call = await callOf?.(callId);
   if (call === undefined) throw new PawlError('UNKNOWN_CALL', `There is no record of the call ${callId} any more.`);
   checkCompensation(envelope, call);

@@ -3,13 +3,14 @@
  * in the job is trusted.
  */
 import { isHarmless } from '../../shared/calls/call-state.ts';
+import { compensated } from '../../shared/calls/compensation.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
-import type { SessionRecord } from '../../shared/sessions/session.ts';
+import type { SessionFound, SessionRecord } from '../../shared/sessions/session.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Schedule } from '../../shared/util/time.ts';
 import { type Attempt, remainingMs, timeLimitMs } from '../attempt/attempt-state.ts';
 import type { PreparedContext } from '../context/tool-context.ts';
-import { type CallOf, toolToRun } from './compensation.ts';
+import { type CallOf, compensatingTool } from './compensation.ts';
 import type { CallPermits } from './permit-call.ts';
 import type { AttemptOptions } from './run-tool.ts';
 import { hasDrifted } from './version-check.ts';
@@ -21,8 +22,8 @@ export type Prepared =
 
 export interface PreparationDeps {
   readonly permits: Pick<CallPermits, 'permit'>;
-  sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
-  contextFor(attempt: Attempt, session: SessionRecord, escalated: boolean): Promise<PreparedContext>;
+  sessionOf(sessionKey: string): SessionFound;
+  contextFor(attempt: Attempt, session: SessionRecord, escalated: boolean): PreparedContext | Promise<PreparedContext>;
   readonly callOf?: CallOf | undefined;
   readonly log: Logger;
   readonly schedule?: Schedule | undefined;
@@ -52,17 +53,22 @@ export class Preparation {
   async #options(attempt: Attempt, remaining: number | undefined): Promise<AttemptOptions> {
     const { permits, sessionOf, callOf, log, schedule } = this.#deps;
     const { envelope, started, registered, running } = attempt;
-    const session = await sessionOf(envelope.target.sessionKey);
+    const found = sessionOf(envelope.target.sessionKey);
+    const session = found instanceof Promise ? await found : found;
     if (session === undefined) throw new PawlError('UNKNOWN_SESSION');
     // The worker checks the permission again: a producer's check is not enough.
     const { params, isApproved, escalated, checkRewritten } = await permits.permit(attempt, session);
-    const issues = await registered.validate(params);
+    const validation = registered.validate(params);
+    const issues = validation instanceof Promise ? await validation : validation;
     if (issues.length > 0) {
       const code = hasDrifted(started.request, registered) ? 'DEFINITION_CHANGED' : 'INVALID_PARAMS';
       throw new PawlError(code, undefined, { issues });
     }
-    const { context, flushProgress } = await this.#deps.contextFor(attempt, session, escalated);
-    const { tool, validateOutput } = await toolToRun(attempt, callOf);
+    const opened = this.#deps.contextFor(attempt, session, escalated);
+    const { context, flushProgress } = opened instanceof Promise ? await opened : opened;
+    const undone = compensated(envelope);
+    const { tool, validateOutput } =
+      undone === undefined ? registered : await compensatingTool(attempt, undone, callOf);
     return {
       tool,
       params: tool.parse(params),

@@ -13,7 +13,8 @@ export class WorkerSessions extends SessionCache {
     this.#records = records;
   }
 
-  async find(sessionKey: string): Promise<SessionRecord | undefined> {
+  /** A session that was read before is there at once. */
+  find(sessionKey: string): SessionRecord | Promise<SessionRecord | undefined> {
     return this.get(sessionKey) ?? this.keep(sessionKey, () => this.#records.read(sessionKey));
   }
 

@@ -43,8 +43,11 @@ export class Consensus {
   }
 
   /** Leaves a call on which this worker has voted to other workers. Ends it if none comes in time. Undefined: it may run here. */
-  async leaveToOtherVoters(attempt: Attempt): Promise<JobOutcome | undefined> {
-    if (this.#deps.isAlone === true || mayRunHere(attempt)) return undefined;
+  leaveToOtherVoters(attempt: Attempt): Promise<JobOutcome> | undefined {
+    return this.#deps.isAlone === true || mayRunHere(attempt) ? undefined : this.#leave(attempt);
+  }
+
+  async #leave(attempt: Attempt): Promise<JobOutcome> {
     const { started } = attempt;
     const lastVoteAtMs = started.earlierAttempts.at(-1)?.finishedAtMs ?? started.firstStartedAtMs;
     if (started.nowMs - lastVoteAtMs > this.#deps.toolWaitMs)
