@@ -8,6 +8,7 @@ import {
   DEAD_LETTER_TIERS,
   type DeadLetterFacts,
   type DeadLetterFilter,
+  selectedIds,
 } from '../../shared/store/dead-letters/dead-letter-index.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { RedrivenCall, RedriveRecord, SkippedCall } from '../../shared/store/redrives/redrives.ts';
@@ -16,7 +17,7 @@ import { uuidv7 } from '../../shared/util/time.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 import { withinMs } from '../calls/result-waiters.ts';
 import type { CallRedriver } from './redrive-call.ts';
-import { batchSize, type RedriveRunner } from './redrive-runner.ts';
+import { batchSize, checkRate, type RedriveRunner } from './redrive-runner.ts';
 
 const DEFAULT_LIMIT = 50;
 const DEFAULT_PER_SECOND = 50;
@@ -130,6 +131,7 @@ export class DeadLetterService {
   ): Promise<BulkAnswer & { readonly redriveId?: string; readonly state?: RedriveRecord['state'] }> {
     const { redrives } = this.#deps.backend;
     const { perSecond = DEFAULT_PER_SECOND, waitMs = DEFAULT_WAIT_MS, tenantId, reason, by } = selection;
+    checkRate(perSecond);
     const calls = await this.#select(selection);
     if (selection.dryRun === true) return this.#checkAll(calls, selection);
     if (calls.length === 0) return { matched: 0, started: 0, skipped: [] };
@@ -240,9 +242,9 @@ export class DeadLetterService {
   /** Resolves a selection, the oldest failure first. An ID that is not a dead letter of this tenant has the time 0. */
   async #select(selection: DeadLetterSelection): Promise<RedrivenCall[]> {
     const { tenantId } = selection;
-    if ('ids' in selection) return this.#findByIds([...new Set(selection.ids)], tenantId);
-    const { filter } = selection;
-    checkFilter(filter);
+    const ids = selectedIds(selection);
+    if (ids !== undefined) return this.#findByIds(ids, tenantId);
+    const { filter } = selection as { readonly filter: DeadLetterFilter };
     const selected: RedrivenCall[] = [];
     for await (const { callId, failedAtMs } of this.#all(filter, tenantId)) {
       selected.push({ callId, failedAtMs });

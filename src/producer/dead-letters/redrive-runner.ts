@@ -2,6 +2,8 @@
  * Runs redrives batch by batch, at their rates. A redrive outlives this process: another one takes it when its lease ends. That process
  * may repeat a batch, but each call is started once only.
  */
+import { invalidArgument } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { BatchResult, HeldRedrive, RedrivenCall, RedriveRecord } from '../../shared/store/redrives/redrives.ts';
 import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
@@ -14,6 +16,18 @@ const RETRY_DELAY_MS = 1_000;
 const SWEEP_MS = 5_000;
 const MAX_BATCH = 100;
 const BATCHES_PER_SECOND = 4;
+
+/** The highest rate of a redrive. */
+export const MAX_PER_SECOND = 1_000;
+
+/** Throws `CONTRACT_INVALID` for a rate that no redrive can have. */
+export function checkRate(perSecond: number): void {
+  if (Number.isInteger(perSecond) && perSecond >= 1 && perSecond <= MAX_PER_SECOND) return;
+  throw invalidArgument(
+    'perSecond',
+    `must be a whole number from 1 to ${MAX_PER_SECOND}; got ${quoteValue(perSecond)}`,
+  );
+}
 
 /** The number of calls that are started together. */
 export function batchSize(perSecond: number): number {

@@ -4,9 +4,9 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import {
-  checkFilter,
   type DeadLetterFilter,
   matchesFilter,
+  selectedIds,
 } from '../../shared/store/dead-letters/dead-letter-index.ts';
 import type { SkippedCall } from '../../shared/store/redrives/redrives.ts';
 import type { Resolution } from '../calls/resolution.ts';
@@ -37,7 +37,8 @@ export async function resolveMany(
 ): Promise<{ readonly matched: number; readonly started: number; readonly skipped: readonly SkippedCall[] }> {
   const { tenantId, dryRun, by, reason } = resolution;
   const { ledger } = deps.backend;
-  const callIds = 'ids' in resolution ? [...new Set(resolution.ids)] : await inDoubt(deps, resolution.filter, tenantId);
+  const { filter } = resolution as { readonly filter: DeadLetterFilter };
+  const callIds = selectedIds(resolution) ?? (await inDoubt(deps, filter, tenantId));
   const skipped: SkippedCall[] = [];
   let started = 0;
   const resolveOne = async (callId: string) => {
@@ -63,7 +64,6 @@ async function inDoubt(
   filter: DeadLetterFilter,
   tenantId: string | undefined,
 ): Promise<string[]> {
-  checkFilter(filter);
   const matching: string[] = [];
   for (const partition of shards.partitions())
     for (let offset = 0, size = LIST_BATCH; size === LIST_BATCH; offset += LIST_BATCH) {

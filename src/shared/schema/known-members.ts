@@ -24,7 +24,12 @@ export function checkMembers(path: string, value: unknown, known: readonly strin
   const unknown = isObject ? Object.keys(value).filter((name) => !known.includes(name)) : [];
   if (isObject && unknown.length === 0) return;
   const message = isObject ? describeUnknown(unknown, known) : `must be an object; got ${quoteValue(value)}`;
-  throw new PawlError('CONTRACT_INVALID', `The arguments are not usable: ${path}: ${message}`, {
+  throw invalidArgument(path, message);
+}
+
+/** The failure of an argument that only types refuse. */
+export function invalidArgument(path: string, message: string): PawlError {
+  return new PawlError('CONTRACT_INVALID', `The arguments are not usable: ${path}: ${message}`, {
     issues: [{ path, message }],
   });
 }

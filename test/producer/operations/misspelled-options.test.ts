@@ -18,6 +18,18 @@ test('a misspelled filter or option is refused by name, and nothing is done', as
     state: [() => pawl.calls.list({ state: 'don' as never }), 'The state must be one of inflight, done,'],
     flush: [() => pawl.calls.flush({ session: 'a' } as never), 'did you mean sessionKey?'],
     redrive: [() => pawl.deadLetters.redrive({ filter: { since: 'now' } as never }), 'did you mean sinceMs?'],
+    both: [() => pawl.deadLetters.redrive({ filter: {}, ids: ['a'] } as never), 'must not stand beside ids'],
+    ids: [() => pawl.deadLetters.discard({ ids: 'a' } as never), 'ids: must be a list of call IDs; got "a"'],
+    id: [() => pawl.calls.resolveMany({ as: 'failed', reason: 'x', ids: ['a', 5] } as never), 'ids.1: must be the ID'],
+    time: [
+      () => pawl.deadLetters.list({ sinceMs: Number.NaN }),
+      'filter.sinceMs: must be milliseconds since the epoch',
+    ],
+    text: [() => pawl.deadLetters.list({ tool: 5 as never }), 'filter.tool: must be a text; got 5'],
+    rate: [
+      () => pawl.deadLetters.redrive({ filter: {}, perSecond: 0 }),
+      'perSecond: must be a whole number from 1 to 1000',
+    ],
     none: [() => pawl.deadLetters.redrive({} as never), 'filter: must be an object; got undefined'],
     discard: [() => pawl.deadLetters.discard({ filter: { tol: 'pay' } as never }), 'did you mean tool?'],
     resolve: [

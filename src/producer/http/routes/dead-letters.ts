@@ -5,13 +5,13 @@ import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { sinceSchema } from '../../calls/audit.ts';
 import type { Resolution } from '../../calls/resolution.ts';
 import type { Pawl } from '../../client.ts';
+import { MAX_PER_SECOND } from '../../dead-letters/redrive-runner.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { deadLetterView, redriveView } from '../core/views.ts';
 import { nameOf } from './approvals.ts';
 
 const MAX_LISTED = 1_000;
 const MAX_IDS = 10_000;
-const MAX_PER_SECOND = 1_000;
 const DEFAULT_WAIT_MS = 2_000;
 const MAX_WAIT_MS = 60_000;
 const name = z.string().min(1).max(512);

@@ -2,7 +2,8 @@
  * The indices of dead letters: calls of mutating tools that failed for good. The step that fails a call writes them, so a success costs
  * nothing. An index only finds calls; what is true of a call stands in its record.
  */
-import { checkMembers } from '../../schema/known-members.ts';
+import { checkMembers, invalidArgument } from '../../schema/known-members.ts';
+import { quoteValue } from '../../schema/schema-issues.ts';
 import { TIERS } from '../../tools/tool.ts';
 import { unpackedId } from '../../util/text/packed-id.ts';
 import type { Redis } from '../redis/connection.ts';
@@ -34,9 +35,30 @@ export interface DeadLetterFilter {
   readonly untilMs?: number | undefined;
 }
 
-/** Without types, a filter under another name would let all calls pass. Throws `CONTRACT_INVALID`. */
+/** Without types, a filter under another name would let all calls pass. Throws `CONTRACT_INVALID` with the path of the fault. */
 export function checkFilter(filter: unknown): void {
   checkMembers('filter', filter, ['tool', 'code', 'session', 'circuit', 'sinceMs', 'untilMs']);
+  for (const [name, value] of Object.entries(filter as DeadLetterFilter)) {
+    const [fits, expected] = name.endsWith('Ms')
+      ? [Number.isFinite(value), 'milliseconds since the epoch']
+      : [typeof value === 'string', 'a text'];
+    if (value !== undefined && !fits)
+      throw invalidArgument(`filter.${name}`, `must be ${expected}; got ${quoteValue(value)}`);
+  }
+}
+
+/**
+ * The distinct IDs of a selection; undefined for one by a filter. Throws `CONTRACT_INVALID` with the path of the fault, also when both are
+ * given or none.
+ */
+export function selectedIds(selection: { readonly ids?: unknown; readonly filter?: unknown }): string[] | undefined {
+  const { ids, filter } = selection;
+  if (ids === undefined) return void checkFilter(filter);
+  if (filter !== undefined) throw invalidArgument('filter', 'must not stand beside ids: give one of them');
+  if (!Array.isArray(ids)) throw invalidArgument('ids', `must be a list of call IDs; got ${quoteValue(ids)}`);
+  const wrong = ids.findIndex((id) => typeof id !== 'string');
+  if (wrong >= 0) throw invalidArgument(`ids.${wrong}`, `must be the ID of a call; got ${quoteValue(ids[wrong])}`);
+  return [...new Set(ids as string[])];
 }
 
 /** The facts about a dead letter that the indices hold. */
